@@ -32,6 +32,7 @@ from sidecar.drivers import (
     silence_stores_of,
 )
 from sidecar.drivers.pod_names import PodNames
+from sidecar.ha_checking import HaChecker
 from sidecar.journal import Journal, JournalReader
 from sidecar.loop import Loop
 from sidecar.own_hosts import own_hosts
@@ -186,6 +187,9 @@ def _build(
     events = Events(event_stores_of(settings.clusters))
     pods = PodNames(pod_directories_of(settings.clusters), clock)
     pictures = PictureTaker(clock, settings.evidence.tls)
+    checker = HaChecker(
+        settings.clusters, clock, interval=settings.ha_check, ledger=settings.ledger is not LedgerMode.LOCAL
+    )
     silences = SilenceReader(
         silence_stores_of(settings) if settings.receivers else {}, clock, settings.silences.longest
     )
@@ -235,10 +239,12 @@ def _build(
     background += [exporter] if exporter else []
     for worker in background:
         worker.start()
-    for begin in (pods.start, pictures.start, silences.start):
+    for begin in (pods.start, pictures.start, silences.start, checker.start):
         begin(loop.observe)
-    ends = (*(worker.stop for worker in background), pods.stop, pictures.stop, silences.stop)
-    stopping.add("sending, capturing, exporting, naming pods, taking pictures and reading silences", *ends, at_most=4.0)
+    ends = (*(worker.stop for worker in background), pods.stop, pictures.stop, silences.stop, checker.stop)
+    stopping.add(
+        "sending, capturing, exporting, naming pods, taking pictures, reading silences and checking", *ends, at_most=4.0
+    )
     booted_at = restarted_at(settings.state_dir, settings.own_pod, state.alive, clock())
     for name in policy.stores:
         _observe_own_place(settings.own_pod, booted_at, name, clock(), loop)

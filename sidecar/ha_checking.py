@@ -1,22 +1,32 @@
-"""Checks whether high availability is real: reads the facts of clusters once, and judges them."""
+"""Checks whether high availability is real: reads the facts of clusters, once or again and again, and judges them."""
 
+import random
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from sidecar.core.ha.finding import Verdict
 from sidecar.core.ha.results import CheckResult, results
 from sidecar.core.ha.zookeeper_facts import ZooKeeperFacts
-from sidecar.core.moment import Timestamp, timestamp
+from sidecar.core.moment import Moment, Timestamp, timestamp
+from sidecar.core.observations import HaChecked
 from sidecar.drivers import ha_probe_of
 from sidecar.settings import ClusterSettings, LedgerMode, Settings, SettingsError
 from sidecar.settings.cluster.flink_facts import read_flink_facts
+from sidecar.threads import ServiceThread
 
+if TYPE_CHECKING:
+    from sidecar.drivers.kubernetes.deployment_probe import DeploymentProbe
+    from sidecar.drivers.zookeeper.ensemble_probe import EnsembleProbe
+
+FIRST_SECONDS: Final = 180.0
 _AT_ONCE: Final = 4
 """Clusters: each probe waits more than it works."""
+_STOP_SECONDS: Final = 1.0
 
 
 class CheckedCluster(Struct, frozen=True, kw_only=True):
@@ -46,14 +56,69 @@ def check_all(settings: Settings) -> Sequence[CheckedCluster]:
 
 def check(cluster: ClusterSettings, *, ledger: bool) -> CheckedCluster:
     """The checks of one cluster. `ledger`: whether sidecars share documents in its store."""
-    facts = ha_probe_of(cluster, _wall, ledger=ledger).read()
-    contenders = facts.contenders if isinstance(facts, ZooKeeperFacts) else None
     return CheckedCluster(
         cluster_id=cluster.cluster_id,
         place=cluster.place,
-        checked_at=timestamp(facts.read_at),
-        checks=results(facts, read_flink_facts(cluster.flink_conf, contenders)),
+        checked_at=timestamp(_wall()),
+        checks=_results(cluster, ha_probe_of(cluster, _wall, ledger=ledger)),
     )
+
+
+class HaChecker:
+    """Checks clusters one after the other, in a thread of its own. Each is checked soon after the start, and then once in each interval."""
+
+    def __init__(
+        self,
+        clusters: Sequence[ClusterSettings],
+        clock: Callable[[], Moment],
+        *,
+        interval: float | None,
+        ledger: bool,
+        first: float = FIRST_SECONDS,
+    ) -> None:
+        """`interval`: in seconds, None: never. `first`: after the start, when leaders are read and nothing else is urgent."""
+        self._clusters = clusters if interval else ()
+        self._clock = clock
+        self._interval = interval or 0.0
+        self._ledger = ledger
+        self._first = first
+        self._observer: Callable[[HaChecked], None] | None = None
+        self._stopping = threading.Event()
+        self._probe: EnsembleProbe | DeploymentProbe | None = None
+        self._thread = ServiceThread(self._work, "ha-checks")
+
+    def start(self, observer: Callable[[HaChecked], None]) -> None:
+        """Start the thread, if there is anything to check."""
+        self._observer = observer
+        if self._clusters:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End soon. May be called twice, or before `start`."""
+        self._stopping.set()
+        if probe := self._probe:
+            probe.stop()
+        if self._thread.ident is not None:
+            self._thread.join(_STOP_SECONDS)
+
+    def _work(self) -> None:
+        pause = self._first
+        while not self._stopping.wait(pause * random.uniform(0.75, 1.0)):  # noqa: S311  spreads sidecars over time
+            for cluster in self._clusters:
+                self._check(cluster)
+            pause = self._interval
+
+    def _check(self, cluster: ClusterSettings) -> None:
+        self._probe = ha_probe_of(cluster, _wall, ledger=self._ledger)
+        found = _results(cluster, self._probe)
+        if self._observer and not self._stopping.is_set():  # else it was cut short
+            self._observer(HaChecked(self._clock(), cluster.cluster_id, found))
+
+
+def _results(cluster: ClusterSettings, probe: "EnsembleProbe | DeploymentProbe") -> tuple[CheckResult, ...]:
+    facts = probe.read()
+    contenders = facts.contenders if isinstance(facts, ZooKeeperFacts) else None
+    return results(facts, read_flink_facts(cluster.flink_conf, contenders))
 
 
 def _wall() -> int:

@@ -8,6 +8,7 @@ from msgspec import Struct
 from sidecar.core.evidence import EvidenceItem
 from sidecar.core.flink.deployments import FlinkDeployment
 from sidecar.core.flink.leadership import Births, ZNodePosition
+from sidecar.core.ha.results import CheckResult
 from sidecar.core.moment import Moment
 from sidecar.core.pictures import Picture
 from sidecar.core.pods import Pod
@@ -269,6 +270,12 @@ class PictureTaken(SeenInCluster, frozen=True):
     """One line for people."""
 
 
+class HaChecked(SeenInCluster, frozen=True):
+    """The checks of high availability were made."""
+
+    results: tuple[CheckResult, ...]
+
+
 class DeliverySettled(Observed, frozen=True):
     """An attempt to deliver ended. `detail` is one line for people, without secrets."""
 
@@ -347,6 +354,7 @@ Observation = (
     | PlanObservation
     | EndObservation
     | PictureTaken
+    | HaChecked
     | DeliverySettled
     | EvidenceGathered
     | Started

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from sidecar.core.moment import Timestamp
 
-SCHEMA: Final = 11
+SCHEMA: Final = 12
 
 _NAMESPACE: Final = UUID("5b5f6f0e-8f0b-5e0a-9d2c-3f1f5c1c6a11")
 
@@ -361,7 +361,33 @@ class Recovery(Record, frozen=True, kw_only=True, tag="recovery"):
     """Seconds from `dead_at` or `opened_at`, whichever is earlier, to `running_at`. Null: not known."""
 
 
+class HaCheck(Record, frozen=True, kw_only=True, tag="ha_check"):
+    """What one check of high availability found, by this observer: a row when its verdict changed, and at least once a day."""
+
+    check: str
+    """The check: `standby`, `session_timeout`, …: docs/ha-checks.md."""
+    verdict: str
+    """`PASS`, `RISK`, or `UNKNOWN`: the facts could not be read, or do not decide."""
+    verdict_before: str | None
+    """The verdict of the check before. Null: the first one since the sidecar was started."""
+    since: Timestamp
+    """Since when it has had this verdict, as far as this sidecar knows."""
+    finding: str
+    """The facts it rests on, or what is missing, in a line."""
+    advice: str | None
+    """RISK: what to do. Null: all others."""
+
+
 AnyRecord = (
-    TransitionRecord | Coverage | Contention | Notification | EpisodeRecord | Annotation | Evidence | Death | Recovery
+    TransitionRecord
+    | Coverage
+    | Contention
+    | Notification
+    | EpisodeRecord
+    | Annotation
+    | Evidence
+    | Death
+    | Recovery
+    | HaCheck
 )
 """Every record type."""

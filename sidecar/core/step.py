@@ -15,6 +15,7 @@ from sidecar.core.cluster import (
     picture_requests,
     planned,
     plans,
+    readiness,
     recovery,
     removal,
 )
@@ -41,6 +42,7 @@ from sidecar.core.observations import (
     EndObservation,
     EvidenceGathered,
     FinderObservation,
+    HaChecked,
     HandoverRead,
     NotProcessed,
     Observation,
@@ -91,9 +93,9 @@ def step(policy: Policy, state: State, observation: Observation) -> Step:
 def _observe(
     policy: Policy,
     state: State,
-    observation: FinderObservation | PlanObservation | EndObservation | PictureTaken | NotProcessed,
+    observation: FinderObservation | PlanObservation | EndObservation | PictureTaken | HaChecked | NotProcessed,
 ) -> Step:
-    if isinstance(observation, EndObservation | PictureTaken):
+    if isinstance(observation, EndObservation | PictureTaken | HaChecked):
         return _inform(policy, state, observation)
     if isinstance(observation, DeploymentObserved | DeploymentUnreadable | PodDisrupted):
         return _plan(policy, state, observation)
@@ -163,13 +165,17 @@ def _plan(policy: Policy, state: State, observation: PlanObservation) -> Step:
     return replace(state, unclaimed={**state.unclaimed, name: operated}), []
 
 
-def _inform(policy: Policy, state: State, observation: EndObservation | PictureTaken) -> Step:
-    """The state after an observation from outside of the store: of how a JobManager ended, or of what Flink's REST server says."""
+def _inform(policy: Policy, state: State, observation: EndObservation | PictureTaken | HaChecked) -> Step:
+    """The state after an observation from outside of the leaders: of how a JobManager ended, of what Flink's REST server says, or of what
+    the checks of high availability found.
+    """
     name = observation.cluster_id
     if (before := state.clusters.get(name)) is None:
         return state, []
 
     def act(policy: Policy, name: str, cluster: ClusterState, _: Moment) -> ClusterStep:
+        if isinstance(observation, HaChecked):
+            return readiness.observe(policy, name, cluster, observation)
         if not isinstance(observation, PictureTaken):
             return deaths.observe(policy, name, cluster, observation)
         taken = picture_requests.bounded(state.clusters, observation)

@@ -19,7 +19,7 @@ from sidecar.settings.cluster.cluster import find_cluster, names_cluster
 from sidecar.settings.cluster.finder import read_finder
 from sidecar.settings.evidence import read_evidence
 from sidecar.settings.file import schema
-from sidecar.settings.file.durations import MILLISECOND, SECOND
+from sidecar.settings.file.durations import DAY, MILLISECOND, MINUTE, SECOND
 from sidecar.settings.file.hosts import is_host
 from sidecar.settings.file.section import ReadFile, Section, read_file
 from sidecar.settings.file.setting import Setting, overrides_of
@@ -79,6 +79,7 @@ def load(
         log=file.section("log", schema.LOG).get("format").choice(LogFormat),
         http=_http(file.section("http", schema.HTTP)),
         evidence=evidence,
+        ha_check=_ha_check_interval(file.section("ha_check", schema.HA_CHECK).get("interval")),
         otlp=read_otlp(file.section("otlp", schema.OTLP), secrets=secrets) if "otlp" in file else None,
         files=(*([config] if config else []), *rule_files),
         observer=_observer(given.get("observer") or file.find("observer")),
@@ -217,6 +218,11 @@ def _http(section: Section) -> HttpSettings:
         external_url=section.read("external_url", _external_url, None),
         allowed_hosts=frozenset(name.lower().removesuffix(".") for name in allowed),
     )
+
+
+def _ha_check_interval(interval: Setting) -> float | None:
+    """0 turns it off."""
+    return None if interval.text == "0" else interval.duration(10 * MINUTE, 7 * DAY) / SECOND
 
 
 def _listening(setting: Setting) -> str:

@@ -373,6 +373,8 @@ class Settings(Alerting, frozen=True, kw_only=True):
     log: LogFormat = LogFormat.TEXT
     http: HttpSettings
     evidence: EvidenceSettings
+    ha_check: float | None
+    """Seconds between two checks of high availability. None: they are not made."""
     otlp: OtlpSettings | None = None
     """None: nothing is exported."""
     files: tuple[Path, ...] = ()

@@ -11,6 +11,8 @@ from msgspec import Struct
 
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId
+from sidecar.core.ha.finding import Verdict
+from sidecar.core.ha.results import CHECKS
 from sidecar.settings.file import schema
 from sidecar.settings.file.durations import DAY, MINUTE
 from sidecar.settings.file.schema import Keys, no_default
@@ -27,7 +29,7 @@ EVENT: Final[Keys] = {
     "cluster": "default",
     **no_default("operator", "submitted", "leader", "returns"),
     "unobserved": "0",
-    **no_default("gone", "ended", "jobs", "contenders", "zxid_headroom", "blind", "running"),
+    **no_default("gone", "ended", "jobs", "contenders", "zxid_headroom", "checks", "blind", "running"),
 }
 EXPECTATION: Final[Keys] = no_default("at", "receiver", "alerts", "reason", "title")
 
@@ -90,6 +92,8 @@ class ScenarioEvent(Struct, frozen=True):
     jobs: Mapping[str, JobAct] = {}
     contenders: int | None = None
     zxid_headroom: int | None = None
+    checks: Mapping[str, Verdict] = {}
+    """What checks of high availability find from now on."""
     operator: OperatorAct | None = None
     blind: bool | None = None
     running: bool | None = None
@@ -176,12 +180,23 @@ def _event(section: Section, known: dict[str, set[str]]) -> ScenarioEvent:
         jobs={_job(setting, name, jobs): setting.choice(JobAct) for name, setting in section.labels("jobs").items()},
         contenders=section.read("contenders", lambda setting: setting.integer(0, 1000), None),
         zxid_headroom=section.read("zxid_headroom", lambda setting: setting.integer(0, (1 << 32) - 1), None),
+        checks={_check(setting, name): _verdict(setting) for name, setting in section.labels("checks").items()},
         operator=section.read("operator", lambda setting: setting.choice(OperatorAct), None),
         blind=section.read("blind", Setting.flag, None),
         running=section.read("running", Setting.flag, None),
     )
     jobs -= {*event.ended}
     return event
+
+
+def _check(setting: Setting, name: str) -> str:
+    if name not in CHECKS:
+        raise setting.error(f"is about no check: {did_you_mean(CHECKS, name)}")
+    return name
+
+
+def _verdict(setting: Setting) -> Verdict:
+    return Verdict(setting.one_of([verdict.lower() for verdict in Verdict], "verdicts").upper())
 
 
 def _new_job(setting: Setting) -> str:

@@ -8,11 +8,14 @@ from zlib import crc32
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.connection_info import decode_connection_info, encode_connection_info
 from sidecar.core.flink.leadership import Component, ComponentId, LeaderInformation, ZNodePosition
+from sidecar.core.ha.finding import Verdict
+from sidecar.core.ha.results import CheckResult
 from sidecar.core.moment import Moment
 from sidecar.core.observations import (
     ChildrenObserved,
     ClusterObservation,
     ConnectionState,
+    HaChecked,
     NodeObserved,
     PictureTaken,
     PlanObservation,
@@ -42,6 +45,7 @@ class SimulatedFlink:
         self._contended = 0
         self._zxid = _EPOCH
         self._zxid_observed = False
+        self._checks: dict[str, Verdict] = {}
         self._terms: dict[str, int] = {}
         self._blind = False
         self._deployment = SimulatedDeployment(cluster_id)
@@ -61,10 +65,14 @@ class SimulatedFlink:
             yield StoreObserved(at, self._cluster_id, self._zxid)
         yield SnapshotCompleted(at, self._cluster_id)
 
-    def apply(self, event: ScenarioEvent, at: Moment) -> Iterator[ClusterObservation | PlanObservation]:
+    def apply(self, event: ScenarioEvent, at: Moment) -> Iterator[ClusterObservation | PlanObservation | HaChecked]:
         """Apply an event to this cluster; the drivers' observations of it."""
         if event.operator:
             yield from self._deployment.apply(event.operator, at)
+        if event.checks:
+            self._checks |= event.checks
+            results = (CheckResult(check=name, verdict=found, text="as tested") for name, found in self._checks.items())
+            yield HaChecked(at, self._cluster_id, tuple(results))
         was_blind, self._blind = self._blind, self._blind if event.blind is None else event.blind
         seen = [*self._change(event, at)]
         if self._blind:

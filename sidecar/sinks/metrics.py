@@ -73,6 +73,7 @@ class SnapshotCollector(Collector):
         yield from _leadership(snapshot)
         yield from _views(snapshot, self._store_of)
         yield from _pictures(snapshot)
+        yield _checks(snapshot)
         yield from _tally(snapshot)
         yield from _last_episodes(snapshot)
         yield from _silences(snapshot)
@@ -168,6 +169,18 @@ def _pictures(snapshot: Snapshot) -> Iterator[Metric]:
     count = sum(bool(cluster.picture and cluster.picture.left_out) for cluster in snapshot.state.clusters.values())
     text = "Clusters whose pictures are left out, because those of all clusters would hold too much."
     yield GaugeMetricFamily("flink_ha_pictures_left_out", text, count)
+
+
+def _checks(snapshot: Snapshot) -> Metric:
+    verdicts = (
+        ([name, check, known.result.verdict.value], 1)
+        for name, cluster in snapshot.state.clusters.items()
+        if cluster.readiness
+        for check, known in cluster.readiness.checks.items()
+    )
+    return _gauge(
+        "flink_ha_check", "What each check of high availability found.", ["cluster_id", "check", "verdict"], verdicts
+    )
 
 
 def _tally(snapshot: Snapshot) -> Iterator[Metric]:

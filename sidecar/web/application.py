@@ -16,6 +16,7 @@ from sidecar.core.moment import SECOND, Moment
 from sidecar.core.sanitize import clean
 from sidecar.core.views.alert_view import alerts
 from sidecar.core.views.explain import UnknownEpisodeError
+from sidecar.core.views.ha_check_view import ha_checks
 from sidecar.core.views.leader_view import leaders
 from sidecar.core.views.silence_view import silences
 from sidecar.core.views.snapshot import Snapshot
@@ -78,6 +79,7 @@ class Application:
             "/api/v1/leaders": lambda: as_json(leaders(self._snapshot())),
             "/api/v1/alerts": lambda: as_json(alerts(self._snapshot())),
             "/api/v1/silences": lambda: as_json(silences(self._snapshot())),
+            "/api/v1/ha-checks": lambda: as_json(ha_checks(self._snapshot())),
             OPENAPI_PATH: lambda: (HTTPStatus.OK, JSON, _openapi()),
         }
         self._lists: Final[dict[str, Callable[[int], Answer]]] = {

@@ -17,6 +17,7 @@ from sidecar.core.views.alert_view import grouped
 from sidecar.core.views.episode_view import EpisodeView
 from sidecar.core.views.episode_words import facts
 from sidecar.core.views.explain import Explanation
+from sidecar.core.views.ha_check_view import ha_checks
 from sidecar.core.views.silence_view import problems, silences
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.verdict import ClusterVerdict, Level, verdicts
@@ -102,6 +103,7 @@ def status(
         deliveries=outbox[:DELIVERIES_SHOWN],
         pending=len(outbox),
         services=snapshot.policy.services(),
+        checks={name: ha_checks(snapshot, name) for name in detailed},
         silences=silenced[:SILENCES_SHOWN],
         silenced=len(silenced),
         unread_silences=problems(snapshot),

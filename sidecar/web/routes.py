@@ -10,6 +10,7 @@ from msgspec import Struct
 from sidecar.core.records import TransitionRecord
 from sidecar.core.views.alert_view import AlertView
 from sidecar.core.views.episode_view import EpisodeView
+from sidecar.core.views.ha_check_view import HaCheckView
 from sidecar.core.views.leader_view import Leader
 from sidecar.core.views.silence_view import SilenceView
 from sidecar.web.queries import EpisodeDetails
@@ -40,6 +41,7 @@ API: Final = (
     ApiPath("/api/v1/leaders", "Who leads each component, of every watched cluster", list[Leader]),
     ApiPath("/api/v1/alerts", "Alerts that fire, are suppressed, or will fire soon", list[AlertView]),
     ApiPath("/api/v1/silences", "Silences, active ones first", list[SilenceView]),
+    ApiPath("/api/v1/ha-checks", "Checks of high availability, risks first", list[HaCheckView]),
     ApiPath("/api/v1/transitions", "The last transitions, newest first", list[TransitionRecord], takes_last=True),
     ApiPath("/api/v1/episodes", "The last failovers, those in progress first", list[EpisodeView], takes_last=True),
     ApiPath("/api/v1/episodes/", "Everything that is known of one failover", EpisodeDetails, is_episode=True),

@@ -20,6 +20,7 @@ from sidecar.core.records import (
     Death,
     EpisodeRecord,
     Evidence,
+    HaCheck,
     Notification,
     PositionRecord,
     Recovery,
@@ -173,6 +174,19 @@ def death(number: int, at: datetime = NOON, **other: Any) -> Death:
         "pod": "jm-0",
     }
     return Death(**_envelope("death", number, at) | fields | other)
+
+
+def ha_check(number: int, at: datetime = NOON) -> HaCheck:
+    """A check that found a risk for the first time."""
+    return HaCheck(
+        **_envelope("ha_check", number, at),
+        check="standby",
+        verdict="RISK",
+        verdict_before="PASS",
+        since=instant(at),
+        finding="one JobManager contends for leadership",
+        advice="start a second JobManager",
+    )
 
 
 def recovery(number: int, at: datetime = NOON, **other: Any) -> Recovery:

@@ -32,6 +32,7 @@ from tests.audit.spooling import (
     death,
     episode,
     evidence,
+    ha_check,
     ids,
     ids_seen,
     instant,
@@ -47,7 +48,7 @@ pytestmark = pytest.mark.spark
 NOTHING = dict.fromkeys(
     (
         *("transitions", "coverage", "contentions", "notifications", "episodes", "annotations", "evidence"),
-        *("deaths", "recoveries"),
+        *("deaths", "recoveries", "ha_checks"),
     ),
     0,
 )
@@ -84,15 +85,16 @@ def quarantine(spark: SparkSession, audit: Path) -> list[tuple[str, str | None, 
     "table:contentions",
     "table:deaths",
     "table:recoveries",
+    "table:ha_checks",
 )
 def test_each_type_of_record_goes_to_its_table(spark: SparkSession, spool: Path, audit: Path, ingested: Ingest) -> None:
-    """Nine types, two observers of which one is older, one ingest; a second one finds nothing new."""
+    """Ten types, two observers of which one is older, one ingest; a second one finds nothing new."""
     seal(spool, "jm-0", 1, [replace(transition(1), schema=10), coverage(1), transition(2)])
     seal(
         spool,
         "jm-1",
         1,
-        [notification(1), contention(1), episode(1), annotation(1), evidence(1), death(1), recovery(1)],
+        [notification(1), contention(1), episode(1), annotation(1), evidence(1), death(1), recovery(1), ha_check(1)],
     )
     rows = dict.fromkeys(NOTHING, 1) | {"transitions": 2}
     assert ingested() == IngestResult(rows=rows, quarantined=0, files=2)
@@ -105,6 +107,7 @@ def test_each_type_of_record_goes_to_its_table(spark: SparkSession, spool: Path,
     assert ids_seen(spark, audit, "evidence") == ids([evidence(1)])
     assert ids_seen(spark, audit, "deaths") == ids([death(1)])
     assert ids_seen(spark, audit, "recoveries") == ids([recovery(1)])
+    assert ids_seen(spark, audit, "ha_checks") == ids([ha_check(1)])
     assert ids_seen(spark, audit, "notifications") == ids([notification(1)])
 
 

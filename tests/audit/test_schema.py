@@ -16,6 +16,7 @@ from tests.audit.spooling import (
     death,
     episode,
     evidence,
+    ha_check,
     line,
     notification,
     recovery,
@@ -24,7 +25,7 @@ from tests.audit.spooling import (
 
 WRITTEN: list[AnyRecord] = [
     *(transition(1), coverage(1), contention(1), notification(1), episode(1), annotation(1)),
-    *(evidence(1), death(1), recovery(1)),
+    *(evidence(1), death(1), recovery(1), ha_check(1)),
 ]
 
 
@@ -35,7 +36,7 @@ def test_every_type_of_record_has_a_table_and_a_view() -> None:
     assert {table_of(tag) for tag in RECORDS} == set(BASE_VIEWS) - {"quarantine"}
     assert set(BASE_VIEWS) == {
         *("transitions", "episodes", "notifications", "evidence", "coverage", "annotations"),
-        *("contentions", "deaths", "recoveries", "quarantine"),
+        *("contentions", "deaths", "recoveries", "ha_checks", "quarantine"),
     }
 
 

@@ -52,6 +52,7 @@ OBSERVED_ANEW: dict[type[Struct], set[str]] = {
         "gone",
         "handed_over_by",
         "picture_request",
+        "readiness",
     },
 }
 

@@ -7,8 +7,10 @@ from msgspec.structs import replace
 
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId
+from sidecar.core.ha.finding import Verdict
+from sidecar.core.ha.results import CheckResult
 from sidecar.core.moment import SECOND
-from sidecar.core.observations import DeploymentObserved, StoreObserved
+from sidecar.core.observations import DeploymentObserved, HaChecked, StoreObserved
 from sidecar.core.pictures import Job
 from sidecar.core.policy.policy import Rule, Severity, Source, Trigger
 from sidecar.core.policy.routing import Route
@@ -89,6 +91,12 @@ def writes_unseen(times: int) -> Act:
 
 def zxid(value: int) -> Act:
     return lambda _, sidecar: sidecar.observe(StoreObserved(sidecar.moment, CLUSTER, value))
+
+
+def checks(verdict: Verdict) -> Act:
+    """What a check of high availability found."""
+    result = CheckResult(check="standby", verdict=verdict, text="so many JobManagers", advice="start another one")
+    return lambda _, sidecar: sidecar.observe(HaChecked(sidecar.moment, CLUSTER, (result,)))
 
 
 def operator_says(state: Reconciliation) -> Act:
@@ -254,6 +262,9 @@ SCENES: Final = {
         zxid((7 << 32) + (15 << 28)),
         zxid((7 << 32) + (15 << 28) - 1),
         zxid(8 << 32),
+    ),
+    Trigger.HA_RISK: Scene(
+        Rule("R", Trigger.HA_RISK), checks(Verdict.RISK), checks(Verdict.UNKNOWN), checks(Verdict.PASS)
     ),
 }
 LASTING: Final = [trigger for trigger, scene in SCENES.items() if scene.ends]

@@ -28,6 +28,7 @@ SECTIONS: dict[str, Keys] = {
     "`evidence`": schema.EVIDENCE,
     "`evidence.tls`": schema.TLS,
     "`evidence.flink_rest`": schema.FLINK_REST,
+    "`ha_check`": schema.HA_CHECK,
     "`otlp`": schema.OTLP,
     "`rules`": schema.RULE,
     "`route`": schema.ROUTE,

@@ -18,7 +18,7 @@ from sidecar.core.alerting.alerts import Alert, Alerts, Group, Member, Notice, R
 from sidecar.core.alerting.pace import awaits_cause, brought_forward, paced, rescheduled
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment
-from sidecar.core.policy.labels import PLANNED, Labels
+from sidecar.core.policy.labels import CHECK, PLANNED, Labels
 from sidecar.core.policy.policy import Policy, Rule, Severity
 from sidecar.core.policy.routing import BY_ALL, CRITICAL, Route, every, is_inhibited, matching
 from sidecar.core.quarantine import Quarantine, Quarantined
@@ -216,7 +216,8 @@ def labels_of(
 def _relabelled(alert: Alert, policy: Policy, rule: Rule) -> dict[str, str]:
     labels = labels_of(policy, rule, alert.cluster_id, alert.component, ours="observer" in alert.labels)
     labels = with_severity(labels, alert)
-    return {**labels, PLANNED: "true"} if alert.labels.get(PLANNED) == "true" else labels
+    kept = {name: alert.labels[name] for name in (PLANNED, CHECK) if name in alert.labels}
+    return {**labels, **kept}
 
 
 def with_severity(labels: dict[str, str], alert: Alert) -> dict[str, str]:

@@ -98,6 +98,12 @@ PHRASES: Final = {
         "since {ended} all jobs run, have ended, or are reported as missing; it took {lasted}",
     ),
     Trigger.RECOVERED: Phrases(*("recovered after a failover",) * 2, *("everything came back, proven by {ended}",) * 2),
+    Trigger.HA_RISK: Phrases(
+        "{risks} for high availability",
+        "a risk for high availability is gone",
+        "{about}: {detail}",
+        "{about}: passed by {ended}, or does not apply any more",
+    ),
     Trigger.ZXID_HEADROOM: Phrases(
         "ZooKeeper will soon elect a new leader of its own",
         "ZooKeeper has elected a new leader of its own",
@@ -191,6 +197,7 @@ def _fields(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> di
         "down": f", {down}" if down else "",
         "count": str(first.count),
         "jobs": counted(first.count or 0, "job"),
+        "risks": counted(len(alerts), "risk"),
         "about": first.about or "",
         "detail": first.detail,
         "total": str(sum(alert.count or 0 for alert in alerts)),

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core.alerting import excuses, grouping
+from sidecar.core.alerting import excuses, grouping, ha_risks
 from sidecar.core.alerting.alerts import Alert, Alerts, CountedFailover, Failovers, Pending, PendingKey
 from sidecar.core.alerting.conditions import MOST_NAME, conditions
 from sidecar.core.alerting.new_alert import new_alert, place_of
@@ -309,6 +309,9 @@ def _evaluate_cluster(
             if not cluster.leaders_in_sight and rule.on is not Trigger.BLIND:
                 continue
             lasting = [one for one in members if (one.rule, one.cluster_id) == (rule.alert, name) and not one.ended]
+            if rule.on is Trigger.HA_RISK:
+                for alert in ha_risks.new_risks(rule, policy, name, cluster, lasting):
+                    alerts = grouping.fire(alerts, policy, alert, now)
             firing = {alert.component: alert for alert in lasting}
             holding = conditions(rule, policy, name, cluster, alerts, now)
             for component, alert in holding.items():
@@ -336,6 +339,8 @@ def _still_holds(rule: Rule, alert: Alert, holding: Mapping[ComponentId | None, 
     match rule.on:
         case Trigger.LEADER_CHANGED:
             return _in_progress(cluster, alert.episode_id)
+        case Trigger.HA_RISK:
+            return not ha_risks.is_over(alert, cluster)
         case Trigger.SPLIT:
             return alert.component in cluster.contested
         case Trigger.NO_STANDBY:

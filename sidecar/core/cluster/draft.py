@@ -16,9 +16,9 @@ from sidecar.core.flink.leadership import (
 )
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Policy
-from sidecar.core.records import Contention, Coverage, Death, EpisodeRecord, Recovery
+from sidecar.core.records import Contention, Coverage, Death, EpisodeRecord, HaCheck, Recovery
 
-Happened = Transition | Coverage | Contention | EpisodeRecord | Death | Recovery | BadRestore
+Happened = Transition | Coverage | Contention | EpisodeRecord | Death | Recovery | HaCheck | BadRestore
 """What a step records of a cluster, and what the rules alone are about."""
 ClusterStep = tuple[ClusterState, list[Happened]]
 

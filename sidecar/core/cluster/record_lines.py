@@ -17,6 +17,7 @@ from sidecar.core.records import (
     Death,
     EpisodeRecord,
     Evidence,
+    HaCheck,
     Notification,
     Recovery,
     TransitionRecord,
@@ -99,6 +100,14 @@ def _line(record: AnyRecord) -> str:  # noqa: PLR0911  one for each type of reco
             return f"{death_line(record)} [{record.episode_id}]"
         case Recovery():
             return f"{recovery_line(record)} [{record.episode_id}]"
+        case HaCheck():
+            return ha_check_line(record)
+
+
+def ha_check_line(check: HaCheck) -> str:
+    """What a check of high availability found, as one line."""
+    before = f" (before: {check.verdict_before})" if check.verdict_before not in {None, check.verdict} else ""
+    return f"check {check.check}: {check.verdict}{before}: {clean(check.finding)}"
 
 
 def contention_line(contention: Contention) -> str:

@@ -11,6 +11,7 @@ from sidecar.core.cluster.causes import Loss
 from sidecar.core.cluster.downtime import LastLed
 from sidecar.core.cluster.ends import Ends
 from sidecar.core.cluster.episodes import Absence, Episode
+from sidecar.core.cluster.known_checks import Checked
 from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.plans import Disruption, Operated
 from sidecar.core.cluster.recovery_state import Assessed, Assessment, JobAfter, JobFault
@@ -241,6 +242,8 @@ class ClusterState(Struct, frozen=True):
     """The jobs that are missing or resurrected, by their ids."""
     picture_request: PictureRequested | None = None
     """None: no picture was requested since the sidecar started."""
+    readiness: Checked | None = None
+    """The last checks of high availability. None: none since the sidecar started."""
 
     @property
     def stored_jobs(self) -> frozenset[str]:

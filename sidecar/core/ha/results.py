@@ -11,9 +11,12 @@ from sidecar.core.ha.kubernetes_checks import KUBERNETES_CHECKS
 from sidecar.core.ha.kubernetes_facts import KubernetesFacts
 from sidecar.core.ha.zookeeper_checks import ZOOKEEPER_CHECKS
 from sidecar.core.ha.zookeeper_facts import ZooKeeperFacts
+from sidecar.core.sanitize import clean
 
 CHECKS: Final = tuple(dict.fromkeys((*ZOOKEEPER_CHECKS, *KUBERNETES_CHECKS, *FLINK_CHECKS)))
 """The names of all checks: what alerts, records and metrics call them."""
+_LONGEST: Final = 1000
+"""Characters of a line."""
 
 
 class CheckResult(Struct, frozen=True, kw_only=True):
@@ -37,7 +40,8 @@ def results(store: ZooKeeperFacts | KubernetesFacts, flink: FlinkFacts) -> tuple
 def _results(checks: Mapping[str, Callable[[Any], Finding | None]], facts: object) -> Iterator[CheckResult]:
     for name, check in checks.items():
         if finding := _finding(check, facts):
-            yield CheckResult(check=name, verdict=finding.verdict, text=finding.text, advice=finding.advice)
+            text, advice = clean(finding.text, _LONGEST), clean(finding.advice, _LONGEST)
+            yield CheckResult(check=name, verdict=finding.verdict, text=text, advice=advice)
 
 
 def _finding(check: Callable[[Any], Finding | None], facts: object) -> Finding | None:

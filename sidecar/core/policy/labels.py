@@ -10,7 +10,8 @@ from msgspec import Struct
 Labels = Mapping[str, str]
 
 PLANNED = "planned"
-OWN_LABELS = ("alert", "cluster_id", "component", "job_id", "observer", PLANNED, "severity", "store")
+CHECK = "check"
+OWN_LABELS = ("alert", CHECK, "cluster_id", "component", "job_id", "observer", PLANNED, "severity", "store")
 """Labels of alerts besides the external labels. Not every alert has all of them: see docs/rules.md."""
 
 

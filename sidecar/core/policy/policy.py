@@ -63,6 +63,8 @@ class Trigger(StrEnum):
     """The cluster is led again, and for `for` not every job is known to run."""
     RECOVERED = "recovered"
     """A failover is over, and it is proven that everything came back."""
+    HA_RISK = "ha_risk"
+    """A check of high availability found what makes a failover fail."""
 
 
 LASTING: Final = frozenset({Trigger.VACANT, Trigger.BLIND, Trigger.NO_STANDBY, Trigger.NOT_RECOVERED})

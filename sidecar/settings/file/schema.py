@@ -56,6 +56,7 @@ EVIDENCE: Final[Keys] = {
 }
 FLINK_REST: Final[Keys] = {"interval": "10s", "patience": "10m"}
 OTLP: Final[Keys] = {**no_default("endpoint", "headers", "tls"), "metrics_interval": "30s"}
+HA_CHECK: Final[Keys] = {"interval": "1h"}
 RULE: Final[Keys] = {
     **no_default("alert", "on"),
     "for": "0",
@@ -95,7 +96,7 @@ CONFIG: Final[Keys] = {
     "state_dir": "/var/lib/flink-ha-sidecar",
     **no_default("spool", "ledger", "silences"),
     "trust_window": "3s",
-    **no_default("log", "http", "evidence", "otlp", "rule_files"),
+    **no_default("log", "http", "evidence", "ha_check", "otlp", "rule_files"),
     **RULE_FILE,
 }
 

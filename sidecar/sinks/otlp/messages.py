@@ -17,10 +17,11 @@ from prometheus_client.samples import Sample
 from sidecar import __version__
 from sidecar.core.cluster.leadership_table import Kind
 from sidecar.core.cluster.record_lines import record_line
+from sidecar.core.ha.finding import Verdict
 from sidecar.core.moment import parsed
-from sidecar.core.records import Death, EpisodeRecord, Recovery, TransitionRecord
+from sidecar.core.records import Death, EpisodeRecord, HaCheck, Recovery, TransitionRecord
 
-Event = TransitionRecord | EpisodeRecord | Death | Recovery
+Event = TransitionRecord | EpisodeRecord | Death | Recovery | HaCheck
 """The records that are exported: what happens to leaders, and what it did. The audit log has the others too."""
 
 _SCOPE: Final = InstrumentationScope(name="flink-ha-sidecar", version=__version__)
@@ -89,6 +90,8 @@ def _severity(event: Event) -> SeverityNumber.ValueType:
             is_loss = not planned
         case Death():
             is_loss = True
+        case HaCheck(verdict=verdict):
+            is_loss = verdict == Verdict.RISK
         case Recovery(verdict=verdict):
             return _WORSE.get(verdict, SeverityNumber.SEVERITY_NUMBER_WARN)
     return SeverityNumber.SEVERITY_NUMBER_WARN if is_loss else SeverityNumber.SEVERITY_NUMBER_INFO

@@ -260,7 +260,7 @@ def test_a_template_can_do_no_harm(read: Read, template: str, said: str) -> None
         ),
         (
             THREE + "route: {receiver: ops, group_by: [pod]}\n",
-            '2: route.group_by[0]: "pod" is a label that no alert has: expected one of alert, cluster_id, ',
+            '2: route.group_by[0]: "pod" is a label that no alert has: expected one of alert, check, cluster_id, ',
         ),
         (THREE + "route: {receiver: ops, group_by: [alert, alert]}\n", "2: route.group_by: names a label twice"),
         (

@@ -63,6 +63,7 @@ FIRING: Mapping[Trigger, str] = {
     Trigger.RESTORED_FROM_OLDER: RUNNING + recovery("from_older"),
     Trigger.NOT_RECOVERED: RUNNING + recovery("restarting"),
     Trigger.RECOVERED: RUNNING + recovery("running"),
+    Trigger.HA_RISK: "- {at: 1m, checks: {standby: risk}}",
     Trigger.ZXID_HEADROOM: "- {at: 1m, zxid_headroom: 100}",
 }
 """What makes each trigger fire, of a job where it can be."""

@@ -5,6 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sidecar.lab.settings import write_conf_dir
 from sidecar.settings import SettingsError, ZooKeeperSettings, load_cluster
@@ -91,7 +92,7 @@ def error_of(folder: Path) -> str:
 )
 def test_every_way_to_write_it_means_the_same_cluster(tmp_path: Path, files: dict[str, str]) -> None:
     """Nested or flat, of 1.x or 2.x, with today's keys or those of Flink 1.0."""
-    assert load_cluster({"flink_conf": write(tmp_path, **files)}) == ORDERS
+    assert load_cluster({"flink_conf": write(tmp_path, **files)}) == replace(ORDERS, flink_conf=tmp_path)
 
 
 @pytest.mark.parametrize("version", [(1, 13), (1, 20), (2, 3)])
@@ -105,8 +106,8 @@ def test_what_a_real_flink_runs_with_is_read(tmp_path: Path, version: tuple[int,
 def test_what_flink_is_not_told_has_flinks_defaults(tmp_path: Path) -> None:
     """/flink, /default, 60 s and 15 s, no tolerance."""
     text = "high-availability.type: zookeeper\nhigh-availability.zookeeper.quorum: zk\n"
-    assert load_cluster({"flink_conf": write(tmp_path, config=text)}) == with_flinks_defaults(
-        "zk", flink_session_timeout=60.0
+    assert load_cluster({"flink_conf": write(tmp_path, config=text)}) == replace(
+        with_flinks_defaults("zk", flink_session_timeout=60.0), flink_conf=tmp_path
     )
 
 
@@ -143,7 +144,9 @@ def test_lines_that_flink_ignores_are_ignored_with_a_warning(tmp_path: Path, cap
 
 def test_two_files_that_agree_are_one(tmp_path: Path) -> None:
     """Both formats may stand side by side, as after a migration."""
-    assert load_cluster({"flink_conf": write(tmp_path, config=FLAT, legacy=DEPRECATED)}) == ORDERS
+    assert load_cluster({"flink_conf": write(tmp_path, config=FLAT, legacy=DEPRECATED)}) == replace(
+        ORDERS, flink_conf=tmp_path
+    )
 
 
 def test_two_files_that_disagree_are_an_error(tmp_path: Path) -> None:
@@ -293,14 +296,14 @@ def test_a_byte_order_mark_in_flink_conf_yaml_hides_the_first_key(
     )
     (tmp_path / "flink-conf.yaml").write_text(f"# ours\n{FLAT}", encoding="utf-8-sig")
     with caplog.at_level(logging.WARNING):
-        assert load_cluster({"flink_conf": tmp_path}) == ORDERS
+        assert load_cluster({"flink_conf": tmp_path}) == replace(ORDERS, flink_conf=tmp_path)
     assert caplog.messages == [f'{tmp_path}/flink-conf.yaml:1: is not "key: value", ignored as Flink ignores it']
 
 
 def test_a_byte_order_mark_in_config_yaml_is_none_to_flink(tmp_path: Path) -> None:
     """A YAML reader takes it off."""
     (tmp_path / "config.yaml").write_text(FLAT.lstrip(), encoding="utf-8-sig")
-    assert load_cluster({"flink_conf": tmp_path}) == ORDERS
+    assert load_cluster({"flink_conf": tmp_path}) == replace(ORDERS, flink_conf=tmp_path)
 
 
 def test_a_cluster_id_of_digits_is_kept_where_flink_keeps_it(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_a_place_that_names_a_cluster_in_zookeeper_is_passed_over(
 def test_flinks_own_configuration_names_it(pod: Path, tmp_path: Path, file: str, text: str) -> None:
     """With the mode or with its factory, nested or flat; what it says of ZooKeeper does not count then."""
     (tmp_path / file).write_text(f"{text}high-availability.zookeeper.client.session-timeout: 5 parsecs\n")
-    assert load_cluster({"flink_conf": tmp_path}) == KubernetesSettings("orders", "flink")
+    assert load_cluster({"flink_conf": tmp_path}) == KubernetesSettings("orders", "flink", flink_conf=tmp_path)
     assert load_cluster({"flink_conf": tmp_path, "namespace": "line"}).namespace == "line"
 
 
@@ -138,31 +138,39 @@ def test_where_flink_is_told_no_namespace_it_is_default(pod: Path, kubeconfig: P
     """Flink asks neither the service account nor the context; what Flink calls its client's configuration is ours too."""
     conf = tmp_path / "config.yaml"
     conf.write_text("high-availability.type: kubernetes\nkubernetes.cluster-id: orders\n")
-    assert load_cluster({"flink_conf": tmp_path}) == KubernetesSettings("orders", "default")
+    assert load_cluster({"flink_conf": tmp_path}) == KubernetesSettings("orders", "default", flink_conf=tmp_path)
     conf.write_text(conf.read_text() + f"kubernetes.config.file: {kubeconfig}\nkubernetes.context: work\n")
-    assert load_cluster({"flink_conf": tmp_path}) == KubernetesSettings("orders", "default", kubeconfig, "work")
+    assert load_cluster({"flink_conf": tmp_path}) == KubernetesSettings(
+        "orders", "default", kubeconfig, "work", flink_conf=tmp_path
+    )
 
 
 @pytest.mark.parametrize("version", [(1, 14), (1, 20), (2, 3)])
 def test_what_a_real_flink_runs_with_is_read(tmp_path: Path, kubeconfig: Path, version: tuple[int, int]) -> None:
     """The configurations that the lab's Flink clusters start with."""
     write_kubernetes_conf_dir(tmp_path / "conf", version, kubeconfig, tmp_path / "data", timedelta(seconds=3))
-    assert load_cluster({"flink_conf": tmp_path / "conf"}) == KubernetesSettings("lab", "default", kubeconfig, "home")
+    assert load_cluster({"flink_conf": tmp_path / "conf"}) == KubernetesSettings(
+        "lab", "default", kubeconfig, "home", flink_conf=tmp_path / "conf"
+    )
 
 
 def test_flinks_configuration_can_be_completed(pod: Path, write: Write, kubeconfig: Path, tmp_path: Path) -> None:
     """A cluster id that stands in no file of Flink's is given beside the folder; and so is the way to the API server."""
     (tmp_path / "config.yaml").write_text("high-availability.type: kubernetes\nkubernetes.namespace: flink\n")
-    assert load_cluster({"flink_conf": tmp_path, "cluster_id": "x"}) == KubernetesSettings("x", "flink")
+    assert load_cluster({"flink_conf": tmp_path, "cluster_id": "x"}) == KubernetesSettings(
+        "x", "flink", flink_conf=tmp_path
+    )
     config = write(f"flink_conf_dir: {tmp_path}\nkubernetes: {{kubeconfig: kubeconfig}}\n")
-    assert load(config, {"cluster_id": "x"}).clusters[0] == KubernetesSettings("x", "flink", kubeconfig, "home")
+    assert load(config, {"cluster_id": "x"}).clusters[0] == KubernetesSettings(
+        "x", "flink", kubeconfig, "home", flink_conf=tmp_path
+    )
 
 
 def test_flinks_two_files_must_agree(pod: Path, tmp_path: Path) -> None:
     """The mode and its factory are one; another namespace is another cluster."""
     (tmp_path / "config.yaml").write_text("high-availability.type: kubernetes\nkubernetes.cluster-id: orders\n")
     (tmp_path / "flink-conf.yaml").write_text(f"high-availability: {FACTORY}\nkubernetes.cluster-id: orders\n")
-    assert load_cluster({"flink_conf": tmp_path}) == KubernetesSettings("orders", "default")
+    assert load_cluster({"flink_conf": tmp_path}) == KubernetesSettings("orders", "default", flink_conf=tmp_path)
     with (tmp_path / "config.yaml").open("a") as file:
         file.write("kubernetes.namespace: flink\n")
     assert "disagree about high availability" in error_of(lambda: load_cluster({"flink_conf": tmp_path}), tmp_path)

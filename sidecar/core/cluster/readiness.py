@@ -1,0 +1,64 @@
+"""The checks of high availability of one cluster: their last results, and what is recorded of them."""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from sidecar.core.cluster.draft import ClusterStep, Happened
+from sidecar.core.cluster.known_checks import Checked, KnownCheck
+from sidecar.core.cluster.record_writer import envelope
+from sidecar.core.cluster.state import ClusterState
+from sidecar.core.ha.finding import Verdict
+from sidecar.core.ha.results import CheckResult
+from sidecar.core.moment import SECOND, Moment, timestamp
+from sidecar.core.observations import HaChecked
+from sidecar.core.policy.policy import Policy
+from sidecar.core.records import HaCheck, record_id
+
+RECORD_INTERVAL: Final = 86_400 * SECOND
+"""How often a result is recorded that does not change."""
+
+
+def observe(policy: Policy, name: str, cluster: ClusterState, observation: HaChecked) -> ClusterStep:
+    """The cluster after its checks. Recorded are verdicts that changed, and each result once a day."""
+    before = cluster.readiness.checks if cluster.readiness else {}
+    checks: dict[str, KnownCheck] = {}
+    records: list[Happened] = []
+    for result in observation.results:
+        check, known = result.check, before.get(result.check)
+        checks[check] = _known(known, result, observation.at)
+        if known is None or checks[check].recorded_at != known.recorded_at:
+            records.append(_record(policy, name, checks[check], known, observation.at))
+    return replace(cluster, readiness=Checked(observation.at, checks)), records
+
+
+def _known(known: KnownCheck | None, result: CheckResult, at: Moment) -> KnownCheck:
+    """What is known of a check after its result."""
+    same = known is not None and known.result.verdict is result.verdict
+    due = not same or known is None or at.steady - known.recorded_at.steady >= RECORD_INTERVAL
+    risk_since = known.risk_since if known else None
+    match result.verdict:
+        case Verdict.PASS:
+            risk_since = None
+        case Verdict.RISK:
+            risk_since = risk_since or at
+    return KnownCheck(
+        result,
+        since=known.since if known and same else at,
+        recorded_at=at if known is None or due else known.recorded_at,
+        risk_since=risk_since,
+    )
+
+
+def _record(policy: Policy, name: str, check: KnownCheck, before: KnownCheck | None, at: Moment) -> HaCheck:
+    result = check.result
+    return HaCheck(
+        id=record_id("ha_check", policy.observer, name, result.check, timestamp(at.wall)),
+        **envelope(policy, name, at),
+        check=result.check,
+        verdict=result.verdict.value,
+        verdict_before=before.result.verdict.value if before else None,
+        since=timestamp(check.since.wall),
+        finding=result.text,
+        advice=result.advice or None,
+    )

@@ -1,0 +1,125 @@
+"""Checks of high availability on the page, in the API and as metrics, and the thread that makes them."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sidecar import threads
+from sidecar.clock import Clock
+from sidecar.core.ha.finding import Verdict
+from sidecar.core.ha.results import CheckResult
+from sidecar.core.observations import HaChecked
+from sidecar.core.views.snapshot import Snapshot
+from sidecar.ha_checking import HaChecker
+from sidecar.lab.processes import free_port
+from sidecar.settings import load
+from sidecar.sinks.metrics import SnapshotCollector
+from tests.kit.cluster import CLUSTER
+from tests.kit.core_sidecar import Sidecar, watching
+from tests.kit.metric_families import WELL
+from tests.kit.waiting import wait_for
+from tests.shell.reading import Markup, read, show
+from tests.shell.remembering import HOSTILE
+from tests.shell.site import Site
+
+FOUND = (
+    CheckResult(check="open_acls", verdict=Verdict.PASS, text="only known identities may change Flink's znodes"),
+    CheckResult(check="server_load", verdict=Verdict.UNKNOWN, text="zk-1 does not answer srvr"),
+    CheckResult(check="standby", verdict=Verdict.RISK, text="one JobManager contends", advice="start a second one"),
+)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    running = Site(tmp_path)
+    yield running
+    running.stop()
+
+
+def checked(*results: CheckResult) -> Sidecar:
+    _, sidecar = watching()
+    sidecar.observe(HaChecked(sidecar.moment, CLUSTER, results))
+    return sidecar
+
+
+def test_risks_come_first_in_the_api(site: Site) -> None:
+    """Then what is unknown; before the first check there is nothing."""
+    _, sidecar = watching()
+    show(site, sidecar)
+    assert site.data("/api/v1/ha-checks") == []
+    show(site, checked(*FOUND))
+    risk, unknown, passed = site.data("/api/v1/ha-checks")
+    assert (unknown["verdict"], passed["verdict"], passed["advice"]) == ("UNKNOWN", "PASS", None)
+    assert risk == {
+        "cluster_id": CLUSTER,
+        "check": "standby",
+        "verdict": "RISK",
+        "since": risk["checked_at"],
+        "checked_at": risk["checked_at"],
+        "finding": "one JobManager contends",
+        "advice": "start a second one",
+    }
+    assert site.get("/api/v1/ha-checks?x=1")[0] == 400
+
+
+def test_the_page_shows_what_did_not_pass_and_what_to_do(site: Site) -> None:
+    """And counts what did."""
+    show(site, checked(*FOUND))
+    page = read(site)
+    assert "High availability: 1 risk, 1 unknown, 1 passed; checked" in page
+    assert "standby RISK one JobManager contends Next: start a second one" in page
+    assert "only known identities" not in page
+
+
+def test_what_others_wrote_is_text_on_the_page(site: Site) -> None:
+    """The facts have names of znodes and pods."""
+    results = [CheckResult(check="leftover_clusters", verdict=Verdict.RISK, text=HOSTILE, advice=HOSTILE)]
+    show(site, checked(*results))
+    plain = Markup(site.get("/")[1])
+    show(site, checked(CheckResult(check="leftover_clusters", verdict=Verdict.RISK, text="x", advice="y")))
+    assert plain.tags == Markup(site.get("/")[1]).tags
+
+
+@pytest.mark.covers("metric:flink_ha_check")
+def test_each_check_is_a_metric_with_its_verdict() -> None:
+    """A series for what it found last, and none for other verdicts."""
+    sidecar = checked(*FOUND)
+    snapshot = Snapshot(sidecar.moment, sidecar.state, policy=sidecar.policy)
+    families = SnapshotCollector(lambda: snapshot, lambda _: "zookeeper", lambda: WELL).collect()
+    [family] = [family for family in families if family.name == "flink_ha_check"]
+    assert {(sample.labels["check"], sample.labels["verdict"]): sample.value for sample in family.samples} == {
+        ("open_acls", "PASS"): 1,
+        ("server_load", "UNKNOWN"): 1,
+        ("standby", "RISK"): 1,
+    }
+
+
+def test_clusters_are_checked_again_and_again_also_where_nothing_answers(tmp_path: Path) -> None:
+    """What cannot be read is UNKNOWN, or a RISK of its own; the thread goes on."""
+    config = tmp_path / "sidecar.yaml"
+    config.write_text(f"zookeeper: {{quorum: '127.0.0.1:{free_port()}', cluster_id: /orders}}\n")
+    seen: list[HaChecked] = []
+    checker = HaChecker(load(config, {}).clusters, Clock(), interval=0.01, ledger=True, first=0.0)
+    checker.start(seen.append)
+    wait_for("two rounds", lambda: len(seen) >= 2)
+    began = time.monotonic()
+    checker.stop()
+    assert time.monotonic() - began < 5
+    verdicts = {result.check: result.verdict for result in seen[0].results}
+    assert (verdicts["zookeeper_servers"], verdicts["standby"]) == (Verdict.RISK, Verdict.UNKNOWN)
+    assert Verdict.PASS not in {verdicts[name] for name in ("standby", "failure_tolerance", "open_acls")}
+    assert not threads.dead()
+
+
+def test_without_an_interval_nothing_is_checked(tmp_path: Path) -> None:
+    """`ha_check: {interval: 0}`; and nothing has to be stopped."""
+    config = tmp_path / "sidecar.yaml"
+    config.write_text("zookeeper: {quorum: zk}\nha_check: {interval: 0}\n")
+    settings = load(config, {})
+    assert settings.ha_check is None
+    checker = HaChecker(settings.clusters, Clock(), interval=settings.ha_check, ledger=True, first=0.0)
+    checker.start(lambda _: None)
+    checker.stop()
+    assert load(None, {"zookeeper": "zk"}).ha_check == 3600
