@@ -19,9 +19,9 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "tolerate": ("high-availability.zookeeper.client.tolerate-suspended-connections",),
     "yarn_attempts": ("yarn.application-attempts",),
     "target": ("execution.target",),
-    "type": ("high-availability.type", "high-availability", "recovery.mode"),
+    "type": ("high-availability.type", "recovery.mode", "high-availability"),
 }
-"""What is looked at, by our name: Flink's keys, current ones first. Everything else of the configuration is not kept."""
+"""What is looked at, by our name: Flink's keys in the order in which Flink reads them. Everything else of the configuration is not kept."""
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
@@ -91,12 +91,14 @@ def yarn_attempts(options: _Options) -> Finding | None:
             "yarn.application-attempts is not set: with high availability Flink asks for as many as YARN allows, and "
             "yarn.resourcemanager.am.max-attempts is not known here"
         )
-    if attempts.isdecimal() and int(attempts) < 2:
+    if not re.fullmatch(r"[0-9]{1,9}", attempts):
+        return unknown(f"yarn.application-attempts is no number: {clean(attempts)}")
+    if int(attempts) < 2:
         return risk(
-            f"yarn.application-attempts is {clean(attempts)}",
+            f"yarn.application-attempts is {attempts}",
             "raise it (and yarn.resourcemanager.am.max-attempts): YARN starts no other JobManager when this one fails",
         )
-    return passes(f"yarn.application-attempts is {clean(attempts)}")
+    return passes(f"yarn.application-attempts is {attempts}")
 
 
 def masters(facts: FlinkFacts) -> Finding | None:

@@ -1,5 +1,6 @@
 """THE table of the checks over a ZooKeeper ensemble, by name, in the order in which they are shown."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -16,7 +17,9 @@ _NEAR_END: Final = 0.9
 _SLOW_MILLIS: Final = 100.0
 _MANY_OUTSTANDING: Final = 100
 _LEFT: Final = 86_400 * SECOND
-"""For how long something must have been unchanged to count as left behind."""
+"""For how long data must not have been written to count as left behind."""
+_PLAIN: Final = re.compile(r"/[A-Za-z0-9_./:@=+-]{1,200}")
+"""A path that zkCli.sh takes as it is. Others are in no command."""
 
 
 def standby(facts: ZooKeeperFacts) -> Finding:
@@ -25,9 +28,7 @@ def standby(facts: ZooKeeperFacts) -> Finding:
         case Unknown(reason=reason):
             return unknown(reason)
         case 0:
-            return unknown(
-                "no JobManager contends for leadership: the cluster does not run, or is of Flink 1.14 or older"
-            )
+            return unknown("no JobManager contends for leadership: the cluster does not run")
         case 1:
             return risk(
                 "one JobManager contends for leadership",
@@ -38,16 +39,22 @@ def standby(facts: ZooKeeperFacts) -> Finding:
 
 def servers(facts: ZooKeeperFacts) -> Finding:
     """Whether each server of the connection string serves."""
+    count = counted(len(facts.servers), "server")
     silent = [
-        (server.address, server.timeout.reason) for server in facts.servers if isinstance(server.timeout, Unknown)
+        f"{clean(server.address)} ({clean(server.timeout.reason)})"
+        for server in facts.servers
+        if isinstance(server.timeout, Unknown)
     ]
-    if silent:
+    if len(silent) == len(facts.servers):
+        return unknown(f"none of {count} opened a session for this sidecar: {_listed(silent)}")
+    if any(server.asked and isinstance(server.timeout, Unknown) for server in facts.servers):
         return risk(
-            f"{counted(len(silent), 'server')} of {len(facts.servers)} did not open a session: "
-            + _listed(f"{address} ({reason})" for address, reason in silent),
+            f"{len(silent)} of {count} opened no session: {_listed(silent)}",
             "start them, or correct high-availability.zookeeper.quorum: without them fewer servers may fail",
         )
-    return passes(f"{counted(len(facts.servers), 'server')} of {len(facts.servers)} opened a session")
+    if silent:
+        return unknown(f"{len(silent)} of {count} were not asked: {_listed(silent)}")
+    return passes(f"{len(facts.servers)} of {count} opened a session")
 
 
 def ensemble_size(facts: ZooKeeperFacts) -> Finding:
@@ -90,19 +97,20 @@ def failure_tolerance(facts: ZooKeeperFacts) -> Finding:
     shown = f"{serving} of {len(voting)} voting servers serve: {max(0, left)} may still fail"
     if left >= 1:
         return passes(shown)
-    if len(facts.servers) < len(voting) or any(_may_serve(server) for server in facts.servers):
-        return unknown(f"only {serving} of {len(voting)} voting servers said what they are: {_why_not(facts)}")
+    is_partial = left < 0  # the ensemble serves: its members were read
+    if is_partial or len(facts.servers) < len(voting) or any(_may_serve(server) for server in facts.servers):
+        return unknown(f"only {serving} of {len(voting)} voting servers are known to serve: {_why_not(facts)}")
     return risk(shown, "bring the other servers back: the next one that fails takes every leader with it")
 
 
 def _may_serve(server: Server) -> bool:
-    """Whether it opened a session, but did not say what it is."""
-    return isinstance(server.report, Unknown) and not isinstance(server.timeout, Unknown)
+    """Whether what it is was not read, though it opened a session or was not asked."""
+    return isinstance(server.report, Unknown) and not (server.asked and isinstance(server.timeout, Unknown))
 
 
 def _why_not(facts: ZooKeeperFacts) -> str:
     reasons = (server.report.reason for server in facts.servers if isinstance(server.report, Unknown))
-    return next(reasons, "the connection string has not all servers of the ensemble")
+    return clean(next(reasons, "the connection string does not name all servers of the ensemble"))
 
 
 def connection_string(facts: ZooKeeperFacts) -> Finding:
@@ -117,7 +125,7 @@ def connection_string(facts: ZooKeeperFacts) -> Finding:
         return unknown(facts.members.reason)
     if len(facts.servers) == 1 and len(facts.members) > 1:
         return risk(
-            f"the connection string names 1 of {len(facts.members)} servers: {facts.servers[0].address}",
+            f"the connection string names 1 of {len(facts.members)} servers: {clean(facts.servers[0].address)}",
             "name all servers in high-availability.zookeeper.quorum, unless this name stands for all of them",
         )
     return passes(f"the connection string names {counted(len(facts.servers), 'server')}")
@@ -125,10 +133,13 @@ def connection_string(facts: ZooKeeperFacts) -> Finding:
 
 def session_timeout(facts: ZooKeeperFacts) -> Finding:
     """Whether the servers grant the session timeout that Flink asks for."""
-    granted = {server.address: server.timeout for server in facts.servers if not isinstance(server.timeout, Unknown)}
+    granted = {
+        clean(server.address): server.timeout for server in facts.servers if not isinstance(server.timeout, Unknown)
+    }
     if not granted:
         return unknown("no server opened a session")
     address, shortest = min(granted.items(), key=lambda item: item[1])
+    other, longest = max(granted.items(), key=lambda item: item[1])
     if not facts.is_flinks_timeout:
         return unknown(
             f"Flink's configuration was not read; {address} grants sessions of up to {shortest:g} s, Flink's default is 60 s"
@@ -139,9 +150,9 @@ def session_timeout(facts: ZooKeeperFacts) -> Finding:
             "raise maxSessionTimeout of the servers: a pause that is longer than what they grant costs the leader its session, "
             "whatever high-availability.zookeeper.client.session-timeout says",
         )
-    if shortest > facts.requested_timeout:
+    if longest > facts.requested_timeout:
         return risk(
-            f"Flink asks for sessions of {facts.requested_timeout:g} s and gets {shortest:g} s from {address}",
+            f"Flink asks for sessions of {facts.requested_timeout:g} s and gets {longest:g} s from {other}",
             "lower minSessionTimeout of the servers (by default two ticks): for so long a dead leader stays published",
         )
     return passes(f"Flink's session timeout of {shortest:g} s is granted")
@@ -164,7 +175,7 @@ def zxid_headroom(facts: ZooKeeperFacts) -> Finding:
 def server_load(facts: ZooKeeperFacts) -> Finding:
     """Whether servers answer in time."""
     loaded = [
-        f"{server.address} ({report.average_latency:g} ms on average, {report.outstanding} outstanding)"
+        f"{clean(server.address)} ({report.average_latency:g} ms on average, {report.outstanding} outstanding)"
         for server in facts.servers
         if isinstance(report := server.report, ServerReport)
         and (report.average_latency > _SLOW_MILLIS or report.outstanding > _MANY_OUTSTANDING)
@@ -175,7 +186,7 @@ def server_load(facts: ZooKeeperFacts) -> Finding:
             "look at the disk of ZooKeeper's transaction log and at its garbage collection: sessions of healthy JobManagers expire",
         )
     if silent := [server for server in facts.servers if isinstance(server.report, Unknown)]:
-        return unknown(f"{len(silent)} of {counted(len(facts.servers), 'server')} did not say: {_why_not(facts)}")
+        return unknown(f"{len(silent)} of {counted(len(facts.servers), 'server')} did not report it: {_why_not(facts)}")
     return passes("latency and outstanding requests are low")
 
 
@@ -187,7 +198,7 @@ def open_acls(facts: ZooKeeperFacts) -> Finding:
         return unknown("none of Flink's znodes exists")
     if exposed := [path for path, is_open in facts.writable_by_all.items() if is_open]:
         return risk(
-            f"anybody may change {_listed(exposed)}",
+            f"anybody may change {_listed(map(clean, exposed))}",
             "set high-availability.zookeeper.client.acl: creator, with SASL or mutual TLS, or let only Flink reach ZooKeeper: "
             "one write takes leaders or jobs away",
         )
@@ -231,14 +242,10 @@ def _leftovers(facts: ZooKeeperFacts, left: tuple[Leftover, ...] | Unknown, what
     if not old:
         return passes(f"no {what}")
     kind, _, rest = what.partition(" ")
-    shown = (f"{clean(each.name)} ({age(facts.read_at - each.changed_at)})" for each in old)
-    commands = "; ".join(f"deleteall {_quoted(each.path)}" for each in old[:_MOST_NAMED])
-    return risk(f"{counted(len(old), kind)} {rest}: {_listed(shown)}", f"{advice}. In zkCli.sh: {commands}")
-
-
-def _quoted(path: str) -> str:
-    """For a line of zkCli.sh, which splits at blanks."""
-    return f'"{clean(path)}"' if " " in path else clean(path)
+    shown = (f"{clean(each.name)} (last written {age(facts.read_at - each.changed_at)} ago)" for each in old)
+    commands = "; ".join(f"deleteall {each.path}" for each in old[:_MOST_NAMED] if _PLAIN.fullmatch(each.path))
+    in_shell = f". In zkCli.sh: {commands}" if commands else ""
+    return risk(f"{counted(len(old), kind)} {rest}: {_listed(shown)}", f"{advice}{in_shell}")
 
 
 def _listed(shown: Iterable[str]) -> str:

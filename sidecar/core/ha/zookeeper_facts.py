@@ -35,6 +35,8 @@ class Server(Struct, frozen=True):
     timeout: float | Unknown
     """The session timeout that it granted when Flink's was requested, in seconds. Unknown: it opened no session."""
     report: ServerReport | Unknown
+    asked: bool = True
+    """False: there was no time for it."""
 
 
 class Member(Struct, frozen=True):
@@ -47,12 +49,12 @@ class Member(Struct, frozen=True):
 
 
 class Leftover(Struct, frozen=True):
-    """Something of Flink's that nobody seems to use."""
+    """Data of Flink's that no leader uses."""
 
     path: str
     name: str
     changed_at: int
-    """When it was last changed: wall microseconds, by the ensemble's clock."""
+    """When it was last written to: wall microseconds, by the ensemble's clock."""
 
 
 class ZooKeeperFacts(Struct, frozen=True, kw_only=True):
@@ -77,6 +79,6 @@ class ZooKeeperFacts(Struct, frozen=True, kw_only=True):
     writable_by_all: Mapping[str, bool] | Unknown
     """Of each of Flink's znodes that were looked at, whether anybody may change it or what is below."""
     left_clusters: tuple[Leftover, ...] | Unknown
-    """Other clusters below the root in whose latch nobody is, and which have no leader."""
+    """Other clusters below the root that have no leader, and no contender."""
     left_jobs: tuple[Leftover, ...] | Unknown
     """Checkpoints of jobs that Flink would not recover."""

@@ -1,29 +1,26 @@
 """Reads how an ensemble of ZooKeeper and a Flink cluster in it are set up: the facts of `ha check`."""
 
 import re
-import socket
-import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import islice
 from typing import Any, Final, TypeVar
 
 from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.serialization import Close, Connect
 from kazoo.security import Permissions
 
-from sidecar.core.flink.znode_paths import JOB_STORES, LATCH, LEADER, OWN_NAMES, job_ids
+from sidecar.core.flink.znode_paths import JOB_STORES, JOBS, LATCH, LEADER, is_cluster, job_ids
 from sidecar.core.ha.finding import Unknown
-from sidecar.core.ha.zookeeper_facts import Leftover, Member, Mode, Server, ServerReport, ZooKeeperFacts
+from sidecar.core.ha.zookeeper_facts import Leftover, Member, Server, ZooKeeperFacts
 from sidecar.core.sanitize import clean
 from sidecar.drivers.zookeeper.blocking_session import GOODBYE_SECONDS, BlockingSession
 from sidecar.drivers.zookeeper.security import Security
+from sidecar.drivers.zookeeper.server_probe import read_servers
 from sidecar.settings import ZooKeeperSettings
 
-_SERVER_SECONDS: Final = 4.0
-"""For a session with one server, and for its report."""
+_SERVERS_SECONDS: Final = 20.0
+"""For the servers one by one: after that no other one is asked."""
 _SECONDS: Final = 20.0
 """For everything that is read through one session: what is not read by then is not known."""
 _DEFAULT_TIMEOUT: Final = 60.0
@@ -31,20 +28,17 @@ _DEFAULT_TIMEOUT: Final = 60.0
 _MOST_BYTES: Final = 16 << 10
 _MOST_SIBLINGS: Final = 200
 """Clusters below the root, and jobs of the cluster, that are looked at. With more it is not known which are left behind."""
-_MOST_ACLS: Final = 10
+_MOST_DATED: Final = 50
+"""Jobs of another cluster whose last checkpoint says that it was alive."""
 _CONFIG: Final = "/zookeeper/config"
+_OLD_CHECKPOINTS: Final = "/checkpoints"
+"""Up to Flink 1.13. Since then a job's are below `JOBS`."""
 _MEMBER: Final = re.compile(
-    r"server\.(\d{1,10})=([^:=;\[\]]{1,255}|\[[0-9A-Fa-f:]{2,45}\]):\d+:\d+(?::(participant|observer))?(?:;.*)?"
+    r"server\.([0-9]{1,10})=([^:=;\[\]]{1,255}|\[[0-9A-Fa-f:]{2,45}\]):[0-9]+:[0-9]+"
+    r"(?:\|[^;]*?)?(?::(participant|observer))?(?:;.*)?"
 )
-_REPORT: Final = {
-    "mode": re.compile(r"^Mode: (leader|follower|observer|standalone)$", re.MULTILINE),
-    "latency": re.compile(r"^Latency min/avg/max: [\d.]+/([\d.]{1,20})/[\d.]+$", re.MULTILINE),
-    "outstanding": re.compile(r"^Outstanding: (\d{1,10})$", re.MULTILINE),
-}
-_VERSION: Final = re.compile(r"^Zookeeper version: ([\w.-]{1,40})", re.MULTILINE)
+"""A server; after `|` its other addresses."""
 _WRITES: Final = Permissions.WRITE | Permissions.CREATE | Permissions.DELETE | Permissions.ADMIN
-_LENGTH: Final = struct.Struct("!i")
-_REQUEST: Final = struct.Struct("!ii")
 
 _T = TypeVar("_T")
 
@@ -68,7 +62,7 @@ class EnsembleProbe:
         flinks = self._settings.flink_session_timeout
         requested = _DEFAULT_TIMEOUT if flinks is None else flinks
         addresses = self._settings.quorum.partition("/")[0].split(",")
-        servers = tuple(self._server(address, requested) for address in addresses)
+        servers = tuple(read_servers(addresses, requested, self._security, _SERVERS_SECONDS, lambda: self._stopped))
         session = _ReadingSession(self._settings.quorum, _SECONDS, self._security)
         session.open()
         session.deadline = time.monotonic() + _SECONDS
@@ -102,51 +96,7 @@ class EnsembleProbe:
         )
 
     def _not_connected(self, session: "_ReadingSession") -> str:
-        return clean(session.problem) or f"ZooKeeper {self._settings.quorum} has not answered in {_SECONDS:g} s"
-
-    # -- single servers ------------------------------------------------------------------------------------------------
-
-    def _server(self, address: str, requested: float) -> Server:
-        if self._stopped:
-            return Server(address, Unknown("the sidecar ends"), Unknown("the sidecar ends"))
-        return Server(address, self._granted(address, requested), self._report(address))
-
-    def _granted(self, address: str, requested: float) -> float | Unknown:
-        """The session timeout that a server grants, in seconds. The session is closed again."""
-        asked = Connect(0, 0, round(requested * 1000), 0, b"\0" * 16, False).serialize()
-        try:
-            with self._connected(address) as connection:
-                connection.sendall(_LENGTH.pack(len(asked)) + asked)
-                answer = _exactly(connection, _LENGTH.unpack(_exactly(connection, _LENGTH.size))[0])
-                granted, _ = Connect.deserialize(answer, 0)
-                connection.sendall(_LENGTH.pack(_REQUEST.size) + _REQUEST.pack(1, Close.type))
-                with suppress(OSError):  # so that the server reads the request before the connection ends
-                    connection.recv(_LENGTH.size)
-        except (OSError, struct.error) as error:
-            return Unknown(_reason(error))
-        return granted.time_out / 1000 if granted.time_out > 0 else Unknown("it opens no session now")
-
-    def _report(self, address: str) -> ServerReport | Unknown:
-        try:
-            with self._connected(address) as connection:
-                connection.sendall(b"srvr")
-                text = b"".join(_rest(connection)).decode(errors="replace")
-        except OSError as error:
-            return Unknown(_reason(error))
-        values = {name: match[1] for name, pattern in _REPORT.items() if (match := pattern.search(text))}
-        if values.keys() != _REPORT.keys():
-            said = clean(" ".join(text.split()), 100) or "nothing"
-            return Unknown(f"{address} does not answer srvr (4lw.commands.whitelist): {said}")
-        version = _VERSION.search(text)
-        return ServerReport(
-            Mode(values["mode"]), float(values["latency"]), int(values["outstanding"]), version[1] if version else ""
-        )
-
-    def _connected(self, address: str) -> socket.socket:
-        host, _, port = address.rpartition(":")
-        connection = self._security.connect((host.strip("[]"), int(port)), host.strip("[]"), _SERVER_SECONDS)
-        connection.settimeout(_SERVER_SECONDS)
-        return connection
+        return clean(session.problem or f"ZooKeeper {self._settings.quorum} has not answered in {_SECONDS:g} s")
 
 
 class _ReadingSession(BlockingSession):
@@ -173,7 +123,7 @@ def _asked(ask: Callable[[_ReadingSession], _T | Unknown], session: _ReadingSess
     except NoAuthError:
         return Unknown("no permission to read it in ZooKeeper")
     except NoNodeError:
-        return Unknown("it is not in ZooKeeper")
+        return Unknown("the znodes of this cluster do not exist")
     except KazooTimeoutError:
         return Unknown(f"ZooKeeper has not answered in {_SECONDS:g} s")
     except KazooException as error:
@@ -188,19 +138,28 @@ def _members(session: _ReadingSession) -> tuple[Member, ...] | Unknown:
         return Unknown(f"{_CONFIG} does not exist: ZooKeeper is older than 3.5, or the connection string has a chroot")
     except NoAuthError:
         return Unknown(f"no permission to read {_CONFIG}")
-    lines = content[:_MOST_BYTES].decode(errors="replace").splitlines()
-    found = (_MEMBER.fullmatch(line.strip()) for line in lines)
-    return tuple(Member(int(match[1]), match[2], match[3] != "observer") for match in found if match)
+    members = []
+    for line in content[:_MOST_BYTES].decode(errors="replace").splitlines():
+        if line.startswith("group."):
+            return Unknown(f"{_CONFIG} has groups of servers (a hierarchical quorum), which are not judged")
+        if match := _MEMBER.fullmatch(line.strip()):
+            members.append(Member(int(match[1]), match[2], match[3] != "observer"))
+        elif line.startswith("server."):
+            return Unknown(f"{_CONFIG} has a line that is not known: {clean(line)}")
+    return tuple(members)
 
 
-def _contenders(session: _ReadingSession, namespace: str) -> int:
-    return len(session.children(namespace + LATCH))
+def _contenders(session: _ReadingSession, namespace: str) -> int | Unknown:
+    try:
+        return len(session.children(namespace + LATCH))
+    except NoNodeError:
+        latch = clean(namespace + LATCH)
+        return Unknown(f"{latch} does not exist: the cluster has not run yet, or it is Flink 1.14 or older")
 
 
 def _acls(session: _ReadingSession, namespace: str) -> Iterator[tuple[str, bool]]:
-    """Of the cluster's own node, those above its leaders, and its job stores."""
-    paths = [namespace, *(namespace + path for path in (LEADER, LATCH, *JOB_STORES, "/checkpoints"))]
-    for path in islice(paths, _MOST_ACLS):
+    """Of the cluster's own node, those above its leaders and checkpoints, and its job stores."""
+    for path in (namespace, *(namespace + path for path in (LEADER, LATCH, *JOB_STORES, JOBS, _OLD_CHECKPOINTS))):
         with suppress(NoNodeError):
             yield path, any(_is_open(entry) for entry in session.acl(path))
 
@@ -210,33 +169,66 @@ def _is_open(entry: Any) -> bool:
 
 
 def _left_clusters(session: _ReadingSession, namespace: str) -> tuple[Leftover, ...] | Unknown:
-    """The clusters beside this one in whose latch nobody is, and which have no leader."""
+    """The clusters beside this one that have no leader, and no contender."""
     root, _, own = namespace.rpartition("/")
     names = session.children(root or "/")
     if len(names) > _MOST_SIBLINGS:
-        return Unknown(f"{len(names)} nodes are in {root or '/'}, more than {_MOST_SIBLINGS}")
-    left = []
+        return Unknown(f"{clean(root) or '/'} has {len(names)} children, more than {_MOST_SIBLINGS}")
+    left, hidden = [], []
     for name in sorted({*names} - {own}):
         path = f"{root}/{name}"
-        with suppress(NoNodeError, NoAuthError):
-            if {*session.children(path)} & OWN_NAMES and not _is_led(session, path):
-                left.append(Leftover(path, name, _changed_at(session, path)))
+        try:
+            if (leaders := _leaders(session, path)) is not None and not _is_led(session, path, leaders):
+                left.append(Leftover(path, name, _changed_at(session, path, leaders)))
+        except NoNodeError:
+            continue  # it was removed meanwhile
+        except NoAuthError:
+            hidden.append(path)
+    if hidden and not left:
+        return Unknown(f"no permission to read {len(hidden)} of {len(names)} children of {root or '/'}: {hidden[0]}")
     return tuple(left)
 
 
-def _is_led(session: _ReadingSession, namespace: str) -> bool:
-    """Whether a JobManager contends there; or one of a layout that is not looked into may."""
-    try:
-        names = session.children(namespace + LEADER)
-    except NoNodeError:
-        return "leaderlatch" in session.children(namespace)
-    return any(session.children(f"{namespace}{LEADER}/{name}") for name in names)
+def _leaders(session: _ReadingSession, namespace: str) -> list[str] | None:
+    """The children of its `/leader`. None: it is not a cluster of Flink."""
+    names = session.children(namespace)
+    leaders = session.children(namespace + LEADER) if LEADER[1:] in names else []
+    return leaders if is_cluster(names, leaders) else None
 
 
-def _changed_at(session: _ReadingSession, namespace: str) -> int:
-    """When its leaders last came or went (microseconds)."""
-    stats = [session.stat(path) for path in (namespace, namespace + LEADER, namespace + LATCH)]
-    return int(max(stat.mtime for stat in stats if stat)) * 1000
+def _is_led(session: _ReadingSession, namespace: str, leaders: list[str]) -> bool:
+    """Whether a JobManager leads or contends there."""
+    if any(name.endswith("_lock") for name in leaders):
+        return True  # Flink 1.13 or older: the leader itself
+    for name in leaders:
+        path = f"{namespace}{LEADER}/{name}"
+        children = session.children(path)
+        if name == "latch" and children:
+            return True
+        if not {"connection_info", "job_manager_lock"}.isdisjoint(children):
+            return True
+        if "latch" in children and session.children(f"{path}/latch"):
+            return True  # Flink 1.14
+    return False
+
+
+def _changed_at(session: _ReadingSession, namespace: str, leaders: list[str]) -> int:
+    """When it was last written to, in microseconds: its leaders' znodes, its jobs and their checkpoints.
+
+    The end of a session, which takes the leaders away, leaves no time.
+    """
+    paths = [namespace, namespace + LEADER, *(f"{namespace}{LEADER}/{name}" for name in leaders)]
+    for store in JOB_STORES:
+        with suppress(NoNodeError):
+            for job in sorted(job_ids(session.children(namespace + store)))[:_MOST_DATED]:
+                paths += [f"{namespace}{store}/{job}", *_counters(namespace, job)]
+    stats = [session.stat(path) for path in paths]
+    return int(max((stat.mtime for stat in stats if stat), default=0)) * 1000
+
+
+def _counters(namespace: str, job: str) -> tuple[str, str]:
+    """What Flink writes at each checkpoint: since 1.14, and before."""
+    return f"{namespace}{JOBS}/{job}/checkpoint_id_counter", f"{namespace}/checkpoint-counter/{job}"
 
 
 def _left_jobs(session: _ReadingSession, namespace: str) -> tuple[Leftover, ...] | Unknown:
@@ -245,37 +237,15 @@ def _left_jobs(session: _ReadingSession, namespace: str) -> tuple[Leftover, ...]
     for store in JOB_STORES:
         with suppress(NoNodeError):
             stored |= job_ids(session.children(namespace + store))
-    folder = f"{namespace}/checkpoints"
-    try:
-        jobs = job_ids(session.children(folder)) - stored
-    except NoNodeError:
-        return ()
-    if len(jobs) > _MOST_SIBLINGS:
-        return Unknown(f"{len(jobs)} jobs have checkpoints and are in no job store, more than {_MOST_SIBLINGS}")
-    stats = ((job, session.stat(f"{folder}/{job}")) for job in sorted(jobs))
-    return tuple(Leftover(f"{folder}/{job}", job, stat.mtime * 1000) for job, stat in stats if stat)
-
-
-def _exactly(connection: socket.socket, count: int) -> bytes:
-    """So many bytes. Raises OSError."""
-    if not 0 < count <= _MOST_BYTES:
-        raise OSError("it does not speak ZooKeeper's protocol")
-    content = b""
-    while len(content) < count:
-        part = connection.recv(count - len(content))
-        if not part:
-            raise OSError("it closed the connection")
-        content += part
-    return content
-
-
-def _rest(connection: socket.socket) -> Iterator[bytes]:
-    """What it sends until it closes the connection, up to a limit of bytes and time. Raises OSError."""
-    deadline, count = time.monotonic() + _SERVER_SECONDS, 0
-    while count < _MOST_BYTES and time.monotonic() < deadline and (part := connection.recv(4096)):
-        count += len(part)
-        yield part
-
-
-def _reason(error: Exception) -> str:
-    return clean(getattr(error, "strerror", None) or str(error) or type(error).__name__)
+    left = []
+    for folder in (namespace + JOBS, namespace + _OLD_CHECKPOINTS):
+        with suppress(NoNodeError):
+            left += [(f"{folder}/{job}", job) for job in sorted(job_ids(session.children(folder)) - stored)]
+    if len(left) > _MOST_SIBLINGS:
+        return Unknown(f"{len(left)} jobs have checkpoints and are in no job store, more than {_MOST_SIBLINGS}")
+    found = []
+    for path, job in left:
+        stats = [session.stat(each) for each in (path, *_counters(namespace, job))]
+        if stats[0]:  # else it was removed meanwhile
+            found.append(Leftover(path, job, int(max(stat.mtime for stat in stats if stat)) * 1000))
+    return tuple(found)

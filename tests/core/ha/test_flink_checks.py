@@ -1,0 +1,121 @@
+"""Each check over Flink's configuration: PASS on a good one, RISK with the fault, UNKNOWN where it cannot be read, or nothing at all."""
+
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from sidecar.core.ha.finding import Unknown, Verdict
+from sidecar.core.ha.flink_checks import FLINK_CHECKS, OPTIONS, FlinkFacts
+from sidecar.core.ha.kubernetes_checks import KUBERNETES_CHECKS
+from sidecar.core.ha.results import CHECKS, results
+from sidecar.core.ha.zookeeper_checks import ZOOKEEPER_CHECKS
+from tests.core.ha.test_zookeeper_checks import facts as zookeeper_facts
+from tests.kit.deployed_flink import facts as kubernetes_facts
+from tests.kit.hostile import texts
+
+PASS, RISK, UNKNOWN = Verdict.PASS, Verdict.RISK, Verdict.UNKNOWN
+HIDDEN: Final = Unknown("Flink's configuration was not read")
+GOOD: Final = {
+    "storage_dir": "s3://bucket/flink/ha",
+    "tolerate": "true",
+    "yarn_attempts": "4",
+    "target": "yarn-application",
+    "type": "zookeeper",
+}
+TOLERATE: Final = "high-availability.zookeeper.client.tolerate-suspended-connections"
+
+
+def facts(**changes: Any) -> FlinkFacts:
+    """Those of a good configuration."""
+    return replace(FlinkFacts(options=GOOD, masters=2, contenders=2), **changes)
+
+
+def options(**changes: str | None) -> dict[str, dict[str, str]]:
+    """`changes`: None removes an option."""
+    return {"options": {name: value for name, value in (GOOD | changes).items() if value is not None}}
+
+
+CASES: Final = [
+    # check, what is changed, verdict (None: it does not apply), words
+    ("storage_dir", {}, PASS, "high-availability.storageDir is in s3"),
+    ("storage_dir", options(storage_dir="HDFS:///flink/ha"), PASS, "is in hdfs"),
+    ("storage_dir", options(storage_dir=None), RISK, "high-availability.storageDir is not set"),
+    ("storage_dir", options(storage_dir="file:///tmp/ha"), RISK, "is a folder of this machine: file:///tmp/ha"),
+    ("storage_dir", options(storage_dir="/var/ha"), RISK, "is a folder of this machine: /var/ha"),
+    ("storage_dir", {"options": HIDDEN}, UNKNOWN, "was not read"),
+    ("tolerate_suspended", {}, PASS, "leaders survive a lost connection to ZooKeeper until their session expires"),
+    ("tolerate_suspended", options(tolerate="TRUE"), PASS, "leaders survive"),
+    ("tolerate_suspended", options(tolerate="false"), RISK, f"{TOLERATE} is false"),
+    ("tolerate_suspended", options(tolerate=None), RISK, f"{TOLERATE} is false"),
+    ("tolerate_suspended", options(type="kubernetes"), None, ""),
+    ("tolerate_suspended", {"options": HIDDEN}, UNKNOWN, "was not read"),
+    ("yarn_attempts", {}, PASS, "yarn.application-attempts is 4"),
+    ("yarn_attempts", options(yarn_attempts="1"), RISK, "yarn.application-attempts is 1"),
+    ("yarn_attempts", options(yarn_attempts="1", target=None), RISK, "yarn.application-attempts is 1"),
+    ("yarn_attempts", options(yarn_attempts=None), UNKNOWN, "yarn.application-attempts is not set"),
+    ("yarn_attempts", options(yarn_attempts="many"), UNKNOWN, "yarn.application-attempts is no number: many"),
+    ("yarn_attempts", options(yarn_attempts="9" * 5000), UNKNOWN, "yarn.application-attempts is no number: 999"),
+    ("yarn_attempts", options(yarn_attempts=None, target=None), None, ""),
+    ("yarn_attempts", options(yarn_attempts=None, target="remote"), None, ""),
+    ("yarn_attempts", {"options": HIDDEN}, UNKNOWN, "was not read"),
+    ("masters", {}, PASS, "the file masters lists 2 JobManagers, and 2 contend for leadership"),
+    ("masters", {"masters": 3}, RISK, "the file masters lists 3 JobManagers, and 2 contend for leadership"),
+    ("masters", {"contenders": 3}, RISK, "lists 2 JobManagers, and 3 contend"),
+    ("masters", {"masters": None}, None, ""),
+    ("masters", {"masters": HIDDEN}, UNKNOWN, "was not read"),
+    ("masters", {"contenders": HIDDEN}, UNKNOWN, "was not read"),
+]
+
+
+@pytest.mark.parametrize(("check", "changes", "verdict", "words"), CASES)
+def test_a_check_over_facts(check: str, changes: dict[str, Any], verdict: Verdict | None, words: str) -> None:
+    """The verdict, and what it rests on."""
+    finding = FLINK_CHECKS[check](facts(**changes))
+    if finding is None:
+        assert verdict is None
+        return
+    assert (finding.verdict, words in finding.text) == (verdict, True), finding.text
+    assert bool(finding.advice) == (verdict is RISK)
+
+
+def test_each_check_has_all_verdicts() -> None:
+    """None of them can only pass, and none passes where the fact is hidden. All but `storage_dir` concern some clusters only."""
+    found = {(check, verdict) for check, _, verdict, _ in CASES}
+    assert {each for each in found if each[1]} == {(check, verdict) for check in FLINK_CHECKS for verdict in Verdict}
+    assert {check for check, verdict in found if verdict is None} == {*FLINK_CHECKS} - {"storage_dir"}
+
+
+@given(
+    st.dictionaries(st.sampled_from([*OPTIONS]), texts() | texts().map("http:{}".format)) | texts().map(Unknown),
+    st.none() | st.integers(0, 10**6) | texts().map(Unknown),
+    st.integers(0, 10**6) | texts().map(Unknown),
+)
+def test_texts_are_bounded_printable_lines(
+    read: dict[str, str] | Unknown, masters: int | Unknown | None, contenders: int | Unknown
+) -> None:
+    """Whatever the configuration says; and no check fails over it."""
+    found = results(zookeeper_facts(), FlinkFacts(options=read, masters=masters, contenders=contenders))
+    for each in found:
+        assert each.text.isprintable()
+        assert each.advice.isprintable()
+        assert max(len(each.text), len(each.advice)) <= 3001
+        assert "the check failed" not in each.text
+
+
+def test_each_store_has_its_own_checks_and_flink_s() -> None:
+    """By the names of the tables, in their order; no name means two checks of one cluster."""
+    for store, checks in ((zookeeper_facts(), ZOOKEEPER_CHECKS), (kubernetes_facts(), KUBERNETES_CHECKS)):
+        assert [each.check for each in results(store, facts())] == [*checks, *FLINK_CHECKS]
+    assert {*CHECKS} == {*ZOOKEEPER_CHECKS, *KUBERNETES_CHECKS, *FLINK_CHECKS}
+
+
+def test_a_check_that_raises_is_unknown_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mistake of ours is no reason to say nothing of all else."""
+    monkeypatch.setattr("sidecar.core.ha.results.FLINK_CHECKS", {**FLINK_CHECKS, "storage_dir": lambda _facts: 1 / 0})
+    found = {each.check: each for each in results(zookeeper_facts(), facts())}
+    assert found["storage_dir"].verdict is UNKNOWN
+    assert found["storage_dir"].text == "the check failed: ZeroDivisionError; please report this bug"
+    assert {each.verdict for name, each in found.items() if name != "storage_dir"} == {PASS}
