@@ -1,12 +1,12 @@
 """`ha`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
 from sidecar.cli.logs import only_warnings
-from sidecar.cli.options import CONFIG, OUTPUT, Output, cluster_options, options
+from sidecar.cli.options import CONFIG, cluster_options, options, output
 from sidecar.cli.printing import print_document, print_line
 from sidecar.core.counted import counted
 from sidecar.core.ha.finding import Verdict
@@ -23,16 +23,16 @@ _WIDTH: Final = max(map(len, _ORDER)) + 1
 
 @click.group()
 def ha() -> None:
-    """Whether high availability would work."""
+    """Whether a failover would work."""
 
 
 @ha.command("check")
-@options(CONFIG, OUTPUT, cluster_options)
-def check(config: Path | None, output: Output, **overrides: Any) -> int:
-    """Look for what makes a failover fail, before it is needed: no standby, an ensemble or a session timeout that is too small, data on a
+@options(CONFIG, output("text", "json", "yaml"), cluster_options)
+def check(config: Path | None, output: Literal["text", "json", "yaml"], **overrides: Any) -> int:
+    """Find what would make a failover fail, before it is needed: no standby, an ensemble or a session timeout that is too small, data on a
     local disk, missing rights, leftovers.
 
-    Only reads. Each check is PASS, RISK (with what to do) or UNKNOWN (with what is missing): docs/ha-checks.md.
+    It only reads. Each check is PASS, RISK (with what to do) or UNKNOWN (with what is missing): docs/ha-checks.md.
 
     Exit status 0: every check passed. 1: there is a RISK. 3: there is none, but something is UNKNOWN.
     """
@@ -41,11 +41,11 @@ def check(config: Path | None, output: Output, **overrides: Any) -> int:
 
     only_warnings()
     clusters = check_all(load(config, overrides, secrets=False))
-    if output == "json":
-        print_document({"clusters": clusters}, output)
-    else:
+    if output == "text":
         for cluster in clusters:
             _print(cluster)
+    else:
+        print_document({"clusters": clusters}, output)
     verdicts = {check.verdict for cluster in clusters for check in cluster.checks}
     if Verdict.RISK in verdicts:
         return 1

@@ -46,7 +46,7 @@ def servers(facts: ZooKeeperFacts) -> Finding:
         if isinstance(server.timeout, Unknown)
     ]
     if len(silent) == len(facts.servers):
-        return unknown(f"none of {count} opened a session for this sidecar: {_listed(silent)}")
+        return unknown(f"no server opened a session for this sidecar: {_listed(silent)}")
     if any(server.asked and isinstance(server.timeout, Unknown) for server in facts.servers):
         return risk(
             f"{len(silent)} of {count} opened no session: {_listed(silent)}",

@@ -19,6 +19,10 @@ from sidecar.drivers.zookeeper.security import Security
 _SECONDS: Final = 4.0
 """For a connection to a server, and for its answer."""
 _MOST_BYTES: Final = 16 << 10
+"""Of a report."""
+_MOST_GRANTED_BYTES: Final = 64
+"""Of the answer to a request for a session, which has 37."""
+_PASSWORD_BYTES: Final = 16
 _LONGEST_SESSION: Final = (1 << 31) - 1
 """Milliseconds: ZooKeeper's protocol has no longer one."""
 _REPORT: Final = {
@@ -52,6 +56,8 @@ def _granted(address: str, requested: float, security: Security) -> float | Unkn
             connection.sendall(_LENGTH.pack(len(asked)) + asked)
             answer = _exactly(connection, _LENGTH.unpack(_exactly(connection, _LENGTH.size))[0])
             granted, _ = Connect.deserialize(answer, 0)
+            if len(granted.passwd or b"") != _PASSWORD_BYTES:
+                return Unknown(_OTHER_PROTOCOL)
             connection.sendall(_LENGTH.pack(_REQUEST.size) + _REQUEST.pack(1, Close.type))
             with suppress(OSError):  # so that the server reads the request before the connection ends
                 connection.recv(_LENGTH.size)
@@ -75,7 +81,7 @@ def _report(address: str, security: Security) -> ServerReport | Unknown:
     values = {name: match[1] for name, pattern in _REPORT.items() if (match := pattern.search(text))}
     if values.keys() != _REPORT.keys():
         answer = clean(" ".join(text.split()), 100) or "no answer"
-        return Unknown(f"{address} does not answer srvr (4lw.commands.whitelist): {answer}")
+        return Unknown(f"{address} does not answer srvr: {answer}")
     version = _VERSION.search(text)
     return ServerReport(
         Mode(values["mode"]), float(values["latency"]), int(values["outstanding"]), version[1] if version else ""
@@ -92,7 +98,7 @@ def _connected(address: str, security: Security) -> socket.socket:
 
 def _exactly(connection: socket.socket, count: int) -> bytes:
     """So many bytes. Raises OSError."""
-    if not 0 < count <= _MOST_BYTES:
+    if not 0 < count <= _MOST_GRANTED_BYTES:
         raise OSError(_OTHER_PROTOCOL)
     content, deadline = b"", time.monotonic() + _SECONDS
     while len(content) < count:
