@@ -14,7 +14,9 @@ from sidecar.cli.main import cli
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.cluster.causes import Cause
 from sidecar.core.cluster.leadership_table import Kind
+from sidecar.core.ha.flink_checks import FLINK_CHECKS
 from sidecar.core.ha.kubernetes_checks import KUBERNETES_CHECKS
+from sidecar.core.ha.zookeeper_checks import ZOOKEEPER_CHECKS
 from sidecar.core.policy.policy import Trigger
 from sidecar.core.views import advice
 from sidecar.core.views.snapshot import OUTCOMES
@@ -122,6 +124,8 @@ def first_column(page: str, header: str) -> list[str]:
         ("leader-changes.md", "kind", [*Kind]),
         ("episodes.md", "cause", [*Cause]),
         ("notifications.md", "reason", [*Reason]),
+        ("ha-checks.md", "check in ZooKeeper", [*ZOOKEEPER_CHECKS]),
+        ("ha-checks.md", "check of the configuration", [*FLINK_CHECKS]),
         ("ha-checks.md", "check in Kubernetes", [*KUBERNETES_CHECKS]),
         ("notifications.md", "outcome", [outcome for outcome in OUTCOMES if outcome != "queued"]),
     ],
