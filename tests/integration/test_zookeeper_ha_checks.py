@@ -82,7 +82,7 @@ def led(address: str, place: str, names: str = "ab") -> Iterator[JobManagers]:
 
 def findings(address: str, place: str, *, later: int = 0, wall: int | None = None, **settings: Any) -> Findings:
     """What all checks find. `later`: by how many microseconds the sidecar's clock is ahead; `wall`: what it shows."""
-    given = {"session_timeout": 10.0, "connection_timeout": 5.0, "tolerate_suspended": True} | settings
+    given: dict[str, Any] = {"session_timeout": 10.0, "connection_timeout": 5.0, "tolerate_suspended": True} | settings
     given = {"flink_session_timeout": 60.0} | given
     cluster = ZooKeeperSettings(address, f"/flink/{place}", place, **given)
     facts = EnsembleProbe(cluster, lambda: now().wall + later if wall is None else wall).read()

@@ -1,0 +1,60 @@
+"""`ha check` of a real Flink: what it keeps in ZooKeeper while it runs, without a standby, and when it is gone."""
+
+import pytest
+
+from sidecar import ha_checking
+from sidecar.core.ha.finding import Verdict
+from sidecar.core.ha.results import CheckResult
+from sidecar.core.moment import SECOND
+from sidecar.lab.flink import Lab
+from sidecar.settings import load
+from tests.kit.driver_recorder import now
+from tests.kit.waiting import wait_for
+from tests.kit.zookeeper_client import connected
+
+
+def checks(lab: Lab, cluster_id: str | None = None) -> dict[str, CheckResult]:
+    """Of Flink's own configuration, or of another cluster beside it."""
+    place = (
+        {"zookeeper": lab.zookeeper.address, "cluster_id": cluster_id} if cluster_id else {"flink_conf": lab.conf_dir}
+    )
+    (cluster,) = ha_checking.check_all(load(None, place, secrets=False))
+    return {each.check: each for each in cluster.checks}
+
+
+def risks(found: dict[str, CheckResult]) -> set[str]:
+    return {name for name, each in found.items() if each.verdict is Verdict.RISK}
+
+
+def test_each_risk_of_a_real_flink(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two days later by the sidecar's clock: what is led and in a store is no leftover, whatever its age; what is not, is one."""
+    job = lab.submit_job()
+    monkeypatch.setattr(ha_checking, "_wall", lambda: now().wall + 2 * 86_400 * SECOND)
+    found = checks(lab)
+    ours = {"ensemble_size", "open_acls", "storage_dir", "tolerate_suspended"}
+    assert risks(found) == ours
+    assert {name for name, each in found.items() if each.verdict is Verdict.UNKNOWN} == {"failure_tolerance"}
+    assert found["standby"].text == "2 JobManagers contend for leadership"
+    assert found["session_timeout"].text == "Flink's session timeout of 5 s is granted"
+    assert "leftover_clusters" not in risks(checks(lab, "beside"))
+
+    with connected(lab.zookeeper.address) as client:
+        client.delete(f"/flink/lab/execution-plans/{job}", recursive=True)
+    found = checks(lab)
+    assert risks(found) == ours | {"leftover_jobs"}
+    assert found["leftover_jobs"].advice.endswith(f"deleteall /flink/lab/jobs/{job}")
+
+    leader = lab.wait_for_leader()
+    for each in lab.jobmanagers:
+        if each is not leader:
+            each.kill()
+    wait_for("the standby's session to expire", lambda: "standby" in risks(checks(lab)))
+    leader.kill()
+
+    def left() -> CheckResult | None:
+        found = checks(lab, "beside")
+        return found["leftover_clusters"] if "leftover_clusters" in risks(found) else None
+
+    dead = wait_for("the leader's session to expire", left)
+    assert dead.text.startswith("1 cluster that nobody leads: lab (last written 2 d")
+    assert dead.advice.endswith("deleteall /flink/lab")
