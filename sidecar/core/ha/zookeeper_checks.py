@@ -18,8 +18,8 @@ _SLOW_MILLIS: Final = 100.0
 _MANY_OUTSTANDING: Final = 100
 _LEFT: Final = 86_400 * SECOND
 """For how long data must not have been written to count as left behind."""
-_PLAIN: Final = re.compile(r"/[A-Za-z0-9_./:@=+-]{1,200}")
-"""A path that zkCli.sh takes as it is. Others are in no command."""
+_PLAIN: Final = re.compile(r"/[A-Za-z0-9_./:@=+-]{1,120}")
+"""A path that zkCli.sh takes as it is, five of which fit into one line. Others are in no command."""
 
 
 def standby(facts: ZooKeeperFacts) -> Finding:

@@ -274,5 +274,5 @@ def test_texts_are_bounded_printable_lines(read: ZooKeeperFacts) -> None:
     for each in found:
         assert each.text.isprintable()
         assert each.advice.isprintable()
-        assert max(len(each.text), len(each.advice)) <= 3001
+        assert max(len(each.text), len(each.advice)) <= 1001
         assert "the check failed" not in each.text
