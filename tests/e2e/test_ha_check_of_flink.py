@@ -1,5 +1,9 @@
 """`ha check` of a real Flink: what it keeps in ZooKeeper while it runs, without a standby, and when it is gone."""
 
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
 import pytest
 
 from sidecar import ha_checking
@@ -7,9 +11,10 @@ from sidecar.core.ha.finding import Verdict
 from sidecar.core.ha.results import CheckResult
 from sidecar.core.moment import SECOND
 from sidecar.lab.flink import Lab
+from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.settings import load
 from tests.kit.driver_recorder import now
-from tests.kit.waiting import wait_for
+from tests.kit.waiting import until, wait_for
 from tests.kit.zookeeper_client import connected
 
 
@@ -58,3 +63,30 @@ def test_each_risk_of_a_real_flink(lab: Lab, monkeypatch: pytest.MonkeyPatch) ->
     dead = wait_for("the leader's session to expire", left)
     assert dead.text.startswith("1 cluster that nobody leads: lab (last written 2 d")
     assert dead.advice.endswith("deleteall /flink/lab")
+
+
+class CappedZooKeeper(ZooKeeper):
+    """It grants sessions of 20 s at most."""
+
+    def build_command(self) -> Sequence[str]:
+        command = super().build_command()
+        with (self._folder / "zoo.cfg").open("a") as config:
+            config.write("maxSessionTimeout=20000\n")
+        return command
+
+
+@pytest.mark.parametrize(("server", "verdict"), [(CappedZooKeeper, Verdict.RISK), (ZooKeeper, Verdict.PASS)])
+def test_the_session_timeout_that_is_granted_decides(
+    server: type[ZooKeeper], verdict: Verdict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Flink asks for 60 s, and its leader stands still for 35 s: with the cap that was a RISK another JobManager leads, without it none."""
+    monkeypatch.setattr("sidecar.lab.flink.ZooKeeper", server)
+    with Lab(tmp_path / "lab", session_timeout=timedelta(seconds=60)) as lab:
+        lab.start()
+        leader = lab.wait_for_leader()
+        found = checks(lab)["session_timeout"]
+        leader.pause()
+        moved = until(lambda: lab.leading() not in {None, leader}, 35, 0.2)
+        leader.resume()
+    assert found.verdict is verdict
+    assert moved == (verdict is Verdict.RISK)
