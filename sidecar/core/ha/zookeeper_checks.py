@@ -238,12 +238,16 @@ def leftover_jobs(facts: ZooKeeperFacts) -> Finding:
 def _leftovers(facts: ZooKeeperFacts, left: tuple[Leftover, ...] | Unknown, what: str, advice: str) -> Finding:
     if isinstance(left, Unknown):
         return unknown(left.reason)
-    old = sorted((each for each in left if facts.read_at - each.changed_at > _LEFT), key=lambda each: each.changed_at)
+    dated = [(each.changed_at, each) for each in left if not isinstance(each.changed_at, Unknown)]
+    old = sorted((item for item in dated if facts.read_at - item[0] > _LEFT), key=lambda item: item[0])
     if not old:
-        return passes(f"no {what}")
+        hidden = [
+            f"{clean(each.path)}: {each.changed_at.reason}" for each in left if isinstance(each.changed_at, Unknown)
+        ]
+        return unknown(_listed(hidden)) if hidden else passes(f"no {what}")
     kind, _, rest = what.partition(" ")
-    shown = (f"{clean(each.name)} (last written {age(facts.read_at - each.changed_at)} ago)" for each in old)
-    commands = "; ".join(f"deleteall {each.path}" for each in old[:_MOST_NAMED] if _PLAIN.fullmatch(each.path))
+    shown = (f"{clean(each.name)} (last written {age(facts.read_at - changed_at)} ago)" for changed_at, each in old)
+    commands = "; ".join(f"deleteall {each.path}" for _, each in old[:_MOST_NAMED] if _PLAIN.fullmatch(each.path))
     in_shell = f". In zkCli.sh: {commands}" if commands else ""
     return risk(f"{counted(len(old), kind)} {rest}: {_listed(shown)}", f"{advice}{in_shell}")
 

@@ -53,8 +53,8 @@ class Leftover(Struct, frozen=True):
 
     path: str
     name: str
-    changed_at: int
-    """When it was last written to: wall microseconds, by the ensemble's clock."""
+    changed_at: int | Unknown
+    """When it was last written to: wall microseconds, by the ensemble's clock. Unknown: so is whether it is used."""
 
 
 class ZooKeeperFacts(Struct, frozen=True, kw_only=True):

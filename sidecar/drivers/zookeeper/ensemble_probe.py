@@ -169,12 +169,12 @@ def _is_open(entry: Any) -> bool:
 
 
 def _left_clusters(session: _ReadingSession, namespace: str) -> tuple[Leftover, ...] | Unknown:
-    """The clusters beside this one that have no leader, and no contender."""
+    """The clusters beside this one that have no leader, and no contender; and what may be one, and cannot be read."""
     root, _, own = namespace.rpartition("/")
     names = session.children(root or "/")
     if len(names) > _MOST_SIBLINGS:
         return Unknown(f"{clean(root) or '/'} has {len(names)} children, more than {_MOST_SIBLINGS}")
-    left, hidden = [], []
+    left = []
     for name in sorted({*names} - {own}):
         path = f"{root}/{name}"
         try:
@@ -183,9 +183,7 @@ def _left_clusters(session: _ReadingSession, namespace: str) -> tuple[Leftover, 
         except NoNodeError:
             continue  # it was removed meanwhile
         except NoAuthError:
-            hidden.append(path)
-    if hidden and not left:
-        return Unknown(f"no permission to read {len(hidden)} of {len(names)} children of {root or '/'}: {hidden[0]}")
+            left.append(Leftover(path, name, Unknown("no permission to read it")))
     return tuple(left)
 
 

@@ -198,6 +198,16 @@ CASES: Final = [
         {"left_clusters": (left("/flink/new", 0.9), left("/flink/b"), left("/flink/a", 9))},
         *(RISK, "2 clusters that nobody leads: a (last written 9 d ago), b (last written 3 d ago)"),
     ),
+    (
+        "leftover_clusters",
+        {"left_clusters": (left("/flink/new", 0.9), Leftover("/flink/theirs", "theirs", HIDDEN))},
+        *(UNKNOWN, "/flink/theirs: no permission to read it in ZooKeeper"),
+    ),
+    (
+        "leftover_clusters",
+        {"left_clusters": (left("/flink/old"), Leftover("/flink/theirs", "theirs", HIDDEN))},
+        *(RISK, "1 cluster that nobody leads: old (last written 3 d ago)"),
+    ),
     ("leftover_clusters", {"left_clusters": HIDDEN}, UNKNOWN, "no permission"),
     ("leftover_jobs", {}, PASS, "no job with checkpoints that Flink would not recover"),
     (
@@ -244,7 +254,9 @@ def unknown_or(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return values | texts().map(Unknown)
 
 
-LEFT: Final = st.lists(st.builds(Leftover, texts(), texts(), st.integers(0, NOW)), max_size=8).map(tuple)
+LEFT: Final = st.lists(
+    st.builds(Leftover, texts(), texts(), st.integers(0, NOW) | texts().map(Unknown)), max_size=8
+).map(tuple)
 REPORTS: Final = st.builds(ServerReport, st.sampled_from(Mode), st.floats(0, 1e10), st.integers(0, 10**10), texts())
 HOSTILE: Final = st.builds(
     ZooKeeperFacts,
