@@ -11,11 +11,13 @@ from kazoo.client import KazooClient
 from sidecar.drivers.zookeeper import ZooKeeperDriver
 from sidecar.lab.distribution import flink_home
 from sidecar.lab.zookeeper import ZooKeeper
+from tests.kit.commands_scene import JobManagers
 from tests.kit.driver_recorder import CLUSTER, Recorder, now, recorders
 from tests.kit.kubernetes_server import USERS, Kubernetes, assets
 from tests.kit.relay import Wire
 from tests.kit.serving import serving
 from tests.kit.zookeeper_client import connected
+from tests.kit.zookeeper_findings import led
 
 Watch = Callable[..., Recorder]
 
@@ -103,3 +105,16 @@ def seen(watch: Watch, shared_zookeeper: ZooKeeper, namespace: str, flink: Kazoo
     recorder = watch(shared_zookeeper.address, namespace)
     recorder.wait_complete()
     return recorder
+
+
+@pytest.fixture
+def place(namespace: str) -> str:
+    """The id of a cluster whose root no other test has."""
+    return f"{namespace.removeprefix('/flink/')}/orders"
+
+
+@pytest.fixture
+def orders(shared_zookeeper: ZooKeeper, place: str) -> Iterator[JobManagers]:
+    """A cluster of two JobManagers, in ZooKeeper of one server."""
+    with led(shared_zookeeper.address, place) as cluster:
+        yield cluster

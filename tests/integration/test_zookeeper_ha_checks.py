@@ -1,48 +1,27 @@
-"""The checks over a real ZooKeeper: a good ensemble passes, each fault is a RISK, and what cannot be read is UNKNOWN."""
+"""The checks over a real ensemble: a good one passes, each fault is a RISK, and what cannot be read is UNKNOWN. Nothing is written."""
 
 import json
-import socket
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
-from sidecar.core.flink.znode_paths import ZNodeLayout
-from sidecar.core.ha.finding import Finding, Unknown, Verdict
-from sidecar.core.ha.zookeeper_checks import ZOOKEEPER_CHECKS
-from sidecar.core.moment import SECOND
-from sidecar.drivers.zookeeper import ensemble_probe, server_probe
-from sidecar.drivers.zookeeper.ensemble_probe import EnsembleProbe
+from sidecar.core.ha.finding import Unknown, Verdict
+from sidecar.drivers.zookeeper import ensemble_probe
 from sidecar.lab.zookeeper import ZooKeeper
-from sidecar.settings import Secret, TlsSettings, ZooKeeperSettings
-from tests.kit.certificates import Authority
-from tests.kit.cluster import JOB, A
 from tests.kit.commands_scene import JobManagers
-from tests.kit.driver_recorder import now
-from tests.kit.fake_flink import Flink
-from tests.kit.secured_zookeeper import SecuredZooKeeper
 from tests.kit.serving import serving
 from tests.kit.sidecar_process import command
-from tests.kit.waiting import LOADED_MACHINE_SECONDS, wait_for
-from tests.kit.znodes import ZNodes, ZooKeeperWriter
+from tests.kit.strange_servers import answering, holding_back_words
+from tests.kit.waiting import wait_for
 from tests.kit.zookeeper_client import connected
 from tests.kit.zookeeper_ensemble import Ensemble, Member, quorum
+from tests.kit.zookeeper_findings import CREDENTIALS, Findings, contend, creator, findings, led, verdicts
 
 PASS, RISK, UNKNOWN = Verdict.PASS, Verdict.RISK, Verdict.UNKNOWN
-CREDENTIALS: Final = "flink:hunter2"
-DIGEST: Final = {"digest": Secret(CREDENTIALS)}
-CREATOR: Final = [make_acl("auth", "", all=True)]
-DAY: Final = 86_400 * SECOND
-TWO_DAYS: Final = 2 * DAY
-OTHER_JOB: Final = "b" * 32
-
-Findings = dict[str, Finding]
 
 
 @pytest.fixture(scope="module")
@@ -56,41 +35,6 @@ def ensemble(shared_ensemble: Ensemble) -> Ensemble:
     """Three members that serve, whatever the test before did to them."""
     shared_ensemble.heal()
     return shared_ensemble
-
-
-@pytest.fixture
-def place(namespace: str) -> str:
-    """The id of a cluster whose root no other test has."""
-    return f"{namespace.removeprefix('/flink/')}/orders"
-
-
-@pytest.fixture
-def orders(shared_zookeeper: ZooKeeper, place: str) -> Iterator[JobManagers]:
-    """A cluster of two JobManagers, in ZooKeeper of one server."""
-    with led(shared_zookeeper.address, place) as cluster:
-        yield cluster
-
-
-@contextmanager
-def led(address: str, place: str, names: str = "ab") -> Iterator[JobManagers]:
-    cluster = JobManagers(address, place, names)
-    try:
-        yield cluster
-    finally:
-        cluster.stop()
-
-
-def findings(address: str, place: str, *, later: int = 0, wall: int | None = None, **settings: Any) -> Findings:
-    """What all checks find. `later`: by how many microseconds the sidecar's clock is ahead; `wall`: what it shows."""
-    given: dict[str, Any] = {"session_timeout": 10.0, "connection_timeout": 5.0, "tolerate_suspended": True} | settings
-    given = {"flink_session_timeout": 60.0} | given
-    cluster = ZooKeeperSettings(address, f"/flink/{place}", place, **given)
-    facts = EnsembleProbe(cluster, lambda: now().wall + later if wall is None else wall).read()
-    return {name: check(facts) for name, check in ZOOKEEPER_CHECKS.items()}
-
-
-def verdicts(found: Findings, verdict: Verdict) -> set[str]:
-    return {name for name, each in found.items() if each.verdict is verdict}
 
 
 def tree(client: KazooClient, path: str = "/") -> dict[str, Any]:
@@ -114,57 +58,6 @@ def configured(ensemble: Ensemble, member: Member, line: str) -> Iterator[None]:
     finally:
         member.kill()
         ensemble.heal()
-
-
-@contextmanager
-def answering(behaviour: Callable[[socket.socket], None]) -> Iterator[str]:
-    """A server that does that with each connection; its address."""
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def converse(connection: socket.socket) -> None:
-        with connection, suppress(OSError):
-            behaviour(connection)
-
-    def accept() -> None:
-        with suppress(OSError):  # closed
-            while True:
-                threading.Thread(target=converse, args=(listener.accept()[0],), daemon=True).start()
-
-    accepting = threading.Thread(target=accept, daemon=True)
-    accepting.start()
-    try:
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        accepting.join(5)
-
-
-def holding_back_words(address: str) -> Callable[[socket.socket], None]:
-    """A proxy to the server at that address, which closes a connection that begins with a four-letter word."""
-    host, _, port = address.partition(":")
-
-    def relay(source: socket.socket, sink: socket.socket) -> None:
-        with suppress(OSError):
-            while part := source.recv(4096):
-                sink.sendall(part)
-            sink.shutdown(socket.SHUT_WR)
-
-    def behaviour(client: socket.socket) -> None:
-        if (first := client.recv(4)) == b"srvr":
-            return
-        with socket.create_connection((host, int(port))) as server:
-            server.sendall(first)
-            asking = threading.Thread(target=relay, args=(client, server), daemon=True)
-            asking.start()
-            relay(server, client)
-            client.shutdown(socket.SHUT_RDWR)
-            asking.join()
-
-    return behaviour
-
-
-# -- an ensemble -------------------------------------------------------------------------------------------------------
 
 
 def test_a_good_ensemble_passes_and_nothing_is_written(ensemble: Ensemble, place: str) -> None:
@@ -349,246 +242,3 @@ def test_members_as_zookeeper_writes_them(lines: list[str], members: list[tuple[
         assert members in found.reason
     else:
         assert [(each.number, each.host, each.votes) for each in found] == members
-
-
-# -- the cluster -------------------------------------------------------------------------------------------------------
-
-
-def test_without_a_standby(shared_zookeeper: ZooKeeper, place: str) -> None:
-    """The leader contends alone; a second JobManager ends the risk; without any, or before the first start, nobody knows."""
-    address = shared_zookeeper.address
-    never = findings(address, place)["standby"]
-    assert (never.verdict, "/leader/latch does not exist" in never.text) == (UNKNOWN, True)
-    with led(address, place, "a"):
-        assert findings(address, place)["standby"].verdict is RISK
-        with led(address, place, "b"):
-            assert findings(address, place)["standby"].verdict is PASS
-    stopped = findings(address, place)["standby"]
-    assert (stopped.verdict, stopped.text) == (
-        UNKNOWN,
-        "no JobManager contends for leadership: the cluster does not run",
-    )
-
-
-@contextmanager
-def creator(address: str) -> Iterator[KazooClient]:
-    """Flink with `client.acl: creator`: nobody else may read or change what it writes."""
-    with connected(address, auth_data=[("digest", CREDENTIALS)], default_acl=CREATOR) as client:
-        yield client
-
-
-def contend(client: KazooClient, namespace: str) -> None:
-    Flink(ZNodes(writer=ZooKeeperWriter(client, namespace))).submit().elect(A)
-    client.create(f"{namespace}/leader/latch/_c_latch-", ephemeral=True, sequence=True)
-
-
-def test_who_may_change_flink_s_znodes(shared_zookeeper: ZooKeeper, place: str) -> None:
-    """Everybody: RISK, named; Flink alone: PASS with its credentials, and without them nothing of the cluster is known."""
-    address, namespace = shared_zookeeper.address, f"/flink/{place}"
-    root = namespace.rpartition("/")[0]
-    assert findings(address, place)["open_acls"].text == "none of Flink's znodes exists"
-    with connected(address) as anybody, creator(address) as flink:
-        anybody.ensure_path(root)
-        contend(flink, namespace)
-        closed, refused = findings(address, place, authorization=DIGEST), findings(address, place)
-        assert closed["open_acls"].verdict is PASS
-        assert verdicts(refused, UNKNOWN) >= {"open_acls", "standby", "leftover_jobs"}
-        assert refused["open_acls"].text == "no permission to read it in ZooKeeper"
-        flink.set_acls(f"{namespace}/execution-plans", OPEN_ACL_UNSAFE)
-        opened = findings(address, place, authorization=DIGEST)["open_acls"]
-    assert (opened.verdict, opened.text) == (RISK, f"anybody may change {namespace}/execution-plans")
-
-
-def test_what_dead_clusters_left_behind(shared_zookeeper: ZooKeeper, place: str, orders: JobManagers) -> None:
-    """A day later it is a leftover, with the command that would remove it. One that is led, by Flink of any version, is none, nor is what
-    is no cluster of Flink's.
-    """
-    assert orders.leader
-    address, root = shared_zookeeper.address, f"/flink/{place.rpartition('/')[0]}"
-    with ExitStack() as opened:
-        client = opened.enter_context(connected(address))
-        for era in ZNodeLayout:
-            Flink(ZNodes(era, writer=ZooKeeperWriter(client, f"{root}/led-{era.name}"))).submit().elect(A)
-        opened.enter_context(led(address, f"{root.removeprefix('/flink/')}/waiting", "a")).kill()
-        client.ensure_path(f"{root}/kafka/leader/latest")
-        client.create(f"{root}/waiting/leader/latch/_c_latch-", ephemeral=True, sequence=True)
-        with connected(address) as dying:
-            for era in ZNodeLayout:
-                Flink(ZNodes(era, writer=ZooKeeperWriter(dying, f"{root}/dead-{era.name}"))).submit().elect(A)
-        assert findings(address, place)["leftover_clusters"].verdict is PASS
-        found = findings(address, place, later=TWO_DAYS)["leftover_clusters"]
-    assert found.verdict is RISK
-    assert found.text.startswith("4 clusters that nobody leads: dead-Z1 (last written 2 d ago), dead-Z2 (")
-    assert f"deleteall {root}/dead-Z1; deleteall {root}/dead-Z2; " in found.advice
-
-
-def test_a_cluster_whose_jobs_made_checkpoints_lately_is_no_leftover(
-    shared_zookeeper: ZooKeeper, place: str, orders: JobManagers
-) -> None:
-    """However long ago it was made: its JobManagers may be back at once."""
-    assert orders.leader
-    address, namespace = shared_zookeeper.address, f"/flink/{place.rpartition('/')[0]}/restarting"
-    counter = f"{namespace}/jobs/{JOB}/checkpoint_id_counter"
-    with connected(address) as client:
-        with connected(address) as dying:
-            Flink(ZNodes(writer=ZooKeeperWriter(dying, namespace))).submit().elect(A)
-        client.ensure_path(counter)
-        made = client.get(counter)[1].mtime
-        wait_for("a later checkpoint", lambda: client.set(counter, b"").mtime > made)
-        in_a_day = client.get(counter)[1].mtime * 1000 + DAY
-        assert findings(address, place, wall=in_a_day)["leftover_clusters"].verdict is PASS
-        client.delete(counter)
-        assert findings(address, place, wall=in_a_day)["leftover_clusters"].verdict is RISK
-
-
-def test_other_clusters_that_cannot_be_read(shared_zookeeper: ZooKeeper, place: str, orders: JobManagers) -> None:
-    """Whether somebody leads them is not known."""
-    assert orders.leader
-    address, root = shared_zookeeper.address, f"/flink/{place.rpartition('/')[0]}"
-    with creator(address) as flink:
-        contend(flink, f"{root}/theirs")
-    found = findings(address, place)["leftover_clusters"]
-    assert (found.verdict, found.text) == (UNKNOWN, f"{root}/theirs: no permission to read it")
-
-
-def test_what_ended_jobs_left_behind(shared_zookeeper: ZooKeeper, place: str, orders: JobManagers) -> None:
-    """Checkpoints of a job that no store has, where Flink keeps them since 1.14, and where it did before."""
-    assert orders.leader
-    address, namespace = shared_zookeeper.address, f"/flink/{place}"
-    with connected(address) as client:
-        for job in (JOB, OTHER_JOB):
-            client.ensure_path(f"{namespace}/jobs/{job}/checkpoints/0000000000000000007")
-            client.ensure_path(f"{namespace}/checkpoints/{job}/0000000000000000007")
-        assert findings(address, place)["leftover_jobs"].verdict is PASS
-        found = findings(address, place, later=TWO_DAYS)["leftover_jobs"]
-    assert found.verdict is RISK
-    assert found.text.startswith("2 jobs with checkpoints that Flink would not recover: ")
-    assert JOB not in found.text + found.advice
-    assert f"deleteall {namespace}/jobs/{OTHER_JOB}; deleteall {namespace}/checkpoints/{OTHER_JOB}" in found.advice
-
-
-def test_more_clusters_than_are_looked_at_are_unknown(
-    shared_zookeeper: ZooKeeper, place: str, orders: JobManagers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Half of them would be a wrong answer."""
-    assert orders.leader
-    monkeypatch.setattr(ensemble_probe, "_MOST_SIBLINGS", 0)
-    found = findings(shared_zookeeper.address, place)["leftover_clusters"]
-    assert (found.verdict, found.text.endswith("has 1 children, more than 0")) == (UNKNOWN, True)
-
-
-# -- servers that are none ---------------------------------------------------------------------------------------------
-
-
-def silent(connection: socket.socket) -> None:
-    while connection.recv(4096):
-        pass
-
-
-def garbage(connection: socket.socket) -> None:
-    connection.recv(4096)
-    connection.sendall(b"\x00\x00\x00\x05hello\x1b[2J\xff")
-
-
-def endless(connection: socket.socket) -> None:
-    while True:
-        connection.sendall(
-            b"\x00\x00\x40\x00" + b"Mode: follower\nLatency min/avg/max: 0/1.2.3/4\nOutstanding: 1\n" * 400
-        )
-
-
-def trickling(connection: socket.socket) -> None:
-    connection.recv(4096)
-    connection.sendall(b"\x00\x00\x00\x25")
-    while True:
-        connection.sendall(b"x")
-        connection.settimeout(0.1)
-        with suppress(TimeoutError):
-            connection.recv(1)
-
-
-@pytest.mark.parametrize(
-    ("behaviour", "reason"),
-    [
-        (silent, "it has not answered in 0.5 s"),
-        (garbage, "it does not speak ZooKeeper's protocol"),
-        (endless, "it does not speak ZooKeeper's protocol"),
-        (trickling, "it has not answered in 0.5 s"),
-    ],
-)
-def test_a_server_that_is_no_zookeeper_is_not_waited_for(
-    behaviour: Callable[[socket.socket], None], reason: str, place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever it answers, or never does: nothing passes that needs an answer."""
-    monkeypatch.setattr(server_probe, "_SECONDS", 0.5)
-    monkeypatch.setattr(ensemble_probe, "_SECONDS", 3.0)
-    with answering(behaviour) as address:
-        begun = time.monotonic()
-        found = findings(address, place)
-        assert time.monotonic() - begun < 7 + LOADED_MACHINE_SECONDS
-    assert verdicts(found, PASS) == {"shared_cluster_id"}
-    assert verdicts(found, RISK) == set()
-    assert reason in found["zookeeper_servers"].text
-    assert all(each.text.isprintable() for each in found.values())
-
-
-def test_one_strange_server_beside_a_good_one(
-    shared_zookeeper: ZooKeeper, place: str, orders: JobManagers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is named, and all else is read."""
-    assert orders.leader
-    monkeypatch.setattr(server_probe, "_SECONDS", 1.0)
-    with answering(silent) as address:
-        found = findings(f"{shared_zookeeper.address},{address}", place)
-    assert found["zookeeper_servers"].text == (
-        f"1 of 2 servers opened no session: {address} (it has not answered in 1 s)"
-    )
-    assert found["standby"].verdict is PASS
-
-
-def test_what_is_late_passes_nothing(
-    shared_zookeeper: ZooKeeper, place: str, orders: JobManagers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither after the time for all of it, nor after `stop`. That blames no server."""
-    assert orders.leader
-    monkeypatch.setattr(ensemble_probe, "_SECONDS", 0.0)
-    monkeypatch.setattr(ensemble_probe, "_SERVERS_SECONDS", -1.0)
-    late = findings(shared_zookeeper.address, place)
-    assert verdicts(late, PASS) == {"shared_cluster_id"}
-    assert verdicts(late, RISK) == set()
-    monkeypatch.undo()
-    cluster = ZooKeeperSettings(shared_zookeeper.address, f"/flink/{place}", place, 10.0, 5.0, True)
-    probe = EnsembleProbe(cluster, lambda: 0)
-    probe.stop()
-    facts = probe.read()
-    stopped = {name: check(facts).verdict for name, check in ZOOKEEPER_CHECKS.items()}
-    assert {name for name, verdict in stopped.items() if verdict is not UNKNOWN} == {"shared_cluster_id"}
-
-
-def test_a_host_without_a_port_is_zookeeper_s_own_port(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for Flink: the configuration keeps it without."""
-    monkeypatch.setattr(ensemble_probe, "_SECONDS", 0.0)
-    asked: list[Any] = []
-
-    def refuse(_security: Any, address: tuple[str, int], host: str, _timeout: float) -> socket.socket:
-        asked.append((address, host))
-        raise ConnectionRefusedError(111, "Connection refused")
-
-    monkeypatch.setattr("sidecar.drivers.zookeeper.security.Security.connect", refuse)
-    findings("127.0.0.1,[::1]:2182", place)
-    assert {(("127.0.0.1", 2181), "127.0.0.1"), (("::1", 2182), "::1")} <= {*asked}
-
-
-def test_servers_with_tls(tmp_path: Path, flink_2_home: Path, java: Path, place: str) -> None:
-    """They are asked as the driver asks them; without TLS they are not reached, and nothing passes."""
-    authority = Authority(tmp_path / "authority")
-    identity = authority.issue("server", "IP:127.0.0.1")
-    secured = SecuredZooKeeper(
-        tmp_path / "server", flink_2_home, java, authority, identity, config="ssl.clientAuth=none\n"
-    )
-    with serving(secured) as server, led(server.address, place):
-        found = findings(server.secure_address, place, tls=TlsSettings(authority.ca))
-        assert verdicts(found, RISK) == {"ensemble_size", "open_acls"}
-        assert found["zookeeper_servers"].verdict is PASS
-        plain = findings(server.secure_address, place)
-    assert verdicts(plain, PASS) == {"shared_cluster_id"}
