@@ -131,7 +131,7 @@ def test_while_the_leaders_cannot_be_seen_no_risk_fires_or_resolves() -> None:
 
 def test_every_sidecar_has_the_same_alert_for_a_risk() -> None:
     """Whenever each of them checked: one of them notifies for all."""
-    ids = set()
+    ids = set[str]()
     for delay in (0, 1000):
         _, sidecar = watching(policy=RISKS)
         sidecar.waits(delay, tick=10)
