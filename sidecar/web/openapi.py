@@ -22,7 +22,7 @@ _ERRORS: Final = {
     "421": "The name in the Host header is not one of http.allowed_hosts.",
     "503": "The journal cannot be read, or too many requests are being answered: try again. Or the answer would be too large.",
 }
-_PARAMETERS: Final = {
+_PARAMETERS: Final[dict[str, dict[str, Any]]] = {
     "last": {
         "name": "last",
         "in": "query",

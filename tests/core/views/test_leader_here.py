@@ -99,7 +99,7 @@ def missing(sidecar: Sidecar) -> Snapshot:
     return snapshot(sidecar, missing=Missing("/flink/default", ("<secret cluster>",)))
 
 
-CELLS = {
+CELLS: dict[Situation, tuple[Decision, Decision]] = {
     led: (Decision.LEADS, Decision.ANOTHER_LEADS),
     vacant: (Decision.NONE_LEADS, Decision.NONE_LEADS),
     **dict.fromkeys(
