@@ -36,7 +36,7 @@ def main(failovers: int) -> bool:
             seconds, without = _wrong(balanced, flink), _wrong(checked, flink)
             wrong += seconds
             delays.append(failover.answered_at - failover.written_at)
-            table.row(kind, f"{seconds:.2f}", f"{without:.2f}", f"{delays[-1]:.2f}", f"{_gap(balanced):.1f}")
+            table.row(kind, f"{seconds:.2f}", f"{without:.2f}", f"{delays[-1]:.2f}", f"{_gap(balanced, failover.began):.1f}")
     table.target("seconds of answers by a JobManager that does not lead", wrong, 0, " s")
     table.end()
     print(f"from the write to the first answer: p50 {median(delays):.2f} s, at most {max(delays):.2f} s")
@@ -51,10 +51,10 @@ def _wrong(answers: Sequence[Answer], flink: LoadBalancedFlink) -> float:
     return seconds_of(misrouted(answers, flink.history))
 
 
-def _gap(answers: Sequence[Answer]) -> float:
-    """The longest time between two answers of JobManagers."""
-    good = [each.received for each in answers if each.ok]
-    return max((later - earlier for earlier, later in pairwise(good)), default=0.0)
+def _gap(answers: Sequence[Answer], began: float) -> float:
+    """The longest time between two good answers."""
+    good = [began, *(each.received for each in answers if each.ok)]
+    return max(later - earlier for earlier, later in pairwise(good))
 
 
 if __name__ == "__main__":

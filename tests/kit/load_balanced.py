@@ -26,7 +26,7 @@ from tests.kit.zookeeper_client import connected
 
 PERIOD: Final = 0.02
 """Seconds from one request to the next one."""
-_ANSWER_SECONDS: Final = 2.0
+_ANSWER_SECONDS: Final = 0.5
 _LEADER: Final = f"{PATH_ROOT}/{CLUSTER_ID}/leader/dispatcher/connection_info"
 _LATCH: Final = f"{PATH_ROOT}/{CLUSTER_ID}/leader/latch"
 

@@ -90,10 +90,9 @@ def leader_here(snapshot: Snapshot, component: ComponentId, cluster_id: str | No
     """Whether the JobManager beside this sidecar leads `component`. `cluster_id`: None is the only one."""
     policy, clusters = snapshot.policy, snapshot.state.clusters
     if cluster_id is None:
-        watched = {*policy.stores, *clusters}
-        if policy.finds or len(watched) > 1:
+        if policy.finds or len(policy.stores.keys() | clusters.keys()) > 1:
             return LeaderHere(Decision.NOT_NAMED, "unknown: several clusters may be watched, add cluster_id=ID")
-        cluster_id = next(iter(watched), "")
+        cluster_id = next(iter(policy.stores), "")
     cluster = clusters.get(cluster_id)
     if cluster is None:
         if cluster_id in policy.stores:
