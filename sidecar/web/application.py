@@ -144,8 +144,8 @@ class Application:
 
     def _route_with_id(self, path: str, query: str) -> Callable[[], Answer]:
         if (cluster_id := routes.cluster_in(path)) is not None:
-            asked = routes.asked(_CLUSTER_LEADER, query, names_cluster=True)
-            return partial(self._cluster_leader, cluster_id, asked.component)
+            component = routes.leader_query(_CLUSTER_LEADER, query, names_cluster=True).component
+            return partial(self._cluster_leader, cluster_id, component)
         for prefix, each in self._each.items():
             name = path.removeprefix(prefix)
             if name and name != path and "/" not in name:

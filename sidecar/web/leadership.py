@@ -15,7 +15,7 @@ STANDBY: Final = "/standby"
 
 def answer(path: str, query: str, snapshot: Snapshot, now: Moment) -> Answer:
     """The answer of either path. Raises ParameterError."""
-    asked = routes.asked(path, query)
-    here = leader_here(snapshot, asked.component, asked.cluster_id, now)
+    component, cluster_id = routes.leader_query(path, query)
+    here = leader_here(snapshot, component, cluster_id, now)
     is_so = here.leads if path == LEADER else here.stands_by
     return one_line(HTTPStatus.OK if is_so else HTTPStatus.SERVICE_UNAVAILABLE, here.reason)

@@ -98,7 +98,7 @@ def shown(path: str, query: str) -> Shown:
         raise ParameterError(f"{path} takes cluster=ID and hours={ranges}, and nothing else") from None
 
 
-class Asked(NamedTuple):
+class LeaderQuery(NamedTuple):
     """Whose leader is asked for."""
 
     component: ComponentId
@@ -106,17 +106,17 @@ class Asked(NamedTuple):
     """None: that of the only cluster."""
 
 
-def asked(path: str, query: str, *, names_cluster: bool = False) -> Asked:
+def leader_query(path: str, query: str, *, names_cluster: bool = False) -> LeaderQuery:
     """What `component=NAME` asks for, and where the path does not name the cluster, `cluster_id=ID`. Raises ParameterError."""
     try:
-        found = _parameters(query, "component", *([] if names_cluster else ["cluster_id"]))
-        component = COMPONENTS[found.get("component", DEFAULT_COMPONENT)]
+        parameters = _parameters(query, "component", *([] if names_cluster else ["cluster_id"]))
+        component = COMPONENTS[parameters.get("component", DEFAULT_COMPONENT)]
     except (ParameterError, KeyError):
         *others, last = COMPONENTS
         names = f"component={', '.join(others)} or {last}{'' if names_cluster else ' and cluster_id=ID'}"
         raise ParameterError(f"{path} takes {names}, and nothing else") from None
-    cluster_id = found.get("cluster_id")
-    return Asked(component, None if cluster_id is None else cluster_id.strip("/"))
+    cluster_id = parameters.get("cluster_id")
+    return LeaderQuery(component, None if cluster_id is None else cluster_id.strip("/"))
 
 
 def cluster_in(path: str) -> str | None:

@@ -14,13 +14,20 @@ from statistics import median
 
 from sidecar.lab.managers import JobManager
 from tests.bench.stage import Table
-from tests.kit.load_balanced import Answer, Failover, LoadBalancedFlink, load_balanced, misrouted, seconds_of
+from tests.kit.load_balancer_scene import (
+    Answer,
+    Failover,
+    LoadBalancerScene,
+    load_balancer_scene,
+    seconds_of,
+    wrong_answers,
+)
 
 KINDS = {"kill -9": JobManager.kill, "SIGSTOP": JobManager.pause, "SIGTERM": JobManager.terminate}
 
 
 def main(failovers: int) -> bool:
-    """A row for each. Whether no answer with /leader was misrouted."""
+    """A row for each. Whether no answer with /leader was wrong_answers."""
     table = Table(
         "the leader gets",
         "answered by one that does not lead, s",
@@ -29,14 +36,16 @@ def main(failovers: int) -> bool:
         "without an answer, s",
     )
     wrong, delays = 0.0, []
-    with tempfile.TemporaryDirectory() as name, load_balanced(Path(name)) as flink:
+    with tempfile.TemporaryDirectory() as name, load_balancer_scene(Path(name)) as flink:
         for kind in islice(cycle(KINDS), failovers):
             failover = flink.fail_over(KINDS[kind])
-            balanced, checked = (_within(clients.answers, failover) for clients in (flink.balanced, flink.checked))
-            seconds, without = _wrong(balanced, flink), _wrong(checked, flink)
+            following, simple = (_within(clients.answers, failover) for clients in (flink.following, flink.simple))
+            seconds, without = _wrong(following, flink), _wrong(simple, flink)
             wrong += seconds
             delays.append(failover.answered_at - failover.written_at)
-            table.row(kind, f"{seconds:.2f}", f"{without:.2f}", f"{delays[-1]:.2f}", f"{_gap(balanced, failover.began):.1f}")
+            table.row(
+                kind, f"{seconds:.2f}", f"{without:.2f}", f"{delays[-1]:.2f}", f"{_gap(following, failover.began):.1f}"
+            )
     table.target("seconds of answers by a JobManager that does not lead", wrong, 0, " s")
     table.end()
     print(f"from the write to the first answer: p50 {median(delays):.2f} s, at most {max(delays):.2f} s")
@@ -47,8 +56,8 @@ def _within(answers: Sequence[Answer], failover: Failover) -> list[Answer]:
     return [each for each in answers if failover.began <= each.sent <= failover.ended]
 
 
-def _wrong(answers: Sequence[Answer], flink: LoadBalancedFlink) -> float:
-    return seconds_of(misrouted(answers, flink.history))
+def _wrong(answers: Sequence[Answer], flink: LoadBalancerScene) -> float:
+    return seconds_of(wrong_answers(answers, flink.history))
 
 
 def _gap(answers: Sequence[Answer], began: float) -> float:

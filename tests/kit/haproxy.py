@@ -64,9 +64,9 @@ class HAProxy(ServerProcess):
     def _configuration(self) -> str:
         match = _CONFIGURATION.search(_PAGE.read_text(encoding="utf-8"))
         assert match, f"{_PAGE} has no configuration of HAProxy"
-        found = match[1].replace("bind :8081", f"bind 127.0.0.1:{self._port}")
-        found = found.replace("connect port 9250", f"connect port {self._sidecar_port}").replace("uri /leader", _LEADER)
+        text = match[1].replace("bind :8081", f"bind 127.0.0.1:{self._port}")
+        text = text.replace("connect port 9250", f"connect port {self._sidecar_port}").replace("uri /leader", _LEADER)
         if not self._asks_sidecar:
-            found = _OF_THE_SIDECAR.sub("", found)
+            text = _OF_THE_SIDECAR.sub("", text)
         servers = "".join(f"    server {name} {address}\n" for name, address in self._servers.items())
-        return f"{_SERVERS.sub('', found)}{servers}    http-response set-header {SERVED_BY} %s\n"
+        return f"{_SERVERS.sub('', text)}{servers}    http-response set-header {SERVED_BY} %s\n"

@@ -43,18 +43,19 @@ class Sidecar:
         receiver_urls: list[str],
         *,
         observer: str = "jm-0",
-        host: str = "127.0.0.1",
-        port: int | None = None,
+        address: str = "",
         group_wait: str = "3s",
         group_interval: str = "5s",
     ) -> None:
-        """`cluster`: the lines of the configuration that say where the cluster is. `port`: a free one, if none is given."""
+        """`cluster`: the lines of the configuration that say where the cluster is. `address`: `host:port` to serve on; a free port of
+        127.0.0.1, if none is given.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.state = folder / "state"
         self.spool = folder / "spool"
-        self.host = host
-        self.port = port or free_port()
+        self.host, port = address.split(":") if address else ("127.0.0.1", free_port())
+        self.port = int(port)
         self.log = folder / "sidecar.log"
         self.config = folder / "sidecar.yaml"
         receivers = f"receivers: [{{name: ops, urls: {json.dumps(receiver_urls)}}}]" if receiver_urls else ""

@@ -81,8 +81,8 @@ def test_a_load_balancer_is_always_answered(site: Site) -> None:
 def test_the_leader_of_one_cluster_as_data(site: Site) -> None:
     """Of the REST server, or of another component."""
     sidecar = beside(site, ELSEWHERE)
-    found = site.data("/api/v1/clusters/default/leader")
-    assert (found["state"], found["leader_address"], found["rest_url"]) == (
+    leader = site.data("/api/v1/clusters/default/leader")
+    assert (leader["state"], leader["leader_address"], leader["rest_url"]) == (
         "held",
         "http://jm-a:8081",
         "http://jm-a:8081",

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from sidecar.core.cluster import ends
 from sidecar.core.cluster.state import ClusterState, contending
 from sidecar.core.flink.leadership import (
+    LOCAL_NAMES,
     Blindness,
     Component,
     ComponentId,
@@ -27,7 +28,6 @@ from sidecar.core.views.snapshot import Snapshot
 
 _OLDEST: Final = 5 * SECOND
 """A snapshot that is older says nothing about now: the owner publishes one at least each second, unless it is stuck."""
-_LOCALHOST: Final = frozenset({"localhost"})
 
 
 class Decision(StrEnum):
@@ -110,20 +110,25 @@ def cluster_leader(snapshot: Snapshot, cluster_id: str, component: ComponentId, 
     cluster = snapshot.state.clusters[cluster_id]
     alone = replace(snapshot, state=replace(snapshot.state, clusters={cluster_id: cluster}))
     by_name = {leader.component: leader for leader in leaders(alone) if leader.job_id is None}
-    leader, why = by_name[component.component], _blind(snapshot, cluster, now)
-    return ClusterLeader(
+    leader = by_name[component.component]
+    visible = ClusterLeader(
         cluster_id,
         leader.component,
-        "unknown" if why else leader.state,
-        why is not None,
-        None if why else leader.leader_address,
-        None if why else leader.leader_session_id,
-        None if why else web_ui(by_name[Component.REST_SERVER].leader_address),
-        None if why else leader.pod,
-        None if why else leader.since,
-        why or leader.reason,
-        leader.last_known_address,
+        leader.state,
+        blind=False,
+        leader_address=leader.leader_address,
+        leader_session_id=leader.leader_session_id,
+        rest_url=web_ui(by_name[Component.REST_SERVER].leader_address),
+        pod=leader.pod,
+        since=leader.since,
+        reason=leader.reason,
+        last_known_address=leader.last_known_address,
     )
+    why = _blind(snapshot, cluster, now)
+    if why is None:
+        return visible
+    unknown = dict.fromkeys(("leader_address", "leader_session_id", "rest_url", "pod", "since"))
+    return replace(visible, state="unknown", blind=True, reason=why, **unknown)
 
 
 def _here(policy: Policy, cluster_id: str, cluster: ClusterState, component: ComponentId) -> LeaderHere:
@@ -162,10 +167,11 @@ def _is_here(policy: Policy, leader: LeaderInformation, *, in_kubernetes: bool) 
     """Whether the leader's address is ours. None: it may be that of several machines or pods."""
     if is_own_host(leader.address, in_kubernetes=in_kubernetes):
         return ends.is_at(leader.address, policy.own_hosts)
-    if is_address(host_of(leader.address)):  # 127.0.0.1 is every machine's
+    host = host_of(leader.address)
+    if is_address(host) or host.lower().partition(".")[0] in LOCAL_NAMES:  # every machine has it
         return None
     # A name that may be a Service's is ours if it begins with the name of our pod: that of a pod of a StatefulSet.
-    return ends.is_at(leader.address, policy.own_hosts - _LOCALHOST) or None
+    return ends.is_at(leader.address, policy.own_hosts) or None
 
 
 def _blind(snapshot: Snapshot, cluster: ClusterState, now: Moment) -> str | None:

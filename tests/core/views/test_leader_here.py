@@ -31,8 +31,8 @@ def snapshot(sidecar: Sidecar, **other: object) -> Snapshot:
     return Snapshot(sidecar.moment, replace(sidecar.state, clusters={CLUSTER: cluster}), policy=sidecar.policy)
 
 
-def here(known: Snapshot, component: ComponentId = REST_SERVER, cluster_id: str | None = None) -> LeaderHere:
-    return leader_here(known, component, cluster_id, known.at)
+def here(current: Snapshot, component: ComponentId = REST_SERVER, cluster_id: str | None = None) -> LeaderHere:
+    return leader_here(current, component, cluster_id, current.at)
 
 
 def beside(*hosts: str) -> Sidecar:
@@ -118,23 +118,23 @@ CELLS: dict[Situation, tuple[Decision, Decision]] = {
 @pytest.mark.parametrize(("situation", "place"), [*product(CELLS, (0, 1))])
 def test_each_situation(situation: Situation, place: int) -> None:
     """200 of one path at most, and only while the sidecar can see."""
-    found = here(situation(beside(*(HERE, THERE)[place])))
-    assert found.decision is CELLS[situation][place]
-    assert found.leads == (found.decision is Decision.LEADS)
-    assert found.stands_by == (found.decision in {Decision.ANOTHER_LEADS, Decision.NONE_LEADS})
-    assert found.reason.isprintable()
-    assert "jm-" not in found.reason
-    assert "<secret" not in found.reason
+    answer = here(situation(beside(*(HERE, THERE)[place])))
+    assert answer.decision is CELLS[situation][place]
+    assert answer.leads == (answer.decision is Decision.LEADS)
+    assert answer.stands_by == (answer.decision in {Decision.ANOTHER_LEADS, Decision.NONE_LEADS})
+    assert answer.reason.isprintable()
+    assert "jm-" not in answer.reason
+    assert "<secret" not in answer.reason
 
 
 def test_a_component_has_a_leader_of_its_own() -> None:
     """Up to Flink 1.14 they are elected one by one."""
     sidecar = beside(*HERE)
     sidecar.flink.vacate(DISPATCHER)
-    known = snapshot(sidecar.sees_changes(), contenders={LATCH: ("a", "b")})
-    assert here(known, REST_SERVER).leads
-    assert here(known, RESOURCE_MANAGER).reason == "this JobManager leads resource_manager"
-    assert here(known, DISPATCHER) == LeaderHere(Decision.NONE_LEADS, "no JobManager leads dispatcher")
+    current = snapshot(sidecar.sees_changes(), contenders={LATCH: ("a", "b")})
+    assert here(current, REST_SERVER).leads
+    assert here(current, RESOURCE_MANAGER).reason == "this JobManager leads resource_manager"
+    assert here(current, DISPATCHER) == LeaderHere(Decision.NONE_LEADS, "no JobManager leads dispatcher")
 
 
 @pytest.mark.parametrize(
@@ -157,11 +157,11 @@ def test_a_component_has_a_leader_of_its_own() -> None:
         ("jm-a.jm.flink.svc", Store.KUBERNETES, THERE, Decision.NO_SINGLE_HOST),
         # every machine is that
         *(
-            (host, store, frozenset({"localhost", "127.0.0.1", "jm-a"}), Decision.NO_SINGLE_HOST)
-            for host in ("localhost", "localhost.localdomain", "127.0.0.1", "[::1]", "[::]")
+            (host, store, frozenset({"localhost", "localhost.localdomain", "127.0.0.1"}), Decision.NO_SINGLE_HOST)
+            for host in ("localhost", "LocalHost.localdomain", "127.0.0.1", "[::1]", "[::]")
             for store in Store
         ),
-        # where we are is not known
+        # where we are is not current
         ("10.0.0.1", Store.ZOOKEEPER, frozenset[str](), Decision.NO_JOB_MANAGER),
     ],
 )
@@ -189,7 +189,7 @@ def test_a_leader_whose_lease_has_lapsed_does_not_lead() -> None:
 @pytest.mark.parametrize(
     ("contenders", "decision"),
     [
-        ({}, Decision.ANOTHER_LEADS),  # of Kubernetes nothing is known
+        ({}, Decision.ANOTHER_LEADS),  # of Kubernetes nothing is current
         ({LATCH: ()}, Decision.ANOTHER_LEADS),  # there is no latch
         ({LATCH: ("a",)}, Decision.NONE_STANDS_BY),
         ({LATCH: ("a", "b")}, Decision.ANOTHER_LEADS),
@@ -197,9 +197,9 @@ def test_a_leader_whose_lease_has_lapsed_does_not_lead() -> None:
 )
 def test_a_standby_contends(contenders: dict[str, tuple[str, ...]], decision: Decision) -> None:
     """A JobManager that is down, or starts, is none: then the leader contends alone."""
-    found = here(snapshot(beside(*THERE), contenders=contenders))
-    assert found.decision is decision
-    assert found.stands_by is (decision is Decision.ANOTHER_LEADS)
+    answer = here(snapshot(beside(*THERE), contenders=contenders))
+    assert answer.decision is decision
+    assert answer.stands_by is (decision is Decision.ANOTHER_LEADS)
 
 
 def test_nobody_contends_while_nobody_leads() -> None:
@@ -215,11 +215,11 @@ def test_a_view_that_gets_old_is_blind_before_the_owner_notices(own: frozenset[s
     """By the time of the question."""
     sidecar = beside(*own)
     sidecar.observe(ViewConfirmed(sidecar.moment, CLUSTER, SECOND))
-    known = snapshot(sidecar)
+    current = snapshot(sidecar)
 
     def after(seconds: float) -> LeaderHere:
         passed = round(seconds * SECOND)
-        return leader_here(known, REST_SERVER, None, Moment(known.at.steady + passed, known.at.wall))
+        return leader_here(current, REST_SERVER, None, Moment(current.at.steady + passed, current.at.wall))
 
     assert after(3.9).decision is not Decision.BLIND
     assert after(4.1).reason == "blind: the store does not answer in time"
@@ -227,33 +227,33 @@ def test_a_view_that_gets_old_is_blind_before_the_owner_notices(own: frozenset[s
 
 def test_an_owner_that_is_stuck_sees_nothing() -> None:
     """However good its last view was."""
-    known = snapshot(beside(*HERE))
-    later = Moment(known.at.steady + 6 * SECOND, known.at.wall)
-    assert leader_here(known, REST_SERVER, None, later) == LeaderHere(
+    current = snapshot(beside(*HERE))
+    later = Moment(current.at.steady + 6 * SECOND, current.at.wall)
+    assert leader_here(current, REST_SERVER, None, later) == LeaderHere(
         Decision.BLIND, "blind: the owner's thread has been stuck for 6 s"
     )
 
 
 def test_one_of_several_clusters_has_to_be_named() -> None:
-    """Also where they are found, and there is one at present."""
+    """Also where they are answer, and there is one at present."""
     sidecar = beside(*HERE)
-    known = snapshot(sidecar)
-    two = replace(known, policy=replace(POLICY, own_hosts=HERE, stores={**POLICY.stores, "orders": Store.ZOOKEEPER}))
+    current = snapshot(sidecar)
+    two = replace(current, policy=replace(POLICY, own_hosts=HERE, stores={**POLICY.stores, "orders": Store.ZOOKEEPER}))
     assert here(two).decision is Decision.NOT_NAMED
     assert here(two, cluster_id=CLUSTER).leads
     assert here(two, cluster_id="orders").decision is Decision.BLIND
     assert here(two, cluster_id="payments").decision is Decision.NOT_WATCHED
-    assert here(Snapshot(known.at)).decision is Decision.NOT_WATCHED
-    finding = replace(known, policy=replace(POLICY, own_hosts=HERE, stores={}, finds=Store.ZOOKEEPER))
+    assert here(Snapshot(current.at)).decision is Decision.NOT_WATCHED
+    finding = replace(current, policy=replace(POLICY, own_hosts=HERE, stores={}, finds=Store.ZOOKEEPER))
     assert here(finding).decision is Decision.NOT_NAMED
     assert here(finding, cluster_id=CLUSTER).leads
 
 
 def test_a_sidecar_that_finds_clusters_is_beside_none_of_their_standbys() -> None:
-    """As far as is known."""
+    """As far as is current."""
     policy = replace(POLICY, own_hosts=THERE, finds=Store.ZOOKEEPER)
-    found = here(replace(snapshot(beside(*THERE)), policy=policy), cluster_id=CLUSTER)
-    assert (found.decision, found.stands_by) == (Decision.NO_JOB_MANAGER, False)
+    answer = here(replace(snapshot(beside(*THERE)), policy=policy), cluster_id=CLUSTER)
+    assert (answer.decision, answer.stands_by) == (Decision.NO_JOB_MANAGER, False)
 
 
 # -- who leads one cluster ---------------------------------------------------------------------------------------------
@@ -261,44 +261,44 @@ def test_a_sidecar_that_finds_clusters_is_beside_none_of_their_standbys() -> Non
 
 def test_the_leader_of_a_cluster() -> None:
     """With the URL of the leading REST server, whichever component is asked for."""
-    known = snapshot(beside(*HERE))
-    found = cluster_leader(known, CLUSTER, DISPATCHER, known.at)
-    assert (found.cluster_id, found.component, found.state, found.blind) == (CLUSTER, "dispatcher", "held", False)
-    assert found.leader_address == "pekko.tcp://flink@jm-a:6123/user/rpc/dispatcher_0"
-    assert found.leader_session_id == str(A.session_id)
-    assert found.rest_url == "http://jm-a:8081"
-    assert found.since
-    assert found.reason is None
+    current = snapshot(beside(*HERE))
+    answer = cluster_leader(current, CLUSTER, DISPATCHER, current.at)
+    assert (answer.cluster_id, answer.component, answer.state, answer.blind) == (CLUSTER, "dispatcher", "held", False)
+    assert answer.leader_address == "pekko.tcp://flink@jm-a:6123/user/rpc/dispatcher_0"
+    assert answer.leader_session_id == str(A.session_id)
+    assert answer.rest_url == "http://jm-a:8081"
+    assert answer.since
+    assert answer.reason is None
 
 
 @pytest.mark.parametrize("situation", [suspended, lost, vacant_and_cut_off, restarted])
 def test_while_blind_there_is_no_address(situation: Situation) -> None:
     """Neither "no leader" nor a leader is claimed; the last known one is named as such."""
-    known = situation(beside(*HERE))
-    found = cluster_leader(known, CLUSTER, REST_SERVER, known.at)
-    assert (found.state, found.blind, found.leader_address, found.rest_url) == ("unknown", True, None, None)
-    assert found.reason
-    assert found.last_known_address == "http://jm-a:8081"
+    current = situation(beside(*HERE))
+    answer = cluster_leader(current, CLUSTER, REST_SERVER, current.at)
+    assert (answer.state, answer.blind, answer.leader_address, answer.rest_url) == ("unknown", True, None, None)
+    assert answer.reason
+    assert answer.last_known_address == "http://jm-a:8081"
 
 
 def test_a_vacancy_has_no_leader() -> None:
     """And the sidecar can see."""
-    known = vacant(beside(*HERE))
-    found = cluster_leader(known, CLUSTER, REST_SERVER, known.at)
-    assert (found.state, found.blind, found.leader_address, found.rest_url) == ("vacant", False, None, None)
-    assert found.last_known_address == "http://jm-a:8081"
+    current = vacant(beside(*HERE))
+    answer = cluster_leader(current, CLUSTER, REST_SERVER, current.at)
+    assert (answer.state, answer.blind, answer.leader_address, answer.rest_url) == ("vacant", False, None, None)
+    assert answer.last_known_address == "http://jm-a:8081"
 
 
 def test_unreadable_data_is_unknown_and_not_blind() -> None:
     """The store can be read."""
-    known = unreadable(beside(*HERE))
-    found = cluster_leader(known, CLUSTER, REST_SERVER, known.at)
-    assert (found.state, found.blind, found.reason) == ("unknown", False, "the leader data is unreadable")
+    current = unreadable(beside(*HERE))
+    answer = cluster_leader(current, CLUSTER, REST_SERVER, current.at)
+    assert (answer.state, answer.blind, answer.reason) == ("unknown", False, "the leader data is unreadable")
 
 
 def test_the_fields_of_a_cluster_that_is_not_there() -> None:
     """Unknown, with the reason."""
-    known = missing(beside(*HERE))
-    found = cluster_leader(known, CLUSTER, REST_SERVER, known.at)
-    assert (found.state, found.blind) == ("unknown", False)
-    assert found.reason == "nothing of this cluster was ever found"
+    current = missing(beside(*HERE))
+    answer = cluster_leader(current, CLUSTER, REST_SERVER, current.at)
+    assert (answer.state, answer.blind) == ("unknown", False)
+    assert answer.reason == "nothing of this cluster was ever found"

@@ -106,7 +106,7 @@ class History:
             self.terms.append(Term(time.time(), None))
 
 
-def misrouted(answers: Sequence[Answer], history: History) -> list[Answer]:
+def wrong_answers(answers: Sequence[Answer], history: History) -> list[Answer]:
     """The answers of JobManagers that did not lead at any time between request and answer."""
     return [each for each in answers if each.server and each.server not in history.leaders(each.sent, each.received)]
 
@@ -116,15 +116,15 @@ def seconds_of(wrong: Sequence[Answer]) -> float:
     return sum(each.received - each.sent + PERIOD for each in wrong)
 
 
-class LoadBalancedFlink:
-    """All of it. `balanced` are the answers through /leader, `checked` those of an HAProxy that only asks Flink whether it answers."""
+class LoadBalancerScene:
+    """All of it. `following` are the clients of an HAProxy that asks /leader, `simple` those of one that only asks Flink."""
 
     def __init__(self, lab: Lab, history: History, sidecars: Sequence[Sidecar], folder: Path, stack: ExitStack) -> None:
         self.lab = lab
         self.history = history
         self.sidecars = {each.folder.name: each for each in sidecars}
         servers = {each.name: f"{each.ip_address}:{each.rest_port}" for each in lab.jobmanagers}
-        self.balanced, self.checked = (
+        self.following, self.simple = (
             self._clients(HAProxy(folder / name, servers, sidecars[0].port, asks_sidecar=name == "leader"), stack)
             for name in ("leader", "any")
         )
@@ -134,7 +134,7 @@ class LoadBalancedFlink:
         leader = self.lab.wait_for_leader()
         [standby] = [each for each in self.lab.jobmanagers if each is not leader]
         wait_for("the standby", lambda: standby.running and standby.is_ready() and self.history.contenders() == 2)
-        wait_for("the leader's answers", lambda: self.balanced.answers and self._last().server == leader.name)
+        wait_for("the leader's answers", lambda: self.following.answers and self._last().server == leader.name)
         wait_for("the standby's sidecar", lambda: self.standby_status(standby) == http.HTTPStatus.OK)
         return leader, standby
 
@@ -163,13 +163,13 @@ class LoadBalancedFlink:
         return clients
 
     def _last(self) -> Answer:
-        return self.balanced.answers[-1]
+        return self.following.answers[-1]
 
     def _term_of(self, host: str, since: float) -> Term | None:
         return next((term for term in [*self.history.terms] if term.host == host and term.at >= since), None)
 
     def _first(self, server: str, since: float) -> Answer | None:
-        answers = [*self.balanced.answers]
+        answers = [*self.following.answers]
         return next((each for each in answers if each.ok and each.server == server and each.received >= since), None)
 
 
@@ -186,7 +186,7 @@ class Failover(NamedTuple):
 
 
 @contextmanager
-def load_balanced(folder: Path) -> Iterator[LoadBalancedFlink]:
+def load_balancer_scene(folder: Path) -> Iterator[LoadBalancerScene]:
     """Two JobManagers that serve; nothing of it is left running."""
     with ExitStack() as stack:
         lab = stack.enter_context(Lab(folder / "lab", named_hosts=True))
@@ -199,14 +199,13 @@ def load_balanced(folder: Path) -> Iterator[LoadBalancedFlink]:
             sidecar.start()
         for sidecar in sidecars:
             sidecar.wait_ready()
-        yield LoadBalancedFlink(lab, History(client), sidecars, folder / "haproxy", stack)
+        yield LoadBalancerScene(lab, History(client), sidecars, folder / "haproxy", stack)
 
 
 def _sidecar(lab: Lab, jobmanager: JobManager, folder: Path, port: int) -> Sidecar:
     """The sidecar beside a JobManager. All have the same port, as in their pods."""
     cluster = f"flink_conf_dir: {lab.conf_dir}"
-    sidecar = Sidecar(
-        folder / jobmanager.name, cluster, [], observer=jobmanager.name, host=jobmanager.ip_address, port=port
-    )
+    address = f"{jobmanager.ip_address}:{port}"
+    sidecar = Sidecar(folder / jobmanager.name, cluster, [], observer=jobmanager.name, address=address)
     sidecar.environment = {"POD_NAME": jobmanager.name, "POD_IP": jobmanager.ip_address}
     return sidecar
