@@ -29,7 +29,7 @@ $(VENV)/.ready: requirements/dev.lock pyproject.toml scripts/setup.sh
 demo: setup ## a real Flink, a killed leader, the alert, the metric, the audit row: about a minute
 	@$(BIN)/flink-ha-sidecar demo
 
-fetch: setup ## Flink, a Kubernetes API server, kubectl, Helm, amtool, Prometheus and image layers for the tests, into the cache, once
+fetch: setup ## Flink, a Kubernetes API server, kubectl, Helm, amtool, Prometheus, HAProxy and image layers for the tests, into the cache, once
 	@$(BIN)/python -m tests.kit.fetch
 
 test: setup ## every feature once, on the real thing: ZooKeeper, Kubernetes, Flink, Spark (ten minutes; the first time twenty)

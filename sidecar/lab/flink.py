@@ -13,7 +13,7 @@ from sidecar.lab import rest
 from sidecar.lab.distribution import flink_home
 from sidecar.lab.java import find_java
 from sidecar.lab.lab_error import LabError
-from sidecar.lab.managers import JobManager, TaskManager
+from sidecar.lab.managers import JobManager, TaskManager, write_hosts
 from sidecar.lab.processes import ServerProcess
 from sidecar.lab.rest import RestError
 from sidecar.lab.settings import CLUSTER_ID, NAMESPACE, PATH_ROOT, write_conf_dir, write_kubernetes_conf_dir
@@ -45,9 +45,12 @@ class Lab:
         *,
         kubeconfig: Path | None = None,
         session_timeout: timedelta = timedelta(seconds=5),
+        named_hosts: bool = False,
         progress: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        """`session_timeout`: ZooKeeper's session timeout, or the duration of the Kubernetes lease. `progress` receives a line per step."""
+        """`session_timeout`: ZooKeeper's session timeout, or the duration of the Kubernetes lease. `named_hosts`: the JobManagers have host
+        names and addresses of their own, `jobmanager-1` at 127.0.0.2, as on several machines. `progress` receives a line per step.
+        """
         version = re.fullmatch(r"(\d+)\.(\d+)\.\d+", flink_version)
         if not version:
             raise LabError(f"{flink_version!r} is no Flink version: give one like 2.3.0")
@@ -59,9 +62,11 @@ class Lab:
         self.folder = folder.absolute()
         self.flink_version = flink_version
         self.conf_dir = self.folder / "conf"
+        self._hosts = self.folder / "hosts"
         self.jobmanagers: list[JobManager] = []
         self._kubeconfig = kubeconfig
         self._session_timeout = session_timeout
+        self._named_hosts = named_hosts
         self._progress = progress
         self._processes: list[ServerProcess] = []
 
@@ -98,6 +103,8 @@ class Lab:
             "taskmanager", self.folder, self._home, self._java, self._registered_taskmanagers
         )
         self._processes.append(self.taskmanager)
+        if self._named_hosts:
+            self.taskmanager.know_hosts(self._hosts)
         for server in (*managers, self.taskmanager):
             server.launch()
         for server in (*managers, self.taskmanager):
@@ -136,7 +143,7 @@ class Lab:
             return None
         address, written_at = found
         for jobmanager in self.jobmanagers:
-            if jobmanager.running and f"@127.0.0.1:{jobmanager.rpc_port}/" in address:
+            if jobmanager.running and f"@{jobmanager.host}:{jobmanager.rpc_port}/" in address:
                 # An older entry is that of a previous process on the same ports.
                 return jobmanager if written_at >= jobmanager.started_at else None
         return None
@@ -186,8 +193,13 @@ class Lab:
         self._until(f"job {job_id} to be cancelled", lambda: self.job_state(job_id) == "CANCELED" or None)
 
     def _new_jobmanager(self) -> JobManager:
-        jobmanager = JobManager(f"jobmanager-{len(self.jobmanagers) + 1}", self.folder, self._home, self._java)
+        number = len(self.jobmanagers) + 1
+        jobmanager = JobManager(f"jobmanager-{number}", self.folder, self._home, self._java)
         self.jobmanagers.append(jobmanager)
+        if self._named_hosts:
+            jobmanager.host, jobmanager.ip_address = jobmanager.name, f"127.0.0.{number + 1}"
+            write_hosts(self._hosts, *self.jobmanagers)
+            jobmanager.know_hosts(self._hosts)
         self._processes.append(jobmanager)
         return jobmanager
 

@@ -1,5 +1,6 @@
 """JobManager and TaskManager processes on this machine."""
 
+import socket
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
@@ -7,7 +8,7 @@ from sidecar.lab import rest
 from sidecar.lab.java import java_command, java_environment
 from sidecar.lab.processes import ServerProcess, free_port
 from sidecar.lab.rest import RestError
-from sidecar.lab.settings import TASK_MANAGER_HEAP_MEGABYTES
+from sidecar.lab.settings import LOOPBACK, TASK_MANAGER_HEAP_MEGABYTES
 
 _JOB_MANAGER_HEAP_MEGABYTES = 512
 
@@ -21,6 +22,10 @@ class _FlinkServer(ServerProcess):
         self._home = home
         self._java = java
 
+    def know_hosts(self, hosts: Path) -> None:
+        """Resolve names by this file alone, from the next start on. It is in the format of /etc/hosts."""
+        self._environment = java_environment() | {"JDK_JAVA_OPTIONS": f"-Djdk.net.hosts.file={hosts}"}
+
     def _command(self, main: str, heap_megabytes: int, settings: dict[str, object]) -> Sequence[str]:
         # Only these two kinds of options: Flink 2 stops reading, without an error, at the first unknown one.
         options = ("--configDir", str(self._folder / "conf"), *(f"-D{key}={value}" for key, value in settings.items()))
@@ -30,13 +35,17 @@ class _FlinkServer(ServerProcess):
 class JobManager(_FlinkServer):
     """One JobManager process. It keeps its ports across restarts. Ready: its REST server responds, whether it leads or not."""
 
+    host = LOOPBACK
+    """The host in the addresses that it publishes."""
+    ip_address = LOOPBACK
+    """On which it listens."""
     rest_port = 0
     rpc_port = 0
 
     @property
     def rest_address(self) -> str:
         """`http://127.0.0.1:PORT`, after the first start."""
-        return f"http://127.0.0.1:{self.rest_port}"
+        return f"http://{self.ip_address}:{self.rest_port}"
 
     def choose_ports(self) -> None:
         self.rest_port = free_port()
@@ -51,6 +60,8 @@ class JobManager(_FlinkServer):
                 "rest.bind-port": self.rest_port,
                 "high-availability.jobmanager.port": self.rpc_port,  # with ZooKeeper
                 "jobmanager.rpc.port": self.rpc_port,  # with Kubernetes
+                **dict.fromkeys(("jobmanager.rpc.address", "rest.address"), self.host),
+                **dict.fromkeys(("jobmanager.bind-host", "rest.bind-address"), self.ip_address),
             },
         )
 
@@ -91,3 +102,9 @@ class TaskManager(_FlinkServer):
 
     def is_ready(self) -> bool:
         return self.resource_id in self._registered()
+
+
+def write_hosts(file: Path, *jobmanagers: JobManager) -> None:
+    """Write the addresses of this machine and of these JobManagers, for `know_hosts`."""
+    lines = [(LOOPBACK, f"localhost {socket.gethostname()}"), *((each.ip_address, each.host) for each in jobmanagers)]
+    file.write_text("".join(f"{address} {names}\n" for address, names in lines))

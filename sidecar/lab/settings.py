@@ -13,8 +13,10 @@ NAMESPACE = "default"
 TASK_MANAGER_HEAP_MEGABYTES = 256
 """The sum of the two heap sizes below."""
 
+LOOPBACK = "127.0.0.1"
+
 _ADDRESSES = ("jobmanager.rpc.address", "jobmanager.bind-host", "rest.address", "rest.bind-address")
-_LOCAL = dict.fromkeys((*_ADDRESSES, "taskmanager.host", "taskmanager.bind-host"), "127.0.0.1")
+_LOCAL = dict.fromkeys((*_ADDRESSES, "taskmanager.host", "taskmanager.bind-host"), LOOPBACK)
 
 # Flink's start scripts compute these for the TaskManager. Without the scripts, every one is required.
 _TASK_MANAGER = {

@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING, Final
 from msgspec import json
 
 from sidecar import threads
+from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.sanitize import clean
 from sidecar.core.views.alert_view import alerts
 from sidecar.core.views.explain import UnknownEpisodeError
 from sidecar.core.views.ha_check_view import ha_checks
+from sidecar.core.views.leader_here import cluster_leader
 from sidecar.core.views.leader_view import leaders
 from sidecar.core.views.silence_view import silences
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.journal import JournalError, JournalReader
-from sidecar.web import hosts, routes
+from sidecar.web import hosts, leadership, routes
 from sidecar.web.answers import HTML, JSON, Answer, as_html, as_json, one_line
 from sidecar.web.connections import HEALTH
+from sidecar.web.leadership import LEADER, STANDBY
 from sidecar.web.queries import BusyError, Queries
 from sidecar.web.recent import Recent
 from sidecar.web.routes import EPISODE_ID, OPENAPI_PATH, ParameterError
@@ -42,6 +45,7 @@ _HEADERS: Final = (
     ("Referrer-Policy", "no-referrer"),
 )
 _EPISODE_PAGE: Final = "/episodes/"
+_CLUSTER_LEADER: Final = "/api/v1/clusters/ID/leader"
 
 
 class Application:
@@ -113,7 +117,7 @@ class Application:
 
     def _answer(self, method: str, environ: "WSGIEnvironment") -> Answer:
         path = environ.get("PATH_INFO", "")
-        if path not in HEALTH:  # health is always answered: a restart would not help
+        if path not in HEALTH:  # always answered: a restart would not help, and a load balancer must know
             host = environ.get("HTTP_HOST")
             if not hosts.is_allowed(host, self._allowed_hosts):
                 problem = f"unknown Host {clean(host, 100)}: list the name under http.allowed_hosts"
@@ -131,11 +135,19 @@ class Application:
             return self._monitored[path]
         if path == "/":
             return partial(self._page, routes.shown(path, query))
+        if path in {LEADER, STANDBY}:
+            return partial(leadership.answer, path, query, self._snapshot(), self._clock())
         if path in self._lists:
             return partial(self._lists[path], routes.last(path, query))
         if path in self._plain:
             routes.nothing(path, query)
             return self._plain[path]
+        return self._route_with_id(path, query)
+
+    def _route_with_id(self, path: str, query: str) -> Callable[[], Answer]:
+        if (cluster_id := routes.cluster_in(path)) is not None:
+            component = routes.leader_query(_CLUSTER_LEADER, query, names_cluster=True).component
+            return partial(self._cluster_leader, cluster_id, component)
         for prefix, each in self._each.items():
             name = path.removeprefix(prefix)
             if name and name != path and "/" not in name:
@@ -146,13 +158,14 @@ class Application:
                     )
                     raise UnknownEpisodeError(problem)
                 return partial(each, name)
-        paths = ["/", *self._monitored, *self._plain, *self._lists, *(f"{prefix}ID" for prefix in self._each)]
+        paths = ["/", *self._monitored, LEADER, STANDBY, *self._plain, *self._lists]
+        paths += [*(f"{prefix}ID" for prefix in self._each), _CLUSTER_LEADER]
         raise _RefusedError(HTTPStatus.NOT_FOUND, "the paths are: " + " ".join(paths))
 
     def _page(self, shown: routes.Shown) -> Answer:
-        snapshot, cluster = self._snapshot(), shown.cluster
-        if cluster is not None and cluster not in snapshot.state.clusters:
-            raise _RefusedError(HTTPStatus.NOT_FOUND, f"no cluster {clean(cluster, 100)!r} is watched")
+        snapshot = self._snapshot()
+        if shown.cluster is not None:
+            _must_be_watched(shown.cluster, snapshot)
         recent, problem = Recent(), None
         try:
             recent = self._queries.recent()
@@ -163,6 +176,11 @@ class Application:
     def _episode_page(self, name: str) -> Answer:
         explained, failover = self._queries.episode(name)
         return as_html(_pages().episode(explained, failover, self._snapshot(), self._clock()))
+
+    def _cluster_leader(self, cluster_id: str, component: ComponentId) -> Answer:
+        snapshot = self._snapshot()
+        _must_be_watched(cluster_id, snapshot)
+        return as_json(cluster_leader(snapshot, cluster_id, component, self._clock()))
 
     def _livez(self) -> Answer:
         dead = self._dead()
@@ -204,6 +222,11 @@ class _RefusedError(Exception):
     def __init__(self, status: HTTPStatus, line: str) -> None:
         super().__init__(line)
         self.status = status
+
+
+def _must_be_watched(cluster_id: str, snapshot: Snapshot) -> None:
+    if cluster_id not in snapshot.state.clusters:
+        raise _RefusedError(HTTPStatus.NOT_FOUND, f"no cluster {clean(cluster_id, 100)!r} is watched")
 
 
 def _pages() -> ModuleType:

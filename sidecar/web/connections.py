@@ -24,7 +24,7 @@ ANSWER_SECONDS: Final = 30.0
 """Within which an answer must be read, counted from the complete request."""
 MOST_UNREAD: Final = 16 << 20
 """Bytes of unread answers, beyond which only health is answered. Each thread can add one more answer."""
-HEALTH: Final = frozenset({"/livez", "/readyz"})
+HEALTH: Final = frozenset({"/livez", "/readyz", "/leader", "/standby"})
 
 _SEND_BUFFER: Final = 128 << 10
 """Of a connection, in the kernel, which would let it grow to megabytes and counts it as our memory."""

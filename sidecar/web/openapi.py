@@ -5,26 +5,50 @@ from typing import Any, Final
 from msgspec import json
 
 from sidecar import __version__
-from sidecar.web.routes import API, DEFAULT_LAST, EPISODE_ID, MOST_LAST, OPENAPI_PATH, ApiPath
+from sidecar.web.routes import (
+    API,
+    COMPONENTS,
+    DEFAULT_COMPONENT,
+    DEFAULT_LAST,
+    EPISODE_ID,
+    MOST_LAST,
+    OPENAPI_PATH,
+    ApiPath,
+)
 
 _ERRORS: Final = {
     "400": "A parameter is unknown or has a wrong value.",
-    "404": "There is no such failover, or there are several.",
+    "404": "There is no such failover or watched cluster, or there are several failovers.",
     "421": "The name in the Host header is not one of http.allowed_hosts.",
     "503": "The journal cannot be read, or too many requests are being answered: try again. Or the answer would be too large.",
 }
-_LAST: Final = {
-    "name": "last",
-    "in": "query",
-    "description": "The number of newest entries. Fewer are answered if they are larger than 4 MiB together.",
-    "schema": {"type": "integer", "minimum": 1, "maximum": MOST_LAST, "default": DEFAULT_LAST},
-}
-_EPISODE: Final = {
-    "name": "id",
-    "in": "path",
-    "required": True,
-    "description": "The episode's id, or its first characters, at least four.",
-    "schema": {"type": "string", "pattern": f"^{EPISODE_ID.pattern}$"},
+_PARAMETERS: Final[dict[str, dict[str, Any]]] = {
+    "last": {
+        "name": "last",
+        "in": "query",
+        "description": "The number of newest entries. Fewer are answered if they are larger than 4 MiB together.",
+        "schema": {"type": "integer", "minimum": 1, "maximum": MOST_LAST, "default": DEFAULT_LAST},
+    },
+    "component": {
+        "name": "component",
+        "in": "query",
+        "description": "Whose leader.",
+        "schema": {"type": "string", "enum": [*COMPONENTS], "default": DEFAULT_COMPONENT},
+    },
+    "episode": {
+        "name": "id",
+        "in": "path",
+        "required": True,
+        "description": "The episode's id, or its first characters, at least four.",
+        "schema": {"type": "string", "pattern": f"^{EPISODE_ID.pattern}$"},
+    },
+    "cluster": {
+        "name": "id",
+        "in": "path",
+        "required": True,
+        "description": "The id of a watched cluster. Slashes in it may be encoded or not.",
+        "schema": {"type": "string", "minLength": 1},
+    },
 }
 
 
@@ -33,7 +57,7 @@ def document() -> dict[str, Any]:
     schemas, components = json.schema_components(
         [path.answers for path in API], ref_template="#/components/schemas/{name}"
     )
-    paths = {_template(path): _operation(path, schema) for path, schema in zip(API, schemas, strict=True)}
+    paths = {path.path: _operation(path, schema) for path, schema in zip(API, schemas, strict=True)}
     itself = {"type": "object", "description": "An OpenAPI 3.1 document."}
     paths[OPENAPI_PATH] = _get("openapi", "This document", itself, [], ["400", "421", "503"])
     return {
@@ -49,14 +73,10 @@ def document() -> dict[str, Any]:
     }
 
 
-def _template(path: ApiPath) -> str:
-    return f"{path.path}{{id}}" if path.is_episode else path.path
-
-
 def _operation(path: ApiPath, schema: dict[str, Any]) -> dict[str, Any]:
-    parameters = [_LAST] if path.takes_last else [_EPISODE] if path.is_episode else []
-    errors = ["400", *(["404"] if path.is_episode else []), "421", "503"]
-    name = "episode" if path.is_episode else path.path.rpartition("/")[2]
+    parameters = [_PARAMETERS[name] for name in (path.id_of, path.takes) if name]
+    errors = ["400", *(["404"] if path.id_of else []), "421", "503"]
+    name = "episode" if path.id_of == "episode" else path.path.rpartition("/")[2]
     return _get(name, path.summary, schema, parameters, errors)
 
 

@@ -7,19 +7,24 @@ from urllib.parse import unquote_plus
 
 from msgspec import Struct
 
+from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId
 from sidecar.core.records import TransitionRecord
 from sidecar.core.views.alert_view import AlertView
 from sidecar.core.views.episode_view import EpisodeView
 from sidecar.core.views.ha_check_view import HaCheckView
+from sidecar.core.views.leader_here import ClusterLeader
 from sidecar.core.views.leader_view import Leader
 from sidecar.core.views.silence_view import SilenceView
 from sidecar.web.queries import EpisodeDetails
 
+COMPONENTS: Final = {component.component.value: component for component in reversed(CLUSTER_COMPONENTS)}
+"""What `component=` may be."""
 DEFAULT_LAST: Final = 100
 MOST_LAST: Final = 1000
 EPISODE_ID: Final = re.compile(r"[0-9a-f-]{4,36}")
 """An episode's id, or the beginning of one."""
 
+_CLUSTER_LEADER: Final = re.compile(r"/api/v1/clusters/(.+)/leader", re.DOTALL)
 _NUMBER: Final = re.compile(r"[0-9]{1,4}")
 _LONGEST: Final = 1000
 """Characters of a cluster id in a request, and of a query."""
@@ -29,12 +34,13 @@ class ApiPath(Struct, frozen=True):
     """A path of the API. `answers`: the type that is encoded as JSON."""
 
     path: str
+    """With `{id}` in the place of an id."""
     summary: str
     answers: Any
-    takes_last: bool = False
-    """Whether it takes `last=N`."""
-    is_episode: bool = False
-    """Whether the path ends with the id of an episode."""
+    takes: str | None = None
+    """The parameter that it takes: `last` or `component`."""
+    id_of: str | None = None
+    """What the id in the path is one of: `episode` or `cluster`."""
 
 
 API: Final = (
@@ -42,13 +48,21 @@ API: Final = (
     ApiPath("/api/v1/alerts", "Alerts that fire, are suppressed, or will fire soon", list[AlertView]),
     ApiPath("/api/v1/silences", "Silences, active ones first", list[SilenceView]),
     ApiPath("/api/v1/ha-checks", "Checks of high availability, risks first", list[HaCheckView]),
-    ApiPath("/api/v1/transitions", "The last transitions, newest first", list[TransitionRecord], takes_last=True),
-    ApiPath("/api/v1/episodes", "The last failovers, those in progress first", list[EpisodeView], takes_last=True),
-    ApiPath("/api/v1/episodes/", "Everything that is known of one failover", EpisodeDetails, is_episode=True),
+    ApiPath("/api/v1/transitions", "The last transitions, newest first", list[TransitionRecord], takes="last"),
+    ApiPath("/api/v1/episodes", "The last failovers, those in progress first", list[EpisodeView], takes="last"),
+    ApiPath("/api/v1/episodes/{id}", "Everything that is known of one failover", EpisodeDetails, id_of="episode"),
+    ApiPath(
+        "/api/v1/clusters/{id}/leader",
+        "Who leads a component of one cluster",
+        ClusterLeader,
+        takes="component",
+        id_of="cluster",
+    ),
 )
 RANGES: Final = (1, 6, 24)
 """Hours that the pictures of the status page may show. The last of them, if none are named."""
 OPENAPI_PATH: Final = "/api/v1/openapi.json"
+DEFAULT_COMPONENT: Final = Component.REST_SERVER
 
 
 class ParameterError(Exception):
@@ -84,6 +98,34 @@ def shown(path: str, query: str) -> Shown:
     except (ParameterError, KeyError):
         ranges = f"{', '.join(map(str, RANGES[:-1]))} or {RANGES[-1]}"
         raise ParameterError(f"{path} takes cluster=ID and hours={ranges}, and nothing else") from None
+
+
+class LeaderQuery(NamedTuple):
+    """Whose leader is asked for."""
+
+    component: ComponentId
+    cluster_id: str | None = None
+    """None: that of the only cluster."""
+
+
+def leader_query(path: str, query: str, *, names_cluster: bool = False) -> LeaderQuery:
+    """What `component=NAME` asks for, and where the path does not name the cluster, `cluster_id=ID`. Raises ParameterError."""
+    try:
+        parameters = _parameters(query, "component", *([] if names_cluster else ["cluster_id"]))
+        component = COMPONENTS[parameters.get("component", DEFAULT_COMPONENT)]
+    except (ParameterError, KeyError):
+        *others, last = COMPONENTS
+        names = f"component={', '.join(others)} or {last}{'' if names_cluster else ' and cluster_id=ID'}"
+        raise ParameterError(f"{path} takes {names}, and nothing else") from None
+    cluster_id = parameters.get("cluster_id")
+    return LeaderQuery(component, None if cluster_id is None else cluster_id.strip("/"))
+
+
+def cluster_in(path: str) -> str | None:
+    """The id in `/api/v1/clusters/ID/leader`, which may have slashes; None: it is another path."""
+    match = _CLUSTER_LEADER.fullmatch(path)
+    # WSGI: the bytes of a path, one to a character.
+    return match[1].encode("latin-1").decode(errors="replace").strip("/") if match else None
 
 
 def nothing(path: str, query: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests import ROOT
 from tests.deploy.manifests import DEPLOY, document
 from tests.deploy.test_manifests import BASE
-from tests.kit.amtool import find_tool
+from tests.kit.debian import find_tool
 from tests.kit.metric_families import families, sample_names
 from tests.kit.prometheus import (
     PROMETHEUS_RULE,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.zookeeper import ZooKeeper
-from tests.kit.amtool import find_tool
+from tests.kit.debian import find_tool
 from tests.kit.leaders import Leaders
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for

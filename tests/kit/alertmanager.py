@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import json
 
 from sidecar.lab.processes import ServerProcess, free_port
-from tests.kit.amtool import find_tool
+from tests.kit.debian import find_tool
 
 PACKAGE: Final = "prometheus-alertmanager"
 _ASK_SECONDS: Final = 30.0

@@ -15,10 +15,12 @@ from typing import Final, NamedTuple
 from sidecar.lab.distribution import flink_home
 from sidecar.lab.lab_error import LabError
 from tests import ROOT
-from tests.kit.amtool import AmtoolError, find_amtool, find_tool
+from tests.kit.amtool import find_amtool
 from tests.kit.axe import find_axe
+from tests.kit.debian import PackageError, find_tool
 from tests.kit.flink_classes import archive_classes
 from tests.kit.groups import Tier
+from tests.kit.haproxy import find_haproxy
 from tests.kit.hdfs import find_hadoop
 from tests.kit.helm import find_helm
 from tests.kit.images import build_once
@@ -82,6 +84,7 @@ PIECES: Final[Mapping[str, Piece]] = {
     "Flink 1.20.5 and the archive of its classes": Piece(Tier.LONG, partial(_flink, "1.20.5")),
     "Flink 1.14.6": Piece(Tier.LONG, partial(_flink, "1.14.6", archived=False)),
     "axe-core": Piece(Tier.LONG, find_axe),
+    "HAProxy": Piece(Tier.LONG, find_haproxy),
     "the container images": Piece(Tier.LONG, build_once),
     "Spark's connector for S3": Piece(Tier.LONG, _s3_jars),
     "HDFS": Piece(Tier.LONG, find_hadoop),
@@ -93,7 +96,7 @@ def _fetch(name: str) -> bool:
     began = time.monotonic()
     try:
         PIECES[name].fetch()
-    except (LabError, AmtoolError, subprocess.SubprocessError, AssertionError) as error:
+    except (LabError, PackageError, subprocess.SubprocessError, AssertionError) as error:
         _log(f"{name} could not be had: {error}")
         return False
     _log(f"{name} is there ({time.monotonic() - began:.0f} s)")

@@ -163,6 +163,7 @@ LONG: Final[dict[str, tuple[str, ...]]] = {
         "integration/test_kubernetes_finder.py::test_large_config_maps",
         "integration/test_kubernetes_finder.py::test_what_an_outage_hides",
         "integration/test_kubernetes_outages",
+        "integration/test_load_balancer",
         "integration/test_silences.py::test_a_document",
         "integration/test_silences.py::test_a_known_silence",
         "integration/test_silences.py::test_one_silence_holds_for_every_sidecar[kubernetes",

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from sidecar.lab.processes import ServerProcess, free_port
 from tests import ROOT
-from tests.kit.amtool import find_tool
+from tests.kit.debian import find_tool
 
 RULES: Final = ROOT / "rules" / "prometheus"
 RULE_FILES: Final = (RULES / "alerts.yaml", RULES / "recording.yaml")

@@ -43,15 +43,19 @@ class Sidecar:
         receiver_urls: list[str],
         *,
         observer: str = "jm-0",
+        address: str = "",
         group_wait: str = "3s",
         group_interval: str = "5s",
     ) -> None:
-        """`cluster`: the lines of the configuration that say where the cluster is."""
+        """`cluster`: the lines of the configuration that say where the cluster is. `address`: `host:port` to serve on; a free port of
+        127.0.0.1, if none is given.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.state = folder / "state"
         self.spool = folder / "spool"
-        self.port = free_port()
+        self.host, port = address.split(":") if address else ("127.0.0.1", free_port())
+        self.port = int(port)
         self.log = folder / "sidecar.log"
         self.config = folder / "sidecar.yaml"
         receivers = f"receivers: [{{name: ops, urls: {json.dumps(receiver_urls)}}}]" if receiver_urls else ""
@@ -66,7 +70,7 @@ observer: {observer}
 external_labels: {{env: test}}
 state_dir: {self.state}
 spool: {{url: "{self.spool}", roll_interval: 1s}}
-http: {{host: 127.0.0.1, port: {self.port}}}
+http: {{host: {self.host}, port: {self.port}}}
 {route}
 {receivers}
 """)
@@ -108,7 +112,7 @@ http: {{host: 127.0.0.1, port: {self.port}}}
     def get(self, path: str, seconds: float = 5) -> tuple[int, str]:
         """Status and body; 0 while nothing answers in so many seconds."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=seconds) as answer:
+            with urllib.request.urlopen(f"http://{self.host}:{self.port}{path}", timeout=seconds) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:

@@ -14,15 +14,24 @@ from msgspec import json, to_builtins
 
 from sidecar.core.views.alert_view import alerts
 from sidecar.web.openapi import document
-from sidecar.web.routes import API, OPENAPI_PATH
+from sidecar.web.routes import API, OPENAPI_PATH, ApiPath
 from tests import ROOT
 from tests.core.alerting.test_silences import SILENCED, silence
 from tests.core.views.test_alert_view import vacant
+from tests.kit.cluster import CLUSTER
 from tests.kit.core_sidecar import Sidecar
 from tests.kit.groups import examples
 from tests.shell.reading import show
 from tests.shell.remembering import hostile_records, remember, two_failovers
 from tests.shell.site import Site, captured
+
+COMPONENT = "component=rest_server, dispatcher or resource_manager"
+
+
+def existing(site: Site, path: ApiPath) -> str:
+    """The path of something that exists."""
+    ids = {"episode": site.data("/api/v1/episodes")[-1]["id"], "cluster": CLUSTER}
+    return path.path.replace("{id}", ids[path.id_of]) if path.id_of else path.path
 
 
 @pytest.fixture(scope="module")
@@ -67,10 +76,9 @@ def test_the_document_is_the_code(site: Site) -> None:
     found = site.data(OPENAPI_PATH)
     assert found == json.decode(json.encode(document()))
     answered = {path for path in site.get("/nothing")[1].split() if path.startswith("/api/")}
-    assert {re.sub(r"\{id\}$", "ID", path) for path in found["paths"]} == answered
+    assert {path.replace("{id}", "ID") for path in found["paths"]} == answered
     for path in API:
-        name = f"{path.path}{site.data('/api/v1/episodes')[-1]['id']}" if path.is_episode else path.path
-        body = site.get(name)[1]
+        body = site.get(existing(site, path))[1]
         assert json.decode(json.encode(json.decode(body, type=path.answers))) == json.decode(body)
 
 
@@ -98,20 +106,15 @@ def test_the_document_says_which_fields_there_are(site: Site) -> None:
         return None
 
     for path in API:
-        name = path.path + (site.data("/api/v1/episodes")[-1]["id"] if path.is_episode else "")
-        answer = site.data(OPENAPI_PATH)["paths"][path.path + ("{id}" if path.is_episode else "")]["get"]["responses"][
-            "200"
-        ]
-        check(answer["content"]["application/json"]["schema"], site.data(name))
+        answer = site.data(OPENAPI_PATH)["paths"][path.path]["get"]["responses"]["200"]
+        check(answer["content"]["application/json"]["schema"], site.data(existing(site, path)))
 
 
 def test_every_path_is_documented() -> None:
     """docs/status-page.md has each one, and no other."""
     text = (ROOT / "docs" / "status-page.md").read_text(encoding="utf-8")
     table = re.findall(r"^\| `(/api/v1/[^`?]+)", text, re.MULTILINE)
-    assert sorted(table) == sorted(
-        [*(f"{path.path}ID" if path.is_episode else path.path for path in API), OPENAPI_PATH]
-    )
+    assert sorted(table) == sorted([*(path.path.replace("{id}", "ID") for path in API), OPENAPI_PATH])
 
 
 # -- what is not understood --------------------------------------------------------------------------------------------
@@ -120,10 +123,12 @@ def test_every_path_is_documented() -> None:
 @pytest.mark.parametrize(
     ("path", "takes"),
     [
-        *((path.path, "no parameters") for path in API if not path.takes_last and not path.is_episode),
+        *((path.path, "no parameters") for path in API if not path.takes and not path.id_of),
         *((path, "no parameters") for path in (OPENAPI_PATH, "/troubleshooting")),
         *((f"{prefix}ID", "no parameters") for prefix in ("/api/v1/episodes/", "/episodes/")),
-        *((path.path, "last=N, from 1 to 1000, and nothing else") for path in API if path.takes_last),
+        *((path.path, "last=N, from 1 to 1000, and nothing else") for path in API if path.takes == "last"),
+        ("/api/v1/clusters/ID/leader", f"{COMPONENT}, and nothing else"),
+        *((path, f"{COMPONENT} and cluster_id=ID, and nothing else") for path in ("/leader", "/standby")),
         ("/", "cluster=ID and hours=1, 6 or 24, and nothing else"),
     ],
 )
@@ -147,15 +152,15 @@ def test_an_unknown_cluster_is_not_found(site: Site) -> None:
 
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    path=st.sampled_from(["/", "/episodes/", "/metrics", OPENAPI_PATH, *(path.path for path in API)]),
+    path=st.sampled_from(["/", "/episodes/{id}", "/metrics", "/leader", OPENAPI_PATH, *(path.path for path in API)]),
     name=st.text(max_size=40) | st.from_regex(r"[0-9a-f-]{1,40}", fullmatch=True),
-    parameter=st.sampled_from(["last", "cluster", "x", ""]),
+    parameter=st.sampled_from(["last", "cluster", "cluster_id", "component", "x", ""]),
     value=st.text(max_size=40) | st.integers().map(str),
     raw=st.booleans(),
 )
 def test_no_request_breaks_it(site: Site, path: str, name: str, parameter: str, value: str, raw: bool) -> None:
     """Any name, any parameter, any bytes: an answer, or one line of text that says what is wrong."""
-    whole = f"{path}{name if path.endswith('/') else ''}?{parameter}={value}"
+    whole = f"{path.replace('{id}', name)}?{parameter}={value}"
     target = quote(whole, safe="/?=" if not raw else "/?=&%;+~!*'()", errors="replace")
     connection = HTTPConnection("127.0.0.1", site.server.port, timeout=10)
     try:
@@ -164,7 +169,7 @@ def test_no_request_breaks_it(site: Site, path: str, name: str, parameter: str, 
         body = answer.read()
     finally:
         connection.close()
-    assert answer.status in {200, 400, 404}, body
+    assert answer.status in {200, 400, 404, *([503] if path == "/leader" else [])}, body
     if answer.status != 200:
         assert body.count(b"\n") == 1
         assert body.decode().rstrip("\n").isprintable()

@@ -101,6 +101,7 @@ def test_unread_answers_take_bounded_memory(
     assert eventually(lambda: site.server.unread > MOST_UNREAD)
     assert site.get("/livez") == (200, "ok\n")
     assert site.get("/readyz") == (503, "starting\n")
+    assert site.get("/leader") == (503, "unknown: no such cluster is watched\n")
     assert eventually(lambda: site.get("/")[0] == 503)
     assert site.server.unread <= MOST_UNREAD + 6 * len(BODY)
     found = [answer(connection) for connection in greedy]

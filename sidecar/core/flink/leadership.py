@@ -8,7 +8,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
-_LOCAL_NAMES: Final = frozenset({"localhost", "ip6-localhost", "localhost4", "localhost6"})
+LOCAL_NAMES: Final = frozenset({"localhost", "ip6-localhost", "localhost4", "localhost6"})
+"""First labels of names that every machine has."""
 
 
 class Component(StrEnum):
@@ -66,7 +67,7 @@ def is_own_host(address: str, *, in_kubernetes: bool) -> bool:
     try:
         given = ip_address(host)
     except ValueError:
-        return not in_kubernetes and host.partition(".")[0] not in _LOCAL_NAMES and ".svc" not in host
+        return not in_kubernetes and host.partition(".")[0] not in LOCAL_NAMES and ".svc" not in host
     found = (given.ipv4_mapped or given) if isinstance(given, IPv6Address) else given
     return not found.is_loopback and not found.is_unspecified
 

@@ -1,0 +1,191 @@
+"""Whether the JobManager beside this sidecar leads, for load balancers: `/leader` and `/standby`; and who leads one cluster."""
+
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sidecar.core.cluster import ends
+from sidecar.core.cluster.state import ClusterState, contending
+from sidecar.core.flink.leadership import (
+    LOCAL_NAMES,
+    Blindness,
+    Component,
+    ComponentId,
+    Held,
+    LeaderInformation,
+    Unknown,
+    Vacant,
+    is_own_host,
+)
+from sidecar.core.moment import SECOND, Moment, Timestamp
+from sidecar.core.observations import ConnectionState
+from sidecar.core.pods import host_of, is_address
+from sidecar.core.policy.policy import Policy, Store
+from sidecar.core.views.leader_view import leaders, web_ui
+from sidecar.core.views.snapshot import Snapshot
+
+_OLDEST: Final = 5 * SECOND
+"""A snapshot that is older says nothing about now: the owner publishes one at least each second, unless it is stuck."""
+
+
+class Decision(StrEnum):
+    """What is known of the JobManager beside this sidecar."""
+
+    LEADS = "leads"
+    ANOTHER_LEADS = "another_leads"
+    NONE_LEADS = "none_leads"
+    NONE_STANDS_BY = "none_stands_by"
+    """It does not lead, and no JobManager but the leader contends."""
+    NO_SINGLE_HOST = "no_single_host"
+    """The leader's address may be that of several machines or pods."""
+    NO_JOB_MANAGER = "no_job_manager"
+    """Whether one of this cluster is beside the sidecar is not known."""
+    BLIND = "blind"
+    UNREADABLE = "unreadable"
+    MISSING = "missing"
+    """Nothing of the cluster was ever found."""
+    NOT_WATCHED = "not_watched"
+    NOT_NAMED = "not_named"
+    """There are several clusters, and none was asked for."""
+
+
+class LeaderHere(Struct, frozen=True):
+    """The decision, and its reason in one line. It names no address: the paths answer to any Host header."""
+
+    decision: Decision
+    reason: str
+
+    @property
+    def leads(self) -> bool:
+        return self.decision is Decision.LEADS
+
+    @property
+    def stands_by(self) -> bool:
+        """It does not lead, and may take over."""
+        return self.decision in {Decision.ANOTHER_LEADS, Decision.NONE_LEADS}
+
+
+class ClusterLeader(Struct, frozen=True):
+    """Who leads one component of one cluster. `state` is held, vacant or unknown; while `blind` it is unknown, and there is no address."""
+
+    cluster_id: str
+    component: str
+    state: str
+    blind: bool
+    leader_address: str | None
+    leader_session_id: str | None
+    rest_url: str | None
+    """Of the leading REST server, if its address is a plain http or https URL."""
+    pod: str | None
+    since: Timestamp | None
+    """When this state began; null: not known."""
+    reason: str | None
+    """Why the state is unknown."""
+    last_known_address: str | None
+
+
+def leader_here(snapshot: Snapshot, component: ComponentId, cluster_id: str | None, now: Moment) -> LeaderHere:
+    """Whether the JobManager beside this sidecar leads `component`. `cluster_id`: None is the only one."""
+    policy, clusters = snapshot.policy, snapshot.state.clusters
+    if cluster_id is None:
+        if policy.finds or len(policy.stores.keys() | clusters.keys()) > 1:
+            return LeaderHere(Decision.NOT_NAMED, "unknown: several clusters may be watched, add cluster_id=ID")
+        cluster_id = next(iter(policy.stores), "")
+    cluster = clusters.get(cluster_id)
+    if cluster is None:
+        if cluster_id in policy.stores:
+            return LeaderHere(Decision.BLIND, "blind: nothing has been read yet")
+        return LeaderHere(Decision.NOT_WATCHED, "unknown: no such cluster is watched")
+    if why := _blind(snapshot, cluster, now):
+        return LeaderHere(Decision.BLIND, f"blind: {why}")
+    if cluster.missing:
+        return LeaderHere(Decision.MISSING, "unknown: nothing of this cluster was ever found, or its Flink is too old")
+    return _here(policy, cluster_id, cluster, component)
+
+
+def cluster_leader(snapshot: Snapshot, cluster_id: str, component: ComponentId, now: Moment) -> ClusterLeader:
+    """Who leads `component` of a watched cluster."""
+    cluster = snapshot.state.clusters[cluster_id]
+    alone = replace(snapshot, state=replace(snapshot.state, clusters={cluster_id: cluster}))
+    by_name = {leader.component: leader for leader in leaders(alone) if leader.job_id is None}
+    leader = by_name[component.component]
+    visible = ClusterLeader(
+        cluster_id,
+        leader.component,
+        leader.state,
+        blind=False,
+        leader_address=leader.leader_address,
+        leader_session_id=leader.leader_session_id,
+        rest_url=web_ui(by_name[Component.REST_SERVER].leader_address),
+        pod=leader.pod,
+        since=leader.since,
+        reason=leader.reason,
+        last_known_address=leader.last_known_address,
+    )
+    why = _blind(snapshot, cluster, now)
+    if why is None:
+        return visible
+    unknown = dict.fromkeys(("leader_address", "leader_session_id", "rest_url", "pod", "since"))
+    return replace(visible, state="unknown", blind=True, reason=why, **unknown)
+
+
+def _here(policy: Policy, cluster_id: str, cluster: ClusterState, component: ComponentId) -> LeaderHere:
+    """Of a cluster that can be seen."""
+    match cluster.components[component].leadership:
+        case Unknown(reason=Blindness.UNREADABLE):
+            return LeaderHere(Decision.UNREADABLE, "unknown: the leader data is unreadable")
+        case Unknown():
+            return LeaderHere(Decision.BLIND, f"blind: the leader of {component} has not been read yet")
+        case Held(leader=leader):
+            is_here = _is_here(policy, leader, in_kubernetes=policy.store_of(cluster_id) is Store.KUBERNETES)
+            if is_here:
+                return LeaderHere(Decision.LEADS, f"this JobManager leads {component}")
+            if is_here is None:
+                line = "unknown: the leader's address may be that of several machines or pods"
+                return LeaderHere(Decision.NO_SINGLE_HOST, line)
+            return _elsewhere(
+                policy, cluster, LeaderHere(Decision.ANOTHER_LEADS, f"another JobManager leads {component}")
+            )
+        case Vacant():
+            return _elsewhere(policy, cluster, LeaderHere(Decision.NONE_LEADS, f"no JobManager leads {component}"))
+
+
+def _elsewhere(policy: Policy, cluster: ClusterState, otherwise: LeaderHere) -> LeaderHere:
+    """The decision where the leader is not here: whether a standby may be."""
+    if policy.finds or not policy.own_hosts:
+        line = f"{otherwise.reason}, and no JobManager of this cluster is known to be here"
+        return LeaderHere(Decision.NO_JOB_MANAGER, line)
+    leading = int(otherwise.decision is Decision.ANOTHER_LEADS)
+    if contending(cluster.contenders) == leading:
+        return LeaderHere(Decision.NONE_STANDS_BY, f"{otherwise.reason}, and none stands by")
+    return otherwise
+
+
+def _is_here(policy: Policy, leader: LeaderInformation, *, in_kubernetes: bool) -> bool | None:
+    """Whether the leader's address is ours. None: it may be that of several machines or pods."""
+    if is_own_host(leader.address, in_kubernetes=in_kubernetes):
+        return ends.is_at(leader.address, policy.own_hosts)
+    host = host_of(leader.address)
+    if is_address(host) or host.lower().partition(".")[0] in LOCAL_NAMES:  # every machine has it
+        return None
+    # A name that may be a Service's is ours if it begins with the name of our pod: that of a pod of a StatefulSet.
+    return ends.is_at(leader.address, policy.own_hosts) or None
+
+
+def _blind(snapshot: Snapshot, cluster: ClusterState, now: Moment) -> str | None:
+    """Why the cluster cannot be seen at `now`: a busy owner may not have noticed it yet."""
+    age = now.steady - snapshot.at.steady
+    if age > _OLDEST:
+        return f"the owner's thread has been stuck for {age // SECOND} s"
+    if cluster.is_overdue(now):
+        return "the store does not answer in time"
+    if cluster.in_sight:
+        return None
+    connection = cluster.view.connection
+    if connection is None:
+        return "not connected to the store yet"
+    if connection is ConnectionState.CONNECTED:
+        return "not everything has been read yet" if not cluster.stale else "the store does not answer in time"
+    return f"the connection to the store is {connection}"
