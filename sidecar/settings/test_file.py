@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId
+from sidecar.core.pictures import Reach
 from sidecar.settings.file import schema
 from sidecar.settings.file.durations import DAY, MINUTE
 from sidecar.settings.file.schema import Keys, no_default
@@ -27,7 +28,7 @@ EVENT: Final[Keys] = {
     "cluster": "default",
     **no_default("operator", "submitted", "leader", "returns"),
     "unobserved": "0",
-    **no_default("gone", "ended", "jobs", "contenders", "zxid_headroom", "blind", "running"),
+    **no_default("gone", "ended", "jobs", "rest", "contenders", "zxid_headroom", "blind", "running"),
 }
 EXPECTATION: Final[Keys] = no_default("at", "receiver", "alerts", "reason", "title")
 
@@ -88,12 +89,19 @@ class ScenarioEvent(Struct, frozen=True):
     gone: tuple[Who, ...] = ()
     ended: tuple[str, ...] = ()
     jobs: Mapping[str, JobAct] = {}
+    rest: Reach | None = None
+    """How far requests to the leading REST server get from now on."""
     contenders: int | None = None
     zxid_headroom: int | None = None
     operator: OperatorAct | None = None
     blind: bool | None = None
     running: bool | None = None
     """Whether the sidecar itself runs, whatever the cluster."""
+
+    @property
+    def is_of_rest(self) -> bool:
+        """Whether it says anything of Flink's REST server."""
+        return bool(self.jobs or self.rest)
 
 
 class Expectation(Struct, frozen=True):
@@ -174,6 +182,7 @@ def _event(section: Section, known: dict[str, set[str]]) -> ScenarioEvent:
         gone=tuple(who for setting in section.texts("gone") for who in _who(setting, setting.text, jobs)),
         ended=tuple(_job(setting, setting.text, jobs) for setting in section.texts("ended")),
         jobs={_job(setting, name, jobs): setting.choice(JobAct) for name, setting in section.labels("jobs").items()},
+        rest=section.read("rest", lambda setting: setting.choice(Reach), None),
         contenders=section.read("contenders", lambda setting: setting.integer(0, 1000), None),
         zxid_headroom=section.read("zxid_headroom", lambda setting: setting.integer(0, (1 << 32) - 1), None),
         operator=section.read("operator", lambda setting: setting.choice(OperatorAct), None),
