@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, cast
 
 from sidecar.core.masking import masked
+from sidecar.core.pictures import Reach
 from sidecar.core.sanitize import clean
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class RestConnection:
         if self._port < 1024 and self._port not in _WEB_PORTS:
             raise RefusedAddressError(f"port {self._port} is not allowed: below 1024 only 80 and 443 are")
         self._stream: _Stream | None = None
+        self.reach: Reach | None = None
+        """How far the last request got. None: nothing was sent."""
 
     @property
     def is_open(self) -> bool:
@@ -93,6 +96,7 @@ class RestConnection:
     def _get(self, path: str, deadline: float, most_bytes: int) -> tuple[int, bytes]:
         """Raises RestError, OSError, HTTPException, ValueError."""
         stream, self._stream = self._stream, None  # it stays closed unless all goes well
+        self.reach = Reach.SILENT if stream else None
         stream = stream or self._connect(deadline)
         try:
             stream.deadline = deadline
@@ -101,6 +105,7 @@ class RestConnection:
             )
             with HTTPResponse(cast("socket.socket", stream), method="GET") as response:
                 response.begin()
+                self.reach = Reach.ANSWERS
                 content = response.read(most_bytes + 1)
                 if len(content) > most_bytes:
                     raise RestError(f"Flink's REST server answers with more than {most_bytes >> 20} MiB")
@@ -115,14 +120,25 @@ class RestConnection:
 
     def _connect(self, deadline: float) -> "_Stream":
         context = self._tls() if self._tls else None
-        plain = _connected(self._host, self._port, deadline)
+        self.reach = Reach.UNREACHABLE
+        try:
+            plain = _connected(self._host, self._port, deadline)
+        except RefusedAddressError:
+            self.reach = None
+            raise
+        except ConnectionResetError:  # where nobody listens it is refused
+            self.reach = Reach.SILENT
+            raise
+        self.reach = Reach.SILENT
         if context is None:
             return _Stream(plain, deadline)
         try:
             plain.settimeout(_left(deadline))
             return _Stream(context.wrap_socket(plain, server_hostname=self._host), deadline)
-        except BaseException:
+        except BaseException as error:
             plain.close()
+            if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+                self.reach = Reach.ANSWERS  # in the language of TLS
             raise
 
 

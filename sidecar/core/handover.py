@@ -23,7 +23,7 @@ from sidecar.core.cluster.episodes import Absence, Episode
 from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.plans import Disruption, Operated, Plan
 from sidecar.core.cluster.recovery_state import Assessed, JobFault
-from sidecar.core.cluster.state import ClusterState, ComponentState, Standby, fresh_cluster
+from sidecar.core.cluster.state import ClusterState, ComponentState, RestServer, Standby, fresh_cluster
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.flink.configmaps import LeaderElectionRecord
 from sidecar.core.flink.leadership import Component, ComponentId, ConfigMapPosition, Position, Unknown
@@ -146,6 +146,7 @@ def _document(
         bounded(schema.Picture, _pictured(cluster.picture, most)),
         bounded(schema.Assessed, cluster.assessed),
         {job_id: each for job_id, each in [*faults.items()][: schema.MOST_PICTURED] if each},
+        bounded(schema.RestServer, cluster.rest_server),
         _groups(alerts.groups, max(min(most, schema.MOST_ALERTS), 1)),
         tuple(failover for failover in failovers if failover),
     )
@@ -259,6 +260,7 @@ def _cluster(found: schema.Document) -> ClusterState:
         picture_kept=picture,
         assessed=unbounded(Assessed, found.assessed, rows=()) if found.assessed else None,
         job_faults={job_id: unbounded(JobFault, each) for job_id, each in found.job_faults.items()},
+        rest_server=unbounded(RestServer, found.rest_server) if found.rest_server else None,
     )
 
 
@@ -312,6 +314,11 @@ def adopt(
         return state if cluster is known else replace(state, clusters={**state.clusters, cluster_id: cluster}), {}
     cluster = _with_sources(policy, cluster_id, rebased(handover.cluster, by))
     cluster = succession.take_over(cluster, handover.observer, now)
+    own = handover.observer == policy.observer
+    if not own and not handover.ended:
+        cluster = replace(
+            cluster, rest_server=None
+        )  # it answers another sidecar, in another place, which may still run
     if known:  # what was observed before the handover was read
         cluster = replace(cluster, pods=merged(cluster.pods, known.pods), ends=ends.merged(known.ends, cluster.ends))
     if known and (operated := known.operated):  # read before the handover was
@@ -320,7 +327,6 @@ def adopt(
         room = MOST_HELD - picture_requests.held(state.clusters.values())
         picture = cluster.picture.within(max(0, room))
         cluster = replace(cluster, picture=picture, picture_kept=picture)
-    own = handover.observer == policy.observer
     taken_from = _without_plans(policy, cluster_id, handover.alerts.groups)
     groups = _with_members(taken_from, lambda member: _is_taken(policy, member, own=own))
     taken = grouping.rerouted(rebased(replace(handover.alerts, groups=groups), by), policy, now)

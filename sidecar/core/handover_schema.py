@@ -18,7 +18,7 @@ from sidecar.core.flink.configmaps import LONGEST_LEASE
 from sidecar.core.flink.deployments import Reconciliation
 from sidecar.core.flink.leadership import Component
 from sidecar.core.moment import LATEST, Moment
-from sidecar.core.pictures import MOST_CHECKPOINTS
+from sidecar.core.pictures import MOST_CHECKPOINTS, Reach
 from sidecar.core.pods import MOST_PODS
 from sidecar.core.policy.policy import Severity
 
@@ -427,6 +427,19 @@ class Picture(_Bounded, frozen=True):
     left_out: bool = False
 
 
+class Unanswered(_Bounded, frozen=True):
+    """Without the number of requests: the reader proves a silence by its own."""
+
+    since: Moment
+    until: _Steady
+    reach: Reach
+
+
+class RestServer(_Bounded, frozen=True):
+    leader: LeaderInformation
+    unanswered: Unanswered | None = None
+
+
 class JobFault(_Bounded, frozen=True):
     fault: recovery_state.Fault
     since: Moment
@@ -477,6 +490,7 @@ class Alert(_Bounded, frozen=True):
     is_event: bool = False
     subjects: Annotated[tuple[_Id, ...], Meta(max_length=4)] = ()
     certain: bool = True
+    reach: Reach | None = None
 
 
 class Member(_Bounded, frozen=True, rename={"notified": "told", "suppressed_by": "held_back"}):
@@ -528,5 +542,6 @@ class Document(_Bounded, frozen=True):
     picture: Picture | None = None
     assessed: Assessed | None = None
     job_faults: Annotated[dict[_JobId, JobFault], Meta(max_length=MOST_PICTURED)] = {}
+    rest_server: RestServer | None = None
     groups: Annotated[dict[_Id, Group], Meta(max_length=MOST_ALERTS)] = {}
     failovers: Annotated[tuple[CountedFailover, ...], Meta(max_length=MOST_FAILOVERS)] = ()

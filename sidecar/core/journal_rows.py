@@ -13,7 +13,7 @@ from sidecar.core.cluster.episodes import Episode
 from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.plans import Disruption, Operated
 from sidecar.core.cluster.recovery_state import Assessed, Assessment, JobAfter, JobFault
-from sidecar.core.cluster.state import ClusterState, ComponentState, Standby, View
+from sidecar.core.cluster.state import ClusterState, ComponentState, RestServer, Standby, View
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.evidence import Capture
@@ -45,6 +45,7 @@ _TYPES: Final[dict[str, tuple[Any, type[Struct]]]] = {
     "recovering": (tuple[str, str], JobAfter),
     "assessed": (str, Assessed),
     "job_fault": (tuple[str, str], JobFault),
+    "rest_server": (str, RestServer),
     "pending": (PendingKey, Pending),
     "group": (str, Group),
     "failovers": (str, Failovers),
@@ -96,12 +97,13 @@ def changes(before: State, after: State) -> Iterator[Row]:
 
 
 def _recovery(name: str, old: ClusterState | None, new: ClusterState | None) -> Iterator[Row]:
-    """The rows of what is compared after a failover."""
+    """The rows of what Flink's REST server said, and of what is compared after a failover."""
     yield from _diff("picture", _one(name, old and old.picture_kept), _one(name, new and new.picture_kept))
     yield from _diff("recovery", _one(name, old and old.recovery), _one(name, new and new.recovery))
     yield from _diff("recovering", old.recovering if old else {}, new.recovering if new else {}, prefix=name)
     yield from _diff("assessed", _one(name, old and old.assessed), _one(name, new and new.assessed))
     yield from _diff("job_fault", old.job_faults if old else {}, new.job_faults if new else {}, prefix=name)
+    yield from _diff("rest_server", _one(name, old and old.rest_server), _one(name, new and new.rest_server))
 
 
 def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
@@ -138,6 +140,7 @@ def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
             recovering={job: each for (cluster, job), each in found["recovering"].items() if cluster == name},
             assessed=found["assessed"].get(name),
             job_faults={job: each for (cluster, job), each in found["job_fault"].items() if cluster == name},
+            rest_server=found["rest_server"].get(name),
         )
     outbox = dict(sorted(found["delivery"].items(), key=lambda item: item[1].queued_at))
     alerts = Alerts(found["pending"], found["group"], found["failovers"])

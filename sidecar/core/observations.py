@@ -10,7 +10,7 @@ from sidecar.core.flink.deployments import FlinkDeployment
 from sidecar.core.flink.leadership import Births, ZNodePosition
 from sidecar.core.ha.results import CheckResult
 from sidecar.core.moment import Moment
-from sidecar.core.pictures import Picture
+from sidecar.core.pictures import Picture, Reach
 from sidecar.core.pods import Pod
 from sidecar.core.policy.policy import Policy
 from sidecar.core.process_end import LogEnd, PodStatus, ProcessEnd, SeenEvent
@@ -261,13 +261,17 @@ class HostRestarted(SeenInCluster, frozen=True):
 
 
 class PictureTaken(SeenInCluster, frozen=True):
-    """A request for a picture was answered. `picture` None: it could not be taken, because of `problem`."""
+    """A request for a picture is done. `picture` None: it could not be taken, because of `problem`."""
 
     address: str
     """The REST server that was asked."""
     picture: Picture | None
     problem: str | None = None
     """One line for people."""
+    reach: Reach | None = None
+    """None: nothing was sent, or another cluster's server answered."""
+    asked_at: Moment | None = None
+    """When its first request was sent. None: nothing was."""
 
 
 class HaChecked(SeenInCluster, frozen=True):

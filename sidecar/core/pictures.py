@@ -3,6 +3,7 @@
 `cluster.recovery` compares the last picture before a failover with those after it.
 """
 
+from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
@@ -25,6 +26,17 @@ OLDEST: Final = 300 * SECOND
 
 ENDED: Final = frozenset({"FINISHED", "CANCELED", "FAILED"})
 """Flink's globally terminal job states."""
+
+
+class Reach(StrEnum):
+    """How far requests to a REST server got."""
+
+    ANSWERS = "answers"
+    """It answered one of them over HTTP, whatever the status: its process works."""
+    SILENT = "silent"
+    """It was connected, and did not answer."""
+    UNREACHABLE = "unreachable"
+    """There was no connection: refused, dropped, or no such host."""
 
 
 class Checkpoint(Struct, frozen=True):
@@ -145,3 +157,5 @@ class PictureRequest(Struct, frozen=True):
     """A failover is assessed: more requests than usual are allowed."""
     most: int = MOST_HELD
     """How much the picture may hold."""
+    at_once: bool = False
+    """The last request was not answered: this one does not wait for others."""

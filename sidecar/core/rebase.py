@@ -12,7 +12,7 @@ from sidecar.core.cluster.causes import Facts
 from sidecar.core.cluster.downtime import LastLed
 from sidecar.core.cluster.episodes import Absence
 from sidecar.core.cluster.split_leadership import Contest
-from sidecar.core.cluster.state import ComponentState, Confirmed, Fewer
+from sidecar.core.cluster.state import ComponentState, Confirmed, Fewer, Unanswered
 from sidecar.core.moment import Moment
 
 STEADY: Final[Mapping[type[Struct], frozenset[str]]] = {
@@ -29,6 +29,7 @@ STEADY: Final[Mapping[type[Struct], frozenset[str]]] = {
     Silences: frozenset({"asked_at", "answered_at"}),
     Confirmed: frozenset({"until"}),
     Fewer: frozenset({"at"}),
+    Unanswered: frozenset({"until"}),
 }
 """The fields that are steady times: numbers, or tuples of them."""
 

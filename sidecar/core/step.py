@@ -18,6 +18,7 @@ from sidecar.core.cluster import (
     readiness,
     recovery,
     removal,
+    silent_leader,
 )
 from sidecar.core.cluster.draft import ClusterStep
 from sidecar.core.cluster.kubernetes_events import events
@@ -180,7 +181,9 @@ def _inform(policy: Policy, state: State, observation: EndObservation | PictureT
             return deaths.observe(policy, name, cluster, observation)
         taken = picture_requests.bounded(state.clusters, observation)
         answered, useful = picture_requests.answered(cluster, taken)
-        return recovery.observe(policy, name, answered, useful) if useful else (answered, [])
+        if useful is None:
+            return answered, []
+        return recovery.observe(policy, name, silent_leader.observed(policy, answered, useful), useful)
 
     return _act(policy, state, name, before, act, observation.at)
 

@@ -13,6 +13,7 @@ from sidecar.core.alerting.alerts import Reason
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId
 from sidecar.core.ha.finding import Verdict
 from sidecar.core.ha.results import CHECKS
+from sidecar.core.pictures import Reach
 from sidecar.settings.file import schema
 from sidecar.settings.file.durations import DAY, MINUTE
 from sidecar.settings.file.schema import Keys, no_default
@@ -29,7 +30,7 @@ EVENT: Final[Keys] = {
     "cluster": "default",
     **no_default("operator", "submitted", "leader", "returns"),
     "unobserved": "0",
-    **no_default("gone", "ended", "jobs", "contenders", "zxid_headroom", "checks", "blind", "running"),
+    **no_default("gone", "ended", "jobs", "rest", "contenders", "zxid_headroom", "checks", "blind", "running"),
 }
 EXPECTATION: Final[Keys] = no_default("at", "receiver", "alerts", "reason", "title")
 
@@ -90,6 +91,8 @@ class ScenarioEvent(Struct, frozen=True):
     gone: tuple[Who, ...] = ()
     ended: tuple[str, ...] = ()
     jobs: Mapping[str, JobAct] = {}
+    rest: Reach | None = None
+    """How far requests to the leading REST server get from now on."""
     contenders: int | None = None
     zxid_headroom: int | None = None
     checks: Mapping[str, Verdict] = {}
@@ -98,6 +101,11 @@ class ScenarioEvent(Struct, frozen=True):
     blind: bool | None = None
     running: bool | None = None
     """Whether the sidecar itself runs, whatever the cluster."""
+
+    @property
+    def is_of_rest(self) -> bool:
+        """Whether it says anything of Flink's REST server."""
+        return bool(self.jobs or self.rest)
 
 
 class Expectation(Struct, frozen=True):
@@ -178,6 +186,7 @@ def _event(section: Section, known: dict[str, set[str]]) -> ScenarioEvent:
         gone=tuple(who for setting in section.texts("gone") for who in _who(setting, setting.text, jobs)),
         ended=tuple(_job(setting, setting.text, jobs) for setting in section.texts("ended")),
         jobs={_job(setting, name, jobs): setting.choice(JobAct) for name, setting in section.labels("jobs").items()},
+        rest=section.read("rest", lambda setting: setting.choice(Reach), None),
         contenders=section.read("contenders", lambda setting: setting.integer(0, 1000), None),
         zxid_headroom=section.read("zxid_headroom", lambda setting: setting.integer(0, (1 << 32) - 1), None),
         checks={_check(setting, name): _verdict(setting) for name, setting in section.labels("checks").items()},

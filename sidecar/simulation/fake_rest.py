@@ -5,7 +5,7 @@ from typing import Final
 
 from sidecar.core.moment import Moment
 from sidecar.core.observations import PictureTaken
-from sidecar.core.pictures import Checkpoint, Checkpoints, Job, Picture, Restored
+from sidecar.core.pictures import Checkpoint, Checkpoints, Job, Picture, Reach, Restored
 from sidecar.settings.test_file import JobAct, ScenarioEvent
 from sidecar.simulation.job_ids import job_id
 
@@ -15,7 +15,7 @@ _A_TERM: Final = 10
 
 
 class SimulatedRest:
-    """The REST server of one cluster. It says nothing until a test says something of a job."""
+    """The REST server of one cluster. It is not asked until a test says something of it, and describes nothing until that is a job."""
 
     def __init__(self, cluster_id: str) -> None:
         self._cluster_id = cluster_id
@@ -24,6 +24,7 @@ class SimulatedRest:
         """How many leaders a job has had."""
         self._started: dict[str, int] = {}
         self._speaks = False
+        self._reach: Reach | None = None
 
     def apply(self, event: ScenarioEvent, at: Moment) -> None:
         """What happens to jobs."""
@@ -36,10 +37,15 @@ class SimulatedRest:
             self._acts.pop(job, None)
         self._acts |= event.jobs
         self._speaks = self._speaks or bool(event.jobs)
+        self._reach = event.rest or self._reach or (Reach.ANSWERS if event.jobs else None)
 
     def pictured(self, address: str, at: Moment) -> Iterator[PictureTaken]:
-        """The picture of now, as the leader at `address` describes it."""
-        if self._speaks:
+        """The picture of now, as the leader at `address` describes it, or that it does not."""
+        if self._reach is None:
+            return
+        if self._reach is not Reach.ANSWERS or not self._speaks:
+            yield PictureTaken(at, self._cluster_id, address, None, "no description", self._reach)
+        else:
             jobs = tuple(self._job(name, act, at) for name, act in self._acts.items() if act is not JobAct.MISSING)
             yield PictureTaken(at, self._cluster_id, address, Picture(at.wall, address, jobs))
 

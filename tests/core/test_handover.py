@@ -551,6 +551,7 @@ def test_each_field_of_a_cluster_is_handed_over_or_observed_anew() -> None:
         "picture",
         "job_faults",
         "assessed",
+        "rest_server",
     }
     anew = {
         "readiness",

@@ -31,6 +31,7 @@ KEPT: dict[type[Struct], set[str]] = {
         "recovering",
         "assessed",
         "job_faults",
+        "rest_server",
     },
 }
 KEPT_IN_PART = {"leases", "contested", "picture", "picture_kept", "picture_now"}

@@ -27,7 +27,7 @@ from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.plans import Disruption, Intent, Operated
 from sidecar.core.cluster.recovery_state import Assessed, JobFault
 from sidecar.core.cluster.split_leadership import Contest
-from sidecar.core.cluster.state import ComponentState, Confirmed, Fewer, Standby
+from sidecar.core.cluster.state import ComponentState, Confirmed, Fewer, RestServer, Standby, Unanswered
 from sidecar.core.cluster.unobserved import Elections, Gap, Look
 from sidecar.core.evidence import Gathered
 from sidecar.core.flink.configmaps import LeaderElectionRecord
@@ -44,6 +44,7 @@ HANDED_OVER: tuple[type[Struct], ...] = (
     *(Ends, KnownPod, PodStatus, ContainerEnded, LogFault, PodSign, OperatorEvent, Restart),
     *(KnownProcessEnd, ProcessEnd, LogRead, Rebooted, DeathVerdict),
     *(Picture, Job, Checkpoints, Checkpoint, Restored, JobFault, Assessed),
+    *(RestServer, Unanswered),
     *(Episode, Facts, Loss, Gathered, LeaderInformation, Held, ZNodePosition, ConfigMapPosition, LeaderElectionRecord),
     *(Alerts, Group, Member, Alert, Failovers, CountedFailover, Moment),
 )
@@ -90,6 +91,7 @@ OTHER_NUMBERS = {
     Restored: {"id"},
     Silence: {"starts_at", "ends_at", "expired_at", "hid"},
     Fewer: {"contended"},
+    Unanswered: {"requests"},
 }
 OF_LEASES = {"changed_at", "seen_at", "renewed_at"}
 """Steady, and not handed over: of a lease that has expired the record alone is."""

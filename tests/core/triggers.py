@@ -11,11 +11,11 @@ from sidecar.core.ha.finding import Verdict
 from sidecar.core.ha.results import CheckResult
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeploymentObserved, HaChecked, StoreObserved
-from sidecar.core.pictures import Job
+from sidecar.core.pictures import Job, Reach
 from sidecar.core.policy.policy import Rule, Severity, Source, Trigger
 from sidecar.core.policy.routing import Route
 from tests.core.auditor import Audited
-from tests.core.cluster.pictures import after, before, job, shows
+from tests.core.cluster.pictures import after, before, job, reaches, shows
 from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, REST_SERVER, THE_JOB, A, B, job_manager
 from tests.kit.core_sidecar import POLICY
 from tests.kit.fake_flink import Flink
@@ -23,7 +23,7 @@ from tests.kit.fake_flink import Flink
 WITH_PICTURES: Final = frozenset(
     {
         *(Trigger.JOB_RESURRECTED, Trigger.RESTORED_FROM_NOTHING, Trigger.RESTORED_FROM_OLDER),
-        *(Trigger.NOT_RECOVERED, Trigger.RECOVERED),
+        *(Trigger.NOT_RECOVERED, Trigger.RECOVERED, Trigger.LEADER_SILENT),
     }
 )
 """Triggers of what Flink's REST server says."""
@@ -126,6 +126,17 @@ def looks(now: PictureOf, seconds: int = 10) -> Act:
     def act(_: Flink, sidecar: Audited) -> None:
         for _second in range(seconds):
             shows(sidecar, now(sidecar))
+            sidecar.waits(1, tick=0.5)
+
+    return act
+
+
+def is_asked(reach: Reach, seconds: int = 1) -> Act:
+    """The leading REST server is asked every second, and requests get so far."""
+
+    def act(_: Flink, sidecar: Audited) -> None:
+        for _second in range(seconds):
+            reaches(sidecar, reach)
             sidecar.waits(1, tick=0.5)
 
     return act
@@ -256,6 +267,12 @@ SCENES: Final = {
         Rule("R", Trigger.RECOVERED, Severity.INFO),
         recovers(before, lambda sidecar: after(sidecar, 41, 42)),
         recovers(before, lambda sidecar: after(sidecar, 41, 43)),
+    ),
+    Trigger.LEADER_SILENT: Scene(
+        Rule("R", Trigger.LEADER_SILENT, hold_for=8 * SECOND),
+        _all(is_asked(Reach.ANSWERS), is_asked(Reach.SILENT, 10)),
+        _all(is_asked(Reach.ANSWERS), is_asked(Reach.SILENT, 7), is_asked(Reach.ANSWERS), is_asked(Reach.SILENT, 7)),
+        is_asked(Reach.ANSWERS),
     ),
     Trigger.ZXID_HEADROOM: Scene(
         Rule("R", Trigger.ZXID_HEADROOM),

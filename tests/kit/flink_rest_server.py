@@ -4,8 +4,8 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Final, NamedTuple, Self
 
 _SECONDS: Final = 30.0
@@ -108,6 +108,18 @@ class RestServer:
             self.asked.append(path)
             answers = self._answers.get(path) or [Answer({"errors": ["Not found."]}, 404)]
             return answers.pop(0) if len(answers) > 1 else answers[0]
+
+
+@contextmanager
+def dropping(port: int = 0) -> Iterator[str]:
+    """The address of a port at which no connection is established: its queue is full, and what comes is dropped, as a firewall does."""
+    with socket.create_server(("127.0.0.1", port), backlog=0) as listener, ExitStack() as stack:
+        for _ in range(4):
+            filler = stack.enter_context(socket.socket())
+            filler.setblocking(False)
+            with suppress(BlockingIOError):
+                filler.connect(listener.getsockname())
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
 def _request(connection: socket.socket) -> bytes:

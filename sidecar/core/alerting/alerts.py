@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment
+from sidecar.core.pictures import Reach
 from sidecar.core.policy.policy import Destination
 from sidecar.core.policy.routing import Route
 
@@ -79,6 +80,10 @@ class Alert(Struct, frozen=True):
     """The name of the job that it is about, or of the first ones. None: not known."""
     detail: str = ""
     """What else is known of that job, one line."""
+    reach: Reach | None = None
+    """Of a leader that does not answer: how far requests get. When it is resolved: ANSWERS, or None if that leader is not published any
+    more; unchanged if it is not asked any more.
+    """
     left_behind: bool = False
     """Its cluster was found, nobody has led or contended in it since, and it shares one group with others of that kind."""
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from sidecar.core.alerting import excuses
 from sidecar.core.alerting.alerts import Alert, Alerts, Failovers
 from sidecar.core.alerting.new_alert import new_alert, place_of
-from sidecar.core.cluster import plans, recovery
+from sidecar.core.cluster import plans, recovery, silent_leader
 from sidecar.core.cluster.recovery_state import Fault
 from sidecar.core.cluster.state import ClusterState, ComponentState, contending, zxid_headroom
 from sidecar.core.flink.leadership import Component, ComponentId, ConfigMapPosition, Vacant
@@ -26,6 +26,7 @@ _MOST_NAMED: Final = 3
 MOST_NAME: Final = 40
 """Characters of a job's name in a message."""
 _FAULTS: Final = {Trigger.JOB_MISSING: Fault.MISSING, Trigger.JOB_RESURRECTED: Fault.RESURRECTED}
+_REST_SERVER: Final = ComponentId(Component.REST_SERVER)
 JOBS: Final = ComponentId(Component.JOB)
 """All jobs of a failover, as one subject."""
 
@@ -55,11 +56,23 @@ def conditions(
         case Trigger.ZXID_HEADROOM if (left_over := zxid_headroom(cluster)) is not None and left_over < ZXID_HEADROOM:
             epoch = (cluster.zxid or 0) >> 32
             return {None: new_alert(policy, rule, name, None, now, epoch, count=left_over)}
-    return _of_recovery(rule, policy, name, cluster)
+    return _of_rest(rule, policy, name, cluster)
 
 
-def _of_recovery(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> dict[ComponentId | None, Alert]:
-    """What did not come back after a failover."""
+def _silence(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> dict[ComponentId | None, Alert]:
+    """The published leader does not answer. One that is not wanted any more may end."""
+    leader, known = cluster.rest_leader, silent_leader.unanswered(cluster)
+    if leader is None or known is None or plans.is_unwanted(cluster.operated):
+        return {}
+    what = {"before": place_of(leader.address), "reach": known.reach}
+    alert = new_alert(policy, rule, name, _REST_SERVER, known.since, leader.session_id, **what)
+    return {_REST_SERVER: alert}
+
+
+def _of_rest(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> dict[ComponentId | None, Alert]:
+    """That the leader does not answer, or what did not come back after a failover."""
+    if rule.on is Trigger.LEADER_SILENT:
+        return _silence(rule, policy, name, cluster)
     if fault := _FAULTS.get(rule.on):
         return _faults(rule, policy, name, cluster, fault)
     led, jobs = recovery.led_since(cluster), recovery.waiting(cluster)

@@ -12,6 +12,7 @@ from sidecar.core.cluster.state import TooOld
 from sidecar.core.counted import counted
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.moment import SECOND, age, seconds, spoken
+from sidecar.core.pictures import Reach
 from sidecar.core.pods import Pods, name_at, spelled
 from sidecar.core.policy.policy import Rule, Trigger
 from sidecar.core.sanitize import clean
@@ -27,6 +28,30 @@ class Phrases(NamedTuple):
 
 
 _MOVED: Final = "{what}: {move} at {began}{vacant}{down}"
+_NOT_ASKED: Final = "the REST server of {before} is not asked any more since {ended}, after {lasted}"
+SILENCES: Final[Mapping[Reach | None, Phrases]] = {
+    Reach.SILENT: Phrases(
+        "the leader does not answer{at}",
+        "the leader is not asked any more",
+        "{before} leads, and its REST server accepts connections but has answered nothing since {began}",
+        _NOT_ASKED,
+    ),
+    Reach.UNREACHABLE: Phrases(
+        "the leader cannot be reached{at}",
+        "the leader is not asked any more",
+        "{before} leads, and its REST server cannot be reached since {began}: its process ended, or the network is cut",
+        _NOT_ASKED,
+    ),
+    Reach.ANSWERS: Phrases(
+        *("the leader answers again{at}",) * 2,
+        *("the REST server of {before} answers again since {ended}, after {lasted}",) * 2,
+    ),
+    None: Phrases(
+        *("the silent leader does not lead any more{at}",) * 2,
+        *("{before} does not lead any more since {ended}: its REST server had not answered for {lasted}",) * 2,
+    ),
+}
+"""Of a leader that does not answer, by `Alert.reach`."""
 
 PHRASES: Final = {
     Trigger.LEADER_CHANGED: Phrases(
@@ -98,6 +123,7 @@ PHRASES: Final = {
         "since {ended} all jobs run, have ended, or are reported as missing; it took {lasted}",
     ),
     Trigger.RECOVERED: Phrases(*("recovered after a failover",) * 2, *("everything came back, proven by {ended}",) * 2),
+    Trigger.LEADER_SILENT: SILENCES[Reach.SILENT],
     Trigger.HA_RISK: Phrases(
         "{risks} for high availability",
         "a risk for high availability is gone",
@@ -128,7 +154,7 @@ UNWANTED: Final = Phrases(
 )
 
 
-SHORTENED: Final = ("moves", "left", "sides"), ("longest",), ("who",)
+SHORTENED: Final = ("moves", "left", "sides", "at"), ("longest",), ("who",)
 """Fields that a title leaves out, one group after the other, until it is short enough."""
 
 
@@ -162,6 +188,8 @@ def _phrases(rule: Rule, alert: Alert) -> Phrases:
         return UNWANTED
     if alert.missing == str(TooOld()):
         return TOO_OLD
+    if rule.on is Trigger.LEADER_SILENT:
+        return SILENCES[alert.reach]
     return NO_CLUSTER if alert.missing else PHRASES[rule.on]
 
 
@@ -177,7 +205,7 @@ def _fields(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> di
     led = f"elected {clean(after)}" if after else "its job ended"
     down = working(first.downtime_seconds_at_least, first.downtime_seconds_at_most)
     what = _what(alerts)
-    latest = first.latest or first.began
+    latest, left = first.latest or first.began, _left(alerts, pods)
     return {
         "what": what,
         "who": f"{what} ",
@@ -189,7 +217,8 @@ def _fields(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> di
         "move": move(before, after),
         "moves": _moves(alerts, pods),
         "sides": f": {clean(before or '?')} and {clean(after or '?')}",
-        "left": _left(alerts, pods),
+        "left": f", {left} led before" if left else "",
+        "at": f": {left}" if left else "",
         "longest": _longest(alerts),
         "formerly": f" (previous leader: {clean(before)})" if before else "",
         "led": "new leaders, or ended" if first.component == JOBS else led,
@@ -235,10 +264,10 @@ def _process(alert: Alert, place: str | None, pods: Mapping[str, Pods]) -> str |
 
 
 def _left(alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> str:
-    """Who led before, if it was one process."""
+    """The leader that they are about, or the one before it, if it is one process."""
     found = {_process(alert, alert.before, pods) for alert in alerts if alert.before}
     before, *others = found or {None}
-    return f", {clean(before)} led before" if before and not others else ""
+    return clean(before) if before and not others else ""
 
 
 def _longest(alerts: Sequence[Alert]) -> str:

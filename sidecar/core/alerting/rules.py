@@ -12,7 +12,7 @@ from sidecar.core.alerting import excuses, grouping, ha_risks
 from sidecar.core.alerting.alerts import Alert, Alerts, CountedFailover, Failovers, Pending, PendingKey
 from sidecar.core.alerting.conditions import MOST_NAME, conditions
 from sidecar.core.alerting.new_alert import new_alert, place_of
-from sidecar.core.cluster import plans
+from sidecar.core.cluster import plans, silent_leader
 from sidecar.core.cluster.causes import Cause
 from sidecar.core.cluster.downtime import bounds_in_seconds
 from sidecar.core.cluster.draft import Happened
@@ -211,16 +211,15 @@ def evaluate(
                 alerts = _evaluate_cluster(alerts, policy, name, cluster, now, quarantine)
             if guard.raised:
                 alerts = _without_cluster(alerts, name)
-    blindness = {rule.alert for rule in policy.rules if rule.on is Trigger.BLIND}
+    triggers = {rule.alert: rule.on for rule in policy.rules}
 
-    def sure(key: PendingKey, pending: Pending) -> bool:
-        return key[0] in blindness or pending.alert.is_event
+    def is_due(key: PendingKey, pending: Pending) -> bool:
+        if pending.alert.is_event:
+            return pending.due <= now.steady
+        until = _trusted_until(policy, triggers.get(key[0]), clusters.get(key[1]), now)
+        return until is not None and pending.due <= until
 
-    due = {
-        key: pending.alert
-        for key, pending in alerts.pending.items()
-        if pending.due <= (now.steady if sure(key, pending) else _trusted_until(policy, clusters.get(key[1]), now))
-    }
+    due = {key: pending.alert for key, pending in alerts.pending.items() if is_due(key, pending)}
     if due:
         alerts = replace(alerts, pending={key: held for key, held in alerts.pending.items() if key not in due})
     for alert in due.values():
@@ -287,9 +286,13 @@ def _without_counts(alerts: Alerts, name: str) -> Alerts:
     )
 
 
-def _trusted_until(policy: Policy, cluster: ClusterState | None, now: Moment) -> int:
-    """Until when (steady) the view of a cluster is trusted. A condition fires only if it held for `for` by then."""
-    if cluster is None or cluster.confirmed is None:
+def _trusted_until(policy: Policy, trigger: Trigger | None, cluster: ClusterState | None, now: Moment) -> int | None:
+    """Until when (steady) what a condition is about is known; None: not at all. A condition fires only if it held for `for` by then."""
+    if cluster is None or trigger is Trigger.BLIND:
+        return now.steady
+    if trigger is Trigger.LEADER_SILENT:
+        return silent_leader.proven_until(cluster)
+    if cluster.confirmed is None:
         return now.steady
     return min(now.steady, cluster.confirmed.at.steady + policy.trust_window)
 
@@ -339,15 +342,24 @@ def _still_holds(rule: Rule, alert: Alert, holding: Mapping[ComponentId | None, 
     match rule.on:
         case Trigger.LEADER_CHANGED:
             return _in_progress(cluster, alert.episode_id)
-        case Trigger.HA_RISK:
-            return not ha_risks.is_over(alert, cluster)
         case Trigger.SPLIT:
             return alert.component in cluster.contested
         case Trigger.NO_STANDBY:
             return cluster.standby.alone_since is not None
-        case Trigger.ZXID_HEADROOM if cluster.zxid is None:
-            return True  # ZooKeeper has not reported it since the sidecar started
-    return alert.component in holding
+        case Trigger.LEADER_SILENT if cluster.picture_request and cluster.rest_server is None:
+            # Another sidecar's, and nothing has answered this one yet.
+            return cluster.rest_leader is not None and place_of(cluster.rest_leader.address) == alert.before
+    return alert.component in holding or _is_not_over(rule, alert, cluster)
+
+
+def _is_not_over(rule: Rule, alert: Alert, cluster: ClusterState) -> bool:
+    """Whether a condition goes on of which nothing is known now."""
+    match rule.on:
+        case Trigger.HA_RISK:
+            return not ha_risks.is_over(alert, cluster)
+        case Trigger.ZXID_HEADROOM:
+            return cluster.zxid is None  # ZooKeeper has not reported it since the sidecar started
+    return False
 
 
 def _in_progress(cluster: ClusterState, episode_id: str | None) -> bool:
@@ -365,6 +377,10 @@ def _completed(alert: Alert, cluster: ClusterState, now: Moment) -> Alert:
     if address is None and plans.is_unwanted(cluster.operated):
         alert = replace(alert, unwanted=True)
     lasted = now.steady - alert.began.steady
+    if alert.reach:
+        unwanted, reach = plans.is_unwanted(cluster.operated), silent_leader.reach_after(cluster, alert.reach)
+        lasting = in_seconds(lasted)
+        return replace(alert, after=place_of(address), reach=reach, unwanted=unwanted, vacant_seconds=lasting)
     absence = known.absence if known and address is not None else None
     # Of several vacancies in one failover the bounds are those of all together.
     is_only_one = absence is not None and absence.vacant is not None and absence.vacant <= lasted

@@ -3,7 +3,15 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.cluster import downtime, episodes, failover_in_progress, plans, recovery_state, split_leadership
+from sidecar.core.cluster import (
+    downtime,
+    episodes,
+    failover_in_progress,
+    plans,
+    recovery_state,
+    silent_leader,
+    split_leadership,
+)
 from sidecar.core.cluster.downtime import Gone, LastLed
 from sidecar.core.cluster.draft import Draft
 from sidecar.core.cluster.evolve import evolve
@@ -87,6 +95,8 @@ def take(draft: Draft, known: ComponentState, transition: Transition) -> None:
     known, episode = evolve(known, draft.state.episode, transition, complete=draft.state.view.complete)
     if episode is not draft.state.episode:
         draft.update(episode=episode)
+    if component.component is Component.REST_SERVER:
+        draft.update(rest_server=silent_leader.after_transition(draft.state.rest_server, transition))
     if transition.kind is Kind.RETIRED:
         fault = episodes.lost_by(transition)
         if fault and component.job_id and episode and not recovery_state.is_left_out(episode.facts):

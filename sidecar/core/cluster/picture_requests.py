@@ -5,9 +5,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster import recovery
+from sidecar.core.cluster import recovery, silent_leader
 from sidecar.core.cluster.state import ClusterState, PictureRequested
-from sidecar.core.flink.leadership import Component, ComponentId, Held, LeaderInformation
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import PictureTaken
 from sidecar.core.pictures import ENDED, MOST_HELD, NOT_HELD, OLDEST, Picture, PictureRequest
@@ -19,9 +18,12 @@ PATIENT: Final = 30
 """While a failover is assessed, so many failures in a row are elections and starting jobs; then the interval doubles with each."""
 LONGEST: Final = 300 * SECOND
 """The interval doubles with each failure, up to this one."""
+SUSPECTED: Final = 30 * SECOND
+"""So long a leader that stops answering is asked again each time it has not answered, so that a rule can tell a pause from a silence."""
+LONGEST_ONCE_ANSWERED: Final = 60 * SECOND
+"""The longest interval for a leader that has answered, so that its silence, and the end of it, are seen in time."""
 SHOWN_AFTER: Final = 60 * SECOND
 _MOST_DOUBLED: Final = 10
-_REST_SERVER: Final = ComponentId(Component.REST_SERVER)
 
 
 def held(clusters: Iterable[ClusterState]) -> int:
@@ -48,20 +50,23 @@ def due(
     last = cluster.picture_request
     if last and last.waiting and now.steady - last.at < OLDEST:
         return cluster, None
-    first = recovery.asked_first(cluster)
-    leader = _leader(cluster)
+    leader = cluster.rest_leader
     if leader is None:
         return cluster, None
+    first, unanswered = recovery.asked_first(cluster), silent_leader.unanswered(cluster)
+    suspected = unanswered is not None and now.steady - unanswered.since.steady < SUSPECTED
     if last is None or last.leader != leader:
         failures = 0
-    elif now.steady - last.at >= _pause(policy, last.failures, assessed=first is not None):
+    elif now.steady - last.at >= (ASSESSED if suspected else _pause(policy, cluster, last, assessed=first is not None)):
         failures = last.failures + last.waiting
     else:
         return cluster, None
     good_at, problem = (last.good_at, last.problem) if last else (now.steady, None)
     requested = PictureRequested(leader, now.steady, good_at, failures=failures, problem=problem)
     asked = replace(cluster, picture_request=requested)
-    return asked, PictureRequest(cluster_id, leader.address, first or (), thorough=first is not None)
+    return asked, PictureRequest(
+        *(cluster_id, leader.address, first or ()), thorough=first is not None, at_once=suspected
+    )
 
 
 def limited(clusters: Mapping[str, ClusterState], requests: Sequence[PictureRequest]) -> Iterator[PictureRequest]:
@@ -83,11 +88,12 @@ def bounded(clusters: Mapping[str, ClusterState], taken: PictureTaken) -> Pictur
 
 def answered(cluster: ClusterState, taken: PictureTaken) -> tuple[ClusterState, PictureTaken | None]:
     """The cluster, and the answer as far as it is of use: None if another leads by now than when it was asked."""
-    last, leader = cluster.picture_request, _leader(cluster)
+    last, leader = cluster.picture_request, cluster.rest_leader
     if taken.picture and _is_of_another(cluster, taken.picture):
         taken = replace(
             taken,
             picture=None,
+            reach=None,
             problem="the REST server describes another cluster: all of its jobs are unknown in the store",
         )
     if last is None or not last.waiting:  # nobody asked: it counts if it is an answer of the leader
@@ -104,21 +110,16 @@ def answered(cluster: ClusterState, taken: PictureTaken) -> tuple[ClusterState, 
 def failing(cluster: ClusterState, now: Moment) -> str | None:
     """Why no picture has come for a minute. None: one has, or nobody can be asked. An election takes less."""
     last = cluster.picture_request
-    return last.problem if last and _leader(cluster) and now.steady - last.good_at >= SHOWN_AFTER else None
+    return last.problem if last and cluster.rest_leader and now.steady - last.good_at >= SHOWN_AFTER else None
 
 
-def _leader(cluster: ClusterState) -> LeaderInformation | None:
-    if not cluster.leaders_in_sight:
-        return None
-    known = cluster.components[_REST_SERVER].leadership
-    return known.leader if isinstance(known, Held) else None
-
-
-def _pause(policy: Policy, failures: int, *, assessed: bool) -> int:
-    """From one request to the next."""
+def _pause(policy: Policy, cluster: ClusterState, last: PictureRequested, *, assessed: bool) -> int:
+    """From the last request to the next."""
     interval = ASSESSED if assessed else policy.picture_interval
-    doubled = max(0, failures - PATIENT) if assessed else failures
-    return max(interval, min(interval << min(doubled, _MOST_DOUBLED), LONGEST))
+    doubled = max(0, last.failures - PATIENT) if assessed else last.failures
+    has_answered = cluster.rest_server is not None and cluster.rest_server.leader == last.leader
+    longest = LONGEST_ONCE_ANSWERED if has_answered else LONGEST
+    return max(interval, min(interval << min(doubled, _MOST_DOUBLED), longest))
 
 
 def _is_of_another(cluster: ClusterState, picture: Picture) -> bool:

@@ -91,7 +91,8 @@ def without_rest(cluster: ClusterState) -> ClusterState:
     waiting_for = cluster.assessed.waiting if cluster.assessed else {}
     faults = {job_id: known for job_id, known in cluster.job_faults.items() if known.fault is not Fault.RESURRECTED}
     resurrected = len(cluster.job_faults) - len(faults)
-    if not (cluster.recovery or cluster.picture or cluster.picture_request or waiting_for or resurrected):
+    asked = cluster.picture_request or cluster.rest_server
+    if not (cluster.recovery or cluster.picture or asked or waiting_for or resurrected):
         return cluster
     return replace(
         cluster,
@@ -101,6 +102,7 @@ def without_rest(cluster: ClusterState) -> ClusterState:
         picture_kept=None,
         picture_now=None,
         picture_request=None,
+        rest_server=None,
         assessed=replace(cluster.assessed, waiting={}) if cluster.assessed and waiting_for else cluster.assessed,
         job_faults=faults if resurrected else cluster.job_faults,
     )

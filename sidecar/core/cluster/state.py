@@ -20,7 +20,9 @@ from sidecar.core.cluster.transitions import Transition
 from sidecar.core.cluster.unobserved import Elections, Look
 from sidecar.core.flink.leadership import (
     CLUSTER_COMPONENTS,
+    Component,
     ComponentId,
+    Held,
     LeaderInformation,
     Leadership,
     Position,
@@ -28,13 +30,14 @@ from sidecar.core.flink.leadership import (
 )
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ConnectionState
-from sidecar.core.pictures import Picture
+from sidecar.core.pictures import Picture, Reach
 from sidecar.core.pods import Pods
 from sidecar.core.sanitize import clean
 
 _MOST_SHOWN: Final = 20
 """Of the clusters that are beside one that is not there."""
 _TRANSACTIONS_OF_AN_EPOCH: Final = (1 << 32) - 1
+_REST_SERVER: Final = ComponentId(Component.REST_SERVER)
 
 
 class ComponentState(Struct, frozen=True):
@@ -181,6 +184,27 @@ class PictureRequested(Struct, frozen=True):
     """Why the last one that was answered did not come."""
 
 
+class Unanswered(Struct, frozen=True):
+    """Requests to a REST server that were not answered, without an answer in between."""
+
+    since: Moment
+    """When the first one was sent."""
+    until: int
+    """When the last one was given up (steady)."""
+    reach: Reach
+    """Of the last one."""
+    requests: int = 0
+    """How many in a row were this sidecar's own, as far as they are counted: see `cluster.silent_leader`."""
+
+
+class RestServer(Struct, frozen=True):
+    """A leading REST server that has answered this sidecar, at its address or in its term."""
+
+    leader: LeaderInformation
+    unanswered: Unanswered | None = None
+    """None: it has answered the last request."""
+
+
 class ClusterState(Struct, frozen=True):
     """One Flink cluster."""
 
@@ -242,6 +266,8 @@ class ClusterState(Struct, frozen=True):
     """The jobs that are missing or resurrected, by their ids."""
     picture_request: PictureRequested | None = None
     """None: no picture was requested since the sidecar started."""
+    rest_server: RestServer | None = None
+    """The last one that has answered, also if another leads. None: none has."""
     readiness: Checked | None = None
     """The last checks of high availability. None: none since the sidecar started."""
 
@@ -263,6 +289,12 @@ class ClusterState(Struct, frozen=True):
     def leaders_in_sight(self) -> bool:
         """Whether the store can be read and the cluster exists: otherwise no rule is evaluated on its leaders."""
         return self.in_sight and self.missing is None
+
+    @property
+    def rest_leader(self) -> LeaderInformation | None:
+        """The leading REST server. None: there is none, or the leaders are not in sight."""
+        known = self.components[_REST_SERVER].leadership if self.leaders_in_sight else None
+        return known.leader if isinstance(known, Held) else None
 
     @property
     def in_sight(self) -> bool:

@@ -56,6 +56,7 @@ def hand_over(policy: Policy, cluster_id: str, cluster: ClusterState, now: Momen
         picture=recovery.expected(cluster),
         assessed=recovery.handed_over(cluster, now),
         job_faults=cluster.job_faults,
+        rest_server=cluster.rest_server,
     )
 
 

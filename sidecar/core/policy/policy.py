@@ -63,11 +63,15 @@ class Trigger(StrEnum):
     """The cluster is led again, and for `for` not every job is known to run."""
     RECOVERED = "recovered"
     """A failover is over, and it is proven that everything came back."""
+    LEADER_SILENT = "leader_silent"
+    """For `for`, the REST server of the published leader has not answered this sidecar, which it had before."""
     HA_RISK = "ha_risk"
     """A check of high availability found what makes a failover fail."""
 
 
-LASTING: Final = frozenset({Trigger.VACANT, Trigger.BLIND, Trigger.NO_STANDBY, Trigger.NOT_RECOVERED})
+LASTING: Final = frozenset(
+    {Trigger.VACANT, Trigger.BLIND, Trigger.NO_STANDBY, Trigger.NOT_RECOVERED, Trigger.LEADER_SILENT}
+)
 """Triggers with `for`: how long the condition must have held."""
 
 

@@ -118,6 +118,7 @@ TRIGGERS: Final = {
     Trigger.RESTORED_FROM_OLDER: "See what the job writes twice.",
     Trigger.NOT_RECOVERED: "Look at the jobs' exceptions, and whether there are enough slots.",
     Trigger.RECOVERED: "Nothing: everything came back.",
+    Trigger.LEADER_SILENT: "Find out whether the leader's process hangs (thread dump, garbage collection) or has ended.",
     Trigger.ZXID_HEADROOM: "Restart ZooKeeper's leader at a quiet time.",
     Trigger.HA_RISK: "Do what the check says before the next failover, or silence it by its label check.",
 }
@@ -137,6 +138,7 @@ _SHIPPED: Final = {
     Trigger.RESTORED_FROM_NOTHING: "FlinkStateLost",
     Trigger.RESTORED_FROM_OLDER: "FlinkStateOlder",
     Trigger.NOT_RECOVERED: "FlinkNotRecovered",
+    Trigger.LEADER_SILENT: "FlinkLeaderSilent",
     Trigger.ZXID_HEADROOM: "FlinkZooKeeperZxidHeadroom",
 }
 """The alerts of rules/default.yaml. docs/troubleshooting.md has them as headings."""

@@ -18,6 +18,7 @@ from sidecar.core.pictures import (
     Job,
     Picture,
     PictureRequest,
+    Reach,
 )
 from sidecar.core.sanitize import clean
 from sidecar.rest_client import RestConnection, RestError, TooSlowError, is_off
@@ -53,6 +54,8 @@ class DescribedCluster:
         self.address = address
         self.is_slow = False
         """Whether the last picture took long."""
+        self.reach: Reach | None = None
+        """How far the requests of the last picture got, the one that got furthest."""
         self._connection = connection
         self._clock = clock
         self._deadline = 0.0
@@ -75,7 +78,7 @@ class DescribedCluster:
 
     def picture(self, request: PictureRequest) -> Picture:
         """A picture. Raises RestError."""
-        self._deadline = time.monotonic() + TOTAL_SECONDS
+        self._deadline, self.reach = time.monotonic() + TOTAL_SECONDS, None
         overview = self._overview(request.cluster_id)
         at = self._clock().wall
         managers = self._optional("/taskmanagers", rest_answers.TASK_MANAGERS)
@@ -116,6 +119,7 @@ class DescribedCluster:
         ids = [option.value.strip("/") for option in options if option.key in _CLUSTER_IDS]
         # The id of a cluster that is found may begin with its namespace.
         if ids and not any(f"/{cluster_id}".endswith(f"/{name}") for name in ids):
+            self.reach = None
             raise RestError(f"the REST server belongs to another cluster: {clean(ids[0], MOST_NAME)}")
         refresh = next((option.value for option in options if option.key == _REFRESH_INTERVAL), "")
         milliseconds = refresh.removesuffix("ms").strip()
@@ -192,7 +196,11 @@ class DescribedCluster:
         return decoded(decoder, content, path) if status == _OK else None
 
     def _get(self, path: str) -> tuple[int, bytes]:
-        return self._connection.get(path, min(REQUEST_SECONDS, self._deadline - time.monotonic()), MOST_BYTES)
+        try:
+            return self._connection.get(path, min(REQUEST_SECONDS, self._deadline - time.monotonic()), MOST_BYTES)
+        finally:
+            if self.reach is not Reach.ANSWERS:
+                self.reach = self._connection.reach
 
 
 def _most_important(jobs: list[JobOverview]) -> tuple[dict[str, JobOverview], int]:

@@ -15,7 +15,7 @@ from typing import Final
 
 from sidecar.clock import Clock
 from sidecar.core.observations import PictureTaken
-from sidecar.core.pictures import MOST_HELD, Picture, PictureRequest
+from sidecar.core.pictures import MOST_HELD, Picture, PictureRequest, Reach
 from sidecar.rest_client import RestConnection, RestError
 from sidecar.settings.model import TlsSettings
 from sidecar.sinks.pictures.described_cluster import REQUEST_SECONDS, DescribedCluster
@@ -63,7 +63,7 @@ class PictureTaker:
         self._changed = threading.Condition()
         """Held while one of the following is read or changed."""
         self._waiting: dict[Lane, list[tuple[float, float, int, PictureRequest]]] = {lane: [] for lane in Lane}
-        """Heaps: by when each is due (monotonic), thorough ones HEAD_START_SECONDS earlier; when each is due, and its number."""
+        """Heaps: by when each is due (monotonic), urgent ones HEAD_START_SECONDS earlier; when each is due, and its number."""
         self._asked = 0
         self._stopping = False
         self._described: OrderedDict[str, DescribedCluster] = OrderedDict()
@@ -92,8 +92,9 @@ class PictureTaker:
 
     def take(self, request: PictureRequest) -> None:
         """Take a picture soon; never blocks. Beyond CAPACITY the answer is that it was not taken."""
-        due = time.monotonic() + (0.0 if request.thorough else random.uniform(0.0, JITTER_SECONDS))  # noqa: S311  jitter
-        rank = due - HEAD_START_SECONDS if request.thorough else due
+        urgent = request.thorough or request.at_once
+        due = time.monotonic() + (0.0 if urgent else random.uniform(0.0, JITTER_SECONDS))  # noqa: S311  jitter
+        rank = due - HEAD_START_SECONDS if urgent else due
         with self._changed:
             self._asked += 1
             described = self._described.get(request.cluster_id)
@@ -106,9 +107,9 @@ class PictureTaker:
         while following := self._next(lane):
             due, request = following
             began = time.thread_time()
-            picture, problem = self._answer(request, time.monotonic() - due, len(self._waiting[lane]))
+            taken = self._answer(request, time.monotonic() - due, len(self._waiting[lane]))
             if self._observer:
-                self._observer(PictureTaken(self._clock(), request.cluster_id, request.address, picture, problem))
+                self._observer(taken)
             if not request.thorough:
                 with self._changed:
                     self._changed.wait_for(lambda: self._stopping, REST * (time.thread_time() - began))
@@ -128,20 +129,25 @@ class PictureTaker:
                 self._changed.wait(wait)
         return None
 
-    def _answer(self, request: PictureRequest, late: float, others: int) -> tuple[Picture | None, str | None]:
+    def _answer(self, request: PictureRequest, late: float, others: int) -> PictureTaken:
         """A picture, or why there is none."""
+        picture: Picture | None = None
+        reach: Reach | None = None
+        problem, asked_at = None, self._clock()
         if others >= CAPACITY or late > MOST_SECONDS_LATE:
-            return None, "not asked: too many other clusters wait"
+            problem = "not asked: too many other clusters wait"
+            return PictureTaken(asked_at, request.cluster_id, request.address, None, problem)
         try:
             described = self._taken(request)
             began = time.monotonic()
             try:
-                return described.picture(request), None
+                picture = described.picture(request)
             finally:
+                reach = described.reach
                 described.is_slow = time.monotonic() - began >= REQUEST_SECONDS
                 self._put_back(request.cluster_id, described)
         except RestError as error:
-            return None, str(error)
+            problem = str(error)
         except Exception as error:  # noqa: BLE001  every request gets an answer
             _log.error(
                 "cluster %s: a picture failed: %s: %s",
@@ -150,7 +156,10 @@ class PictureTaker:
                 error,
                 exc_info=_log.isEnabledFor(logging.DEBUG),
             )
-            return None, f"unexpected {type(error).__name__}"
+            problem = f"unexpected {type(error).__name__}"
+        return PictureTaken(
+            self._clock(), request.cluster_id, request.address, picture, problem, reach, asked_at if reach else None
+        )
 
     def _taken(self, request: PictureRequest) -> DescribedCluster:
         """What is known of the cluster, for one thread alone. Raises RestError."""

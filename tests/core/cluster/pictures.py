@@ -5,9 +5,9 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from sidecar.core.flink.leadership import Component, ComponentId, Held
-from sidecar.core.moment import SECOND
+from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import PictureTaken
-from sidecar.core.pictures import Checkpoint, Checkpoints, Job, Picture, Restored, TaskManager
+from sidecar.core.pictures import Checkpoint, Checkpoints, Job, Picture, Reach, Restored, TaskManager
 from sidecar.core.policy.policy import Policy, Source
 from tests.kit.cluster import CLUSTER, JOB
 from tests.kit.core_sidecar import POLICY, Sidecar
@@ -38,6 +38,13 @@ def shows(sidecar: Sidecar, *jobs: Job, **more: Any) -> None:
     """The leading REST server shows these jobs now, and both TaskManagers. `more`: other fields of the picture."""
     picture = Picture(sidecar.now, rest_address(sidecar), tuple(jobs), **{"task_managers": TASK_MANAGERS, **more})
     sidecar.observe(PictureTaken(sidecar.moment, CLUSTER, picture.leader, picture))
+
+
+def reaches(sidecar: Sidecar, reach: Reach | None, seconds: float = 0) -> None:
+    """A request to the leading REST server, sent so many seconds ago, got so far."""
+    asked_at = Moment(*(2 * (sidecar.now - round(seconds * SECOND),)))
+    address = rest_address(sidecar)
+    sidecar.observe(PictureTaken(sidecar.moment, CLUSTER, address, None, "no description", reach, asked_at))
 
 
 def rest_address(sidecar: Sidecar) -> str:

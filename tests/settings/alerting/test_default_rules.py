@@ -26,6 +26,7 @@ def test_the_shipped_rules_are_a_rule_file_like_any_other() -> None:
         Rule("FlinkStateLost", Trigger.RESTORED_FROM_NOTHING, Severity.CRITICAL),
         Rule("FlinkStateOlder", Trigger.RESTORED_FROM_OLDER, Severity.WARNING),
         Rule("FlinkNotRecovered", Trigger.NOT_RECOVERED, Severity.CRITICAL, 300 * SECOND),
+        Rule("FlinkLeaderSilent", Trigger.LEADER_SILENT, Severity.WARNING, 8 * SECOND),
     )
     copied, shipped = load(RULES, {"zookeeper": "zk"}), load(None, {"zookeeper": "zk"})
     assert (shipped.rules, shipped.inhibit_rules) == (copied.rules, copied.inhibit_rules)

@@ -63,6 +63,7 @@ FIRING: Mapping[Trigger, str] = {
     Trigger.RESTORED_FROM_OLDER: RUNNING + recovery("from_older"),
     Trigger.NOT_RECOVERED: RUNNING + recovery("restarting"),
     Trigger.RECOVERED: RUNNING + recovery("running"),
+    Trigger.LEADER_SILENT: "- {at: 50s, rest: answers}\n- {at: 1m, rest: silent}",
     Trigger.HA_RISK: "- {at: 1m, checks: {standby: risk}}",
     Trigger.ZXID_HEADROOM: "- {at: 1m, zxid_headroom: 100}",
 }
@@ -107,7 +108,7 @@ tests:
 """
     )
     suite = read_tests(tmp_path / "test.yaml")
-    evidence = frozenset({Source.FLINK_REST}) if any(event.jobs for event in suite.tests[0].when) else frozenset()
+    evidence = frozenset({Source.FLINK_REST}) if any(event.is_of_rest for event in suite.tests[0].when) else frozenset()
     simulator, cluster, events_left = (
         Simulator(replace(suite.rules.policy_for("me", {"default": Store.ZOOKEEPER}), evidence=evidence)),
         SimulatedFlink("default"),

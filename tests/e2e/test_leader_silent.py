@@ -1,0 +1,156 @@
+"""A published leader that does not answer, on the real thing: before its session ends, people know, and of no other leader."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from datetime import timedelta
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from sidecar.core.cluster.state import RestServer
+from sidecar.core.flink.leadership import Component, ComponentId, LeaderInformation
+from sidecar.journal import JournalReader
+from sidecar.lab.flink import Lab
+from sidecar.lab.receivers import HttpReceiver
+from sidecar.lab.zookeeper import ZooKeeper
+from tests.kit.cluster import JobManager
+from tests.kit.flink_rest_server import Answer, dropping
+from tests.kit.flink_rest_server import RestServer as Rest
+from tests.kit.leaders import Leaders
+from tests.kit.pictured_flink import pictured
+from tests.kit.receivers import webhook
+from tests.kit.sidecar_process import Sidecar
+from tests.kit.waiting import LOADED_MACHINE_SECONDS, wait_for
+
+SESSION = timedelta(seconds=60)
+"""Flink's default."""
+PAUSE_SECONDS = 20.0
+SEEN_SECONDS = 19.5
+"""Until the next request, at the latest, and eight seconds: see docs/rules.md."""
+EVIDENCE = "evidence: {capture: [flink_rest]}"
+SILENT, GONE, BACK, OVER = (
+    f"[{label}] {{}}: the {words}: 127.0.0.1"
+    for label, words in (
+        ("WARNING", "leader does not answer"),
+        ("WARNING", "leader cannot be reached"),
+        ("RESOLVED", "leader answers again"),
+        ("RESOLVED", "silent leader does not lead any more"),
+    )
+)
+
+pytestmark = pytest.mark.e2e
+Watch = Callable[..., tuple[Sidecar, HttpReceiver]]
+
+
+@pytest.fixture
+def watch(tmp_path: Path) -> Iterator[Watch]:
+    """Starts a sidecar with the shipped rules, which speaks for itself, at once; returns it and who gets its messages."""
+    with ExitStack() as stack:
+
+        def start(name: str, cluster: str) -> tuple[Sidecar, HttpReceiver]:
+            people = stack.enter_context(webhook())
+            lines = f"{cluster}\n{EVIDENCE}\nledger: {{mode: local}}"
+            sidecar = Sidecar(tmp_path / name, lines, [people.url], observer=name, group_wait="0s", group_interval="1s")
+            sidecar.start()
+            stack.callback(sidecar.stop)
+            sidecar.wait_ready()
+            return sidecar, people
+
+        yield start
+
+
+def answered(sidecar: Sidecar, address: str) -> None:
+    """Wait until the REST server at this address has answered the sidecar, and does."""
+
+    def known() -> bool:
+        with closing(JournalReader(sidecar.state)) as reader:
+            servers: list[RestServer | None] = [each.rest_server for each in reader.state().clusters.values()]
+        return any(server and (server.leader.address, server.unanswered) == (address, None) for server in servers)
+
+    wait_for("an answer of the leader's REST server", known)
+
+
+def told(people: HttpReceiver, title: str, seconds: float) -> float:
+    """When a message with this title, or line, came (seconds since the epoch)."""
+    return wait_for(
+        title,
+        lambda: next((each.at for each in people.received if title in f"{each.title}\n{each.body}"), None),
+        seconds,
+    )
+
+
+def test_a_leader_that_is_stopped_or_killed_is_known_before_its_session_ends(tmp_path: Path, watch: Watch) -> None:
+    """SIGSTOP for 20 s: no failover, and an alert that is over when it answers again. kill -9: the failover comes later."""
+    with Lab(tmp_path / "lab", session_timeout=SESSION) as lab:
+        lab.start()
+        leader = lab.wait_for_leader()
+        sidecar, people = watch("jm-0", f"flink_conf_dir: {lab.conf_dir}")
+        answered(sidecar, leader.rest_address)
+        stopped_at = time.time()
+        leader.pause()
+        seen_at = told(people, SILENT.format(lab.cluster_id), PAUSE_SECONDS + LOADED_MACHINE_SECONDS)
+        wait_for("the end of the pause", lambda: time.time() - stopped_at >= PAUSE_SECONDS)
+        leader.resume()
+        told(people, BACK.format(lab.cluster_id), PAUSE_SECONDS)
+        assert seen_at - stopped_at < SEEN_SECONDS + LOADED_MACHINE_SECONDS
+        assert lab.leading() is leader
+        answered(sidecar, leader.rest_address)
+        killed_at = time.time()
+        leader.kill()
+        seen_at = told(people, GONE.format(lab.cluster_id), PAUSE_SECONDS + LOADED_MACHINE_SECONDS)
+        over_at = told(people, OVER.format(lab.cluster_id), SESSION.total_seconds() + LOADED_MACHINE_SECONDS)
+        assert seen_at - killed_at < SEEN_SECONDS + LOADED_MACHINE_SECONDS < over_at - killed_at
+
+
+class _Reachable(JobManager, frozen=True):
+    """A JobManager whose REST server is at an address of this machine."""
+
+    rest: str
+
+    def leads(self, component: ComponentId) -> LeaderInformation:
+        known = super().leads(component)
+        if component.component is Component.REST_SERVER:
+            return LeaderInformation(self.rest, known.session_id)
+        return known
+
+
+class _ReachableLeaders(Leaders):
+    """Leaders whose REST servers are at the given addresses."""
+
+    def __init__(self, address: str, *rests: str) -> None:
+        super().__init__(address)
+        self._rests = rests
+
+    def elect(self) -> None:
+        self.term += 1
+        rest = self._rests[self.term - 1]
+        self._flink.elect(_Reachable(self.present, UUID(int=self.term), self.term, rest))
+
+
+def test_a_dropped_port_is_told_by_the_sidecar_that_was_answered_and_by_no_other(
+    zookeeper: ZooKeeper, watch: Watch
+) -> None:
+    """For another sidecar it was dropped from the start: it never says so, though it hears of the first one's from the store."""
+    cluster = f"zookeeper: {{quorum: '{zookeeper.address}'}}"
+    with ExitStack() as stack:
+        rest = Rest(pictured(other={"/jobs/overview": Answer({"jobs": []})}))
+        successor = stack.enter_context(dropping())
+        leaders = _ReachableLeaders(zookeeper.address, rest.address, successor)
+        with rest:
+            leaders.start()
+            stack.callback(leaders.stop)
+            sidecar, people = watch("answered", cluster)
+            answered(sidecar, rest.address)
+        stack.enter_context(dropping(int(rest.address.rpartition(":")[2])))
+        dropped_at = time.time()
+        _, others = watch("never-answered", cluster)
+        seen_at = told(people, GONE.format("default"), PAUSE_SECONDS + LOADED_MACHINE_SECONDS)
+        assert seen_at - dropped_at < SEEN_SECONDS + LOADED_MACHINE_SECONDS
+        leaders.fail_over()
+        told(people, "does not lead any more since", PAUSE_SECONDS)
+        told(others, "failed over", PAUSE_SECONDS)
+        wait_for("twice the time in which a silence is seen", lambda: time.time() - dropped_at > 2 * SEEN_SECONDS)
+        assert not [each.title for each in others.received if "cannot be reached" in each.title]
+        assert len([each for each in people.received if "cannot be reached" in each.title]) == 1
