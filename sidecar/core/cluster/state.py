@@ -293,8 +293,8 @@ class ClusterState(Struct, frozen=True):
     @property
     def rest_leader(self) -> LeaderInformation | None:
         """The leading REST server. None: there is none, or the leaders are not in sight."""
-        known = self.components[_REST_SERVER].leadership if self.leaders_in_sight else None
-        return known.leader if isinstance(known, Held) else None
+        known = self.components.get(_REST_SERVER) if self.leaders_in_sight else None  # a handover may lack it
+        return known.leadership.leader if known and isinstance(known.leadership, Held) else None
 
     @property
     def in_sight(self) -> bool:

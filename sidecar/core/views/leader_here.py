@@ -74,16 +74,16 @@ class ClusterLeader(Struct, frozen=True):
     component: str
     state: str
     blind: bool
-    leader_address: str | None
-    leader_session_id: str | None
-    rest_url: str | None
+    leader_address: str | None = None
+    leader_session_id: str | None = None
+    rest_url: str | None = None
     """Of the leading REST server, if its address is a plain http or https URL."""
-    pod: str | None
-    since: Timestamp | None
+    pod: str | None = None
+    since: Timestamp | None = None
     """When this state began; null: not known."""
-    reason: str | None
+    reason: str | None = "it has not been read yet"
     """Why the state is unknown."""
-    last_known_address: str | None
+    last_known_address: str | None = None
 
 
 def leader_here(snapshot: Snapshot, component: ComponentId, cluster_id: str | None, now: Moment) -> LeaderHere:
@@ -110,7 +110,9 @@ def cluster_leader(snapshot: Snapshot, cluster_id: str, component: ComponentId, 
     cluster = snapshot.state.clusters[cluster_id]
     alone = replace(snapshot, state=replace(snapshot.state, clusters={cluster_id: cluster}))
     by_name = {leader.component: leader for leader in leaders(alone) if leader.job_id is None}
-    leader = by_name[component.component]
+    leader, rest_server = by_name.get(component.component), by_name.get(Component.REST_SERVER)
+    if leader is None:
+        return ClusterLeader(cluster_id, component.component.value, state="unknown", blind=True)
     visible = ClusterLeader(
         cluster_id,
         leader.component,
@@ -118,7 +120,7 @@ def cluster_leader(snapshot: Snapshot, cluster_id: str, component: ComponentId, 
         blind=False,
         leader_address=leader.leader_address,
         leader_session_id=leader.leader_session_id,
-        rest_url=web_ui(by_name[Component.REST_SERVER].leader_address),
+        rest_url=web_ui(rest_server.leader_address) if rest_server else None,
         pod=leader.pod,
         since=leader.since,
         reason=leader.reason,
@@ -133,7 +135,8 @@ def cluster_leader(snapshot: Snapshot, cluster_id: str, component: ComponentId, 
 
 def _here(policy: Policy, cluster_id: str, cluster: ClusterState, component: ComponentId) -> LeaderHere:
     """Of a cluster that can be seen."""
-    match cluster.components[component].leadership:
+    known = cluster.components.get(component)
+    match known.leadership if known else Unknown():
         case Unknown(reason=Blindness.UNREADABLE):
             return LeaderHere(Decision.UNREADABLE, "unknown: the leader data is unreadable")
         case Unknown():
