@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, cast
 
 from sidecar.core.masking import masked
-from sidecar.core.pictures import Reach
+from sidecar.core.reach import Reach
 from sidecar.core.sanitize import clean
 
 if TYPE_CHECKING:

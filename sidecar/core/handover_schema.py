@@ -18,9 +18,10 @@ from sidecar.core.flink.configmaps import LONGEST_LEASE
 from sidecar.core.flink.deployments import Reconciliation
 from sidecar.core.flink.leadership import Component
 from sidecar.core.moment import LATEST, Moment
-from sidecar.core.pictures import MOST_CHECKPOINTS, Reach
+from sidecar.core.pictures import MOST_CHECKPOINTS
 from sidecar.core.pods import MOST_PODS
 from sidecar.core.policy.policy import Severity
+from sidecar.core.reach import Reach
 
 FORMAT: Final = 3
 """Up to format 2 it was rows of the journal, which had that format too."""

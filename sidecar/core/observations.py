@@ -10,10 +10,11 @@ from sidecar.core.flink.deployments import FlinkDeployment
 from sidecar.core.flink.leadership import Births, ZNodePosition
 from sidecar.core.ha.results import CheckResult
 from sidecar.core.moment import Moment
-from sidecar.core.pictures import Picture, Reach
+from sidecar.core.pictures import Picture
 from sidecar.core.pods import Pod
 from sidecar.core.policy.policy import Policy
 from sidecar.core.process_end import LogEnd, PodStatus, ProcessEnd, SeenEvent
+from sidecar.core.reach import Reach
 
 
 class ConnectionState(StrEnum):

@@ -3,7 +3,6 @@
 `cluster.recovery` compares the last picture before a failover with those after it.
 """
 
-from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
@@ -26,17 +25,6 @@ OLDEST: Final = 300 * SECOND
 
 ENDED: Final = frozenset({"FINISHED", "CANCELED", "FAILED"})
 """Flink's globally terminal job states."""
-
-
-class Reach(StrEnum):
-    """How far requests to a REST server got."""
-
-    ANSWERS = "answers"
-    """It answered one of them over HTTP, whatever the status: its process works."""
-    SILENT = "silent"
-    """It was connected, and did not answer."""
-    UNREACHABLE = "unreachable"
-    """There was no connection: refused, dropped, or no such host."""
 
 
 class Checkpoint(Struct, frozen=True):

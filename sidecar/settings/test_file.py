@@ -13,7 +13,7 @@ from sidecar.core.alerting.alerts import Reason
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId
 from sidecar.core.ha.finding import Verdict
 from sidecar.core.ha.results import CHECKS
-from sidecar.core.pictures import Reach
+from sidecar.core.reach import Reach
 from sidecar.settings.file import schema
 from sidecar.settings.file.durations import DAY, MINUTE
 from sidecar.settings.file.schema import Keys, no_default

@@ -5,7 +5,8 @@ from typing import Final
 
 from sidecar.core.moment import Moment
 from sidecar.core.observations import PictureTaken
-from sidecar.core.pictures import Checkpoint, Checkpoints, Job, Picture, Reach, Restored
+from sidecar.core.pictures import Checkpoint, Checkpoints, Job, Picture, Restored
+from sidecar.core.reach import Reach
 from sidecar.settings.test_file import JobAct, ScenarioEvent
 from sidecar.simulation.job_ids import job_id
 

@@ -11,9 +11,10 @@ from sidecar.core.ha.finding import Verdict
 from sidecar.core.ha.results import CheckResult
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeploymentObserved, HaChecked, StoreObserved
-from sidecar.core.pictures import Job, Reach
+from sidecar.core.pictures import Job
 from sidecar.core.policy.policy import Rule, Severity, Source, Trigger
 from sidecar.core.policy.routing import Route
+from sidecar.core.reach import Reach
 from tests.core.auditor import Audited
 from tests.core.cluster.pictures import after, before, job, reaches, shows
 from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, REST_SERVER, THE_JOB, A, B, job_manager

@@ -96,20 +96,19 @@ def test_each_check_is_a_metric_with_its_verdict() -> None:
     }
 
 
-def test_clusters_are_checked_again_and_again_also_where_nothing_answers(tmp_path: Path) -> None:
-    """What cannot be read is UNKNOWN, or a RISK of its own; the thread goes on."""
+def test_a_cluster_is_checked_also_where_nothing_answers(tmp_path: Path) -> None:
+    """What cannot be read is UNKNOWN, and the end is not held up."""
     config = tmp_path / "sidecar.yaml"
     config.write_text(f"zookeeper: {{quorum: '127.0.0.1:{free_port()}', cluster_id: /orders}}\n")
     seen: list[HaChecked] = []
     checker = HaChecker(load(config, {}).clusters, Clock(), interval=0.01, ledger=True, first=0.0)
     checker.start(seen.append)
-    wait_for("two rounds", lambda: len(seen) >= 2)
+    wait_for("a round", lambda: seen)
     began = time.monotonic()
     checker.stop()
     assert time.monotonic() - began < 5
     verdicts = {result.check: result.verdict for result in seen[0].results}
-    assert (verdicts["zookeeper_servers"], verdicts["standby"]) == (Verdict.RISK, Verdict.UNKNOWN)
-    assert Verdict.PASS not in {verdicts[name] for name in ("standby", "failure_tolerance", "open_acls")}
+    assert {check for check, verdict in verdicts.items() if verdict is not Verdict.UNKNOWN} == {"shared_cluster_id"}
     assert not threads.dead()
 
 

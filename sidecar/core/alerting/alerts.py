@@ -8,9 +8,9 @@ from msgspec import Meta, Struct
 
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment
-from sidecar.core.pictures import Reach
 from sidecar.core.policy.policy import Destination
 from sidecar.core.policy.routing import Route
+from sidecar.core.reach import Reach
 
 NO_RANK = -1
 """Less than any severity: nothing fires, or it is not known."""

@@ -12,9 +12,9 @@ from sidecar.core.cluster.state import TooOld
 from sidecar.core.counted import counted
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.moment import SECOND, age, seconds, spoken
-from sidecar.core.pictures import Reach
 from sidecar.core.pods import Pods, name_at, spelled
 from sidecar.core.policy.policy import Rule, Trigger
+from sidecar.core.reach import Reach
 from sidecar.core.sanitize import clean
 
 

@@ -11,8 +11,8 @@ from sidecar.core.cluster.leadership_table import Kind
 from sidecar.core.cluster.state import ClusterState, RestServer, Unanswered
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.observations import PictureTaken
-from sidecar.core.pictures import Reach
 from sidecar.core.policy.policy import Policy, Source
+from sidecar.core.reach import Reach
 
 LEAST_REQUESTS: Final = 3
 """So many in a row prove a silence. A single one may have failed because this sidecar itself was paused."""

@@ -30,8 +30,9 @@ from sidecar.core.flink.leadership import (
 )
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ConnectionState
-from sidecar.core.pictures import Picture, Reach
+from sidecar.core.pictures import Picture
 from sidecar.core.pods import Pods
+from sidecar.core.reach import Reach
 from sidecar.core.sanitize import clean
 
 _MOST_SHOWN: Final = 20

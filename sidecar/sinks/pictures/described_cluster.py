@@ -18,8 +18,8 @@ from sidecar.core.pictures import (
     Job,
     Picture,
     PictureRequest,
-    Reach,
 )
+from sidecar.core.reach import Reach
 from sidecar.core.sanitize import clean
 from sidecar.rest_client import RestConnection, RestError, TooSlowError, is_off
 from sidecar.sinks.pictures import rest_answers

@@ -15,7 +15,8 @@ from typing import Final
 
 from sidecar.clock import Clock
 from sidecar.core.observations import PictureTaken
-from sidecar.core.pictures import MOST_HELD, Picture, PictureRequest, Reach
+from sidecar.core.pictures import MOST_HELD, Picture, PictureRequest
+from sidecar.core.reach import Reach
 from sidecar.rest_client import RestConnection, RestError
 from sidecar.settings.model import TlsSettings
 from sidecar.sinks.pictures.described_cluster import REQUEST_SECONDS, DescribedCluster

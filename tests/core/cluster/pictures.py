@@ -7,8 +7,9 @@ from msgspec.structs import replace
 from sidecar.core.flink.leadership import Component, ComponentId, Held
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import PictureTaken
-from sidecar.core.pictures import Checkpoint, Checkpoints, Job, Picture, Reach, Restored, TaskManager
+from sidecar.core.pictures import Checkpoint, Checkpoints, Job, Picture, Restored, TaskManager
 from sidecar.core.policy.policy import Policy, Source
+from sidecar.core.reach import Reach
 from tests.kit.cluster import CLUSTER, JOB
 from tests.kit.core_sidecar import POLICY, Sidecar
 

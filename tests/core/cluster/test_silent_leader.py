@@ -29,9 +29,10 @@ from sidecar.core.observations import (
     PictureTaken,
     Ticked,
 )
-from sidecar.core.pictures import Picture, Reach
+from sidecar.core.pictures import Picture
 from sidecar.core.policy.policy import Rule, Trigger
 from sidecar.core.policy.routing import Route
+from sidecar.core.reach import Reach
 from sidecar.core.step import step
 from tests.core.cluster.pictures import ASSESSING, job, reaches, shows
 from tests.kit.cluster import CLUSTER, A, B, JobManager

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.core.pictures import Reach
+from sidecar.core.reach import Reach
 from tests.kit.certificates import Authority
 from tests.kit.flink_rest_server import ELECTING, Answer, RestServer, dropping, silence
 from tests.kit.pictured_flink import pictured

@@ -1,0 +1,14 @@
+"""How far requests got. Short-lived processes use it too: it imports next to nothing."""
+
+from enum import StrEnum
+
+
+class Reach(StrEnum):
+    """How far requests to a REST server got."""
+
+    ANSWERS = "answers"
+    """It answered one of them over HTTP, whatever the status: its process works."""
+    SILENT = "silent"
+    """It was connected, and did not answer."""
+    UNREACHABLE = "unreachable"
+    """There was no connection: refused, dropped, or no such host."""
