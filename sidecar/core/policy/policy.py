@@ -83,6 +83,15 @@ EVENTS: Final = frozenset(
     }
 )
 """Triggers of what happens. The others are of conditions, which fire while they hold."""
+DRILLED: Final = frozenset(
+    {
+        *(Trigger.LEADER_CHANGED, Trigger.JOB_LEADER_CHANGED, Trigger.SAME_PROCESS_REELECTION),
+        *(Trigger.PLANNED_FAILOVER, Trigger.VACANT, Trigger.EPISODES, Trigger.NO_STANDBY),
+        *(Trigger.NOT_RECOVERED, Trigger.RECOVERED),
+    }
+)
+"""Triggers of what a failover that works may cause: a drill hides them while it lasts. Lost jobs, lost state, a split and what this
+sidecar cannot see are no part of one."""
 PLANNABLE: Final = frozenset({Trigger.LEADER_CHANGED, Trigger.VACANT})
 """Triggers with `planned_budget`: a planned failover that takes no longer fires nothing."""
 PLANNED_BUDGET: Final = 300 * SECOND
