@@ -49,7 +49,7 @@ def began(policy: Policy, drill: Written, receivers: tuple[str, ...], now: Momen
 def ended(policy: Policy, drill: RunningDrill, over: Moment, now: Moment) -> Drill:
     """What is recorded when a drill is over."""
     of, known = drill.began, drill.findings
-    result, reasons = judged(of, known, is_over=True)
+    result, reasons = judged(of, known, over.wall, is_final=True)
     measured = figures(known)
     arrived = {name for name, message in known.messages.items() if message.arrived}
     # One that could not see speaks for itself alone: its row does not stand for those of others.

@@ -28,25 +28,32 @@ class Judgement(NamedTuple):
     reasons: tuple[str, ...]
 
 
-def judged(drill: Drill, known: Findings, *, is_over: bool) -> Judgement:
-    """Whether what the drill expects has happened. `drill`: as it began; `is_over`: its window has ended."""
-    shortcomings = [*_failover(known, is_over=is_over), *_recovery(drill, known), *_messages(drill, known, is_over)]
+def judged(drill: Drill, known: Findings, until: int | None = None, *, is_final: bool = False) -> Judgement:
+    """Whether what the drill expects has happened. `drill`: as it began; `until`: when its window was over (wall microseconds);
+    `is_final`: no more becomes known.
+    """
+    shortcomings = [
+        *_failover(known, until, is_final=is_final),
+        *_recovery(drill, known),
+        *_messages(drill, known, is_final=is_final),
+    ]
     worst = next((each for each in Result if any(found is each for found, _ in shortcomings)), Result.PASSED)
     return Judgement(worst, tuple(reason for _, reason in shortcomings))
 
 
-def _failover(known: Findings, *, is_over: bool) -> Iterator[tuple[Result, str]]:
+def _failover(known: Findings, until: int | None, *, is_final: bool) -> Iterator[tuple[Result, str]]:
     """What is missing of the failover."""
     if known.episode_id is None:
-        if not is_over:
+        if until is None:
             yield Result.UNKNOWN, "No failover was observed yet."
         elif known.blind:
             yield Result.UNKNOWN, "No failover was observed, and this sidecar could not see the leaders all the time."
         else:
             yield Result.FAILED, "No failover was observed in the window."
-    elif known.episode is None:
-        what = "when the window ended" if is_over else "yet"
-        yield Result.FAILED if is_over else Result.UNKNOWN, f"Not every component had a leader again {what}."
+    elif known.episode is None and not is_final:
+        yield Result.UNKNOWN, "Not every component has a leader again yet."
+    elif known.episode is None or (until is not None and parsed(known.episode.closed_at) > until):
+        yield Result.FAILED, "Not every component had a leader again when the window ended."
 
 
 def _recovery(drill: Drill, known: Findings) -> Iterator[tuple[Result, str]]:
@@ -56,20 +63,21 @@ def _recovery(drill: Drill, known: Findings) -> Iterator[tuple[Result, str]]:
         yield Result.FAILED, f"The failover lost {known.episode.jobs_lost} jobs."
     if known.recovery is None:
         if drill.assessed:
-            yield Result.UNKNOWN, "The recovery is still being assessed."
+            yield Result.UNKNOWN, "The recovery is not assessed yet."
     elif (result := _PROVEN.get(known.recovery.verdict, Result.UNKNOWN)) is not Result.PASSED:
         why = " ".join(clean(reason) for reason in known.recovery.reasons)
         yield result, f"The recovery is {clean(known.recovery.verdict)}. {why}".rstrip()
 
 
-def _messages(drill: Drill, known: Findings, is_over: bool) -> Iterator[tuple[Result, str]]:
+def _messages(drill: Drill, known: Findings, *, is_final: bool) -> Iterator[tuple[Result, str]]:
     for name in drill.receivers:
         message = known.messages.get(name)
         if message is None or not message.arrived:
             gave_up = message is not None and message.outcome == "gave_up"
             why = f": {clean(message.detail)}" if message and message.detail else ""
-            state = "did not reach" if is_over or gave_up else "has not reached"
-            yield Result.FAILED if is_over or gave_up else Result.UNKNOWN, f"The message {state} {clean(name)}{why}."
+            lost = is_final or gave_up
+            state = "did not reach" if lost else "has not reached"
+            yield Result.FAILED if lost else Result.UNKNOWN, f"The message {state} {clean(name)}{why}."
 
 
 class Figures(NamedTuple):
