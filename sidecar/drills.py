@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -11,10 +12,11 @@ from sidecar.clock import Clock
 from sidecar.core.alerting import silence_document
 from sidecar.core.alerting.silence_document import Expectation, SilencesError, Written, drill_of
 from sidecar.core.policy.policy import ALL_FOUND
-from sidecar.core.records import Drill
+from sidecar.core.records import Death, Drill
 from sidecar.core.sanitize import clean
-from sidecar.core.views import drill_report
+from sidecar.core.views import drill_report, unrecorded
 from sidecar.core.views.drill_report import Report
+from sidecar.core.views.snapshot import Snapshot
 from sidecar.settings import Settings, SettingsError
 from sidecar.settings.file.settings_error import did_you_mean
 from sidecar.silencing import Listed
@@ -83,4 +85,6 @@ def report(state_dir: Path, name: str) -> Report:
         newest = journal.newest()
         drills = [*journal.newest_first(Drill, 0, newest)][::-1]
         of, ended, earlier = drill_report.chosen(drills, None if name == LAST else name)
-        return drill_report.report(of, ended, earlier, journal.remembered(), journal.state())
+        state = journal.state()
+        waiting = (each for each in unrecorded.records(Snapshot(Clock()(), state)) if isinstance(each, Death))
+        return drill_report.report(of, ended, earlier, chain(journal.remembered(), waiting), state)

@@ -73,7 +73,7 @@ def _messages(drill: Drill, known: Findings, *, is_final: bool) -> Iterator[tupl
     for name in drill.receivers:
         message = known.messages.get(name)
         if message is None or not message.arrived:
-            gave_up = message is not None and message.outcome == "gave_up"
+            gave_up = message is not None and message.outcome in {"gave_up", "not_sent"}
             why = f": {clean(message.detail)}" if message and message.detail else ""
             lost = is_final or gave_up
             state = "did not reach" if lost else "has not reached"
