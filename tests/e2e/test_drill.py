@@ -11,7 +11,7 @@ import pytest
 
 from sidecar.lab.receivers import HttpReceiver
 from tests.kit.receivers import webhook
-from tests.kit.recovery_scene import LABS, PICTURE_SECONDS, RetainingLab
+from tests.kit.recovery_scene import LABS, PICTURE_SECONDS, RetainingLab, Store
 from tests.kit.sidecar_process import Sidecar, command
 from tests.kit.waiting import wait_for
 
@@ -32,18 +32,18 @@ def people() -> Iterator[HttpReceiver]:
 @pytest.mark.parametrize(("store", "version"), [("zookeeper", "2.3.0"), ("kubernetes", "2.3.0")])
 def test_a_drill_proves_that_a_failover_works(store: str, version: str, people: HttpReceiver, tmp_path: Path) -> None:
     """Twice: the second report compares both. On call gets one message of each, marked as a drill, and nothing else."""
-    with LABS[store](tmp_path, version) as (lab, _):
+    with LABS[store](tmp_path, version) as (lab, stored):
         job = lab.submit_job()
         evidence = "evidence: {capture: [processes, flink_rest], flink_rest: {patience: 2m}}"
         sidecar = Sidecar(tmp_path / "sidecar", f"flink_conf_dir: {lab.conf_dir}\n{evidence}", [people.url])
         sidecar.start()
         try:
             sidecar.wait_ready()
-            first = drilled(lab, sidecar, job, "spring")
+            first = drilled(lab, stored, sidecar, job, "spring")
             assert drill(sidecar, "report", "last").splitlines()[0].endswith(": passed")
             for jobmanager in lab.jobmanagers:
                 jobmanager.start()
-            second = drilled(lab, sidecar, job, "summer")
+            second = drilled(lab, stored, sidecar, job, "summer")
             text = drill(sidecar, "report")
             _log.info("%s\n%s", store, text)
         finally:
@@ -54,14 +54,16 @@ def test_a_drill_proves_that_a_failover_works(store: str, version: str, people: 
     assert len(people.received) == 2
 
 
-def drilled(lab: RetainingLab, sidecar: Sidecar, job: str, comment: str) -> dict[str, Any]:
+def drilled(lab: RetainingLab, stored: Store, sidecar: Sidecar, job: str, comment: str) -> dict[str, Any]:
     """The report of one drill, from its start to its end."""
     lab.wait_for_job(job)
     began = time.monotonic()
     wait_for("a picture of the running job", lambda: time.monotonic() - began > PICTURE_SECONDS)
     made = drill(sidecar, "start", "--window", "15m", "--comment", comment, "--author", "ann")
     wait_for("its message", lambda: outcome(sidecar, made) == "delivered")
-    leader = lab.wait_for_leader()
+    leader, last = lab.wait_for_leader(), stored.checkpoints(job)[-1]
+    # In the middle of a checkpoint nobody knows whether it was completed: the recovery is unproven then.
+    wait_for("the next checkpoint", lambda: stored.checkpoints(job)[-1] > last)
     leader.kill()
     found = wait_for("everything to be back", lambda: passed(sidecar), PASSED_SECONDS)
     assert drill(sidecar, "stop") == made

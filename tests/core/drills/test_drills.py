@@ -23,6 +23,7 @@ from sidecar.core.alerting.silence_document import (
     written,
 )
 from sidecar.core.alerting.silences import Silences
+from sidecar.core.cluster.state import Drilled
 from sidecar.core.drilling import SHORTEST
 from sidecar.core.drills.judge import SETTLING
 from sidecar.core.drills.messages import critical_receivers
@@ -340,3 +341,48 @@ def test_matchers_in_a_drill_are_not_read() -> None:
     good = {**json.decode(written({drill().id: drill()}))["drills"][0], "matchers": wide}
     found, _ = read(json.encode({"format": 1, "drills": [good]}), LONGEST)
     assert found[drill().id].matchers == drill().matchers
+
+
+# -- overdue -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_drill_is_overdue_since_the_last_one_that_has_passed() -> None:
+    """Counted from when the cluster was first watched, if there is none: a sidecar that takes over knows that. One that has passed ends it."""
+    day = 24 * 3600
+    overdue = Rule("FlinkDrillOverdue", Trigger.DRILL_OVERDUE, Severity.INFO, age=2 * day * SECOND)
+    policy = replace(DRILLING, rules=(LEADER_CHANGED, NO_LEADER, overdue))
+    flink, sidecar = watching(policy=policy)
+    sidecar.waits(1.5 * day, tick=300).is_replaced().connects()
+    sidecar.waits(0.4 * day, tick=300)
+    assert sidecar.told() == []
+    sidecar.waits(0.2 * day, tick=300)
+    assert sidecar.told()[0] == ("FlinkDrillOverdue", "FIRST")
+    assert "no failover drill has passed for 2 d" in sidecar.sent[0].title
+    assert "no drill has passed since 2026-11-20 08:00:00 UTC" in sidecar.sent[0].body
+    sidecar.silenced_by(drill(starts=(sidecar.now - START) / SECOND, lasts=120))
+    sidecar.waits(15)
+    fail_over(flink, sidecar)
+    sidecar.waits(300)
+    assert sidecar.told()[-1] == ("FlinkDrillOverdue", "RESOLVED")
+
+
+def test_what_is_not_known_is_not_overdue() -> None:
+    """A sidecar that does not know since when the cluster is watched counts from its start."""
+    overdue = Rule("FlinkDrillOverdue", Trigger.DRILL_OVERDUE, Severity.INFO, age=3600 * SECOND)
+    _, sidecar = watching(policy=replace(DRILLING, rules=(overdue,)))
+    cluster = sidecar.state.clusters[CLUSTER]
+    sidecar.state = replace(sidecar.state, clusters={CLUSTER: replace(cluster, drilled=Drilled())})
+    sidecar.waits(7200, tick=60)
+    assert sidecar.told() == []
+    sidecar.is_killed().connects().waits(1800, tick=60)
+    assert sidecar.told() == []
+    assert sidecar.state.clusters[CLUSTER].drilled.since >= START + 7200 * SECOND
+
+
+def test_a_handover_cannot_put_off_a_drill() -> None:
+    """Whoever may write it cannot say that a drill has passed in the future."""
+    _, sidecar = watching(policy=DRILLING)
+    cluster = sidecar.state.clusters[CLUSTER]
+    later = Drilled(cluster.drilled.since, sidecar.now + 3600 * SECOND, str(UUID(int=7)))
+    sidecar.state = replace(sidecar.state, clusters={CLUSTER: replace(cluster, drilled=later)})
+    assert sidecar.is_replaced().state.clusters[CLUSTER].drilled.passed_at == 0
