@@ -347,7 +347,7 @@ def test_matchers_in_a_drill_are_not_read() -> None:
 
 
 def test_a_drill_is_overdue_since_the_last_one_that_has_passed() -> None:
-    """Counted from when the cluster was first watched, if there is none: a sidecar that takes over knows that. One that has passed ends it."""
+    """Without one from when the cluster was first watched, which a sidecar that takes over knows. The alert ends when one has passed."""
     day = 24 * 3600
     overdue = Rule("FlinkDrillOverdue", Trigger.DRILL_OVERDUE, Severity.INFO, age=2 * day * SECOND)
     policy = replace(DRILLING, rules=(LEADER_CHANGED, NO_LEADER, overdue))
