@@ -337,6 +337,49 @@ TBLPROPERTIES (
   'projection.event_date.range' = '2020-01-01,NOW'
 );
 
+CREATE EXTERNAL TABLE flink_ha.drills (
+  `type` string,
+  `schema` bigint,
+  `id` string,
+  `cluster_id` string,
+  `external_labels` map<string,string>,
+  `store` string,
+  `observer` string,
+  `observed_at` timestamp,
+  `recorded_at` timestamp,
+  `drill_id` string,
+  `phase` string,
+  `expects` string,
+  `starts_at` timestamp,
+  `ends_at` timestamp,
+  `author` string,
+  `comment` string,
+  `receivers` array<string>,
+  `assessed` boolean,
+  `over_at` timestamp,
+  `result` string,
+  `reasons` array<string>,
+  `episode_id` string,
+  `detected_after_seconds` double,
+  `detected_after_seconds_at_most` double,
+  `leaderless_seconds` double,
+  `led_after_seconds` double,
+  `running_after_seconds` double,
+  `recovery_verdict` string,
+  `delivered` array<string>,
+  `undelivered` array<string>,
+  `hidden` bigint
+)
+PARTITIONED BY (`event_date` date)
+STORED AS PARQUET
+LOCATION 's3://BUCKET/PREFIX/drills/'
+TBLPROPERTIES (
+  'projection.enabled' = 'true',
+  'projection.event_date.type' = 'date',
+  'projection.event_date.format' = 'yyyy-MM-dd',
+  'projection.event_date.range' = '2020-01-01,NOW'
+);
+
 CREATE EXTERNAL TABLE flink_ha.quarantine (
   `id` string,
   `file` string,

@@ -39,17 +39,18 @@ _OF_CLUSTER: Final = tuple(component.component.value for component in CLUSTER_CO
 
 def records(state_dir: Path) -> Iterator[AnyRecord]:
     """All records of the journal in `state_dir`, oldest first. Raises JournalError."""
-    with closing(_reader(state_dir)) as journal:
+    with closing(reader(state_dir)) as journal:
         yield from journal.remembered()
 
 
 def state(state_dir: Path) -> State:
     """The state of the sidecar as of the last commit to the journal in `state_dir`. Raises JournalError."""
-    with closing(_reader(state_dir)) as journal:
+    with closing(reader(state_dir)) as journal:
         return journal.state()
 
 
-def _reader(state_dir: Path) -> JournalReader:
+def reader(state_dir: Path) -> JournalReader:
+    """The journal in `state_dir`, to be closed. Raises JournalError."""
     try:
         exists = (state_dir / FILE).is_file()
     except OSError as error:
@@ -112,7 +113,7 @@ class Latest(NamedTuple):
 def latest(state_dir: Path, wanted: Wanted) -> Latest:
     """The wanted records. Raises JournalError."""
     last, clusters, newest = deque[AnyRecord](maxlen=wanted.last), set[str](), 0
-    with closing(_reader(state_dir)) as journal:
+    with closing(reader(state_dir)) as journal:
         for newest, record in journal.numbered():  # noqa: B007  used below
             clusters.add(record.cluster_id)
             if wanted.fits(record):
@@ -122,7 +123,7 @@ def latest(state_dir: Path, wanted: Wanted) -> Latest:
 
 def following(state_dir: Path, wanted: Wanted, after: int) -> Iterator[AnyRecord]:
     """The wanted records after number `after`, each as soon as it is written, until the caller stops. Raises JournalError."""
-    with closing(_reader(state_dir)) as journal:
+    with closing(reader(state_dir)) as journal:
         while True:
             for number, record in journal.numbered(after):
                 after = number
@@ -135,7 +136,7 @@ def episodes(state_dir: Path, number: int, *, unreviewed: bool = False) -> list[
     """The last `number` failovers: those in progress, then the newest first; `unreviewed`: only those that nobody has annotated. Raises
     JournalError.
     """
-    with closing(_reader(state_dir)) as journal:
+    with closing(reader(state_dir)) as journal:
         newest = journal.newest()
         known = outcomes_of(journal.outcomes(0, newest))
         recorded = journal.newest_first(EpisodeRecord, 0, newest)
@@ -146,7 +147,7 @@ def episodes(state_dir: Path, number: int, *, unreviewed: bool = False) -> list[
 
 def explain(state_dir: Path, name: str) -> Explanation:
     """The episode whose id begins with `name`; LAST: the newest one. Raises JournalError, UnknownEpisodeError."""
-    with closing(_reader(state_dir)) as journal:
+    with closing(reader(state_dir)) as journal:
         snapshot = Snapshot(Clock()(), journal.state())
     in_progress = {each.id: each for each in episode_view.in_progress(snapshot)}
     return find(chain(records(state_dir), unrecorded.records(snapshot)), _id_of(state_dir, name), in_progress)

@@ -52,6 +52,8 @@ class Listed(Struct, frozen=True):
     """The clusters whose stores have it; `all-clusters`: those that are found."""
     hid: int | None
     """How many alerts it has hidden, by the records in the state folder; None: there are none."""
+    drill: str | None = None
+    """What it expects, if it is a drill: it hides of the alerts that it matches only what a failover causes. None: a silence."""
 
 
 def read_matchers(settings: Settings, texts: Sequence[str], *, everything: bool) -> tuple[Matcher, ...]:
@@ -87,7 +89,7 @@ def read_matchers(settings: Settings, texts: Sequence[str], *, everything: bool)
 
 def add(settings: Settings, wanted: tuple[Matcher, ...], duration: int, comment: str, author: str) -> Listed:
     """Write a new silence into the store of each cluster that it may match. Raises SettingsError, SilencesError."""
-    stores = _stores(settings)
+    stores = stores_of(settings)
     names = [
         name
         for name in stores
@@ -102,8 +104,8 @@ def add(settings: Settings, wanted: tuple[Matcher, ...], duration: int, comment:
     def change(found: Mapping[str, Written]) -> Mapping[str, Written]:
         return silence_document.added(found, silence, now, settings.silences.longest)
 
-    _change_each(stores, names, change, f"silence {silence.id}")
-    return _listed(silence, names, now, {})
+    change_each(stores, names, change, f"silence {silence.id}")
+    return listed_as(silence, names, now, {})
 
 
 class Listing(Struct, frozen=True):
@@ -120,7 +122,7 @@ def listed(settings: Settings, hid: Mapping[str, int] | None = None, *, expired:
     """
     found: dict[str, Written] = {}
     names: dict[str, list[str]] = {}
-    stores = _stores(settings)
+    stores = stores_of(settings)
     documents, failed = _each(stores, stores, lambda name: _read(stores[name], settings.silences.longest))
     for name, document in documents.items():
         for silence in document.values():
@@ -128,7 +130,7 @@ def listed(settings: Settings, hid: Mapping[str, int] | None = None, *, expired:
             names.setdefault(silence.id, []).append(name)
     now = Clock()().wall
     ordered = sorted(found.values(), key=lambda each: (each.over_at, each.id))
-    rows = [_listed(each, names[each.id], now, hid) for each in ordered if expired or not each.is_over(now)]
+    rows = [listed_as(each, names[each.id], now, hid) for each in ordered if expired or not each.is_over(now)]
     return Listing(rows, _problem("the silences could not be read", failed))
 
 
@@ -148,11 +150,12 @@ def expire(settings: Settings, name: str) -> str:
         this = known.get(silence.id)
         return {**known, this.id: replace(this, expired_at=now)} if this and not this.is_over(now) else None
 
-    _change_each(_stores(settings), silence.clusters, change, f"the end of silence {silence.id}")
+    change_each(stores_of(settings), silence.clusters, change, f"the end of silence {silence.id}")
     return silence.id
 
 
-def _stores(settings: Settings) -> dict[str, LedgerStore]:
+def stores_of(settings: Settings) -> dict[str, LedgerStore]:
+    """The documents of silences, by the names of their clusters. Raises SettingsError: there are none."""
     if stores := silence_stores_of(settings):
         return stores
     raise SettingsError(
@@ -171,7 +174,7 @@ def _known(settings: Settings, cluster_id: str, wanted: Iterable[Matcher]) -> li
     return [matcher for matcher in wanted if matcher.label in _labels(settings, cluster_id)]
 
 
-def _change_each(stores: Mapping[str, LedgerStore], names: Collection[str], change: _Change, what: str) -> None:
+def change_each(stores: Mapping[str, LedgerStore], names: Collection[str], change: _Change, what: str) -> None:
     """Change these documents. Raises SilencesError that says which have changed."""
     written, failed = _each(stores, names, lambda name: _change(stores[name], change))
     if problem := _problem(f"{what} could not be written", failed):
@@ -229,7 +232,8 @@ def _problem(what: str, failed: Mapping[str, Exception]) -> str | None:
     return f"{what} for cluster {name}{more}: {failed[name]}"
 
 
-def _listed(silence: Written, clusters: Sequence[str], now: int, hid: Mapping[str, int] | None) -> Listed:
+def listed_as(silence: Written, clusters: Sequence[str], now: int, hid: Mapping[str, int] | None) -> Listed:
+    """The silence, as it is printed."""
     return Listed(
         silence.id,
         "expired" if silence.is_over(now) else "active",
@@ -240,4 +244,5 @@ def _listed(silence: Written, clusters: Sequence[str], now: int, hid: Mapping[st
         silence.comment,
         clusters,
         None if hid is None else hid.get(silence.id, 0),
+        silence.drill.value if silence.drill else None,
     )

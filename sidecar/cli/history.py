@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _MOST: Final = 50
 _TYPES: Final = (
     *("transition", "episode", "contention", "coverage", "notification", "annotation", "evidence", "death", "recovery"),
+    "drill",
 )
 _KINDS: Final = (*_TYPES, *(kind.value for kind in Kind))
 _COMPONENTS: Final = tuple(component.value for component in Component)

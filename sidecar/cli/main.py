@@ -11,6 +11,7 @@ from sidecar.cli import logs
 from sidecar.cli.alert import alert
 from sidecar.cli.audit import audit
 from sidecar.cli.demo import demo
+from sidecar.cli.drill import drill
 from sidecar.cli.exit_status import QuietGroup, exit_status
 from sidecar.cli.ha import ha
 from sidecar.cli.history import annotate, episodes, explain, timeline
@@ -35,7 +36,7 @@ def cli(debug: bool) -> None:
 _COMMANDS = (
     *(run, status, alerts, watch, who, ha),
     *(timeline, episodes, explain, annotate),
-    *(config, rules, replay, alert, silence),
+    *(config, rules, replay, alert, silence, drill),
     *(audit, demo),
 )
 for command in _COMMANDS:

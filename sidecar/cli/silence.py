@@ -60,8 +60,8 @@ def add(
     settings = load(config, overrides, secrets=False)
     wanted = silencing.read_matchers(settings, texts, everything=everything)
     lasts = Setting(duration, "--duration").duration(at_least=SECOND, at_most=settings.silences.longest)
-    why = _line("--comment", comment, LONGEST_TEXT)
-    made = silencing.add(settings, wanted, lasts, why, _line("--author", author or _login(), LONGEST_NAME))
+    why = text_line("--comment", comment, LONGEST_TEXT)
+    made = silencing.add(settings, wanted, lasts, why, text_line("--author", author or login(), LONGEST_NAME))
     print_value(made, made.id, output)
 
 
@@ -113,10 +113,11 @@ def _row(each: "Listed", *, wide: bool) -> tuple[str, ...]:
     ends = f"{each.ends_at[:19]}Z".replace("T", " ") if wide else each.ends_at[:16].replace("T", " ")
     ends += " (ended)" if each.state == "expired" else ""
     hid = "-" if each.hid is None else str(each.hid)
-    return each.id if wide else each.id[:8], ", ".join(each.matchers), ends, each.author, hid, each.comment
+    matchers = f"{'drill of ' if each.drill else ''}{', '.join(each.matchers)}"
+    return each.id if wide else each.id[:8], matchers, ends, each.author, hid, each.comment
 
 
-def _line(name: str, text: str, longest: int) -> str:
+def text_line(name: str, text: str, longest: int) -> str:
     """One line of text for people. Raises BadParameter."""
     line = " ".join(text.split())
     if not line or len(line) > longest or not line.isprintable():
@@ -124,7 +125,8 @@ def _line(name: str, text: str, longest: int) -> str:
     return line
 
 
-def _login() -> str:
+def login() -> str:
+    """The name of who runs the command."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # a user id without a name, as in many containers

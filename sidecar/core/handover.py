@@ -23,7 +23,7 @@ from sidecar.core.cluster.episodes import Absence, Episode
 from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.plans import Disruption, Operated, Plan
 from sidecar.core.cluster.recovery_state import Assessed, JobFault
-from sidecar.core.cluster.state import ClusterState, ComponentState, RestServer, Standby, fresh_cluster
+from sidecar.core.cluster.state import ClusterState, ComponentState, Drilled, RestServer, Standby, fresh_cluster
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.flink.configmaps import LeaderElectionRecord
 from sidecar.core.flink.leadership import Component, ComponentId, ConfigMapPosition, Position, Unknown
@@ -149,6 +149,7 @@ def _document(
         bounded(schema.RestServer, cluster.rest_server),
         _groups(alerts.groups, max(min(most, schema.MOST_ALERTS), 1)),
         tuple(failover for failover in failovers if failover),
+        bounded(schema.Drilled, cluster.drilled),
     )
 
 
@@ -261,7 +262,15 @@ def _cluster(found: schema.Document) -> ClusterState:
         assessed=unbounded(Assessed, found.assessed, rows=()) if found.assessed else None,
         job_faults={job_id: unbounded(JobFault, each) for job_id, each in found.job_faults.items()},
         rest_server=unbounded(RestServer, found.rest_server) if found.rest_server else None,
+        drilled=_drilled(found),
     )
+
+
+def _drilled(found: schema.Document) -> Drilled:
+    """What is known of drills: nothing that is later than the document, which would put off a drill that is overdue."""
+    if found.drilled is None or max(found.drilled.since, found.drilled.passed_at) > found.alive.wall:
+        return Drilled(since=found.alive.wall)
+    return unbounded(Drilled, found.drilled)
 
 
 def _episode(found: schema.Episode | None, components: Mapping[ComponentId, ComponentState]) -> Episode | None:

@@ -458,6 +458,12 @@ class Assessed(_Bounded, frozen=True):
     namesakes: Annotated[tuple[_JobId, ...], Meta(max_length=MOST_PICTURED)] = ()
 
 
+class Drilled(_Bounded, frozen=True):
+    since: _Wall = 0
+    passed_at: _Wall = 0
+    passed: _IdOrNone = ""
+
+
 class AlertLabels(_Bounded, frozen=True):
     """The labels that a reader cannot make itself."""
 
@@ -546,3 +552,4 @@ class Document(_Bounded, frozen=True):
     rest_server: RestServer | None = None
     groups: Annotated[dict[_Id, Group], Meta(max_length=MOST_ALERTS)] = {}
     failovers: Annotated[tuple[CountedFailover, ...], Meta(max_length=MOST_FAILOVERS)] = ()
+    drilled: Drilled | None = None

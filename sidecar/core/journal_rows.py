@@ -13,9 +13,10 @@ from sidecar.core.cluster.episodes import Episode
 from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.plans import Disruption, Operated
 from sidecar.core.cluster.recovery_state import Assessed, Assessment, JobAfter, JobFault
-from sidecar.core.cluster.state import ClusterState, ComponentState, RestServer, Standby, View
+from sidecar.core.cluster.state import ClusterState, ComponentState, Drilled, RestServer, Standby, View
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.drills.drill import RunningDrill
 from sidecar.core.evidence import Capture
 from sidecar.core.flink.configmaps import LeaderElectionRecord
 from sidecar.core.flink.leadership import ComponentId
@@ -52,6 +53,8 @@ _TYPES: Final[dict[str, tuple[Any, type[Struct]]]] = {
     "delivery": (str, Delivery),
     "capture": (str, Capture),
     "silence": (tuple[str, str], Silence),
+    "drill": (str, RunningDrill),
+    "drilled": (str, Drilled),
 }
 """Key and value of each kind of row."""
 # Built by the import: msgspec 0.22 crashes when two threads are the first to decode one type.
@@ -76,6 +79,7 @@ def changes(before: State, after: State) -> Iterator[Row]:
     yield from _diff("failovers", before.alerts.failovers, after.alerts.failovers)
     yield from _diff("delivery", before.outbox, after.outbox)
     yield from _diff("capture", before.captures, after.captures)
+    yield from _diff("drill", before.drills, after.drills)
     if before.silences is not after.silences:
         yield from _diff("silence", _silences(before.silences), _silences(after.silences))
     for name in {**before.clusters, **after.clusters}:
@@ -93,6 +97,7 @@ def changes(before: State, after: State) -> Iterator[Row]:
             disruptions = old.disruptions if old else {}, new.disruptions if new else {}
             yield from _diff("disruption", *disruptions, prefix=name)
             yield from _diff("ends", _ends(name, old), _ends(name, new))
+            yield from _diff("drilled", _one(name, old and old.drilled), _one(name, new and new.drilled))
             yield from _recovery(name, old, new)
 
 
@@ -141,6 +146,7 @@ def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
             assessed=found["assessed"].get(name),
             job_faults={job: each for (cluster, job), each in found["job_fault"].items() if cluster == name},
             rest_server=found["rest_server"].get(name),
+            drilled=found["drilled"].get(name, Drilled()),
         )
     outbox = dict(sorted(found["delivery"].items(), key=lambda item: item[1].queued_at))
     alerts = Alerts(found["pending"], found["group"], found["failovers"])
@@ -149,7 +155,8 @@ def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
         known = silences.get(document, Silences()).known
         silences[document] = Silences({**known, silence_id: silence})
     alive = found["alive"].get("")
-    return State(clusters, alerts, outbox, found["capture"], alive, silences=silences), problems
+    captures, drills = found["capture"], found["drill"]
+    return State(clusters, alerts, outbox, captures, alive, silences=silences, drills=drills), problems
 
 
 def _diff(

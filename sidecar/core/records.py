@@ -177,7 +177,7 @@ class Notification(Record, frozen=True, kw_only=True, tag="notification"):
     episode_id: str | None = None
     """The failover that it is about. Null: none, several, or none known when it was queued."""
     silence_id: str | None = None
-    """SUPPRESSED_BY_SILENCE: the silence. Null: all others."""
+    """SUPPRESSED_BY_SILENCE: the silence, or the drill. Null: all others."""
     service: str | None = None
     """The service of the destination, as its URL names it: `slack`, `mailtos`, `webhook`, … Null: suppressed, or not known any more."""
     component: str | None = None
@@ -378,6 +378,57 @@ class HaCheck(Record, frozen=True, kw_only=True, tag="ha_check"):
     """RISK: what to do. Null: all others."""
 
 
+class Drill(Record, frozen=True, kw_only=True, tag="drill"):
+    """A drill of a failover began (`started`), or is over (`ended`), with what was measured. All sidecars write the same `id`: the row is
+    that of one of them.
+    """
+
+    drill_id: str
+    """The drill: `silence_id` of the alerts that it hid, and `fingerprint` of its own messages in `notifications`."""
+    phase: str
+    """`started` or `ended`."""
+    expects: str
+    """What it expects: `failover`."""
+    starts_at: Timestamp
+    """When it was started, by the clock of who started it."""
+    ends_at: Timestamp
+    """When its window ends, by the same clock, unless it is stopped earlier."""
+    author: str
+    """Who started it."""
+    comment: str
+    """Why. Empty: not said."""
+    receivers: list[str]
+    """The destinations that a critical alert of the cluster would reach: each is sent a message that says that it is a drill."""
+    assessed: bool
+    """Whether the sidecar assesses recoveries: `flink_rest` is among its evidence."""
+    over_at: Timestamp | None = None
+    """When its window was over, by the observer's clock. Null: it has just begun."""
+    result: str | None = None
+    """`passed`, `failed`, or `unknown`: not what is expected was observed, nor its opposite. Null: it has just begun."""
+    reasons: list[str] = []
+    """Why it has not passed, a sentence each."""
+    episode_id: str | None = None
+    """The failover (`episodes.id`) in its window. Null: none was observed."""
+    detected_after_seconds: float | None = None
+    """Seconds from the end of the leader's process until its loss was observed. Null: when it ended is not known."""
+    detected_after_seconds_at_most: float | None = None
+    """Upper bound of the same, from when the store last heard of the leader. Null: not known."""
+    leaderless_seconds: float | None = None
+    """The most seconds that a cluster component had no published leader. Null: no vacancy was observed."""
+    led_after_seconds: float | None = None
+    """Seconds from the end of the leader's process, or else from its observed loss, until every component had a leader. Null: not known."""
+    running_after_seconds: float | None = None
+    """Seconds from the same moment until all jobs ran. Null: not known."""
+    recovery_verdict: str | None = None
+    """The verdict of the recovery: `recovered`, `degraded`, `lost` or `unproven`. Null: there is none."""
+    delivered: list[str] = []
+    """Those of `receivers` that got the message."""
+    undelivered: list[str] = []
+    """Those that did not."""
+    hidden: int = 0
+    """How many alerts it kept from each receiver, together."""
+
+
 AnyRecord = (
     TransitionRecord
     | Coverage
@@ -389,5 +440,6 @@ AnyRecord = (
     | Death
     | Recovery
     | HaCheck
+    | Drill
 )
 """Every record type."""

@@ -9,6 +9,7 @@ from sidecar.core.alerting.silences import Silences
 from sidecar.core.cluster.plans import Operated
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.drills.drill import RunningDrill
 from sidecar.core.evidence import Capture
 from sidecar.core.moment import Moment
 
@@ -48,3 +49,5 @@ class State(Struct, frozen=True):
     """None: clusters are not found, or nothing is known of it yet."""
     silences: Mapping[str, Silences] = {}
     """By document."""
+    drills: Mapping[str, RunningDrill] = {}
+    """By id: from when a drill becomes known until its end is recorded. At most one of each cluster."""

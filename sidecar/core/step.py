@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from sidecar.core import handover
+from sidecar.core import drilling, handover
 from sidecar.core.alerting import grouping, rules, silences
 from sidecar.core.cluster import (
     cluster_step,
@@ -76,6 +76,11 @@ Step = tuple[State, list[Effect]]
 
 def step(policy: Policy, state: State, observation: Observation) -> Step:
     """The state after `observation`, and its effects in order: append records, then the others."""
+    after, effects = _step(policy, state, observation)
+    return drilling.with_records(after, effects), effects
+
+
+def _step(policy: Policy, state: State, observation: Observation) -> Step:
     match observation:
         case Ticked():
             return _tick(policy, state, observation.at)
@@ -248,7 +253,9 @@ def _start(policy: Policy, state: State, now: Moment) -> Step:
 
 def _tick(policy: Policy, state: State, now: Moment) -> Step:
     groups, quarantine = state.alerts.groups, Quarantine()
-    state, effects = _gather(policy, state, quarantine, now)
+    state, effects = _drill(policy, state, quarantine, now)
+    state, more = _gather(policy, state, quarantine, now)
+    effects += more
     state, more = _each_cluster(policy, state, now, recovery.tick)
     effects += more
     state, more = _picture(policy, state, quarantine, now)
@@ -283,6 +290,13 @@ def _tick(policy: Policy, state: State, now: Moment) -> Step:
     effects += (ReadSilences(name) for name in asked)
     effects += quarantine.found
     return state, effects
+
+
+def _drill(policy: Policy, state: State, quarantine: Quarantine, now: Moment) -> Step:
+    """Begin and end drills."""
+    with quarantine.guard("drills"):
+        return drilling.tick(policy, state, now)
+    return state, []
 
 
 def _effect_done(policy: Policy, state: State, done: DeliverySettled | EvidenceGathered) -> Step:

@@ -18,6 +18,7 @@ from sidecar.core.records import (
     Contention,
     Coverage,
     Death,
+    Drill,
     EpisodeRecord,
     Evidence,
     HaCheck,
@@ -210,6 +211,32 @@ def recovery(number: int, at: datetime = NOON, **other: Any) -> Recovery:
         "running_after_seconds": 7.0,
     }
     return Recovery(**_envelope("recovery", number, at) | fields | other)
+
+
+def drill(number: int, at: datetime = NOON, **other: Any) -> Drill:
+    """The end of a drill that has passed, with the failover of the episode of that number."""
+    fields: dict[str, Any] = {
+        "drill_id": record_id("test", "drill", number),
+        "phase": "ended",
+        "expects": "failover",
+        "starts_at": instant(at - timedelta(minutes=15)),
+        "ends_at": instant(at),
+        "author": "ann",
+        "comment": "",
+        "receivers": ["oncall#0"],
+        "assessed": True,
+        "over_at": instant(at),
+        "result": "passed",
+        "episode_id": record_id("test", "episode", number),
+        "detected_after_seconds": 0.1,
+        "leaderless_seconds": 3.0,
+        "led_after_seconds": 3.1,
+        "running_after_seconds": 7.0,
+        "recovery_verdict": "recovered",
+        "delivered": ["oncall#0"],
+        "hidden": 2,
+    }
+    return Drill(**_envelope("drill", number, at) | fields | other)
 
 
 def _envelope(kind: str, number: int, at: datetime) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from tests.audit.spooling import (
     contention,
     coverage,
     death,
+    drill,
     episode,
     evidence,
     ha_check,
@@ -48,7 +49,7 @@ pytestmark = pytest.mark.spark
 NOTHING = dict.fromkeys(
     (
         *("transitions", "coverage", "contentions", "notifications", "episodes", "annotations", "evidence"),
-        *("deaths", "recoveries", "ha_checks"),
+        *("deaths", "recoveries", "ha_checks", "drills"),
     ),
     0,
 )
@@ -86,6 +87,7 @@ def quarantine(spark: SparkSession, audit: Path) -> list[tuple[str, str | None, 
     "table:deaths",
     "table:recoveries",
     "table:ha_checks",
+    "table:drills",
 )
 def test_each_type_of_record_goes_to_its_table(spark: SparkSession, spool: Path, audit: Path, ingested: Ingest) -> None:
     """Ten types, two observers of which one is older, one ingest; a second one finds nothing new."""
@@ -94,7 +96,17 @@ def test_each_type_of_record_goes_to_its_table(spark: SparkSession, spool: Path,
         spool,
         "jm-1",
         1,
-        [notification(1), contention(1), episode(1), annotation(1), evidence(1), death(1), recovery(1), ha_check(1)],
+        [
+            notification(1),
+            contention(1),
+            episode(1),
+            annotation(1),
+            evidence(1),
+            death(1),
+            recovery(1),
+            ha_check(1),
+            drill(1),
+        ],
     )
     rows = dict.fromkeys(NOTHING, 1) | {"transitions": 2}
     assert ingested() == IngestResult(rows=rows, quarantined=0, files=2)
@@ -108,6 +120,7 @@ def test_each_type_of_record_goes_to_its_table(spark: SparkSession, spool: Path,
     assert ids_seen(spark, audit, "deaths") == ids([death(1)])
     assert ids_seen(spark, audit, "recoveries") == ids([recovery(1)])
     assert ids_seen(spark, audit, "ha_checks") == ids([ha_check(1)])
+    assert ids_seen(spark, audit, "drills") == ids([drill(1)])
     assert ids_seen(spark, audit, "notifications") == ids([notification(1)])
 
 

@@ -14,6 +14,7 @@ from tests.audit.spooling import (
     contention,
     coverage,
     death,
+    drill,
     episode,
     evidence,
     ha_check,
@@ -25,7 +26,7 @@ from tests.audit.spooling import (
 
 WRITTEN: list[AnyRecord] = [
     *(transition(1), coverage(1), contention(1), notification(1), episode(1), annotation(1)),
-    *(evidence(1), death(1), recovery(1), ha_check(1)),
+    *(evidence(1), death(1), recovery(1), ha_check(1), drill(1)),
 ]
 
 
@@ -36,7 +37,7 @@ def test_every_type_of_record_has_a_table_and_a_view() -> None:
     assert {table_of(tag) for tag in RECORDS} == set(BASE_VIEWS) - {"quarantine"}
     assert set(BASE_VIEWS) == {
         *("transitions", "episodes", "notifications", "evidence", "coverage", "annotations"),
-        *("contentions", "deaths", "recoveries", "ha_checks", "quarantine"),
+        *("contentions", "deaths", "recoveries", "ha_checks", "drills", "quarantine"),
     }
 
 

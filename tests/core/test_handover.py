@@ -552,6 +552,7 @@ def test_each_field_of_a_cluster_is_handed_over_or_observed_anew() -> None:
         "job_faults",
         "assessed",
         "rest_server",
+        "drilled",
     }
     anew = {
         "readiness",

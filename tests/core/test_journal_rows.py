@@ -13,7 +13,7 @@ from sidecar.core.state import State
 from tests.kit.observed_failovers import PATHS, first_sight, gone, play
 
 KEPT: dict[type[Struct], set[str]] = {
-    State: {"clusters", "alerts", "outbox", "captures", "alive", "silences"},
+    State: {"clusters", "alerts", "outbox", "captures", "alive", "silences", "drills"},
     Alerts: {"pending", "groups", "failovers"},
     Silences: {"known"},
     ClusterState: {
@@ -32,6 +32,7 @@ KEPT: dict[type[Struct], set[str]] = {
         "assessed",
         "job_faults",
         "rest_server",
+        "drilled",
     },
 }
 KEPT_IN_PART = {"leases", "contested", "picture", "picture_kept", "picture_now"}

@@ -27,8 +27,10 @@ from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.plans import Disruption, Intent, Operated
 from sidecar.core.cluster.recovery_state import Assessed, JobFault
 from sidecar.core.cluster.split_leadership import Contest
-from sidecar.core.cluster.state import ComponentState, Confirmed, Fewer, RestServer, Standby, Unanswered
+from sidecar.core.cluster.state import ComponentState, Confirmed, Drilled, Fewer, RestServer, Standby, Unanswered
 from sidecar.core.cluster.unobserved import Elections, Gap, Look
+from sidecar.core.drills.drill import RunningDrill
+from sidecar.core.drills.findings import Findings
 from sidecar.core.evidence import Gathered
 from sidecar.core.flink.configmaps import LeaderElectionRecord
 from sidecar.core.flink.deployments import FlinkDeployment
@@ -40,7 +42,7 @@ from sidecar.core.rebase import STEADY, rebased
 
 HANDED_OVER: tuple[type[Struct], ...] = (
     *(ComponentState, Look, Elections, Gap, Births, Contest, Absence, LastLed, Downtime, Standby, Lease),
-    *(Operated, FlinkDeployment, Disruption, Intent),
+    *(Operated, FlinkDeployment, Disruption, Intent, Drilled),
     *(Ends, KnownPod, PodStatus, ContainerEnded, LogFault, PodSign, OperatorEvent, Restart),
     *(KnownProcessEnd, ProcessEnd, LogRead, Rebooted, DeathVerdict),
     *(Picture, Job, Checkpoints, Checkpoint, Restored, JobFault, Assessed),
@@ -48,7 +50,7 @@ HANDED_OVER: tuple[type[Struct], ...] = (
     *(Episode, Facts, Loss, Gathered, LeaderInformation, Held, ZNodePosition, ConfigMapPosition, LeaderElectionRecord),
     *(Alerts, Group, Member, Alert, Failovers, CountedFailover, Moment),
 )
-READ_BY_COMMANDS: tuple[type[Struct], ...] = (Pending, Silence, Silences, Confirmed, Fewer)
+READ_BY_COMMANDS: tuple[type[Struct], ...] = (Pending, Silence, Silences, Confirmed, Fewer, RunningDrill, Findings)
 """`status` and `alerts` read the journal of another process."""
 OTHER_NUMBERS = {
     Moment: {"wall"},
@@ -92,6 +94,8 @@ OTHER_NUMBERS = {
     Silence: {"starts_at", "ends_at", "expired_at", "hid"},
     Fewer: {"contended"},
     Unanswered: {"requests"},
+    Drilled: {"since", "passed_at"},
+    Findings: {"jobs_total", "hidden_total"},
 }
 OF_LEASES = {"changed_at", "seen_at", "renewed_at"}
 """Steady, and not handed over: of a lease that has expired the record alone is."""

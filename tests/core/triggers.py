@@ -15,6 +15,7 @@ from sidecar.core.pictures import Job
 from sidecar.core.policy.policy import Rule, Severity, Source, Trigger
 from sidecar.core.policy.routing import Route
 from sidecar.core.reach import Reach
+from sidecar.core.records import record_id
 from tests.core.auditor import Audited
 from tests.core.cluster.pictures import after, before, job, reaches, shows
 from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, REST_SERVER, THE_JOB, A, B, job_manager
@@ -98,6 +99,17 @@ def checks(verdict: Verdict) -> Act:
     """What a check of high availability found."""
     result = CheckResult(check="standby", verdict=verdict, text="so many JobManagers", advice="start another one")
     return lambda _, sidecar: sidecar.observe(HaChecked(sidecar.moment, CLUSTER, (result,)))
+
+
+def passes_time(seconds: float) -> Act:
+    return lambda _, sidecar: sidecar.waits(seconds, tick=1)
+
+
+def passes_drill(_: Flink, sidecar: Audited) -> None:
+    """A drill has passed."""
+    cluster = sidecar.state.clusters[CLUSTER]
+    passed = replace(cluster.drilled, passed_at=sidecar.now, passed=record_id("drill"))
+    sidecar.state = replace(sidecar.state, clusters={CLUSTER: replace(cluster, drilled=passed)})
 
 
 def operator_says(state: Reconciliation) -> Act:
@@ -274,6 +286,12 @@ SCENES: Final = {
         _all(is_asked(Reach.ANSWERS), is_asked(Reach.SILENT, 10)),
         _all(is_asked(Reach.ANSWERS), is_asked(Reach.SILENT, 7), is_asked(Reach.ANSWERS), is_asked(Reach.SILENT, 7)),
         is_asked(Reach.ANSWERS),
+    ),
+    Trigger.DRILL_OVERDUE: Scene(
+        Rule("R", Trigger.DRILL_OVERDUE, Severity.INFO, age=100 * SECOND),
+        _all(passes_time(50), contend(2)),
+        _all(passes_time(20), contend(2)),
+        passes_drill,
     ),
     Trigger.ZXID_HEADROOM: Scene(
         Rule("R", Trigger.ZXID_HEADROOM),

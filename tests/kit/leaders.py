@@ -27,6 +27,7 @@ class Leaders:
     """The fake Flink with one JobManager after the other: `jm-00001` with the session id 1 is the first."""
 
     def __init__(self, address: str, cluster_id: str = CLUSTER) -> None:
+        self.cluster_id = cluster_id
         self.client = KazooClient(address, timeout=60)
         self.term = 0
         self.since: dict[str, float] = {}

@@ -13,6 +13,7 @@ from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.sinks.metrics import SnapshotCollector
 from tests.core.alerting.test_silences import SILENCED, silence
+from tests.core.drills.test_drills import DRILLING, drill
 from tests.kit.cluster import CLUSTER
 from tests.kit.core_sidecar import Sidecar, fail_over, watching
 from tests.kit.metric_families import WELL
@@ -53,6 +54,7 @@ def test_a_silence_as_data(site: Site, silenced: Sidecar) -> None:
         "clusters": [CLUSTER],
         "hides": 0,
         "hid": 3,
+        "drill": None,
     }
     assert (ended["id"], ended["state"], ended["author"], ended["hid"]) == (silence(number=2).id, "expired", "bob", 0)
     assert site.get("/api/v1/silences", "POST")[0] == 405
@@ -131,3 +133,17 @@ def test_silences_as_metrics(silenced: Sidecar) -> None:
     silenced.now += 7200 * SECOND
     assert samples()["flink_ha_silences"] == 0
     assert json.dumps(samples())
+
+
+def test_a_drill_on_the_page_and_as_data(site: Site) -> None:
+    """That it runs, until when, and what it hides; nothing of it once it is over."""
+    _, sidecar = watching(policy=DRILLING)
+    sidecar.silenced_by(drill())
+    sidecar.waits(15)
+    show(site, sidecar)
+    assert 'Drill in progress of cluster_id="default" until 2026-11-20 08:16:00.000' in read(site)
+    [shown] = site.data("/api/v1/silences")
+    assert (shown["drill"], shown["state"], shown["author"]) == ("failover", "active", "ann")
+    sidecar.waits(900)
+    show(site, sidecar)
+    assert "Drill in progress" not in read(site)

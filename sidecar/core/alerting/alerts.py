@@ -32,6 +32,8 @@ class Reason(StrEnum):
     """Everything that fires, once more, to a feed. Recorded only if it does not arrive."""
     HEARTBEAT = "HEARTBEAT"
     """The sidecar is running and can read the store."""
+    DRILL = "DRILL"
+    """The message of a drill, to each receiver that a critical alert of the cluster would reach."""
     SUPPRESSED_BY_INHIBITION = "SUPPRESSED_BY_INHIBITION"
     SUPPRESSED_BY_SILENCE = "SUPPRESSED_BY_SILENCE"
     SUPPRESSED_BY_TIME_INTERVAL = "SUPPRESSED_BY_TIME_INTERVAL"

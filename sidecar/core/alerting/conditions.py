@@ -56,7 +56,20 @@ def conditions(
         case Trigger.ZXID_HEADROOM if (left_over := zxid_headroom(cluster)) is not None and left_over < ZXID_HEADROOM:
             epoch = (cluster.zxid or 0) >> 32
             return {None: new_alert(policy, rule, name, None, now, epoch, count=left_over)}
-    return _of_rest(rule, policy, name, cluster)
+    is_of_drills = rule.on is Trigger.DRILL_OVERDUE
+    return _overdue(rule, policy, name, cluster, now) if is_of_drills else _of_rest(rule, policy, name, cluster)
+
+
+def _overdue(
+    rule: Rule, policy: Policy, name: str, cluster: ClusterState, now: Moment
+) -> dict[ComponentId | None, Alert]:
+    """A drill, by the wall clock; none if it is not known since when the cluster is watched."""
+    last = cluster.drilled.passed_at or cluster.drilled.since
+    late = now.wall - last - rule.age
+    if not last or late < 0:
+        return {}
+    since = Moment(now.steady - late, now.wall - late)
+    return {None: new_alert(policy, rule, name, None, since, cluster.drilled.passed)}
 
 
 def _silence(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> dict[ComponentId | None, Alert]:

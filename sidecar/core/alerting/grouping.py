@@ -74,6 +74,16 @@ def withdraw(alerts: Alerts, turned_out_wrong: Callable[[Alert], bool]) -> Alert
     return replace(alerts, groups=groups)
 
 
+def unhidden(alerts: Alerts, silence: str, now: Moment) -> Alerts:
+    """The alerts, with the groups that this silence hid something of due now."""
+    due = {
+        fingerprint: replace(group, flush_at=min(now.steady, group.flush_at or now.steady))
+        for fingerprint, group in alerts.groups.items()
+        if any(member.silence == silence for member in group.members.values())
+    }
+    return replace(alerts, groups={**alerts.groups, **due}) if due else alerts
+
+
 def flush(
     alerts: Alerts,
     policy: Policy,

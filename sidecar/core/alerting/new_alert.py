@@ -9,7 +9,7 @@ from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Policy, Rule, Trigger
 from sidecar.core.records import record_id
 
-_ABOUT_OBSERVER: Final = frozenset({Trigger.BLIND, Trigger.UNOBSERVED})
+ABOUT_OBSERVER: Final = frozenset({Trigger.BLIND, Trigger.UNOBSERVED})
 """Triggers about this observer, not about Flink."""
 
 
@@ -21,7 +21,7 @@ def new_alert(
         id=record_id("alert", rule.alert, name, component or "", *what),
         rule=rule.alert,
         cluster_id=name,
-        labels=labels_of(policy, rule, name, component, ours=rule.on in _ABOUT_OBSERVER),
+        labels=labels_of(policy, rule, name, component, ours=rule.on in ABOUT_OBSERVER),
         began=began,
         component=component,
         **facts,

@@ -130,6 +130,12 @@ PHRASES: Final = {
         "{about}: {detail}",
         "{about}: passed by {ended}, or does not apply any more",
     ),
+    Trigger.DRILL_OVERDUE: Phrases(
+        "no failover drill has passed for {age}",
+        "a failover drill has passed",
+        "no drill has passed since {passed} (the last one, or since when this cluster is watched): `drill start` begins one",
+        "a drill has passed by {ended}",
+    ),
     Trigger.ZXID_HEADROOM: Phrases(
         "ZooKeeper will soon elect a new leader of its own",
         "ZooKeeper has elected a new leader of its own",
@@ -231,6 +237,8 @@ def _fields(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> di
         "detail": first.detail,
         "total": str(sum(alert.count or 0 for alert in alerts)),
         "within": age(rule.within),
+        "age": age(rule.age),
+        "passed": spoken(first.began.wall - rule.age),
         "latest": spoken(latest.wall),
         "missing": first.missing or "",
     }

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from enum import StrEnum
 from typing import Annotated, Final
 
 from msgspec import DecodeError, Meta, Raw, Struct, json
@@ -29,6 +30,8 @@ LONGEST_NAME: Final = 100
 """Characters of an author, and of a label's name."""
 LONGEST_TEXT: Final = 500
 """Characters of a comment, and of a label's value."""
+LONGEST_DRILL: Final = 4 * 3600 * SECOND
+"""The window of a drill ends after this at the latest."""
 KEPT: Final = 24 * 3600 * SECOND
 """How long a silence that has ended stays in the document."""
 
@@ -43,8 +46,14 @@ class SilencesError(OperatorError):
     """The document of silences cannot be used or changed: one line that says why."""
 
 
+class Expectation(StrEnum):
+    """What a drill expects to happen in its window."""
+
+    FAILOVER = "failover"
+
+
 class Written(Struct, frozen=True):
-    """One silence in the document. Times are microseconds since the epoch, by the clock of its creator."""
+    """One silence in the document, or one drill. Times are microseconds since the epoch, by the clock of its creator."""
 
     id: SilenceId
     matchers: Annotated[tuple[Matcher, ...], Meta(min_length=1, max_length=MOST_MATCHERS)]
@@ -54,6 +63,13 @@ class Written(Struct, frozen=True):
     comment: _Text
     expired_at: _Time = 0
     """When it was ended by hand, for all sidecars at once, whatever their clocks say; 0: it was not."""
+    drill: Expectation | None = None
+    """The drill of the cluster of its one matcher: it hides what a failover causes and nothing else. None: a silence."""
+
+    @property
+    def drilled_cluster(self) -> str:
+        """The cluster of a drill."""
+        return self.matchers[0].value if self.drill else ""
 
     def matches(self, labels: Labels) -> bool:
         """Whether all matchers are true of an alert's labels."""
@@ -67,19 +83,46 @@ class Written(Struct, frozen=True):
         return self.expired_at > 0 or wall >= self.ends_at
 
 
+class _Silence(Struct, frozen=True):
+    """The JSON of a silence."""
+
+    id: SilenceId
+    matchers: Annotated[tuple[Matcher, ...], Meta(min_length=1, max_length=MOST_MATCHERS)]
+    starts_at: _Time
+    ends_at: _Time
+    author: _Name
+    comment: _Text
+    expired_at: _Time = 0
+
+
+class _Drill(Struct, frozen=True):
+    """The JSON of a drill. It has no matchers: who writes one cannot hide more with it than a drill hides."""
+
+    id: SilenceId
+    cluster_id: Annotated[str, Meta(min_length=1, max_length=LONGEST_TEXT)]
+    starts_at: _Time
+    ends_at: _Time
+    expects: Expectation
+    author: _Name
+    comment: _Text = ""
+    expired_at: _Time = 0
+
+
 class _Document(Struct, frozen=True):
-    """Its JSON."""
+    """Its JSON. A sidecar that does not know drills does not read them, and notifies."""
 
     format: int = FORMAT
     silences: list[Raw] = []
+    drills: list[Raw] = []
 
 
 _DOCUMENT: Final = json.Decoder(_Document)
-_SILENCE: Final = json.Decoder(Written)
+_SILENCE: Final = json.Decoder(_Silence)
+_DRILL: Final = json.Decoder(_Drill)
 
 
 def read(content: bytes, longest: int) -> tuple[dict[str, Written], list[str]]:
-    """The silences in a document, and one line for each that is not used. `longest`: no silence lasts longer (microseconds).
+    """The silences and drills in a document, and one line for each that is not used. `longest`: no silence lasts longer (microseconds).
 
     Raises SilencesError if all of it is unusable.
     """
@@ -99,15 +142,18 @@ def read(content: bytes, longest: int) -> tuple[dict[str, Written], list[str]]:
         )
     if document.format < 1:
         raise SilencesError("it is not a document of silences: delete it")
-    if len(document.silences) > MOST:
-        raise SilencesError(f"it has {len(document.silences)} silences, of at most {MOST}: delete it")
+    number = len(document.silences) + len(document.drills)
+    if number > MOST:
+        raise SilencesError(f"it has {number} silences, of at most {MOST}: delete it")
     found: dict[str, Written] = {}
     problems = []
-    for place, raw in enumerate(document.silences):
+    of_drills = ((f"drill {place}", raw, _drill) for place, raw in enumerate(document.drills, 1))
+    of_silences = ((f"silence {place}", raw, _silence) for place, raw in enumerate(document.silences, 1))
+    for what, raw, decoded in (*of_silences, *of_drills):
         try:
-            silence = _checked(_SILENCE.decode(raw), longest)
+            silence = _checked(decoded(raw), longest)
         except (DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-            problems.append(f"silence {place + 1} of the document is not used: {clean(error)}")
+            problems.append(f"{what} of the document is not used: {clean(error)}")
         else:
             found[silence.id] = silence
     if problem := _too_many_patterns(found):
@@ -133,10 +179,42 @@ def added(silences: Mapping[str, Written], silence: Written, wall: int, longest:
 
 def written(silences: Mapping[str, Written]) -> bytes:
     """The document. Raises SilencesError: it is too large."""
-    content = json.encode(_Document(FORMAT, [Raw(json.encode(silence)) for silence in silences.values()]))
+    own, drills = ([each for each in silences.values() if bool(each.drill) is of_drill] for of_drill in (False, True))
+    document = _Document(FORMAT, [*map(_raw_silence, own)], [*map(_raw_drill, drills)])
+    content = json.encode(document)
     if len(content) > MOST_BYTES:
         raise SilencesError(f"all silences together would have more than {MOST_BYTES >> 10} KiB: expire one")
     return content
+
+
+def drill_of(
+    drill_id: SilenceId, cluster_id: str, starts_at: int, ends_at: int, expects: Expectation, author: str, comment: str
+) -> Written:
+    """A drill of one cluster."""
+    of_cluster = Matcher("cluster_id", Operator.EQUAL, cluster_id)
+    return Written(drill_id, (of_cluster,), starts_at, ends_at, author, comment, drill=expects)
+
+
+def _silence(raw: Raw) -> Written:
+    decoded = _SILENCE.decode(raw)
+    return Written(**{name: getattr(decoded, name) for name in _Silence.__struct_fields__})
+
+
+def _drill(raw: Raw) -> Written:
+    of = _DRILL.decode(raw)
+    drill = drill_of(of.id, of.cluster_id, of.starts_at, of.ends_at, of.expects, of.author, of.comment)
+    return replace(drill, expired_at=of.expired_at)
+
+
+def _raw_silence(silence: Written) -> Raw:
+    return Raw(json.encode(_Silence(**{name: getattr(silence, name) for name in _Silence.__struct_fields__})))
+
+
+def _raw_drill(drill: Written) -> Raw:
+    assert drill.drill  # noqa: S101  as the caller separates
+    times = drill.starts_at, drill.ends_at
+    of = _Drill(drill.id, drill.drilled_cluster, *times, drill.drill, drill.author, drill.comment, drill.expired_at)
+    return Raw(json.encode(of))
 
 
 def _checked(silence: Written, longest: int) -> Written:
@@ -153,6 +231,7 @@ def _checked(silence: Written, longest: int) -> Written:
             size(matcher.value)
         except PatternError as error:
             raise ValueError(f'the pattern of "{clean(matcher.label)}" {error}') from error
+    longest = min(longest, LONGEST_DRILL) if silence.drill else longest
     return replace(silence, ends_at=min(silence.ends_at, silence.starts_at + longest))
 
 

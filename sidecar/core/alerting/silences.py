@@ -11,10 +11,10 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.alerting.alerts import Group, Suppressed
+from sidecar.core.alerting.alerts import Group, Member, Suppressed
 from sidecar.core.alerting.silence_document import SilencesError, Written, read
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.policy.policy import Policy
+from sidecar.core.policy.policy import DRILLED, Policy
 
 CLOCK_SKEW: Final = 2 * 3600 * SECOND
 """By so much the clock of the silence's creator may be ahead of ours: it is active at once."""
@@ -138,19 +138,30 @@ def effort(policy: Policy, documents: Documents, group: Group) -> int:
 
 
 def hiding(policy: Policy, documents: Documents, group: Group, now: Moment) -> dict[str, str]:
-    """By alert of the group: the active silence that matches it; of several the one that ends last."""
+    """By alert of the group: the active silence or drill that hides it; of several the one that ends last."""
     active: dict[str, list[Silence]] = {}
     for name in _documents_of(policy, group):
         silences = (each for each in documents.get(name, Silences()).known.values() if each.is_active(now))
         active[name] = sorted(silences, key=lambda each: (each.ends_at, each.id), reverse=True)
     if not any(active.values()):
         return {}
+    drilled = {rule.alert for rule in policy.rules if rule.on in DRILLED}
     found = {}
     for key, member in group.members.items():
         candidates = active.get(policy.silences_of(member.alert.cluster_id) or "", [])
-        if match := next((each for each in candidates if each.matches(member.alert.labels)), None):
+        if match := next((each for each in candidates if _hides(each, member, drilled)), None):
             found[key] = match.id
     return found
+
+
+def _hides(silence: Silence, member: Member, drilled: Collection[str]) -> bool:
+    """Whether it hides the alert. A drill hides what its failover causes: neither what was notified before, nor a failover that loses jobs.
+
+    `drilled`: the names of the rules about that.
+    """
+    if silence.drill and (member.notified or member.alert.jobs_lost or member.alert.rule not in drilled):
+        return False
+    return silence.matches(member.alert.labels)
 
 
 def counted(policy: Policy, documents: Documents, suppressed: Iterable[Suppressed]) -> Documents:

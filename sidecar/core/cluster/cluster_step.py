@@ -16,7 +16,7 @@ from sidecar.core.cluster import (
     znode_leaders,
 )
 from sidecar.core.cluster.draft import ClusterStep, Draft
-from sidecar.core.cluster.state import ClusterState, Confirmed, Missing, Sighting, TooOld, View, as_last_known
+from sidecar.core.cluster.state import ClusterState, Confirmed, Drilled, Missing, Sighting, TooOld, View, as_last_known
 from sidecar.core.cluster.store_view import COVERAGE_INTERVAL
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment
@@ -126,6 +126,7 @@ def restart(policy: Policy, cluster_id: str, cluster: ClusterState, alive: Momen
         view=View(since=since, turned_at=since),
         operated=plans.unread(cluster.operated, alive),
         ends=ends.restarted(cluster.ends),
+        drilled=cluster.drilled if cluster.drilled.since else Drilled(since=now.wall),
     )
     return draft.outcome()
 

@@ -15,6 +15,7 @@ from sidecar.core.records import (
     Contention,
     Coverage,
     Death,
+    Drill,
     EpisodeRecord,
     Evidence,
     HaCheck,
@@ -102,6 +103,8 @@ def _line(record: AnyRecord) -> str:  # noqa: PLR0911  one for each type of reco
             return f"{recovery_line(record)} [{record.episode_id}]"
         case HaCheck():
             return ha_check_line(record)
+        case Drill():
+            return drill_line(record)
 
 
 def ha_check_line(check: HaCheck) -> str:
@@ -126,6 +129,15 @@ def notification_line(notification: Notification) -> str:
     where = notification.destination or notification.receiver
     what = f"{notification.alert}{subject} {notification.reason}{by} to {where}"
     return f"{what}: {notification.outcome}{attempt}{detail}"
+
+
+def drill_line(drill: Drill) -> str:
+    """That a drill has begun, or its result, as one line."""
+    if drill.result is None:
+        until = f"until {drill.ends_at[:19]}Z, expects {clean(drill.expects)}"
+        return f"drill started by {clean(drill.author)}, {until} [{drill.drill_id}]"
+    why = f": {' '.join(map(clean, drill.reasons))}" if drill.reasons else ""
+    return f"drill {clean(drill.result)}{why} [{drill.drill_id}]"
 
 
 def annotation_line(annotation: Annotation) -> str:

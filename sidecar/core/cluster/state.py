@@ -168,6 +168,17 @@ class TooOld(Struct, frozen=True):
         return "this looks like Flink older than 1.5, or the legacy mode of 1.5 to 1.8, which are not supported"
 
 
+class Drilled(Struct, frozen=True):
+    """What is known of a cluster's drills. Times are microseconds since the epoch: they outlast any process."""
+
+    since: int = 0
+    """Since when the cluster is watched, as far as is known. 0: not known."""
+    passed_at: int = 0
+    """When the last drill that has passed was over. 0: none is known."""
+    passed: str = ""
+    """Identifies that drill."""
+
+
 class PictureRequested(Struct, frozen=True):
     """The last request for a picture. `cluster.picture_requests` decides when the next one is due."""
 
@@ -271,6 +282,7 @@ class ClusterState(Struct, frozen=True):
     """The last one that has answered, also if another leads. None: none has."""
     readiness: Checked | None = None
     """The last checks of high availability. None: none since the sidecar started."""
+    drilled: Drilled = Drilled()
 
     @property
     def stored_jobs(self) -> frozenset[str]:
@@ -321,6 +333,7 @@ def without_memory(cluster: ClusterState, at: Moment) -> ClusterState:
         confirmed=cluster.confirmed,
         stale=cluster.stale,
         missing=cluster.missing,
+        drilled=cluster.drilled,
     )
 
 
@@ -336,6 +349,5 @@ def zxid_headroom(cluster: ClusterState) -> int | None:
 
 def fresh_cluster(at: Moment) -> ClusterState:
     """A cluster that has not been observed yet."""
-    return ClusterState(
-        View(since=at, turned_at=at), {component: ComponentState(Unknown(), at) for component in CLUSTER_COMPONENTS}
-    )
+    components = {component: ComponentState(Unknown(), at) for component in CLUSTER_COMPONENTS}
+    return ClusterState(View(since=at, turned_at=at), components, drilled=Drilled(since=at.wall))

@@ -57,6 +57,7 @@ def hand_over(policy: Policy, cluster_id: str, cluster: ClusterState, now: Momen
         assessed=recovery.handed_over(cluster, now),
         job_faults=cluster.job_faults,
         rest_server=cluster.rest_server,
+        drilled=cluster.drilled,
     )
 
 

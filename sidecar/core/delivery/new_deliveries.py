@@ -95,6 +95,11 @@ def _closing(delivery: Delivery, message: Message, after: int) -> Delivery:
     )
 
 
+def closing(delivery: Delivery, body: str) -> Delivery:
+    """Closes the incident that `delivery` opens, after a while, with its title."""
+    return _closing(delivery, Message(delivery.title, body, delivery.facts, delivery.severity), after=EVENT_OPEN)
+
+
 def _parts(notice: Notice) -> tuple[Part, ...]:
     """The alerts that are looked up in the ledger: at most MOST_ALERTS, of which every observer chooses the same."""
     if all("observer" in alert.labels for alert in notice.alerts):

@@ -67,6 +67,8 @@ class Trigger(StrEnum):
     """For `for`, the REST server of the published leader has not answered this sidecar, which it had before."""
     HA_RISK = "ha_risk"
     """A check of high availability found what makes a failover fail."""
+    DRILL_OVERDUE = "drill_overdue"
+    """No drill of the cluster's failover has passed for longer than the rule's `age`."""
 
 
 LASTING: Final = frozenset(
@@ -83,9 +85,19 @@ EVENTS: Final = frozenset(
     }
 )
 """Triggers of what happens. The others are of conditions, which fire while they hold."""
+DRILLED: Final = frozenset(
+    {
+        *(Trigger.LEADER_CHANGED, Trigger.JOB_LEADER_CHANGED, Trigger.SAME_PROCESS_REELECTION),
+        *(Trigger.PLANNED_FAILOVER, Trigger.VACANT, Trigger.EPISODES, Trigger.NO_STANDBY),
+        *(Trigger.NOT_RECOVERED, Trigger.RECOVERED, Trigger.LEADER_SILENT),
+    }
+)
+"""Triggers of what a failover that works may cause: a drill hides them while it lasts. Lost jobs, lost state, a split and what this
+sidecar cannot see are no part of one."""
 PLANNABLE: Final = frozenset({Trigger.LEADER_CHANGED, Trigger.VACANT})
 """Triggers with `planned_budget`: a planned failover that takes no longer fires nothing."""
 PLANNED_BUDGET: Final = 300 * SECOND
+DRILL_AGE: Final = 90 * 24 * 3600 * SECOND
 
 
 class Source(StrEnum):
@@ -114,6 +126,8 @@ class Rule(Struct, frozen=True):
     """`leader_changed`, `vacant`: how long a planned failover may take until it fires the rule as any other does."""
     summary: "Template | None" = None
     """Makes the title; None: the default title."""
+    age: int = DRILL_AGE
+    """`drill_overdue`: how old the last drill that has passed may be."""
 
 
 Template = Callable[[Mapping[str, object]], str]

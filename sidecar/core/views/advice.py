@@ -119,6 +119,7 @@ TRIGGERS: Final = {
     Trigger.NOT_RECOVERED: "Look at the jobs' exceptions, and whether there are enough slots.",
     Trigger.RECOVERED: "Nothing: everything came back.",
     Trigger.LEADER_SILENT: "Find out whether the leader's process hangs (thread dump, garbage collection) or has ended.",
+    Trigger.DRILL_OVERDUE: "Drill the failover: `drill start` (docs/drills.md).",
     Trigger.ZXID_HEADROOM: "Restart ZooKeeper's leader at a quiet time.",
     Trigger.HA_RISK: "Do what the check says before the next failover, or silence it by its label check.",
 }

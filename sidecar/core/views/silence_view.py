@@ -28,6 +28,8 @@ class SilenceView(Struct, frozen=True):
     """Alerts that it hides now."""
     hid: int
     """Alerts that it has hidden since this sidecar knows it."""
+    drill: str | None = None
+    """What it expects, if it is a drill: it hides of the alerts that it matches only what a failover causes. Null: a silence."""
 
 
 def silences(snapshot: Snapshot) -> list[SilenceView]:
@@ -75,4 +77,5 @@ def _view(silence: Silence, at: Moment, clusters: Sequence[str], hides: int, hid
         clusters,
         hides if state == "active" else 0,
         hid,
+        silence.drill.value if silence.drill else None,
     )

@@ -85,6 +85,8 @@ def _rule(section: Section) -> Rule:
     if trigger not in PLANNABLE and "planned_budget" in section:
         failovers = ", ".join(sorted(PLANNABLE))
         raise section.error("planned_budget", f"is for alerts of failovers only ({failovers}): remove it")
+    if trigger is not Trigger.DRILL_OVERDUE and "age" in section:
+        raise section.error("age", "is for on: drill_overdue only: remove it")
     return Rule(
         alert,
         trigger,
@@ -94,6 +96,7 @@ def _rule(section: Section) -> Rule:
         section.get("within").duration(at_least=SECOND) if counted else 0,
         section.get("planned_budget").duration(),
         section.read("summary", _template, None),
+        section.get("age").duration(at_least=SECOND),
     )
 
 

@@ -63,6 +63,7 @@ RULE: Final[Keys] = {
     "severity": "warning",
     **no_default("count", "within"),
     "planned_budget": "5m",
+    "age": "90d",
     "summary": None,
 }
 ROUTE: Final[Keys] = {

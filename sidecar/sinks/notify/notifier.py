@@ -323,7 +323,7 @@ def _spoken(delivery: Delivery) -> Reason:
     """The reason as services know it."""
     if delivery.reason is Reason.CONFIGURATION_CHANGED:
         return Reason.SHRANK if delivery.goes_on else Reason.RESOLVED
-    return delivery.reason
+    return Reason.FIRST if delivery.reason is Reason.DRILL else delivery.reason
 
 
 _ANSWER: Final = json.Decoder(Answer)

@@ -65,6 +65,7 @@ FIRING: Mapping[Trigger, str] = {
     Trigger.RECOVERED: RUNNING + recovery("running"),
     Trigger.LEADER_SILENT: "- {at: 50s, rest: answers}\n- {at: 1m, rest: silent}",
     Trigger.HA_RISK: "- {at: 1m, checks: {standby: risk}}",
+    Trigger.DRILL_OVERDUE: "- {at: 2m, contenders: 1}",
     Trigger.ZXID_HEADROOM: "- {at: 1m, zxid_headroom: 100}",
 }
 """What makes each trigger fire, of a job where it can be."""
@@ -95,6 +96,7 @@ def test_every_trigger_is_documented() -> None:
 def test_the_labels_of_each_trigger_are_documented(trigger: Trigger, tmp_path: Path) -> None:
     """Those that its alerts really have, beside those that all have."""
     counted = ", count: 1, within: 1h" if trigger is Trigger.EPISODES else ""
+    counted = ", age: 1m" if trigger is Trigger.DRILL_OVERDUE else counted
     events = FIRING[trigger].replace("\n", "\n      ")
     (tmp_path / "test.yaml").write_text(
         f"""

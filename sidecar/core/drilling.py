@@ -1,0 +1,127 @@
+"""Drills as time passes: one that is written in the store begins, its window ends, and what it measured is recorded.
+
+A drill hides alerts as the silence that it is (see `alerting.silences`). Here its message is queued, records are collected, and alerts that
+still fire when the window ends are notified at once.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from msgspec.structs import replace
+
+from sidecar.core.alerting import grouping
+from sidecar.core.alerting.alerts import Reason
+from sidecar.core.alerting.silences import Silence
+from sidecar.core.cluster.deaths import death_of
+from sidecar.core.cluster.state import ClusterState, Drilled
+from sidecar.core.delivery import notification_records
+from sidecar.core.delivery.outbox import Settled, queue
+from sidecar.core.drills.drill import RunningDrill, began, ended
+from sidecar.core.drills.findings import begins, noted
+from sidecar.core.drills.judge import SETTLING, Result
+from sidecar.core.drills.messages import messages
+from sidecar.core.effects import Append, Effect
+from sidecar.core.moment import SECOND, Moment, timestamp
+from sidecar.core.policy.policy import Policy
+from sidecar.core.records import record_id
+from sidecar.core.state import State
+
+SHORTEST: Final = 60 * SECOND
+"""Between the messages of two drills of one cluster, whatever is written in its store."""
+
+
+def tick(policy: Policy, state: State, now: Moment) -> tuple[State, list[Effect]]:
+    """The state after drills began or ended, and their records."""
+    active = {drill.id: drill for drill in _active(policy, state, now)}
+    effects: list[Effect] = []
+    for drill_id, running in state.drills.items():
+        if running.over is None and drill_id not in active:
+            over = replace(running, over=now)
+            alerts = grouping.unhidden(state.alerts, drill_id, now)
+            state = replace(state, drills={**state.drills, drill_id: over}, alerts=alerts)
+    for running in state.drills.values():
+        if running.over and not _awaits(state, running, running.over, now):
+            state, record = _ended(policy, state, running, running.over, now)
+            effects.append(record)
+    drilled = {running.began.cluster_id for running in state.drills.values()}
+    for drill in active.values():
+        if drill.id not in state.drills and drill.drilled_cluster not in drilled:
+            drilled.add(drill.drilled_cluster)
+            state, more = _began(policy, state, drill, now)
+            effects += more
+    return state, effects
+
+
+def with_records(state: State, effects: Iterable[Effect]) -> State:
+    """The state in which drills have what was recorded of their clusters."""
+    records = [effect.record for effect in effects if isinstance(effect, Append)] if state.drills else []
+    if not records:
+        return state
+    drills = dict(state.drills)
+    for drill_id, running in drills.items():
+        known = running.findings
+        for record in records:
+            known = noted(known, running.began, record, running.over.wall if running.over else None)
+        if known is not running.findings:
+            drills[drill_id] = replace(running, findings=known)
+    return replace(state, drills=drills)
+
+
+def _active(policy: Policy, state: State, now: Moment) -> Iterator[Silence]:
+    """The drills of watched clusters, each in its own document."""
+    for document, known in state.silences.items():
+        for silence in known.known.values():
+            name = silence.drilled_cluster
+            if name in state.clusters and policy.silences_of(name) == document and silence.is_active(now):
+                yield silence
+
+
+def _began(policy: Policy, state: State, drill: Silence, now: Moment) -> tuple[State, list[Effect]]:
+    deliveries = [*messages(policy, drill, now)]
+    receivers = tuple(each.destination for each in deliveries if each.reason is Reason.DRILL)
+    record = began(policy, drill, receivers, now)
+    running = RunningDrill(record, now)
+    episode = state.clusters[drill.drilled_cluster].episode
+    if episode and episode.opened_at.wall >= begins(record):
+        known = replace(running.findings, episode_id=episode.id, lost_at=timestamp(episode.opened_at.wall))
+        running = replace(running, findings=known)
+    outbox, given_up = queue(state.outbox, deliveries)
+    outcomes = (*(Settled(delivery, "queued", None) for delivery in deliveries), *given_up)
+    effects: list[Effect] = [Append(record)]
+    effects += (Append(notification_records.outcome(policy, settled, now)) for settled in outcomes)
+    return replace(state, outbox=outbox, drills={**state.drills, drill.id: running}), effects
+
+
+def _awaits(state: State, running: RunningDrill, over: Moment, now: Moment) -> bool:
+    """Whether more may become known of a drill whose window is over: the end of its failover, the verdict, who got its message."""
+    if now.steady < running.since.steady + SHORTEST:
+        return True
+    cluster = state.clusters.get(running.began.cluster_id)
+    if cluster is None or now.steady >= over.steady + SETTLING:
+        return False
+    waiting = any(
+        delivery.fingerprint == running.began.drill_id and delivery.reason is Reason.DRILL
+        for delivery in state.outbox.values()
+    )
+    return waiting or _awaits_failover(cluster, running)
+
+
+def _awaits_failover(cluster: ClusterState, running: RunningDrill) -> bool:
+    episode_id, last = running.findings.episode_id, cluster.last_episode
+    if episode_id is None:
+        return False
+    if cluster.episode or cluster.recovery:
+        return True
+    return bool(last and last.id == episode_id and last.death is None and death_of(cluster, last))
+
+
+def _ended(policy: Policy, state: State, running: RunningDrill, over: Moment, now: Moment) -> tuple[State, Append]:
+    record = ended(policy, running, over, now)
+    drills = {key: each for key, each in state.drills.items() if key != record.drill_id}
+    state = replace(state, drills=drills)
+    cluster = state.clusters.get(record.cluster_id)
+    if cluster and record.result == Result.PASSED:
+        passed = Drilled(cluster.drilled.since, over.wall, record_id("passed", record.drill_id))
+        clusters = {**state.clusters, record.cluster_id: replace(cluster, drilled=passed)}
+        state = replace(state, clusters=clusters)
+    return state, Append(record)

@@ -1,0 +1,1 @@
+"""A drill: whom it reaches, what is known of it, and whether it has passed."""

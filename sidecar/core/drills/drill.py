@@ -1,0 +1,82 @@
+"""A drill while it lasts, and what is recorded of it."""
+
+from typing import Final
+
+from msgspec import Struct
+
+from sidecar.core.alerting.silence_document import Written
+from sidecar.core.cluster.record_writer import envelope
+from sidecar.core.drills.findings import Findings
+from sidecar.core.drills.judge import Result, figures, judged
+from sidecar.core.moment import Moment, timestamp
+from sidecar.core.policy.policy import Policy, Source
+from sidecar.core.records import Drill, record_id
+
+STARTED: Final = "started"
+ENDED: Final = "ended"
+
+
+class RunningDrill(Struct, frozen=True):
+    """A drill that this sidecar knows, until its end is recorded."""
+
+    began: Drill
+    """As it was recorded."""
+    since: Moment
+    """When it became known."""
+    over: Moment | None = None
+    """When its window was over. None: it is not."""
+    findings: Findings = Findings()
+
+
+def began(policy: Policy, drill: Written, receivers: tuple[str, ...], now: Moment) -> Drill:
+    """What is recorded when a drill becomes known."""
+    assert drill.drill  # noqa: S101  as the caller chooses
+    return Drill(
+        id=record_id("drill", drill.drilled_cluster, drill.id, STARTED),
+        drill_id=drill.id,
+        phase=STARTED,
+        expects=drill.drill.value,
+        starts_at=timestamp(drill.starts_at),
+        ends_at=timestamp(drill.ends_at),
+        author=drill.author,
+        comment=drill.comment,
+        receivers=list(receivers),
+        assessed=Source.FLINK_REST in policy.evidence,
+        **envelope(policy, drill.drilled_cluster, now),
+    )
+
+
+def ended(policy: Policy, drill: RunningDrill, over: Moment, now: Moment) -> Drill:
+    """What is recorded when a drill is over."""
+    of, known = drill.began, drill.findings
+    result, reasons = judged(of, known, over.wall, is_final=True)
+    measured = figures(known)
+    arrived = {name for name, message in known.messages.items() if message.arrived}
+    # One that could not see speaks for itself alone: its row does not stand for those of others.
+    own = (policy.observer,) if result is Result.UNKNOWN else ()
+    return Drill(
+        id=record_id("drill", of.cluster_id, of.drill_id, ENDED, *own),
+        drill_id=of.drill_id,
+        phase=ENDED,
+        expects=of.expects,
+        starts_at=of.starts_at,
+        ends_at=of.ends_at,
+        author=of.author,
+        comment=of.comment,
+        receivers=of.receivers,
+        assessed=of.assessed,
+        over_at=timestamp(over.wall),
+        result=result.value,
+        reasons=list(reasons),
+        episode_id=known.episode_id,
+        detected_after_seconds=measured.detected_after,
+        detected_after_seconds_at_most=measured.detected_after_at_most,
+        leaderless_seconds=measured.leaderless,
+        led_after_seconds=measured.led_after,
+        running_after_seconds=measured.running_after,
+        recovery_verdict=known.recovery.verdict if known.recovery else None,
+        delivered=[name for name in of.receivers if name in arrived],
+        undelivered=[name for name in of.receivers if name not in arrived],
+        hidden=known.hidden_total,
+        **envelope(policy, of.cluster_id, now),
+    )

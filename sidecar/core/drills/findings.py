@@ -1,0 +1,130 @@
+"""What is known of a drill, from records: the same for the sidecar while the drill lasts and for `drill report` afterwards."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sidecar.core.alerting.alerts import Reason
+from sidecar.core.cluster.causes import Cause
+from sidecar.core.cluster.leadership_table import Kind
+from sidecar.core.moment import SECOND, Timestamp, parsed, timestamp
+from sidecar.core.records import (
+    AnyRecord,
+    Coverage,
+    Death,
+    Drill,
+    EpisodeRecord,
+    Notification,
+    Recovery,
+    TransitionRecord,
+)
+
+MOST_JOBS: Final = 50
+"""Of which more than their number is kept, the worst first."""
+MOST_HIDDEN: Final = 100
+"""Alerts and receivers that are kept."""
+BEFORE_KNOWN: Final = 30 * SECOND
+"""A failover that began so long before a sidecar knew of the drill, and after its start, is part of it."""
+_LOST: Final = frozenset({Kind.REVOKED.value, Kind.CHANGED.value})
+
+
+class Message(Struct, frozen=True):
+    """What became of the drill's message to one destination."""
+
+    queued_at: Timestamp
+    outcome: str = "queued"
+    """That of the last attempt, as in `notification` records."""
+    at: Timestamp | None = None
+    """When it ended. Null: there was none."""
+    detail: str | None = None
+
+    @property
+    def arrived(self) -> bool:
+        return self.outcome in {"delivered", "already_told"}
+
+
+class Findings(Struct, frozen=True):
+    """What is known of the failover in a drill's window, of its messages, and of the alerts that it hid."""
+
+    episode_id: str | None = None
+    lost_at: Timestamp | None = None
+    """When the first component was observed to have lost its leader."""
+    episode: EpisodeRecord | None = None
+    """The failover, when it is over."""
+    death: Death | None = None
+    recovery: Recovery | None = None
+    """The row of the cluster."""
+    jobs: tuple[Recovery, ...] = ()
+    jobs_total: int = 0
+    messages: Mapping[str, Message] = {}
+    """By destination."""
+    hidden: tuple[tuple[str, str], ...] = ()
+    """Alerts and the receivers that they would have reached, each once."""
+    hidden_total: int = 0
+    blind: bool = False
+    """Whether the observer was blind for a part of the window."""
+
+
+def begins(drill: Drill) -> int:
+    """From when on a failover is part of the drill (wall microseconds, by the observer's clock)."""
+    known_at = parsed(drill.observed_at)
+    return max(min(parsed(drill.starts_at), known_at), known_at - BEFORE_KNOWN)
+
+
+def findings(drill: Drill, records: Iterable[AnyRecord], until: int | None = None) -> Findings:
+    """What the observer's records say of a drill. `drill`: as it was recorded when it began; `until`: when its window was over."""
+    known = Findings()
+    for record in records:
+        known = noted(known, drill, record, until)
+    return known
+
+
+def noted(  # noqa: PLR0911  one for each type of record
+    known: Findings, drill: Drill, record: AnyRecord, until: int | None = None
+) -> Findings:
+    """What is known after one more record. `until`: when the window was over (wall microseconds); None: it is not."""
+    if record.cluster_id != drill.cluster_id:
+        return known
+    match record:
+        case TransitionRecord(job_id=None, episode_id=str(episode_id)) if record.kind in _LOST:
+            is_first = known.episode_id is None and _is_within(drill, record.observed_at, until)
+            return replace(known, episode_id=episode_id, lost_at=record.observed_at) if is_first else known
+        case EpisodeRecord() if known.episode is None and known.episode_id in {None, record.id}:
+            is_part = record.cause != Cause.OBSERVER_BLIND and _is_within(drill, record.opened_at, until)
+            return replace(known, episode_id=record.id, episode=record, lost_at=record.opened_at) if is_part else known
+        case Death() | Recovery() if record.episode_id == known.episode_id:
+            return _outcome(known, record)
+        case Notification():
+            return _notified(known, drill, record)
+        case Coverage(state="blind") if record.from_ < record.to and parsed(record.to) > begins(drill):
+            return replace(known, blind=known.blind or until is None or parsed(record.from_) < until)
+    return known
+
+
+def _outcome(known: Findings, record: Death | Recovery) -> Findings:
+    if isinstance(record, Death):
+        return replace(known, death=record)
+    if record.job_id is None:
+        return replace(known, recovery=record)
+    return replace(known, jobs=(*known.jobs, record)[:MOST_JOBS], jobs_total=known.jobs_total + 1)
+
+
+def _notified(known: Findings, drill: Drill, record: Notification) -> Findings:
+    if record.reason == Reason.DRILL and record.fingerprint == drill.drill_id:
+        before = known.messages.get(record.destination)
+        if record.outcome == "queued":
+            message = before or Message(record.queued_at)
+        else:
+            message = Message(record.queued_at, record.outcome, record.observed_at, record.detail)
+        return replace(known, messages={**known.messages, record.destination: message})
+    if record.silence_id == drill.drill_id:
+        alert = (record.alert, record.receiver)
+        hidden = known.hidden if alert in known.hidden else (*known.hidden, alert)[:MOST_HIDDEN]
+        return replace(known, hidden=hidden, hidden_total=known.hidden_total + 1)
+    return known
+
+
+def _is_within(drill: Drill, at: Timestamp, until: int | None) -> bool:
+    return timestamp(begins(drill)) <= at and (until is None or at <= timestamp(until))

@@ -1,0 +1,260 @@
+"""What a drill has shown: its result and figures, who got its message, which alerts it hid, and the earlier drills of its cluster."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from sidecar.core.cluster.outcome_lines import cluster_line, death_line, job_line
+from sidecar.core.cluster.record_lines import move
+from sidecar.core.counted import counted
+from sidecar.core.drills.drill import STARTED
+from sidecar.core.drills.findings import Message, findings
+from sidecar.core.drills.judge import Figures, Result, figures, judged
+from sidecar.core.errors import OperatorError
+from sidecar.core.moment import Timestamp, in_seconds, micros, parsed, seconds
+from sidecar.core.pods import spelled
+from sidecar.core.records import AnyRecord, Death, Drill, EpisodeRecord, Recovery
+from sidecar.core.sanitize import clean
+from sidecar.core.state import State
+
+MOST_EARLIER: Final = 10
+"""Earlier drills in a report."""
+
+
+class NoDrillError(OperatorError):
+    """There is no such drill: whether it has passed cannot be told."""
+
+    exit_status = 3
+
+
+class Delivery(Struct, frozen=True):
+    """What became of the drill's message to one destination."""
+
+    destination: str
+    delivered: bool
+    outcome: str
+    """As in `notification` records; `already_told`: another sidecar has sent it."""
+    after_seconds: float | None
+    """From when it was queued. Null: no attempt has ended."""
+    detail: str | None
+
+
+class Hidden(Struct, frozen=True):
+    """An alert that would have been sent."""
+
+    alert: str
+    receiver: str
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """One drill."""
+
+    drill: Drill
+    """As it was recorded when it began."""
+    result: str
+    """`passed`, `failed` or `unknown`."""
+    reasons: Sequence[str]
+    """Why it is not `passed`."""
+    over_at: Timestamp | None
+    """When its window was over. Null: it is open."""
+    episode: EpisodeRecord | None
+    """The failover, when it is over."""
+    death: Death | None
+    recovery: Recovery | None
+    """The row of the cluster."""
+    jobs: Sequence[Recovery]
+    jobs_total: int
+    detected_after_seconds: float | None
+    detected_after_seconds_at_most: float | None
+    leaderless_seconds: float | None
+    led_after_seconds: float | None
+    running_after_seconds: float | None
+    messages: Sequence[Delivery]
+    hidden: Sequence[Hidden]
+    """Which alerts it kept from whom, each once."""
+    earlier: Sequence[Drill]
+    """How the earlier drills of the cluster ended, the newest first."""
+
+
+def chosen(drills: Iterable[Drill], name: str | None) -> tuple[Drill, Drill | None, list[Drill]]:
+    """The drill whose id begins with `name` (None: the last one) as it began, how it ended, and the ends of the cluster's earlier ones.
+
+    `drills`: all records of drills, oldest first. Raises NoDrillError.
+    """
+    began: dict[str, Drill] = {}
+    ends: dict[str, Drill] = {}
+    for drill in drills:
+        (began if drill.phase == STARTED else ends).setdefault(drill.drill_id, drill)
+    fitting = [each for each in began.values() if name is None or each.drill_id.startswith(name)]
+    if name is not None and len(fitting) > 1:
+        raise NoDrillError(f"{len(fitting)} drills begin with {clean(name)!r}: give more of the id")
+    if not fitting:
+        which = "no drill is recorded" if name is None else f"no recorded drill begins with {clean(name)!r}"
+        raise NoDrillError(f"{which}: a sidecar knows a drill ten seconds after `drill start`")
+    of = fitting[-1]
+    earlier = [each for each in ends.values() if each.cluster_id == of.cluster_id and each.starts_at < of.starts_at]
+    return of, ends.get(of.drill_id), sorted(earlier, key=lambda each: each.starts_at, reverse=True)[:MOST_EARLIER]
+
+
+def report(
+    of: Drill, ended: Drill | None, earlier: Sequence[Drill], records: Iterable[AnyRecord], state: State
+) -> Report:
+    """The report of one drill. `records`: of the journal, oldest first; `state`: as it is there."""
+    running = state.drills.get(of.drill_id)
+    over = running.over.wall if running and running.over else None
+    if ended and ended.over_at:
+        over = parsed(ended.over_at)
+    elif running is None:
+        over = parsed(of.ends_at)  # the sidecar has lost its state in the middle of the drill
+    known = findings(of, records, over)
+    result, reasons = judged(of, known, over, is_final=running is None)
+    measured = figures(known)
+    if ended and ended.result:
+        result, reasons, measured = Result(ended.result), tuple(ended.reasons), _recorded(ended)
+    return Report(
+        drill=of,
+        result=result.value,
+        reasons=reasons,
+        over_at=ended.over_at if ended else None,
+        episode=known.episode,
+        death=known.death,
+        recovery=known.recovery,
+        jobs=known.jobs,
+        jobs_total=known.jobs_total,
+        detected_after_seconds=measured.detected_after,
+        detected_after_seconds_at_most=measured.detected_after_at_most,
+        leaderless_seconds=measured.leaderless,
+        led_after_seconds=measured.led_after,
+        running_after_seconds=measured.running_after,
+        messages=[_delivery(name, known.messages.get(name)) for name in of.receivers],
+        hidden=[Hidden(alert, receiver) for alert, receiver in known.hidden],
+        earlier=earlier,
+    )
+
+
+def _recorded(ended: Drill) -> Figures:
+    detected = ended.detected_after_seconds, ended.detected_after_seconds_at_most
+    return Figures(*detected, ended.leaderless_seconds, ended.led_after_seconds, ended.running_after_seconds)
+
+
+def _delivery(name: str, message: Message | None) -> Delivery:
+    if message is None:
+        return Delivery(name, delivered=False, outcome="unknown", after_seconds=None, detail=None)
+    after = None if message.at is None else max(0.0, in_seconds(parsed(message.at) - parsed(message.queued_at)))
+    return Delivery(name, message.arrived, message.outcome, after, message.detail)
+
+
+# -- in words ----------------------------------------------------------------------------------------------------------
+
+
+def in_words(found: Report) -> Iterator[str]:
+    """The report but for its table, a line each."""
+    of = found.drill
+    yield f"{'drill':10} {of.drill_id} of {clean(of.cluster_id)}: {found.result}"
+    for name, lines in (("", found.reasons), *_window(found), *_failover(found), *_reached(found)):
+        for line in lines:
+            yield f"{name:10} {line}"
+            name = ""  # noqa: PLW2901  further lines are indented below the name
+
+
+def table(found: Report) -> list[tuple[str, ...]]:
+    """This drill beside the earlier ones, below their header. Empty: there is no earlier one."""
+    if not found.earlier:
+        return []
+    measured = found.detected_after_seconds, found.detected_after_seconds_at_most
+    own = measured, found.leaderless_seconds, found.led_after_seconds, found.running_after_seconds
+    verdict = found.recovery.verdict if found.recovery else None
+    rows = [_row(found.drill, *own, verdict, found.result)]
+    for drill in found.earlier:
+        detected = drill.detected_after_seconds, drill.detected_after_seconds_at_most
+        times = detected, drill.leaderless_seconds, drill.led_after_seconds, drill.running_after_seconds
+        rows.append(_row(drill, *times, drill.recovery_verdict, drill.result))
+    return [("Started (UTC)", "Detected", "Leaderless", "Led Again", "Jobs Run", "Recovery", "Result"), *rows]
+
+
+def _row(
+    drill: Drill,
+    detected: tuple[float | None, float | None],
+    leaderless: float | None,
+    led: float | None,
+    ran: float | None,
+    verdict: str | None,
+    result: str | None,
+) -> tuple[str, ...]:
+    exactly, at_most = detected
+    seen = _spelled(exactly) if exactly is not None or at_most is None else f"≤ {_spelled(at_most)}"
+    times = (_spelled(each) for each in (leaderless, led, ran))
+    return drill.starts_at[:16].replace("T", " "), seen, *times, clean(verdict or "-"), clean(result or "-")
+
+
+def _spelled(duration: float | None) -> str:
+    return "-" if duration is None else seconds(micros(duration))
+
+
+_Lines = tuple[str, Sequence[str]]
+
+
+def _window(found: Report) -> Iterator[_Lines]:
+    of, over_at = found.drill, found.over_at
+    why = f": {clean(of.comment)}" if of.comment else ""
+    until = f"{_clock(over_at)}" if over_at else f"{_clock(of.ends_at)}, open"
+    early = ", stopped" if over_at and over_at[:19] < of.ends_at[:19] else ""
+    yield "window", [f"{_clock(of.starts_at)} to {until}{early}, started by {clean(of.author)}{why}"]
+
+
+def _clock(at: Timestamp) -> str:
+    return f"{at[:19].replace('T', ' ')}Z"
+
+
+def _failover(found: Report) -> Iterator[_Lines]:
+    if episode := found.episode:
+        before = spelled(episode.before_address, episode.before_pod)
+        moved = move(before, spelled(episode.after_address, episode.after_pod))
+        yield "failover", [f"{moved}: {episode.cause} ({episode.confidence}) [{episode.id}]"]
+    if found.death:
+        yield "death", [death_line(found.death)]
+    if found.detected_after_seconds is not None:
+        yield "detected", [f"{_spelled(found.detected_after_seconds)} after the leader's process ended"]
+    elif found.detected_after_seconds_at_most is not None:
+        at_most = _spelled(found.detected_after_seconds_at_most)
+        yield "detected", [f"{at_most} after the store last heard of the leader, at most: when it ended is not known"]
+    if found.led_after_seconds is not None:
+        vacant = found.leaderless_seconds
+        without = "" if vacant is None else f" (no published leader for {_spelled(vacant)})"
+        yield "led again", [f"after {_spelled(found.led_after_seconds)}{without}"]
+    yield from _recovery(found)
+
+
+def _recovery(found: Report) -> Iterator[_Lines]:
+    if found.recovery:
+        jobs = [job_line(job) for job in found.jobs]
+        more = found.jobs_total - len(jobs)
+        yield (
+            "recovery",
+            [cluster_line(found.recovery), *jobs, *([f"… and {counted(more, 'more job')}"] if more > 0 else [])],
+        )
+    elif found.episode and not found.drill.assessed:
+        yield "recovery", ["not assessed: that needs flink_rest among the evidence"]
+
+
+def _reached(found: Report) -> Iterator[_Lines]:
+    lines = [_message_line(each) for each in found.messages]
+    yield "message", lines or ["to nobody: no receiver would get a critical alert of this cluster"]
+    if found.hidden:
+        yield "hidden", [f"{clean(each.alert)}, to {clean(each.receiver)}" for each in found.hidden]
+
+
+def _message_line(message: Delivery) -> str:
+    name, detail = clean(message.destination), f": {clean(message.detail)}" if message.detail else ""
+    after = "" if message.after_seconds is None else f" after {_spelled(message.after_seconds)}"
+    if message.outcome == "already_told":
+        return f"delivered to {name} by another sidecar{f' ({clean(message.detail)})' if message.detail else ''}"
+    if message.delivered:
+        return f"delivered to {name}{after}"
+    return f"NOT delivered to {name} ({clean(message.outcome)}){detail}"
+
+
+def exit_status(found: Report) -> int:
+    """0: passed; 1: failed; 3: cannot tell yet."""
+    return {Result.PASSED.value: 0, Result.FAILED.value: 1}.get(found.result, 3)

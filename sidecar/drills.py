@@ -1,0 +1,90 @@
+"""`drill start`, `stop` and `report`: change the document of silences in a cluster's store, and read a sidecar's journal."""
+
+from collections.abc import Mapping
+from contextlib import closing
+from itertools import chain
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from sidecar import history, silencing
+from sidecar.clock import Clock
+from sidecar.core.alerting import silence_document
+from sidecar.core.alerting.silence_document import Expectation, SilencesError, Written, drill_of
+from sidecar.core.policy.policy import ALL_FOUND
+from sidecar.core.records import Death, Drill
+from sidecar.core.sanitize import clean
+from sidecar.core.views import drill_report, unrecorded
+from sidecar.core.views.drill_report import Report
+from sidecar.core.views.snapshot import Snapshot
+from sidecar.settings import Settings, SettingsError
+from sidecar.settings.file.settings_error import did_you_mean
+from sidecar.silencing import Listed
+
+LAST: Final = "last"
+"""In place of the id of a drill: the newest one."""
+
+
+def start(
+    settings: Settings, cluster_id: str | None, window: int, expects: Expectation, comment: str, author: str
+) -> Listed:
+    """Open the window of a drill in the store of a cluster (None: of the only one). Raises SettingsError, SilencesError."""
+    stores = silencing.stores_of(settings)
+    name = ALL_FOUND if ALL_FOUND in stores else _chosen(stores, cluster_id)
+    if cluster_id is None and name == ALL_FOUND:
+        raise SettingsError("--cluster: which one? This configuration watches all clusters that are found")
+    drilled = (cluster_id or name).strip("/")
+    if not 0 < len(drilled) <= silence_document.LONGEST_TEXT or not drilled.isprintable():
+        raise SettingsError(f"--cluster: {clean(drilled)!r} is no cluster id")
+    now = Clock()().wall
+    drill = drill_of(str(uuid4()), drilled, now, now + window, expects, author, comment)
+
+    def change(found: Mapping[str, Written]) -> Mapping[str, Written]:
+        other = next(
+            (each for each in found.values() if each.drilled_cluster == drilled and not each.is_over(now)), None
+        )
+        if other:
+            raise SilencesError(f"drill {other.id} of {drilled} is open: end it with `drill stop`")
+        return silence_document.added(found, drill, now, settings.silences.longest)
+
+    silencing.change_each(stores, [name], change, f"drill {drill.id}")
+    return silencing.listed_as(drill, [name], now, None)
+
+
+def _chosen(stores: Mapping[str, object], cluster_id: str | None) -> str:
+    """The one cluster that is meant. Raises SettingsError."""
+    if cluster_id is None:
+        if len(stores) == 1:
+            return next(iter(stores))
+        raise SettingsError(f"--cluster: which one? This configuration has {', '.join(map(clean, stores))}")
+    if (name := cluster_id.strip("/")) not in stores:
+        raise SettingsError(f"--cluster: no cluster of this configuration is called so: {did_you_mean(stores, name)}")
+    return name
+
+
+def stop(settings: Settings, name: str | None) -> str:
+    """End the drill whose id begins with `name` (None: the only one) now; returns its id. Raises SilencesError, SettingsError."""
+    listing = silencing.listed(settings)
+    drills = [each for each in listing.silences if each.drill and each.id.startswith(name or "")]
+    if not drills and listing.problem:
+        raise SilencesError(listing.problem)
+    if len(drills) != 1 or (name is not None and len(name) < silencing.SHORTEST_ID):
+        which = f" whose id begins with {clean(name)}" if name else ""
+        known = f": {', '.join(f'{each.id} ({_cluster_of(each)})' for each in drills)}" if drills else ""
+        raise SilencesError(f"there {'are several open drills' if drills else 'is no open drill'}{which}{known}")
+    return silencing.expire(settings, drills[0].id)
+
+
+def _cluster_of(drill: Listed) -> str:
+    return clean(" ".join(drill.matchers))
+
+
+def report(state_dir: Path, name: str) -> Report:
+    """What the journal in `state_dir` says of the drill whose id begins with `name`, or LAST. Raises JournalError, NoDrillError."""
+    with closing(history.reader(state_dir)) as journal:
+        newest = journal.newest()
+        drills = [*journal.newest_first(Drill, 0, newest)][::-1]
+        of, ended, earlier = drill_report.chosen(drills, None if name == LAST else name)
+        state = journal.state()
+        waiting = (each for each in unrecorded.records(Snapshot(Clock()(), state)) if isinstance(each, Death))
+        return drill_report.report(of, ended, earlier, chain(journal.remembered(), waiting), state)

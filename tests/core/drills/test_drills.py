@@ -1,0 +1,388 @@
+"""Drills: what is hidden and what is not, whom their message reaches, what is recorded, and what the result is."""
+
+from collections.abc import Mapping
+from typing import Final
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import json
+from msgspec.structs import replace
+
+from sidecar.core.alerting import silences
+from sidecar.core.alerting.alerts import Alert, Group, Member, Reason
+from sidecar.core.alerting.silence_document import (
+    LONGEST_DRILL,
+    MOST,
+    Expectation,
+    SilencesError,
+    Written,
+    drill_of,
+    read,
+    written,
+)
+from sidecar.core.alerting.silences import Silences
+from sidecar.core.cluster.state import Drilled
+from sidecar.core.drilling import SHORTEST
+from sidecar.core.drills.judge import SETTLING
+from sidecar.core.drills.messages import critical_receivers
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.observations import DeliveryOutcome
+from sidecar.core.policy.labels import Matcher, Operator
+from sidecar.core.policy.policy import ALL_FOUND, DRILLED, Destination, Policy, Rule, Severity, Store, Trigger
+from sidecar.core.policy.routing import Route, TimeInterval, TimeRange
+from sidecar.core.records import Drill
+from tests.kit.cluster import CLUSTER, START, B
+from tests.kit.core_sidecar import LEADER_CHANGED, NO_LEADER, POLICY, Sidecar, fail_over, watching
+from tests.kit.fake_flink import Flink
+
+LONGEST: Final = 30 * 24 * 3600 * SECOND
+ONCALL: Final = Destination("oncall", 0)
+CRITICAL: Final = (Matcher("severity", Operator.EQUAL, "critical"),)
+DRILLING: Final = replace(
+    POLICY,
+    silence_documents=frozenset({CLUSTER}),
+    route=Route("ops", routes=(Route("oncall", "{}/0", CRITICAL),)),
+    receivers={**POLICY.receivers, "oncall": (ONCALL,)},
+)
+
+
+def drill(*, number: int = 1, starts: float = 60, lasts: float = 900, cluster: str = CLUSTER) -> Written:
+    """Seconds after the beginning of the scene."""
+    begins = START + round(starts * SECOND)
+    ends = begins + round(lasts * SECOND)
+    return drill_of(str(UUID(int=number)), cluster, begins, ends, Expectation.FAILOVER, "ann", "spring drill")
+
+
+def drills(sidecar: Sidecar) -> list[Drill]:
+    return [record for record in sidecar.records if isinstance(record, Drill)]
+
+
+def result(sidecar: Sidecar) -> Drill:
+    [ended] = [record for record in drills(sidecar) if record.phase == "ended"]
+    return ended
+
+
+def in_drill(made: Written | None = None, policy: Policy = DRILLING) -> tuple[Flink, Sidecar]:
+    """A drill that the sidecar knows."""
+    flink, sidecar = watching(policy=policy)
+    sidecar.silenced_by(made or drill())
+    sidecar.waits(15)
+    return flink, sidecar
+
+
+# -- what is hidden ----------------------------------------------------------------------------------------------------
+
+
+def test_a_drill_is_recorded_told_to_who_is_on_call_and_hides_its_failover() -> None:
+    """One message, marked as a drill, to the receiver of critical alerts; no alert; started and ended with what was measured."""
+    flink, sidecar = in_drill()
+    fail_over(flink, sidecar, after=40)
+    sidecar.waits(1000)
+    assert sidecar.told() == [("Drill", "DRILL")]
+    [message] = sidecar.sent
+    assert (message.receiver, message.severity) == ("oncall", Severity.CRITICAL)
+    assert message.title == "[DRILL] default: failover drill, nothing is wrong"
+    assert message.body.startswith("This is a drill, started by ann.")
+    started, ended = drills(sidecar)
+    assert (started.phase, started.receivers, started.result) == ("started", ["oncall#0"], None)
+    [episode] = sidecar.episodes()
+    assert (ended.result, ended.reasons, ended.episode_id) == ("passed", [], episode.id)
+    assert (ended.delivered, ended.undelivered) == (["oncall#0"], [])
+    assert ended.leaderless_seconds == episode.vacant_seconds
+    assert ended.led_after_seconds is not None
+    assert 40 <= ended.led_after_seconds < 41
+    hidden = [each for each in sidecar.notifications() if each.silence_id == drill().id]
+    assert {(each.alert, each.receiver) for each in hidden} == {
+        ("FlinkLeaderChanged", "ops"),
+        ("FlinkNoLeader", "oncall"),
+    }
+    assert ended.hidden == len(hidden)
+    assert sidecar.state.drills == {}
+
+
+def test_what_still_fires_when_the_window_ends_is_notified_at_once() -> None:
+    """Nobody leads: the page is late by no more than the answer of the store, and the drill has failed."""
+    flink, sidecar = in_drill(drill(lasts=300))
+    flink.vacate()
+    sidecar.sees_changes().waits(300 - 15 - 1)
+    assert sidecar.told() == [("Drill", "DRILL")]
+    sidecar.waits(5)
+    assert ("FlinkNoLeader", "FIRST") in sidecar.told()
+    sidecar.waits(SETTLING / SECOND + 1)
+    assert result(sidecar).result == "failed"
+    assert result(sidecar).reasons == ["Not every component had a leader again when the window ended."]
+
+
+def test_a_drill_that_is_stopped_hides_nothing_any_more() -> None:
+    """Ten seconds later at most: when the document is read."""
+    flink, sidecar = in_drill()
+    flink.vacate()
+    sidecar.sees_changes().waits(60)
+    sidecar.silenced_by(replace(drill(), expired_at=sidecar.now))
+    sidecar.waits(15)
+    assert ("FlinkNoLeader", "FIRST") in sidecar.told()
+
+
+def test_a_failover_outside_of_the_window_is_notified_as_ever() -> None:
+    """After the end, and the drill without a failover has failed."""
+    flink, sidecar = in_drill(drill(lasts=100))
+    sidecar.waits(100)
+    assert result(sidecar).result == "failed"
+    assert result(sidecar).reasons == ["No failover was observed in the window."]
+    fail_over(flink, sidecar)
+    sidecar.waits(30)
+    assert sidecar.told() == [("Drill", "DRILL"), ("FlinkLeaderChanged", "FIRST")]
+
+
+@given(st.integers(0, 400), st.integers(1, 120))
+def test_an_alert_is_hidden_or_notified_never_lost(at: int, lasts: int) -> None:
+    """Whenever a cluster has no leader, for however long, around a window of 200 s: a vacancy of more than 30 s is notified if a part of
+    it that is long enough lies outside.
+    """
+    flink, sidecar = watching(policy=DRILLING)
+    sidecar.silenced_by(drill(starts=60, lasts=200))
+    sidecar.waits(at)
+    flink.vacate()
+    sidecar.sees_changes().waits(lasts)
+    flink.elect(B)
+    sidecar.sees_changes().waits(400)
+    paged = ("FlinkNoLeader", "FIRST") in sidecar.told()
+    fires, ends = at + 30, at + lasts
+    hidden = any(each.alert == "FlinkNoLeader" for each in sidecar.notifications() if each.silence_id)
+    if ends < fires - 1:
+        assert not paged
+        assert not hidden
+    elif fires + 5 < ends - 5:
+        assert paged or hidden
+        is_open_at_the_end = fires < 200 and ends > 200 + 5
+        is_outside = fires > 200 + 1
+        if is_open_at_the_end or is_outside:
+            assert paged
+        elif fires > 10 and ends < 195:
+            assert not paged
+
+
+def only(rule: Rule, cluster_id: str = CLUSTER, **fields: object) -> Alert:
+    labels = {"alert": rule.alert, "cluster_id": cluster_id, "severity": rule.severity.value}
+    return replace(Alert(rule.alert, rule.alert, cluster_id, labels, Moment(START, START)), **fields)
+
+
+def hidden(policy: Policy, member: Member, documents: Mapping[str, Written]) -> bool:
+    """Whether the alert is hidden by these drills, by document."""
+    at = Moment(START + 70 * SECOND, START + 70 * SECOND)
+    known = {
+        name: silences.learned(Silences(), written({each.id: each}), None, LONGEST, at)
+        for name, each in documents.items()
+    }
+    return bool(silences.hiding(policy, known, Group("", {}, {"1": member}), at))
+
+
+@pytest.mark.parametrize("trigger", Trigger)
+def test_only_what_a_failover_that_works_causes_is_hidden(trigger: Trigger) -> None:
+    """Lost jobs, lost state, a split and blindness page in the window, too."""
+    rule = Rule("Any", trigger, Severity.CRITICAL)
+    policy = replace(DRILLING, rules=(rule,))
+    assert hidden(policy, Member(only(rule)), {CLUSTER: drill()}) == (trigger in DRILLED)
+    pages = {*Trigger} - DRILLED
+    assert {Trigger.BLIND, Trigger.UNOBSERVED, Trigger.JOB_MISSING, Trigger.RESTORED_FROM_NOTHING} <= pages
+
+
+def test_what_the_drill_cannot_have_caused_is_notified() -> None:
+    """Another cluster, also one that shares the document; what was notified before; a failover that loses jobs; another document."""
+    policy = replace(
+        DRILLING,
+        stores={CLUSTER: Store.ZOOKEEPER, "other": Store.ZOOKEEPER},
+        silence_documents=frozenset({CLUSTER, "other"}),
+    )
+    assert hidden(policy, Member(only(NO_LEADER)), {CLUSTER: drill()})
+    assert not hidden(policy, Member(only(NO_LEADER, "other")), {CLUSTER: drill(), "other": drill()})
+    assert not hidden(policy, Member(only(NO_LEADER), notified=True), {CLUSTER: drill()})
+    assert not hidden(policy, Member(only(LEADER_CHANGED, jobs_lost=1)), {CLUSTER: drill()})
+    found = replace(policy, stores={}, finds=Store.ZOOKEEPER, silence_documents=frozenset({ALL_FOUND}))
+    assert hidden(found, Member(only(NO_LEADER)), {ALL_FOUND: drill()})
+    assert not hidden(found, Member(only(NO_LEADER, "other")), {ALL_FOUND: drill()})
+
+
+def test_blindness_in_the_window_is_notified_and_no_failover_is_unknown_then() -> None:
+    """A sidecar that could not see does not say that there was no failover; its row speaks for itself alone."""
+    blind = Rule("FlinkLeadersOutOfSight", Trigger.BLIND, Severity.WARNING, hold_for=60 * SECOND)
+    _, sidecar = in_drill(drill(lasts=300), replace(DRILLING, rules=(LEADER_CHANGED, NO_LEADER, blind)))
+    sidecar.is_cut_off().waits(120)
+    assert (blind.alert, "FIRST") in sidecar.told()
+    sidecar.connects().waits(300)
+    ended = result(sidecar)
+    assert ended.result == "unknown"
+    assert ended.reasons == ["No failover was observed, and this sidecar could not see the leaders all the time."]
+
+
+# -- the message -------------------------------------------------------------------------------------------------------
+
+
+def test_the_receivers_of_critical_alerts() -> None:
+    """Of any component, of a failover that loses jobs, through `continue`; not of routes that are muted now."""
+    night = TimeInterval("night", (TimeRange(times=((8 * 60, 8 * 60 + 10),)),))
+    of_rest = (*CRITICAL, Matcher("component", Operator.EQUAL, "rest_server"))
+    route = Route(
+        "ops",
+        routes=(
+            Route("rest", "{}/0", of_rest, continues=True),
+            Route("muted", "{}/1", CRITICAL, mute=(night,), continues=True),
+            Route("oncall", "{}/2", CRITICAL),
+            Route("never", "{}/3", CRITICAL),
+        ),
+    )
+    names = ("ops", "rest", "muted", "oncall", "never")
+    policy = replace(POLICY, route=route, receivers={name: (Destination(name, 0),) for name in names})
+    at, later = Moment(START, START), Moment(START, START + 3600 * SECOND)
+    assert [each.name for each in critical_receivers(policy, CLUSTER, at)] == ["oncall#0", "rest#0"]
+    assert [each.name for each in critical_receivers(policy, CLUSTER, later)] == ["muted#0", "oncall#0", "rest#0"]
+    warnings = replace(policy, rules=(LEADER_CHANGED,))
+    assert ONCALL in critical_receivers(warnings, CLUSTER, at), "a failover that loses jobs is critical"
+
+
+def test_a_message_that_does_not_arrive_fails_the_drill() -> None:
+    """Its failover works, and nobody would have been told of one that does not."""
+    flink, sidecar = watching(policy=DRILLING)
+    sidecar.answers["oncall#0"] = DeliveryOutcome.UNDELIVERABLE
+    sidecar.silenced_by(drill())
+    sidecar.waits(15)
+    fail_over(flink, sidecar)
+    sidecar.waits(1000)
+    assert (result(sidecar).result, result(sidecar).undelivered) == ("failed", ["oncall#0"])
+    assert result(sidecar).reasons == ["The message did not reach oncall#0."]
+
+
+def test_an_incident_that_the_message_opens_is_closed() -> None:
+    """Where the service keeps it open until it is."""
+    paged = replace(ONCALL, keeps_incidents=True)
+    _, sidecar = in_drill(policy=replace(DRILLING, receivers={**DRILLING.receivers, "oncall": (paged,)}))
+    sidecar.waits(320)
+    assert [(each.reason, each.is_closing) for each in sidecar.sent] == [
+        (Reason.DRILL, False),
+        (Reason.RESOLVED, True),
+    ]
+
+
+# -- the process -------------------------------------------------------------------------------------------------------
+
+
+def test_every_sidecar_writes_the_same_records() -> None:
+    """Also one that begins with an empty folder in the middle of the drill, and one that was killed."""
+    ids = []
+    for replaced in (None, Sidecar.is_killed, Sidecar.is_replaced):
+        flink, sidecar = in_drill()
+        flink.vacate()
+        sidecar.sees_changes().waits(5)
+        if replaced:
+            replaced(sidecar, 3).connects()
+        flink.elect(B)
+        sidecar.sees_changes().waits(1000)
+        ids.append({record.id for record in drills(sidecar)})
+        assert result(sidecar).result == "passed", replaced
+        messages = {each.id for each in sidecar.sent if each.reason is Reason.DRILL}
+        assert len(messages) == 1
+    assert ids[0] == ids[1] == ids[2]
+
+
+def test_the_first_drill_of_a_cluster_counts_and_messages_have_a_distance() -> None:
+    """Whoever may write in the store cannot make the sidecar send more than one message a minute for each receiver."""
+    _, sidecar = in_drill(drill(lasts=20))
+    for number in range(2, 20):
+        now = (sidecar.now - START) / SECOND
+        sidecar.silenced_by(drill(number=number, starts=now, lasts=20))
+        sidecar.waits(10)
+    messages = [each for each in sidecar.sent if each.reason is Reason.DRILL]
+    assert 2 <= len(messages) <= 1 + 18 * 10 * SECOND // SHORTEST + 1
+
+
+def test_a_passed_drill_is_remembered_and_handed_over() -> None:
+    """It is the one that counts for the rule about drills that are overdue."""
+    flink, sidecar = in_drill()
+    fail_over(flink, sidecar)
+    sidecar.waits(1000)
+    known = sidecar.state.clusters[CLUSTER].drilled
+    assert (known.since > 0, known.passed_at) == (True, START + 960 * SECOND + (known.passed_at - START) % SECOND)
+    assert sidecar.is_replaced().state.clusters[CLUSTER].drilled == known
+    assert sidecar.is_killed().state.clusters[CLUSTER].drilled == known
+
+
+# -- the document ------------------------------------------------------------------------------------------------------
+
+
+def test_a_drill_in_the_document() -> None:
+    """As it was written, beside silences, no longer than a drill may last."""
+    made = drill(lasts=LONGEST_DRILL / SECOND + 1)
+    silence = Written(str(UUID(int=9)), (Matcher("alert", Operator.EQUAL, "X"),), START, START + 1, "bob", "")
+    content = written({made.id: made, silence.id: silence})
+    found, problems = read(content, LONGEST)
+    assert problems == []
+    assert found == {made.id: replace(made, ends_at=made.starts_at + LONGEST_DRILL), silence.id: silence}
+    [of_drill] = json.decode(content)["drills"]
+    assert of_drill["expects"] == "failover"
+    assert "matchers" not in of_drill
+
+
+def test_what_no_drill_says_is_not_used() -> None:
+    """An expectation of a newer version, a drill without a cluster; the rest of the document holds, and its size is bounded."""
+    good = json.decode(written({drill().id: drill()}))["drills"][0]
+    bad = [{**good, "expects": "chaos"}, {**good, "cluster_id": ""}, {**good, "ends_at": 1}, {**good, "id": "x"}, 7]
+    found, problems = read(json.encode({"format": 1, "silences": [], "drills": [*bad, good]}), LONGEST)
+    assert ([*found], len(problems)) == ([drill().id], len(bad))
+    assert all(line.startswith(f"drill {place} of the document is not used") for place, line in enumerate(problems, 1))
+    with pytest.raises(SilencesError, match="of at most 100"):
+        read(json.encode({"format": 1, "silences": [], "drills": [good] * (MOST + 1)}), LONGEST)
+
+
+def test_matchers_in_a_drill_are_not_read() -> None:
+    """Who writes one cannot hide more with it."""
+    wide = [{"label": "alert", "operator": "!=", "value": ""}]
+    good = {**json.decode(written({drill().id: drill()}))["drills"][0], "matchers": wide}
+    found, _ = read(json.encode({"format": 1, "drills": [good]}), LONGEST)
+    assert found[drill().id].matchers == drill().matchers
+
+
+# -- overdue -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_drill_is_overdue_since_the_last_one_that_has_passed() -> None:
+    """Without one from when the cluster was first watched, which a sidecar that takes over knows. The alert ends when one has passed."""
+    day = 24 * 3600
+    overdue = Rule("FlinkDrillOverdue", Trigger.DRILL_OVERDUE, Severity.INFO, age=2 * day * SECOND)
+    policy = replace(DRILLING, rules=(LEADER_CHANGED, NO_LEADER, overdue))
+    flink, sidecar = watching(policy=policy)
+    sidecar.waits(1.5 * day, tick=300).is_replaced().connects()
+    sidecar.waits(0.4 * day, tick=300)
+    assert sidecar.told() == []
+    sidecar.waits(0.2 * day, tick=300)
+    assert sidecar.told()[0] == ("FlinkDrillOverdue", "FIRST")
+    assert "no failover drill has passed for 2 d" in sidecar.sent[0].title
+    assert "no drill has passed since 2026-11-20 08:00:00 UTC" in sidecar.sent[0].body
+    sidecar.silenced_by(drill(starts=(sidecar.now - START) / SECOND, lasts=120))
+    sidecar.waits(15)
+    fail_over(flink, sidecar)
+    sidecar.waits(300)
+    assert sidecar.told()[-1] == ("FlinkDrillOverdue", "RESOLVED")
+
+
+def test_what_is_not_known_is_not_overdue() -> None:
+    """A sidecar that does not know since when the cluster is watched counts from its start."""
+    overdue = Rule("FlinkDrillOverdue", Trigger.DRILL_OVERDUE, Severity.INFO, age=3600 * SECOND)
+    _, sidecar = watching(policy=replace(DRILLING, rules=(overdue,)))
+    cluster = sidecar.state.clusters[CLUSTER]
+    sidecar.state = replace(sidecar.state, clusters={CLUSTER: replace(cluster, drilled=Drilled())})
+    sidecar.waits(7200, tick=60)
+    assert sidecar.told() == []
+    sidecar.is_killed().connects().waits(1800, tick=60)
+    assert sidecar.told() == []
+    assert sidecar.state.clusters[CLUSTER].drilled.since >= START + 7200 * SECOND
+
+
+def test_a_handover_cannot_put_off_a_drill() -> None:
+    """Whoever may write it cannot say that a drill has passed in the future."""
+    _, sidecar = watching(policy=DRILLING)
+    cluster = sidecar.state.clusters[CLUSTER]
+    later = Drilled(cluster.drilled.since, sidecar.now + 3600 * SECOND, str(UUID(int=7)))
+    sidecar.state = replace(sidecar.state, clusters={CLUSTER: replace(cluster, drilled=later)})
+    assert sidecar.is_replaced().state.clusters[CLUSTER].drilled.passed_at == 0
