@@ -157,6 +157,7 @@ LONG: Final[dict[str, tuple[str, ...]]] = {
     "long outages, many servers, many observers": (
         "e2e/test_alertmanager.py::test_an_alert_is_one_everywhere",
         "e2e/test_leader_silent",
+        "e2e/test_drill.py::test_a_drill_proves_that_a_failover_works[kubernetes",
         "e2e/test_ha_check_of_flink.py::test_the_session_timeout",
         "e2e/test_one_voice.py::test_three_sidecars",
         "e2e/test_recovery",
