@@ -27,6 +27,8 @@ from tests.kit.zookeeper_client import connected
 PERIOD: Final = 0.02
 """Seconds from one request to the next one."""
 _ANSWER_SECONDS: Final = 0.5
+_CHECK_SECONDS: Final = 1.5
+"""More than HAProxy's interval, 1 s."""
 _LEADER: Final = f"{PATH_ROOT}/{CLUSTER_ID}/leader/dispatcher/connection_info"
 _LATCH: Final = f"{PATH_ROOT}/{CLUSTER_ID}/leader/latch"
 
@@ -134,7 +136,7 @@ class LoadBalancerScene:
         leader = self.lab.wait_for_leader()
         [standby] = [each for each in self.lab.jobmanagers if each is not leader]
         wait_for("the standby", lambda: standby.running and standby.is_ready() and self.history.contenders() == 2)
-        wait_for("the leader's answers", lambda: self.following.answers and self._last().server == leader.name)
+        wait_for("the leader's answers, and no others", lambda: self._answers_alone(leader.name))
         wait_for("the standby's sidecar", lambda: self.standby_status(standby) == http.HTTPStatus.OK)
         return leader, standby
 
@@ -162,8 +164,12 @@ class LoadBalancerScene:
         stack.callback(clients.stop)
         return clients
 
-    def _last(self) -> Answer:
-        return self.following.answers[-1]
+    def _answers_alone(self, server: str) -> bool:
+        """Whether all answers since HAProxy's last check of each server are of this one: when it starts, it takes all for up."""
+        checked = time.time() - _CHECK_SECONDS
+        recent = [each.server for each in [*self.following.answers] if each.sent >= checked]
+        answers = self.following.answers
+        return bool(answers) and answers[0].sent < checked and {*recent} == {server}
 
     def _term_of(self, host: str, since: float) -> Term | None:
         return next((term for term in [*self.history.terms] if term.host == host and term.at >= since), None)
