@@ -9,7 +9,7 @@ from sidecar.cli.logs import only_warnings
 from sidecar.cli.options import CONFIG, cluster_options, options, output
 from sidecar.cli.printing import print_document, print_line
 from sidecar.core.counted import counted
-from sidecar.core.ha.finding import Verdict
+from sidecar.core.ha.finding import WORST_FIRST, Verdict
 from sidecar.core.sanitize import clean
 
 if TYPE_CHECKING:
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 UNKNOWN_STATUS: Final = 3
 """Exit status where no check is RISK, and some are UNKNOWN: 2 is a wrong configuration."""
-_ORDER: Final = (Verdict.RISK, Verdict.UNKNOWN, Verdict.PASS)
-_WIDTH: Final = max(map(len, _ORDER)) + 1
+_WIDTH: Final = max(map(len, WORST_FIRST)) + 1
 
 
 @click.group()
@@ -53,11 +52,11 @@ def check(config: Path | None, output: Literal["text", "json", "yaml"], **overri
 
 
 def _print(cluster: "CheckedCluster") -> None:
-    risks, unknown, passed = (cluster.count(verdict) for verdict in _ORDER)
+    risks, unknown, passed = (cluster.count(verdict) for verdict in WORST_FIRST)
     print_line(
         f"{clean(cluster.cluster_id)}: {counted(risks, 'risk')}, {unknown} unknown, {passed} passed; {cluster.place}"
     )
-    for check in sorted(cluster.checks, key=lambda check: _ORDER.index(check.verdict)):
+    for check in sorted(cluster.checks, key=lambda check: WORST_FIRST.index(check.verdict)):
         print_line(f"  {check.verdict:{_WIDTH}}{check.check}: {check.text}")
         if check.advice:
             print_line(f"  {'':{_WIDTH}}{check.advice}")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
 
@@ -18,15 +18,13 @@ from sidecar.core.cluster.record_lines import lasted, move, record_line
 from sidecar.core.flink.leadership import Component
 from sidecar.core.moment import Timestamp, micros, parsed, seconds, timestamp
 from sidecar.core.pods import spelled
+from sidecar.core.records import AnyRecord
 
 if TYPE_CHECKING:
     from sidecar.core.views.episode_view import EpisodeView
 
 _MOST: Final = 50
-_TYPES: Final = (
-    *("transition", "episode", "contention", "coverage", "notification", "annotation", "evidence", "death", "recovery"),
-    "drill",
-)
+_TYPES: Final = tuple(str(record.__struct_config__.tag) for record in get_args(AnyRecord))
 _KINDS: Final = (*_TYPES, *(kind.value for kind in Kind))
 _COMPONENTS: Final = tuple(component.value for component in Component)
 _which_sidecar = options(CONFIG, STATE_DIR, cluster_options)

@@ -1,5 +1,6 @@
 """Numbers of things in words."""
 
+from collections.abc import Sequence
 from typing import Final
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -8,6 +9,12 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 def counted(number: int, what: str, *, thousands: bool = False) -> str:
     """`1 job`, `2000 jobs`; with `thousands` separated: `2,000 jobs`. `what` is one of them, with a regular plural."""
     return f"{number:{',' if thousands else ''}} {what}{'' if number == 1 else 's'}"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """`a, b and 3 more`: the first `most` of the names."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 def data_size(count: int) -> str:

@@ -324,10 +324,8 @@ def adopt(
     cluster = _with_sources(policy, cluster_id, rebased(handover.cluster, by))
     cluster = succession.take_over(cluster, handover.observer, now)
     own = handover.observer == policy.observer
-    if not own and not handover.ended:
-        cluster = replace(
-            cluster, rest_server=None
-        )  # it answers another sidecar, in another place, which may still run
+    if not own and not handover.ended:  # it answers another sidecar, in another place, which may still run
+        cluster = replace(cluster, rest_server=None)
     if known:  # what was observed before the handover was read
         cluster = replace(cluster, pods=merged(cluster.pods, known.pods), ends=ends.merged(known.ends, cluster.ends))
     if known and (operated := known.operated):  # read before the handover was

@@ -52,8 +52,8 @@ class Expectation(StrEnum):
     FAILOVER = "failover"
 
 
-class Written(Struct, frozen=True):
-    """One silence in the document, or one drill. Times are microseconds since the epoch, by the clock of its creator."""
+class _Silence(Struct, frozen=True):
+    """The JSON of a silence. Times are microseconds since the epoch, by the clock of its creator."""
 
     id: SilenceId
     matchers: Annotated[tuple[Matcher, ...], Meta(min_length=1, max_length=MOST_MATCHERS)]
@@ -63,6 +63,11 @@ class Written(Struct, frozen=True):
     comment: _Text
     expired_at: _Time = 0
     """When it was ended by hand, for all sidecars at once, whatever their clocks say; 0: it was not."""
+
+
+class Written(_Silence, frozen=True):
+    """One silence in the document, or one drill."""
+
     drill: Expectation | None = None
     """The drill of the cluster of its one matcher: it hides what a failover causes and nothing else. None: a silence."""
 
@@ -81,18 +86,6 @@ class Written(Struct, frozen=True):
 
     def is_over(self, wall: int) -> bool:
         return self.expired_at > 0 or wall >= self.ends_at
-
-
-class _Silence(Struct, frozen=True):
-    """The JSON of a silence."""
-
-    id: SilenceId
-    matchers: Annotated[tuple[Matcher, ...], Meta(min_length=1, max_length=MOST_MATCHERS)]
-    starts_at: _Time
-    ends_at: _Time
-    author: _Name
-    comment: _Text
-    expired_at: _Time = 0
 
 
 class _Drill(Struct, frozen=True):

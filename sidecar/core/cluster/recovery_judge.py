@@ -18,7 +18,7 @@ from sidecar.core.cluster.recovery_tables import (
     is_older,
     reprocessed,
 )
-from sidecar.core.counted import counted
+from sidecar.core.counted import counted, listed
 from sidecar.core.moment import SECOND
 from sidecar.core.pictures import ENDED, NOT_HELD, TaskManager
 from sidecar.core.sanitize import clean
@@ -26,6 +26,7 @@ from sidecar.core.sanitize import clean
 REGISTERED_WITHIN: Final = 60 * SECOND
 """How long after the new leader's election its TaskManagers are waited for."""
 MOST_REASONS: Final = 20
+_MOST_SPELLED: Final = 5
 MOST_NAMED: Final = 100
 """TaskManagers that are named."""
 
@@ -124,16 +125,11 @@ def task_managers(before: Workers, after: Workers, led_for: int | None) -> Regis
     missing = () if after.beyond else tuple(clean(known.id) for known in before.listed if known.id not in ids)
     reason = "No TaskManager has registered with the new leader."
     if there:
-        names = f", missing: {_listed(missing)}" if missing else ""
+        names = f", missing: {listed(missing, _MOST_SPELLED)}" if missing else ""
         reason = f"{there} of {expected} TaskManagers registered with the new leader{names}."
     waits = led_for is None or led_for < REGISTERED_WITHIN
     grade = Grade.UNPROVEN if waits else Grade.DEGRADED
     return Registered(expected, there, missing[:MOST_NAMED], reason, grade, open=waits)
-
-
-def _listed(names: Sequence[str], most: int = 5) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"{', '.join(names[:most])}{more}"
 
 
 class Judgement(Struct, frozen=True):

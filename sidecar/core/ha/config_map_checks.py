@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from sidecar.core.counted import counted, data_size
+from sidecar.core.counted import counted, data_size, listed
 from sidecar.core.flink.configmaps import DEFAULT_LEASE, cluster_config_map
 from sidecar.core.ha.finding import Finding, Unknown, passes, risk, unknown
 from sidecar.core.ha.kubernetes_facts import COMPONENTS, HaConfigMap, KubernetesFacts, Right
@@ -149,10 +149,9 @@ def leftover_clusters(facts: KubernetesFacts) -> Finding:
             f"{counted(len(others), 'other cluster')} in namespace {facts.namespace}, none of them left behind"
         )
     oldest = sorted(left, key=lambda app: -left[app])
-    named = ", ".join(f"{clean(app)} ({age(left[app])})" for app in oldest[:_MOST_NAMED])
-    more = f" and {len(oldest) - _MOST_NAMED} more" if len(oldest) > _MOST_NAMED else ""
+    named = listed([f"{clean(app)} ({age(left[app])})" for app in oldest], _MOST_NAMED)
     return risk(
-        f"HA ConfigMaps of {counted(len(left), 'cluster')} without a leader: {named}{more}{_unsure(facts)}",
+        f"HA ConfigMaps of {counted(len(left), 'cluster')} without a leader: {named}{_unsure(facts)}",
         "a cluster that is started again with this id recovers the old jobs. If none will be: "
         + "; ".join(
             f"kubectl -n {facts.namespace} delete configmap -l app={clean(app)},{_FLINK_LABEL}"
@@ -176,14 +175,13 @@ def leftover_jobs(facts: KubernetesFacts) -> Finding:
     if not left:
         return passes(f"{counted(len(own), 'ConfigMap')} of checkpoints, of jobs in {leaders.name}")
     oldest = sorted(left, key=lambda each: each.created_at or 0)
-    names = [clean(each.name) for each in oldest[:_MOST_NAMED]]
-    more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
+    names = [clean(each.name) for each in oldest]
     since = age(facts.read_at - (oldest[0].created_at or facts.read_at))
     what = f"{counted(len(left), 'ConfigMap')} of checkpoints of jobs that Flink would not recover"
     return risk(
-        f"{what}, the oldest made {since} ago: {', '.join(names)}{more}",
+        f"{what}, the oldest made {since} ago: {listed(names, _MOST_NAMED)}",
         "their checkpoints are kept in the storage for nothing, or a job was lost (docs/recovery.md). If the jobs ended: "
-        f"kubectl -n {facts.namespace} delete configmap {' '.join(names)}",
+        f"kubectl -n {facts.namespace} delete configmap {' '.join(names[:_MOST_NAMED])}",
     )
 
 

@@ -1,6 +1,7 @@
 """What a check found: a verdict, the facts it rests on, and what to do."""
 
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
 
@@ -11,6 +12,10 @@ class Verdict(StrEnum):
     PASS = "PASS"  # noqa: S105  not a password
     RISK = "RISK"
     UNKNOWN = "UNKNOWN"
+
+
+WORST_FIRST: Final = (Verdict.RISK, Verdict.UNKNOWN, Verdict.PASS)
+"""The order in which they are shown."""
 
 
 class Unknown(Struct, frozen=True):

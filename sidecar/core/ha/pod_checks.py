@@ -5,7 +5,7 @@ from collections.abc import Callable
 from math import ceil
 from typing import Final
 
-from sidecar.core.counted import counted
+from sidecar.core.counted import counted, listed
 from sidecar.core.flink.configmaps import DEFAULT_LEASE, LeaderElectionRecord
 from sidecar.core.ha.finding import Finding, Unknown, passes, risk, unknown
 from sidecar.core.ha.kubernetes_facts import (
@@ -273,7 +273,4 @@ def flink_versions(facts: KubernetesFacts) -> Finding:
 
 
 def _names(pods: list[FlinkPod] | _Pods) -> str:
-    names = sorted(pod.name for pod in pods)
-    return ", ".join(names[:_MOST_NAMED]) + (
-        f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    )
+    return listed(sorted(pod.name for pod in pods), _MOST_NAMED)

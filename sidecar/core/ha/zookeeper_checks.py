@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from sidecar.core.counted import counted
+from sidecar.core.counted import counted, listed
 from sidecar.core.ha.finding import Finding, Unknown, passes, risk, unknown
 from sidecar.core.ha.zookeeper_facts import Leftover, Mode, Server, ServerReport, ZooKeeperFacts
 from sidecar.core.moment import SECOND, age
@@ -253,9 +253,7 @@ def _leftovers(facts: ZooKeeperFacts, left: tuple[Leftover, ...] | Unknown, what
 
 
 def _listed(shown: Iterable[str]) -> str:
-    all_of = list(shown)
-    more = f" and {len(all_of) - _MOST_NAMED} more" if len(all_of) > _MOST_NAMED else ""
-    return ", ".join(all_of[:_MOST_NAMED]) + more
+    return listed([*shown], _MOST_NAMED)
 
 
 def _reports(facts: ZooKeeperFacts) -> Sequence[ServerReport]:

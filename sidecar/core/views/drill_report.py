@@ -111,7 +111,7 @@ def report(
     result, reasons = judged(of, known, over, is_final=running is None)
     measured = figures(known)
     if ended and ended.result:
-        result, reasons, measured = Result(ended.result), tuple(ended.reasons), _recorded(ended)
+        result, reasons, measured = Result(ended.result), tuple(ended.reasons), _figures_of(ended)
     return Report(
         drill=of,
         result=result.value,
@@ -133,9 +133,9 @@ def report(
     )
 
 
-def _recorded(ended: Drill) -> Figures:
-    detected = ended.detected_after_seconds, ended.detected_after_seconds_at_most
-    return Figures(*detected, ended.leaderless_seconds, ended.led_after_seconds, ended.running_after_seconds)
+def _figures_of(of: Drill | Report) -> Figures:
+    detected = of.detected_after_seconds, of.detected_after_seconds_at_most
+    return Figures(*detected, of.leaderless_seconds, of.led_after_seconds, of.running_after_seconds)
 
 
 def _delivery(name: str, message: Message | None) -> Delivery:
@@ -162,29 +162,17 @@ def table(found: Report) -> list[tuple[str, ...]]:
     """This drill beside the earlier ones, below their header. Empty: there is no earlier one."""
     if not found.earlier:
         return []
-    measured = found.detected_after_seconds, found.detected_after_seconds_at_most
-    own = measured, found.leaderless_seconds, found.led_after_seconds, found.running_after_seconds
     verdict = found.recovery.verdict if found.recovery else None
-    rows = [_row(found.drill, *own, verdict, found.result)]
-    for drill in found.earlier:
-        detected = drill.detected_after_seconds, drill.detected_after_seconds_at_most
-        times = detected, drill.leaderless_seconds, drill.led_after_seconds, drill.running_after_seconds
-        rows.append(_row(drill, *times, drill.recovery_verdict, drill.result))
-    return [("Started (UTC)", "Detected", "Leaderless", "Led Again", "Jobs Run", "Recovery", "Result"), *rows]
+    own = _row(found.drill, _figures_of(found), verdict, found.result)
+    earlier = (_row(drill, _figures_of(drill), drill.recovery_verdict, drill.result) for drill in found.earlier)
+    header = ("Started (UTC)", "Detected", "Leaderless", "Led Again", "Jobs Run", "Recovery", "Result")
+    return [header, own, *earlier]
 
 
-def _row(
-    drill: Drill,
-    detected: tuple[float | None, float | None],
-    leaderless: float | None,
-    led: float | None,
-    ran: float | None,
-    verdict: str | None,
-    result: str | None,
-) -> tuple[str, ...]:
-    exactly, at_most = detected
+def _row(drill: Drill, measured: Figures, verdict: str | None, result: str | None) -> tuple[str, ...]:
+    exactly, at_most = measured.detected_after, measured.detected_after_at_most
     seen = _spelled(exactly) if exactly is not None or at_most is None else f"≤ {_spelled(at_most)}"
-    times = (_spelled(each) for each in (leaderless, led, ran))
+    times = (_spelled(each) for each in (measured.leaderless, measured.led_after, measured.running_after))
     return drill.starts_at[:16].replace("T", " "), seen, *times, clean(verdict or "-"), clean(result or "-")
 
 

@@ -1,15 +1,12 @@
 """Checks of high availability as the page and the API show them."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from msgspec import Struct
 
-from sidecar.core.ha.finding import Verdict
+from sidecar.core.ha.finding import WORST_FIRST
 from sidecar.core.moment import Timestamp, timestamp
 from sidecar.core.views.snapshot import Snapshot
-
-ORDER: Final = (Verdict.RISK, Verdict.UNKNOWN, Verdict.PASS)
 
 
 class HaCheckView(Struct, frozen=True):
@@ -43,5 +40,7 @@ def ha_checks(snapshot: Snapshot, *cluster_ids: str) -> Sequence[HaCheckView]:
         )
         for name, cluster in named.items()
         if cluster.readiness
-        for known in sorted(cluster.readiness.checks.values(), key=lambda known: ORDER.index(known.result.verdict))
+        for known in sorted(
+            cluster.readiness.checks.values(), key=lambda known: WORST_FIRST.index(known.result.verdict)
+        )
     ]

@@ -108,8 +108,9 @@ def leader_here(snapshot: Snapshot, component: ComponentId, cluster_id: str | No
 def cluster_leader(snapshot: Snapshot, cluster_id: str, component: ComponentId, now: Moment) -> ClusterLeader:
     """Who leads `component` of a watched cluster."""
     cluster = snapshot.state.clusters[cluster_id]
-    alone = replace(snapshot, state=replace(snapshot.state, clusters={cluster_id: cluster}))
-    by_name = {leader.component: leader for leader in leaders(alone) if leader.job_id is None}
+    own = {each: known for each, known in cluster.components.items() if each.job_id is None}
+    alone = replace(snapshot.state, clusters={cluster_id: replace(cluster, components=own)})
+    by_name = {leader.component: leader for leader in leaders(replace(snapshot, state=alone))}
     leader, rest_server = by_name.get(component.component), by_name.get(Component.REST_SERVER)
     if leader is None:
         return ClusterLeader(cluster_id, component.component.value, state="unknown", blind=True)

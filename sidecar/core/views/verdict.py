@@ -12,7 +12,7 @@ from sidecar.core.cluster.causes import Cause, Confidence
 from sidecar.core.cluster.deaths import death_of
 from sidecar.core.cluster.known_cause import cause_of
 from sidecar.core.cluster.state import ClusterState, ComponentState, contending
-from sidecar.core.counted import counted
+from sidecar.core.counted import counted, listed
 from sidecar.core.flink.leadership import ComponentId, Unknown, Vacant
 from sidecar.core.moment import Moment, Timestamp, age, timestamp
 from sidecar.core.pods import name_at
@@ -200,8 +200,7 @@ def _standbys(contenders: int) -> str:
 
 def _named(alerts: Sequence[str]) -> list[str]:
     names = sorted(set(alerts))
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return [f"{', '.join(names[:_MOST_NAMED])}{more} fire{'' if len(names) > 1 else 's'}"] if names else []
+    return [f"{listed(names, _MOST_NAMED)} fire{'' if len(names) > 1 else 's'}"] if names else []
 
 
 def _of_sidecar(snapshot: Snapshot) -> Iterator[ClusterVerdict]:

@@ -29,7 +29,7 @@ _PREFIX: Final = "flink_ha_"
 _INT64: Final = range(-(1 << 63), 1 << 63)
 _UINT64: Final = range(1 << 64)
 _LOSSES: Final = frozenset({Kind.REVOKED.value, Kind.OBSCURED.value})
-_WORSE: Final = {"recovered": SeverityNumber.SEVERITY_NUMBER_INFO, "lost": SeverityNumber.SEVERITY_NUMBER_ERROR}
+_OF_RECOVERIES: Final = {"recovered": SeverityNumber.SEVERITY_NUMBER_INFO, "lost": SeverityNumber.SEVERITY_NUMBER_ERROR}
 _RENAMED: Final = {"recovery": {"name": "job_name"}}
 """Names of Flink's metric reporters where a record has another one."""
 _NOT_ATTRIBUTES: Final = frozenset({"type", "external_labels"})
@@ -93,7 +93,7 @@ def _severity(event: Event) -> SeverityNumber.ValueType:
         case HaCheck(verdict=verdict):
             is_loss = verdict == Verdict.RISK
         case Recovery(verdict=verdict):
-            return _WORSE.get(verdict, SeverityNumber.SEVERITY_NUMBER_WARN)
+            return _OF_RECOVERIES.get(verdict, SeverityNumber.SEVERITY_NUMBER_WARN)
     return SeverityNumber.SEVERITY_NUMBER_WARN if is_loss else SeverityNumber.SEVERITY_NUMBER_INFO
 
 
