@@ -10,6 +10,7 @@ from sidecar.core.alerting.alerts import Alerts, Failovers, Group, Pending, Pend
 from sidecar.core.alerting.silences import Documents, Silence, Silences
 from sidecar.core.cluster.ends import NOTHING, Ends
 from sidecar.core.cluster.episodes import Episode
+from sidecar.core.cluster.leadership_account import Account
 from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.plans import Disruption, Operated
 from sidecar.core.cluster.recovery_state import Assessed, Assessment, JobAfter, JobFault
@@ -46,6 +47,7 @@ _TYPES: Final[dict[str, tuple[Any, type[Struct]]]] = {
     "assessed": (str, Assessed),
     "job_fault": (tuple[str, str], JobFault),
     "rest_server": (str, RestServer),
+    "account": (str, Account),
     "pending": (PendingKey, Pending),
     "group": (str, Group),
     "failovers": (str, Failovers),
@@ -93,6 +95,7 @@ def changes(before: State, after: State) -> Iterator[Row]:
             disruptions = old.disruptions if old else {}, new.disruptions if new else {}
             yield from _diff("disruption", *disruptions, prefix=name)
             yield from _diff("ends", _ends(name, old), _ends(name, new))
+            yield from _diff("account", _one(name, old and old.account), _one(name, new and new.account))
             yield from _recovery(name, old, new)
 
 
@@ -141,6 +144,7 @@ def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
             assessed=found["assessed"].get(name),
             job_faults={job: each for (cluster, job), each in found["job_fault"].items() if cluster == name},
             rest_server=found["rest_server"].get(name),
+            account=found["account"].get(name),
         )
     outbox = dict(sorted(found["delivery"].items(), key=lambda item: item[1].queued_at))
     alerts = Alerts(found["pending"], found["group"], found["failovers"])

@@ -552,8 +552,10 @@ def test_each_field_of_a_cluster_is_handed_over_or_observed_anew() -> None:
         "job_faults",
         "assessed",
         "rest_server",
+        "account",
     }
     anew = {
+        "burning",
         "readiness",
         "picture_kept",
         "picture_now",

@@ -32,6 +32,7 @@ KEPT: dict[type[Struct], set[str]] = {
         "assessed",
         "job_faults",
         "rest_server",
+        "account",
     },
 }
 KEPT_IN_PART = {"leases", "contested", "picture", "picture_kept", "picture_now"}
@@ -54,6 +55,7 @@ OBSERVED_ANEW: dict[type[Struct], set[str]] = {
         "handed_over_by",
         "picture_request",
         "readiness",
+        "burning",
     },
 }
 

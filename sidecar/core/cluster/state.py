@@ -12,6 +12,7 @@ from sidecar.core.cluster.downtime import LastLed
 from sidecar.core.cluster.ends import Ends
 from sidecar.core.cluster.episodes import Absence, Episode
 from sidecar.core.cluster.known_checks import Checked
+from sidecar.core.cluster.leadership_account import Account, opened
 from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.plans import Disruption, Operated
 from sidecar.core.cluster.recovery_state import Assessed, Assessment, JobAfter, JobFault
@@ -104,6 +105,8 @@ class View(Struct, frozen=True):
     """Start of the current `sighting`."""
     loss: Loss | None = None
     """The last time without a connection, since the sidecar started."""
+    suspended: bool = False
+    """No leader is wanted: its FlinkDeployment is suspended or deleted."""
 
 
 class Confirmed(Struct, frozen=True):
@@ -271,6 +274,10 @@ class ClusterState(Struct, frozen=True):
     """The last one that has answered, also if another leads. None: none has."""
     readiness: Checked | None = None
     """The last checks of high availability. None: none since the sidecar started."""
+    account: Account | None = None
+    """For how long it was led. None: not known yet."""
+    burning: tuple[int, ...] = ()
+    """The paces (`error_budget.PACES`) at which its error budget burns."""
 
     @property
     def stored_jobs(self) -> frozenset[str]:
@@ -337,5 +344,7 @@ def zxid_headroom(cluster: ClusterState) -> int | None:
 def fresh_cluster(at: Moment) -> ClusterState:
     """A cluster that has not been observed yet."""
     return ClusterState(
-        View(since=at, turned_at=at), {component: ComponentState(Unknown(), at) for component in CLUSTER_COMPONENTS}
+        View(since=at, turned_at=at),
+        {component: ComponentState(Unknown(), at) for component in CLUSTER_COMPONENTS},
+        account=opened(at.steady),
     )

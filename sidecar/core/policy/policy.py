@@ -67,6 +67,8 @@ class Trigger(StrEnum):
     """For `for`, the REST server of the published leader has not answered this sidecar, which it had before."""
     HA_RISK = "ha_risk"
     """A check of high availability found what makes a failover fail."""
+    BUDGET_BURN = "budget_burn"
+    """The error budget of leadership is spent faster than its objective allows, over `within` and still now."""
 
 
 LASTING: Final = frozenset(
@@ -86,6 +88,19 @@ EVENTS: Final = frozenset(
 PLANNABLE: Final = frozenset({Trigger.LEADER_CHANGED, Trigger.VACANT})
 """Triggers with `planned_budget`: a planned failover that takes no longer fires nothing."""
 PLANNED_BUDGET: Final = 300 * SECOND
+
+
+class Objective(Struct, frozen=True):
+    """The service level objective for a cluster's leadership."""
+
+    leadership: float
+    """Percent of the time in which the cluster is to be led."""
+    window: int
+    """The time in which that is to hold (microseconds)."""
+
+    def allowed(self, duration: int) -> int:
+        """How much of `duration` may be vacant (microseconds)."""
+        return round(duration * (100 - self.leadership) / 100)
 
 
 class Source(StrEnum):
@@ -109,7 +124,7 @@ class Rule(Struct, frozen=True):
     """How long the condition must have held (`for`)."""
     count: int = 1
     within: int = 0
-    """`episodes`: the period in which `count` failovers fire the rule."""
+    """`episodes`: the period in which `count` failovers fire the rule. `budget_burn`: the longest window of its paces."""
     planned_budget: int = PLANNED_BUDGET
     """`leader_changed`, `vacant`: how long a planned failover may take until it fires the rule as any other does."""
     summary: "Template | None" = None
@@ -209,6 +224,14 @@ class Policy(Struct, frozen=True):
     silence_documents: frozenset[str] = frozenset()
     """The documents of silences that can be read, by the id of their cluster, or ALL_FOUND."""
     longest_silence: int = 30 * 24 * 3600 * SECOND
+    objectives: Mapping[str, Objective] = {}
+    """By cluster, of those that have their own."""
+    objective: Objective | None = None
+    """Of all other clusters."""
+
+    def objective_of(self, cluster_id: str) -> Objective | None:
+        """The objective of a cluster; None: it has none."""
+        return self.objectives.get(cluster_id, self.objective)
 
     def services(self) -> Mapping[str, str]:
         """The service of each destination, by its name."""
