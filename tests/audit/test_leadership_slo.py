@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from sidecar.audit import open_audit
 from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.report.report import write_report
 from sidecar.core.cluster import error_budget
 from sidecar.core.cluster.leadership_account import totals
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
@@ -70,7 +71,7 @@ def watched() -> Sidecar:
 
 @pytest.mark.covers("view:leadership_slo")
 def test_spark_and_the_sidecar_have_the_same_figures(spark: SparkSession, tmp_path: Path) -> None:
-    """To the microsecond: led, vacant, suspended, unobserved, the budget and what is left of it."""
+    """To the microsecond: led, vacant, suspended, unobserved, the budget and what is left of it. The report has them too."""
     sidecar = watched()
     seal(tmp_path / "spool", "jm-0", 1, (replace(each, recorded_at=each.observed_at) for each in sidecar.records))
     ingest(spark, str(tmp_path / "spool"), str(tmp_path / "audit"))
@@ -88,3 +89,7 @@ def test_spark_and_the_sidecar_have_the_same_figures(spark: SparkSession, tmp_pa
     assert (row.objective, row.window_seconds) == (99.9, OBJECTIVE.window / SECOND)
     assert round(row.budget_seconds * SECOND) == budget.allowed
     assert row.remaining == pytest.approx(budget.remaining)
+    write_report(spark, str(tmp_path / "audit"), tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "Error budgets of leadership" in page
+    assert "99.9 % of 30 d" in page

@@ -13,9 +13,9 @@
 -- * vacant_seconds: Seconds in which one of them had none, also in a planned failover.
 -- * suspended_seconds: The same while the FlinkDeployment was suspended or deleted. It spends no budget.
 -- * unobserved_seconds: Seconds without a connected observer, or in which an entry could not be read and none was vacant. They earn no budget.
--- * window_seconds: The window of the objective; 30 days without one.
+-- * window_seconds: The window of the objective. 30 days without one.
 -- * budget_seconds: Vacant seconds that the objective allows in the window without its unobserved and suspended parts. Null: no objective.
--- * remaining: The part of the budget that is left; below 0: overspent. Null: no objective, or no budget.
+-- * remaining: The part of the budget that is left, below 0 if it is overspent. Null: no objective, or no budget.
 WITH objectives AS (
   SELECT cluster_id, max_by(struct(slo_leadership, slo_window_seconds), struct(observed_at, `to`, id)) AS slo FROM coverage GROUP BY cluster_id
 ),
