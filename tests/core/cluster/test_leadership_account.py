@@ -249,6 +249,20 @@ def test_a_view_that_was_stale_was_blind_since_it_was_last_confirmed() -> None:
     assert after.unobserved - before.unobserved == sidecar.now - confirmed_at
 
 
+def test_a_stale_view_takes_back_also_what_was_led_before_it_became_unreadable() -> None:
+    """Unreadable and blind are both unobserved, but not since the same time."""
+    flink, sidecar = watching()
+    sidecar.observe(ViewConfirmed(sidecar.moment, CLUSTER, 5 * SECOND))
+    confirmed_at = sidecar.now - 1000
+    before = totals(account_of(sidecar), confirmed_at)
+    sidecar.waits(4)
+    sidecar.is_refused(flink.znodes.path(DISPATCHER))
+    sidecar.waits(20)
+    after = lasted(sidecar)
+    assert after.led == before.led
+    assert after.unobserved - before.unobserved == sidecar.now - confirmed_at
+
+
 def test_the_account_changes_only_with_the_standing() -> None:
     """Time that passes is no row of the journal."""
     _, sidecar = watching()
