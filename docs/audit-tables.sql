@@ -61,7 +61,10 @@ CREATE EXTERNAL TABLE flink_ha.coverage (
   `recorded_at` timestamp,
   `from` timestamp,
   `to` timestamp,
-  `state` string
+  `state` string,
+  `suspended` boolean,
+  `slo_leadership` double,
+  `slo_window_seconds` double
 )
 PARTITIONED BY (`event_date` date)
 STORED AS PARQUET

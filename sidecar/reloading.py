@@ -27,7 +27,7 @@ NEEDS_RESTART: Final[Mapping[str, Callable[[Settings], object]]] = {
     "http": lambda settings: (settings.http.host, settings.http.port, settings.http.names),
 }
 """Settings that a reload does not change, and what of them."""
-RELOADED: Final = ("rules", "receivers", "route", "inhibit_rules", "log", "files")
+RELOADED: Final = ("rules", "receivers", "route", "inhibit_rules", "slo", "objectives", "log", "files")
 """Settings that a reload changes."""
 
 _log = logging.getLogger("sidecar.reloading")

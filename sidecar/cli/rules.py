@@ -96,8 +96,10 @@ def _rule_values(rule: "Rule") -> dict[str, str]:
     lasts = format_duration(rule.hold_for) if rule.hold_for else ""
     if rule.on is Trigger.EPISODES:
         lasts = f"{rule.count} within {format_duration(rule.within)}"
-    if rule.on is Trigger.DRILL_OVERDUE:
+    elif rule.on is Trigger.DRILL_OVERDUE:
         lasts = f"after {format_duration(rule.age)}"
+    elif rule.within:
+        lasts = f"within {format_duration(rule.within)}"
     return {"alert": rule.alert, "on": rule.on.value, "for": lasts, "severity": rule.severity.value}
 
 

@@ -17,9 +17,10 @@ from sidecar.core import handover_document as document
 from sidecar.core import handover_schema as schema
 from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Alert, Alerts, CountedFailover, Failovers, Group, Member, Reason
-from sidecar.core.cluster import ends, episodes, picture_requests, plans, recovery, succession
+from sidecar.core.cluster import ends, episodes, leadership_account, picture_requests, plans, recovery, succession
 from sidecar.core.cluster.ends import NOTHING, Ends
 from sidecar.core.cluster.episodes import Absence, Episode
+from sidecar.core.cluster.leadership_account import Account
 from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.plans import Disruption, Operated, Plan
 from sidecar.core.cluster.recovery_state import Assessed, JobFault
@@ -147,6 +148,7 @@ def _document(
         bounded(schema.Assessed, cluster.assessed),
         {job_id: each for job_id, each in [*faults.items()][: schema.MOST_PICTURED] if each},
         bounded(schema.RestServer, cluster.rest_server),
+        bounded(schema.Account, cluster.account),
         _groups(alerts.groups, max(min(most, schema.MOST_ALERTS), 1)),
         tuple(failover for failover in failovers if failover),
         bounded(schema.Drilled, cluster.drilled),
@@ -263,6 +265,7 @@ def _cluster(found: schema.Document) -> ClusterState:
         job_faults={job_id: unbounded(JobFault, each) for job_id, each in found.job_faults.items()},
         rest_server=unbounded(RestServer, found.rest_server) if found.rest_server else None,
         drilled=_drilled(found),
+        account=_account(found.account) if found.account else None,
     )
 
 
@@ -271,6 +274,12 @@ def _drilled(found: schema.Document) -> Drilled:
     if found.drilled is None or max(found.drilled.since, found.drilled.passed_at) > found.alive.wall:
         return Drilled(since=found.alive.wall)
     return unbounded(Drilled, found.drilled)
+
+
+def _account(found: schema.Account) -> Account | None:
+    """The account, if it adds up."""
+    account = unbounded(Account, found)
+    return account if leadership_account.is_consistent(account) else None
 
 
 def _episode(found: schema.Episode | None, components: Mapping[ComponentId, ComponentState]) -> Episode | None:

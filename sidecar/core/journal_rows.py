@@ -10,6 +10,7 @@ from sidecar.core.alerting.alerts import Alerts, Failovers, Group, Pending, Pend
 from sidecar.core.alerting.silences import Documents, Silence, Silences
 from sidecar.core.cluster.ends import NOTHING, Ends
 from sidecar.core.cluster.episodes import Episode
+from sidecar.core.cluster.leadership_account import Account
 from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.plans import Disruption, Operated
 from sidecar.core.cluster.recovery_state import Assessed, Assessment, JobAfter, JobFault
@@ -47,6 +48,7 @@ _TYPES: Final[dict[str, tuple[Any, type[Struct]]]] = {
     "assessed": (str, Assessed),
     "job_fault": (tuple[str, str], JobFault),
     "rest_server": (str, RestServer),
+    "account": (str, Account),
     "pending": (PendingKey, Pending),
     "group": (str, Group),
     "failovers": (str, Failovers),
@@ -98,6 +100,7 @@ def changes(before: State, after: State) -> Iterator[Row]:
             yield from _diff("disruption", *disruptions, prefix=name)
             yield from _diff("ends", _ends(name, old), _ends(name, new))
             yield from _diff("drilled", _one(name, old and old.drilled), _one(name, new and new.drilled))
+            yield from _diff("account", _one(name, old and old.account), _one(name, new and new.account))
             yield from _recovery(name, old, new)
 
 
@@ -147,6 +150,7 @@ def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
             job_faults={job: each for (cluster, job), each in found["job_fault"].items() if cluster == name},
             rest_server=found["rest_server"].get(name),
             drilled=found["drilled"].get(name, Drilled()),
+            account=found["account"].get(name),
         )
     outbox = dict(sorted(found["delivery"].items(), key=lambda item: item[1].queued_at))
     alerts = Alerts(found["pending"], found["group"], found["failovers"])

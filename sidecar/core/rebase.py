@@ -11,6 +11,7 @@ from sidecar.core.alerting.silences import Silence, Silences
 from sidecar.core.cluster.causes import Facts
 from sidecar.core.cluster.downtime import LastLed
 from sidecar.core.cluster.episodes import Absence
+from sidecar.core.cluster.leadership_account import Account, Bucket, Change
 from sidecar.core.cluster.split_leadership import Contest
 from sidecar.core.cluster.state import ComponentState, Confirmed, Fewer, Unanswered
 from sidecar.core.moment import Moment
@@ -30,6 +31,9 @@ STEADY: Final[Mapping[type[Struct], frozenset[str]]] = {
     Confirmed: frozenset({"until"}),
     Fewer: frozenset({"at"}),
     Unanswered: frozenset({"until"}),
+    Account: frozenset({"began", "settled"}),
+    Bucket: frozenset({"start"}),
+    Change: frozenset({"at"}),
 }
 """The fields that are steady times: numbers, or tuples of them."""
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from sidecar.core.moment import Timestamp
 
-SCHEMA: Final = 12
+SCHEMA: Final = 13
 
 _NAMESPACE: Final = UUID("5b5f6f0e-8f0b-5e0a-9d2c-3f1f5c1c6a11")
 
@@ -136,6 +136,12 @@ class Coverage(Record, frozen=True, kw_only=True, tag="coverage", rename={"from_
     """When it ended, or the time of the record if it lasts."""
     state: str
     """`seeing` or `blind`."""
+    suspended: bool = False
+    """The cluster's FlinkDeployment was suspended or deleted, so no leader was wanted."""
+    slo_leadership: float | None = None
+    """The cluster's objective for leadership, in percent. Null: none is configured."""
+    slo_window_seconds: float | None = None
+    """The window of the objective. Null: none is configured."""
 
 
 class Contention(Record, frozen=True, kw_only=True, tag="contention"):

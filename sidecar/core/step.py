@@ -11,6 +11,7 @@ from sidecar.core.alerting import grouping, rules, silences
 from sidecar.core.cluster import (
     cluster_step,
     deaths,
+    error_budget,
     evidence_requests,
     picture_requests,
     planned,
@@ -387,6 +388,7 @@ def _take(policy: Policy, state: State, cluster_id: str, outcome: ClusterStep, a
     before = state.clusters.get(cluster_id)
     if after is before:
         return state, []  # the same object: the journal has nothing to write
+    after = error_budget.accounted(policy, cluster_id, before, after, state.alive, at)
     alerts, quarantine = state.alerts, Quarantine()
     for each in happened:
         alerts = rules.react(alerts, policy, each, after, at, quarantine)

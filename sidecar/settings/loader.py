@@ -13,7 +13,7 @@ from msgspec import structs
 
 from sidecar.core.pods import is_address
 from sidecar.core.policy.labels import OWN_LABELS
-from sidecar.core.policy.policy import Source
+from sidecar.core.policy.policy import Objective, Source
 from sidecar.settings.alerting.alerting import read_alerting
 from sidecar.settings.cluster.cluster import find_cluster, names_cluster
 from sidecar.settings.cluster.finder import read_finder
@@ -35,6 +35,7 @@ from sidecar.settings.model import (
 )
 from sidecar.settings.otlp import read_otlp
 from sidecar.settings.security import NamedSettings, security_settings
+from sidecar.settings.slo import read_slo
 
 _OBSERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})|\*")
@@ -65,7 +66,7 @@ def load(
     evidence = read_evidence(file.section("evidence", schema.EVIDENCE), state_dir, spool_place)
     if finder and Source.PROCESSES in evidence.sources:
         raise file.error("evidence", "capture: processes are those of this pod, and belong to no cluster that is found")
-    return Settings(
+    found = Settings(
         **structs.asdict(alerting),
         state_dir=state_dir,
         spool=SpoolSettings(
@@ -85,8 +86,12 @@ def load(
         observer=_observer(given.get("observer") or file.find("observer")),
         own_pod=_own_pod(),
         finder=finder,
-        clusters=() if finder else _clusters(*named, file),
+        clusters=(),
+        slo=read_slo(file),
     )
+    listed = () if finder else _clusters(*named, file)
+    objectives = {cluster.cluster_id: objective for cluster, objective in listed if objective}
+    return structs.replace(found, clusters=tuple(cluster for cluster, _ in listed), objectives=objectives)
 
 
 def load_cluster(overrides: Mapping[str, object]) -> ClusterSettings:
@@ -97,28 +102,32 @@ def load_cluster(overrides: Mapping[str, object]) -> ClusterSettings:
     return find_cluster(*map(_cluster_settings, overrides_of(overrides)))
 
 
-def _clusters(line: NamedSettings, environment: NamedSettings, file: Section) -> tuple[ClusterSettings, ...]:
-    """The entries of `clusters`, unless the command line or the environment names another cluster."""
+def _clusters(
+    line: NamedSettings, environment: NamedSettings, file: Section
+) -> tuple[tuple[ClusterSettings, Objective | None], ...]:
+    """The entries of `clusters`, unless the command line or the environment names another cluster; each with its own objective."""
     if "clusters" not in file or names_cluster(line) or names_cluster(environment):
-        return (find_cluster(line, environment, _cluster_in(file, schema.ZOOKEEPER_FINDER, schema.KUBERNETES)),)
+        cluster = find_cluster(line, environment, _cluster_in(file, schema.ZOOKEEPER_FINDER, schema.KUBERNETES))
+        return ((cluster, None),)
     for key in schema.CLUSTER:
         if key in file:
             raise file.error(key, "clusters is given too: move this cluster into the list, or remove the other")
     for source in (line, environment):
         if "cluster_id" in source:
             raise source["cluster_id"].error("the configuration lists clusters: name the store of this one too")
-    found: dict[str, ClusterSettings] = {}
-    for section in file.sections("clusters", schema.CLUSTER):
+    found: dict[str, tuple[ClusterSettings, Objective | None]] = {}
+    for section in file.sections("clusters", schema.LISTED_CLUSTER):
         listed = _cluster_in(section)
         if not names_cluster(listed):
             raise section.mistake(f"names no cluster: give {', '.join(_CLUSTER_KEYS)}")
         cluster = find_cluster(line, environment, listed)
-        if (other := found.get(cluster.cluster_id)) is not None:
+        if cluster.cluster_id in found:
+            other, _ = found[cluster.cluster_id]
             raise section.mistake(
                 f"there is a cluster {cluster.cluster_id} already ({other.place}), and records and alerts "
                 "identify clusters by id: watch this one with a sidecar of its own"
             )
-        found[cluster.cluster_id] = cluster
+        found[cluster.cluster_id] = cluster, read_slo(section)
     if not found:
         raise file.error("clusters", "the list is empty: add a cluster, or remove the key")
     return tuple(found.values())

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.policy import ALL_FOUND, Destination, Feed, Heartbeat, Policy, Rule, Source, Store
+from sidecar.core.policy.policy import ALL_FOUND, Destination, Feed, Heartbeat, Objective, Policy, Rule, Source, Store
 from sidecar.core.policy.routing import InhibitRule, Route
 from sidecar.endpoints import AppriseUrl, Endpoint
 from sidecar.secret import Secret
@@ -377,6 +377,10 @@ class Settings(Alerting, frozen=True, kw_only=True):
     """Seconds between two checks of high availability. None: they are not made."""
     otlp: OtlpSettings | None = None
     """None: nothing is exported."""
+    slo: Objective | None = None
+    """The objective of each cluster that has none of its own. None: they have none."""
+    objectives: Mapping[str, Objective] = {}
+    """Of clusters with an objective of their own."""
     files: tuple[Path, ...] = ()
     """The configuration and its rule files."""
 
@@ -406,6 +410,8 @@ class Settings(Alerting, frozen=True, kw_only=True):
             finds=self.finder.store if self.finder else None,
             silence_documents=self.silence_documents if self.receivers else frozenset(),
             longest_silence=self.silences.longest,
+            objectives=self.objectives,
+            objective=self.slo,
         )
 
     @property

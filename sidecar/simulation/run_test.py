@@ -64,7 +64,7 @@ def _matches(expectation: Expectation, sent: SentNotification) -> bool:
 def play(test: RuleTest, alerting: Alerting) -> Iterator[SentNotification]:
     """All notifications that are sent during a test."""
     clusters = {event.cluster: SimulatedFlink(event.cluster) for event in test.when}
-    policy = alerting.policy_for("sidecar", dict.fromkeys(clusters, Store.ZOOKEEPER))
+    policy = replace(alerting.policy_for("sidecar", dict.fromkeys(clusters, Store.ZOOKEEPER)), objective=test.slo)
     if any(event.is_of_rest for event in test.when):
         policy = replace(policy, evidence=frozenset({Source.FLINK_REST}))
     sidecar = _Sidecar(policy, clusters, test.starts)

@@ -17,6 +17,8 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from sidecar import __version__
+from sidecar.core.cluster import error_budget
+from sidecar.core.cluster.leadership_account import Standing, totals
 from sidecar.core.cluster.state import ClusterState, contending, zxid_headroom
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, Held
 from sidecar.core.moment import SECOND, Moment
@@ -74,6 +76,7 @@ class SnapshotCollector(Collector):
         yield from _views(snapshot, self._store_of)
         yield from _pictures(snapshot)
         yield _checks(snapshot)
+        yield from _objectives(snapshot)
         yield from _tally(snapshot)
         yield from _last_episodes(snapshot)
         yield from _silences(snapshot)
@@ -181,6 +184,32 @@ def _checks(snapshot: Snapshot) -> Metric:
     return _gauge(
         "flink_ha_check", "What each check of high availability found.", ["cluster_id", "check", "verdict"], verdicts
     )
+
+
+def _objectives(snapshot: Snapshot) -> Iterator[Metric]:
+    """The seconds only until what is final: they never go back, also not when this sidecar is killed and starts again."""
+    clusters, policy, at = snapshot.state.clusters, snapshot.policy, snapshot.at
+    lasted = CounterMetricFamily(
+        "flink_ha_leadership_seconds", "For how long the cluster was led.", labels=["cluster_id", "state"]
+    )
+    for name, cluster in clusters.items():
+        if cluster.account:
+            until = error_budget.final_until(cluster, snapshot.state.alive, at)
+            parts = totals(cluster.account, until)
+            for standing in Standing:
+                lasted.add_metric([name, standing.value], getattr(parts, standing.value) / SECOND)
+    yield lasted
+    objectives = {name: found for name in clusters if (found := policy.objective_of(name))}
+    ratios = (([name], round(objective.leadership / 100, 6)) for name, objective in objectives.items())
+    text = "The objective for leadership: the part of the time in which the cluster is to be led."
+    yield _gauge("flink_ha_slo_objective_ratio", text, ["cluster_id"], ratios)
+    budgets = (
+        ([name], remaining)
+        for name, objective in objectives.items()
+        if (remaining := error_budget.budget(clusters[name], objective, at).remaining) is not None
+    )
+    text = "The part of the error budget of leadership that is left; below 0: overspent."
+    yield _gauge("flink_ha_error_budget_remaining_ratio", text, ["cluster_id"], budgets)
 
 
 def _tally(snapshot: Snapshot) -> Iterator[Metric]:

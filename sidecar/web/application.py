@@ -21,6 +21,7 @@ from sidecar.core.views.ha_check_view import ha_checks
 from sidecar.core.views.leader_here import cluster_leader
 from sidecar.core.views.leader_view import leaders
 from sidecar.core.views.silence_view import silences
+from sidecar.core.views.slo_view import slos
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.journal import JournalError, JournalReader
 from sidecar.web import hosts, leadership, routes
@@ -84,6 +85,7 @@ class Application:
             "/api/v1/alerts": lambda: as_json(alerts(self._snapshot())),
             "/api/v1/silences": lambda: as_json(silences(self._snapshot())),
             "/api/v1/ha-checks": lambda: as_json(ha_checks(self._snapshot())),
+            "/api/v1/slo": lambda: as_json(slos(self._snapshot())),
             OPENAPI_PATH: lambda: (HTTPStatus.OK, JSON, _openapi()),
         }
         self._lists: Final[dict[str, Callable[[int], Answer]]] = {

@@ -19,6 +19,7 @@ from sidecar.core.views.episode_words import facts
 from sidecar.core.views.explain import Explanation
 from sidecar.core.views.ha_check_view import ha_checks
 from sidecar.core.views.silence_view import problems, silences
+from sidecar.core.views.slo_view import slos
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.verdict import ClusterVerdict, Level, verdicts
 from sidecar.web import prose, stage_picture
@@ -104,6 +105,7 @@ def status(
         pending=len(outbox),
         services=snapshot.policy.services(),
         checks={name: ha_checks(snapshot, name) for name in detailed},
+        slos={each.cluster_id: each for each in slos(snapshot, *detailed)} if detailed else {},
         silences=silenced[:SILENCES_SHOWN],
         silenced=len(silenced),
         unread_silences=problems(snapshot),

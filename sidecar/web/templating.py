@@ -125,6 +125,7 @@ _templates: Final = Environment(
     auto_reload=False,
 )
 _templates.filters |= {
+    "age": lambda value: age(round(value * SECOND)),
     "ago": _ago,
     "anchor": _anchor,
     "clean": lambda text: clean(str(text)),

@@ -6,6 +6,7 @@ import sys
 BENCHES = {
     "Decoder": "decoder",
     "A storm of leaders": "burst",
+    "The tick": "ticks",
     "A storm of alerts": "storm",
     "Idle": "idle",
     "From a write to the line": "latency",

@@ -260,6 +260,25 @@ def test_a_document_that_claims_what_cannot_be_is_refused(fields: dict[str, obje
         handover.read(forged(content, **fields), CLUSTER, at(12))
 
 
+@pytest.mark.parametrize(
+    "account",
+    [
+        {"began": 0, "settled": 10, "lasted": {"led": 11}},
+        {"began": 10, "settled": 0, "lasted": {}},
+    ],
+)
+def test_an_account_that_does_not_add_up_begins_anew(account: dict[str, object]) -> None:
+    """Time that nobody observed is not made up by whoever can write the document; all else is taken over."""
+    content = left_by(first_sight(), 11)
+    found = handover.read(forged(content, account=account), CLUSTER, at(12))
+    honest = handover.read(content, CLUSTER, at(12))
+    assert found
+    assert honest
+    assert found.cluster.account is None
+    assert honest.cluster.account
+    assert found.cluster == replace(honest.cluster, account=None)
+
+
 def older(**fields: object) -> bytes:
     """A document of format 2, which was rows of a journal, with other fields."""
     return packed({**json.decode(OLDER.read_bytes()), **fields})
@@ -553,8 +572,10 @@ def test_each_field_of_a_cluster_is_handed_over_or_observed_anew() -> None:
         "assessed",
         "rest_server",
         "drilled",
+        "account",
     }
     anew = {
+        "burning",
         "readiness",
         "picture_kept",
         "picture_now",

@@ -33,6 +33,7 @@ KEPT: dict[type[Struct], set[str]] = {
         "job_faults",
         "rest_server",
         "drilled",
+        "account",
     },
 }
 KEPT_IN_PART = {"leases", "contested", "picture", "picture_kept", "picture_now"}
@@ -55,6 +56,7 @@ OBSERVED_ANEW: dict[type[Struct], set[str]] = {
         "handed_over_by",
         "picture_request",
         "readiness",
+        "burning",
     },
 }
 

@@ -23,6 +23,7 @@ from sidecar.core.cluster.ends import (
     Restart,
 )
 from sidecar.core.cluster.episodes import Absence, Episode
+from sidecar.core.cluster.leadership_account import Account, Bucket, Change, Lasted
 from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.plans import Disruption, Intent, Operated
 from sidecar.core.cluster.recovery_state import Assessed, JobFault
@@ -47,10 +48,20 @@ HANDED_OVER: tuple[type[Struct], ...] = (
     *(KnownProcessEnd, ProcessEnd, LogRead, Rebooted, DeathVerdict),
     *(Picture, Job, Checkpoints, Checkpoint, Restored, JobFault, Assessed),
     *(RestServer, Unanswered),
+    *(Account, Lasted, Bucket),
     *(Episode, Facts, Loss, Gathered, LeaderInformation, Held, ZNodePosition, ConfigMapPosition, LeaderElectionRecord),
     *(Alerts, Group, Member, Alert, Failovers, CountedFailover, Moment),
 )
-READ_BY_COMMANDS: tuple[type[Struct], ...] = (Pending, Silence, Silences, Confirmed, Fewer, RunningDrill, Findings)
+READ_BY_COMMANDS: tuple[type[Struct], ...] = (
+    Change,
+    Pending,
+    Silence,
+    Silences,
+    Confirmed,
+    Fewer,
+    RunningDrill,
+    Findings,
+)
 """`status` and `alerts` read the journal of another process."""
 OTHER_NUMBERS = {
     Moment: {"wall"},
@@ -96,6 +107,8 @@ OTHER_NUMBERS = {
     Unanswered: {"requests"},
     Drilled: {"since", "passed_at"},
     Findings: {"jobs_total", "hidden_total"},
+    Lasted: {"led", "vacant", "suspended", "unobserved"},
+    Bucket: {"vacant", "suspended", "unobserved"},
 }
 OF_LEASES = {"changed_at", "seen_at", "renewed_at"}
 """Steady, and not handed over: of a lease that has expired the record alone is."""

@@ -88,6 +88,14 @@ def test_a_reload_changes_each_setting_or_asks_for_a_restart() -> None:
     assert {*NEEDS_RESTART, *RELOADED} == {*Settings.__struct_fields__}
 
 
+def test_an_objective_follows_the_reload(house: House) -> None:
+    """No restart for another percentage."""
+    house.replaced(ONE + "slo: {leadership: 99.5, window: 7d}\n")
+    objective = house.adopted.get(timeout=10).policy().objective_of("default")
+    assert objective
+    assert (objective.leadership, objective.window) == (99.5, 7 * 24 * 3600 * 1_000_000)
+
+
 def test_a_server_that_would_listen_elsewhere_asks_for_a_restart(
     house: House, caplog: pytest.LogCaptureFixture
 ) -> None:

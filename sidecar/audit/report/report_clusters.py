@@ -6,7 +6,7 @@ from typing import Final
 from sidecar.audit.report import report_charts as charts
 from sidecar.audit.report.report_card import MEANT, TABLE_ROWS, Card, ReportTable
 from sidecar.audit.report.report_charts import LaneOf, Mark, Span
-from sidecar.audit.report.report_data import LANES, STRETCHES, Findings, Sums
+from sidecar.audit.report.report_data import LANES, SLO_ROWS, STRETCHES, Findings, Sums
 from sidecar.audit.report.report_period import utc
 from sidecar.audit.report.report_text import DASH, counted, minute, percent, second, seconds, short
 
@@ -35,7 +35,12 @@ def clusters(found: Findings) -> Card:
     )
     picture = charts.lanes("Failovers of each cluster over time", period.begin, period.end, drawn)
     return Card(
-        "Clusters", " ".join(notes), picture, key, (_cluster_table(found), _unobserved_table(found)), width="wide"
+        "Clusters",
+        " ".join(notes),
+        picture,
+        key,
+        (_cluster_table(found), *_slo_table(found), _unobserved_table(found)),
+        width="wide",
     )
 
 
@@ -82,6 +87,28 @@ def _cluster_table(found: Findings) -> ReportTable:
         "Unobserved",
     )
     return ReportTable(f"Clusters{cut}", columns, rows)
+
+
+def _slo_table(found: Findings) -> list[ReportTable]:
+    """None without an objective. Of the window of each objective, whatever the period."""
+    rows = []
+    for row in found.slos:
+        elapsed = row.led_seconds + row.vacant_seconds + row.suspended_seconds + row.unobserved_seconds
+        left = DASH if row.remaining is None else percent(row.remaining, 1.0) if row.remaining >= 0 else "overspent"
+        rows.append(
+            (
+                short(row.cluster_id),
+                f"{row.objective:g} % of {row.window_seconds / 86_400:g} d",
+                seconds(row.budget_seconds),
+                seconds(row.vacant_seconds),
+                left,
+                percent(row.unobserved_seconds, elapsed),
+                second(utc(row.until)),
+            )
+        )
+    columns = ("Cluster", "Objective", "Error budget", "Spent", "Left", "Unobserved", "Until")
+    title = f"Error budgets of leadership, each of its own window ({SLO_ROWS} at most)"
+    return [ReportTable(title, columns, rows)] if rows else []
 
 
 def _unobserved_table(found: Findings) -> ReportTable:

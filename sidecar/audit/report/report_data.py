@@ -25,6 +25,7 @@ VIEWS: Final = frozenset(
         "leadership",
         "unobserved",
         "availability",
+        "leadership_slo",
         "alert_deliveries",
     }
 )
@@ -41,6 +42,8 @@ LIST_ROWS: Final = 100
 """The maximum number of failovers in the list."""
 UNREVIEWED_ROWS: Final = 10
 """The maximum number of failovers in the list of those without a note."""
+SLO_ROWS: Final = 100
+"""The maximum number of clusters in the table of objectives."""
 NOT_OBSERVED: Final = "not_observed"
 """No observer recorded that the process ended."""
 NOT_ASSESSED: Final = "not_assessed"
@@ -101,6 +104,8 @@ class Findings(Struct, frozen=True):
     """Changes of leader, by cluster: the rows of the view `failovers`."""
     available_by_day: Mapping[int, Sums]
     available_by_cluster: Mapping[str, Sums]
+    slos: Sequence[Row]
+    """Of the clusters with an objective, those with the least of their error budget first."""
     vacant: Sequence[Stretch]
     unobserved: Sequence[Stretch]
     alerts: Mapping[str, Row]
@@ -155,6 +160,7 @@ def _find(session: SparkSession, period: Period) -> Findings:
         changes={row.cluster_id: row for row in ask(_CHANGES)},
         available_by_day={row.day: _sums(row) for row in available if row.day is not None},
         available_by_cluster=available_by_cluster,
+        slos=ask(_SLOS),
         vacant=_known([row for row in stretches if row.is_vacant], period),
         unobserved=_known([row for row in stretches if not row.is_vacant], period),
         alerts={row.destination: row for row in alerts if row.destination is not None},
@@ -249,6 +255,9 @@ _AVAILABILITY: Final = """
       sum(led_seconds) AS led, sum(vacant_seconds) AS vacant, sum(unobserved_seconds) AS unobserved
     FROM availability WHERE day BETWEEN :first AND :last AND {chosen}
     GROUP BY GROUPING SETS ((day), (cluster_id))"""
+_SLOS: Final = f"""
+    SELECT * FROM leadership_slo WHERE objective IS NOT NULL AND {{chosen}}
+    ORDER BY remaining NULLS FIRST, cluster_id LIMIT {SLO_ROWS}"""  # noqa: S608
 _STRETCHES: Final = f"""
     SELECT * FROM (
       SELECT *, row_number() OVER (

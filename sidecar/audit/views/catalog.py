@@ -26,6 +26,7 @@ ANSWERS: Final = (
     "unreviewed",
     "mttr",
     "availability",
+    "leadership_slo",
     "flapping",
     "unobserved",
     "alert_deliveries",

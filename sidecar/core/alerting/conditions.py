@@ -1,5 +1,6 @@
 """Which conditions of a rule hold in a cluster now, each as the alert that it would be."""
 
+from math import floor
 from typing import Final
 
 from msgspec.structs import replace
@@ -7,7 +8,7 @@ from msgspec.structs import replace
 from sidecar.core.alerting import excuses
 from sidecar.core.alerting.alerts import Alert, Alerts, Failovers
 from sidecar.core.alerting.new_alert import new_alert, place_of
-from sidecar.core.cluster import plans, recovery, silent_leader
+from sidecar.core.cluster import error_budget, plans, recovery, silent_leader
 from sidecar.core.cluster.recovery_state import Fault
 from sidecar.core.cluster.state import ClusterState, ComponentState, contending, zxid_headroom
 from sidecar.core.flink.leadership import Component, ComponentId, ConfigMapPosition, Vacant
@@ -56,8 +57,19 @@ def conditions(
         case Trigger.ZXID_HEADROOM if (left_over := zxid_headroom(cluster)) is not None and left_over < ZXID_HEADROOM:
             epoch = (cluster.zxid or 0) >> 32
             return {None: new_alert(policy, rule, name, None, now, epoch, count=left_over)}
-    is_of_drills = rule.on is Trigger.DRILL_OVERDUE
-    return _overdue(rule, policy, name, cluster, now) if is_of_drills else _of_rest(rule, policy, name, cluster)
+    return _of_days(rule, policy, name, cluster, now)
+
+
+def _of_days(
+    rule: Rule, policy: Policy, name: str, cluster: ClusterState, now: Moment
+) -> dict[ComponentId | None, Alert]:
+    """What days of watching say, or what came back after a failover."""
+    match rule.on:
+        case Trigger.DRILL_OVERDUE:
+            return _overdue(rule, policy, name, cluster, now)
+        case Trigger.BUDGET_BURN:
+            return _burn(rule, policy, name, cluster, now)
+    return _of_rest(rule, policy, name, cluster)
 
 
 def _overdue(
@@ -70,6 +82,15 @@ def _overdue(
         return {}
     since = Moment(now.steady - late, now.wall - late)
     return {None: new_alert(policy, rule, name, None, since, cluster.drilled.passed)}
+
+
+def _burn(rule: Rule, policy: Policy, name: str, cluster: ClusterState, now: Moment) -> dict[ComponentId | None, Alert]:
+    """The error budget burns at one of the rule's paces. The id does not say since when: observers have not seen the same time."""
+    objective = policy.objective_of(name)
+    if objective is None or min(cluster.burning, default=rule.within + 1) > rule.within:
+        return {}
+    remaining = error_budget.budget(cluster, objective, now).remaining or 0
+    return {None: new_alert(policy, rule, name, None, now, count=max(0, floor(remaining * 100)))}
 
 
 def _silence(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> dict[ComponentId | None, Alert]:

@@ -33,6 +33,10 @@ MOST_FAILOVERS: Final = 1000
 _BAD_RESTORES: Final = {"nothing": Trigger.RESTORED_FROM_NOTHING, "older": Trigger.RESTORED_FROM_OLDER}
 
 
+_COUNTED: Final = frozenset({Trigger.EPISODES, Trigger.BUDGET_BURN})
+"""Their messages have the number of now, not that of the beginning."""
+
+
 def react(
     alerts: Alerts,
     policy: Policy,
@@ -322,7 +326,7 @@ def _evaluate_cluster(
                     key, waiting = (rule.alert, name, component), Pending(_due(rule, cluster, alert), alert)
                     before = alerts.pending.get(key)
                     pending[key] = before if before == waiting else waiting
-                elif rule.on is Trigger.EPISODES and alert.count != firing[component].count:
+                elif rule.on in _COUNTED and alert.count != firing[component].count:
                     alerts = grouping.recounted(alerts, firing[component].id, alert.count, now)
             over |= {alert.id for alert in lasting if not _still_holds(rule, alert, holding, cluster)}
     if over:

@@ -7,6 +7,7 @@ from sidecar.core.cluster import (
     deaths,
     ends,
     episodes,
+    error_budget,
     failover_in_progress,
     leadership_changes,
     plans,
@@ -94,9 +95,12 @@ def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
     died = deaths.is_due(cluster, now)
     turned = stale is not cluster.stale
     long = now.steady - view.since.steady >= COVERAGE_INTERVAL
-    if not (obscured or calm or over or blind or alone or died or turned or long):
+    burning = error_budget.burning(policy, cluster_id, cluster, now)
+    burns = burning is not cluster.burning
+    if not (obscured or calm or over or blind or alone or died or turned or long or burns):
         return cluster, []
     draft = Draft(policy, cluster_id, cluster, now)
+    draft.update(burning=burning)
     failover_in_progress.record_departed(draft, *alone)
     if turned:
         store_view.aged(draft, stale=stale)

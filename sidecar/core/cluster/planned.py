@@ -1,6 +1,6 @@
 """One cluster after an observation of what is meant to happen to it."""
 
-from sidecar.core.cluster import failover_in_progress, plans
+from sidecar.core.cluster import failover_in_progress, plans, store_view
 from sidecar.core.cluster.draft import ClusterStep, Draft
 from sidecar.core.cluster.plans import Disruption
 from sidecar.core.cluster.state import ClusterState
@@ -23,5 +23,7 @@ def observe(policy: Policy, cluster_id: str, cluster: ClusterState, observation:
         return cluster, []
     draft = Draft(policy, cluster_id, cluster, at)
     draft.update(operated=operated, disruptions=disruptions)
+    if plans.is_unwanted(operated) is not cluster.view.suspended:
+        store_view.cover(draft, cluster.view.sighting, at)
     failover_in_progress.consider_plans(draft)
     return draft.outcome()

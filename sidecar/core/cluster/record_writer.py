@@ -98,11 +98,15 @@ class RecordWriter:
     def coverage(self, view: View, until: Moment) -> Coverage:
         """What this observer could see, from where it was last recorded `until` then."""
         stretch = (view.since.wall, view.since.steady, until.wall, until.steady, view.sighting)
+        objective = self._policy.objective_of(self._cluster_id)
         return Coverage(
             id=record_id("coverage", self._cluster_id, self._policy.observer, *stretch),
             from_=timestamp(view.since.wall),
             to=timestamp(until.wall),
             state=view.sighting.value,
+            suspended=view.suspended,
+            slo_leadership=objective.leadership if objective else None,
+            slo_window_seconds=in_seconds(objective.window) if objective else None,
             **envelope(self._policy, self._cluster_id, self._at),
         )
 

@@ -12,6 +12,7 @@ from sidecar.core.cluster.downtime import LastLed
 from sidecar.core.cluster.ends import Ends
 from sidecar.core.cluster.episodes import Absence, Episode
 from sidecar.core.cluster.known_checks import Checked
+from sidecar.core.cluster.leadership_account import Account, opened
 from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.plans import Disruption, Operated
 from sidecar.core.cluster.recovery_state import Assessed, Assessment, JobAfter, JobFault
@@ -104,6 +105,8 @@ class View(Struct, frozen=True):
     """Start of the current `sighting`."""
     loss: Loss | None = None
     """The last time without a connection, since the sidecar started."""
+    suspended: bool = False
+    """No leader is wanted: its FlinkDeployment is suspended or deleted."""
 
 
 class Confirmed(Struct, frozen=True):
@@ -283,6 +286,10 @@ class ClusterState(Struct, frozen=True):
     readiness: Checked | None = None
     """The last checks of high availability. None: none since the sidecar started."""
     drilled: Drilled = Drilled()
+    account: Account | None = None
+    """For how long it was led. None: not known yet."""
+    burning: tuple[int, ...] = ()
+    """The paces (`error_budget.PACES`) at which its error budget burns."""
 
     @property
     def stored_jobs(self) -> frozenset[str]:
@@ -350,4 +357,6 @@ def zxid_headroom(cluster: ClusterState) -> int | None:
 def fresh_cluster(at: Moment) -> ClusterState:
     """A cluster that has not been observed yet."""
     components = {component: ComponentState(Unknown(), at) for component in CLUSTER_COMPONENTS}
-    return ClusterState(View(since=at, turned_at=at), components, drilled=Drilled(since=at.wall))
+    return ClusterState(
+        View(since=at, turned_at=at), components, drilled=Drilled(since=at.wall), account=opened(at.steady)
+    )

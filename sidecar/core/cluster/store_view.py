@@ -4,7 +4,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster import unobserved
+from sidecar.core.cluster import plans, unobserved
 from sidecar.core.cluster.causes import Loss
 from sidecar.core.cluster.draft import Draft
 from sidecar.core.cluster.leadership_changes import Seen, apply, without_leader
@@ -147,8 +147,11 @@ def cover(draft: Draft, sighting: Sighting, until: Moment) -> None:
         sighting = Sighting.BLIND
     # The wall clock may jump back: stretches never overlap.
     until = Moment(until.steady, max(view.since.wall, until.wall))
+    suspended = plans.is_unwanted(draft.state.operated)
     if view.sighting is not sighting:
-        draft.update(view=replace(view, sighting=sighting, turned_at=until))
+        draft.update(view=replace(view, sighting=sighting, turned_at=until, suspended=suspended))
+    elif view.suspended is not suspended:
+        draft.update(view=replace(view, suspended=suspended))
     elif until.steady - view.since.steady < COVERAGE_INTERVAL:
         return
     if until.steady > view.since.steady:

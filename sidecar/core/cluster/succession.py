@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from sidecar.core.cluster import downtime, plans, recovery
 from sidecar.core.cluster.downtime import Downtime, Gone, LastLed
 from sidecar.core.cluster.episodes import Episode
+from sidecar.core.cluster.leadership_account import Standing, changed, opened
 from sidecar.core.cluster.state import ClusterState, View, as_last_known, fresh_cluster
 from sidecar.core.flink.leadership import Held, Vacant
 from sidecar.core.moment import Moment
@@ -58,6 +59,7 @@ def hand_over(policy: Policy, cluster_id: str, cluster: ClusterState, now: Momen
         job_faults=cluster.job_faults,
         rest_server=cluster.rest_server,
         drilled=cluster.drilled,
+        account=changed(cluster.account or opened(now.steady), Standing.UNOBSERVED, now.steady, now.steady),
     )
 
 

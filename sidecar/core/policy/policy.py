@@ -69,6 +69,8 @@ class Trigger(StrEnum):
     """A check of high availability found what makes a failover fail."""
     DRILL_OVERDUE = "drill_overdue"
     """No drill of the cluster's failover has passed for longer than the rule's `age`."""
+    BUDGET_BURN = "budget_burn"
+    """The error budget of leadership is spent faster than its objective allows, over `within` and still now."""
 
 
 LASTING: Final = frozenset(
@@ -89,7 +91,7 @@ DRILLED: Final = frozenset(
     {
         *(Trigger.LEADER_CHANGED, Trigger.JOB_LEADER_CHANGED, Trigger.SAME_PROCESS_REELECTION),
         *(Trigger.PLANNED_FAILOVER, Trigger.VACANT, Trigger.EPISODES, Trigger.NO_STANDBY),
-        *(Trigger.NOT_RECOVERED, Trigger.RECOVERED, Trigger.LEADER_SILENT),
+        *(Trigger.NOT_RECOVERED, Trigger.RECOVERED, Trigger.LEADER_SILENT, Trigger.BUDGET_BURN),
     }
 )
 """Triggers of what a failover that works may cause: a drill hides them while it lasts. Lost jobs, lost state, a split and what this
@@ -98,6 +100,19 @@ PLANNABLE: Final = frozenset({Trigger.LEADER_CHANGED, Trigger.VACANT})
 """Triggers with `planned_budget`: a planned failover that takes no longer fires nothing."""
 PLANNED_BUDGET: Final = 300 * SECOND
 DRILL_AGE: Final = 90 * 24 * 3600 * SECOND
+
+
+class Objective(Struct, frozen=True):
+    """The service level objective for a cluster's leadership."""
+
+    leadership: float
+    """Percent of the time in which the cluster is to be led."""
+    window: int
+    """The time in which that is to hold (microseconds)."""
+
+    def allowed(self, duration: int) -> int:
+        """How much of `duration` may be vacant (microseconds)."""
+        return round(duration * (100 - self.leadership) / 100)
 
 
 class Source(StrEnum):
@@ -121,7 +136,7 @@ class Rule(Struct, frozen=True):
     """How long the condition must have held (`for`)."""
     count: int = 1
     within: int = 0
-    """`episodes`: the period in which `count` failovers fire the rule."""
+    """`episodes`: the period in which `count` failovers fire the rule. `budget_burn`: the longest window of its paces."""
     planned_budget: int = PLANNED_BUDGET
     """`leader_changed`, `vacant`: how long a planned failover may take until it fires the rule as any other does."""
     summary: "Template | None" = None
@@ -223,6 +238,14 @@ class Policy(Struct, frozen=True):
     silence_documents: frozenset[str] = frozenset()
     """The documents of silences that can be read, by the id of their cluster, or ALL_FOUND."""
     longest_silence: int = 30 * 24 * 3600 * SECOND
+    objectives: Mapping[str, Objective] = {}
+    """By cluster, of those that have their own."""
+    objective: Objective | None = None
+    """Of all other clusters."""
+
+    def objective_of(self, cluster_id: str) -> Objective | None:
+        """The objective of a cluster; None: it has none."""
+        return self.objectives.get(cluster_id, self.objective)
 
     def services(self) -> Mapping[str, str]:
         """The service of each destination, by its name."""

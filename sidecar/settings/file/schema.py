@@ -38,7 +38,9 @@ KUBERNETES_CLUSTER: Final[Keys] = {
 }
 KUBERNETES: Final[Keys] = {**KUBERNETES_CLUSTER, "selector": "type=flink-native-kubernetes", "namespaces": None}
 CLUSTER: Final[Keys] = no_default("flink_conf_dir", "zookeeper", "kubernetes")
-"""The keys of each entry of `clusters`; at the top level where there is only one."""
+"""The keys that name a cluster, in each entry of `clusters`; at the top level where there is only one."""
+LISTED_CLUSTER: Final[Keys] = {**CLUSTER, "slo": None}
+SLO: Final[Keys] = {"leadership": None, "window": "30d"}
 SPOOL: Final[Keys] = {"url": "file:///var/spool/flink-ha-sidecar", "roll_interval": "10s", "roll_records": "1000"}
 LEDGER: Final[Keys] = {"mode": "auto"}
 SILENCES: Final[Keys] = {"longest": "30d"}
@@ -97,7 +99,7 @@ CONFIG: Final[Keys] = {
     "state_dir": "/var/lib/flink-ha-sidecar",
     **no_default("spool", "ledger", "silences"),
     "trust_window": "3s",
-    **no_default("log", "http", "evidence", "ha_check", "otlp", "rule_files"),
+    **no_default("log", "http", "evidence", "ha_check", "slo", "otlp", "rule_files"),
     **RULE_FILE,
 }
 

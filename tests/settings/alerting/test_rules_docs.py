@@ -66,6 +66,7 @@ FIRING: Mapping[Trigger, str] = {
     Trigger.LEADER_SILENT: "- {at: 50s, rest: answers}\n- {at: 1m, rest: silent}",
     Trigger.HA_RISK: "- {at: 1m, checks: {standby: risk}}",
     Trigger.DRILL_OVERDUE: "- {at: 2m, contenders: 1}",
+    Trigger.BUDGET_BURN: "- {at: 30s, gone: [all]}",
     Trigger.ZXID_HEADROOM: "- {at: 1m, zxid_headroom: 100}",
 }
 """What makes each trigger fire, of a job where it can be."""
@@ -95,14 +96,18 @@ def test_every_trigger_is_documented() -> None:
 @pytest.mark.parametrize("trigger", Trigger)
 def test_the_labels_of_each_trigger_are_documented(trigger: Trigger, tmp_path: Path) -> None:
     """Those that its alerts really have, beside those that all have."""
-    counted = ", count: 1, within: 1h" if trigger is Trigger.EPISODES else ""
-    counted = ", age: 1m" if trigger is Trigger.DRILL_OVERDUE else counted
+    counted = {
+        Trigger.EPISODES: ", count: 1, within: 1h",
+        Trigger.BUDGET_BURN: ", within: 1h",
+        Trigger.DRILL_OVERDUE: ", age: 1m",
+    }.get(trigger, "")
     events = FIRING[trigger].replace("\n", "\n      ")
     (tmp_path / "test.yaml").write_text(
         f"""
 rules: [{{alert: It, on: {trigger.value}{counted}}}]
 tests:
   - name: it
+    slo: {{leadership: 99.9}}
     when:
       - {{at: 0s, submitted: [orders], contenders: 2, leader: {{all: jm-a}}}}
       {events}
@@ -112,7 +117,13 @@ tests:
     suite = read_tests(tmp_path / "test.yaml")
     evidence = frozenset({Source.FLINK_REST}) if any(event.is_of_rest for event in suite.tests[0].when) else frozenset()
     simulator, cluster, events_left = (
-        Simulator(replace(suite.rules.policy_for("me", {"default": Store.ZOOKEEPER}), evidence=evidence)),
+        Simulator(
+            replace(
+                suite.rules.policy_for("me", {"default": Store.ZOOKEEPER}),
+                evidence=evidence,
+                objective=suite.tests[0].slo,
+            )
+        ),
         SimulatedFlink("default"),
         [*suite.tests[0].when],
     )
@@ -166,6 +177,7 @@ def test_every_shipped_rule_is_documented() -> None:
     documented = [(words(row[0])[0], words(row[1])[0], row[2]) for row in rows("The shipped rules")]
     shipped = read_rules(None)
     assert documented == [(rule.alert, rule.on.value, rule.severity.value) for rule in shipped.rules]
-    (inhibition,) = shipped.inhibit_rules
     said = section("The shipped rules").rpartition("|")[2]
-    assert {*inhibition.target_matchers[0].value.split("|"), inhibition.source_matchers[0].value} <= {*words(said)}
+    assert shipped.inhibit_rules
+    for inhibition in shipped.inhibit_rules:
+        assert {*inhibition.target_matchers[0].value.split("|"), inhibition.source_matchers[0].value} <= {*words(said)}
