@@ -283,8 +283,7 @@ def test_a_store_that_gives_nothing_does_not_keep_a_cluster_from_being_watched(
 def test_a_sidecar_that_is_still_running_is_followed() -> None:
     """Until it has ended: what it writes is observed before it is replaced."""
     store = Memory(Shared())
-    before = CLOCK()
-    store.shared.document = Document(handover.written(CLUSTER, handover.of(POLICY, led_by(1), CLUSTER, before)), 1)
+    store.shared.document = Document(handover.written(CLUSTER, handover.of(POLICY, led_by(1), CLUSTER, CLOCK())), 1)
     world = World(State())
     with running(store, world, new=True, observer=NEXT.observer):
         until(lambda: world.watched)
