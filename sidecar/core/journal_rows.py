@@ -22,6 +22,7 @@ from sidecar.core.evidence import Capture
 from sidecar.core.flink.configmaps import LeaderElectionRecord
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment
+from sidecar.core.overlay import Overlay, differing
 from sidecar.core.pictures import Picture
 from sidecar.core.pods import Pod
 from sidecar.core.state import State
@@ -61,6 +62,7 @@ _TYPES: Final[dict[str, tuple[Any, type[Struct]]]] = {
 """Key and value of each kind of row."""
 # Built by the import: msgspec 0.22 crashes when two threads are the first to decode one type.
 _DECODERS: Final = {kind: (json.Decoder(key), json.Decoder(value)) for kind, (key, value) in _TYPES.items()}
+_encode: Final = json.Encoder(enc_hook=Overlay.whole).encode
 KINDS: Final = frozenset(_TYPES)
 """All kinds of rows."""
 
@@ -168,12 +170,11 @@ def _diff(
 ) -> Iterator[Row]:
     if before is after:
         return
-    for key in before:
-        if key not in after:
-            yield Row(kind, _key(key, prefix), None)
-    for key, value in after.items():
-        if before.get(key) is not value:
-            yield Row(kind, _key(key, prefix), json.encode(value))
+    removed, replaced = differing(before, after)
+    for key in removed:
+        yield Row(kind, _key(key, prefix), None)
+    for key, value in replaced.items():
+        yield Row(kind, _key(key, prefix), _encode(value))
 
 
 def _key(key: object, prefix: str | None) -> bytes:

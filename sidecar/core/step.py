@@ -60,6 +60,7 @@ from sidecar.core.observations import (
     Stopped,
     Ticked,
 )
+from sidecar.core.overlay import with_items
 from sidecar.core.pictures import PictureRequest
 from sidecar.core.pods import ip_addresses, with_pod
 from sidecar.core.policy.policy import Policy, Source
@@ -404,7 +405,7 @@ def _take(policy: Policy, state: State, cluster_id: str, outcome: ClusterStep, a
         alerts = rules.react(alerts, policy, each, after, at, quarantine)
     recorded = (each for each in happened if not isinstance(each, BadRestore))
     records = (transition_record(policy, each) if isinstance(each, Transition) else each for each in recorded)
-    clusters = {**state.clusters, cluster_id: after}
+    clusters = with_items(state.clusters, {cluster_id: after})
     effects: list[Effect] = [Append(record) for record in records]
     effects += quarantine.found
     effects += (Publish(event) for event in events(policy, cluster_id, before, after, happened))

@@ -136,11 +136,11 @@ http: {{host: {self.host}, port: {self.port}}}
     def transitions(self) -> list[dict[str, Any]]:
         return [record for record in self.records() if record["type"] == "transition"]
 
-    def memory_mib(self) -> float:
-        """VmRSS of the running process."""
+    def memory_mib(self, of: str = "VmRSS") -> float:
+        """Memory of the running process: `VmRSS` now, `VmHWM` at its peak."""
         assert self.process is not None
         status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith(of)) / 1024
 
     def cpu_seconds(self) -> float:
         """User and system time so far."""

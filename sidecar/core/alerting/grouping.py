@@ -19,6 +19,7 @@ from sidecar.core.alerting.alerts import Alert, Alerts, Group, Member, Notice, R
 from sidecar.core.alerting.pace import awaits_cause, brought_forward, paced, rescheduled
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment
+from sidecar.core.overlay import with_items
 from sidecar.core.policy.labels import CHECK, PLANNED, Labels
 from sidecar.core.policy.policy import Policy, Rule, Severity
 from sidecar.core.policy.routing import BY_ALL, CRITICAL, Route, every, is_inhibited, matching
@@ -30,10 +31,11 @@ Flushed = tuple[Alerts, list[Notice], list[Suppressed]]
 
 def fire(alerts: Alerts, policy: Policy, alert: Alert, now: Moment) -> Alerts:
     """Add an alert to the groups of all routes that it matches."""
-    groups = dict(alerts.groups)
+    groups = alerts.groups
     for route in matching(policy.route, alert.labels):
         fingerprint, group = _group(groups, route, alert)
-        groups[fingerprint] = rescheduled(_with(group, alert), route, now)
+        group = _with(group, alert)
+        groups = with_items(groups, {fingerprint: rescheduled(group, route, now, group.members[alert.id])})
     return replace(alerts, groups=groups)
 
 
@@ -267,7 +269,7 @@ def _with(group: Group, alert: Alert, known: Member | None = None) -> Group:
     """The group with this alert; what is known of it as a member (by default: in this group) is kept."""
     known = known or group.members.get(alert.id)
     member = replace(known, alert=alert) if known else Member(alert)
-    return replace(group, members={**group.members, alert.id: member})
+    return replace(group, members=with_items(group.members, {alert.id: member}))
 
 
 def _fingerprint(route: Route, labels: Labels) -> str:

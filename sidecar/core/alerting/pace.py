@@ -27,15 +27,19 @@ def awaits_cause(group: Group, decided_at: Mapping[str, int], now: Moment) -> bo
     return any(at is not None and at <= group.flush_at + PATIENCE for at in known)
 
 
-def rescheduled(group: Group, route: Route, now: Moment) -> Group:
-    """A group whose alerts have changed, with the time of its next flush."""
+def rescheduled(group: Group, route: Route, now: Moment, joined: Member | None = None) -> Group:
+    """A group whose alerts have changed, with the time of its next flush. `joined`: the only one that has changed. Thousands may join one
+    after another, so the others are looked at again only if it may make the group worse.
+    """
     if not group.members:
         return replace(group, flush_at=None)
     due = now.steady + route.group_wait
     if group.notified_at is not None:
-        if not _has_news(group.members.values()):
+        if not (joined and _has_news([joined])) and not _has_news(group.members.values()):
             return replace(group, flush_at=max(group.notified_at + route.repeat_interval, now.steady))
-        if not _is_worse(group, route, now):
+        if group.flush_at is not None and group.flush_at <= due:
+            return group
+        if not _is_worse(group, route, now, joined):
             due = max(due, group.notified_at + route.group_interval)
     return replace(group, flush_at=due if group.flush_at is None else min(group.flush_at, due))
 
@@ -59,10 +63,12 @@ def paced(group: Group, route: Route, lasting: Sequence[Alert], *, again: bool, 
     return replace(group, worst=worst, hastened_at=now.steady if is_early else group.hastened_at)
 
 
-def _is_worse(group: Group, route: Route, now: Moment) -> bool:
+def _is_worse(group: Group, route: Route, now: Moment, joined: Member | None) -> bool:
     """Whether an alert fires that is worse than what the group was notified of, and the group was not hastened a short while ago."""
     if group.hastened_at is not None and now.steady < group.hastened_at + route.group_interval:
         return False
+    if joined and not joined.notified and _rank(joined.alert) <= group.worst:
+        return False  # those that joined before it did not make the group worse either: else it would be due
     known = [_rank(member.alert) for member in group.members.values() if member.notified and not member.alert.ended]
     worst = max([group.worst, *known])
     new = (member for member in group.members.values() if not member.notified and not member.suppressed_by)

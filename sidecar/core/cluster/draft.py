@@ -1,6 +1,6 @@
 """One cluster in one step: collects the next state and what is to be recorded."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ from sidecar.core.flink.leadership import (
     Vacant,
 )
 from sidecar.core.moment import Moment
+from sidecar.core.overlay import with_items, without
 from sidecar.core.policy.policy import Policy
 from sidecar.core.records import Contention, Coverage, Death, EpisodeRecord, HaCheck, Recovery
 
@@ -43,9 +44,7 @@ class Draft:
     def outcome(self) -> ClusterStep:
         """The next state (the same object if nothing changed), and what happened."""
         if self._components or self._ended:
-            components = self.components()
-            for component in self._ended:
-                components.pop(component, None)
+            components = without(self.components(), self._ended)
             self.update(components=components, contested=self.state.contested - self._ended)
         return self.state, self.happened
 
@@ -59,9 +58,9 @@ class Draft:
             return None
         return self._components.get(component) or self.before.components.get(component)
 
-    def components(self) -> dict[ComponentId, ComponentState]:
+    def components(self) -> Mapping[ComponentId, ComponentState]:
         """All components, including those removed in this step."""
-        return {**self.before.components, **self._components}
+        return with_items(self.before.components, self._components)
 
     def all_known(self) -> Iterator[tuple[ComponentId, ComponentState]]:
         """All components with their current state."""

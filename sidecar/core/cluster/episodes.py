@@ -55,7 +55,7 @@ class Phase(StrEnum):
     """Each of the cluster's own components has a leader."""
 
 
-class Absence(Struct, frozen=True):
+class Absence(Struct, frozen=True, gc=False):
     """One component's part in the latest episode in which it lost its leader."""
 
     episode_id: str | None

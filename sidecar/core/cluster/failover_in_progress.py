@@ -14,6 +14,7 @@ from sidecar.core.flink.leadership import (
     ComponentId,
     LeaderInformation,
 )
+from sidecar.core.overlay import without
 
 
 def episode_id(draft: Draft, known: ComponentState, transition: Transition) -> str | None:
@@ -78,8 +79,8 @@ def record_departed(draft: Draft, *components: ComponentId, episode_id: str | No
     for component in components:
         if transition := departed.get(component):
             draft.happened.append(replace(transition, episode_id=episode_id))
-    if any(component in departed for component in components):
-        draft.update(departed={c: left for c, left in departed.items() if c not in components})
+    if (left := without(departed, components)) is not departed:
+        draft.update(departed=left)
 
 
 def _contended(draft: Draft) -> int | None:

@@ -34,6 +34,7 @@ from sidecar.core.flink.leadership import (
     Vacant,
     ZNodePosition,
 )
+from sidecar.core.overlay import with_items
 from sidecar.core.sanitize import clean
 
 
@@ -65,7 +66,7 @@ def apply(draft: Draft, component: ComponentId, known: ComponentState, seen: See
     take(draft, known, transition)
     failover_in_progress.record_departed(draft, component)
     if component.job_id and kind is Kind.REVOKED and draft.state.episode is None:
-        draft.update(departed={**draft.state.departed, component: transition})
+        draft.update(departed=with_items(draft.state.departed, {component: transition}))
     else:
         draft.happened.append(transition)
 

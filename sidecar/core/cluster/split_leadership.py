@@ -21,7 +21,7 @@ CALM: Final = 60 * SECOND
 _REMEMBERED: Final = 4
 
 
-class Contest(Struct, frozen=True):
+class Contest(Struct, frozen=True, gc=False):
     """Who led one component before, and whether they keep coming back."""
 
     earlier: tuple[UUID, ...] = ()

@@ -43,7 +43,7 @@ _TRANSACTIONS_OF_AN_EPOCH: Final = (1 << 32) - 1
 _REST_SERVER: Final = ComponentId(Component.REST_SERVER)
 
 
-class ComponentState(Struct, frozen=True):
+class ComponentState(Struct, frozen=True, gc=False):
     """One leadership and its recent past."""
 
     leadership: Leadership

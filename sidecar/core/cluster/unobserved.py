@@ -34,7 +34,7 @@ NO_GAP: Final = Gap()
 NOT_KNOWABLE: Final = Gap(None)
 
 
-class Look(Struct, frozen=True):
+class Look(Struct, frozen=True, gc=False):
     """The last read of a leader's path, and what was missed since the last recorded transition."""
 
     path: str
@@ -45,7 +45,7 @@ class Look(Struct, frozen=True):
     gap: Gap = NO_GAP
 
 
-class Elections(Struct, frozen=True):
+class Elections(Struct, frozen=True, gc=False):
     """The elections that the lease in one ConfigMap had counted at the last read, and how many were not observed since the last recorded
     transition.
     """

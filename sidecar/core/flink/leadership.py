@@ -21,7 +21,7 @@ class Component(StrEnum):
     JOB = "job"
 
 
-class ComponentId(Struct, frozen=True, order=True):
+class ComponentId(Struct, frozen=True, order=True, cache_hash=True):
     """One leadership: a cluster component, or one job's JobMaster (`job_id`: 32 lower-case hex digits)."""
 
     component: Component
@@ -43,7 +43,7 @@ LONGEST_ADDRESS: Final = 1024
 """Bytes of a leader's address. A host name has at most 253 characters, the rest of Flink's addresses less than 100."""
 
 
-class LeaderInformation(Struct, frozen=True):
+class LeaderInformation(Struct, frozen=True, gc=False):
     """A leader as it published itself. Mirrors `org.apache.flink.runtime.leaderelection.LeaderInformation`."""
 
     address: str
@@ -152,7 +152,7 @@ class Vacant(Struct, frozen=True, tag="vacant"):
     """The store was read, and there is no leader."""
 
 
-class Held(Struct, frozen=True, tag="held"):
+class Held(Struct, frozen=True, gc=False, tag="held"):
     """There is a leader."""
 
     leader: LeaderInformation
