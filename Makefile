@@ -41,7 +41,7 @@ test-long: setup ## all other tests: kills, random histories, versions of Flink,
 test-fast: setup ## while editing: the core, the settings, and all else that needs no server of its own
 	@$(PYTEST) -n $(WORKERS) -m fast $(PYTEST_ARGS)
 
-test-pods: setup ## real pods on a real Kubernetes node in a sandbox (root, cgroups v1): docs/pods.md
+test-pods: setup ## real pods on a real Kubernetes node in a sandbox (root, cgroups v1): docs/project/pods.md
 	@bash scripts/pods/sandbox.sh true
 	@$(BIN)/python -m tests.kit.pods.fetch
 	@bash scripts/pods/sandbox.sh $(BIN)/python -m tests.kit.pods.node scripts/pods/test.sh $(BIN)/python $(PYTEST_ARGS)
@@ -55,10 +55,10 @@ check: setup ## ruff, mypy --strict, import-linter
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-bench: setup ## the figures of docs/benchmarks.md
+bench: setup ## the figures of docs/project/benchmarks.md
 	@$(BIN)/python -m tests.bench
 
-campaign: setup ## random faults on real stores, judged from outside: make campaign SEED=7 (docs/campaign.md)
+campaign: setup ## random faults on real stores, judged from outside: make campaign SEED=7 (docs/project/campaign.md)
 	@$(BIN)/python -m tests.campaign --seed $(SEED) $(CAMPAIGN_ARGS)
 
 lock: ## resolve the dependencies again (needs uv)

@@ -1,4 +1,4 @@
-"""docs/audit-cookbook.md: its queries run, and its answers are those of the recording that it names."""
+"""docs/how-to/audit-cookbook.md: its queries run, and its answers are those of the recording that it names."""
 
 import io
 import re
@@ -25,7 +25,7 @@ from tests.audit.spooling import death, evidence, instant, recovery, seal
 
 pytestmark = pytest.mark.spark
 
-TEXT = (ROOT / "docs" / "audit-cookbook.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "how-to" / "audit-cookbook.md").read_text(encoding="utf-8")
 QUERIES = re.findall(r"```sql\n(.*?)\n```\n```\n(.*?)\n```", TEXT, re.DOTALL)
 NAMED = [
     ("view" if name in ANSWERS else "table", name, query, answer)

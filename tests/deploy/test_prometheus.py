@@ -24,8 +24,8 @@ from tests.kit.prometheus import (
 from tests.test_documents import anchors
 
 HERE = DEPLOY / "prometheus"
-PAGE = ROOT / "docs" / "metrics.md"
-LINK = "https://github.com/flink-ha-sidecar/flink-ha-sidecar/blob/main/docs/metrics.md#"
+PAGE = ROOT / "docs" / "reference" / "metrics.md"
+LINK = "https://github.com/flink-ha-sidecar/flink-ha-sidecar/blob/main/docs/reference/metrics.md#"
 ALERTS = {rule["alert"]: rule for group in rule_groups() for rule in group["rules"] if "alert" in rule}
 RECORDED = {rule["record"]: rule for group in rule_groups() for rule in group["rules"] if "record" in rule}
 TESTS = sorted(RULES.glob("*.test.yaml"))

@@ -1,4 +1,4 @@
-"""docs/receivers.md names every service of Apprise, each once, and says of those with incidents what the code does."""
+"""docs/how-to/receivers.md names every service of Apprise, each once, and says of those with incidents what the code does."""
 
 import re
 import subprocess
@@ -8,7 +8,7 @@ from sidecar.endpoints import INCIDENT_SCHEMES
 from sidecar.sinks.notify.service_answers import SERVICES
 from tests import ROOT
 
-TEXT = (ROOT / "docs" / "receivers.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "how-to" / "receivers.md").read_text(encoding="utf-8")
 
 
 def schemes(begin: str, end: str) -> list[str]:
