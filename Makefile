@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 SEED ?= 1
 CAMPAIGN_ARGS ?=
 
-.PHONY: help setup fetch demo test test-long test-fast test-pods coverage check bench campaign lock image clean
+.PHONY: help setup fetch demo test test-long test-fast test-pods coverage check docs bench campaign lock image clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
@@ -54,6 +54,9 @@ check: setup ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+docs: setup ## the site of the documents, in build/docs: open build/docs/index.html
+	@$(BIN)/python -m sphinx -q -W --keep-going docs build/docs
 
 bench: setup ## the figures of docs/project/benchmarks.md
 	@$(BIN)/python -m tests.bench
