@@ -133,7 +133,7 @@ def first_column(page: str, header: str) -> list[str]:
 @pytest.mark.parametrize(
     ("page", "header", "values"),
     [
-        ("explanation/leader-changes.md", "kind", [*Kind]),
+        ("explanation/episodes.md", "kind", [*Kind]),
         ("explanation/episodes.md", "cause", [*Cause]),
         ("reference/notifications.md", "reason", [*Reason]),
         ("reference/ha-checks.md", "check in ZooKeeper", [*ZOOKEEPER_CHECKS]),

@@ -73,7 +73,7 @@ class TransitionRecord(Record, frozen=True, kw_only=True, tag="transition"):
     job_id: str | None
     """The job, 32 hex digits. Null: another component."""
     kind: str
-    """`DISCOVERED`, `GRANTED`, `CHANGED`, `READDRESSED`, `REVOKED`, `RETIRED` or `OBSCURED`: docs/explanation/leader-changes.md."""
+    """`DISCOVERED`, `GRANTED`, `CHANGED`, `READDRESSED`, `REVOKED`, `RETIRED` or `OBSCURED`: docs/explanation/episodes.md."""
     pattern: str
     """The same in symbols: `A->null`, `null->B`, `A->B`, `A->A'`, `?->A`, `A->?`, …"""
     before_session_id: str | None
