@@ -90,6 +90,16 @@ def test_every_page_is_in_the_index() -> None:
     assert documents - linked - {*indexes[:1]} == set()
 
 
+def test_a_decision_is_at_most_a_page() -> None:
+    """Of 40 lines; one that is folded into another is a line that points there."""
+    decisions = {page: page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "project" / "adr").glob("0*.md")}
+    lengths = {page.name: len(text.splitlines()) for page, text in decisions.items()}
+    assert {name: length for name, length in lengths.items() if length > 40} == {}
+    assert {page.name for page, text in decisions.items() if "(folded into [" in text} == {
+        name for name, length in lengths.items() if length == 1
+    }
+
+
 @cache
 def names_of_tests() -> frozenset[str]:
     """Functions and files."""

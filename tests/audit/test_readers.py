@@ -1,4 +1,4 @@
-"""docs/how-to/audit-cookbook.md, "Other readers": its examples run, and print what it says; in a bucket, other readers count right or fail."""
+"""The other readers of docs/how-to/audit-cookbook.md: its examples run and print what it says; in a bucket, readers count right or fail."""
 
 import json
 import re

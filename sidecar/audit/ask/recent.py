@@ -1,6 +1,6 @@
 """Keeps the leadership since the last closed date, so that several questions compute it once.
 
-See docs/project/adr/0038-recent-leadership.md.
+See docs/project/adr/0029-materialised-leadership.md.
 """
 
 from collections.abc import Callable, Collection

@@ -1,6 +1,6 @@
 """Where an audit log keeps what an ingest remembers. All of it may be deleted at any time.
 
-See docs/project/adr/0031-what-an-ingest-remembers.md.
+See docs/project/adr/0004-audit-exactly-once.md.
 """
 
 from hashlib import sha256
