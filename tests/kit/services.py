@@ -24,7 +24,8 @@ Made from the code by `python -m tests.kit.services`. [Services](services.md) ha
 
 ## What they accept with
 
-The first of these fields that an answer has decides; any other value is a refusal. Of a list (`*`) every item has to accept. The last column: values of too many messages.
+The first of these fields that an answer has decides; any other value is a refusal. Of a list (`*`) every item has to accept.
+The last column: values of too many messages.
 
 | scheme | accepts with | comes back later with |
 |---|---|---|
@@ -32,7 +33,8 @@ The first of these fields that an answer has decides; any other value is a refus
 _REST: Final = """
 ## All other services
 
-Each message is sent by itself, as plain text, the all-clear too; outcomes are read from HTTP and SMTP answers as for the others. Nothing more is tested. `github` opens an issue for each message.
+Each message is sent by itself, as plain text, the all-clear too; outcomes are read from HTTP and SMTP answers as for the others.
+Nothing more is tested. `github` opens an issue for each message.
 
 """
 _LOAD_SECONDS = 60.0
