@@ -30,6 +30,9 @@ _CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 _PATH = re.compile(r"(?<![\w/.$}-])(?:sidecar|tests|docs|deploy|rules|scripts|requirements|\.ci)/[\w./*-]*[\w*/]")
 _MADE = re.compile(r"deploy/examples/[a-z-]+/receivers\.env")
 """Files that the reader of deploy/README.md makes."""
+_WRITTEN = {f"reference/{name}.md" for name in ("apprise-services", "audit-schema", "messages")}
+"""Pages of docs/ that programs write."""
+_MOST_WORDS = 50_000
 _SOURCES = ("*.py", "*.sql", "*.j2", "*.yaml", "*.tpl", "*.txt", "*.sh")
 
 
@@ -88,6 +91,14 @@ def test_every_page_is_in_the_index() -> None:
         for path, _ in _LINK.findall(index.read_text(encoding="utf-8"))
     }
     assert documents - linked - {*indexes[:1]} == set()
+
+
+def test_the_documents_stay_short() -> None:
+    """Without what programs write and the project's own pages. The aim is 40,000: who adds a page shortens another."""
+    documents = {str(page.relative_to(ROOT / "docs")): page for page in (ROOT / "docs").rglob("*.md")}
+    read = [page for name, page in documents.items() if name not in _WRITTEN and not name.startswith("project/")]
+    assert documents.keys() > _WRITTEN
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in read) <= _MOST_WORDS
 
 
 def test_a_decision_is_at_most_a_page() -> None:
