@@ -2,6 +2,7 @@
 
 import logging
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -22,6 +23,7 @@ from sidecar.core.moment import Moment
 from sidecar.core.observations import DeliverySettled, EvidenceGathered, HostRestarted, PodNamed, PolicyLoaded
 from sidecar.core.pods import Pod
 from sidecar.core.policy.policy import ALL_FOUND
+from sidecar.core.views.snapshot import Snapshot
 from sidecar.drivers import (
     Drivers,
     event_stores_of,
@@ -35,17 +37,18 @@ from sidecar.drivers.pod_names import PodNames
 from sidecar.ha_checking import HaChecker
 from sidecar.journal import Journal, JournalReader
 from sidecar.loop import Loop
-from sidecar.own_hosts import own_hosts
+from sidecar.own_hosts import own_address, own_hosts
 from sidecar.ports import LedgerStore
 from sidecar.reloading import Reloader
 from sidecar.settings import LedgerMode, Settings
-from sidecar.settings.model import HttpSettings, OwnPod
+from sidecar.settings.model import OwnPod
 from sidecar.sinks import metrics
 from sidecar.sinks.evidence.collector import Collector
 from sidecar.sinks.handover import Handovers
 from sidecar.sinks.kubernetes_events import Events
 from sidecar.sinks.notify.ledger_client import SharedLedger
 from sidecar.sinks.notify.notifier import Notifier
+from sidecar.sinks.peers import Peers
 from sidecar.sinks.pictures.picture_taker import PictureTaker
 from sidecar.sinks.silences import SilenceReader
 from sidecar.sinks.spool.segment_store import segment_store
@@ -216,14 +219,8 @@ def _build(
         lambda: _sink_health(spool, ledgers, handovers, events, exporter),
     )
     exporter = _exporter(settings, reader(), collected.collect)
-    application = Application(
-        lambda: loop.snapshot,
-        metrics.renderer(collected),
-        clock,
-        reader,
-        allowed_hosts=settings.http.names | {settings.observer.lower()},
-    )
-    web = _web_server(application, settings.http)
+    web = _web_server(settings, lambda: loop.snapshot, metrics.renderer(collected), clock, reader)
+    peers = Peers(ledgers, own_address(settings.own_pod, settings.http.host, web.port), lambda: loop.snapshot, clock)
     drivers = Drivers(settings.clusters, clock, settings.finder, process_ends_of(settings, clock))
     # Stopped in reverse: end observing, finish deliveries in progress, record and seal everything. Parts that may wait for a hanging store
     # or receiver get little time, so that enough is left for recording.
@@ -239,12 +236,11 @@ def _build(
     background += [exporter] if exporter else []
     for worker in background:
         worker.start()
-    for begin in (pods.start, pictures.start, silences.start, checker.start):
-        begin(loop.observe)
-    ends = (*(worker.stop for worker in background), pods.stop, pictures.stop, silences.stop, checker.stop)
-    stopping.add(
-        "sending, capturing, exporting, naming pods, taking pictures, reading silences and checking", *ends, at_most=4.0
-    )
+    observing = (pods, pictures, silences, checker, peers)
+    for asker in observing:
+        asker.start(loop.observe)
+    ends = (worker.stop for worker in (*background, *observing))
+    stopping.add("all that works in the background", *ends, at_most=4.0)
     booted_at = restarted_at(settings.state_dir, settings.own_pod, state.alive, clock())
     for name in policy.stores:
         _observe_own_place(settings.own_pod, booted_at, name, clock(), loop)
@@ -256,8 +252,17 @@ def _build(
     return reloader
 
 
-def _web_server(application: Application, http: HttpSettings) -> WebServer:
+def _web_server(
+    settings: Settings,
+    snapshot: Callable[[], Snapshot],
+    metrics: Callable[[], bytes],
+    clock: Clock,
+    journal: Callable[[], JournalReader],
+) -> WebServer:
     """Listens, and serves nothing yet. Raises StartError."""
+    http = settings.http
+    names = http.names | {settings.observer.lower(), socket.gethostname().lower()}
+    application = Application(snapshot, metrics, clock, journal, allowed_hosts=names)
     try:
         return WebServer(application, http.host, http.port)
     except OSError as error:
@@ -275,6 +280,7 @@ def _sink_health(
         events.counts,
         exporter.is_up if exporter else None,
         exporter.counts if exporter else {},
+        {name: ledger.observers for name, ledger in ledgers.items() if ledger.observers},
     )
 
 

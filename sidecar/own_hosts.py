@@ -1,7 +1,9 @@
-"""Where this sidecar runs, in the words of a leader's address: which leader is the JobManager beside it."""
+"""Where this sidecar runs: which leader is the JobManager beside it, and where others reach it."""
 
 import re
 import socket
+from contextlib import suppress
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
@@ -20,3 +22,12 @@ def own_hosts(pod: OwnPod | None) -> frozenset[str]:
     except (OSError, ValueError):
         routes = ""
     return frozenset({"localhost", socket.gethostname(), *_LOCAL.findall(routes)})
+
+
+def own_address(pod: OwnPod | None, host: str, port: int) -> str:
+    """The URL of our HTTP server, which listens at `host`, as others may reach it."""
+    host = host.strip("[]")
+    with suppress(ValueError):
+        if ip_address(host).is_unspecified:
+            host = pod.address if pod else socket.gethostname()
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"

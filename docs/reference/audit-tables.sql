@@ -125,7 +125,10 @@ CREATE EXTERNAL TABLE flink_ha.notifications (
   `silence_id` string,
   `service` string,
   `component` string,
-  `job_id` string
+  `job_id` string,
+  `observers_sharing` bigint,
+  `observers_connected` bigint,
+  `observers_known` bigint
 )
 PARTITIONED BY (`event_date` date)
 STORED AS PARQUET

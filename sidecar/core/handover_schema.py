@@ -499,6 +499,12 @@ class AlertLabels(_Bounded, frozen=True):
     severity: Severity | None = None
 
 
+class Agreement(_Bounded, frozen=True):
+    sharing: _Count
+    connected: _Count
+    known: _Count
+
+
 class Alert(_Bounded, frozen=True):
     """Without its text: see `missing`."""
 
@@ -525,6 +531,7 @@ class Alert(_Bounded, frozen=True):
     subjects: Annotated[tuple[_Id, ...], Meta(max_length=4)] = ()
     certain: bool = True
     reach: Reach | None = None
+    agreement: Agreement | None = None
 
 
 class Member(_Bounded, frozen=True, rename={"notified": "told", "suppressed_by": "held_back"}):

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from sidecar.core.agreement import Opinion
 from sidecar.core.evidence import EvidenceItem
 from sidecar.core.flink.deployments import FlinkDeployment
 from sidecar.core.flink.leadership import Births, ZNodePosition
@@ -281,6 +282,15 @@ class HaChecked(SeenInCluster, frozen=True):
     results: tuple[CheckResult, ...]
 
 
+class PeersAsked(SeenInCluster, frozen=True):
+    """The other observers of the cluster were asked what they see."""
+
+    known: int
+    """How many there are."""
+    opinions: tuple[Opinion, ...] = ()
+    """Of those that answered."""
+
+
 class DeliverySettled(Observed, frozen=True):
     """An attempt to deliver ended. `detail` is one line for people, without secrets."""
 
@@ -360,6 +370,7 @@ Observation = (
     | EndObservation
     | PictureTaken
     | HaChecked
+    | PeersAsked
     | DeliverySettled
     | EvidenceGathered
     | Started

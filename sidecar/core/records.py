@@ -190,6 +190,12 @@ class Notification(Record, frozen=True, kw_only=True, tag="notification"):
     """Suppressed: the component that the alert is about. Null: the cluster as a whole, and all others."""
     job_id: str | None = None
     """Suppressed: the job that the alert is about. Null: another component, or all jobs of a failover."""
+    observers_sharing: int | None = None
+    """How many observers share what the alert says, the recording one among them. Null: no other observer is known, or none was asked."""
+    observers_connected: int | None = None
+    """Of how many that could say. Null: as `observers_sharing`."""
+    observers_known: int | None = None
+    """How many observers watch the cluster. Null: as `observers_sharing`."""
 
 
 class EpisodeRecord(Record, frozen=True, kw_only=True, tag="episode"):

@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from sidecar.core import drilling, handover
+from sidecar.core.agreement import Peers
 from sidecar.core.alerting import grouping, rules, silences
 from sidecar.core.cluster import (
     cluster_step,
@@ -48,6 +49,7 @@ from sidecar.core.observations import (
     HandoverRead,
     NotProcessed,
     Observation,
+    PeersAsked,
     PictureTaken,
     PlanObservation,
     PodDisrupted,
@@ -100,9 +102,15 @@ def _step(policy: Policy, state: State, observation: Observation) -> Step:
 def _observe(
     policy: Policy,
     state: State,
-    observation: FinderObservation | PlanObservation | EndObservation | PictureTaken | HaChecked | NotProcessed,
+    observation: FinderObservation
+    | PlanObservation
+    | EndObservation
+    | PictureTaken
+    | HaChecked
+    | PeersAsked
+    | NotProcessed,
 ) -> Step:
-    if isinstance(observation, EndObservation | PictureTaken | HaChecked):
+    if isinstance(observation, EndObservation | PictureTaken | HaChecked | PeersAsked):
         return _inform(policy, state, observation)
     if isinstance(observation, DeploymentObserved | DeploymentUnreadable | PodDisrupted):
         return _plan(policy, state, observation)
@@ -172,9 +180,9 @@ def _plan(policy: Policy, state: State, observation: PlanObservation) -> Step:
     return replace(state, unclaimed={**state.unclaimed, name: operated}), []
 
 
-def _inform(policy: Policy, state: State, observation: EndObservation | PictureTaken | HaChecked) -> Step:
-    """The state after an observation from outside of the leaders: of how a JobManager ended, of what Flink's REST server says, or of what
-    the checks of high availability found.
+def _inform(policy: Policy, state: State, observation: EndObservation | PictureTaken | HaChecked | PeersAsked) -> Step:
+    """The state after an observation from outside of the leaders: of how a JobManager ended, of what Flink's REST server or other observers
+    say, or of what the checks of high availability found.
     """
     name = observation.cluster_id
     if (before := state.clusters.get(name)) is None:
@@ -183,6 +191,8 @@ def _inform(policy: Policy, state: State, observation: EndObservation | PictureT
     def act(policy: Policy, name: str, cluster: ClusterState, _: Moment) -> ClusterStep:
         if isinstance(observation, HaChecked):
             return readiness.observe(policy, name, cluster, observation)
+        if isinstance(observation, PeersAsked):
+            return replace(cluster, peers=Peers(observation.known, observation.opinions, observation.at.steady)), []
         if not isinstance(observation, PictureTaken):
             return deaths.observe(policy, name, cluster, observation)
         taken = picture_requests.bounded(state.clusters, observation)

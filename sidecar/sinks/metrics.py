@@ -44,6 +44,8 @@ class SinkHealth(NamedTuple):
     """None: nothing is exported."""
     exported: Mapping[str, int] = {}
     """How many records were to be exported to the collector, by outcome."""
+    observers: Mapping[str, int] = {}
+    """By cluster, how many sidecars share its ledger."""
 
 
 def renderer(collector: "SnapshotCollector") -> Callable[[], bytes]:
@@ -284,12 +286,13 @@ def _own_health(snapshot: Snapshot) -> Iterator[Metric]:
 
 def _sinks(sinks: SinkHealth) -> Iterator[Metric]:
     yield GaugeMetricFamily("flink_ha_spool_up", "1 while segments can be written.", int(sinks.spool))
-    by_cluster = (
+    by_cluster: tuple[tuple[str, str, Mapping[str, int]], ...] = (
         ("flink_ha_ledger_up", "1 if the ledger was in use when it was last needed.", sinks.ledgers),
         ("flink_ha_handover_up", "1 if the handover could be written when it was last due.", sinks.handovers),
+        ("flink_ha_observers", "Sidecars that share the ledger.", sinks.observers),
     )
-    for name, text, up in by_cluster:
-        yield _gauge(name, text, ["cluster_id"], (([cluster], int(is_up)) for cluster, is_up in up.items()))
+    for name, text, values in by_cluster:
+        yield _gauge(name, text, ["cluster_id"], (([cluster], int(value)) for cluster, value in values.items()))
     events = {(outcome,): count for outcome, count in sinks.events.items()}
     yield _counter("flink_ha_kubernetes_events", "Kubernetes Events about failovers.", ["outcome"], events)
     if sinks.otlp is not None:

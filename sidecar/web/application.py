@@ -20,6 +20,7 @@ from sidecar.core.views.explain import UnknownEpisodeError
 from sidecar.core.views.ha_check_view import ha_checks
 from sidecar.core.views.leader_here import cluster_leader
 from sidecar.core.views.leader_view import leaders
+from sidecar.core.views.observation_view import observations
 from sidecar.core.views.silence_view import silences
 from sidecar.core.views.slo_view import slos
 from sidecar.core.views.snapshot import Snapshot
@@ -86,6 +87,7 @@ class Application:
             "/api/v1/silences": lambda: as_json(silences(self._snapshot())),
             "/api/v1/ha-checks": lambda: as_json(ha_checks(self._snapshot())),
             "/api/v1/slo": lambda: as_json(slos(self._snapshot())),
+            "/api/v1/observations": lambda: as_json(observations(self._snapshot(), self._clock())),
             OPENAPI_PATH: lambda: (HTTPStatus.OK, JSON, _openapi()),
         }
         self._lists: Final[dict[str, Callable[[int], Answer]]] = {

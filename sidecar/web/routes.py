@@ -14,6 +14,7 @@ from sidecar.core.views.episode_view import EpisodeView
 from sidecar.core.views.ha_check_view import HaCheckView
 from sidecar.core.views.leader_here import ClusterLeader
 from sidecar.core.views.leader_view import Leader
+from sidecar.core.views.observation_view import ObservationView
 from sidecar.core.views.silence_view import SilenceView
 from sidecar.core.views.slo_view import SloView
 from sidecar.web.queries import EpisodeDetails
@@ -50,6 +51,9 @@ API: Final = (
     ApiPath("/api/v1/silences", "Silences, active ones first", list[SilenceView]),
     ApiPath("/api/v1/ha-checks", "Checks of high availability, risks first", list[HaCheckView]),
     ApiPath("/api/v1/slo", "Objectives for leadership, and what is left of their error budgets", list[SloView]),
+    ApiPath(
+        "/api/v1/observations", "What this observer sees of each cluster, for other observers", list[ObservationView]
+    ),
     ApiPath("/api/v1/transitions", "The last transitions, newest first", list[TransitionRecord], takes="last"),
     ApiPath("/api/v1/episodes", "The last failovers, those in progress first", list[EpisodeView], takes="last"),
     ApiPath("/api/v1/episodes/{id}", "Everything that is known of one failover", EpisodeDetails, id_of="episode"),

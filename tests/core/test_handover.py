@@ -576,6 +576,7 @@ def test_each_field_of_a_cluster_is_handed_over_or_observed_anew() -> None:
     }
     anew = {
         "burning",
+        "peers",
         "readiness",
         "picture_kept",
         "picture_now",

@@ -57,6 +57,7 @@ OBSERVED_ANEW: dict[type[Struct], set[str]] = {
         "picture_request",
         "readiness",
         "burning",
+        "peers",
     },
 }
 

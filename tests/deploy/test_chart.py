@@ -181,6 +181,19 @@ def test_whoever_is_not_named_does_not_reach_the_port(reached_by: object, rules:
     assert policy["spec"]["ingress"] == rules
 
 
+def test_several_replicas_reach_each_other() -> None:
+    """They ask each other what they see; nobody else is let in by that."""
+    values = {**REQUIRED, "replicas": 2, "networkPolicy": {"from": []}}
+    policy, pod = (
+        of_kind(rendered(values), "NetworkPolicy"),
+        of_kind(rendered(values), "Deployment")["spec"]["template"],
+    )
+    [rule] = policy["spec"]["ingress"]
+    [asking] = rule["from"]
+    assert asking["podSelector"] == policy["spec"]["podSelector"]
+    assert asking["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+
+
 def test_an_entry_that_names_nobody_is_refused() -> None:
     """The API server would refuse it too."""
     with pytest.raises(HelmError, match="minProperties"):

@@ -60,7 +60,7 @@ def test_the_sidecars_own_pod_is_open_to_prometheus_alone() -> None:
 
 @pytest.mark.covers("deployment:network-policy")
 def test_in_a_jobmanagers_pod_nothing_else_is_shut_out() -> None:
-    """Every port but the sidecar's stays open to everybody; that one to Prometheus alone."""
+    """Every port but the sidecar's stays open to everybody; that one to Prometheus, and to the other sidecars."""
     [sidecar] = document(BASE / "sidecar.yaml")["spec"]["template"]["spec"]["containers"]
     port = sidecar["ports"][0]["containerPort"]
     policy = document(POLICIES[1])["spec"]
@@ -70,4 +70,5 @@ def test_in_a_jobmanagers_pod_nothing_else_is_shut_out() -> None:
     prometheus = [rule for rule in policy["ingress"] if "from" in rule]
     assert ports(everybody) == {*range(1, 65536)} - {port}
     assert ports(prometheus) == {port}
+    assert {"podSelector": policy["podSelector"]} in prometheus[0]["from"]
     assert (COMPONENT / Path(document(COMPONENT / "kustomization.yaml")["resources"][0])) == POLICIES[1]

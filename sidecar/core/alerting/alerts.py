@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from sidecar.core.agreement import Agreement
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Destination
@@ -37,6 +38,8 @@ class Reason(StrEnum):
     SUPPRESSED_BY_INHIBITION = "SUPPRESSED_BY_INHIBITION"
     SUPPRESSED_BY_SILENCE = "SUPPRESSED_BY_SILENCE"
     SUPPRESSED_BY_TIME_INTERVAL = "SUPPRESSED_BY_TIME_INTERVAL"
+    SUPPRESSED_BY_OBSERVERS = "SUPPRESSED_BY_OBSERVERS"
+    """This observer cannot read the store, and most of those that can be asked can."""
 
 
 class Alert(Struct, frozen=True):
@@ -86,6 +89,8 @@ class Alert(Struct, frozen=True):
     """Of a leader that does not answer: how far requests get. When it is resolved: ANSWERS, or None if that leader is not published any
     more; unchanged if it is not asked any more.
     """
+    agreement: Agreement | None = None
+    """Of a condition: how many observers share it. None: no other observer is known, or they are not asked about it."""
     left_behind: bool = False
     """Its cluster was found, nobody has led or contended in it since, and it shares one group with others of that kind."""
 

@@ -5,6 +5,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from sidecar.core import agreement as agreements
 from sidecar.core.alerting import excuses
 from sidecar.core.alerting.alerts import Alert, Alerts, Failovers
 from sidecar.core.alerting.new_alert import new_alert, place_of
@@ -43,7 +44,9 @@ def conditions(
             loss = cluster.view.loss
             began = loss.began if loss and loss.ended is None else cluster.view.turned_at
             missing = str(cluster.missing) if cluster.missing else None
-            return {None: new_alert(policy, rule, name, None, began, policy.observer, began.wall, missing=missing)}
+            agreement = None if missing else agreements.on_blindness(cluster.peers)
+            alert = new_alert(policy, rule, name, None, began, policy.observer, began.wall, missing=missing)
+            return {None: replace(alert, agreement=agreement)}
         case Trigger.NO_STANDBY if (since := cluster.standby.alone_since) and contending(cluster.contenders) == 1:
             left = sorted(other for names in cluster.contenders.values() for other in names)
             return {None: new_alert(policy, rule, name, None, since, *left)}
@@ -99,7 +102,8 @@ def _silence(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> di
     if leader is None or known is None or plans.is_unwanted(cluster.operated):
         return {}
     what = {"before": place_of(leader.address), "reach": known.reach}
-    alert = new_alert(policy, rule, name, _REST_SERVER, known.since, leader.session_id, **what)
+    agreement = agreements.on_silence(cluster.peers)
+    alert = new_alert(policy, rule, name, _REST_SERVER, known.since, leader.session_id, **what, agreement=agreement)
     return {_REST_SERVER: alert}
 
 
@@ -155,13 +159,16 @@ def _vacancies(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> 
             session_id, before = (left.session_id, place_of(left.address)) if left else (None, None)
             alert = new_alert(policy, rule, name, component, began, session_id, before=before, subjects=subjects)
             alert = replace(alert, certain=left is not None, episode_id=episode)
-            found[component] = replace(alert, labels=excuses.labelled(alert, cluster), left_behind=left_behind)
+            agreement = agreements.on_vacancy(cluster.peers, component.component)
+            labels = excuses.labelled(alert, cluster)
+            found[component] = replace(alert, labels=labels, left_behind=left_behind, agreement=agreement)
     if waiting:
         episode, (since, _) = min(waiting.items(), key=lambda item: item[1])
         count = sum(number for _, number in waiting.values())
         alert = new_alert(policy, rule, name, JOBS, since, episode, count=count, episode_id=episode or None)
         subjects, labels = _subjects(rule, name, JOBS), excuses.labelled(alert, cluster)
-        found[JOBS] = replace(alert, subjects=subjects, labels=labels, left_behind=left_behind)
+        agreement = agreements.on_vacancy(cluster.peers, Component.JOB)
+        found[JOBS] = replace(alert, subjects=subjects, labels=labels, left_behind=left_behind, agreement=agreement)
     return found
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from sidecar.core.agreement import Agreement
 from sidecar.core.alerting import silences
 from sidecar.core.alerting.alerts import Alert, Alerts, Group, Member, Notice, Reason, Suppressed
 from sidecar.core.alerting.pace import awaits_cause, brought_forward, paced, rescheduled
@@ -61,6 +62,19 @@ def recounted(alerts: Alerts, alert_id: str, count: int | None, now: Moment) -> 
         if member := group.members.get(alert_id):
             latest = now if (count or 0) > (member.alert.count or 0) else member.alert.latest
             groups[fingerprint] = _with(group, replace(member.alert, count=count, latest=latest))
+    return replace(alerts, groups=groups)
+
+
+def with_agreement(alerts: Alerts, alert_id: str, agreement: Agreement | None, now: Moment) -> Alerts:
+    """The alerts, after other observers were asked about one of them. Its groups are due at once if it is not outvoted any more."""
+    groups = dict(alerts.groups)
+    for fingerprint, group in alerts.groups.items():
+        if member := group.members.get(alert_id):
+            alert = replace(member.alert, agreement=agreement)
+            changed = _with(group, alert)
+            if is_outvoted(member.alert) and not is_outvoted(alert) and changed.flush_at is not None:
+                changed = replace(changed, flush_at=min(changed.flush_at, now.steady))
+            groups[fingerprint] = changed
     return replace(alerts, groups=groups)
 
 
@@ -339,18 +353,26 @@ def _suppressed_now(
     """Alerts that are muted or inhibited now. Inhibition never suppresses the resolve of an alert that was notified."""
     if route.is_muted(now.wall):
         return dict.fromkeys(group.members, Reason.SUPPRESSED_BY_TIME_INTERVAL)
-    return {
+    lasting = {key: member for key, member in group.members.items() if not (member.notified and member.alert.ended)}
+    found = {
         key: Reason.SUPPRESSED_BY_INHIBITION
-        for key, member in group.members.items()
-        if not (member.notified and member.alert.ended)
-        and is_inhibited(policy.inhibit_rules, member.alert.labels, firing)
+        for key, member in lasting.items()
+        if is_inhibited(policy.inhibit_rules, member.alert.labels, firing)
     }
+    return found | {key: Reason.SUPPRESSED_BY_OBSERVERS for key, member in lasting.items() if is_outvoted(member.alert)}
+
+
+def is_outvoted(alert: Alert) -> bool:
+    """Whether it is about this observer alone: it cannot read the store, and others can. Of Flink each observer is believed."""
+    return "observer" in alert.labels and alert.agreement is not None and alert.agreement.is_outvoted
 
 
 def _newly_suppressed(member: Member, why: Reason | None, silence: str | None) -> Reason | None:
-    """The reason to record: of a silence that did not hide it before, else when it is over before it could be notified."""
+    """The reason to record: where a silence or other observers begin to hide it, else when it is over before it could be notified."""
     if silence is not None:
         return why if silence != member.silence else None
+    if why is Reason.SUPPRESSED_BY_OBSERVERS:
+        return why if member.suppressed_by is not why else None
     is_lost = not member.notified and member.alert.ended and why is not Reason.SUPPRESSED_BY_SILENCE
     return why if is_lost else None
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from sidecar.core.agreement import Agreement
 from sidecar.core.alerting.alerts import Alert
 from sidecar.core.alerting.conditions import JOBS
 from sidecar.core.cluster import split_leadership
@@ -191,8 +192,21 @@ def headline(
 def line(rule: Rule, alert: Alert, pods: Mapping[str, Pods]) -> str:
     """The line of one alert: what happened, to what, when."""
     phrases = _phrases(rule, alert)
-    over = alert.ended is not None and not alert.is_event
-    return (phrases.line_over if over else phrases.line).format_map(_fields(rule, [alert], pods))
+    fields = _fields(rule, [alert], pods)
+    if alert.ended is not None and not alert.is_event:
+        return phrases.line_over.format_map(fields)
+    return phrases.line.format_map(fields) + (_observers(alert.agreement) if alert.agreement else "")
+
+
+def _observers(agreement: Agreement) -> str:
+    """How many observers share it."""
+    others = agreement.known - 1
+    if agreement.connected == 1:
+        silent = "the other one does not answer" if others == 1 else f"none of the other {others} answers"
+        return f" (only this observer: {silent})"
+    if agreement.sharing == 1:
+        return f" (only this observer, of {agreement.connected} that answer)"
+    return f" ({agreement.sharing} of {agreement.connected} observers)"
 
 
 def _phrases(rule: Rule, alert: Alert) -> Phrases:

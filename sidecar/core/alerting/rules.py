@@ -326,8 +326,11 @@ def _evaluate_cluster(
                     key, waiting = (rule.alert, name, component), Pending(_due(rule, cluster, alert), alert)
                     before = alerts.pending.get(key)
                     pending[key] = before if before == waiting else waiting
-                elif rule.on in _COUNTED and alert.count != firing[component].count:
+                    continue
+                if rule.on in _COUNTED and alert.count != firing[component].count:
                     alerts = grouping.recounted(alerts, firing[component].id, alert.count, now)
+                if alert.agreement != firing[component].agreement:
+                    alerts = grouping.with_agreement(alerts, firing[component].id, alert.agreement, now)
             over |= {alert.id for alert in lasting if not _still_holds(rule, alert, holding, cluster)}
     if over:
         alerts = grouping.resolve(alerts, policy, over, now, lambda alert: _completed(alert, cluster, now))

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from sidecar.core.cluster import (
     configmap_leaders,
     deaths,
@@ -97,10 +99,13 @@ def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
     long = now.steady - view.since.steady >= COVERAGE_INTERVAL
     burning = error_budget.burning(policy, cluster_id, cluster, now)
     burns = burning is not cluster.burning
-    if not (obscured or calm or over or blind or alone or died or turned or long or burns):
+    unheard = cluster.peers.is_old(now)
+    if not (obscured or calm or over or blind or alone or died or turned or long or burns or unheard):
         return cluster, []
     draft = Draft(policy, cluster_id, cluster, now)
     draft.update(burning=burning)
+    if unheard:
+        draft.update(peers=replace(cluster.peers, opinions=()))
     failover_in_progress.record_departed(draft, *alone)
     if turned:
         store_view.aged(draft, stale=stale)

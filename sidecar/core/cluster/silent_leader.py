@@ -66,3 +66,11 @@ def reach_after(cluster: ClusterState, reach: Reach) -> Reach | None:
     if server is None and cluster.picture_request is None:
         return reach
     return Reach.ANSWERS if server and server.leader == cluster.rest_leader else None
+
+
+def reach(cluster: ClusterState) -> Reach | None:
+    """How far the last request to the published leader got. None: none was sent, or nothing has ever answered."""
+    server = cluster.rest_server
+    if server is None or server.leader != cluster.rest_leader:
+        return None
+    return server.unanswered.reach if server.unanswered else Reach.ANSWERS

@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sidecar.core.agreement import Peers
 from sidecar.core.cluster.causes import Loss
 from sidecar.core.cluster.downtime import LastLed
 from sidecar.core.cluster.ends import Ends
@@ -286,6 +287,8 @@ class ClusterState(Struct, frozen=True):
     readiness: Checked | None = None
     """The last checks of high availability. None: none since the sidecar started."""
     drilled: Drilled = Drilled()
+    peers: Peers = Peers()
+    """The other observers, as far as they were asked."""
     account: Account | None = None
     """For how long it was led. None: not known yet."""
     burning: tuple[int, ...] = ()

@@ -12,7 +12,9 @@ from msgspec import DecodeError, Struct, json
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Reason
+from sidecar.core.delivery import presence
 from sidecar.core.delivery.outbox import Delivery, Part
+from sidecar.core.delivery.presence import Observers, Presence
 from sidecar.core.errors import OperatorError
 from sidecar.core.moment import SECOND
 
@@ -79,6 +81,8 @@ class Ledger(Struct, frozen=True):
     """By destination and group."""
     began: int = 0
     """Notifications before this time may have been marked in an earlier ledger, which is lost. 0: there is no ledger yet."""
+    observers: Observers = {}
+    """Who watches the cluster now."""
 
 
 FORMAT: Final = 1
@@ -205,6 +209,11 @@ def released(ledger: Ledger, delivery: Delivery, claim: Claim, wall: int, *, uns
     return _with(ledger, delivery, replace(left, claim=None), wall)
 
 
+def announced(ledger: Ledger, observer: str, its: Presence) -> Ledger:
+    """The ledger in which `observer` has published this."""
+    return replace(ledger, observers={**ledger.observers, observer: its})
+
+
 def read(content: bytes) -> Ledger:
     """The ledger in a document, unchecked: see `believed`. An unreadable document is an empty ledger: a duplicate is better than a loss.
 
@@ -231,7 +240,8 @@ def believed(ledger: Ledger, wall: int) -> Ledger:
     if len(names) > MOST_ENTRIES:
         names = sorted(names, key=lambda name: -ledger.entries[name].changed_at)[:MOST_ENTRIES]
     entries = {name: _believed(ledger.entries[name], wall) for name in names}
-    return Ledger(FORMAT, entries, ledger.began if _is_past(ledger.began, wall) else 0)
+    observers = presence.present(ledger.observers, wall, wall + CLOCK_SKEW, LONGEST_NAME)
+    return Ledger(FORMAT, entries, ledger.began if _is_past(ledger.began, wall) else 0, observers)
 
 
 def _believed(entry: Entry, wall: int) -> Entry:

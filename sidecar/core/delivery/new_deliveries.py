@@ -71,6 +71,7 @@ def delivery_of(policy: Policy, notice: Notice, message: Message, now: Moment) -
         alerts_left_out=len(notice.alerts) - len(message.alerts),
         death=message.death,
         recovery=message.recovery,
+        agreement=next((alert.agreement for alert in notice.alerts if alert.agreement), None),
         repeat_interval=notice.route.repeat_interval,
         queued_at=now,
         next_at=now.steady,

@@ -1,5 +1,6 @@
 """What is recorded of notifications."""
 
+from sidecar.core.agreement import Agreement
 from sidecar.core.alerting.alerts import Suppressed
 from sidecar.core.cluster.record_writer import envelope
 from sidecar.core.delivery.outbox import Settled
@@ -11,6 +12,7 @@ from sidecar.core.records import Notification, record_id
 def suppression(policy: Policy, suppressed: Suppressed, at: Moment) -> Notification:
     """An alert that was resolved before it could be notified, or that is silenced."""
     alert, silence = suppressed.alert, suppressed.silence
+    sharing, connected, known = _observers(alert.agreement)
     return Notification(
         id=record_id(
             "suppressed", policy.observer, suppressed.fingerprint, alert.id, alert.began.wall, *filter(None, [silence])
@@ -30,6 +32,9 @@ def suppression(policy: Policy, suppressed: Suppressed, at: Moment) -> Notificat
         silence_id=silence,
         component=alert.component.component.value if alert.component else None,
         job_id=alert.component.job_id if alert.component else None,
+        observers_sharing=sharing,
+        observers_connected=connected,
+        observers_known=known,
         **envelope(policy, alert.cluster_id, at),
     )
 
@@ -37,6 +42,7 @@ def suppression(policy: Policy, suppressed: Suppressed, at: Moment) -> Notificat
 def outcome(policy: Policy, settled: Settled, at: Moment) -> Notification:
     """A delivery that was queued, attempted or given up."""
     delivery = settled.delivery
+    sharing, connected, known = _observers(delivery.agreement)
     return Notification(
         id=record_id("notification", delivery.id, delivery.attempt, settled.outcome, at.wall, at.steady),
         alert=delivery.alert,
@@ -52,5 +58,12 @@ def outcome(policy: Policy, settled: Settled, at: Moment) -> Notification:
         queued_at=timestamp(delivery.queued_at.wall),
         episode_id=delivery.episode_id,
         service=policy.services().get(delivery.destination) or None,
+        observers_sharing=sharing,
+        observers_connected=connected,
+        observers_known=known,
         **envelope(policy, delivery.cluster_id, at),
     )
+
+
+def _observers(agreement: Agreement | None) -> tuple[int | None, int | None, int | None]:
+    return (agreement.sharing, agreement.connected, agreement.known) if agreement else (None, None, None)

@@ -11,6 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sidecar.core.agreement import Agreement
 from sidecar.core.alerting.alerts import Member, MessageAlert, Reason
 from sidecar.core.cluster.death_verdict import DeathVerdict
 from sidecar.core.cluster.recovery_state import RecoverySummary
@@ -89,6 +90,8 @@ class Delivery(Struct, frozen=True):
     """Why the leader of before ended."""
     recovery: RecoverySummary | None = None
     """What came back after the failover. None: it is not assessed."""
+    agreement: Agreement | None = None
+    """That of its first alert that has one."""
     thread: str = ""
     """The identity of the present messages of the group. Empty: `incident`."""
     in_order: bool = False

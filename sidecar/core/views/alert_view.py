@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from sidecar.core.alerting import silences
 from sidecar.core.alerting.alerts import Alert, Group, Member, Pending
-from sidecar.core.alerting.grouping import is_observable
+from sidecar.core.alerting.grouping import is_observable, is_outvoted
 from sidecar.core.alerting.phrases import headline, line
 from sidecar.core.alerting.silences import Silence
 from sidecar.core.moment import Timestamp, timestamp
@@ -27,6 +27,8 @@ class AlertState(StrEnum):
     INHIBITED = "inhibited"
     MUTED = "muted"
     """By the time intervals of all of its routes."""
+    OUTVOTED = "outvoted"
+    """This observer cannot read the store, and others can."""
     PENDING = "pending"
     """Its condition holds, but not for `for` yet."""
 
@@ -154,6 +156,12 @@ class _Views:
         muted = [route.muted_by(self._at.wall) for route in routes]
         if muted and all(muted):
             return AlertState.MUTED, f"its notifications are muted: {clean(muted[0])}"
+        if is_outvoted(alert) and alert.agreement:
+            others = alert.agreement.connected - alert.agreement.sharing
+            return (
+                AlertState.OUTVOTED,
+                f"{'another observer' if others == 1 else f'{others} other observers'} can read it",
+            )
         return AlertState.FIRING, None
 
     def _view(

@@ -98,7 +98,7 @@ def leader_here(snapshot: Snapshot, component: ComponentId, cluster_id: str | No
         if cluster_id in policy.stores:
             return LeaderHere(Decision.BLIND, "blind: nothing has been read yet")
         return LeaderHere(Decision.NOT_WATCHED, "unknown: no such cluster is watched")
-    if why := _blind(snapshot, cluster, now):
+    if why := blind_because(snapshot, cluster, now):
         return LeaderHere(Decision.BLIND, f"blind: {why}")
     if cluster.missing:
         return LeaderHere(Decision.MISSING, "unknown: nothing of this cluster was ever found, or its Flink is too old")
@@ -127,7 +127,7 @@ def cluster_leader(snapshot: Snapshot, cluster_id: str, component: ComponentId, 
         reason=leader.reason,
         last_known_address=leader.last_known_address,
     )
-    why = _blind(snapshot, cluster, now)
+    why = blind_because(snapshot, cluster, now)
     if why is None:
         return visible
     unknown = dict.fromkeys(("leader_address", "leader_session_id", "rest_url", "pod", "since"))
@@ -178,7 +178,7 @@ def _is_here(policy: Policy, leader: LeaderInformation, *, in_kubernetes: bool) 
     return ends.is_at(leader.address, policy.own_hosts) or None
 
 
-def _blind(snapshot: Snapshot, cluster: ClusterState, now: Moment) -> str | None:
+def blind_because(snapshot: Snapshot, cluster: ClusterState, now: Moment) -> str | None:
     """Why the cluster cannot be seen at `now`: a busy owner may not have noticed it yet."""
     age = now.steady - snapshot.at.steady
     if age > _OLDEST:

@@ -20,6 +20,7 @@ from sidecar.clock import Clock
 from sidecar.core.delivery import ledger_document as ledgers
 from sidecar.core.delivery.ledger_document import LEASE, LEASE_UNRENEWED, Claim, Ledger, Standing
 from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.delivery.presence import Observers, Presence, others
 from sidecar.core.delivery.settle import LEDGER_PAUSE
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
@@ -89,6 +90,8 @@ class SharedLedger:
         self._unmarked: deque[tuple[Delivery, Claim | None, DeliveryOutcome]] = deque(maxlen=MOST_UNMARKED)
         self.is_up: bool | None = None
         """Whether it could be used when it was last needed. None: it was not needed yet."""
+        self.observers = 0
+        """How many observers had lately announced themselves when this one last did. 0: it has not yet."""
 
     def begin(self) -> None:
         """Create the ledger if there is none, before the first notification: one that is missing later has been lost."""
@@ -164,6 +167,19 @@ class SharedLedger:
                 else:
                     return
 
+    def announce(self, presence: Presence) -> Observers | None:
+        """Publish that this observer watches the cluster. The others that do; None: the ledger cannot be used now."""
+        with self._lock:
+            if time.monotonic() < self._alone_until:
+                return None
+            try:
+                return self._announce(presence)
+            except LedgerRefusedError as error:
+                self._refused(error)
+            except LedgerError as error:
+                self._unreachable(error)
+            return None
+
     @property
     def has_unmarked(self) -> bool:
         """Whether `retry_marks` has something to mark."""
@@ -231,6 +247,16 @@ class SharedLedger:
             if changed is found or self._write(changed, document):
                 self._store.rest()
                 return
+        raise LedgerError("the ledger is written by others all the time")
+
+    @only_ledger_errors(_log)
+    def _announce(self, presence: Presence) -> Observers:
+        for found, document in self._tries():
+            changed = ledgers.announced(found, self._observer, presence)
+            if self._write(changed, document):
+                self._store.rest()
+                self.observers = len(changed.observers)
+                return others(changed.observers, self._observer)
         raise LedgerError("the ledger is written by others all the time")
 
     def _tries(self) -> Iterator[tuple[Ledger, Document]]:

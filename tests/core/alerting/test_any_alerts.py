@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from msgspec.structs import replace
 
+from sidecar.core.agreement import Opinion
 from sidecar.core.alerting.silence_document import Written
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.journal_rows import changes
 from sidecar.core.moment import SECOND
-from sidecar.core.observations import PolicyLoaded
+from sidecar.core.observations import PeersAsked, PolicyLoaded
 from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Trigger
 from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, TimeRange, with_feeds
@@ -140,6 +141,9 @@ components = st.lists(
 )
 
 pauses = st.sampled_from([0, 3, 40, 70, 400])
+opinions = st.sampled_from(
+    [Opinion("b", sees=True), Opinion("b", sees=True, vacant=tuple(Component)), Opinion("b", sees=False)]
+)
 
 
 class AnyAlerts(RuleBasedStateMachine):
@@ -231,6 +235,12 @@ class AnyAlerts(RuleBasedStateMachine):
         else:
             self.sidecar.connects()
         self.connected = not cut_off
+        self.looks(then)
+
+    @rule(others=st.lists(opinions, max_size=2), then=pauses)
+    def others_are_asked(self, others: Sequence[Opinion], then: float) -> None:
+        """And say that they see a leader, that they see none, or that they are blind."""
+        self.sidecar.observe(PeersAsked(self.sidecar.moment, CLUSTER, 2, tuple(others)))
         self.looks(then)
 
     @rule(down_for=st.sampled_from([0, 5, 3000]), seen=st.booleans())

@@ -1,0 +1,79 @@
+"""How many of the observers of a cluster share what one of them sees, or that it sees nothing.
+
+Several sidecars watch one cluster. Where one of them cannot read the store, or sees no leader, the others are asked. Only an answer counts:
+an observer that does not answer may be as cut off as this one.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from sidecar.core.flink.leadership import Component
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.reach import Reach
+
+FRESH: Final = 30 * SECOND
+"""For so long an answer counts. The others are asked again several times in this time."""
+
+
+class Opinion(Struct, frozen=True):
+    """What another observer says of the cluster now."""
+
+    observer: str
+    sees: bool
+    """Whether it can read the store, and the cluster is there."""
+    vacant: tuple[Component, ...] = ()
+    """What it sees without a leader. `JOB`: at least one job."""
+    reach: Reach | None = None
+    """How far its last request to the leading REST server got. None: it does not ask, or nothing has ever answered it."""
+
+
+class Peers(Struct, frozen=True):
+    """The other observers of the cluster."""
+
+    known: int = 0
+    """How many have published lately that they observe it."""
+    opinions: tuple[Opinion, ...] = ()
+    """Of those that answered."""
+    answered_at: int = 0
+    """Steady."""
+
+    def is_old(self, now: Moment) -> bool:
+        """Whether the answers no longer count."""
+        return bool(self.opinions) and now.steady - self.answered_at > FRESH
+
+
+class Agreement(Struct, frozen=True):
+    """How many observers share it. This one always does."""
+
+    sharing: int
+    connected: int
+    """Those that can say, this one among them."""
+    known: int
+    """All that observe the cluster."""
+
+    @property
+    def is_outvoted(self) -> bool:
+        """Whether no majority shares it."""
+        return 2 * self.sharing <= self.connected
+
+
+def on_blindness(peers: Peers) -> Agreement | None:
+    """Who else cannot read the store. None: no other observer is known."""
+    return _agreement(peers, [not opinion.sees for opinion in peers.opinions])
+
+
+def on_vacancy(peers: Peers, component: Component) -> Agreement | None:
+    """Who else sees no leader, of those that can read the store."""
+    return _agreement(peers, [component in opinion.vacant for opinion in peers.opinions if opinion.sees])
+
+
+def on_silence(peers: Peers) -> Agreement | None:
+    """Whom else the leader does not answer, of those that ask it."""
+    asking = (opinion.reach for opinion in peers.opinions if opinion.sees and opinion.reach)
+    return _agreement(peers, [reach is not Reach.ANSWERS for reach in asking])
+
+
+def _agreement(peers: Peers, shares: Sequence[bool]) -> Agreement | None:
+    return Agreement(1 + sum(shares), 1 + len(shares), 1 + peers.known) if peers.known else None

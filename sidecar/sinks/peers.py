@@ -1,0 +1,148 @@
+"""Finds the other observers through the ledger, and asks them over HTTP what they see, while this one sees no leader, or nothing at all.
+
+The ledger is in the store: an observer that is cut off from the store asks those that it knew before.
+"""
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final, NoReturn
+
+from msgspec import MsgspecError
+from msgspec.json import Decoder
+
+from sidecar.clock import Clock
+from sidecar.core.agreement import Opinion
+from sidecar.core.cluster.state import ClusterState
+from sidecar.core.delivery.presence import Observers, Presence
+from sidecar.core.flink.leadership import Held
+from sidecar.core.observations import PeersAsked
+from sidecar.core.policy.policy import ALL_FOUND
+from sidecar.core.views.observation_view import ObservationView, disputable
+from sidecar.core.views.snapshot import Snapshot
+from sidecar.rest_client import RestConnection, RestError
+from sidecar.sinks.notify.ledger_client import SharedLedger
+from sidecar.threads import ServiceThread
+
+PATH: Final = "/api/v1/observations"
+PUBLISH_SECONDS: Final = 60.0
+"""How often an observer publishes that it is there: far more often than the others forget it. At first more often, because several sidecars
+often start together, and each knows those alone that have published before it.
+"""
+_FIRST_PUBLISH_SECONDS: Final = 5.0
+ASK_SECONDS: Final = 5.0
+"""The pause between two rounds of questions: an answer counts for six of them."""
+ANSWER_SECONDS: Final = 1.0
+MOST_BYTES: Final = 4 << 20
+"""Of an answer: the API answers no more."""
+_POLL_SECONDS: Final = 0.5
+_STOP_SECONDS: Final = 1.0
+_ANSWER: Final = Decoder(list[ObservationView])
+
+_log = logging.getLogger("sidecar.peers")
+
+
+class Peers:
+    """Publishes this observer in the ledgers, and observes a `PeersAsked` for each cluster that is in dispute."""
+
+    def __init__(
+        self, ledgers: Mapping[str, SharedLedger], address: str, snapshot: Callable[[], Snapshot], clock: Clock
+    ) -> None:
+        """`ledgers` by cluster, as the notifier has them; `address`: where others can ask this observer."""
+        self._ledgers = ledgers
+        self._address = address
+        self._snapshot = snapshot
+        self._clock = clock
+        self._observer: Callable[[PeersAsked], None] | None = None
+        self._peers: dict[str, Observers] = {}
+        """By ledger. One that cannot be read any more keeps those that it had."""
+        self._leader_seen_at = dict.fromkeys(ledgers, 0)
+        self._stopping = threading.Event()
+        self._threads = [ServiceThread(self._publish, "presence"), ServiceThread(self._ask, "peers")]
+
+    def start(self, observer: Callable[[PeersAsked], None]) -> None:
+        """Start the threads, if observers share a ledger. `observer` is called from one of them, and may block."""
+        self._observer = observer
+        for thread in self._threads if self._ledgers else ():
+            thread.start()
+
+    def stop(self) -> None:
+        """End soon. May be called twice, or before `start`."""
+        self._stopping.set()
+        deadline = time.monotonic() + _STOP_SECONDS
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _publish(self) -> None:
+        due, pause = dict.fromkeys(self._ledgers, 0.0), dict.fromkeys(self._ledgers, _FIRST_PUBLISH_SECONDS)
+        while not self._stopping.wait(_POLL_SECONDS):
+            for name in [name for name, at in due.items() if time.monotonic() >= at]:
+                if presence := self._presence(name):
+                    peers = self._ledgers[name].announce(presence)
+                    due[name] = time.monotonic() + pause[name] * random.uniform(0.8, 1.0)  # noqa: S311  jitter
+                    pause[name] = min(2 * pause[name], PUBLISH_SECONDS)
+                    if peers is not None:
+                        self._peers[name] = peers
+
+    def _presence(self, ledger: str) -> Presence | None:
+        """What is published in a ledger. None: nothing, because the store cannot be read."""
+        snapshot = self._snapshot()
+        clusters = snapshot.state.clusters
+        watched = clusters.values() if ledger == ALL_FOUND else filter(None, [clusters.get(ledger)])
+        in_sight = [cluster for cluster in watched if cluster.in_sight]
+        if not in_sight:
+            return None
+        if any(_is_led(cluster) for cluster in in_sight):
+            self._leader_seen_at[ledger] = snapshot.at.wall
+        return Presence(self._clock().wall, self._address, snapshot.at.wall, self._leader_seen_at[ledger])
+
+    def _ask(self) -> None:
+        pause = _POLL_SECONDS
+        while not self._stopping.wait(pause):
+            pause = _POLL_SECONDS
+            clusters = disputable(self._snapshot()) if any(self._peers.values()) else ()
+            if clusters:
+                self._ask_about(clusters)
+                pause = ASK_SECONDS * random.uniform(0.8, 1.0)  # noqa: S311  jitter
+
+    def _ask_about(self, clusters: Collection[str]) -> None:
+        for ledger, peers in list(self._peers.items()):
+            asked = [name for name in clusters if ledger in {name, ALL_FOUND}]
+            if not asked:
+                continue
+            opinions: dict[str, list[Opinion]] = {name: [] for name in asked}
+            for name, presence in peers.items():
+                for each in _answer(name, presence.address):
+                    if each.cluster_id in opinions:
+                        opinions[each.cluster_id].append(Opinion(name, each.sees, each.vacant, each.rest_server))
+            for name, found in opinions.items():
+                if self._observer and not self._stopping.is_set():
+                    self._observer(PeersAsked(self._clock(), name, len(peers), tuple(found)))
+
+
+def _is_led(cluster: ClusterState) -> bool:
+    return any(isinstance(each.leadership, Held) for name, each in cluster.components.items() if not name.job_id)
+
+
+def _answer(observer: str, address: str) -> Iterable[ObservationView]:
+    """What the observer sees. Nothing: it does not answer, or is another one than the ledger says."""
+    try:
+        connection = RestConnection(address, _no_tls)
+        try:
+            status, content = connection.get(PATH, ANSWER_SECONDS, MOST_BYTES)
+        finally:
+            connection.close()
+        if status != 200:
+            raise RestError(f"status {status}")
+        by_cluster = {each.cluster_id: each for each in _ANSWER.decode(content) if each.observer == observer}
+        return by_cluster.values()
+    except (RestError, MsgspecError, UnicodeError, RecursionError) as error:
+        _log.debug("%s does not say what it sees: %s", observer, error)
+        return ()
+
+
+def _no_tls() -> NoReturn:
+    raise RestError("observers answer over plain HTTP")
