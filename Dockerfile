@@ -63,7 +63,7 @@ FROM tools AS app
 COPY pyproject.toml README.md LICENSE ./
 COPY sidecar sidecar
 COPY rules rules
-COPY docs/troubleshooting.md docs/
+COPY docs/how-to/troubleshooting.md docs/
 COPY deploy/sbom.py ./
 RUN set -eu; \
     /opt/tools/bin/pip wheel --no-index --no-deps --no-build-isolation --wheel-dir wheels .; \

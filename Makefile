@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 SEED ?= 1
 CAMPAIGN_ARGS ?=
 
-.PHONY: help setup fetch demo test test-long test-fast test-pods coverage check bench campaign lock image clean
+.PHONY: help setup fetch demo test test-long test-fast test-pods coverage check docs bench campaign lock image clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
@@ -41,7 +41,7 @@ test-long: setup ## all other tests: kills, random histories, versions of Flink,
 test-fast: setup ## while editing: the core, the settings, and all else that needs no server of its own
 	@$(PYTEST) -n $(WORKERS) -m fast $(PYTEST_ARGS)
 
-test-pods: setup ## real pods on a real Kubernetes node in a sandbox (root, cgroups v1): docs/pods.md
+test-pods: setup ## real pods on a real Kubernetes node in a sandbox (root, cgroups v1): docs/project/pods.md
 	@bash scripts/pods/sandbox.sh true
 	@$(BIN)/python -m tests.kit.pods.fetch
 	@bash scripts/pods/sandbox.sh $(BIN)/python -m tests.kit.pods.node scripts/pods/test.sh $(BIN)/python $(PYTEST_ARGS)
@@ -55,10 +55,13 @@ check: setup ## ruff, mypy --strict, import-linter
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-bench: setup ## the figures of docs/benchmarks.md
+docs: setup ## the site of the documents, in build/docs: open build/docs/index.html
+	@$(BIN)/python -m sphinx -q -W --keep-going docs build/docs
+
+bench: setup ## the figures of docs/project/benchmarks.md
 	@$(BIN)/python -m tests.bench
 
-campaign: setup ## random faults on real stores, judged from outside: make campaign SEED=7 (docs/campaign.md)
+campaign: setup ## random faults on real stores, judged from outside: make campaign SEED=7 (docs/project/campaign.md)
 	@$(BIN)/python -m tests.campaign --seed $(SEED) $(CAMPAIGN_ARGS)
 
 lock: ## resolve the dependencies again (needs uv)

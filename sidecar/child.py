@@ -1,4 +1,4 @@
-"""A child process that answers one request: for work that is heavy, may hang, or handles secrets (docs/adr/0002).
+"""A child process that answers one request: for work that is heavy, may hang, or handles secrets (docs/project/adr/0002).
 
 The request goes to stdin, never into the command line or the environment: it may hold secrets.
 """

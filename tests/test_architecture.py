@@ -1,4 +1,4 @@
-"""What docs/architecture.md says of the code is so."""
+"""What docs/project/architecture.md says of the code is so."""
 
 import ast
 import re
@@ -6,7 +6,7 @@ import re
 from tests import ROOT
 from tests.kit.architecture import the_map
 
-TEXT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "project" / "architecture.md").read_text(encoding="utf-8")
 
 
 def test_the_map_is_drawn_from_the_imports() -> None:

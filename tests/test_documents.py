@@ -30,6 +30,9 @@ _CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 _PATH = re.compile(r"(?<![\w/.$}-])(?:sidecar|tests|docs|deploy|rules|scripts|requirements|\.ci)/[\w./*-]*[\w*/]")
 _MADE = re.compile(r"deploy/examples/[a-z-]+/receivers\.env")
 """Files that the reader of deploy/README.md makes."""
+_WRITTEN = {f"reference/{name}.md" for name in ("apprise-services", "audit-schema", "messages")}
+"""Pages of docs/ that programs write."""
+_MOST_WORDS = 50_000
 _SOURCES = ("*.py", "*.sql", "*.j2", "*.yaml", "*.tpl", "*.txt", "*.sh")
 
 
@@ -78,6 +81,36 @@ def test_every_page_that_the_code_names_exists() -> None:
     assert missing == []
 
 
+def test_every_page_is_in_the_index() -> None:
+    """Of docs/, in docs/README.md; each decision in the index of decisions."""
+    documents = {page for page in (ROOT / "docs").rglob("*") if page.suffix in {".md", ".sql", ".json"}}
+    indexes = (ROOT / "docs" / "README.md", ROOT / "docs" / "project" / "adr" / "README.md")
+    linked = {
+        (index.parent / path).resolve()
+        for index in indexes
+        for path, _ in _LINK.findall(index.read_text(encoding="utf-8"))
+    }
+    assert documents - linked - {*indexes[:1]} == set()
+
+
+def test_the_documents_stay_short() -> None:
+    """Without what programs write and the project's own pages. The aim is 40,000: who adds a page shortens another."""
+    documents = {str(page.relative_to(ROOT / "docs")): page for page in (ROOT / "docs").rglob("*.md")}
+    read = [page for name, page in documents.items() if name not in _WRITTEN and not name.startswith("project/")]
+    assert documents.keys() > _WRITTEN
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in read) <= _MOST_WORDS
+
+
+def test_a_decision_is_at_most_a_page() -> None:
+    """Of 40 lines; one that is folded into another is a line that points there."""
+    decisions = {page: page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "project" / "adr").glob("0*.md")}
+    lengths = {page.name: len(text.splitlines()) for page, text in decisions.items()}
+    assert {name: length for name, length in lengths.items() if length > 40} == {}
+    assert {page.name for page, text in decisions.items() if "(folded into [" in text} == {
+        name for name, length in lengths.items() if length == 1
+    }
+
+
 @cache
 def names_of_tests() -> frozenset[str]:
     """Functions and files."""
@@ -121,13 +154,13 @@ def first_column(page: str, header: str) -> list[str]:
 @pytest.mark.parametrize(
     ("page", "header", "values"),
     [
-        ("leader-changes.md", "kind", [*Kind]),
-        ("episodes.md", "cause", [*Cause]),
-        ("notifications.md", "reason", [*Reason]),
-        ("ha-checks.md", "check in ZooKeeper", [*ZOOKEEPER_CHECKS]),
-        ("ha-checks.md", "check of the configuration", [*FLINK_CHECKS]),
-        ("ha-checks.md", "check in Kubernetes", [*KUBERNETES_CHECKS]),
-        ("notifications.md", "outcome", [outcome for outcome in OUTCOMES if outcome != "queued"]),
+        ("explanation/episodes.md", "kind", [*Kind]),
+        ("explanation/episodes.md", "cause", [*Cause]),
+        ("reference/notifications.md", "reason", [*Reason]),
+        ("reference/ha-checks.md", "check in ZooKeeper", [*ZOOKEEPER_CHECKS]),
+        ("reference/ha-checks.md", "check of the configuration", [*FLINK_CHECKS]),
+        ("reference/ha-checks.md", "check in Kubernetes", [*KUBERNETES_CHECKS]),
+        ("reference/notifications.md", "outcome", [outcome for outcome in OUTCOMES if outcome != "queued"]),
     ],
 )
 def test_every_value_is_documented(page: str, header: str, values: list[str]) -> None:
@@ -136,8 +169,8 @@ def test_every_value_is_documented(page: str, header: str, values: list[str]) ->
 
 
 def test_every_alert_and_every_cause_has_a_section() -> None:
-    """docs/troubleshooting.md has one for each, which the page links to; and each shipped rule is one of these alerts."""
-    sections = anchors(ROOT / "docs" / "troubleshooting.md")
+    """docs/how-to/troubleshooting.md has one for each, which the page links to; and each shipped rule is one of these alerts."""
+    sections = anchors(ROOT / "docs" / "how-to" / "troubleshooting.md")
     assert {advice.anchor(trigger) for trigger in Trigger} | set(map(str, Cause)) <= sections
     shipped = load(ROOT / "rules" / "default.yaml", {"zookeeper": "zk"}).rules
     assert {rule.alert.lower() for rule in shipped} <= sections
@@ -146,14 +179,16 @@ def test_every_alert_and_every_cause_has_a_section() -> None:
 
 
 def test_every_metric_is_documented() -> None:
-    """docs/metrics.md has each one's name, type and labels, and no others."""
+    """docs/reference/metrics.md has each one's name, type and labels, and no others."""
     exposed = set()
     for family in families():
         labels = vars(family)["_labelnames"] or [*family.samples[0].labels] if family.type != "histogram" else []
         name = family.name if family.type == "histogram" else sample_names(family)[0]
         exposed.add((name, family.type, tuple(labels)))
     rows = re.findall(
-        r"^\| `(flink_ha_\w+)` \| (\w+) \|(.*?)\|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE
+        r"^\| `(flink_ha_\w+)` \| (\w+) \|(.*?)\|",
+        (ROOT / "docs" / "reference" / "metrics.md").read_text(),
+        re.MULTILINE,
     )
     assert {(name, kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows} == exposed
 

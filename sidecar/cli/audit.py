@@ -156,7 +156,7 @@ def sql(
     query: str | None,
     **spark_options: Any,
 ) -> None:
-    """Query the audit log in Spark SQL. Its tables and views: docs/audit-cookbook.md."""
+    """Query the audit log in Spark SQL. Its tables and views: docs/how-to/audit-cookbook.md."""
     if (query is None) is not print_views:
         raise click.UsageError("give either a query or --print-views")
     if files and print_views:

@@ -31,7 +31,7 @@ def check(config: Path | None, output: Literal["text", "json", "yaml"], **overri
     """Find what would make a failover fail, before it is needed: no standby, an ensemble or a session timeout that is too small, data on a
     local disk, missing rights, leftovers.
 
-    It only reads. Each check is PASS, RISK (with what to do) or UNKNOWN (with what is missing): docs/ha-checks.md.
+    It only reads. Each check is PASS, RISK (with what to do) or UNKNOWN (with what is missing): docs/reference/ha-checks.md.
 
     Exit status 0: every check passed. 1: there is a RISK. 3: there is none, but something is UNKNOWN.
     """

@@ -1,7 +1,7 @@
 """The audit log's records: one definition, from which the JSON lines, the journal and the Parquet tables follow (CONTRACTS: Records).
 
 A field may be added (then SCHEMA rises); none is renamed, retyped or removed. The docstrings of types and fields are the comments of the
-audit log's tables and columns (docs/audit-schema.md): they are written for whoever queries it.
+audit log's tables and columns (docs/reference/audit-schema.md): they are written for whoever queries it.
 """
 
 from typing import Final
@@ -73,7 +73,7 @@ class TransitionRecord(Record, frozen=True, kw_only=True, tag="transition"):
     job_id: str | None
     """The job, 32 hex digits. Null: another component."""
     kind: str
-    """`DISCOVERED`, `GRANTED`, `CHANGED`, `READDRESSED`, `REVOKED`, `RETIRED` or `OBSCURED`: docs/leader-changes.md."""
+    """`DISCOVERED`, `GRANTED`, `CHANGED`, `READDRESSED`, `REVOKED`, `RETIRED` or `OBSCURED`: docs/explanation/episodes.md."""
     pattern: str
     """The same in symbols: `A->null`, `null->B`, `A->B`, `A->A'`, `?->A`, `A->?`, …"""
     before_session_id: str | None
@@ -167,9 +167,9 @@ class Notification(Record, frozen=True, kw_only=True, tag="notification"):
     destination: str
     """One URL of the receiver, by its number: `ops#0`. Empty: suppressed, so nothing was queued."""
     reason: str
-    """Why now, or why not: `FIRST`, `GREW`, `RESOLVED`, …: docs/notifications.md."""
+    """Why now, or why not: `FIRST`, `GREW`, `RESOLVED`, …: docs/reference/notifications.md."""
     outcome: str
-    """`queued`, `delivered`, `failed`, `suppressed`, …: docs/notifications.md."""
+    """`queued`, `delivered`, `failed`, `suppressed`, …: docs/reference/notifications.md."""
     attempt: int
     """The number of the attempt, from 1. 0: none was made."""
     possible_duplicate: bool
@@ -208,7 +208,7 @@ class EpisodeRecord(Record, frozen=True, kw_only=True, tag="episode"):
     closed_at: Timestamp
     """When the last component had a leader again (or its job had ended)."""
     cause: str
-    """`jobmanager_lost`, `graceful_handover`, `store_outage`, …: docs/episodes.md."""
+    """`jobmanager_lost`, `graceful_handover`, `store_outage`, …: docs/explanation/episodes.md."""
     confidence: str
     """`high`: no other known cause leaves these facts. `medium`: another one may."""
     facts: list[str]
@@ -301,7 +301,7 @@ class Death(Record, frozen=True, kw_only=True, tag="death"):
     """The failover (`episodes.id`)."""
     reason: str
     """`oom_killed`, `heap_exhausted`, `killed`, `exited`, `evicted`, `liveness_probe`, `drained`, `preempted`, `node_lost`, `replaced`,
-    `deleted`, `disk_full`, `rebooted` or `unknown`: docs/deaths.md."""
+    `deleted`, `disk_full`, `rebooted` or `unknown`: docs/explanation/deaths.md."""
     confidence: str
     """`high`: no other known reason leaves these facts. `medium`: another one may. `none`: `unknown`."""
     facts: list[str]
@@ -377,7 +377,7 @@ class HaCheck(Record, frozen=True, kw_only=True, tag="ha_check"):
     """What one check of high availability found, by this observer: a row when its verdict changed, and at least once a day."""
 
     check: str
-    """The check: `standby`, `session_timeout`, …: docs/ha-checks.md."""
+    """The check: `standby`, `session_timeout`, …: docs/reference/ha-checks.md."""
     verdict: str
     """`PASS`, `RISK`, or `UNKNOWN`: the facts could not be read, or do not decide."""
     verdict_before: str | None

@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md as a page: the few forms of Markdown that it uses."""
+"""docs/how-to/troubleshooting.md as a page: the few forms of Markdown that it uses."""
 
 import re
 from collections.abc import Iterator
@@ -13,10 +13,11 @@ _LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
 
 
 def troubleshooting() -> str:
-    """The text of docs/troubleshooting.md: from the installed package, or from the repository of an editable installation."""
+    """The text of docs/how-to/troubleshooting.md: from the installed package, or from the repository of an editable installation."""
     package = Path(str(files("sidecar")))
     installed = package / "web" / "troubleshooting.md"
-    return (installed if installed.is_file() else package.parent / "docs" / "troubleshooting.md").read_text("utf-8")
+    page = installed if installed.is_file() else package.parent / "docs" / "how-to" / "troubleshooting.md"
+    return page.read_text("utf-8")
 
 
 def html(text: str) -> Markup:

@@ -1,4 +1,4 @@
-"""Every table, view and column says what it is: in DESCRIBE, in the shell, and on docs/audit-schema.md."""
+"""Every table, view and column says what it is: in DESCRIBE, in the shell, and on docs/reference/audit-schema.md."""
 
 from types import NoneType
 from typing import get_args
@@ -88,7 +88,7 @@ def test_the_head_of_a_query_is_read_as_it_is_written() -> None:
 
 @pytest.mark.spark
 def test_the_page_is_made_from_the_code(session: SparkSession) -> None:
-    """`python -m tests.kit.audit_schema` writes it; README and docs/audit.md lead to it."""
+    """`python -m tests.kit.audit_schema` writes it; README and docs/explanation/audit.md lead to it."""
     assert PAGE.read_text(encoding="utf-8") == page(session)
-    assert "(docs/audit-schema.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
-    assert "(audit-schema.md)" in (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
+    assert "(docs/reference/audit-schema.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "(../reference/audit-schema.md)" in (ROOT / "docs" / "explanation" / "audit.md").read_text(encoding="utf-8")

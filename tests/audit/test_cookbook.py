@@ -1,4 +1,4 @@
-"""docs/audit-cookbook.md: its queries run, and its answers are those of the recording that it names."""
+"""docs/how-to/audit-cookbook.md: its queries run, and its answers are those of the recording that it names."""
 
 import io
 import re
@@ -25,7 +25,7 @@ from tests.audit.spooling import death, evidence, instant, recovery, seal
 
 pytestmark = pytest.mark.spark
 
-TEXT = (ROOT / "docs" / "audit-cookbook.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "how-to" / "audit-cookbook.md").read_text(encoding="utf-8")
 QUERIES = re.findall(r"```sql\n(.*?)\n```\n```\n(.*?)\n```", TEXT, re.DOTALL)
 NAMED = [
     ("view" if name in ANSWERS else "table", name, query, answer)
@@ -33,7 +33,6 @@ NAMED = [
     for name in re.findall(r"FROM (\w+)", query)[:1]
 ]
 _NO_FILE: Final = {"file": None, "size_bytes": None, "sha256": None}
-SCRIPTS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -175,12 +174,3 @@ def test_the_script_for_spark_sql_makes_every_view(spark: SparkSession, log: str
     with pytest.raises(AnalysisException, match=r"UNSUPPORTED_INSERT|EXPECT_TABLE_NOT_VIEW"):
         session.sql("INSERT INTO transitions SELECT * FROM transitions")
     assert transitions.count() == rows > 0
-
-
-@pytest.mark.parametrize("script", SCRIPTS, ids=["spark", "duckdb", "pyarrow"])
-def test_a_recipe_in_python_runs(
-    spark: SparkSession, log: str, script: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """As it is written, with the audit log's path in its place."""
-    exec(compile(script.replace("<audit>", log), "recipe", "exec"), {})  # noqa: S102  our own document
-    assert capsys.readouterr().out.strip()

@@ -1,4 +1,4 @@
-"""docs/audit-readers.md: its examples run, and print what it says; in a bucket, other readers count right or fail."""
+"""The other readers of docs/how-to/audit-cookbook.md: its examples run and print what it says; in a bucket, readers count right or fail."""
 
 import json
 import re
@@ -23,9 +23,9 @@ from tests.kit.audit_schema import TABLES, tables
 
 pytestmark = pytest.mark.spark
 
-TEXT = (ROOT / "docs" / "audit-readers.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "how-to" / "audit-cookbook.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```\n```\n(.*?)```", TEXT, re.DOTALL)
-NAMES = ["duckdb", "nested", "bucket of duckdb", "pyarrow", "bucket of pyarrow", "bucket of spark"]
+NAMES = ["duckdb", "nested", "bucket of duckdb", "pyarrow", "bucket of pyarrow", "spark", "bucket of spark"]
 LOGGED = {**BASE_VIEWS, **CLOSED_TABLES}
 BUCKET = "s3://bucket/audit/transitions"
 

@@ -1,4 +1,4 @@
-"""`make bench`: every figure of docs/benchmarks.md, one after the other."""
+"""`make bench`: every figure of docs/project/benchmarks.md, one after the other."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Writes the messages about six failovers of a real Flink: `python -m tests.bench.failover_messages docs/messages.md`."""
+"""Writes the messages about six failovers of a real Flink: `python -m tests.bench.failover_messages docs/reference/messages.md`."""
 
 import sys
 import tempfile

@@ -1,8 +1,9 @@
 """Requests in failovers, through HAProxy with /leader and without: `python -m tests.bench.load_balancer [FAILOVERS]`.
 
-Two real JobManagers, a sidecar beside each, and two HAProxies with the configuration of docs/load-balancers.md, one of them without its
-check of `/leader`. A client of each sends fifty requests a second. The leader is killed, stopped for longer than its session lasts, or
-asked to end, in turn. Who led when is read from ZooKeeper. Exit status 1: with /leader, a JobManager answered that did not lead.
+Two real JobManagers, a sidecar beside each, and two HAProxies with the configuration of docs/how-to/load-balancers.md, one of them
+without its check of `/leader`. A client of each sends fifty requests a second. The leader is killed, stopped for longer than its
+session lasts, or asked to end, in turn. Who led when is read from ZooKeeper. Exit status 1: with /leader, a JobManager answered that
+did not lead.
 """
 
 import sys

@@ -5,7 +5,7 @@ receivers answers at random with 200, 500 (with or without keeping the message),
 Flink's leaders and the ledger, is killed and started again; the ledger is deleted, made unreadable and closed to all.
 
 Flink does not run: the benchmark writes its znodes. The next failover waits until a running sidecar has observed the leader. No sidecar is
-killed while the ledger is closed: one that starts then sends every notification itself (docs/one-voice.md).
+killed while the ledger is closed: one that starts then sends every notification itself (docs/explanation/one-voice.md).
 """
 
 import logging

@@ -1,1 +1,1 @@
-"""Random faults on real stores, judged from outside: docs/campaign.md."""
+"""Random faults on real stores, judged from outside: docs/project/campaign.md."""

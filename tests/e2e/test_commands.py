@@ -21,7 +21,9 @@ from tests.kit.sidecar_process import COMMAND, command
 from tests.kit.waiting import wait_for
 
 TRANSCRIPTS = re.findall(
-    r"^\$ flink-ha-sidecar (.*)\n((?:(?!\$ |```).*\n)*)", (ROOT / "docs" / "commands.md").read_text(), re.MULTILINE
+    r"^\$ flink-ha-sidecar (.*)\n((?:(?!\$ |```).*\n)*)",
+    (ROOT / "docs" / "reference" / "commands.md").read_text(),
+    re.MULTILINE,
 )
 _CHANGING = (
     (r"/\S*sidecar\.yaml", "sidecar.yaml"),
@@ -237,7 +239,7 @@ def test_the_timeline_has_what_is_asked_for(scene: Scene) -> None:
 
 @pytest.mark.parametrize(("line", "shown"), TRANSCRIPTS, ids=[line for line, _ in TRANSCRIPTS])
 def test_the_transcripts_are_true(scene: Scene, line: str, shown: str) -> None:
-    """docs/commands.md shows what each command prints of this scene, apart from times, ages, ids and addresses."""
+    """docs/reference/commands.md shows what each command prints of this scene, apart from times, ages, ids and addresses."""
     given = line.replace("sidecar.yaml", scene.config).replace("zk-1:2181", scene.zookeeper.address)
     ended = command(*shlex.split(given))
     assert words(ended.stdout + ended.stderr) == words(shown)

@@ -28,7 +28,7 @@ SESSION = timedelta(seconds=60)
 """Flink's default."""
 PAUSE_SECONDS = 20.0
 SEEN_SECONDS = 19.5
-"""Until the next request, at the latest, and eight seconds: see docs/rules.md."""
+"""Until the next request, at the latest, and eight seconds: see docs/reference/rules.md."""
 EVIDENCE = "evidence: {capture: [flink_rest]}"
 SILENT, GONE, BACK, OVER = (
     f"[{label}] {{}}: the {words}: 127.0.0.1"

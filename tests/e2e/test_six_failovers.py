@@ -10,7 +10,7 @@ from sidecar.lab.flink import Lab
 from tests import ROOT
 from tests.kit.six_failovers import shape, six_failovers
 
-PAGE = (ROOT / "docs" / "messages.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "messages.md").read_text()
 
 pytestmark = pytest.mark.e2e
 

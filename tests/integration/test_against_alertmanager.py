@@ -60,7 +60,7 @@ REFUSED = "refused"
 def test_where_alertmanager_and_we_differ(
     matcher: str, value: str, theirs: str, ours: str, amtool: Path, tmp_path: Path
 ) -> None:
-    """What docs/rules.md says of it, and nothing else."""
+    """What docs/reference/rules.md says of it, and nothing else."""
     labels = [f'x="{value}"']
     alertmanager, our_file = one_matcher(matcher, tmp_path)
     try:

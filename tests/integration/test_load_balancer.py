@@ -1,4 +1,4 @@
-"""HAProxy, as docs/load-balancers.md configures it, before two real JobManagers."""
+"""HAProxy, as docs/how-to/load-balancers.md configures it, before two real JobManagers."""
 
 from functools import partial
 from http import HTTPStatus

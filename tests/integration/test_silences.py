@@ -1,6 +1,6 @@
 """Silences in a real store: one holds for every sidecar of the cluster, through restarts, outages, and clocks that differ.
 
-The figures of docs/silences.md are from the logs of these tests (`--log-cli-level=INFO`).
+The figures of docs/project/benchmarks.md#silences are from the logs of these tests (`--log-cli-level=INFO`).
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The map in docs/architecture.md, drawn from the imports. `python -m tests.kit.architecture` prints it."""
+"""The map in docs/project/architecture.md, drawn from the imports. `python -m tests.kit.architecture` prints it."""
 
 import ast
 from collections import defaultdict

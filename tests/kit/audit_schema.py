@@ -1,4 +1,4 @@
-"""docs/audit-schema.md and docs/audit-tables.sql, made from the records and the views.
+"""docs/reference/audit-schema.md and docs/reference/audit-tables.sql, made from the records and the views.
 
 `python -m tests.kit.audit_schema` writes them; tests hold them to the code.
 """
@@ -22,8 +22,8 @@ from sidecar.audit.views.comments import of_struct
 from sidecar.core.records import PositionRecord, Record
 from tests import ROOT
 
-PAGE: Final = ROOT / "docs" / "audit-schema.md"
-TABLES: Final = ROOT / "docs" / "audit-tables.sql"
+PAGE: Final = ROOT / "docs" / "reference" / "audit-schema.md"
+TABLES: Final = ROOT / "docs" / "reference" / "audit-tables.sql"
 _ENVELOPE: Final = ("type", *(field.encode_name for field in fields(Record)), EVENT_DATE)
 _BEGIN: Final = """\
 # The schema of the audit log
@@ -63,7 +63,7 @@ def _contents() -> Iterator[str]:
 
 
 def _tables() -> Iterator[str]:
-    yield "\n## Tables\n\nFolders of Parquet files, one row for each record: [the audit log](audit.md).\n\n"
+    yield "\n## Tables\n\nFolders of Parquet files, one row for each record: [the audit log](../explanation/audit.md).\n\n"
     yield "### Every record\n\nThe first columns of every table but `quarantine`, and its last one.\n\n"
     schema = with_event_date(BASE_VIEWS["transitions"])
     yield from _columns(schema, {name: comments("transitions").columns[name] for name in _ENVELOPE})
@@ -77,14 +77,15 @@ def _tables() -> Iterator[str]:
 
 
 def _views(session: SparkSession) -> Iterator[str]:
-    yield "\n## Views\n\nAnswers, computed from the tables: [the cookbook](audit-cookbook.md) has examples.\n"
+    yield "\n## Views\n\nAnswers, computed from the tables: [the cookbook](../how-to/audit-cookbook.md) has examples.\n"
     for name in ANSWERS:
         yield from _heading(name)
         yield from _columns(session.table(name).schema, comments(name).columns)
 
 
 def _materialized(session: SparkSession) -> Iterator[str]:
-    yield "\n## Materialized tables\n\n[Answers about closed dates](audit.md#materialized-answers), as Parquet files for other readers.\n\n"
+    yield "\n## Materialized tables\n\n[Answers about closed dates](../explanation/audit.md#materialized-answers), "
+    yield "as Parquet files for other readers.\n\n"
     for name, closed in CLOSED_TABLES.items():
         if name in ANSWERS:
             left_out = [column for column in session.table(name).columns if column not in with_event_date(closed).names]
@@ -117,7 +118,9 @@ def _columns(schema: StructType, about: Mapping[str, str]) -> Iterator[str]:
 
 
 def _linked(text: str) -> str:
-    return re.sub(r"docs/([\w-]+)\.md(#[\w-]+)?", r"[\1](\1.md\2)", text)
+    """The pages that it names become links from the page's own folder."""
+    linked = re.sub(r"docs/([\w-]+)/([\w-]+)\.md(#[\w-]+)?", r"[\2](../\1/\2.md\3)", text)
+    return linked.replace(f"(../{PAGE.parent.name}/", "(")
 
 
 if __name__ == "__main__":

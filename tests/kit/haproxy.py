@@ -1,4 +1,4 @@
-"""HAProxy from Debian's package, in front of JobManagers, with the configuration that docs/load-balancers.md shows."""
+"""HAProxy from Debian's package, in front of JobManagers, with the configuration that docs/how-to/load-balancers.md shows."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from tests.kit.debian import find_tool, libraries
 
 SERVED_BY: Final = "X-Served-By"
 """The header of an answer that names the server."""
-_PAGE: Final = ROOT / "docs" / "load-balancers.md"
+_PAGE: Final = ROOT / "docs" / "how-to" / "load-balancers.md"
 _CONFIGURATION: Final = re.compile(r"^```haproxy\n(defaults\n.*?)^```", re.MULTILINE | re.DOTALL)
 _SERVERS: Final = re.compile(r"^    server .*\n", re.MULTILINE)
 _LEADER: Final = "uri /leader?component=dispatcher"

@@ -52,7 +52,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the table of docs/pods.md."""
+    """Print the table of docs/project/pods.md."""
     reports = terminalreporter.getreports("passed") + terminalreporter.getreports("failed")
     rows = sorted({str(row) for each in reports for key, row in each.user_properties if key == _ROW})
     if rows:

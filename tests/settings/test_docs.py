@@ -1,4 +1,4 @@
-"""docs/configuration.md says what the code does."""
+"""docs/reference/configuration.md says what the code does."""
 
 import re
 from itertools import pairwise
@@ -14,7 +14,7 @@ from tests import ROOT
 from tests.kit.receivers import apprise_urls
 from tests.settings.conftest import Write
 
-DOCS = ROOT / "docs" / "configuration.md"
+DOCS = ROOT / "docs" / "reference" / "configuration.md"
 TEXT = DOCS.read_text(encoding="utf-8")
 SECTIONS: dict[str, Keys] = {
     "Top level": schema.CONFIG,

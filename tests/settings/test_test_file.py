@@ -31,7 +31,7 @@ tests:
 
 
 def test_a_test_file_says_what_happens_and_what_is_expected(write: Write) -> None:
-    """Each word means what docs/rules.md says; nobody asks for the URLs of receivers."""
+    """Each word means what docs/reference/rules.md says; nobody asks for the URLs of receivers."""
     suite = read_tests(write(WHOLE))
     (scene,) = suite.tests
     assert (scene.name, scene.starts, scene.until) == ("everything at once", 1_772_323_200 * SECOND, 7200 * SECOND)

@@ -111,8 +111,8 @@ def test_the_document_says_which_fields_there_are(site: Site) -> None:
 
 
 def test_every_path_is_documented() -> None:
-    """docs/status-page.md has each one, and no other."""
-    text = (ROOT / "docs" / "status-page.md").read_text(encoding="utf-8")
+    """docs/reference/status-page.md has each one, and no other."""
+    text = (ROOT / "docs" / "reference" / "status-page.md").read_text(encoding="utf-8")
     table = re.findall(r"^\| `(/api/v1/[^`?]+)", text, re.MULTILINE)
     assert sorted(table) == sorted([*(path.path.replace("{id}", "ID") for path in API), OPENAPI_PATH])
 

@@ -30,7 +30,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 def test_troubleshooting_is_a_page(site: Site) -> None:
-    """docs/troubleshooting.md, with the sections that other pages link to; it is in an installed wheel too."""
+    """docs/how-to/troubleshooting.md, with the sections that other pages link to; it is in an installed wheel too."""
     page = site.get("/troubleshooting")[1]
     text = said(page)
     assert "FlinkNoLeader Means: a component has had no published leader for 30 s ( on: vacant )." in text
@@ -41,7 +41,7 @@ def test_troubleshooting_is_a_page(site: Site) -> None:
     assert not re.search(r"[`\[\]]|\*\*", text)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     shipped = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
-    assert shipped["docs/troubleshooting.md"] == "sidecar/web/troubleshooting.md"
+    assert shipped["docs/how-to/troubleshooting.md"] == "sidecar/web/troubleshooting.md"
 
 
 def test_the_link_to_flinks_ui_is_a_plain_url(site: Site) -> None:

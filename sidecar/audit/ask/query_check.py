@@ -174,7 +174,7 @@ def _check_function(node: Any, kind: str) -> None:
         case _:
             return
     if name.lower() not in FUNCTIONS:
-        problem = f"there is no function {clean(name)}, or it is not accepted (docs/audit.md#queries)"
+        problem = f"there is no function {clean(name)}, or it is not accepted (docs/explanation/audit.md#queries)"
         raise AuditError(f"cannot run the query: {problem}")
 
 

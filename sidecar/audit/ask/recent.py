@@ -1,4 +1,7 @@
-"""Keeps the leadership since the last closed date, so that several questions compute it once (docs/adr/0038-recent-leadership.md)."""
+"""Keeps the leadership since the last closed date, so that several questions compute it once.
+
+See docs/project/adr/0029-materialised-leadership.md.
+"""
 
 from collections.abc import Callable, Collection
 from datetime import datetime

@@ -2,7 +2,7 @@
 
 Rows are staged where no reader looks. Then their ids are compared: files with a repeated or already visible id are rewritten without it.
 The remaining files are synced to disk, and become visible one by one. A writer that dies leaves complete files, whose rows the next
-attempt skips: no state has to survive (docs/adr/0004-audit-exactly-once.md).
+attempt skips: no state has to survive (docs/project/adr/0004-audit-exactly-once.md).
 """
 
 from collections.abc import Iterator

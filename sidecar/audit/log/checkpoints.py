@@ -1,4 +1,7 @@
-"""Where an audit log keeps what an ingest remembers. All of it may be deleted at any time (docs/adr/0031-what-an-ingest-remembers.md)."""
+"""Where an audit log keeps what an ingest remembers. All of it may be deleted at any time.
+
+See docs/project/adr/0004-audit-exactly-once.md.
+"""
 
 from hashlib import sha256
 from typing import Final

@@ -1,7 +1,7 @@
 """The materialised answers: tables about the closed dates, and the manifest that names their files.
 
 A date is closed when the next one is over too. Readers read exactly the files that the newest manifest names; a manifest is a new file
-each time, and becomes visible by a rename (docs/adr/0029-materialised-leadership.md).
+each time, and becomes visible by a rename (docs/project/adr/0029-materialised-leadership.md).
 """
 
 from collections.abc import Mapping, Sequence

@@ -77,7 +77,7 @@ class QuarantinedLine(Struct, kw_only=True):
     times: int
     """How often the segment contains the line."""
     reason: str
-    """Why it is not a record: docs/audit.md#quarantine."""
+    """Why it is not a record: docs/explanation/audit.md#quarantine."""
     at: Timestamp
     """When that was found."""
 

@@ -222,7 +222,8 @@ def _file_system(url: str, path: Any, conf: Any) -> Any:
     except Exception as error:  # Py4J raises many types
         why = reason(error)
         if any(sign in why for sign in _MISSING):
-            why = f"the jars with which Spark reads such URLs are not there, or not complete ({why}; docs/audit.md#object-stores)"
+            missing = "the jars with which Spark reads such URLs are not there, or not complete"
+            why = f"{missing} ({why}; docs/explanation/audit.md#object-stores)"
         raise AuditError(f"cannot read {url}: {why}") from error
 
 

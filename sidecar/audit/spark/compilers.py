@@ -1,4 +1,4 @@
-"""Which of Java's compilers compile Spark in a JVM on this machine (docs/adr/0039-compilers.md)."""
+"""Which of Java's compilers compile Spark in a JVM on this machine (docs/project/adr/0030-start-of-spark.md)."""
 
 import shlex
 from enum import Enum

@@ -58,7 +58,7 @@ _SMALL_SETTINGS: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-"""For queries that read so little: Spark would take longer to compile them and to plan them anew than to run them (docs/benchmarks.md)."""
+"""For queries that read little: Spark would take longer to compile and plan them than to run them (docs/project/benchmarks.md)."""
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Compacts the many small files of a date into one, while readers read: they must never see a wrong count.
 
 A reader lists a folder and then opens the listed files; Hadoop and Arrow skip files that were deleted meanwhile. So swapping folders
-atomically is not enough: see `Storage.replace` (docs/adr/0009-compaction.md).
+atomically is not enough: see `Storage.replace` (docs/project/adr/0009-compaction.md).
 """
 
 import logging

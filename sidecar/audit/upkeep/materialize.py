@@ -1,6 +1,6 @@
 """Keeps the materialised answers: closes dates, redoes those with late records, and lets them expire.
 
-Whoever is killed leaves files that no manifest names; the next run deletes them (docs/adr/0029-materialised-leadership.md).
+Whoever is killed leaves files that no manifest names; the next run deletes them (docs/project/adr/0029-materialised-leadership.md).
 """
 
 import logging

@@ -1,6 +1,6 @@
 -- Which failovers has nobody annotated yet?
 --
--- One row for each, newest first. `annotate` writes a note, which is a review (docs/episodes.md#notes). A condition on `event_date` reads only the
+-- One row for each, newest first. `annotate` writes a note, which is a review (docs/explanation/episodes.md#notes). A condition on `event_date` reads only the
 -- failovers of those dates.
 --
 -- * episode_id: as in recovery_time

@@ -72,7 +72,7 @@ EXAMPLE: Final[Mapping[str, object]] = {
     "jobs_total": 5,
     "recovery": {"verdict": "recovered"},
 }
-"""The fields of a template, with example values: see docs/rules.md."""
+"""The fields of a template, with example values: see docs/reference/rules.md."""
 
 
 _OF_A_LOSS: Final = frozenset({Trigger.LEADER_CHANGED, Trigger.VACANT})

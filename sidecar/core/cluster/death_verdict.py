@@ -2,7 +2,7 @@
 
 In order of trust: the pod's status, the kernel (pidfd and cgroup), Events, the end of the log. The exit code alone decides little: 137 is
 the OOM killer, `kill -9` or the end of the grace period; 143 is SIGTERM, whoever sent it; 239 is Flink's fatal error handler, or a shutdown
-hook that took too long. See docs/deaths.md.
+hook that took too long. See docs/explanation/deaths.md.
 """
 
 from collections.abc import Iterator

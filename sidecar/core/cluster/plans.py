@@ -3,7 +3,7 @@
 In an upgrade the operator ends the JobManagers first and writes UPGRADING then. So the facts of one upgrade arrive in this order: a
 generation that the operator has not processed (`changed_at`), the loss of the leader, UPGRADING (`began`), DEPLOYED (`ended`), the next
 leader. A failover is planned only if UPGRADING was near it. A generation alone lets a page wait until then, at most AFTER.
-See docs/adr/0027-planned-failovers.md.
+See docs/project/adr/0027-planned-failovers.md.
 """
 
 from collections.abc import Mapping

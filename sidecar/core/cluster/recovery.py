@@ -1,7 +1,7 @@
 """Whether everything came back after a failover: jobs, their state and the TaskManagers, compared with the last picture before it.
 
 The assessment begins when an episode opens, and outlives it. It ends when all is proven, when the patience is over, or with the next
-failover. `recovery_judge` decides what is proven. See docs/recovery.md.
+failover. `recovery_judge` decides what is proven. See docs/explanation/recovery.md.
 """
 
 from collections.abc import Mapping

@@ -180,7 +180,7 @@ def leftover_jobs(facts: KubernetesFacts) -> Finding:
     what = f"{counted(len(left), 'ConfigMap')} of checkpoints of jobs that Flink would not recover"
     return risk(
         f"{what}, the oldest made {since} ago: {listed(names, _MOST_NAMED)}",
-        "their checkpoints are kept in the storage for nothing, or a job was lost (docs/recovery.md). If the jobs ended: "
+        "their checkpoints are kept in the storage for nothing, or a job was lost (docs/explanation/recovery.md). If the jobs ended: "
         f"kubectl -n {facts.namespace} delete configmap {' '.join(names[:_MOST_NAMED])}",
     )
 

@@ -25,7 +25,7 @@ from sidecar.core.moment import SECOND
 from sidecar.core.sanitize import clean
 
 _BEYOND_LEASE: Final = 10
-"""Seconds beyond the lease until a standby leads, at most: with a lease of 15 s it took 19 to 23 s (docs/ha-checks.md)."""
+"""Seconds beyond the lease until a standby leads, at most: with a lease of 15 s it took 19 to 23 s (docs/reference/ha-checks.md)."""
 _START_SECONDS: Final = 30
 """What Flink's own manifests for Kubernetes give a JobManager before the first probe."""
 _MOST_NAMED: Final = 5

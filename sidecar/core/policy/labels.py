@@ -12,7 +12,7 @@ Labels = Mapping[str, str]
 PLANNED = "planned"
 CHECK = "check"
 OWN_LABELS = ("alert", CHECK, "cluster_id", "component", "job_id", "observer", PLANNED, "severity", "store")
-"""Labels of alerts besides the external labels. Not every alert has all of them: see docs/rules.md."""
+"""Labels of alerts besides the external labels. Not every alert has all of them: see docs/reference/rules.md."""
 
 
 class Operator(StrEnum):

@@ -1,4 +1,4 @@
-"""What a cause means in one clause, and what to do next. docs/troubleshooting.md has a section for each cause and each trigger."""
+"""What a cause means in one clause, and what to do next. docs/how-to/troubleshooting.md has a section for each cause and each trigger."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -119,7 +119,7 @@ TRIGGERS: Final = {
     Trigger.NOT_RECOVERED: "Look at the jobs' exceptions, and whether there are enough slots.",
     Trigger.RECOVERED: "Nothing: everything came back.",
     Trigger.LEADER_SILENT: "Find out whether the leader's process hangs (thread dump, garbage collection) or has ended.",
-    Trigger.DRILL_OVERDUE: "Drill the failover: `drill start` (docs/drills.md).",
+    Trigger.DRILL_OVERDUE: "Drill the failover: `drill start` (docs/how-to/drills.md).",
     Trigger.ZXID_HEADROOM: "Restart ZooKeeper's leader at a quiet time.",
     Trigger.BUDGET_BURN: "Find out from the causes of the last failovers what the time without a leader was spent on.",
     Trigger.HA_RISK: "Do what the check says before the next failover, or silence it by its label check.",
@@ -144,11 +144,11 @@ _SHIPPED: Final = {
     Trigger.ZXID_HEADROOM: "FlinkZooKeeperZxidHeadroom",
     Trigger.BUDGET_BURN: "FlinkErrorBudgetBurn",
 }
-"""The alerts of rules/default.yaml. docs/troubleshooting.md has them as headings."""
+"""The alerts of rules/default.yaml. docs/how-to/troubleshooting.md has them as headings."""
 
 
 def anchor(trigger: Trigger) -> str:
-    """The section of docs/troubleshooting.md about alerts of this trigger."""
+    """The section of docs/how-to/troubleshooting.md about alerts of this trigger."""
     return _SHIPPED.get(trigger, trigger.value).lower()
 
 

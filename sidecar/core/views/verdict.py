@@ -47,7 +47,7 @@ class ClusterVerdict(Struct, frozen=True):
     next_step: str | None = None
     """What to do: in one sentence, or first and then."""
     topic: str | None = None
-    """The section of docs/troubleshooting.md about it."""
+    """The section of docs/how-to/troubleshooting.md about it."""
 
     def __str__(self) -> str:
         return f"{clean(self.cluster_id or 'this sidecar')}: {self.sentence}"

@@ -15,7 +15,7 @@ and a small request every 7 s.
 
 The `kubernetes` package reads kubeconfigs, in a child process. In our process it would cost 20 MiB, and its models as much again. Its
 `Watch` and its informer lose events (a null value ends the stream, a 410 is an unrelated error, a server that is down gets thousands of
-requests per second). Requests use urllib3, as the package does (docs/adr/0010-kubernetes-listener.md).
+requests per second). Requests use urllib3, as the package does (docs/project/adr/0010-kubernetes-listener.md).
 """
 
 from sidecar.drivers.kubernetes.access import Access

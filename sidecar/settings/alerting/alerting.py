@@ -105,7 +105,7 @@ def _within(trigger: Trigger, section: Section) -> int:
     setting = section.get("within")
     duration = setting.duration(at_least=SECOND)
     if trigger is Trigger.BUDGET_BURN and duration not in PACES:
-        raise setting.invalid(f"must be one of {', '.join(map(format_duration, PACES))}: docs/slo.md")
+        raise setting.invalid(f"must be one of {', '.join(map(format_duration, PACES))}: docs/how-to/slo.md")
     return duration
 
 

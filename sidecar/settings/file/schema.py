@@ -1,4 +1,7 @@
-"""All configuration keys, by section, with their defaults as an operator would write them. A test holds docs/configuration.md to this."""
+"""All configuration keys, by section, with their defaults as an operator would write them.
+
+A test holds docs/reference/configuration.md to this.
+"""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""Captures evidence of a failover: a child process for each request captures, writes the files and ends (docs/adr/0002).
+"""Captures evidence of a failover: a child process for each request captures, writes the files and ends (docs/project/adr/0002).
 
 A process that fails over can make the capture hang: a child can be killed.
 """

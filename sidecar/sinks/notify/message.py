@@ -24,7 +24,7 @@ class Alert(Struct, frozen=True):
 
 
 class Death(Struct, frozen=True):
-    """Why the JobManager ended that led before: docs/deaths.md."""
+    """Why the JobManager ended that led before: docs/explanation/deaths.md."""
 
     reason: str
     confidence: str
@@ -40,7 +40,7 @@ class Death(Struct, frozen=True):
 
 
 class RecoveredJob(Struct, frozen=True):
-    """What became of a job: docs/recovery.md."""
+    """What became of a job: docs/explanation/recovery.md."""
 
     job_id: str
     name: str

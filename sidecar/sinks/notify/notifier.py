@@ -1,7 +1,7 @@
 """Sends notifications: each attempt is a child process that sends one message and ends.
 
-The child keeps Apprise out of the resident sidecar, and can be killed when it hangs (docs/adr/0002-send-from-a-child-process.md). Endpoints
-hold secrets: a child gets its endpoint on stdin, never in its command line or environment.
+The child keeps Apprise out of the resident sidecar, and can be killed when it hangs (docs/project/adr/0002-send-from-a-child-process.md).
+Endpoints hold secrets: a child gets its endpoint on stdin, never in its command line or environment.
 """
 
 import logging

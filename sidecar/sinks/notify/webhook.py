@@ -1,4 +1,4 @@
-"""Sends Alertmanager's webhook payload, version 4 (docs/webhook.schema.json). Used only in the sender's child process."""
+"""Sends Alertmanager's webhook payload, version 4 (docs/reference/webhook.schema.json). Used only in the sender's child process."""
 
 import hashlib
 import hmac

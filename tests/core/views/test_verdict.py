@@ -82,7 +82,7 @@ def test_two_leaders_are_as_bad_as_none() -> None:
 
 
 def test_what_to_do_follows_from_the_cause() -> None:
-    """Where there is one: with its section of docs/troubleshooting.md."""
+    """Where there is one: with its section of docs/how-to/troubleshooting.md."""
     found = of(vacated()[1])
     assert found.topic == "jobmanager_lost"
     assert found.next_step == (

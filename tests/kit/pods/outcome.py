@@ -53,7 +53,7 @@ class Outcome:
         return at_least and (most is None or self.truth <= most + MARGIN_SECONDS)
 
     def row(self, scenario: str) -> str:
-        """A line of the table in docs/pods.md."""
+        """A line of the table in docs/project/pods.md."""
         least, most = ("?" if bound is None else f"{bound:.1f}" for bound in self.bounds)
         kept = f"without {', '.join(self.unrecorded)}" if self.unrecorded else "all"
         return (

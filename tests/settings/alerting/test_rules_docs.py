@@ -1,4 +1,4 @@
-"""docs/rules.md says what the code does."""
+"""docs/reference/rules.md says what the code does."""
 
 import re
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from sidecar.simulation.run_test import Difference, compare, play
 from sidecar.simulation.simulator import Simulator
 from tests import ROOT
 
-TEXT = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "reference" / "rules.md").read_text(encoding="utf-8")
 SECTIONS: Mapping[str, Keys] = {
     "A test": test_file.TEST,
     "What happens": test_file.EVENT,

@@ -1,4 +1,4 @@
-"""A webhook gets Alertmanager's payload, as docs/webhook.schema.json says, signed if wanted; what it answers decides."""
+"""A webhook gets Alertmanager's payload, as docs/reference/webhook.schema.json says, signed if wanted; what it answers decides."""
 
 import base64
 import hashlib
@@ -20,7 +20,7 @@ from tests import ROOT
 from tests.kit.paging import Desk, Internet, Reply
 from tests.kit.serving import serving
 
-SCHEMA = ROOT / "docs" / "webhook.schema.json"
+SCHEMA = ROOT / "docs" / "reference" / "webhook.schema.json"
 BEGAN = 1_795_161_600_000_000
 ALERTS = (
     Alert(
@@ -144,7 +144,7 @@ def test_the_payload_is_alertmanagers(bridge: Bridge) -> None:
 
 
 def test_the_schema_is_the_documented_one() -> None:
-    """docs/webhook.schema.json is made from the types. `python -m tests.sinks.notify.test_webhook` writes it."""
+    """docs/reference/webhook.schema.json is made from the types. `python -m tests.sinks.notify.test_webhook` writes it."""
     assert json.loads(SCHEMA.read_text()) == schema()
 
 

@@ -48,7 +48,7 @@ _DEFAULTS: Final = "core-default.xml"
 """Where Hadoop's own values come from."""
 _HOW: Final = (
     "the audit image has it; else name a folder with the jars in FLINK_HA_SIDECAR_AUDIT_JARS (scripts/s3-jars.sh makes one), "
-    "or have Spark fetch them with --conf spark.jars.packages=… (docs/audit.md#object-stores)"
+    "or have Spark fetch them with --conf spark.jars.packages=… (docs/explanation/audit.md#object-stores)"
 )
 
 

@@ -3,7 +3,7 @@
 Objects appear and disappear one by one. So a folder whose files are replaced contains a barrier meanwhile: an object with the name of a
 Parquet file that is none, at which every plain reader of the folder fails. It says what replaces what: by it, our own readers see either
 the old files or the new one, and the next writer completes or undoes what a dead one began. The order is: barrier, new file, old files
-deleted, barrier deleted (docs/adr/0032-object-stores.md).
+deleted, barrier deleted (docs/project/adr/0041-spark-reads-object-stores.md).
 """
 
 import time

@@ -1,7 +1,7 @@
 -- Which state did each leadership have, from when to when?
 --
 -- THE definition of leadership: a fold over the transitions from `:begin` on, in the order of the observers' clocks. `_carry` holds what of the time
--- before still matters: nothing, for an answer from scratch. Its rules R1 to R4 look a bounded time back and ahead (docs/adr/0029), so that
+-- before still matters: nothing, for an answer from scratch. Its rules R1 to R4 look a bounded time back and ahead (docs/project/adr/0029), so that
 -- every stretch that ended before `:end` is final if `_transitions` reach two hours beyond it.
 WITH facts AS (
   SELECT
