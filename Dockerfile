@@ -26,6 +26,8 @@ FROM base AS tools
 # Where packages come from. Build arguments stay in the image's history: credentials belong into the secret pip.conf.
 # Each stage that runs pip declares them again: a stage does not inherit those of the stage it starts from with every engine.
 ARG PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_CERT
+# The time on what is built here, in seconds since the epoch: two builds of a release are equal (docs/releasing.md).
+ARG SOURCE_DATE_EPOCH
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /build
 RUN set -eu; \
@@ -48,6 +50,7 @@ RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=
 # compile by time stamp (its --no-compile must be an option: PIP_NO_COMPILE=1 in the environment means the opposite).
 FROM tools AS sidecar-env
 ARG PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_CERT
+ARG SOURCE_DATE_EPOCH
 COPY requirements/sidecar.lock ./
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=ca.crt \
     /opt/tools/bin/pip wheel --no-deps --require-hashes --only-binary :all: --no-binary pure-sasl --no-build-isolation \
@@ -60,6 +63,7 @@ RUN set -eu; \
 
 # ---- the sidecar itself: a layer of its own, so that a new release does not move the dependencies again ----
 FROM tools AS app
+ARG SOURCE_DATE_EPOCH
 COPY pyproject.toml README.md LICENSE ./
 COPY sidecar sidecar
 COPY rules rules
@@ -99,6 +103,7 @@ CMD ["run"]
 # pyspark too is published as a source archive only, and its build is pure Python.
 FROM sidecar-env AS audit-env
 ARG PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_CERT
+ARG SOURCE_DATE_EPOCH
 COPY requirements/audit.lock ./
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=ca.crt \
     /opt/tools/bin/pip wheel --no-deps --require-hashes --only-binary :all: --no-binary pure-sasl,pyspark --no-build-isolation \

@@ -14,8 +14,10 @@ WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n > 2 ? 2 * n : 4
 PYTEST := $(BIN)/python -m pytest
 SEED ?= 1
 CAMPAIGN_ARGS ?=
+IMAGES ?= sidecar audit
+BUILD_OPTIONS ?=
 
-.PHONY: help setup fetch demo test test-long test-fast test-pods coverage check bench campaign lock image clean
+.PHONY: help setup fetch demo test test-long test-fast test-pods coverage check bench campaign lock image version release clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
@@ -73,6 +75,12 @@ lock: ## resolve the dependencies again (needs uv)
 
 image: ## build the container images (docker, podman or buildah): see deploy/README.md
 	@bash deploy/build-image.sh
+
+version: setup ## set the version wherever it stands: make version VERSION=1.2.0 (docs/releasing.md)
+	@$(BIN)/python -m scripts.release version '$(VERSION)'
+
+release: setup ## wheel, images, chart, SBOM, notes and checksums of this commit, into dist/: make release VERSION=1.2.0 (docs/releasing.md)
+	@$(BIN)/python -m scripts.release release '$(VERSION)' --images='$(IMAGES)' --build-options='$(BUILD_OPTIONS)'
 
 clean: ## remove what was made here
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
