@@ -14,7 +14,7 @@ RUN set -eu; \
     if ! command -v python3 >/dev/null; then \
       apt-get update; \
       DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends python3; \
-      rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/log/apt /var/log/dpkg.log; \
+      rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/log/apt /var/log/dpkg.log /var/cache/ldconfig/aux-cache; \
     fi; \
     python3 -m compileall -q "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')"; \
     echo 'flink-ha-sidecar:x:65532:65532::/nonexistent:/usr/sbin/nologin' >>/etc/passwd; \
@@ -138,7 +138,7 @@ RUN set -eu; \
       apt-get update; \
       mkdir -p /usr/share/man/man1; \
       DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends ${JRE_PACKAGE}; \
-      rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/log/apt /var/log/dpkg.log; \
+      rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/log/apt /var/log/dpkg.log /var/log/alternatives.log /var/cache/ldconfig/aux-cache; \
     fi
 COPY --from=audit-env /opt/flink-ha-sidecar /opt/flink-ha-sidecar
 COPY --from=s3-jars / /opt/flink-ha-sidecar/share/flink-ha-sidecar/s3/

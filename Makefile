@@ -51,11 +51,12 @@ test-pods: setup ## real pods on a real Kubernetes node in a sandbox (root, cgro
 coverage: setup fetch ## lines and branches of sidecar/ that the tests reach, in their own process
 	@$(PYTEST) -n $(WORKERS) -m "not timing" --cov=sidecar --cov-branch --cov-report=term $(PYTEST_ARGS)
 
-check: setup ## ruff, mypy --strict, import-linter
+check: setup ## ruff, mypy --strict, import-linter, zizmor (the workflows of .github)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/zizmor --offline --strict-collection --pedantic --quiet .github
 
 bench: setup ## the figures of docs/benchmarks.md
 	@$(BIN)/python -m tests.bench

@@ -30,7 +30,7 @@ def build(root: Path, wanted: str, images: Sequence[str], options: Sequence[str]
         raise ReleaseError(f"this tree is {current}: run `make version VERSION={number}`, and commit")
     if changes := _git(root, "status", "--porcelain"):
         raise ReleaseError(
-            f"there are changes that are not committed, of {changes.splitlines()[0][3:]} first: a release is of a commit"
+            f"there are changes that are not committed, {changes.splitlines()[0].split()[-1]} first: a release is of a commit"
         )
     if unknown := {*images} - {*IMAGES}:
         raise ReleaseError(f"there is no image {min(unknown)!r}: images are {' and '.join(IMAGES)}")

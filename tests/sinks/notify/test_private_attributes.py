@@ -12,6 +12,8 @@ from sidecar.sinks.notify import incidents
 from tests.kit.paging import KEY
 from tests.sinks.notify.test_incidents import WORDS
 
+# Apprise's mail plugin imports it before Python 3.13.
+pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 URLS = {
     **{scheme: about[0] for scheme, about in WORDS.items()},
     **{scheme: WORDS[f"{scheme}s"][0].replace("s://", "://") for scheme in ("goalert", "opsimate")},
@@ -65,8 +67,6 @@ def test_every_object_has_what_is_replaced_for_one_attempt() -> None:
     assert callable(plugin.throttle)
 
 
-# Apprise's mail plugin imports it before Python 3.13.
-@pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 def test_a_mail_has_what_makes_a_thread() -> None:
     """Headers to add, and the function that makes a Message-ID."""
     plugin = service("mailto://127.0.0.1/?from=a@example.com&to=b@example.com")
