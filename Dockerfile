@@ -14,7 +14,7 @@ RUN set -eu; \
     if ! command -v python3 >/dev/null; then \
       apt-get update; \
       DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends python3; \
-      rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/log/apt /var/log/dpkg.log; \
+      rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/log/apt /var/log/dpkg.log /var/cache/ldconfig/aux-cache; \
     fi; \
     python3 -m compileall -q "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')"; \
     echo 'flink-ha-sidecar:x:65532:65532::/nonexistent:/usr/sbin/nologin' >>/etc/passwd; \
@@ -26,6 +26,8 @@ FROM base AS tools
 # Where packages come from. Build arguments stay in the image's history: credentials belong into the secret pip.conf.
 # Each stage that runs pip declares them again: a stage does not inherit those of the stage it starts from with every engine.
 ARG PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_CERT
+# The time on what is built here, in seconds since the epoch: two builds of a release are equal (docs/project/releasing.md).
+ARG SOURCE_DATE_EPOCH
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /build
 RUN set -eu; \
@@ -48,6 +50,7 @@ RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=
 # compile by time stamp (its --no-compile must be an option: PIP_NO_COMPILE=1 in the environment means the opposite).
 FROM tools AS sidecar-env
 ARG PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_CERT
+ARG SOURCE_DATE_EPOCH
 COPY requirements/sidecar.lock ./
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=ca.crt \
     /opt/tools/bin/pip wheel --no-deps --require-hashes --only-binary :all: --no-binary pure-sasl --no-build-isolation \
@@ -60,6 +63,7 @@ RUN set -eu; \
 
 # ---- the sidecar itself: a layer of its own, so that a new release does not move the dependencies again ----
 FROM tools AS app
+ARG SOURCE_DATE_EPOCH
 COPY pyproject.toml README.md LICENSE ./
 COPY sidecar sidecar
 COPY rules rules
@@ -99,6 +103,7 @@ CMD ["run"]
 # pyspark too is published as a source archive only, and its build is pure Python.
 FROM sidecar-env AS audit-env
 ARG PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_CERT
+ARG SOURCE_DATE_EPOCH
 COPY requirements/audit.lock ./
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=ca.crt \
     /opt/tools/bin/pip wheel --no-deps --require-hashes --only-binary :all: --no-binary pure-sasl,pyspark --no-build-isolation \
@@ -133,7 +138,7 @@ RUN set -eu; \
       apt-get update; \
       mkdir -p /usr/share/man/man1; \
       DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends ${JRE_PACKAGE}; \
-      rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/log/apt /var/log/dpkg.log; \
+      rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/log/apt /var/log/dpkg.log /var/log/alternatives.log /var/cache/ldconfig/aux-cache; \
     fi
 COPY --from=audit-env /opt/flink-ha-sidecar /opt/flink-ha-sidecar
 COPY --from=s3-jars / /opt/flink-ha-sidecar/share/flink-ha-sidecar/s3/

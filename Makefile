@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 SEED ?= 1
 CAMPAIGN_ARGS ?=
 
-.PHONY: help setup fetch demo test test-long test-fast test-pods coverage check docs bench campaign lock image clean
+.PHONY: help setup fetch demo test test-long test-fast test-pods coverage check docs bench campaign lock image version release clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10

@@ -9,6 +9,7 @@
 # From the environment (`make image IMAGE=…` sets it too):
 #   IMAGE    repository to tag, default flink-ha-sidecar; the audit image is IMAGE-audit
 #   TAG      default: the version in sidecar/__init__.py
+#   REVISION the commit; default: that of the git repository here
 #   ENGINE   docker, podman or buildah; default: the first of them that works
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -47,8 +48,11 @@ esac
 
 version=$(sed -nE 's/^__version__ = "(.*)"$/\1/p' sidecar/__init__.py)
 [ -n "$version" ] || die "no __version__ found in sidecar/__init__.py"
-revision=$(git rev-parse --verify --quiet HEAD 2>/dev/null) || revision=unknown
-[ -z "$(git status --porcelain 2>/dev/null)" ] || revision+=-dirty
+revision=${REVISION:-}
+if [ -z "$revision" ]; then
+  revision=$(git rev-parse --verify --quiet HEAD 2>/dev/null) || revision=unknown
+  [ -z "$(git status --porcelain 2>/dev/null)" ] || revision+=-dirty
+fi
 image=${IMAGE:-flink-ha-sidecar}
 
 for target in "${targets[@]}"; do

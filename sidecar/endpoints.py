@@ -15,7 +15,7 @@ _SCHEME: Final = re.compile(r"[a-z][a-z0-9]{0,29}")
 INCIDENT_SCHEMES: Final = frozenset(
     (
         *("pagerduty", "opsgenie", "jira", "ilert", "squadcast", "incidentio", "splunk", "victorops"),
-        *("firehydrant", "goalert", "goalerts", "pagertree", "signl4"),
+        *("firehydrant", "goalert", "goalerts", "opsimate", "opsimates", "pagertree", "signl4"),
     )
 )
 """Apprise's schemes of services that keep an incident open until it is closed by its key."""

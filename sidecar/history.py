@@ -52,11 +52,13 @@ def state(state_dir: Path) -> State:
 def reader(state_dir: Path) -> JournalReader:
     """The journal in `state_dir`, to be closed. Raises JournalError."""
     try:
-        exists = (state_dir / FILE).is_file()
+        (state_dir / FILE).stat()  # since Python 3.14, is_file() says False where it cannot look
+    except (FileNotFoundError, NotADirectoryError):
+        raise JournalError(
+            f"there is no journal in {state_dir}: name the state_dir of a sidecar that has run"
+        ) from None
     except OSError as error:
         raise JournalError(f"cannot read {state_dir}: {error.strerror}; run this as the sidecar's user") from error
-    if not exists:
-        raise JournalError(f"there is no journal in {state_dir}: name the state_dir of a sidecar that has run")
     return JournalReader(state_dir)
 
 

@@ -20,6 +20,7 @@ import pytest
 import sidecar
 from sidecar.core.flink.leadership import host_port
 from sidecar.lab.processes import free_port
+from sidecar.lab.zookeeper import ZooKeeper
 from tests import ROOT
 from tests.audit.spooling import ids, seal, transition
 from tests.deploy.manifests import CHART, DEPLOY, document, pod_of
@@ -34,7 +35,9 @@ from tests.deploy.test_kubernetes_manifests import (
     renewed,
 )
 from tests.kit import helm
+from tests.kit.cluster import A
 from tests.kit.config_maps import LEADER
+from tests.kit.fake_flink import Flink
 from tests.kit.helm import Values
 from tests.kit.images import BUILD_SECONDS, TOOLS, Builder, Image, RootFolder, missing
 from tests.kit.kubernetes_server import Kubernetes, assets
@@ -43,6 +46,8 @@ from tests.kit.receivers import webhook
 from tests.kit.s3_server import S3Server, reach
 from tests.kit.serving import serving
 from tests.kit.waiting import wait_for
+from tests.kit.znodes import ZNodes, ZooKeeperWriter
+from tests.kit.zookeeper_client import connected
 
 COMPONENTS = ("dispatcher", "resourcemanager", "restserver")
 AS_FILE = "file:/etc/flink-ha-sidecar-receivers/SLACK_URL"
@@ -84,6 +89,15 @@ def test_the_command_answers(root: RootFolder) -> None:
     assert (described.returncode, described.stderr) == (0, "")
     assert "Usage: flink-ha-sidecar" in described.stdout
     assert sidecar.__version__ in root.run("flink-ha-sidecar", "--version").stdout
+
+
+def test_it_says_who_leads(root: RootFolder, zookeeper: ZooKeeper) -> None:
+    """Of a real ZooKeeper, with nothing but the image."""
+    with connected(zookeeper.address) as client:
+        Flink(ZNodes(writer=ZooKeeperWriter(client))).elect(A)
+        shown = root.run("flink-ha-sidecar", "who", "--zookeeper", zookeeper.address)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "jm-a:6123" in shown.stdout
 
 
 def test_it_runs_as_an_unprivileged_user_who_cannot_write(root: RootFolder) -> None:

@@ -148,9 +148,10 @@ LONG: Final[dict[str, tuple[str, ...]]] = {
         "lab/test_job",
     ),
     "the chart, value by value": ("deploy/test_chart.py::test_no_value",),
-    "images and browsers": (
+    "images, releases and browsers": (
         "audit/test_report_page",
         "deploy/test_image_build",
+        "deploy/test_release",
         "shell/test_page_in_browser",
         "sinks/notify/test_formatting.py::test_a_mail_is_readable",
     ),
@@ -162,6 +163,7 @@ LONG: Final[dict[str, tuple[str, ...]]] = {
         "e2e/test_one_voice.py::test_three_sidecars",
         "e2e/test_recovery",
         "e2e/test_six_failovers",
+        "e2e/test_upgrade",
         "integration/test_kubernetes_finder.py::test_large_config_maps",
         "integration/test_kubernetes_finder.py::test_what_an_outage_hides",
         "integration/test_kubernetes_outages",

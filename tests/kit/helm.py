@@ -70,6 +70,11 @@ def lint(chart: Path, values: Values) -> list[str]:
     return [*found, *answer["errors"]]
 
 
+def package(chart: Path, folder: Path) -> Path:
+    """`helm package`: the archive, in that folder. Raises HelmError."""
+    return Path(str(_ask("package", chart, {}, destination=str(folder))))
+
+
 def install(chart: Path, values: Values, name: str, namespace: str, kubeconfig: Path) -> Manifest:
     """`helm install`: the release. Raises HelmError."""
     return dict(_ask("install", chart, values, name=name, namespace=namespace, kubeconfig=str(kubeconfig)))

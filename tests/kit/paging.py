@@ -24,7 +24,7 @@ CHANNEL: Final = "C0123456789"
 
 _OTHERS: Final = (
     *("api.squadcast.com", "api.incident.io", "alert.victorops.com", "signals.firehydrant.com"),
-    *("api.pagertree.com", "connect.signl4.com", "goalert.example", "bridge.example"),
+    *("api.pagertree.com", "connect.signl4.com", "goalert.example", "opsimate.example", "bridge.example"),
 )
 """Hosts of services that a test adds."""
 

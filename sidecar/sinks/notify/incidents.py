@@ -13,7 +13,8 @@ import requests
 from sidecar.sinks.notify.message import Message
 
 KEYS: Final = {
-    **dict.fromkeys(("pagerduty", "ilert", "squadcast", "incidentio", "firehydrant", "goalert", "goalerts"), "dedup"),
+    **dict.fromkeys(("pagerduty", "ilert", "squadcast", "incidentio", "firehydrant"), "dedup"),
+    **dict.fromkeys(("goalert", "goalerts", "opsimate", "opsimates"), "dedup"),
     **dict.fromkeys(("splunk", "victorops"), "entity_id"),
     **dict.fromkeys(("opsgenie", "jira"), "alias"),
     "pagertree": "thirdparty",

@@ -123,6 +123,7 @@ WORDS = {
         "action",
         (None, "close"),
     ),
+    "opsimates": (f"opsimates://{KEY}@opsimate.example", "opsimate.example", "id", "status", ("firing", "resolved")),
     "pagerduty": (
         f"pagerduty://{KEY}@{KEY}",
         "events.pagerduty.com",
@@ -186,7 +187,7 @@ def test_every_message_has_the_key_of_its_incident(
 def test_every_service_with_a_key_is_tested() -> None:
     """And the settings know all of them: they order the messages, and close what nothing else would close."""
     assert {*incidents.KEYS} == INCIDENT_SCHEMES
-    assert {*WORDS, "goalert", "opsgenie", "jira"} == INCIDENT_SCHEMES
+    assert {*WORDS, "goalert", "opsimate", "opsgenie", "jira"} == INCIDENT_SCHEMES
 
 
 @pytest.mark.parametrize("service", [Opsgenie, Jira])

@@ -9,12 +9,12 @@ from sidecar.sinks.notify.service_answers import SERVICES
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 
 _BY_COMMON_WORDS = """
-    apprise_api betterstack bluesky brevo bulksms chanify cliq cm custom_form custom_json custom_xml d7networks
+    acs apprise_api awswhatsapp bale betterstack bluesky brevo bulksms chanify cliq cm custom_form custom_json custom_xml d7networks
     dapnet discord dot eight00com emby enigma2 evolution exotel fcm firehydrant flock flowtriq fluxer fortysixelks
     freemobile github goalert google_chat gorush gotify groundmail groupme guilded gupshup home_assistant httpsms
-    humhub ifttt ilert incidentio infobip jellyfin jira kakaotalk kaleyra kodi kumulos lametric lauther lfgalarm line
+    humhub ifttt ilert incidentio infobip instagram jellyfin jira kakaotalk kaleyra kodi kumulos lametric lauther lfgalarm line
     mailersend mailgun mastodon matrix mattermost messagebird misskey mobilemessage nextcloud nextcloudtalk nostr
-    notica notifiarr notifico notifyre ntfy octopush office365 opsgenie pagerduty pagertree parseplatform pinglet
+    notica notifiarr notifico notifyapp notifyre ntfy octopush office365 opsgenie opsimate pagerduty pagertree parseplatform pinglet
     pingram plivo postmark prowl pushbullet pushed pushjet pushward reddit resend revolt ringcentral rocketchat ryver
     sendgrid sendpulse serwersms ses sfr signal_api signalgrid signl4 simplepush sinch slack smsc smseagle smsmanager
     smstunnel sns sogs sparkpost spike splunk squadcast stackfield streamlabs techuluspush telegram telesign telnyx

@@ -3,7 +3,7 @@
 import logging
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -49,14 +49,13 @@ def collector() -> Iterator[OtelCollector]:
 @contextmanager
 def exporting(folder: Path, settings: OtlpSettings, *metrics: Metric) -> Iterator[Exporter]:
     """Exports from the journal in `folder`."""
-    exporter = Exporter(
-        settings, JournalReader(folder), lambda: metrics, observer="jm-0", external_labels={"env": "prod"}
-    )
-    exporter.start()
-    try:
-        yield exporter
-    finally:
-        exporter.stop()
+    with closing(JournalReader(folder)) as journal:
+        exporter = Exporter(settings, journal, lambda: metrics, observer="jm-0", external_labels={"env": "prod"})
+        exporter.start()
+        try:
+            yield exporter
+        finally:
+            exporter.stop()
 
 
 def begun(folder: Path) -> None:
@@ -67,7 +66,14 @@ def begun(folder: Path) -> None:
 
 def journaled(folder: Path) -> list[str]:
     """The ids of the records in the journal that are exported."""
-    return [record.id for record in JournalReader(folder).remembered() if record.id in IDS]
+    with closing(JournalReader(folder)) as journal:
+        return [record.id for record in journal.remembered() if record.id in IDS]
+
+
+def newest_number(folder: Path) -> int:
+    """Of the last record in the journal."""
+    with closing(JournalReader(folder)) as journal:
+        return journal.newest()
 
 
 def test_every_transition_and_failover_arrives_once_and_in_order(tmp_path: Path, collector: OtelCollector) -> None:
@@ -210,7 +216,7 @@ def test_records_that_left_the_journal_first_are_counted(tmp_path: Path, collect
     state = journal.open()
     many: list[AnyRecord] = [replace(EVENTS[0], id=f"{n:036d}") for n in range(KEPT_RECORDS + 100)]
     assert journal.commit(state, many)
-    newest = JournalReader(tmp_path).newest()
+    newest = newest_number(tmp_path)
     (tmp_path / POSITION).write_text(str(newest - len(many) + 10))
     assert journal.commit(State(), [], sealed=newest)
     journal.close()
@@ -229,7 +235,7 @@ def test_a_position_that_cannot_be_is_no_end(
     with exporting(tmp_path, collector.settings, *families()):
         assert soon(lambda: bool(collector.metrics))
     assert len(collector.events) == expected
-    assert int((tmp_path / POSITION).read_text()) == JournalReader(tmp_path).newest()
+    assert int((tmp_path / POSITION).read_text()) == newest_number(tmp_path)
 
 
 def test_a_collector_that_hangs_does_not_hold_up_the_end(tmp_path: Path, collector: OtelCollector) -> None:

@@ -1,0 +1,1 @@
+"""`make version` and `make release`: docs/project/releasing.md."""
