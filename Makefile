@@ -14,6 +14,8 @@ WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n > 2 ? 2 * n : 4
 PYTEST := $(BIN)/python -m pytest
 SEED ?= 1
 CAMPAIGN_ARGS ?=
+IMAGES ?= sidecar audit
+BUILD_OPTIONS ?=
 
 .PHONY: help setup fetch demo test test-long test-fast test-pods coverage check docs bench campaign lock image version release clean
 
@@ -49,11 +51,12 @@ test-pods: setup ## real pods on a real Kubernetes node in a sandbox (root, cgro
 coverage: setup fetch ## lines and branches of sidecar/ that the tests reach, in their own process
 	@$(PYTEST) -n $(WORKERS) -m "not timing" --cov=sidecar --cov-branch --cov-report=term $(PYTEST_ARGS)
 
-check: setup ## ruff, mypy --strict, import-linter
+check: setup ## ruff, mypy --strict, import-linter, zizmor (the workflows of .github)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/zizmor --offline --strict-collection --pedantic --quiet .github
 
 docs: setup ## the site of the documents, in build/docs: open build/docs/index.html
 	@$(BIN)/python -m sphinx -q -W --keep-going docs build/docs
@@ -76,6 +79,12 @@ lock: ## resolve the dependencies again (needs uv)
 
 image: ## build the container images (docker, podman or buildah): see deploy/README.md
 	@bash deploy/build-image.sh
+
+version: setup ## set the version wherever it stands: make version VERSION=1.2.0 (docs/releasing.md)
+	@$(BIN)/python -m scripts.release version '$(VERSION)'
+
+release: setup ## wheel, images, chart, SBOM, notes and checksums of this commit, into dist/: make release VERSION=1.2.0 (docs/releasing.md)
+	@$(BIN)/python -m scripts.release release '$(VERSION)' --images='$(IMAGES)' --build-options='$(BUILD_OPTIONS)'
 
 clean: ## remove what was made here
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
