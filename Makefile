@@ -80,10 +80,10 @@ lock: ## resolve the dependencies again (needs uv)
 image: ## build the container images (docker, podman or buildah): see deploy/README.md
 	@bash deploy/build-image.sh
 
-version: setup ## set the version wherever it stands: make version VERSION=1.2.0 (docs/releasing.md)
+version: setup ## set the version wherever it stands: make version VERSION=1.2.0 (docs/project/releasing.md)
 	@$(BIN)/python -m scripts.release version '$(VERSION)'
 
-release: setup ## wheel, images, chart, SBOM, notes and checksums of this commit, into dist/: make release VERSION=1.2.0 (docs/releasing.md)
+release: setup ## wheel, images, chart, SBOM, notes and checksums of this commit, into dist/: make release VERSION=1.2.0 (docs/project/releasing.md)
 	@$(BIN)/python -m scripts.release release '$(VERSION)' --images='$(IMAGES)' --build-options='$(BUILD_OPTIONS)'
 
 clean: ## remove what was made here

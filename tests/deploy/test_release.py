@@ -1,6 +1,7 @@
 """`make release`, of the files here: two builds are equal, and what they built works where nothing else is installed.
 
-Without the images: tests/deploy/test_image_build.py builds and starts them, and two builds of one take six minutes (docs/project/releasing.md).
+Without the images: tests/deploy/test_image_build.py builds and starts them, and two builds of one take six minutes
+(docs/project/releasing.md).
 """
 
 import json
