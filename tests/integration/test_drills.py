@@ -85,7 +85,6 @@ def alerts(people: HttpReceiver, name: str) -> list[str]:
     return [each.body for each in people.received if name in each.body and "[DRILL]" not in each.title]
 
 
-@pytest.mark.covers("command:drill start", "command:drill stop", "command:drill report")
 def test_a_drill_is_one_message_of_two_sidecars_and_hides_its_own_failover_alone(
     clusters: tuple[Leaders, Leaders], people: HttpReceiver, sidecars: list[Sidecar]
 ) -> None:

@@ -80,7 +80,7 @@ class RestServer:
         """Close all connections, as a server does with those that are idle."""
         for connection in self._connections:
             with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)  # a TLS socket's own makes its reader fail
 
     def _serve(self) -> None:
         with suppress(OSError):
@@ -95,6 +95,7 @@ class RestServer:
         plain.settimeout(_SECONDS)
         with plain, suppress(OSError):
             connection = self._tls.wrap_socket(plain, server_side=True) if self._tls else plain
+            self._connections[self._connections.index(plain)] = connection
             with connection:
                 while request := _request(connection):
                     answer = self._next(request.split()[1].decode())

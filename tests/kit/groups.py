@@ -131,6 +131,8 @@ LONG: Final[dict[str, tuple[str, ...]]] = {
         "audit/test_cluster",
         "audit/test_hdfs",
         "audit/test_bucket_changes",
+        "audit/test_bucket_errors.py::test_without_a_permission_a_writer_is_one_line[DELETE",
+        "audit/test_bucket_errors.py::test_without_a_permission_a_writer_is_one_line[PUT-compact",
         "audit/test_object_store",
         "audit/test_readers.py::test_a_reader_of_a_bucket",
         "audit/test_readers.py::test_an_example_prints_what_it_says[bucket",
@@ -155,7 +157,7 @@ LONG: Final[dict[str, tuple[str, ...]]] = {
         "shell/test_page_in_browser",
         "sinks/notify/test_formatting.py::test_a_mail_is_readable",
     ),
-    "long outages, many servers, many observers": (
+    "long outages and days, many servers, many observers": (
         "e2e/test_alertmanager.py::test_an_alert_is_one_everywhere",
         "e2e/test_leader_silent",
         "e2e/test_drill.py::test_a_drill_proves_that_a_failover_works[kubernetes",
@@ -164,6 +166,11 @@ LONG: Final[dict[str, tuple[str, ...]]] = {
         "e2e/test_recovery",
         "e2e/test_six_failovers",
         "e2e/test_upgrade",
+        "audit/test_ingest_places.py::test_names_that_mean",
+        "core/cluster/test_silent_leader.py::test_a_busy_day_is_no_false_alarm_and_a_real_silence_in_it_is_one[2",
+        "core/cluster/test_silent_leader.py::test_a_busy_day_is_no_false_alarm_and_a_real_silence_in_it_is_one[3",
+        "e2e/test_state_dir.py::test_the_second_sidecar_refuses",
+        "integration/test_drills.py::test_a_drill_is_one_message_of_two_sidecars",
         "integration/test_kubernetes_finder.py::test_large_config_maps",
         "integration/test_kubernetes_finder.py::test_what_an_outage_hides",
         "integration/test_kubernetes_outages",
@@ -173,6 +180,8 @@ LONG: Final[dict[str, tuple[str, ...]]] = {
         "integration/test_silences.py::test_one_silence_holds_for_every_sidecar[kubernetes",
         "integration/test_trickling_stores",
         "integration/test_zookeeper_ensemble",
+        "integration/test_zookeeper_ha_checks.py::test_an_ensemble_without_a_quorum",
+        "integration/test_zookeeper_ha_servers.py::test_servers_with_tls",
         "integration/test_zookeeper_finder.py::test_whatever_comes_and_goes",
     ),
 }

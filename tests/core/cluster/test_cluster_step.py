@@ -166,9 +166,9 @@ def test_up_to_1_14_each_component_has_its_own_contest() -> None:
 
 
 def test_an_address_that_is_too_long_is_a_record_that_says_so() -> None:
-    """300 writes of 65 kB for each component leave one record of each, and nothing of the address in state, journal or message."""
+    """60 writes of 65 kB for each component leave one record of each, and nothing of the address in state, journal or message."""
     flink, sidecar = watching()
-    for term in range(300):
+    for term in range(60):
         flink.elect(job_manager("x" * 65_000, term))
         sidecar.sees_changes()
     sidecar.waits(60)

@@ -272,11 +272,11 @@ def test_the_account_changes_only_with_the_standing() -> None:
 
 
 def test_an_account_stays_small() -> None:
-    """A leader that comes and goes each minute for a hundred days."""
+    """A leader that comes and goes each hour for a hundred days, and then each minute for a day."""
     account, at = opened(0), 0
-    for minute in range(100 * 24 * 60):
-        at = minute * MINUTE
-        account = changed(account, Standing.VACANT if minute % 2 else Standing.LED, at, at)
+    for number, length in enumerate([HOUR] * (100 * 24) + [MINUTE] * (24 * 60)):
+        at += length
+        account = changed(account, Standing.VACANT if number % 2 else Standing.LED, at, at)
     assert len(account.minutes) <= RECENT // MINUTE + 2
     assert len(account.hours) <= LONGEST // HOUR + 2
     assert is_consistent(account)
