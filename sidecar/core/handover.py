@@ -17,7 +17,7 @@ from sidecar.core import handover_document as document
 from sidecar.core import handover_schema as schema
 from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Alert, Alerts, CountedFailover, Failovers, Group, Member, Reason
-from sidecar.core.cluster import ends, episodes, leadership_account, picture_requests, plans, recovery, succession
+from sidecar.core.cluster import ends, episodes, leadership_account, plans, recovery, rest_server, succession
 from sidecar.core.cluster.ends import NOTHING, Ends
 from sidecar.core.cluster.episodes import Absence, Episode
 from sidecar.core.cluster.leadership_account import Account
@@ -340,7 +340,7 @@ def adopt(
     if known and (operated := known.operated):  # read before the handover was
         cluster = replace(cluster, operated=plans.observed(cluster.operated, operated.deployment, now))
     if cluster.picture:
-        room = MOST_HELD - picture_requests.held(state.clusters.values())
+        room = MOST_HELD - rest_server.held(state.clusters.values())
         picture = cluster.picture.within(max(0, room))
         cluster = replace(cluster, picture=picture, picture_kept=picture)
     taken_from = _without_plans(policy, cluster_id, handover.alerts.groups)

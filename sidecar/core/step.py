@@ -14,13 +14,11 @@ from sidecar.core.cluster import (
     deaths,
     error_budget,
     evidence_requests,
-    picture_requests,
-    planned,
     plans,
     readiness,
     recovery,
     removal,
-    silent_leader,
+    rest_server,
 )
 from sidecar.core.cluster.draft import ClusterStep
 from sidecar.core.cluster.kubernetes_events import events
@@ -172,7 +170,7 @@ def _plan(policy: Policy, state: State, observation: PlanObservation) -> Step:
     """The state after an observation of what is meant to happen to a cluster."""
     name, at = observation.cluster_id, observation.at
     if known := state.clusters.get(name):
-        return _take(policy, state, name, planned.observe(policy, name, known, observation), at)
+        return _take(policy, state, name, cluster_step.plan_observed(policy, name, known, observation), at)
     if not policy.finds or not isinstance(observation, DeploymentObserved):
         return replace(state, unclaimed=_without(state.unclaimed, name)), []
     operated = plans.observed(state.unclaimed.get(name), observation.deployment, at)
@@ -196,11 +194,11 @@ def _inform(policy: Policy, state: State, observation: EndObservation | PictureT
             return replace(cluster, peers=Peers(observation.known, observation.opinions, observation.at.steady)), []
         if not isinstance(observation, PictureTaken):
             return deaths.observe(policy, name, cluster, observation)
-        taken = picture_requests.bounded(state.clusters, observation)
-        answered, useful = picture_requests.answered(cluster, taken)
+        taken = rest_server.bounded(state.clusters, observation)
+        answered, useful = rest_server.answered(cluster, taken)
         if useful is None:
             return answered, []
-        return recovery.observe(policy, name, silent_leader.observed(policy, answered, useful), useful)
+        return recovery.observe(policy, name, rest_server.observed(policy, answered, useful), useful)
 
     return _act(policy, state, name, before, act, observation.at)
 
@@ -341,11 +339,11 @@ def _picture(policy: Policy, state: State, quarantine: Quarantine, now: Moment) 
     asked: dict[str, ClusterState] = {}
     for name, known in state.clusters.items():
         with quarantine.guard("the picture of cluster", name):
-            after, request = picture_requests.due(policy, name, known, now)
+            after, request = rest_server.due(policy, name, known, recovery.asked_first(known), now)
             if request:
                 asked[name] = after
                 requests.append(request)
-    effects += (TakePicture(request) for request in picture_requests.limited(state.clusters, requests))
+    effects += (TakePicture(request) for request in rest_server.limited(state.clusters, requests))
     return replace(state, clusters={**state.clusters, **asked}) if asked else state, effects
 
 

@@ -10,7 +10,7 @@ from sidecar.core.alerting import grouping, rules
 from sidecar.core.alerting.alerts import Alerts, Notice
 from sidecar.core.alerting.message import compose
 from sidecar.core.alerting.pace import PATIENCE
-from sidecar.core.cluster import known_cause
+from sidecar.core.cluster import failover_in_progress
 from sidecar.core.cluster.causes import Cause
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.delivery import new_deliveries
@@ -147,7 +147,7 @@ class RecordReplay:
         clusters = {name: cluster.state for name, cluster in self._clusters.items()}
         evaluated = rules.evaluate(self._alerts, self._policy, clusters, now)
         blind = {name for name, cluster in clusters.items() if not cluster.view.complete}
-        decided = known_cause.decided_at(clusters.values())
+        decided = failover_in_progress.decided_at(clusters.values())
         self._alerts, notices, _ = grouping.flush(evaluated, self._policy, blind, now, decided_at=decided)
         for notice in notices:
             destinations = self._policy.receivers.get(notice.route.receiver, ())

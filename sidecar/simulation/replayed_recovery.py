@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster import job_faults
+from sidecar.core.cluster import compared_pictures
 from sidecar.core.cluster.draft import Happened
 from sidecar.core.cluster.record_reader import bad_restore_of, death_of
 from sidecar.core.cluster.recovery_state import KEPT, MOST_ROWS, Assessed, Fault, JobFault
@@ -60,7 +60,7 @@ def observed(cluster: ClusterState, now: Moment) -> ClusterState:
     assessed, episode = cluster.assessed, cluster.episode
     if assessed and assessed.waiting and episode and episode.id != assessed.episode_id:
         cluster = replace(cluster, assessed=replace(assessed, waiting={}))
-    return job_faults.without_old_faults(cluster, now)
+    return compared_pictures.without_old_faults(cluster, now)
 
 
 def forgets_at(cluster: ClusterState) -> int | None:

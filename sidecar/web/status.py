@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.cluster import picture_requests
+from sidecar.core.cluster import rest_server
 from sidecar.core.cluster.state import ClusterState, contending
 from sidecar.core.flink.leadership import Component
 from sidecar.core.moment import Moment, Timestamp, timestamp
@@ -80,7 +80,7 @@ def _cluster(cluster_id: str, cluster: ClusterState, found: list[Leader], at: Mo
         sorted(map(str, cluster.contested)),
         next((web_ui(leader.leader_address) for leader in found if leader.component == Component.REST_SERVER), None),
         cluster.standby.alone_since is not None,
-        picture_requests.failing(cluster, at),
+        rest_server.failing(cluster, at),
     )
 
 

@@ -9,7 +9,7 @@ from sidecar.core import agreement as agreements
 from sidecar.core.alerting import excuses
 from sidecar.core.alerting.alerts import Alert, Alerts, Failovers
 from sidecar.core.alerting.new_alert import new_alert, place_of
-from sidecar.core.cluster import error_budget, plans, recovery, silent_leader
+from sidecar.core.cluster import error_budget, plans, recovery, rest_server
 from sidecar.core.cluster.recovery_state import Fault
 from sidecar.core.cluster.state import ClusterState, ComponentState, contending, zxid_headroom
 from sidecar.core.flink.leadership import Component, ComponentId, ConfigMapPosition, Vacant
@@ -98,7 +98,7 @@ def _burn(rule: Rule, policy: Policy, name: str, cluster: ClusterState, now: Mom
 
 def _silence(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> dict[ComponentId | None, Alert]:
     """The published leader does not answer. One that is not wanted any more may end."""
-    leader, known = cluster.rest_leader, silent_leader.unanswered(cluster)
+    leader, known = cluster.rest_leader, rest_server.unanswered(cluster)
     if leader is None or known is None or plans.is_unwanted(cluster.operated):
         return {}
     what = {"before": place_of(leader.address), "reach": known.reach}

@@ -108,7 +108,7 @@ def flush(
     documents: silences.Documents | None = None,
     decided_at: Mapping[str, int] | None = None,
 ) -> Flushed:
-    """The notifications that are due, and the groups afterwards. `documents`: of silences; `decided_at`: see `known_cause`.
+    """The notifications that are due, and the groups afterwards. `documents`: of silences; `decided_at`: see `failover_in_progress`.
 
     `blind`: the clusters that cannot be read. What was observed of them is still notified, but never repeated as if it were current.
     """

@@ -19,8 +19,8 @@ from sidecar.core.cluster.causes import Verdict, is_planned
 from sidecar.core.cluster.death_verdict import DeathReason, DeathVerdict
 from sidecar.core.cluster.deaths import death_of, name_of
 from sidecar.core.cluster.episodes import Episode
-from sidecar.core.cluster.known_cause import cause_of
-from sidecar.core.cluster.outcome_lines import death_line, succession_line
+from sidecar.core.cluster.failover_in_progress import cause_of
+from sidecar.core.cluster.record_lines import death_line, succession_line
 from sidecar.core.cluster.recovery_state import RecoverySummary
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.counted import counted

@@ -12,7 +12,7 @@ from sidecar.core.alerting import excuses, grouping, ha_risks
 from sidecar.core.alerting.alerts import Alert, Alerts, CountedFailover, Failovers, Pending, PendingKey
 from sidecar.core.alerting.conditions import MOST_NAME, conditions
 from sidecar.core.alerting.new_alert import new_alert, place_of
-from sidecar.core.cluster import plans, silent_leader
+from sidecar.core.cluster import plans, rest_server
 from sidecar.core.cluster.causes import Cause
 from sidecar.core.cluster.downtime import bounds_in_seconds
 from sidecar.core.cluster.draft import Happened
@@ -295,7 +295,7 @@ def _trusted_until(policy: Policy, trigger: Trigger | None, cluster: ClusterStat
     if cluster is None or trigger is Trigger.BLIND:
         return now.steady
     if trigger is Trigger.LEADER_SILENT:
-        return silent_leader.proven_until(cluster)
+        return rest_server.proven_until(cluster)
     if cluster.confirmed is None:
         return now.steady
     return min(now.steady, cluster.confirmed.at.steady + policy.trust_window)
@@ -385,7 +385,7 @@ def _completed(alert: Alert, cluster: ClusterState, now: Moment) -> Alert:
         alert = replace(alert, unwanted=True)
     lasted = now.steady - alert.began.steady
     if alert.reach:
-        unwanted, reach = plans.is_unwanted(cluster.operated), silent_leader.reach_after(cluster, alert.reach)
+        unwanted, reach = plans.is_unwanted(cluster.operated), rest_server.reach_after(cluster, alert.reach)
         lasting = in_seconds(lasted)
         return replace(alert, after=place_of(address), reach=reach, unwanted=unwanted, vacant_seconds=lasting)
     absence = known.absence if known and address is not None else None

@@ -11,14 +11,15 @@ from sidecar.core.cluster import (
     episodes,
     error_budget,
     failover_in_progress,
+    job_stores,
     leadership_changes,
     plans,
     split_leadership,
     store_view,
-    unregistered,
     znode_leaders,
 )
 from sidecar.core.cluster.draft import ClusterStep, Draft
+from sidecar.core.cluster.plans import Disruption
 from sidecar.core.cluster.state import ClusterState, Confirmed, Drilled, Missing, Sighting, TooOld, View, as_last_known
 from sidecar.core.cluster.store_view import COVERAGE_INTERVAL
 from sidecar.core.flink.leadership import ComponentId
@@ -28,11 +29,15 @@ from sidecar.core.observations import (
     ClusterObservation,
     ConfigMapObserved,
     ConnectionState,
+    DeploymentObserved,
+    DeploymentUnreadable,
     NodeObserved,
     NodeRefused,
     NothingFound,
     NotProcessed,
     PlaceRemoved,
+    PlanObservation,
+    PodDisrupted,
     SnapshotCompleted,
     StoreObserved,
     StoreRefused,
@@ -71,7 +76,7 @@ def observe(
         case ViewConfirmed():
             until = observation.at.steady + observation.again_within + policy.trust_window
             draft.update(confirmed=Confirmed(observation.at, until))
-            unregistered.forget(draft)
+            job_stores.forget(draft)
         case NothingFound() if not cluster.ever_led:
             store_view.nothing_found(draft, Missing(observation.place, observation.beside))
         case StoreObserved():
@@ -79,6 +84,27 @@ def observe(
         case ConfigMapObserved():
             configmap_leaders.config_map_observed(draft, observation)
     store_view.judge_version(draft)
+    return draft.outcome()
+
+
+def plan_observed(policy: Policy, cluster_id: str, cluster: ClusterState, observation: PlanObservation) -> ClusterStep:
+    """The cluster after `observation`, also while its leaders cannot be read."""
+    operated, disruptions, at = cluster.operated, cluster.disruptions, observation.at
+    match observation:
+        case DeploymentObserved(deployment=deployment):
+            operated = plans.observed(operated, deployment, at)
+        case DeploymentUnreadable():
+            operated = plans.unread(operated, at)
+        case PodDisrupted():
+            found = Disruption(at, observation.pod, observation.address, observation.node)
+            disruptions = plans.disrupted(disruptions, observation.uid, found)
+    if operated is cluster.operated and disruptions is cluster.disruptions:
+        return cluster, []
+    draft = Draft(policy, cluster_id, cluster, at)
+    draft.update(operated=operated, disruptions=disruptions)
+    if plans.is_unwanted(operated) is not cluster.view.suspended:
+        store_view.cover(draft, cluster.view.sighting, at)
+    failover_in_progress.consider_plans(draft)
     return draft.outcome()
 
 

@@ -16,7 +16,7 @@ from sidecar.core.cluster.death_verdict import DeathReason, DeathVerdict, verdic
 from sidecar.core.cluster.draft import ClusterStep, Draft
 from sidecar.core.cluster.ends import Beside, ContainerEnded, Ends, KnownPod, LogRead
 from sidecar.core.cluster.episodes import Episode
-from sidecar.core.cluster.known_cause import cause_of
+from sidecar.core.cluster.failover_in_progress import cause_of
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.flink.leadership import is_own_host
 from sidecar.core.moment import SECOND, Moment

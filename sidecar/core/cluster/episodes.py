@@ -18,9 +18,9 @@ from sidecar.core.cluster.causes import RELATED, Facts, Loss, Verdict
 from sidecar.core.cluster.death_verdict import DeathVerdict
 from sidecar.core.cluster.downtime import Downtime
 from sidecar.core.cluster.leadership_table import Kind
+from sidecar.core.cluster.leases import VacancyReason
 from sidecar.core.cluster.recovery_state import Fault
 from sidecar.core.cluster.transitions import Transition
-from sidecar.core.cluster.vacancy import VacancyReason
 from sidecar.core.evidence import Gathered
 from sidecar.core.flink import configmaps, znode_paths
 from sidecar.core.flink.leadership import (

@@ -1,13 +1,15 @@
 """Opens and closes the failover in progress, and decides what belongs to it."""
 
+from collections.abc import Iterable
 from uuid import UUID
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster import ends, episodes, known_cause, plans
+from sidecar.core.cluster import ends, episodes, plans
+from sidecar.core.cluster.causes import Facts, Verdict, verdict
 from sidecar.core.cluster.draft import Draft
 from sidecar.core.cluster.episodes import Episode
-from sidecar.core.cluster.state import ComponentState, contending
+from sidecar.core.cluster.state import ClusterState, ComponentState, contending
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.flink.leadership import (
     Component,
@@ -96,7 +98,7 @@ def close_episode(draft: Draft) -> None:
     episode = draft.state.episode
     assert episode  # noqa: S101  the caller checked
     operated = draft.state.operated
-    closed = replace(episode, facts=known_cause.facts_of(draft.state, episode), closed_at=draft.at)
+    closed = replace(episode, facts=facts_of(draft.state, episode), closed_at=draft.at)
     parts = {component: known for component, known in draft.all_known() if episodes.has_part(known.absence, episode)}
     draft.happened.append(draft.writer.episode(closed, parts, draft.state.pods))
     left, remembered, last = draft.state.disruptions, draft.state.ends, draft.state.last_episode
@@ -116,3 +118,28 @@ def close_blindness(draft: Draft) -> None:
     known = draft.known(ComponentId(Component.DISPATCHER))
     draft.happened.append(draft.writer.blindness(loss, known.last_known if known else None))
     draft.update(view=replace(draft.state.view, loss=replace(loss, obscured=False)))
+
+
+def facts_of(cluster: ClusterState, episode: Episode) -> Facts:
+    """The facts of one of the cluster's failovers. Of the one in progress: as if it were closed now."""
+    if cluster.episode is None or cluster.episode.id != episode.id:
+        return episode.facts
+    operated = episode.facts.operated and plans.expected_until(cluster.operated, episode.opened_at) is None
+    return replace(episode.facts, contend=contending(cluster.contenders), operated=operated)
+
+
+def cause_of(cluster: ClusterState, episode: Episode) -> Verdict:
+    """Why it happened, as far as is known."""
+    return episode.recorded or verdict(facts_of(cluster, episode))
+
+
+def decided_at(clusters: Iterable[ClusterState]) -> dict[str, int]:
+    """When (steady) a failover in progress is closed, and its cause decided, by its id. 0: as soon as its jobs have leaders. Without those
+    in which a component of the cluster has none.
+    """
+    episodes_now = (cluster.episode for cluster in clusters)
+    return {
+        episode.id: 0 if episode.jobs_away else episode.moved_at.steady + episodes.SETTLED
+        for episode in episodes_now
+        if episode and not episode.away
+    }

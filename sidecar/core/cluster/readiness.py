@@ -5,11 +5,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar.core.cluster.draft import ClusterStep, Happened
-from sidecar.core.cluster.known_checks import Checked, KnownCheck
 from sidecar.core.cluster.record_writer import envelope
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.ha.finding import Verdict
-from sidecar.core.ha.results import CheckResult
+from sidecar.core.ha.results import Checked, CheckResult, KnownCheck
 from sidecar.core.moment import SECOND, Moment, timestamp
 from sidecar.core.observations import HaChecked
 from sidecar.core.policy.policy import Policy

@@ -10,12 +10,18 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from sidecar.core.cluster import deaths, plans
-from sidecar.core.cluster.compared_pictures import job_after, matched, merged, remembered, runs_main
+from sidecar.core.cluster.compared_pictures import (
+    job_after,
+    matched,
+    merged,
+    remembered,
+    runs_main,
+    with_picture,
+    without_old_faults,
+)
 from sidecar.core.cluster.draft import ClusterStep, Happened
 from sidecar.core.cluster.episodes import Episode
-from sidecar.core.cluster.job_faults import with_picture, without_old_faults
-from sidecar.core.cluster.recovery_judge import Judgement, Workers, judgement, task_managers
-from sidecar.core.cluster.recovery_records import recovery_rows
+from sidecar.core.cluster.recovery_judge import Judgement, Workers, judgement, recovery_rows, task_managers
 from sidecar.core.cluster.recovery_state import (
     MOST_ROWS,
     Assessed,

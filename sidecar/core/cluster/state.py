@@ -12,7 +12,6 @@ from sidecar.core.cluster.causes import Loss
 from sidecar.core.cluster.downtime import LastLed
 from sidecar.core.cluster.ends import Ends
 from sidecar.core.cluster.episodes import Absence, Episode
-from sidecar.core.cluster.known_checks import Checked
 from sidecar.core.cluster.leadership_account import Account, opened
 from sidecar.core.cluster.leases import Lease
 from sidecar.core.cluster.plans import Disruption, Operated
@@ -30,6 +29,7 @@ from sidecar.core.flink.leadership import (
     Position,
     Unknown,
 )
+from sidecar.core.ha.results import Checked
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ConnectionState
 from sidecar.core.pictures import Picture
@@ -184,7 +184,7 @@ class Drilled(Struct, frozen=True):
 
 
 class PictureRequested(Struct, frozen=True):
-    """The last request for a picture. `cluster.picture_requests` decides when the next one is due."""
+    """The last request for a picture. `cluster.rest_server` decides when the next one is due."""
 
     leader: LeaderInformation
     """The leading REST server that was asked."""
@@ -210,7 +210,7 @@ class Unanswered(Struct, frozen=True):
     reach: Reach
     """Of the last one."""
     requests: int = 0
-    """How many in a row were this sidecar's own, as far as they are counted: see `cluster.silent_leader`."""
+    """How many in a row were this sidecar's own, as far as they are counted: see `cluster.rest_server`."""
 
 
 class RestServer(Struct, frozen=True):

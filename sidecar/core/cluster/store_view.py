@@ -157,20 +157,3 @@ def cover(draft: Draft, sighting: Sighting, until: Moment) -> None:
     if until.steady > view.since.steady:
         draft.happened.append(draft.writer.coverage(view, until))
         draft.update(view=replace(draft.state.view, since=until))
-
-
-def jobs_listed(draft: Draft, store: str, job_ids: frozenset[str]) -> None:
-    """The jobs in one of Flink's job stores: a job that is in none any more has ended."""
-    draft.update(jobs={**draft.state.jobs, store: job_ids})
-    all_ids = frozenset[str]().union(*draft.state.jobs.values())
-    for job_id in all_ids:
-        component = ComponentId(Component.JOB, job_id)
-        known = draft.before.components.get(component) or draft.newcomer()
-        if not known.registered:
-            draft.keep(component, replace(known, registered=True, unregistered_at=None))
-    for component, known in draft.before.components.items():
-        if known.registered and component.job_id not in all_ids:
-            ended = replace(known, registered=False, unregistered_at=draft.at.steady)
-            draft.keep(component, ended)
-            if isinstance(known.leadership, Vacant):
-                apply(draft, component, ended, Seen(Sight.JOB_ENDED))

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Alerts, Group, Suppressed
 from sidecar.core.alerting.silences import Documents
-from sidecar.core.cluster import known_cause
+from sidecar.core.cluster import failover_in_progress
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.delivery import new_deliveries
 from sidecar.core.delivery.outbox import Delivery
@@ -32,7 +32,7 @@ def due(
     Alerts that cannot be notified are forgotten, so that the rest of their group is: a condition that still holds fires anew.
     """
 
-    decided_at = known_cause.decided_at(clusters.values())
+    decided_at = failover_in_progress.decided_at(clusters.values())
 
     def found(them: Alerts) -> Due:
         after, notices, suppressed = grouping.flush(them, policy, blind, now, documents, decided_at)

@@ -11,6 +11,7 @@ from sidecar.core.ha.kubernetes_checks import KUBERNETES_CHECKS
 from sidecar.core.ha.kubernetes_facts import KubernetesFacts
 from sidecar.core.ha.zookeeper_checks import ZOOKEEPER_CHECKS
 from sidecar.core.ha.zookeeper_facts import ZooKeeperFacts
+from sidecar.core.moment import Moment
 from sidecar.core.sanitize import clean
 
 CHECKS: Final = tuple(dict.fromkeys((*ZOOKEEPER_CHECKS, *KUBERNETES_CHECKS, *FLINK_CHECKS)))
@@ -28,6 +29,26 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     """The facts, or what is missing, in one line."""
     advice: str = ""
     """Of a RISK: what to do."""
+
+
+class KnownCheck(Struct, frozen=True):
+    """One check."""
+
+    result: CheckResult
+    since: Moment
+    """Since when it has this verdict, as far as this sidecar knows."""
+    recorded_at: Moment
+    """When it was last recorded."""
+    risk_since: Moment | None = None
+    """Since when it is a RISK, and has not passed since: what cannot be read any more may still be one."""
+
+
+class Checked(Struct, frozen=True):
+    """All checks of one cluster."""
+
+    at: Moment
+    checks: Mapping[str, KnownCheck] = {}
+    """By name, in the order in which they are shown."""
 
 
 def results(store: ZooKeeperFacts | KubernetesFacts, flink: FlinkFacts) -> tuple[CheckResult, ...]:

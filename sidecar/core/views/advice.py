@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from sidecar.core.alerting.phrases import host
 from sidecar.core.cluster.causes import Cause
 from sidecar.core.cluster.death_verdict import DeathReason
-from sidecar.core.cluster.outcome_lines import ENDINGS
+from sidecar.core.cluster.record_lines import ENDINGS
 from sidecar.core.flink.leadership import host_port
 from sidecar.core.policy.policy import Trigger
 from sidecar.core.sanitize import clean

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from sidecar.core.cluster import episodes
 from sidecar.core.cluster.causes import Cause, is_planned
-from sidecar.core.cluster.known_cause import cause_of, facts_of
+from sidecar.core.cluster.failover_in_progress import cause_of, facts_of
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.moment import Timestamp, timestamp
 from sidecar.core.pods import name_at

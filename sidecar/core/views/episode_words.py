@@ -4,8 +4,16 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import Final
 
-from sidecar.core.cluster.outcome_lines import cluster_line, death_line, job_line
-from sidecar.core.cluster.record_lines import MOST_LINES, evidence_outcome, lasted, move, transition_line
+from sidecar.core.cluster.record_lines import (
+    MOST_LINES,
+    cluster_line,
+    death_line,
+    evidence_outcome,
+    job_line,
+    lasted,
+    move,
+    transition_line,
+)
 from sidecar.core.counted import counted
 from sidecar.core.pods import spelled
 from sidecar.core.records import Annotation, Death, EpisodeRecord, Evidence, Notification

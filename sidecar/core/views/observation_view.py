@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from sidecar.core.cluster import silent_leader
+from sidecar.core.cluster import rest_server
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.flink.leadership import Component, Vacant
 from sidecar.core.moment import Moment
@@ -44,7 +44,7 @@ def _observation(observer: str, name: str, cluster: ClusterState, *, sees: bool)
         return ObservationView(name, observer, sees=False)
     components = cluster.components.items()
     vacant = {component.component for component, known in components if isinstance(known.leadership, Vacant)}
-    return ObservationView(name, observer, True, tuple(sorted(vacant)), silent_leader.reach(cluster))
+    return ObservationView(name, observer, True, tuple(sorted(vacant)), rest_server.reach(cluster))
 
 
 def disputable(snapshot: Snapshot) -> set[str]:

@@ -10,7 +10,7 @@ from sidecar.core.alerting.first_step import first_step
 from sidecar.core.cluster import plans
 from sidecar.core.cluster.causes import Cause, Confidence
 from sidecar.core.cluster.deaths import death_of
-from sidecar.core.cluster.known_cause import cause_of
+from sidecar.core.cluster.failover_in_progress import cause_of
 from sidecar.core.cluster.state import ClusterState, ComponentState, contending
 from sidecar.core.counted import counted, listed
 from sidecar.core.flink.leadership import ComponentId, Unknown, Vacant

@@ -10,7 +10,7 @@ from sidecar.core.cluster.causes import Confidence
 from sidecar.core.cluster.death_verdict import DeathReason, DeathVerdict
 from sidecar.core.cluster.deaths import RECORDED_AFTER, death_of
 from sidecar.core.cluster.ends import KEPT, MOST_ENDS, MOST_PODS, MOST_SIGNS, merged
-from sidecar.core.cluster.outcome_lines import succession_line
+from sidecar.core.cluster.record_lines import succession_line
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import (
     EventObserved,

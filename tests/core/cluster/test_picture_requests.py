@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sidecar.core.cluster import picture_requests, recovery
+from sidecar.core.cluster import rest_server
 from sidecar.core.cluster.recovery_state import Assessment
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.effects import TakePicture
@@ -32,9 +32,11 @@ def cluster() -> ClusterState:
     return sidecar.state.clusters[CLUSTER]
 
 
-def asks(known: ClusterState, seconds: float) -> tuple[ClusterState, PictureRequest | None]:
-    """What is due, so many seconds after the first request."""
-    return picture_requests.due(ASSESSING, CLUSTER, known, at(seconds))
+def asks(
+    known: ClusterState, seconds: float, first: tuple[str, ...] | None = None
+) -> tuple[ClusterState, PictureRequest | None]:
+    """What is due, so many seconds after the first request. `first`: what an assessment asks for first."""
+    return rest_server.due(ASSESSING, CLUSTER, known, first, at(seconds))
 
 
 def at(seconds: float) -> Moment:
@@ -51,23 +53,23 @@ def answer(
     known: ClusterState, *jobs: Job, problem: str | None = None, address: str = A_REST
 ) -> tuple[ClusterState, PictureTaken | None]:
     picture = None if problem else Picture(at(0).wall, address, jobs)
-    return picture_requests.answered(known, PictureTaken(at(0), CLUSTER, address, picture, problem))
+    return rest_server.answered(known, PictureTaken(at(0), CLUSTER, address, picture, problem))
 
 
-def asked_at(known: ClusterState, seconds: int, answered: Callable[[ClusterState], ClusterState]) -> list[int]:
+def asked_at(
+    known: ClusterState,
+    seconds: int,
+    answered: Callable[[ClusterState], ClusterState],
+    first: tuple[str, ...] | None = None,
+) -> list[int]:
     """The seconds at which a picture is requested, if every request is answered at once."""
     moments = []
     for second in range(seconds):
-        known, request = asks(known, second)
+        known, request = asks(known, second, first)
         if request:
             moments.append(second)
             known = answered(known)
     return moments
-
-
-def assessed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failover is assessed, for which the checkpoints of one job are needed."""
-    monkeypatch.setattr(recovery, "asked_first", lambda _cluster: (JOB,))
 
 
 def test_a_picture_is_requested_of_the_leading_rest_server() -> None:
@@ -101,25 +103,22 @@ def test_the_interval_doubles_with_each_failure_up_to_five_minutes() -> None:
     assert asks(answers(known, job()), 30)[1]
 
 
-def test_while_a_failover_is_assessed_each_second_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_a_failover_is_assessed_each_second_is_asked_for() -> None:
     """Thoroughly, and first of the jobs that it needs. Elections and starting jobs are failures that pass: the interval stays."""
-    assessed(monkeypatch)
-    assert asks(cluster(), 0)[1] == PictureRequest(CLUSTER, A_REST, (JOB,), thorough=True)
-    moments = asked_at(cluster(), 40, lambda known: answers(known, problem="ongoing leader election"))
+    assert asks(cluster(), 0, (JOB,))[1] == PictureRequest(CLUSTER, A_REST, (JOB,), thorough=True)
+    moments = asked_at(cluster(), 40, lambda known: answers(known, problem="ongoing leader election"), (JOB,))
     assert moments == [*range(31), 32, 36]
 
 
-def test_an_interval_that_is_shorter_is_not_made_longer_by_few_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interval_that_is_shorter_is_not_made_longer_by_few_failures() -> None:
     """Nor is the longest exceeded by a setting: whoever wants a picture every ten minutes gets one every ten minutes."""
-    assessed(monkeypatch)
-    known, _ = asks(cluster(), 0)
-    assert asks(answers(known, problem="no"), 1)[1]
-    monkeypatch.undo()
+    known, _ = asks(cluster(), 0, (JOB,))
+    assert asks(answers(known, problem="no"), 1, (JOB,))[1]
     rarely = replace(ASSESSING, picture_interval=600 * SECOND)
-    known, _ = picture_requests.due(rarely, CLUSTER, cluster(), at(0))
+    known, _ = rest_server.due(rarely, CLUSTER, cluster(), None, at(0))
     known = answers(known, problem="no")
-    assert picture_requests.due(rarely, CLUSTER, known, at(599))[1] is None
-    assert picture_requests.due(rarely, CLUSTER, known, at(600))[1]
+    assert rest_server.due(rarely, CLUSTER, known, None, at(599))[1] is None
+    assert rest_server.due(rarely, CLUSTER, known, None, at(600))[1]
 
 
 def test_another_leader_is_asked_at_once() -> None:
@@ -236,11 +235,11 @@ def test_a_problem_is_shown_once_it_has_lasted_longer_than_an_election() -> None
         known, request = asks(known, second)
         assert request
         known = answers(known, problem="connection refused")
-        shown.append(picture_requests.failing(known, at(second)))
+        shown.append(rest_server.failing(known, at(second)))
     assert shown == [None, None, "connection refused", "connection refused"]
     known, _ = asks(known, 300)
-    assert picture_requests.failing(known, at(300)) == "connection refused"
-    assert picture_requests.failing(answers(known, job()), at(300)) is None
+    assert rest_server.failing(known, at(300)) == "connection refused"
+    assert rest_server.failing(answers(known, job()), at(300)) is None
 
 
 EVENTS = st.sampled_from(["picture", "problem", "foreign", "elsewhere", "no answer", "vacant", "led", "blind"])
@@ -285,14 +284,14 @@ def test_a_picture_that_does_not_fit_beside_those_of_others_is_left_out() -> Non
     """With the number of its jobs, and as a problem that is shown. The next request asks for no more than there is room for."""
     clusters = many(MOST_HELD - 1)
     two = Picture(at(0).wall, A_REST, (job(), job(job_id="b" * 32)))
-    taken = picture_requests.bounded(clusters, PictureTaken(at(0), CLUSTER, A_REST, two))
+    taken = rest_server.bounded(clusters, PictureTaken(at(0), CLUSTER, A_REST, two))
     assert taken.picture
     assert (taken.picture.left_out, taken.picture.jobs, taken.picture.jobs_beyond) == (True, (), 2)
     assert taken.problem
     known, request = asks(clusters[CLUSTER], 0)
     assert request
-    assert [each.most for each in picture_requests.limited(clusters, [request])] == [1]
-    after, _ = picture_requests.answered(known, taken)
+    assert [each.most for each in rest_server.limited(clusters, [request])] == [1]
+    after, _ = rest_server.answered(known, taken)
     assert after.picture_request
     assert (after.picture_request.failures, after.picture_request.problem) == (1, taken.problem)
 
@@ -300,9 +299,9 @@ def test_a_picture_that_does_not_fit_beside_those_of_others_is_left_out() -> Non
 def test_a_picture_keeps_its_place() -> None:
     """One more of another cluster is not taken from it; while its failover is assessed there is room for twice as many."""
     clusters = many(MOST_HELD)
-    assert [each.most for each in picture_requests.limited(clusters, [PictureRequest("other", A_REST)])] == [MOST_HELD]
+    assert [each.most for each in rest_server.limited(clusters, [PictureRequest("other", A_REST)])] == [MOST_HELD]
     assessing = replace(clusters["other"], recovery=Assessment("e", at(0), UUID(int=1)))
-    limited = picture_requests.limited({"other": assessing}, [PictureRequest("other", A_REST)])
+    limited = rest_server.limited({"other": assessing}, [PictureRequest("other", A_REST)])
     assert [each.most for each in limited] == [2 * MOST_HELD]
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.cluster import outcome_lines, record_lines
+from sidecar.core.cluster import record_lines
 from sidecar.core.flink.leadership import host_port
 from sidecar.core.records import EpisodeRecord
 from sidecar.core.sanitize import MOST_CHARACTERS, clean
@@ -74,10 +74,10 @@ def test_a_death_is_one_line_of_the_log() -> None:
         f"JobManager jm-a-0 was OOM-killed (exit 137, limit 1600 MiB) [{episode.id}]"
     )
     likely = death(episode, reason="killed", confidence="medium", pod=None)
-    assert outcome_lines.death_line(likely) == "JobManager jm-a:6123 was killed (exit 137, not sure)"
+    assert record_lines.death_line(likely) == "JobManager jm-a:6123 was killed (exit 137, not sure)"
     unknown = death(episode, reason="unknown", confidence="none", exit_code=None, pod="\x1b[2J")
     assert (
-        outcome_lines.death_line(unknown)
+        record_lines.death_line(unknown)
         == "JobManager \N{REPLACEMENT CHARACTER}[2J ended, and what ended it is not known"
     )
 
@@ -92,7 +92,7 @@ def test_a_recovery_is_one_line_of_the_log() -> None:
     missing = [f"tm-{number}" for number in range(7)]
     few: dict[str, Any] = {"task_managers_before": 9, "task_managers_after": 2, "task_managers_missing": missing}
     degraded = recovery(episode, verdict="degraded", running_after_seconds=None, reasons=["7 are gone."], **few)
-    assert outcome_lines.recovery_line(degraded) == (
+    assert record_lines.recovery_line(degraded) == (
         "recovery: degraded, 2 of 9 TaskManagers registered again (not tm-0, tm-1, tm-2, tm-3, tm-4, 2 more): 7 are gone."
     )
 
@@ -132,4 +132,4 @@ def test_a_recovery_is_one_line_of_the_log() -> None:
 def test_what_became_of_a_job_is_one_line(other: dict[str, Any], line: str) -> None:
     """Whether it runs, since when, and with which state."""
     job = recovery(one_failover(), JOB, **other)
-    assert outcome_lines.recovery_line(job) == f"job Enrich orders (ff595cc2): {line}"
+    assert record_lines.recovery_line(job) == f"job Enrich orders (ff595cc2): {line}"

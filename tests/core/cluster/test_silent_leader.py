@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sidecar.core import handover
-from sidecar.core.cluster import silent_leader
-from sidecar.core.cluster.silent_leader import LEAST_REQUESTS
+from sidecar.core.cluster import rest_server
+from sidecar.core.cluster.rest_server import LEAST_REQUESTS
 from sidecar.core.cluster.state import ClusterState, RestServer, Unanswered
 from sidecar.core.effects import Send, TakePicture
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
@@ -137,17 +137,17 @@ def test_each_request_changes_what_is_known_so(cell: Cell) -> None:
     """By how far it got, and what its server did before."""
     cluster, sent = known(cell.before), Moment(T - 2 * SECOND, T - 2 * SECOND)
     taken = PictureTaken(Moment(T, T), CLUSTER, LEADER.address, None, "no description", cell.reach, sent)
-    after = silent_leader.observed(ASSESSING, cluster, taken)
+    after = rest_server.observed(ASSESSING, cluster, taken)
     assert after.rest_server == cell.after
     if cell.after == cell.before:
         assert after is cluster, "the journal has nothing to write"
-    assert silent_leader.observed(POLICY, cluster, taken) is cluster, "it is not among the evidence"
+    assert rest_server.observed(POLICY, cluster, taken) is cluster, "it is not among the evidence"
 
 
 def test_a_picture_is_an_answer() -> None:
     """Whoever took it."""
     taken = PictureTaken(Moment(T, T), CLUSTER, LEADER.address, Picture(T, LEADER.address))
-    assert silent_leader.observed(ASSESSING, known(hung(2)), taken).rest_server == RestServer(LEADER)
+    assert rest_server.observed(ASSESSING, known(hung(2)), taken).rest_server == RestServer(LEADER)
 
 
 @pytest.mark.parametrize(("requests", "since"), [(1, T - 2 * SECOND), (LEAST_REQUESTS, T - 9 * SECOND)])
@@ -157,7 +157,7 @@ def test_what_was_not_proven_before_a_blindness_begins_anew(requests: int, since
     cluster = replace(cluster, view=replace(cluster.view, turned_at=Moment(T - SECOND // 2, 0)))
     sent = Moment(T - 2 * SECOND, T - 2 * SECOND)
     taken = PictureTaken(Moment(T, T), CLUSTER, LEADER.address, None, None, HANGS, sent)
-    after = silent_leader.observed(ASSESSING, cluster, taken).rest_server
+    after = rest_server.observed(ASSESSING, cluster, taken).rest_server
     assert after
     assert after.unanswered == Unanswered(Moment(since, since), T, HANGS, requests)
 
@@ -348,8 +348,7 @@ def test_a_handover_does_not_prove_a_silence() -> None:
     assert read.cluster.rest_server.unanswered
     assert read.cluster.rest_server.unanswered.requests == 0
     assert (
-        silent_leader.proven_until(replace(sidecar.state.clusters[CLUSTER], rest_server=read.cluster.rest_server))
-        is None
+        rest_server.proven_until(replace(sidecar.state.clusters[CLUSTER], rest_server=read.cluster.rest_server)) is None
     )
 
 

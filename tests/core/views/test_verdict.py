@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from sidecar.core.cluster.causes import Cause
 from sidecar.core.cluster.death_verdict import DeathReason
-from sidecar.core.cluster.outcome_lines import ENDINGS
 from sidecar.core.cluster.plans import Operated
+from sidecar.core.cluster.record_lines import ENDINGS
 from sidecar.core.cluster.state import Standby
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import SECOND, age

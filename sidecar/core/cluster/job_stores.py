@@ -1,16 +1,18 @@
-"""Jobs without a leader that Flink would not recover: they are in no job store, and have never been in one while we looked.
+"""The jobs in Flink's job stores: one that is in none any more has ended.
 
-Flink registers a job before its leader is elected. Whoever can write the store can publish a leader for any job id, and remove it again:
-each would be known, and without a leader, for ever.
+So has a job without a leader that has never been in one while we looked. Flink registers a job before its leader is elected, so it does
+not recover this one: whoever can write the store can publish a leader for any job id, and remove it again.
 """
 
 from typing import Final
+
+from msgspec.structs import replace
 
 from sidecar.core.cluster.draft import Draft
 from sidecar.core.cluster.leadership_changes import Seen, apply
 from sidecar.core.cluster.leadership_table import Sight
 from sidecar.core.cluster.state import ClusterState
-from sidecar.core.flink.leadership import Vacant
+from sidecar.core.flink.leadership import Component, ComponentId, Vacant
 from sidecar.core.flink.znode_paths import JOB_STORES
 from sidecar.core.moment import SECOND
 
@@ -20,8 +22,25 @@ MOST: Final = 200
 """Such jobs of a cluster. Of more, those that lost their leader first count as ended at once."""
 
 
+def jobs_listed(draft: Draft, store: str, job_ids: frozenset[str]) -> None:
+    """The jobs in one of Flink's job stores: a job that is in none any more has ended."""
+    draft.update(jobs={**draft.state.jobs, store: job_ids})
+    all_ids = frozenset[str]().union(*draft.state.jobs.values())
+    for job_id in all_ids:
+        component = ComponentId(Component.JOB, job_id)
+        known = draft.before.components.get(component) or draft.newcomer()
+        if not known.registered:
+            draft.keep(component, replace(known, registered=True, unregistered_at=None))
+    for component, known in draft.before.components.items():
+        if known.registered and component.job_id not in all_ids:
+            ended = replace(known, registered=False, unregistered_at=draft.at.steady)
+            draft.keep(component, ended)
+            if isinstance(known.leadership, Vacant):
+                apply(draft, component, ended, Seen(Sight.JOB_ENDED))
+
+
 def forget(draft: Draft) -> None:
-    """Retire such jobs, now that the view is known to be fresh."""
+    """Retire jobs without a leader that were never registered, now that the view is known to be fresh."""
     if not draft.state.view.complete or not _knows_stores(draft.state):
         return
     found = {
