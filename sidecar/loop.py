@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from sidecar.clock import Clock
 from sidecar.core.cluster.kubernetes_events import KubernetesEvent
-from sidecar.core.cluster.record_lines import record_line
+from sidecar.core.cluster.records.record_lines import record_line
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.delivery.settle import NOT_DELIVERED
 from sidecar.core.effects import Append, Effect, Gather, NamePod, Publish, ReadSilences, Send, TakePicture

@@ -12,7 +12,7 @@ import pytest
 
 from sidecar.cli.main import cli
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.cluster.causes import Cause
+from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.cluster.leadership_table import Kind
 from sidecar.core.ha.flink_checks import FLINK_CHECKS
 from sidecar.core.ha.kubernetes_checks import KUBERNETES_CHECKS

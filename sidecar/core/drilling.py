@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.alerting.silences import Silence
-from sidecar.core.cluster.deaths import death_of
+from sidecar.core.cluster.death.deaths import death_of
 from sidecar.core.cluster.state import ClusterState, Drilled
 from sidecar.core.delivery import notification_records
 from sidecar.core.delivery.outbox import Settled, queue

@@ -17,14 +17,17 @@ from sidecar.core import handover_document as document
 from sidecar.core import handover_schema as schema
 from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Alert, Alerts, CountedFailover, Failovers, Group, Member, Reason
-from sidecar.core.cluster import ends, episodes, leadership_account, plans, recovery, rest_server, succession
-from sidecar.core.cluster.ends import NOTHING, Ends
-from sidecar.core.cluster.episodes import Absence, Episode
+from sidecar.core.cluster import leadership_account, rest_server, succession
+from sidecar.core.cluster.death import ends
+from sidecar.core.cluster.death.ends import NOTHING, Ends
+from sidecar.core.cluster.failover import episodes, plans
+from sidecar.core.cluster.failover.episodes import Absence, Episode
+from sidecar.core.cluster.failover.plans import Disruption, Operated, Plan
 from sidecar.core.cluster.leadership_account import Account
-from sidecar.core.cluster.leases import Lease
-from sidecar.core.cluster.plans import Disruption, Operated, Plan
-from sidecar.core.cluster.recovery_state import Assessed, JobFault
+from sidecar.core.cluster.recovery import assessment
+from sidecar.core.cluster.recovery.recovery_state import Assessed, JobFault
 from sidecar.core.cluster.state import ClusterState, ComponentState, Drilled, RestServer, Standby, fresh_cluster
+from sidecar.core.cluster.store.leases import Lease
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.flink.configmaps import LeaderElectionRecord
 from sidecar.core.flink.leadership import Component, ComponentId, ConfigMapPosition, Position, Unknown
@@ -431,7 +434,7 @@ def _with_sources(policy: Policy, cluster_id: str, cluster: ClusterState) -> Clu
     """The cluster without plans whose source this sidecar does not have. Those that it has expire, unless it observes them itself."""
     deployments, drains = cluster_id in policy.deployments, cluster_id in policy.drains
     if Source.FLINK_REST not in policy.evidence:
-        cluster = recovery.without_rest(cluster)
+        cluster = assessment.without_rest(cluster)
     of_ends = ends.restarted(cluster.ends)
     if cluster_id not in policy.deaths:
         logs = tuple(log for log in of_ends.logs if not log.pod_uid)

@@ -10,11 +10,11 @@ from uuid import UUID
 from msgspec import Meta, Struct
 
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.cluster import recovery_state
-from sidecar.core.cluster.ends import MOST_ENDS, MOST_HOSTS, MOST_SIGNS, OperatorReason, Sign
-from sidecar.core.cluster.ends import MOST_PODS as MOST_ENDED_PODS
+from sidecar.core.cluster.death.ends import MOST_ENDS, MOST_HOSTS, MOST_SIGNS, OperatorReason, Sign
+from sidecar.core.cluster.death.ends import MOST_PODS as MOST_ENDED_PODS
+from sidecar.core.cluster.failover.plans import MOST_DISRUPTIONS, Plan
 from sidecar.core.cluster.leadership_account import HOUR, LONGEST, MINUTE, RECENT
-from sidecar.core.cluster.plans import MOST_DISRUPTIONS, Plan
+from sidecar.core.cluster.recovery import recovery_state
 from sidecar.core.flink.configmaps import LONGEST_LEASE
 from sidecar.core.flink.deployments import Reconciliation
 from sidecar.core.flink.leadership import Component

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import json
 from msgspec.structs import replace
 
-from sidecar.core.cluster.record_reader import transition_of
+from sidecar.core.cluster.records.record_reader import transition_of
 from sidecar.core.journal_rows import Row
 from sidecar.core.moment import Moment, micros, parsed
 from sidecar.core.records import TransitionRecord

@@ -8,13 +8,13 @@ from msgspec import Struct, json
 
 from sidecar.core.alerting.alerts import Alerts, Failovers, Group, Pending, PendingKey
 from sidecar.core.alerting.silences import Documents, Silence, Silences
-from sidecar.core.cluster.ends import NOTHING, Ends
-from sidecar.core.cluster.episodes import Episode
+from sidecar.core.cluster.death.ends import NOTHING, Ends
+from sidecar.core.cluster.failover.episodes import Episode
+from sidecar.core.cluster.failover.plans import Disruption, Operated
 from sidecar.core.cluster.leadership_account import Account
-from sidecar.core.cluster.leases import Lease
-from sidecar.core.cluster.plans import Disruption, Operated
-from sidecar.core.cluster.recovery_state import Assessed, Assessment, JobAfter, JobFault
+from sidecar.core.cluster.recovery.recovery_state import Assessed, Assessment, JobAfter, JobFault
 from sidecar.core.cluster.state import ClusterState, ComponentState, Drilled, RestServer, Standby, View
+from sidecar.core.cluster.store.leases import Lease
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.drills.drill import RunningDrill

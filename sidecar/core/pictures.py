@@ -1,6 +1,6 @@
 """What Flink's REST server said of a cluster at one moment: jobs, checkpoints, TaskManagers. Bounded and untrusted.
 
-`cluster.recovery` compares the last picture before a failover with those after it.
+`cluster.recovery.assessment` compares the last picture before a failover with those after it.
 """
 
 from typing import Final

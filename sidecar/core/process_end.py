@@ -1,6 +1,6 @@
 """What was observed of the end of a JobManager's process: by the kernel, in its pod, in Events, in its log.
 
-These are facts, bounded and untrusted where others can write them. `cluster.deaths` concludes from them why the process ended.
+These are facts, bounded and untrusted where others can write them. `cluster.death.deaths` concludes from them why the process ended.
 """
 
 from msgspec import Struct

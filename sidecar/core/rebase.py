@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import CountedFailover, Group, Pending
 from sidecar.core.alerting.silences import Silence, Silences
-from sidecar.core.cluster.causes import Facts
 from sidecar.core.cluster.downtime import LastLed
-from sidecar.core.cluster.episodes import Absence
+from sidecar.core.cluster.failover.causes import Facts
+from sidecar.core.cluster.failover.episodes import Absence
 from sidecar.core.cluster.leadership_account import Account, Bucket, Change
 from sidecar.core.cluster.split_leadership import Contest
 from sidecar.core.cluster.state import ComponentState, Confirmed, Fewer, Unanswered

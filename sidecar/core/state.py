@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from sidecar.core.alerting.alerts import Alerts
 from sidecar.core.alerting.silences import Silences
-from sidecar.core.cluster.plans import Operated
+from sidecar.core.cluster.failover.plans import Operated
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.drills.drill import RunningDrill

@@ -9,21 +9,14 @@ from msgspec.structs import replace
 from sidecar.core import drilling, handover
 from sidecar.core.agreement import Peers
 from sidecar.core.alerting import grouping, rules, silences
-from sidecar.core.cluster import (
-    cluster_step,
-    deaths,
-    error_budget,
-    evidence_requests,
-    plans,
-    readiness,
-    recovery,
-    removal,
-    rest_server,
-)
+from sidecar.core.cluster import cluster_step, error_budget, evidence_requests, readiness, removal, rest_server
+from sidecar.core.cluster.death import deaths
 from sidecar.core.cluster.draft import ClusterStep
+from sidecar.core.cluster.failover import plans
 from sidecar.core.cluster.kubernetes_events import events
-from sidecar.core.cluster.record_writer import transition_record
-from sidecar.core.cluster.recovery_state import BadRestore
+from sidecar.core.cluster.records.record_writer import transition_record
+from sidecar.core.cluster.recovery import assessment
+from sidecar.core.cluster.recovery.recovery_state import BadRestore
 from sidecar.core.cluster.state import ClusterState, fresh_cluster, without_memory
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.delivery import dropped_alerts, new_deliveries, notification_records
@@ -198,7 +191,7 @@ def _inform(policy: Policy, state: State, observation: EndObservation | PictureT
         answered, useful = rest_server.answered(cluster, taken)
         if useful is None:
             return answered, []
-        return recovery.observe(policy, name, rest_server.observed(policy, answered, useful), useful)
+        return assessment.observe(policy, name, rest_server.observed(policy, answered, useful), useful)
 
     return _act(policy, state, name, before, act, observation.at)
 
@@ -266,7 +259,7 @@ def _tick(policy: Policy, state: State, now: Moment) -> Step:
     state, effects = _drill(policy, state, quarantine, now)
     state, more = _gather(policy, state, quarantine, now)
     effects += more
-    state, more = _each_cluster(policy, state, now, recovery.tick)
+    state, more = _each_cluster(policy, state, now, assessment.tick)
     effects += more
     state, more = _picture(policy, state, quarantine, now)
     effects += more
@@ -339,7 +332,7 @@ def _picture(policy: Policy, state: State, quarantine: Quarantine, now: Moment) 
     asked: dict[str, ClusterState] = {}
     for name, known in state.clusters.items():
         with quarantine.guard("the picture of cluster", name):
-            after, request = rest_server.due(policy, name, known, recovery.asked_first(known), now)
+            after, request = rest_server.due(policy, name, known, assessment.asked_first(known), now)
             if request:
                 asked[name] = after
                 requests.append(request)

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from typing import Final, NamedTuple
 
 from sidecar.core.cluster.state import Sighting
-from sidecar.core.cluster.store_view import COVERAGE_INTERVAL
+from sidecar.core.cluster.store.store_view import COVERAGE_INTERVAL
 from sidecar.core.moment import SECOND
 
 _SPLIT: Final = (COVERAGE_INTERVAL, COVERAGE_INTERVAL + 10 * SECOND)

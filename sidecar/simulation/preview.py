@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.cluster.causes import NOT_IDENTIFIED
+from sidecar.core.cluster.failover.causes import NOT_IDENTIFIED
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.moment import Timestamp, timestamp
 from sidecar.core.records import EpisodeRecord

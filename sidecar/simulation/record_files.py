@@ -9,9 +9,9 @@ from typing import Final
 
 from msgspec import MsgspecError, Struct, field, json
 
-from sidecar.core.cluster.episodes import LOOK_BACK
+from sidecar.core.cluster.failover.episodes import LOOK_BACK
 from sidecar.core.cluster.leadership_table import Kind
-from sidecar.core.cluster.record_reader import death_of, transition_of
+from sidecar.core.cluster.records.record_reader import death_of, transition_of
 from sidecar.core.errors import OperatorError
 from sidecar.core.flink.leadership import Component
 from sidecar.core.moment import SECOND, Moment, parsed

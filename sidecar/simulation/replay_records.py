@@ -10,8 +10,8 @@ from sidecar.core.alerting import grouping, rules
 from sidecar.core.alerting.alerts import Alerts, Notice
 from sidecar.core.alerting.message import compose
 from sidecar.core.alerting.pace import PATIENCE
-from sidecar.core.cluster import failover_in_progress
-from sidecar.core.cluster.causes import Cause
+from sidecar.core.cluster.failover import failover_in_progress
+from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.delivery import new_deliveries
 from sidecar.core.delivery.outbox import Delivery

@@ -6,10 +6,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar.core.cluster import leadership_changes, split_leadership
-from sidecar.core.cluster.causes import Cause, Confidence, Loss, Verdict
 from sidecar.core.cluster.draft import Draft, Happened
-from sidecar.core.cluster.plans import Intent, Operated, Plan
-from sidecar.core.cluster.record_reader import transition_of
+from sidecar.core.cluster.failover.causes import Cause, Confidence, Loss, Verdict
+from sidecar.core.cluster.failover.plans import Intent, Operated, Plan
+from sidecar.core.cluster.records.record_reader import transition_of
 from sidecar.core.cluster.state import ClusterState, ComponentState, Sighting, View, contending, fresh_cluster
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.flink.leadership import Unknown, ZNodePosition

@@ -2,11 +2,11 @@
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster import compared_pictures
 from sidecar.core.cluster.draft import Happened
-from sidecar.core.cluster.record_reader import bad_restore_of, death_of
-from sidecar.core.cluster.recovery_state import KEPT, MOST_ROWS, Assessed, Fault, JobFault
-from sidecar.core.cluster.recovery_tables import FAULTS, LISTED_AGAIN, Outcome
+from sidecar.core.cluster.records.record_reader import bad_restore_of, death_of
+from sidecar.core.cluster.recovery import compared_pictures
+from sidecar.core.cluster.recovery.recovery_state import KEPT, MOST_ROWS, Assessed, Fault, JobFault
+from sidecar.core.cluster.recovery.recovery_tables import FAULTS, LISTED_AGAIN, Outcome
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.moment import Moment, parsed
 from sidecar.core.pictures import ENDED

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Final
 
-from sidecar.core.cluster.causes import Cause
+from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.moment import Moment, timestamp
 from sidecar.core.policy.policy import Trigger
 from sidecar.core.records import TransitionRecord

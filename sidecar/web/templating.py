@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from sidecar import __version__
-from sidecar.core.cluster.record_lines import OUTCOMES, lasted, move, restored_from
+from sidecar.core.cluster.records.record_lines import OUTCOMES, lasted, move, restored_from
 from sidecar.core.counted import counted
 from sidecar.core.flink.leadership import host_port
 from sidecar.core.moment import SECOND, age, parsed, seconds, timestamp

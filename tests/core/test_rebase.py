@@ -7,10 +7,8 @@ from msgspec import Struct
 
 from sidecar.core.alerting.alerts import Alert, Alerts, CountedFailover, Failovers, Group, Member, Pending
 from sidecar.core.alerting.silences import Silence, Silences
-from sidecar.core.cluster.causes import Facts, Loss
-from sidecar.core.cluster.death_verdict import DeathVerdict
-from sidecar.core.cluster.downtime import Downtime, LastLed
-from sidecar.core.cluster.ends import (
+from sidecar.core.cluster.death.death_verdict import DeathVerdict
+from sidecar.core.cluster.death.ends import (
     ContainerEnded,
     Ends,
     KnownPod,
@@ -22,14 +20,16 @@ from sidecar.core.cluster.ends import (
     Rebooted,
     Restart,
 )
-from sidecar.core.cluster.episodes import Absence, Episode
+from sidecar.core.cluster.downtime import Downtime, LastLed
+from sidecar.core.cluster.failover.causes import Facts, Loss
+from sidecar.core.cluster.failover.episodes import Absence, Episode
+from sidecar.core.cluster.failover.plans import Disruption, Intent, Operated
 from sidecar.core.cluster.leadership_account import Account, Bucket, Change, Lasted
-from sidecar.core.cluster.leases import Lease
-from sidecar.core.cluster.plans import Disruption, Intent, Operated
-from sidecar.core.cluster.recovery_state import Assessed, JobFault
+from sidecar.core.cluster.recovery.recovery_state import Assessed, JobFault
 from sidecar.core.cluster.split_leadership import Contest
 from sidecar.core.cluster.state import ComponentState, Confirmed, Drilled, Fewer, RestServer, Standby, Unanswered
-from sidecar.core.cluster.unobserved import Elections, Gap, Look
+from sidecar.core.cluster.store.leases import Lease
+from sidecar.core.cluster.store.unobserved import Elections, Gap, Look
 from sidecar.core.drills.drill import RunningDrill
 from sidecar.core.drills.findings import Findings
 from sidecar.core.evidence import Gathered

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.core.cluster.record_lines import DUPLICATE_NOTE
+from sidecar.core.cluster.records.record_lines import DUPLICATE_NOTE
 from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.leaders import Leaders

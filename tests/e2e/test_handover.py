@@ -10,7 +10,7 @@ import pytest
 
 from sidecar.clock import Clock
 from sidecar.core import handover
-from sidecar.core.cluster.episodes import is_away
+from sidecar.core.cluster.failover.episodes import is_away
 from sidecar.core.flink.leadership import host_port
 from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.zookeeper import ZooKeeper

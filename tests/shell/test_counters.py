@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from sidecar.clock import Clock
-from sidecar.core.cluster.causes import Cause
+from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.cluster.leadership_table import Kind
 from sidecar.core.effects import Append
 from sidecar.core.flink.leadership import Component

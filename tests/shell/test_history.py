@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.core.cluster.record_lines import lasted
+from sidecar.core.cluster.records.record_lines import lasted
 from tests.kit.cluster import JOB
 from tests.kit.core_sidecar import Sidecar
 from tests.kit.sidecar_process import COMMAND, command

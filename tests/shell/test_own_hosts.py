@@ -2,7 +2,7 @@
 
 import socket
 
-from sidecar.core.cluster.ends import is_at
+from sidecar.core.cluster.death.ends import is_at
 from sidecar.own_hosts import own_hosts
 from sidecar.settings.model import OwnPod
 

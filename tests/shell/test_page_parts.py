@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sidecar import checking
-from sidecar.core.cluster.causes import Cause
+from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.policy.policy import Trigger
 from sidecar.core.views import advice
 from sidecar.core.views.leader_view import web_ui

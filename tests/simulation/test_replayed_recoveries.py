@@ -6,7 +6,7 @@ import pytest
 from msgspec import json
 from msgspec.structs import replace
 
-from sidecar.core.cluster.recovery_state import KEPT
+from sidecar.core.cluster.recovery.recovery_state import KEPT
 from sidecar.core.moment import SECOND
 from sidecar.core.pictures import Job
 from sidecar.core.policy.policy import Rule, Severity, Source, Store, Trigger

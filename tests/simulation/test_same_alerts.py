@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import json
 
-from sidecar.core.cluster.episodes import SETTLED
+from sidecar.core.cluster.failover.episodes import SETTLED
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import SECOND, timestamp
 from sidecar.core.policy.policy import Store

@@ -9,8 +9,10 @@ from sidecar.core import agreement as agreements
 from sidecar.core.alerting import excuses
 from sidecar.core.alerting.alerts import Alert, Alerts, Failovers
 from sidecar.core.alerting.new_alert import new_alert, place_of
-from sidecar.core.cluster import error_budget, plans, recovery, rest_server
-from sidecar.core.cluster.recovery_state import Fault
+from sidecar.core.cluster import error_budget, rest_server
+from sidecar.core.cluster.failover import plans
+from sidecar.core.cluster.recovery import assessment
+from sidecar.core.cluster.recovery.recovery_state import Fault
 from sidecar.core.cluster.state import ClusterState, ComponentState, contending, zxid_headroom
 from sidecar.core.flink.leadership import Component, ComponentId, ConfigMapPosition, Vacant
 from sidecar.core.moment import Moment
@@ -113,7 +115,7 @@ def _of_rest(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> di
         return _silence(rule, policy, name, cluster)
     if fault := _FAULTS.get(rule.on):
         return _faults(rule, policy, name, cluster, fault)
-    led, jobs = recovery.led_since(cluster), recovery.waiting(cluster)
+    led, jobs = assessment.led_since(cluster), assessment.waiting(cluster)
     if rule.on is not Trigger.NOT_RECOVERED or led is None or not jobs:
         return {}
     began, episode = led

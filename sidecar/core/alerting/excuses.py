@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from sidecar.core.alerting.alerts import Alert, Pending, PendingKey
-from sidecar.core.cluster import plans
-from sidecar.core.cluster.episodes import Episode
-from sidecar.core.cluster.plans import Intent, Plan
+from sidecar.core.cluster.failover import plans
+from sidecar.core.cluster.failover.episodes import Episode
+from sidecar.core.cluster.failover.plans import Intent, Plan
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.moment import Moment
 from sidecar.core.policy.labels import PLANNED

@@ -1,6 +1,6 @@
 """What to do first while a cluster has no leader: before anybody asks why."""
 
-from sidecar.core.cluster import plans
+from sidecar.core.cluster.failover import plans
 from sidecar.core.cluster.state import ClusterState, contending
 from sidecar.core.flink.leadership import Vacant
 

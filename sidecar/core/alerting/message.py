@@ -14,14 +14,14 @@ from sidecar.core.alerting.alerts import Alert, MessageAlert, Notice
 from sidecar.core.alerting.first_step import first_step
 from sidecar.core.alerting.moved_jobs import MovedJobs, jobs_line, jobs_now, moved_jobs
 from sidecar.core.alerting.title import Headline
-from sidecar.core.cluster import episodes
-from sidecar.core.cluster.causes import Verdict, is_planned
-from sidecar.core.cluster.death_verdict import DeathReason, DeathVerdict
-from sidecar.core.cluster.deaths import death_of, name_of
-from sidecar.core.cluster.episodes import Episode
-from sidecar.core.cluster.failover_in_progress import cause_of
-from sidecar.core.cluster.record_lines import death_line, succession_line
-from sidecar.core.cluster.recovery_state import RecoverySummary
+from sidecar.core.cluster.death.death_verdict import DeathReason, DeathVerdict
+from sidecar.core.cluster.death.deaths import death_of, name_of
+from sidecar.core.cluster.failover import episodes
+from sidecar.core.cluster.failover.causes import Verdict, is_planned
+from sidecar.core.cluster.failover.episodes import Episode
+from sidecar.core.cluster.failover.failover_in_progress import cause_of
+from sidecar.core.cluster.records.record_lines import death_line, succession_line
+from sidecar.core.cluster.recovery.recovery_state import RecoverySummary
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.counted import counted
 from sidecar.core.pods import Pods, name_at, spelled

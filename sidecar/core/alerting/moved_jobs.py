@@ -4,8 +4,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from sidecar.core.cluster import episodes
-from sidecar.core.cluster.episodes import Episode
+from sidecar.core.cluster.failover import episodes
+from sidecar.core.cluster.failover.episodes import Episode
 from sidecar.core.cluster.state import ClusterState
 
 MOST_JOBS: Final = 10

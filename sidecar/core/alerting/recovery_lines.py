@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from sidecar.core.cluster import recovery
-from sidecar.core.cluster.episodes import Episode
-from sidecar.core.cluster.recovery_state import Assessed, RecoverySummary, summary
-from sidecar.core.cluster.recovery_tables import MOST_OF_A_REASON, known_checkpoints
+from sidecar.core.cluster.failover.episodes import Episode
+from sidecar.core.cluster.recovery import assessment
+from sidecar.core.cluster.recovery.recovery_state import Assessed, RecoverySummary, summary
+from sidecar.core.cluster.recovery.recovery_tables import MOST_OF_A_REASON, known_checkpoints
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.counted import counted, data_size
 from sidecar.core.moment import age, micros, seconds
@@ -22,21 +22,21 @@ _NAME: Final = 60
 def lines(cluster: ClusterState, episode: Episode) -> Iterator[str]:
     """While it is assessed: what was affected, and how many jobs run by now. Then the verdict with its proof, or the reasons."""
     before = cluster.picture
-    if cluster.assessed and recovery.is_judged(cluster, episode):
+    if cluster.assessed and assessment.is_judged(cluster, episode):
         yield from _proof(cluster.assessed)
     elif before and cluster.recovery and cluster.recovery.episode_id == episode.id:
         jobs = [job for job in before.jobs if job.state not in ENDED]
         if jobs:
             yield _affected(before, jobs, episode.opened_at.wall)
             if cluster.recovery.led_at:
-                left = recovery.waiting(cluster).keys() | cluster.job_faults.keys()
+                left = assessment.waiting(cluster).keys() | cluster.job_faults.keys()
                 running = sum(job.id not in left for job in jobs)
                 yield f"{running} of {len(jobs)} jobs seen running again, or ended, so far"
 
 
 def summary_of(cluster: ClusterState, episode: Episode) -> RecoverySummary | None:
     """The verdict with its jobs; `unproven` without them while it is assessed. None: it was not assessed."""
-    if cluster.assessed and recovery.is_judged(cluster, episode):
+    if cluster.assessed and assessment.is_judged(cluster, episode):
         return summary(cluster.assessed)
     if cluster.recovery and cluster.recovery.episode_id == episode.id:
         return RecoverySummary("unproven", is_over=False)

@@ -12,12 +12,13 @@ from sidecar.core.alerting import excuses, grouping, ha_risks
 from sidecar.core.alerting.alerts import Alert, Alerts, CountedFailover, Failovers, Pending, PendingKey
 from sidecar.core.alerting.conditions import MOST_NAME, conditions
 from sidecar.core.alerting.new_alert import new_alert, place_of
-from sidecar.core.cluster import plans, rest_server
-from sidecar.core.cluster.causes import Cause
+from sidecar.core.cluster import rest_server
 from sidecar.core.cluster.downtime import bounds_in_seconds
 from sidecar.core.cluster.draft import Happened
-from sidecar.core.cluster.episodes import LOOK_BACK, Episode, has_part
-from sidecar.core.cluster.recovery_state import BadRestore
+from sidecar.core.cluster.failover import plans
+from sidecar.core.cluster.failover.causes import Cause
+from sidecar.core.cluster.failover.episodes import LOOK_BACK, Episode, has_part
+from sidecar.core.cluster.recovery.recovery_state import BadRestore
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.flink.leadership import Component, ComponentId, Held

@@ -4,24 +4,14 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster import (
-    configmap_leaders,
-    deaths,
-    ends,
-    episodes,
-    error_budget,
-    failover_in_progress,
-    job_stores,
-    leadership_changes,
-    plans,
-    split_leadership,
-    store_view,
-    znode_leaders,
-)
+from sidecar.core.cluster import error_budget, leadership_changes, split_leadership
+from sidecar.core.cluster.death import deaths, ends
 from sidecar.core.cluster.draft import ClusterStep, Draft
-from sidecar.core.cluster.plans import Disruption
+from sidecar.core.cluster.failover import episodes, failover_in_progress, plans
+from sidecar.core.cluster.failover.plans import Disruption
 from sidecar.core.cluster.state import ClusterState, Confirmed, Drilled, Missing, Sighting, TooOld, View, as_last_known
-from sidecar.core.cluster.store_view import COVERAGE_INTERVAL
+from sidecar.core.cluster.store import configmap_leaders, job_stores, store_view, znode_leaders
+from sidecar.core.cluster.store.store_view import COVERAGE_INTERVAL
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment
 from sidecar.core.observations import (

@@ -10,8 +10,8 @@ from typing import Final, TypedDict
 
 from msgspec import Struct
 
-from sidecar.core.cluster.causes import Loss
-from sidecar.core.cluster.leases import Lease, Term, Vacancy, VacancyReason
+from sidecar.core.cluster.failover.causes import Loss
+from sidecar.core.cluster.store.leases import Lease, Term, Vacancy, VacancyReason
 from sidecar.core.flink.configmaps import LEASE_MARGIN
 from sidecar.core.flink.leadership import ConfigMapPosition, Position, ZNodePosition
 from sidecar.core.moment import SECOND, in_seconds

@@ -8,9 +8,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster import episodes
-from sidecar.core.cluster.episodes import Episode
-from sidecar.core.cluster.record_writer import envelope
+from sidecar.core.cluster.failover import episodes
+from sidecar.core.cluster.failover.episodes import Episode
+from sidecar.core.cluster.records.record_writer import envelope
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.evidence import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
 from sidecar.core.flink.leadership import Component, ComponentId, Held

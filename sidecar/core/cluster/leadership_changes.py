@@ -3,25 +3,19 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.cluster import (
-    downtime,
-    episodes,
-    failover_in_progress,
-    plans,
-    recovery_state,
-    rest_server,
-    split_leadership,
-    unobserved,
-)
+from sidecar.core.cluster import downtime, rest_server, split_leadership
 from sidecar.core.cluster.downtime import Gone, LastLed
 from sidecar.core.cluster.draft import Draft
-from sidecar.core.cluster.episodes import Episode
+from sidecar.core.cluster.failover import episodes, failover_in_progress, plans
+from sidecar.core.cluster.failover.episodes import Episode
 from sidecar.core.cluster.leadership_table import Kind, Sight, kind_of
-from sidecar.core.cluster.leases import Vacancy
+from sidecar.core.cluster.recovery import recovery_state
 from sidecar.core.cluster.split_leadership import Contest
 from sidecar.core.cluster.state import ComponentState, contending
+from sidecar.core.cluster.store import unobserved
+from sidecar.core.cluster.store.leases import Vacancy
+from sidecar.core.cluster.store.unobserved import NOT_KNOWABLE, Gap
 from sidecar.core.cluster.transitions import Transition, transition_id
-from sidecar.core.cluster.unobserved import NOT_KNOWABLE, Gap
 from sidecar.core.flink.leadership import (
     Blindness,
     Component,

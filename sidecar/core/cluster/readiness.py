@@ -5,7 +5,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar.core.cluster.draft import ClusterStep, Happened
-from sidecar.core.cluster.record_writer import envelope
+from sidecar.core.cluster.records.record_writer import envelope
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.ha.finding import Verdict
 from sidecar.core.ha.results import Checked, CheckResult, KnownCheck

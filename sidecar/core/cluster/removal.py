@@ -9,11 +9,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster import episodes, failover_in_progress, store_view
 from sidecar.core.cluster.draft import ClusterStep, Draft
+from sidecar.core.cluster.failover import episodes, failover_in_progress
 from sidecar.core.cluster.leadership_changes import Seen, apply
 from sidecar.core.cluster.leadership_table import Sight
 from sidecar.core.cluster.state import ClusterState, Sighting
+from sidecar.core.cluster.store import store_view
 from sidecar.core.flink.leadership import Held, Unknown
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Policy

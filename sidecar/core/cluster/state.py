@@ -8,17 +8,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.agreement import Peers
-from sidecar.core.cluster.causes import Loss
+from sidecar.core.cluster.death.ends import Ends
 from sidecar.core.cluster.downtime import LastLed
-from sidecar.core.cluster.ends import Ends
-from sidecar.core.cluster.episodes import Absence, Episode
+from sidecar.core.cluster.failover.causes import Loss
+from sidecar.core.cluster.failover.episodes import Absence, Episode
+from sidecar.core.cluster.failover.plans import Disruption, Operated
 from sidecar.core.cluster.leadership_account import Account, opened
-from sidecar.core.cluster.leases import Lease
-from sidecar.core.cluster.plans import Disruption, Operated
-from sidecar.core.cluster.recovery_state import Assessed, Assessment, JobAfter, JobFault
+from sidecar.core.cluster.recovery.recovery_state import Assessed, Assessment, JobAfter, JobFault
 from sidecar.core.cluster.split_leadership import Contest
+from sidecar.core.cluster.store.leases import Lease
+from sidecar.core.cluster.store.unobserved import Elections, Look
 from sidecar.core.cluster.transitions import Transition
-from sidecar.core.cluster.unobserved import Elections, Look
 from sidecar.core.flink.leadership import (
     CLUSTER_COMPONENTS,
     Component,

@@ -4,10 +4,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster import downtime, plans, recovery
+from sidecar.core.cluster import downtime
 from sidecar.core.cluster.downtime import Downtime, Gone, LastLed
-from sidecar.core.cluster.episodes import Episode
+from sidecar.core.cluster.failover import plans
+from sidecar.core.cluster.failover.episodes import Episode
 from sidecar.core.cluster.leadership_account import Standing, changed, opened
+from sidecar.core.cluster.recovery import assessment
 from sidecar.core.cluster.state import ClusterState, View, as_last_known, fresh_cluster
 from sidecar.core.flink.leadership import Held, Vacant
 from sidecar.core.moment import Moment
@@ -54,8 +56,8 @@ def hand_over(policy: Policy, cluster_id: str, cluster: ClusterState, now: Momen
         operated=plans.unread(cluster.operated, now),
         disruptions=cluster.disruptions,
         ends=cluster.ends,
-        picture=recovery.expected(cluster),
-        assessed=recovery.handed_over(cluster, now),
+        picture=assessment.expected(cluster),
+        assessed=assessment.handed_over(cluster, now),
         job_faults=cluster.job_faults,
         rest_server=cluster.rest_server,
         drilled=cluster.drilled,

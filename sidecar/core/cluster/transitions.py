@@ -4,8 +4,8 @@ from msgspec import Struct
 
 from sidecar.core.cluster.downtime import Downtime, LastLed
 from sidecar.core.cluster.leadership_table import Kind
-from sidecar.core.cluster.leases import Vacancy
-from sidecar.core.cluster.unobserved import Gap
+from sidecar.core.cluster.store.leases import Vacancy
+from sidecar.core.cluster.store.unobserved import Gap
 from sidecar.core.flink.leadership import (
     ComponentId,
     ConfigMapPosition,

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Alerts, Group, Suppressed
 from sidecar.core.alerting.silences import Documents
-from sidecar.core.cluster import failover_in_progress
+from sidecar.core.cluster.failover import failover_in_progress
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.delivery import new_deliveries
 from sidecar.core.delivery.outbox import Delivery

@@ -2,7 +2,7 @@
 
 from sidecar.core.agreement import Agreement
 from sidecar.core.alerting.alerts import Suppressed
-from sidecar.core.cluster.record_writer import envelope
+from sidecar.core.cluster.records.record_writer import envelope
 from sidecar.core.delivery.outbox import Settled
 from sidecar.core.moment import Moment, timestamp
 from sidecar.core.policy.policy import Policy

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from sidecar.core.agreement import Agreement
 from sidecar.core.alerting.alerts import Member, MessageAlert, Reason
-from sidecar.core.cluster.death_verdict import DeathVerdict
-from sidecar.core.cluster.recovery_state import RecoverySummary
+from sidecar.core.cluster.death.death_verdict import DeathVerdict
+from sidecar.core.cluster.recovery.recovery_state import RecoverySummary
 from sidecar.core.delivery.feed import FeedAlert
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Severity

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from sidecar.core.alerting.phrases import host
-from sidecar.core.cluster.causes import Cause
-from sidecar.core.cluster.death_verdict import DeathReason
-from sidecar.core.cluster.record_lines import ENDINGS
+from sidecar.core.cluster.death.death_verdict import DeathReason
+from sidecar.core.cluster.failover.causes import Cause
+from sidecar.core.cluster.records.record_lines import ENDINGS
 from sidecar.core.flink.leadership import host_port
 from sidecar.core.policy.policy import Trigger
 from sidecar.core.sanitize import clean

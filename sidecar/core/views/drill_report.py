@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from sidecar.core.cluster.record_lines import cluster_line, death_line, job_line, move
+from sidecar.core.cluster.records.record_lines import cluster_line, death_line, job_line, move
 from sidecar.core.counted import counted
 from sidecar.core.drills.drill import STARTED
 from sidecar.core.drills.findings import Message, findings

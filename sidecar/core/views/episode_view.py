@@ -6,9 +6,9 @@ from typing import Final
 from msgspec import Struct, convert, json
 from msgspec.structs import replace
 
-from sidecar.core.cluster import episodes
-from sidecar.core.cluster.causes import Cause, is_planned
-from sidecar.core.cluster.failover_in_progress import cause_of, facts_of
+from sidecar.core.cluster.failover import episodes
+from sidecar.core.cluster.failover.causes import Cause, is_planned
+from sidecar.core.cluster.failover.failover_in_progress import cause_of, facts_of
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.moment import Timestamp, timestamp
 from sidecar.core.pods import name_at

@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.cluster import ends
+from sidecar.core.cluster.death import ends
 from sidecar.core.cluster.state import ClusterState, contending
 from sidecar.core.flink.leadership import (
     LOCAL_NAMES,

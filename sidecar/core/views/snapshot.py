@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from sidecar.core import evidence
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.cluster.causes import Cause
+from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.cluster.leadership_table import Kind
 from sidecar.core.delivery.outbox import SUPERSEDED
 from sidecar.core.delivery.settle import NOT_RESENT

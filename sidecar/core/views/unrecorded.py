@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from sidecar.core.cluster.deaths import death_of
-from sidecar.core.cluster.ends import KEPT
-from sidecar.core.cluster.record_writer import RecordWriter
-from sidecar.core.cluster.recovery import current_rows
+from sidecar.core.cluster.death.deaths import death_of
+from sidecar.core.cluster.death.ends import KEPT
+from sidecar.core.cluster.records.record_writer import RecordWriter
+from sidecar.core.cluster.recovery.assessment import current_rows
 from sidecar.core.records import Death, Recovery
 from sidecar.core.views.snapshot import Snapshot
 

@@ -7,10 +7,10 @@ from typing import Final
 from msgspec import Struct
 
 from sidecar.core.alerting.first_step import first_step
-from sidecar.core.cluster import plans
-from sidecar.core.cluster.causes import Cause, Confidence
-from sidecar.core.cluster.deaths import death_of
-from sidecar.core.cluster.failover_in_progress import cause_of
+from sidecar.core.cluster.death.deaths import death_of
+from sidecar.core.cluster.failover import plans
+from sidecar.core.cluster.failover.causes import Cause, Confidence
+from sidecar.core.cluster.failover.failover_in_progress import cause_of
 from sidecar.core.cluster.state import ClusterState, ComponentState, contending
 from sidecar.core.counted import counted, listed
 from sidecar.core.flink.leadership import ComponentId, Unknown, Vacant

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster.ends import OperatorReason
+from sidecar.core.cluster.death.ends import OperatorReason
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import EventObserved, PodDisrupted, PodObserved
 from sidecar.core.process_end import ContainerEnd, SeenEvent

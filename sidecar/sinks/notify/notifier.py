@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from sidecar.child import Child, NoAnswerError
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.cluster.record_lines import DUPLICATE_NOTE
+from sidecar.core.cluster.records.record_lines import DUPLICATE_NOTE
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome

@@ -16,7 +16,7 @@ from prometheus_client.samples import Sample
 
 from sidecar import __version__
 from sidecar.core.cluster.leadership_table import Kind
-from sidecar.core.cluster.record_lines import record_line
+from sidecar.core.cluster.records.record_lines import record_line
 from sidecar.core.ha.finding import Verdict
 from sidecar.core.moment import parsed
 from sidecar.core.records import Death, EpisodeRecord, HaCheck, Recovery, TransitionRecord

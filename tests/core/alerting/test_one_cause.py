@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.cluster.causes import Cause
+from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.records import EpisodeRecord
 from sidecar.core.views import episode_view

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecar.core.cluster.episodes import SETTLED
+from sidecar.core.cluster.failover.episodes import SETTLED
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import PlaceRemoved

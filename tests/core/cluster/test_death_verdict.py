@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sidecar.core.cluster.causes import Confidence
-from sidecar.core.cluster.death_facts import DeathFacts
-from sidecar.core.cluster.death_verdict import DeathReason, verdict
-from sidecar.core.cluster.ends import (
+from sidecar.core.cluster.death.death_facts import DeathFacts
+from sidecar.core.cluster.death.death_verdict import DeathReason, verdict
+from sidecar.core.cluster.death.ends import (
     UNKNOWN_END,
     ContainerEnded,
     KnownPod,
@@ -21,7 +20,8 @@ from sidecar.core.cluster.ends import (
     Rebooted,
     Sign,
 )
-from sidecar.core.cluster.record_lines import ENDINGS, death_line
+from sidecar.core.cluster.failover.causes import Confidence
+from sidecar.core.cluster.records.record_lines import ENDINGS, death_line
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.process_end import PodStatus, Pressure, ProcessEnd
 

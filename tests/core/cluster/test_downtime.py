@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.cluster.downtime import TICK
-from sidecar.core.cluster.episodes import SETTLED
+from sidecar.core.cluster.failover.episodes import SETTLED
 from sidecar.core.flink.configmaps import LEASE_MARGIN, ConfigMapLayout
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
 from sidecar.core.moment import SECOND, bounds, timestamp

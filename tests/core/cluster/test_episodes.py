@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.cluster.episodes import JOB_PATIENCE, SETTLED, Phase
+from sidecar.core.cluster.failover.episodes import JOB_PATIENCE, SETTLED, Phase
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.moment import SECOND, timestamp
 from sidecar.core.observations import ConnectionState, PlaceRemoved

@@ -3,7 +3,6 @@
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.cluster.episodes import JOB_PATIENCE, SETTLED
 from sidecar.core.cluster.evidence_requests import (
     CALM,
     LIMIT,
@@ -14,7 +13,8 @@ from sidecar.core.cluster.evidence_requests import (
     PATIENCE,
     SOON,
 )
-from sidecar.core.cluster.record_lines import record_line
+from sidecar.core.cluster.failover.episodes import JOB_PATIENCE, SETTLED
+from sidecar.core.cluster.records.record_lines import record_line
 from sidecar.core.evidence import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.moment import SECOND

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.cluster.job_stores import MOST
+from sidecar.core.cluster.store.job_stores import MOST
 from sidecar.core.flink.leadership import (
     CLUSTER_COMPONENTS,
     Component,

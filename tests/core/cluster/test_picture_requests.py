@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sidecar.core.cluster import rest_server
-from sidecar.core.cluster.recovery_state import Assessment
+from sidecar.core.cluster.recovery.recovery_state import Assessment
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.effects import TakePicture
 from sidecar.core.moment import SECOND, Moment

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sidecar.core.cluster import plans
-from sidecar.core.cluster.plans import AFTER, BEFORE, LATE, MOST_DISRUPTIONS, UNREAD
+from sidecar.core.cluster.failover import plans
+from sidecar.core.cluster.failover.plans import AFTER, BEFORE, LATE, MOST_DISRUPTIONS, UNREAD
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
 from sidecar.core.moment import SECOND, Moment, parsed

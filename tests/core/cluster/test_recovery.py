@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.cluster import recovery
-from sidecar.core.cluster.compared_pictures import matched
+from sidecar.core.cluster.recovery import assessment
+from sidecar.core.cluster.recovery.compared_pictures import matched
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId
@@ -133,9 +133,9 @@ def test_jobs_that_do_not_run_yet_are_waited_for_by_the_next_sidecar() -> None:
     looks(sidecar, job(started=2, state="RESTARTING"))
     sidecar.is_replaced(down_for=3)
     sidecar.connects().waits(1)
-    assert recovery.waiting(cluster(sidecar)) == {JOB: "orders"}
+    assert assessment.waiting(cluster(sidecar)) == {JOB: "orders"}
     looks(sidecar, None, seconds=1)
-    assert recovery.waiting(cluster(sidecar)) == {}
+    assert assessment.waiting(cluster(sidecar)) == {}
 
 
 def test_the_rest_server_is_asked_often_only_until_jobs_run() -> None:
@@ -144,7 +144,7 @@ def test_the_rest_server_is_asked_often_only_until_jobs_run() -> None:
     asked = []
     for state in ("RESTARTING", "RUNNING", "RUNNING"):
         looks(sidecar, replace(after(sidecar, 41), state=state), seconds=2)
-        asked.append(recovery.asked_first(cluster(sidecar)))
+        asked.append(assessment.asked_first(cluster(sidecar)))
     assert asked == [(JOB,), None, None]
     assert cluster(sidecar).recovery is not None
 
@@ -261,7 +261,7 @@ def test_an_answer_about_the_time_before_proves_nothing() -> None:
     _, sidecar = failed_over()
     looks(sidecar, before(sidecar), seconds=20)
     assert rows(sidecar) == []
-    assert recovery.waiting(cluster(sidecar)) == {JOB: "orders"}
+    assert assessment.waiting(cluster(sidecar)) == {JOB: "orders"}
 
 
 def test_another_cluster_at_the_same_address_loses_no_job() -> None:
@@ -337,7 +337,7 @@ def test_what_the_rest_server_said_is_forgotten_when_it_is_no_longer_asked() -> 
     sidecar.waits(1)
     known = cluster(sidecar)
     assert (known.job_faults, known.recovery, known.picture, known.picture_request) == ({}, None, None, None)
-    assert not recovery.waiting(known)
+    assert not assessment.waiting(known)
 
 
 def test_without_the_picture_of_before_an_assessment_ends() -> None:
@@ -499,6 +499,6 @@ def test_while_a_failover_is_assessed_a_picture_that_does_not_fit_says_nothing()
         shown = Picture(sidecar.now, rest_address(sidecar), (job(started=2),)).within(0)
         sidecar.observe(PictureTaken(sidecar.moment, CLUSTER, shown.leader, shown))
         sidecar.waits(1)
-    found = recovery.judged(ASSESSING, cluster(sidecar), sidecar.moment)
+    found = assessment.judged(ASSESSING, cluster(sidecar), sidecar.moment)
     assert found
     assert (found.grade, found.jobs[0].outcome) == ("unproven", None)

@@ -7,9 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sidecar.core.cluster.recovery_judge import Grade, Workers, job_ruling, judgement, task_managers
-from sidecar.core.cluster.recovery_state import JobAfter
-from sidecar.core.cluster.recovery_tables import ORIGINS, OUTCOMES, JobCase, Origin, Outcome, Row, decided, last_known
+from sidecar.core.cluster.recovery.recovery_judge import Grade, Workers, job_ruling, judgement, task_managers
+from sidecar.core.cluster.recovery.recovery_state import JobAfter
+from sidecar.core.cluster.recovery.recovery_tables import (
+    ORIGINS,
+    OUTCOMES,
+    JobCase,
+    Origin,
+    Outcome,
+    Row,
+    decided,
+    last_known,
+)
 from sidecar.core.moment import SECOND
 from sidecar.core.pictures import Checkpoint, Checkpoints, Job, Restored, TaskManager
 

@@ -6,9 +6,9 @@ from typing import Final, NamedTuple, TypedDict
 
 from msgspec import Struct
 
-from sidecar.core.cluster.record_writer import Envelope, envelope
-from sidecar.core.cluster.recovery_state import Assessment
-from sidecar.core.cluster.recovery_tables import (
+from sidecar.core.cluster.records.record_writer import Envelope, envelope
+from sidecar.core.cluster.recovery.recovery_state import Assessment
+from sidecar.core.cluster.recovery.recovery_tables import (
     ORIGINS,
     OUTCOMES,
     JobCase,

@@ -3,15 +3,15 @@
 from typing import Final
 from uuid import UUID
 
-from sidecar.core.cluster.causes import Confidence
-from sidecar.core.cluster.death_verdict import DeathReason, DeathVerdict
+from sidecar.core.cluster.death.death_verdict import DeathReason, DeathVerdict
 from sidecar.core.cluster.downtime import Downtime
+from sidecar.core.cluster.failover.causes import Confidence
 from sidecar.core.cluster.leadership_table import Kind
-from sidecar.core.cluster.record_writer import NOT_CONNECTED
-from sidecar.core.cluster.recovery_state import BadRestore
-from sidecar.core.cluster.recovery_tables import Origin
+from sidecar.core.cluster.records.record_writer import NOT_CONNECTED
+from sidecar.core.cluster.recovery.recovery_state import BadRestore
+from sidecar.core.cluster.recovery.recovery_tables import Origin
+from sidecar.core.cluster.store.unobserved import Gap
 from sidecar.core.cluster.transitions import Transition
-from sidecar.core.cluster.unobserved import Gap
 from sidecar.core.flink.leadership import (
     Blindness,
     Component,

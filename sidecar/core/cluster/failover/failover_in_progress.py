@@ -5,10 +5,11 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster import ends, episodes, plans
-from sidecar.core.cluster.causes import Facts, Verdict, verdict
+from sidecar.core.cluster.death import ends
 from sidecar.core.cluster.draft import Draft
-from sidecar.core.cluster.episodes import Episode
+from sidecar.core.cluster.failover import episodes, plans
+from sidecar.core.cluster.failover.causes import Facts, Verdict, verdict
+from sidecar.core.cluster.failover.episodes import Episode
 from sidecar.core.cluster.state import ClusterState, ComponentState, contending
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.flink.leadership import (

@@ -9,14 +9,15 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster import ends, failover_in_progress
-from sidecar.core.cluster.causes import Cause, Confidence
-from sidecar.core.cluster.death_facts import DeathFacts
-from sidecar.core.cluster.death_verdict import DeathReason, DeathVerdict, verdict
+from sidecar.core.cluster.death import ends
+from sidecar.core.cluster.death.death_facts import DeathFacts
+from sidecar.core.cluster.death.death_verdict import DeathReason, DeathVerdict, verdict
+from sidecar.core.cluster.death.ends import Beside, ContainerEnded, Ends, KnownPod, LogRead
 from sidecar.core.cluster.draft import ClusterStep, Draft
-from sidecar.core.cluster.ends import Beside, ContainerEnded, Ends, KnownPod, LogRead
-from sidecar.core.cluster.episodes import Episode
-from sidecar.core.cluster.failover_in_progress import cause_of
+from sidecar.core.cluster.failover import failover_in_progress
+from sidecar.core.cluster.failover.causes import Cause, Confidence
+from sidecar.core.cluster.failover.episodes import Episode
+from sidecar.core.cluster.failover.failover_in_progress import cause_of
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.flink.leadership import is_own_host
 from sidecar.core.moment import SECOND, Moment

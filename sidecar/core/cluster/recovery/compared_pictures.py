@@ -6,8 +6,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster import plans
-from sidecar.core.cluster.recovery_state import KEPT, MOST_ROWS, Fault, JobAfter, JobFault
+from sidecar.core.cluster.failover import plans
+from sidecar.core.cluster.recovery.recovery_state import KEPT, MOST_ROWS, Fault, JobAfter, JobFault
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.flink.leadership import Component, ComponentId, Held
 from sidecar.core.moment import SECOND, Moment

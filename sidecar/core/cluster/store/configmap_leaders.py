@@ -4,13 +4,14 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster import episodes, leases, unobserved
 from sidecar.core.cluster.draft import Draft
-from sidecar.core.cluster.job_stores import jobs_listed
+from sidecar.core.cluster.failover import episodes
 from sidecar.core.cluster.leadership_changes import Seen, apply, without_leader
 from sidecar.core.cluster.leadership_table import Sight, compare, kind_of
-from sidecar.core.cluster.leases import Lease, LeaseClock, LeaseVerdict
 from sidecar.core.cluster.state import ClusterState, ComponentState
+from sidecar.core.cluster.store import leases, unobserved
+from sidecar.core.cluster.store.job_stores import jobs_listed
+from sidecar.core.cluster.store.leases import Lease, LeaseClock, LeaseVerdict
 from sidecar.core.flink import configmaps
 from sidecar.core.flink.connection_info import Unreadable
 from sidecar.core.flink.leadership import (

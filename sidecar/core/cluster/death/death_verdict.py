@@ -12,9 +12,9 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.cluster.causes import Confidence
-from sidecar.core.cluster.death_facts import NO_STATE, ROUNDED, SIGKILL, SIGNALLED, SIGTERM, STOPPED, DeathFacts
-from sidecar.core.cluster.ends import KnownPod, Sign
+from sidecar.core.cluster.death.death_facts import NO_STATE, ROUNDED, SIGKILL, SIGNALLED, SIGTERM, STOPPED, DeathFacts
+from sidecar.core.cluster.death.ends import KnownPod, Sign
+from sidecar.core.cluster.failover.causes import Confidence
 from sidecar.core.moment import SECOND, spoken
 from sidecar.core.process_end import PodStatus, Pressure
 from sidecar.core.sanitize import clean

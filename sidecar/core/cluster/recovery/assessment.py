@@ -9,8 +9,11 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster import deaths, plans
-from sidecar.core.cluster.compared_pictures import (
+from sidecar.core.cluster.death import deaths
+from sidecar.core.cluster.draft import ClusterStep, Happened
+from sidecar.core.cluster.failover import plans
+from sidecar.core.cluster.failover.episodes import Episode
+from sidecar.core.cluster.recovery.compared_pictures import (
     job_after,
     matched,
     merged,
@@ -19,10 +22,8 @@ from sidecar.core.cluster.compared_pictures import (
     with_picture,
     without_old_faults,
 )
-from sidecar.core.cluster.draft import ClusterStep, Happened
-from sidecar.core.cluster.episodes import Episode
-from sidecar.core.cluster.recovery_judge import Judgement, Workers, judgement, recovery_rows, task_managers
-from sidecar.core.cluster.recovery_state import (
+from sidecar.core.cluster.recovery.recovery_judge import Judgement, Workers, judgement, recovery_rows, task_managers
+from sidecar.core.cluster.recovery.recovery_state import (
     MOST_ROWS,
     Assessed,
     Assessment,
@@ -31,7 +32,7 @@ from sidecar.core.cluster.recovery_state import (
     JobFault,
     is_left_out,
 )
-from sidecar.core.cluster.recovery_tables import FAULTS, JobCase, Origin, Outcome, is_older, runs
+from sidecar.core.cluster.recovery.recovery_tables import FAULTS, JobCase, Origin, Outcome, is_older, runs
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId, Held
 from sidecar.core.moment import SECOND, Moment

@@ -2,13 +2,14 @@
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster import episodes, unobserved
 from sidecar.core.cluster.downtime import LastLed
 from sidecar.core.cluster.draft import Draft
-from sidecar.core.cluster.job_stores import jobs_listed
+from sidecar.core.cluster.failover import episodes
 from sidecar.core.cluster.leadership_changes import Seen, apply, without_leader
 from sidecar.core.cluster.leadership_table import Sight, compare
 from sidecar.core.cluster.state import ComponentState, Fewer, contending
+from sidecar.core.cluster.store import unobserved
+from sidecar.core.cluster.store.job_stores import jobs_listed
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.connection_info import Unreadable, decode_connection_info
 from sidecar.core.flink.leadership import Blindness, Held, LeaderInformation, Unknown, Vacant, ZNodePosition

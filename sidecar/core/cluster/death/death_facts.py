@@ -4,7 +4,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from sidecar.core.cluster.ends import (
+from sidecar.core.cluster.death.ends import (
     STARTS,
     UNKNOWN_END,
     ContainerEnded,

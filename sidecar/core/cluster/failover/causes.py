@@ -9,8 +9,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from sidecar.core.cluster.ends import OperatorReason, Restart
-from sidecar.core.cluster.plans import Intent, Plan
+from sidecar.core.cluster.death.ends import OperatorReason, Restart
+from sidecar.core.cluster.failover.plans import Intent, Plan
 from sidecar.core.moment import SECOND, Moment, seconds
 from sidecar.core.policy.policy import Store
 

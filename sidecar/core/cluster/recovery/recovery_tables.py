@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from sidecar.core.cluster.recovery_state import Fault, JobAfter
+from sidecar.core.cluster.recovery.recovery_state import Fault, JobAfter
 from sidecar.core.counted import counted
 from sidecar.core.moment import seconds
 from sidecar.core.pictures import ENDED, Checkpoint, Checkpoints, Job

@@ -4,12 +4,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster import plans, unobserved
-from sidecar.core.cluster.causes import Loss
 from sidecar.core.cluster.draft import Draft
+from sidecar.core.cluster.failover import plans
+from sidecar.core.cluster.failover.causes import Loss
 from sidecar.core.cluster.leadership_changes import Seen, apply, without_leader
 from sidecar.core.cluster.leadership_table import Sight
 from sidecar.core.cluster.state import ComponentState, Missing, Sighting, TooOld, contending
+from sidecar.core.cluster.store import unobserved
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import (
     Blindness,

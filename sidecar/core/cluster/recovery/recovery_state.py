@@ -7,8 +7,8 @@ from uuid import UUID
 
 from msgspec import Struct, convert
 
-from sidecar.core.cluster.causes import Facts
-from sidecar.core.cluster.plans import Plan
+from sidecar.core.cluster.failover.causes import Facts
+from sidecar.core.cluster.failover.plans import Plan
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.pictures import Restored, TaskManager
 from sidecar.core.records import Recovery

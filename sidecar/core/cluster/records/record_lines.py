@@ -6,9 +6,9 @@ Addresses and job ids come from the store and are untrusted: control characters 
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
-from sidecar.core.cluster.death_verdict import DeathVerdict
+from sidecar.core.cluster.death.death_verdict import DeathVerdict
 from sidecar.core.cluster.leadership_table import Kind
-from sidecar.core.cluster.recovery_tables import MOST_OF_A_REASON
+from sidecar.core.cluster.recovery.recovery_tables import MOST_OF_A_REASON
 from sidecar.core.counted import counted
 from sidecar.core.moment import SECOND, bounds, micros, seconds
 from sidecar.core.pods import spelled

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypedDict
 
 from sidecar.core.cluster import downtime
-from sidecar.core.cluster.causes import Cause, Confidence, Loss, is_planned, verdict
-from sidecar.core.cluster.death_verdict import DeathVerdict
-from sidecar.core.cluster.episodes import Episode
+from sidecar.core.cluster.death.death_verdict import DeathVerdict
+from sidecar.core.cluster.failover.causes import Cause, Confidence, Loss, is_planned, verdict
+from sidecar.core.cluster.failover.episodes import Episode
 from sidecar.core.cluster.leadership_table import pattern
 from sidecar.core.cluster.state import ComponentState, View
 from sidecar.core.cluster.transitions import Transition

@@ -1,0 +1,1 @@
+"""Why the process of a JobManager ended."""

@@ -1,0 +1,1 @@
+"""One failover of a cluster: its episode, the cause, and whether it was planned."""

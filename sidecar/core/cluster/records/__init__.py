@@ -1,0 +1,1 @@
+"""What is recorded of a cluster: written, read back, and as lines."""
