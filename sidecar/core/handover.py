@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from sidecar.core import handover_document as document
 from sidecar.core import handover_schema as schema
-from sidecar.core.alerting import grouping
+from sidecar.core.alerting import rerouting
 from sidecar.core.alerting.alerts import Alert, Alerts, CountedFailover, Failovers, Group, Member, Reason
 from sidecar.core.cluster import leadership_account, rest_server, succession
 from sidecar.core.cluster.death import ends
@@ -348,7 +348,7 @@ def adopt(
         cluster = replace(cluster, picture=picture, picture_kept=picture)
     taken_from = _without_plans(policy, cluster_id, handover.alerts.groups)
     groups = _with_members(taken_from, lambda member: _is_taken(policy, member, own=own))
-    taken = grouping.rerouted(rebased(replace(handover.alerts, groups=groups), by), policy, now)
+    taken = rerouting.rerouted(rebased(replace(handover.alerts, groups=groups), by), policy, now)
     alerts = replace(
         state.alerts,
         groups=_merged(state.alerts.groups, taken.groups),

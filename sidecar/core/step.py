@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from sidecar.core import drilling, handover
 from sidecar.core.agreement import Peers
-from sidecar.core.alerting import grouping, rules, silences
+from sidecar.core.alerting import grouping, rerouting, rules, silences
 from sidecar.core.cluster import cluster_step, error_budget, evidence_requests, readiness, removal, rest_server
 from sidecar.core.cluster.death import deaths
 from sidecar.core.cluster.draft import ClusterStep
@@ -206,7 +206,7 @@ def _begin(policy: Policy, state: State, observation: Started | PolicyLoaded | H
         case Started():
             state, effects = _start(policy, state, at)
         case PolicyLoaded(policy=policy):
-            alerts, left_out = grouping.continued(state.alerts, policy, at)
+            alerts, left_out = rerouting.continued(state.alerts, policy, at)
             state, effects = replace(state, alerts=alerts), [*left_out]
         case HandoverRead(cluster_id=name):
             found = handover.read(observation.content, name, at)
@@ -239,7 +239,7 @@ def _start(policy: Policy, state: State, now: Moment) -> Step:
     known: dict[str, ClusterState] = {name: fresh_cluster(now) for name in policy.stores}
     known |= {name: cluster for name, cluster in state.clusters.items() if policy.watches(name)}
     outbox = released(state.outbox, state.outbox.keys(), now)
-    alerts, left_out = grouping.continued(state.alerts, policy, now)
+    alerts, left_out = rerouting.continued(state.alerts, policy, now)
     # Nothing has been observed yet, so no condition has begun to hold. What happened has happened.
     alerts = replace(
         alerts, pending={key: waiting for key, waiting in alerts.pending.items() if waiting.alert.is_event}

@@ -6,7 +6,7 @@ from itertools import groupby
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.alerting import grouping, rules
+from sidecar.core.alerting import flushing, rules
 from sidecar.core.alerting.alerts import Alerts, Notice
 from sidecar.core.alerting.message import compose
 from sidecar.core.alerting.pace import PATIENCE
@@ -148,7 +148,7 @@ class RecordReplay:
         evaluated = rules.evaluate(self._alerts, self._policy, clusters, now)
         blind = {name for name, cluster in clusters.items() if not cluster.view.complete}
         decided = failover_in_progress.decided_at(clusters.values())
-        self._alerts, notices, _ = grouping.flush(evaluated, self._policy, blind, now, decided_at=decided)
+        self._alerts, notices, _ = flushing.flush(evaluated, self._policy, blind, now, decided_at=decided)
         for notice in notices:
             destinations = self._policy.receivers.get(notice.route.receiver, ())
             if any(map(notice.is_for, destinations)):

@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from sidecar.core.alerting import grouping
+from sidecar.core.alerting import flushing
 from sidecar.core.alerting.alerts import Alert, Alerts, Member, Notice, Reason
 from sidecar.core.alerting.silences import CLOCK_SKEW, PATIENCE, Documents
 from sidecar.core.delivery.outbox import Delivery
@@ -421,13 +421,13 @@ class Audited(Sidecar):
             now: Moment,
             documents: Documents,
             decided_at: Mapping[str, int],
-        ) -> grouping.Flushed:
+        ) -> flushing.Flushed:
             told = _tell(alerts, policy, blind, now, documents, decided_at)
             notices.extend(told[1])
             flushed.append(alerts)
             return told
 
-        with patch.object(grouping, "flush", tell):  # overheard, not changed
+        with patch.object(flushing, "flush", tell):  # overheard, not changed
             self.state, effects = step(self.policy, before, observation)
         self.steps.append((self.policy, observation))
         self.notices += notices
@@ -443,4 +443,4 @@ class Audited(Sidecar):
         self.feed.saw(self.policy, self.state, observation)
 
 
-_tell = grouping.flush
+_tell = flushing.flush

@@ -4,9 +4,9 @@ from typing import Final, Self
 
 from msgspec.structs import replace
 
-from sidecar.core.alerting import grouping
+from sidecar.core.alerting import flushing, grouping, rerouting
 from sidecar.core.alerting.alerts import Alert, Alerts
-from sidecar.core.alerting.grouping import labels_of
+from sidecar.core.alerting.new_alert import labels_of
 from sidecar.core.alerting.silences import Documents
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.journal_rows import assemble, changes
@@ -70,7 +70,7 @@ class Groups:
 
     def loads(self, policy: Policy) -> Self:
         self.policy = policy
-        self.alerts = grouping.rerouted(self.alerts, policy, self.now)
+        self.alerts = rerouting.rerouted(self.alerts, policy, self.now)
         return self
 
     def is_killed(self) -> Self:
@@ -82,7 +82,7 @@ class Groups:
     def waits(self, seconds: int) -> Self:
         for _ in range(seconds):
             self.second += 1
-            self.alerts, notices, suppressed = grouping.flush(
+            self.alerts, notices, suppressed = flushing.flush(
                 self.alerts, self.policy, self.blind, self.now, self.documents
             )
             for notice in notices:

@@ -1,5 +1,7 @@
 """Which conditions of a rule hold in a cluster now, each as the alert that it would be."""
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from math import floor
 from typing import Final
 
@@ -33,41 +35,49 @@ _FAULTS: Final = {Trigger.JOB_MISSING: Fault.MISSING, Trigger.JOB_RESURRECTED: F
 _REST_SERVER: Final = ComponentId(Component.REST_SERVER)
 JOBS: Final = ComponentId(Component.JOB)
 """All jobs of a failover, as one subject."""
+Holding = Mapping[ComponentId | None, Alert]
+"""Conditions that hold, by component; None: of the cluster as a whole."""
 
 
-def conditions(
-    rule: Rule, policy: Policy, name: str, cluster: ClusterState, alerts: Alerts, now: Moment
-) -> dict[ComponentId | None, Alert]:
-    """The conditions of `rule` that hold in the cluster `name`, by component; None: of the cluster as a whole."""
+def conditions(rule: Rule, policy: Policy, name: str, cluster: ClusterState, alerts: Alerts, now: Moment) -> Holding:
+    """The conditions of `rule` that hold in the cluster `name`."""
     match rule.on:
         case Trigger.VACANT:
             return _vacancies(rule, policy, name, cluster)
-        case Trigger.BLIND if not cluster.leaders_in_sight:
-            loss = cluster.view.loss
-            began = loss.began if loss and loss.ended is None else cluster.view.turned_at
-            missing = str(cluster.missing) if cluster.missing else None
-            agreement = None if missing else agreements.on_blindness(cluster.peers)
-            alert = new_alert(policy, rule, name, None, began, policy.observer, began.wall, missing=missing)
-            return {None: replace(alert, agreement=agreement)}
+        case Trigger.BLIND:
+            return _blindness(rule, policy, name, cluster)
         case Trigger.NO_STANDBY if (since := cluster.standby.alone_since) and contending(cluster.contenders) == 1:
             left = sorted(other for names in cluster.contenders.values() for other in names)
             return {None: new_alert(policy, rule, name, None, since, *left)}
         case Trigger.EPISODES:
-            known = alerts.failovers.get(name, Failovers()).known
-            recent = [failover for failover in known if now.steady - failover.at <= rule.within]
-            count = sum(failover.times for failover in recent)
-            if count >= rule.count:
-                # The id does not name a failover: an observer that missed some counts others.
-                return {None: new_alert(policy, rule, name, None, now, count=count, episode_id=recent[-1].episode_id)}
+            return _failovers(rule, policy, name, alerts.failovers.get(name, Failovers()), now)
         case Trigger.ZXID_HEADROOM if (left_over := zxid_headroom(cluster)) is not None and left_over < ZXID_HEADROOM:
             epoch = (cluster.zxid or 0) >> 32
             return {None: new_alert(policy, rule, name, None, now, epoch, count=left_over)}
     return _of_days(rule, policy, name, cluster, now)
 
 
-def _of_days(
-    rule: Rule, policy: Policy, name: str, cluster: ClusterState, now: Moment
-) -> dict[ComponentId | None, Alert]:
+def _blindness(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Holding:
+    if cluster.leaders_in_sight:
+        return {}
+    loss = cluster.view.loss
+    began = loss.began if loss and loss.ended is None else cluster.view.turned_at
+    missing = str(cluster.missing) if cluster.missing else None
+    agreement = None if missing else agreements.on_blindness(cluster.peers)
+    alert = new_alert(policy, rule, name, None, began, policy.observer, began.wall, missing=missing)
+    return {None: replace(alert, agreement=agreement)}
+
+
+def _failovers(rule: Rule, policy: Policy, name: str, failovers: Failovers, now: Moment) -> Holding:
+    """There were too many. The id does not name one: an observer that missed some counts others."""
+    recent = [failover for failover in failovers.known if now.steady - failover.at <= rule.within]
+    count = sum(failover.times for failover in recent)
+    if count < rule.count:
+        return {}
+    return {None: new_alert(policy, rule, name, None, now, count=count, episode_id=recent[-1].episode_id)}
+
+
+def _of_days(rule: Rule, policy: Policy, name: str, cluster: ClusterState, now: Moment) -> Holding:
     """What days of watching say, or what came back after a failover."""
     match rule.on:
         case Trigger.DRILL_OVERDUE:
@@ -77,9 +87,7 @@ def _of_days(
     return _of_rest(rule, policy, name, cluster)
 
 
-def _overdue(
-    rule: Rule, policy: Policy, name: str, cluster: ClusterState, now: Moment
-) -> dict[ComponentId | None, Alert]:
+def _overdue(rule: Rule, policy: Policy, name: str, cluster: ClusterState, now: Moment) -> Holding:
     """A drill, by the wall clock; none if it is not known since when the cluster is watched."""
     last = cluster.drilled.passed_at or cluster.drilled.since
     late = now.wall - last - rule.age
@@ -89,7 +97,7 @@ def _overdue(
     return {None: new_alert(policy, rule, name, None, since, cluster.drilled.passed)}
 
 
-def _burn(rule: Rule, policy: Policy, name: str, cluster: ClusterState, now: Moment) -> dict[ComponentId | None, Alert]:
+def _burn(rule: Rule, policy: Policy, name: str, cluster: ClusterState, now: Moment) -> Holding:
     """The error budget burns at one of the rule's paces. The id does not say since when: observers have not seen the same time."""
     objective = policy.objective_of(name)
     if objective is None or min(cluster.burning, default=rule.within + 1) > rule.within:
@@ -98,7 +106,7 @@ def _burn(rule: Rule, policy: Policy, name: str, cluster: ClusterState, now: Mom
     return {None: new_alert(policy, rule, name, None, now, count=max(0, floor(remaining * 100)))}
 
 
-def _silence(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> dict[ComponentId | None, Alert]:
+def _silence(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Holding:
     """The published leader does not answer. One that is not wanted any more may end."""
     leader, known = cluster.rest_leader, rest_server.unanswered(cluster)
     if leader is None or known is None or plans.is_unwanted(cluster.operated):
@@ -109,7 +117,7 @@ def _silence(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> di
     return {_REST_SERVER: alert}
 
 
-def _of_rest(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> dict[ComponentId | None, Alert]:
+def _of_rest(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Holding:
     """That the leader does not answer, or what did not come back after a failover."""
     if rule.on is Trigger.LEADER_SILENT:
         return _silence(rule, policy, name, cluster)
@@ -124,9 +132,7 @@ def _of_rest(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> di
     return {None: new_alert(policy, rule, name, None, began, episode, episode_id=episode, about=about, count=len(jobs))}
 
 
-def _faults(
-    rule: Rule, policy: Policy, name: str, cluster: ClusterState, fault: Fault
-) -> dict[ComponentId | None, Alert]:
+def _faults(rule: Rule, policy: Policy, name: str, cluster: ClusterState, fault: Fault) -> Holding:
     """An alert for each job with this fault, but of very many."""
     jobs = sorted(job_id for job_id, known in cluster.job_faults.items() if known.fault is fault)[:_MOST_FAULTS]
     found: dict[ComponentId | None, Alert] = {}
@@ -137,41 +143,60 @@ def _faults(
     return found
 
 
-def _vacancies(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> dict[ComponentId | None, Alert]:
+def _vacancies(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Holding:
     """Components without a leader: an alert each, but one for all jobs of a failover."""
-    found: dict[ComponentId | None, Alert] = {}
     if plans.is_unwanted(cluster.operated):
-        return found
-    waiting: dict[str, tuple[Moment, int]] = {}
-    unled = {
-        component for component, known in cluster.components.items() if component.job_id and _never_led(cluster, known)
+        return {}
+    vacant = {
+        component: known for component, known in cluster.components.items() if isinstance(known.leadership, Vacant)
     }
-    left_behind = policy.finds is not None and _is_left_behind(cluster)
-    for component, known in cluster.components.items():
-        if isinstance(known.leadership, Vacant):
-            began = known.vacated_at or known.since
-            episode = known.absence.episode_id if known.absence else None
-            if component.job_id and (episode or (len(unled) > _MOST_UNLED and component in unled)):
-                episode = episode or ""
-                since, count = waiting.get(episode, (began, 0))
-                waiting[episode] = (min(since, began), count + 1)
-                continue
-            left = known.last_known
-            subjects = _subjects(rule, name, component, *([JOBS] if component.job_id and not left else []))
-            session_id, before = (left.session_id, place_of(left.address)) if left else (None, None)
-            alert = new_alert(policy, rule, name, component, began, session_id, before=before, subjects=subjects)
-            alert = replace(alert, certain=left is not None, episode_id=episode)
-            agreement = agreements.on_vacancy(cluster.peers, component.component)
-            labels = excuses.labelled(alert, cluster)
-            found[component] = replace(alert, labels=labels, left_behind=left_behind, agreement=agreement)
-    if waiting:
-        episode, (since, _) = min(waiting.items(), key=lambda item: item[1])
-        count = sum(number for _, number in waiting.values())
-        alert = new_alert(policy, rule, name, JOBS, since, episode, count=count, episode_id=episode or None)
-        subjects, labels = _subjects(rule, name, JOBS), excuses.labelled(alert, cluster)
-        agreement = agreements.on_vacancy(cluster.peers, Component.JOB)
-        found[JOBS] = replace(alert, subjects=subjects, labels=labels, left_behind=left_behind, agreement=agreement)
-    return found
+    unled = _unled_jobs(cluster, vacant)
+    is_left_behind = policy.finds is not None and _is_left_behind(cluster)
+    holding: dict[ComponentId, Alert] = {}
+    jobs: defaultdict[str, list[Moment]] = defaultdict(list)
+    for component, known in vacant.items():
+        episode = known.absence.episode_id if known.absence else None
+        if component.job_id and (episode or component in unled):
+            jobs[episode or ""].append(known.vacated_at or known.since)
+        else:
+            holding[component] = _vacancy(rule, policy, name, component, known, episode)
+    if jobs:
+        holding[JOBS] = _vacancy_of_jobs(rule, policy, name, jobs)
+    return {
+        component: replace(
+            alert,
+            labels=excuses.labelled(alert, cluster),
+            left_behind=is_left_behind,
+            agreement=agreements.on_vacancy(cluster.peers, component.component),
+        )
+        for component, alert in holding.items()
+    }
+
+
+def _vacancy(
+    rule: Rule, policy: Policy, name: str, component: ComponentId, known: ComponentState, episode: str | None
+) -> Alert:
+    """One component has no leader."""
+    left, began = known.last_known, known.vacated_at or known.since
+    subjects = _subjects(rule, name, component, *([JOBS] if component.job_id and not left else []))
+    session_id, before = (left.session_id, place_of(left.address)) if left else (None, None)
+    alert = new_alert(policy, rule, name, component, began, session_id, before=before, subjects=subjects)
+    return replace(alert, certain=left is not None, episode_id=episode)
+
+
+def _vacancy_of_jobs(rule: Rule, policy: Policy, name: str, jobs: Mapping[str, Sequence[Moment]]) -> Alert:
+    """Several jobs have no leader. `jobs`: since when, by their failover, the earliest of which it names."""
+    episode, moments = min(jobs.items(), key=lambda item: (min(item[1]), len(item[1])))
+    count, subjects = sum(map(len, jobs.values())), _subjects(rule, name, JOBS)
+    return new_alert(
+        *(policy, rule, name, JOBS, min(moments), episode), count=count, episode_id=episode or None, subjects=subjects
+    )
+
+
+def _unled_jobs(cluster: ClusterState, vacant: Mapping[ComponentId, ComponentState]) -> set[ComponentId]:
+    """The jobs that never had a leader, if they are so many that one alert tells the number."""
+    unled = {component for component, known in vacant.items() if component.job_id and _never_led(cluster, known)}
+    return unled if len(unled) > _MOST_UNLED else set()
 
 
 def _is_left_behind(cluster: ClusterState) -> bool:

@@ -225,29 +225,17 @@ def host(host_port: str | None) -> str | None:
 
 
 def _fields(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> dict[str, str]:
-    first = alerts[0]
-    before, after = (_spelled(place, pods.get(first.cluster_id, {})) for place in (first.before, first.after))
+    first, what = alerts[0], _what(alerts)
     vacant = seconds(int((first.vacant_seconds or 0) * SECOND))
-    led = f"elected {clean(after)}" if after else "its job ended"
     down = working(first.downtime_seconds_at_least, first.downtime_seconds_at_most)
-    what = _what(alerts)
-    latest, left = first.latest or first.began, _left(alerts, pods)
     return {
+        **_leader_fields(alerts, pods),
         "what": what,
         "who": f"{what} ",
         "began": spoken(first.began.wall),
         "ended": spoken(first.ended.wall) if first.ended else "",
         "lasted": vacant,
-        "before": clean(before or "?"),
-        "after": clean(after or "?"),
-        "move": move(before, after),
-        "moves": _moves(alerts, pods),
-        "sides": f": {clean(before or '?')} and {clean(after or '?')}",
-        "left": f", {left} led before" if left else "",
-        "at": f": {left}" if left else "",
         "longest": _longest(alerts),
-        "formerly": f" (previous leader: {clean(before)})" if before else "",
-        "led": "new leaders, or ended" if first.component == JOBS else led,
         "vacant": "" if first.vacant_seconds is None else f", no published leader for {vacant}",
         "down": f", {down}" if down else "",
         "count": str(first.count),
@@ -259,8 +247,26 @@ def _fields(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> di
         "within": age(rule.within),
         "age": age(rule.age),
         "passed": spoken(first.began.wall - rule.age),
-        "latest": spoken(latest.wall),
+        "latest": spoken((first.latest or first.began).wall),
         "missing": first.missing or "",
+    }
+
+
+def _leader_fields(alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> dict[str, str]:
+    """Who led before and after."""
+    first = alerts[0]
+    before, after = (_spelled(place, pods.get(first.cluster_id, {})) for place in (first.before, first.after))
+    led, left = f"elected {clean(after)}" if after else "its job ended", _left(alerts, pods)
+    return {
+        "before": clean(before or "?"),
+        "after": clean(after or "?"),
+        "move": move(before, after),
+        "moves": _moves(alerts, pods),
+        "sides": f": {clean(before or '?')} and {clean(after or '?')}",
+        "left": f", {left} led before" if left else "",
+        "at": f": {left}" if left else "",
+        "formerly": f" (previous leader: {clean(before)})" if before else "",
+        "led": "new leaders, or ended" if first.component == JOBS else led,
     }
 
 

@@ -3,15 +3,15 @@
 An alert's id is derived from its cause: every observer of the same event computes the same id, so that one of them can notify for all.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from sidecar.core.alerting import excuses, grouping, ha_risks
 from sidecar.core.alerting.alerts import Alert, Alerts, CountedFailover, Failovers, Pending, PendingKey
-from sidecar.core.alerting.conditions import MOST_NAME, conditions
-from sidecar.core.alerting.new_alert import new_alert, place_of
+from sidecar.core.alerting.conditions import MOST_NAME, Holding, conditions
+from sidecar.core.alerting.new_alert import new_alert, place_of, with_severity
 from sidecar.core.cluster import rest_server
 from sidecar.core.cluster.downtime import bounds_in_seconds
 from sidecar.core.cluster.draft import Happened
@@ -139,6 +139,12 @@ def _alert_of_transition(
             alert = new_alert(policy, rule, name, component, at, *sessions)
         case _:
             return None
+    return _with_leaders(alert, transition)
+
+
+def _with_leaders(alert: Alert, transition: Transition) -> Alert:
+    """The alert with the leaders of before and after, and how long there was none."""
+    leader, last = transition.leader, transition.last_known
     return replace(
         alert,
         before=place_of(last.address if last else None),
@@ -250,7 +256,7 @@ def _as_known(alerts: Alerts, policy: Policy, alert: Alert, cluster: ClusterStat
     episode = excuses.episode_of(cluster, alert.episode_id)
     lost = episode.jobs_lost - episode.jobs_vanished if episode else 0
     alert = replace(alert, jobs_lost=lost, vacancy_notified=_is_vacancy_notified(alerts, policy, alert))
-    return replace(alert, labels=grouping.with_severity(excuses.labelled(alert, cluster), alert))
+    return replace(alert, labels=with_severity(excuses.labelled(alert, cluster), alert))
 
 
 def _is_vacancy_notified(alerts: Alerts, policy: Policy, alert: Alert) -> bool:
@@ -266,8 +272,7 @@ def _is_vacancy_notified(alerts: Alerts, policy: Policy, alert: Alert) -> bool:
 
 def forget(alerts: Alerts, policy: Policy, name: str, now: Moment) -> Alerts:
     """Resolve all alerts of a cluster that was removed, and forget what was counted of it."""
-    members = (member.alert for group in alerts.groups.values() for member in group.members.values())
-    firing = {alert.id for alert in members if alert.cluster_id == name and not alert.ended}
+    firing = {alert.id for alert in _lasting(alerts, name)}
     return _without_counts(grouping.resolve(alerts, policy, firing, now, lambda alert: alert), name)
 
 
@@ -307,37 +312,58 @@ def _evaluate_cluster(
 ) -> Alerts:
     """Resolve the cluster's conditions that no longer hold; those that hold and are not firing become pending."""
     alerts = _without_old_failovers(alerts, policy, name, now)
-    members = [member.alert for group in alerts.groups.values() for member in group.members.values()]
-    pending = {key: waiting for key, waiting in alerts.pending.items() if key[1] != name}
+    lasting = _lasting(alerts, name)
+    pending = {key: other for key, other in alerts.pending.items() if key[1] != name}
     over: set[str] = set()
     for rule in policy.rules:
         with quarantine.guard("rule", rule.alert, "of cluster", name):
             if rule.on is Trigger.LEADER_CHANGED:
                 pending |= excuses.waiting(alerts.pending, rule, name, cluster, now)
-            if not cluster.leaders_in_sight and rule.on is not Trigger.BLIND:
-                continue
-            lasting = [one for one in members if (one.rule, one.cluster_id) == (rule.alert, name) and not one.ended]
-            if rule.on is Trigger.HA_RISK:
-                for alert in ha_risks.new_risks(rule, policy, name, cluster, lasting):
-                    alerts = grouping.fire(alerts, policy, alert, now)
-            firing = {alert.component: alert for alert in lasting}
-            holding = conditions(rule, policy, name, cluster, alerts, now)
-            for component, alert in holding.items():
-                if component not in firing:
-                    key, waiting = (rule.alert, name, component), Pending(_due(rule, cluster, alert), alert)
-                    before = alerts.pending.get(key)
-                    pending[key] = before if before == waiting else waiting
-                    continue
-                if rule.on in _COUNTED and alert.count != firing[component].count:
-                    alerts = grouping.recounted(alerts, firing[component].id, alert.count, now)
-                if alert.agreement != firing[component].agreement:
-                    alerts = grouping.with_agreement(alerts, firing[component].id, alert.agreement, now)
-            over |= {alert.id for alert in lasting if not _still_holds(rule, alert, holding, cluster)}
+            if cluster.leaders_in_sight or rule.on is Trigger.BLIND:
+                of_rule = [alert for alert in lasting if alert.rule == rule.alert]
+                alerts, waiting, ended = _evaluate_rule(alerts, policy, rule, name, cluster, of_rule, now)
+                pending |= waiting
+                over |= ended
     if over:
         alerts = grouping.resolve(alerts, policy, over, now, lambda alert: _completed(alert, cluster, now))
     if pending == alerts.pending and alerts.evaluated.get(name) is cluster:
         return alerts
     return replace(alerts, pending=pending, evaluated={**alerts.evaluated, name: cluster})
+
+
+def _lasting(alerts: Alerts, name: str) -> list[Alert]:
+    """The alerts of a cluster that fire."""
+    members = (member.alert for group in alerts.groups.values() for member in group.members.values())
+    return [alert for alert in members if alert.cluster_id == name and not alert.ended]
+
+
+def _evaluate_rule(
+    alerts: Alerts,
+    policy: Policy,
+    rule: Rule,
+    name: str,
+    cluster: ClusterState,
+    lasting: Sequence[Alert],
+    now: Moment,
+) -> tuple[Alerts, dict[PendingKey, Pending], set[str]]:
+    """The alerts with what is known now of those that are `lasting`, the conditions that hold and do not fire, and the ids of alerts that
+    are over.
+    """
+    if rule.on is Trigger.HA_RISK:
+        for alert in ha_risks.new_risks(rule, policy, name, cluster, lasting):
+            alerts = grouping.fire(alerts, policy, alert, now)
+    holding = conditions(rule, policy, name, cluster, alerts, now)
+    firing = {alert.component: alert for alert in lasting}
+    pending: dict[PendingKey, Pending] = {}
+    for component, alert in holding.items():
+        if fires := firing.get(component):
+            count = alert.count if rule.on in _COUNTED else fires.count
+            alerts = grouping.updated(alerts, fires, count, alert.agreement, now)
+        else:
+            key, waiting = (rule.alert, name, component), Pending(_due(rule, cluster, alert), alert)
+            before = alerts.pending.get(key)
+            pending[key] = before if before == waiting else waiting
+    return alerts, pending, {alert.id for alert in lasting if not _still_holds(rule, alert, holding, cluster)}
 
 
 def _due(rule: Rule, cluster: ClusterState, alert: Alert) -> int:
@@ -346,7 +372,7 @@ def _due(rule: Rule, cluster: ClusterState, alert: Alert) -> int:
     return max(due, excuses.no_vacancy_until(rule, cluster, alert.episode_id)) if rule.on is Trigger.VACANT else due
 
 
-def _still_holds(rule: Rule, alert: Alert, holding: Mapping[ComponentId | None, Alert], cluster: ClusterState) -> bool:
+def _still_holds(rule: Rule, alert: Alert, holding: Holding, cluster: ClusterState) -> bool:
     match rule.on:
         case Trigger.LEADER_CHANGED:
             return _in_progress(cluster, alert.episode_id)

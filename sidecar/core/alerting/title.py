@@ -60,26 +60,28 @@ def headline(notice: Notice, rules: Mapping[str, Rule]) -> Headline:
 
     That a vacancy is over says what a failover came to; that anything else is over comes after what happened.
     """
-
-    def severity(alert: Alert) -> Severity:
-        return Severity(alert.labels.get("severity") or rules[alert.rule].severity)
-
-    def rank(alert: Alert) -> tuple[bool, bool, int, bool]:
-        lasts = alert.ended is None and not alert.is_event
-        is_late = alert.ended is not None and not alert.is_event and rules[alert.rule].on is not Trigger.VACANT
-        return not lasts, is_late, WORST_FIRST.index(severity(alert)), alert.is_event
-
     changed = [alert for place, alert in enumerate(notice.alerts) if place < notice.news or alert.ended]
     unchanged = len(notice.alerts) - len(changed) if changed else 0
     changed = changed or [*notice.alerts]
-    first = min(changed, key=rank)
+    first = min(changed, key=lambda alert: _rank(alert, rules[alert.rule]))
     alike = [alert for alert in changed if alert.rule == first.rule and bool(alert.ended) == bool(first.ended)]
     is_closing = notice.reason is Reason.RESOLVED and not notice.news
     over = is_closing or (first.ended is not None and not first.is_event)
     begun = sum(1 for alert in changed if alert.ended is None) if over else 0
     others = len(changed) - len(alike) - begun
-    worst = min(map(severity, alike), key=WORST_FIRST.index)
+    worst = min((_severity(alert, rules[alert.rule]) for alert in alike), key=WORST_FIRST.index)
     return Headline(rules[first.rule], worst, alike, over, others, unchanged + begun, over and notice.goes_on)
+
+
+def _severity(alert: Alert, rule: Rule) -> Severity:
+    return Severity(alert.labels.get("severity") or rule.severity)
+
+
+def _rank(alert: Alert, rule: Rule) -> tuple[bool, bool, int, bool]:
+    """The lowest is what a headline is about."""
+    lasts = alert.ended is None and not alert.is_event
+    is_late = alert.ended is not None and not alert.is_event and rule.on is not Trigger.VACANT
+    return not lasts, is_late, WORST_FIRST.index(_severity(alert, rule)), alert.is_event
 
 
 def title(about: Headline, notice: Notice, pods: Mapping[str, Pods], jobs: str, counted_within: int) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 from msgspec.structs import replace
 
-from sidecar.core.alerting import grouping
+from sidecar.core.alerting import flushing
 from sidecar.core.alerting.alerts import Alerts, Group, Suppressed
 from sidecar.core.alerting.silences import Documents
 from sidecar.core.cluster.failover import failover_in_progress
@@ -35,7 +35,7 @@ def due(
     decided_at = failover_in_progress.decided_at(clusters.values())
 
     def found(them: Alerts) -> Due:
-        after, notices, suppressed = grouping.flush(them, policy, blind, now, documents, decided_at)
+        after, notices, suppressed = flushing.flush(them, policy, blind, now, documents, decided_at)
         deliveries = [each for notice in notices for each in new_deliveries.of_notice(policy, clusters, notice, now)]
         return after, deliveries, suppressed
 

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.alerting.grouping import labels_of
-from sidecar.core.alerting.new_alert import ABOUT_OBSERVER
+from sidecar.core.alerting.new_alert import ABOUT_OBSERVER, labels_of
 from sidecar.core.alerting.silence_document import Written
 from sidecar.core.delivery.feed import FIRES_FOR, FeedAlert
 from sidecar.core.delivery.new_deliveries import closing

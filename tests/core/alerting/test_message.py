@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Alert, Notice, Reason
 from sidecar.core.alerting.conditions import JOBS
-from sidecar.core.alerting.grouping import labels_of
 from sidecar.core.alerting.message import EXAMPLE, MOST_LINES, Message, compose
+from sidecar.core.alerting.new_alert import labels_of
 from sidecar.core.alerting.phrases import PHRASES
 from sidecar.core.flink.leadership import Component, ComponentId, LeaderInformation
 from sidecar.core.moment import SECOND, Moment

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sidecar.core.alerting import grouping
+from sidecar.core.alerting import flushing, grouping
 from sidecar.core.alerting.alerts import Alert, Alerts
 from sidecar.core.alerting.pace import rescheduled
 from sidecar.core.moment import SECOND, Moment
@@ -48,4 +48,4 @@ def test_an_alert_that_joins_is_enough_to_look_at(
             case (number, _):
                 alerts = grouping.resolve(alerts, POLICY, {str(number)}, now, lambda each: each)
             case None:
-                alerts, _, _ = grouping.flush(alerts, POLICY, (), now)
+                alerts, _, _ = flushing.flush(alerts, POLICY, (), now)

@@ -1,0 +1,250 @@
+"""Which groups are due now: what is notified of each, what is suppressed, and what is left of it. `grouping` has the model."""
+
+from collections.abc import Collection, Mapping
+from functools import cached_property
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from sidecar.core.alerting import silences
+from sidecar.core.alerting.alerts import Alert, Alerts, Group, Member, Notice, Reason, Suppressed
+from sidecar.core.alerting.grouping import is_observable, is_outvoted
+from sidecar.core.alerting.pace import awaits_cause, paced
+from sidecar.core.moment import Moment
+from sidecar.core.policy.labels import Labels
+from sidecar.core.policy.policy import Policy
+from sidecar.core.policy.routing import Route, every, is_inhibited
+from sidecar.core.records import record_id
+
+Flushed = tuple[Alerts, list[Notice], list[Suppressed]]
+
+
+def flush(
+    alerts: Alerts,
+    policy: Policy,
+    blind: Collection[str],
+    now: Moment,
+    documents: silences.Documents | None = None,
+    decided_at: Mapping[str, int] | None = None,
+) -> Flushed:
+    """The groups after what is due was notified, the notifications, and what to record: alerts that will never be notified, or that a
+    silence hides now. `documents`: of silences; `decided_at`: see `failover_in_progress`.
+
+    `blind`: the clusters that cannot be read. What was observed of them is still notified, but never repeated as if it were current.
+    """
+    if not alerts.groups:
+        return alerts, [], []
+    due = _Flush(alerts, policy, blind, now, documents or {}, decided_at or {})
+    groups = {fingerprint: due.after(fingerprint, group) for fingerprint, group in alerts.groups.items()}
+    if all(groups[fingerprint] is group for fingerprint, group in alerts.groups.items()):
+        return alerts, [], []
+    left = {fingerprint: group for fingerprint, group in groups.items() if group is not None}
+    return replace(alerts, groups=left), due.notices, due.suppressed
+
+
+class _Suppression(NamedTuple):
+    """What is not notified of a group now, by alert."""
+
+    reasons: Mapping[str, Reason]
+    silences: Mapping[str, str]
+    """The silences, where one is the reason."""
+
+
+class _Contents(NamedTuple):
+    """What a group has to say now."""
+
+    news: list[Alert]
+    over: list[Member]
+    """Those that were notified, and are resolved."""
+    still: list[Alert]
+    """Those that were notified, and still fire as far as is known."""
+    goes_on: bool
+    """See `Notice`. Likewise `closes`."""
+    is_repeated: bool
+    """`repeat_interval` has elapsed."""
+
+    @property
+    def closes(self) -> bool:
+        return bool(self.over) and not (self.news or self.goes_on) and all(member.closes for member in self.over)
+
+    @property
+    def resolved(self) -> list[Alert]:
+        closes = self.closes
+        return [member.alert for member in self.over if closes or not member.closes]
+
+    @property
+    def is_notified(self) -> bool:
+        return bool(self.news or self.resolved or (self.still and self.is_repeated))
+
+
+class _Flush:
+    """One flush. `notices` and `suppressed` are filled as groups are flushed."""
+
+    def __init__(
+        self,
+        alerts: Alerts,
+        policy: Policy,
+        blind: Collection[str],
+        now: Moment,
+        documents: silences.Documents,
+        decided_at: Mapping[str, int],
+    ) -> None:
+        self._alerts = alerts
+        self._policy = policy
+        self._blind = blind
+        self._now = now
+        self._documents = documents
+        self._decided_at = decided_at
+        self._routes = {route.key: route for route in every(policy.route)}
+        self._matched = 0
+        self.notices: list[Notice] = []
+        self.suppressed: list[Suppressed] = []
+
+    @cached_property
+    def _firing(self) -> list[Labels]:
+        return [alert.labels for alert in self._alerts.active().values()]
+
+    def after(self, fingerprint: str, group: Group) -> Group | None:
+        """The group after this flush: the same one if it is not due; None if it is forgotten."""
+        route, now = self._routes[group.route], self._now.steady
+        if group.flush_at is not None and now >= group.flush_at:
+            return group if self._waits(group) else self._flushed(fingerprint, group, route)
+        is_forgotten = not group.members and (
+            group.notified_at is None or now >= group.notified_at + route.group_interval
+        )
+        return None if is_forgotten else group
+
+    def _waits(self, group: Group) -> bool:
+        """Whether a group that is due waits: for silences, for the cause of a failover, or because too much was matched in this flush."""
+        if (
+            silences.awaited(self._policy, self._documents, group, self._now)
+            or self._matched >= silences.MOST_MATCHED
+            or awaits_cause(group, self._decided_at, self._now)
+        ):
+            return True
+        self._matched += silences.effort(self._policy, self._documents, group)
+        return False
+
+    def _flushed(self, fingerprint: str, group: Group, route: Route) -> Group | None:
+        suppression = self._suppression(group, route)
+        contents = self._contents(group, route, suppression)
+        self.suppressed += (
+            Suppressed(fingerprint, route, why, member.alert, suppression.silences.get(key))
+            for key, member in group.members.items()
+            if (why := _newly_suppressed(key, member, suppression))
+        )
+        members = _left(group, suppression)
+        is_notified = contents.is_notified
+        if is_notified:
+            group = self._notified(fingerprint, group, route, contents)
+        if not members:
+            return None if group.notified_at is None else replace(group, members={}, flush_at=None)
+        if not is_notified and members == group.members and not suppression.reasons:
+            return group  # due, but its cluster cannot be read
+        pause, since = (
+            (route.group_interval, self._now.steady)
+            if suppression.reasons
+            else (route.repeat_interval, group.notified_at)
+        )
+        return replace(group, members=members, flush_at=(since or self._now.steady) + pause)
+
+    def _suppression(self, group: Group, route: Route) -> _Suppression:
+        """Alerts that are muted, inhibited or silenced now. Inhibition never suppresses the resolve of an alert that was notified."""
+        silenced = silences.hiding(self._policy, self._documents, group, self._now)
+        if route.is_muted(self._now.wall):
+            reasons = dict.fromkeys(group.members, Reason.SUPPRESSED_BY_TIME_INTERVAL)
+        else:
+            unsettled = {key: m.alert for key, m in group.members.items() if not (m.notified and m.alert.ended)}
+            reasons = {
+                key: Reason.SUPPRESSED_BY_INHIBITION
+                for key, alert in unsettled.items()
+                if is_inhibited(self._policy.inhibit_rules, alert.labels, self._firing)
+            }
+            outvoted = (key for key, alert in unsettled.items() if is_outvoted(alert))
+            reasons |= dict.fromkeys(outvoted, Reason.SUPPRESSED_BY_OBSERVERS)
+        return _Suppression(reasons | dict.fromkeys(silenced, Reason.SUPPRESSED_BY_SILENCE), silenced)
+
+    def _contents(self, group: Group, route: Route, suppression: _Suppression) -> _Contents:
+        shown = [member for key, member in group.members.items() if key not in suppression.reasons]
+        news = [member.alert for member in shown if _is_news(member)]
+        known = [member for member in shown if member.notified]
+        over = [member for member in known if member.alert.ended]
+        still = [m.alert for m in known if not m.alert.ended and is_observable(m.alert, self._blind)]
+        hidden = (group.members[key] for key in suppression.reasons if group.members[key].notified)
+        goes_on = any(not member.alert.ended for members in (shown, hidden) for member in members)
+        return _Contents(news, over, still, goes_on, _is_repeated(group, route, self._now))
+
+    def _notified(self, fingerprint: str, group: Group, route: Route, contents: _Contents) -> Group:
+        """The group that is notified of this, with the notice of it."""
+        news, resolved, still = contents.news, contents.resolved, contents.still
+        included = (*news, *resolved, *still)
+        reason = Reason.RESOLVED if contents.closes else _reason(group, news, resolved)
+        thread = group.thread or record_id("thread", fingerprint, min(alert.id for alert in included))
+        incident = group.incident or _incident(self._policy, fingerprint, group.labels)
+        self.notices.append(
+            Notice(
+                *(fingerprint, route, reason, included, len(news), group.labels),
+                *(thread, incident, contents.goes_on, contents.closes),
+            )
+        )
+        destinations = self._policy.receivers.get(route.receiver, ())
+        opened_at = tuple(destination.name for destination in destinations if destination.shows_incidents)
+        group = replace(group, thread=thread, incident=incident, opened_at=opened_at)
+        if contents.closes:
+            return group
+        group = paced(group, route, [*news, *still], again=not (news or resolved), now=self._now)
+        return replace(group, notified_at=self._now.steady)
+
+
+def _newly_suppressed(key: str, member: Member, suppression: _Suppression) -> Reason | None:
+    """The reason to record: where a silence or other observers begin to hide it, else when it is over before it could be notified."""
+    why, silence = suppression.reasons.get(key, member.suppressed_by), suppression.silences.get(key)
+    if silence is not None:
+        return why if silence != member.silence else None
+    if why is Reason.SUPPRESSED_BY_OBSERVERS:
+        return why if member.suppressed_by is not why else None
+    is_lost = not member.notified and member.alert.ended and why is not Reason.SUPPRESSED_BY_SILENCE
+    return why if is_lost else None
+
+
+def _left(group: Group, suppression: _Suppression) -> dict[str, Member]:
+    """The alerts that stay in the group: those that fire, and resolved ones that are still to be notified."""
+    return {
+        key: replace(
+            member,
+            notified=member.notified or key not in suppression.reasons,
+            suppressed_by=suppression.reasons.get(key),
+            silence=suppression.silences.get(key),
+        )
+        for key, member in group.members.items()
+        if not member.alert.ended or (member.notified and key in suppression.reasons)
+    }
+
+
+def _is_news(member: Member) -> bool:
+    """Whether it is to be notified for the first time: it fires, or is an event that was never suppressed."""
+    is_fresh = member.alert.is_event and member.suppressed_by is None
+    return not member.notified and (not member.alert.ended or is_fresh)
+
+
+def _is_repeated(group: Group, route: Route, now: Moment) -> bool:
+    """Whether what it was notified of is to be repeated, if it still fires."""
+    return group.notified_at is not None and now.steady >= group.notified_at + route.repeat_interval
+
+
+def _reason(group: Group, news: Collection[Alert], resolved: Collection[Alert]) -> Reason:
+    """RESOLVED: every notified alert has ended, even if a finished event was added meanwhile."""
+    if group.notified_at is None:
+        return Reason.FIRST
+    lasting = any(member.notified and not member.alert.ended for member in group.members.values())
+    if resolved and not lasting and all(alert.ended for alert in news):
+        return Reason.RESOLVED
+    if news:
+        return Reason.GREW
+    return Reason.SHRANK if resolved else Reason.REPEAT_INTERVAL_ELAPSED
+
+
+def _incident(policy: Policy, fingerprint: str, labels: Labels) -> str:
+    """The key of a group's incident. Clusters of one id may share a service: their places and external labels tell them apart."""
+    place = policy.places.get(labels.get("cluster_id", ""), "")
+    return record_id("incident", fingerprint, place, *sorted(policy.external_labels.items()))
