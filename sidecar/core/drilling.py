@@ -9,13 +9,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from sidecar.core import notifying
 from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.alerting.silences import Silence
 from sidecar.core.cluster.death.deaths import death_of
 from sidecar.core.cluster.state import ClusterState, Drilled
-from sidecar.core.delivery import notification_records
-from sidecar.core.delivery.outbox import Settled, queue
 from sidecar.core.drills.drill import RunningDrill, began, ended
 from sidecar.core.drills.findings import begins, noted
 from sidecar.core.drills.judge import SETTLING, Result
@@ -85,11 +84,8 @@ def _began(policy: Policy, state: State, drill: Silence, now: Moment) -> tuple[S
     if episode and episode.opened_at.wall >= begins(record):
         known = replace(running.findings, episode_id=episode.id, lost_at=timestamp(episode.opened_at.wall))
         running = replace(running, findings=known)
-    outbox, given_up = queue(state.outbox, deliveries)
-    outcomes = (*(Settled(delivery, "queued", None) for delivery in deliveries), *given_up)
-    effects: list[Effect] = [Append(record)]
-    effects += (Append(notification_records.outcome(policy, settled, now)) for settled in outcomes)
-    return replace(state, outbox=outbox, drills={**state.drills, drill.id: running}), effects
+    state, effects = notifying.queued(policy, state, deliveries, now)
+    return replace(state, drills={**state.drills, drill.id: running}), [Append(record), *effects]
 
 
 def _awaits(state: State, running: RunningDrill, over: Moment, now: Moment) -> bool:

@@ -1,15 +1,15 @@
 """All state changes go through here: `step(policy, state, observation) → (state, effects)`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core import drilling, handover
+from sidecar.core import capturing, drilling, handover, notifying
 from sidecar.core.agreement import Peers
-from sidecar.core.alerting import grouping, rerouting, rules, silences
-from sidecar.core.cluster import cluster_step, error_budget, evidence_requests, readiness, removal, rest_server
+from sidecar.core.alerting import rerouting, rules, silences
+from sidecar.core.cluster import cluster_step, error_budget, readiness, removal, rest_server
 from sidecar.core.cluster.death import deaths
 from sidecar.core.cluster.draft import ClusterStep
 from sidecar.core.cluster.failover import plans
@@ -19,12 +19,10 @@ from sidecar.core.cluster.recovery import assessment
 from sidecar.core.cluster.recovery.recovery_state import BadRestore
 from sidecar.core.cluster.state import ClusterState, fresh_cluster, without_memory
 from sidecar.core.cluster.transitions import Transition
-from sidecar.core.delivery import dropped_alerts, new_deliveries, notification_records
-from sidecar.core.delivery.due import due
-from sidecar.core.delivery.outbox import Settled, claim, queue, released, with_heartbeats
+from sidecar.core.delivery import dropped_alerts
+from sidecar.core.delivery.outbox import released
 from sidecar.core.delivery.settle import settle
-from sidecar.core.effects import Append, Effect, Gather, NamePod, Publish, ReadSilences, Send, TakePicture
-from sidecar.core.evidence import Capture, EvidenceItem
+from sidecar.core.effects import Append, Effect, NamePod, Publish, TakePicture
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
     ClusterFound,
@@ -51,7 +49,7 @@ from sidecar.core.observations import (
     Stopped,
     Ticked,
 )
-from sidecar.core.overlay import with_items
+from sidecar.core.overlay import with_items, without
 from sidecar.core.pictures import PictureRequest
 from sidecar.core.pods import ip_addresses, with_pod
 from sidecar.core.policy.policy import Policy, Source
@@ -60,12 +58,9 @@ from sidecar.core.state import Finder, State
 
 ALIVE_INTERVAL = 30 * SECOND
 """How often the journal records that the sidecar runs."""
-
-
 MOST_UNCLAIMED: Final = 10_000
 """FlinkDeployments without a cluster that are remembered."""
 
-_T = TypeVar("_T")
 Step = tuple[State, list[Effect]]
 
 
@@ -107,7 +102,7 @@ def _observe(
     if isinstance(observation, DeploymentObserved | DeploymentUnreadable | PodDisrupted):
         return _plan(policy, state, observation)
     if isinstance(observation, ClusterFound | ClusterRemoved | ClustersListed):
-        return _found(policy, state, observation)
+        return _find(policy, state, observation)
     name = observation.cluster_id
     before = state.clusters.get(name)
     if before is None:
@@ -121,29 +116,27 @@ def _observe(
     return _act(policy, state, name, before, act, observation.at)
 
 
-def _found(policy: Policy, state: State, observation: ClusterFound | ClusterRemoved | ClustersListed) -> Step:
+def _find(policy: Policy, state: State, observation: ClusterFound | ClusterRemoved | ClustersListed) -> Step:
     """The state after a cluster came or went."""
     at = observation.at
     match observation:
         case ClusterFound(cluster_id=name):
             if name in state.clusters:
                 return state, []
-            found = replace(fresh_cluster(at), operated=state.unclaimed.get(name))
-            return replace(
-                state, clusters={**state.clusters, name: found}, unclaimed=_without(state.unclaimed, name)
-            ), []
+            clusters = {**state.clusters, name: replace(fresh_cluster(at), operated=state.unclaimed.get(name))}
+            return replace(state, clusters=clusters, unclaimed=without(state.unclaimed, [name])), []
         case ClusterRemoved(cluster_id=name, on_purpose=on_purpose):
-            known = state.clusters.get(name)
-            on_purpose = on_purpose or (known is not None and plans.is_unwanted(known.operated))
-            if known and removal.has_leader(known) and not on_purpose:
-                return replace(state, clusters={**state.clusters, name: replace(known, gone=at)}), []
-            return _remove(policy, state, [name] if known else [], at)
-        case ClustersListed(place=place, cluster_ids=found):
-            finder = Finder(place, found is not None, observation.left_out, observation.refused)
+            cluster = state.clusters.get(name)
+            on_purpose = on_purpose or (cluster is not None and plans.is_unwanted(cluster.operated))
+            if cluster and removal.has_leader(cluster) and not on_purpose:
+                return replace(state, clusters={**state.clusters, name: replace(cluster, gone=at)}), []
+            return _remove(policy, state, [name] if cluster else [], at)
+        case ClustersListed(place=place, cluster_ids=names):
+            finder = Finder(place, names is not None, observation.left_out, observation.refused)
             state = replace(state, finder=finder)
             # Of those that are not there any more, the ones that an earlier process knew.
-            ended = {n for n, known in state.clusters.items() if known.view.connection is None} - (found or set())
-            return _remove(policy, state, sorted(ended - policy.stores.keys()) if found is not None else [], at)
+            ended = {n for n, cluster in state.clusters.items() if cluster.view.connection is None} - (names or set())
+            return _remove(policy, state, sorted(ended - policy.stores.keys()) if names is not None else [], at)
 
 
 def _remove(policy: Policy, state: State, names: Iterable[str], at: Moment) -> Step:
@@ -155,20 +148,20 @@ def _remove(policy: Policy, state: State, names: Iterable[str], at: Moment) -> S
         alerts = rules.forget(state.alerts, policy, name, at)
         operated = state.clusters[name].operated
         unclaimed = {**state.unclaimed, name: operated} if operated and operated.is_read else state.unclaimed
-        state = replace(state, clusters=_without(state.clusters, name), alerts=alerts, unclaimed=unclaimed)
+        state = replace(state, clusters=without(state.clusters, [name]), alerts=alerts, unclaimed=unclaimed)
     return state, effects
 
 
 def _plan(policy: Policy, state: State, observation: PlanObservation) -> Step:
     """The state after an observation of what is meant to happen to a cluster."""
     name, at = observation.cluster_id, observation.at
-    if known := state.clusters.get(name):
-        return _take(policy, state, name, cluster_step.plan_observed(policy, name, known, observation), at)
+    if cluster := state.clusters.get(name):
+        return _take(policy, state, name, cluster_step.plan_observed(policy, name, cluster, observation), at)
     if not policy.finds or not isinstance(observation, DeploymentObserved):
-        return replace(state, unclaimed=_without(state.unclaimed, name)), []
+        return replace(state, unclaimed=without(state.unclaimed, [name])), []
     operated = plans.observed(state.unclaimed.get(name), observation.deployment, at)
     if operated is None or operated.deployment is None or len(state.unclaimed) >= MOST_UNCLAIMED:
-        return replace(state, unclaimed=_without(state.unclaimed, name)), []
+        return replace(state, unclaimed=without(state.unclaimed, [name])), []
     return replace(state, unclaimed={**state.unclaimed, name: operated}), []
 
 
@@ -181,17 +174,18 @@ def _inform(policy: Policy, state: State, observation: EndObservation | PictureT
         return state, []
 
     def act(policy: Policy, name: str, cluster: ClusterState, _: Moment) -> ClusterStep:
-        if isinstance(observation, HaChecked):
-            return readiness.observe(policy, name, cluster, observation)
-        if isinstance(observation, PeersAsked):
-            return replace(cluster, peers=Peers(observation.known, observation.opinions, observation.at.steady)), []
-        if not isinstance(observation, PictureTaken):
-            return deaths.observe(policy, name, cluster, observation)
-        taken = rest_server.bounded(state.clusters, observation)
-        answered, useful = rest_server.answered(cluster, taken)
-        if useful is None:
-            return answered, []
-        return assessment.observe(policy, name, rest_server.observed(policy, answered, useful), useful)
+        match observation:
+            case HaChecked():
+                return readiness.observe(policy, name, cluster, observation)
+            case PeersAsked(known=peers, opinions=opinions, at=at):
+                return replace(cluster, peers=Peers(peers, opinions, at.steady)), []
+            case PictureTaken():
+                cluster, answer = rest_server.answered(cluster, rest_server.bounded(state.clusters, observation))
+                if answer is None:
+                    return cluster, []
+                return assessment.observe(policy, name, rest_server.observed(policy, cluster, answer), answer)
+            case _:
+                return deaths.observe(policy, name, cluster, observation)
 
     return _act(policy, state, name, before, act, observation.at)
 
@@ -209,14 +203,11 @@ def _begin(policy: Policy, state: State, observation: Started | PolicyLoaded | H
             alerts, left_out = rerouting.continued(state.alerts, policy, at)
             state, effects = replace(state, alerts=alerts), [*left_out]
         case HandoverRead(cluster_id=name):
-            found = handover.read(observation.content, name, at)
-            state, groups = handover.adopt(policy, state, name, found, at) if found else (state, {})
+            document = handover.read(observation.content, name, at)
+            state, groups = handover.adopt(policy, state, name, document, at) if document else (state, {})
     deliveries, lost = dropped_alerts.of_change(policy, groups, state.alerts.groups, at)
-    if deliveries:
-        outbox, given_up = queue(state.outbox, deliveries)
-        state = replace(state, outbox=outbox)
-        lost += [*(Settled(delivery, "queued", None) for delivery in deliveries), *given_up]
-    return state, [*effects, *_settled(policy, lost, at)]
+    state, more = notifying.queued(policy, state, deliveries, at, lost)
+    return state, [*effects, *more]
 
 
 def _loaded(policy: Policy, state: State, read: PodNamed | SilencesRead) -> State:
@@ -227,138 +218,90 @@ def _loaded(policy: Policy, state: State, read: PodNamed | SilencesRead) -> Stat
         before = state.silences.get(read.document, silences.Silences())
         learned = silences.learned(before, read.content, read.problem, policy.longest_silence, read.at)
         return replace(state, silences={**state.silences, read.document: learned})
-    known = state.clusters.get(read.cluster_id)
-    if known is None or (named := with_pod(known.pods, read.host, read.pod)) is known.pods:
+    cluster = state.clusters.get(read.cluster_id)
+    if cluster is None or (pods := with_pod(cluster.pods, read.host, read.pod)) is cluster.pods:
         return state
-    return replace(state, clusters={**state.clusters, read.cluster_id: replace(known, pods=named)})
+    return replace(state, clusters={**state.clusters, read.cluster_id: replace(cluster, pods=pods)})
 
 
 def _start(policy: Policy, state: State, now: Moment) -> Step:
     """Take over the state of an earlier process: drop clusters that are no longer watched, release its deliveries in progress."""
     alive = state.alive or now
-    known: dict[str, ClusterState] = {name: fresh_cluster(now) for name in policy.stores}
-    known |= {name: cluster for name, cluster in state.clusters.items() if policy.watches(name)}
+    clusters: dict[str, ClusterState] = {name: fresh_cluster(now) for name in policy.stores}
+    clusters |= {name: cluster for name, cluster in state.clusters.items() if policy.watches(name)}
     outbox = released(state.outbox, state.outbox.keys(), now)
     alerts, left_out = rerouting.continued(state.alerts, policy, now)
     # Nothing has been observed yet, so no condition has begun to hold. What happened has happened.
     alerts = replace(
-        alerts, pending={key: waiting for key, waiting in alerts.pending.items() if waiting.alert.is_event}
+        alerts, pending={key: pending for key, pending in alerts.pending.items() if pending.alert.is_event}
     )
-    documents = {name: each for name, each in state.silences.items() if name in policy.silence_documents}
-    parts = {"clusters": known, "alerts": alerts, "outbox": outbox, "silences": documents}
+    documents = {name: known for name, known in state.silences.items() if name in policy.silence_documents}
+    parts = {"clusters": clusters, "alerts": alerts, "outbox": outbox, "silences": documents}
     started = replace(state, **parts, finder=None, unclaimed={}, alive=now)
     started, effects = _each_cluster(
         policy, started, now, lambda p, name, c, at: cluster_step.restart(p, name, c, alive, at)
     )
-    started, lost = _lost(policy, started, state.captures.values(), "the sidecar ended meanwhile", now)
+    started, lost = capturing.lost(policy, started, state.captures.values(), "the sidecar ended meanwhile", now)
     return started, [*left_out, *effects, *lost]
+
+
+def _effect_done(policy: Policy, state: State, done: DeliverySettled | EvidenceGathered) -> Step:
+    if isinstance(done, EvidenceGathered):
+        return capturing.answered(policy, state, done)
+    outbox, settled = settle(state.outbox, done)
+    return notifying.queued(policy, replace(state, outbox=outbox), [], done.at, [settled] if settled else [])
 
 
 def _tick(policy: Policy, state: State, now: Moment) -> Step:
     groups, quarantine = state.alerts.groups, Quarantine()
-    state, effects = _drill(policy, state, quarantine, now)
-    state, more = _gather(policy, state, quarantine, now)
-    effects += more
-    state, more = _each_cluster(policy, state, now, assessment.tick)
-    effects += more
-    state, more = _picture(policy, state, quarantine, now)
-    effects += more
-    state, more = _each_cluster(policy, state, now, cluster_step.tick)
-    effects += more
-    if policy.finds:
-        ended = [name for name, known in state.clusters.items() if removal.is_forgotten(known, now)]
-        state, more = _remove(policy, state, ended, now)
+    effects: list[Effect] = []
+    for part in (_drills, capturing.tick, _recoveries, _pictures, _clusters, _removals):
+        state, more = part(policy, state, quarantine, now)
         effects += more
-    evaluated = rules.evaluate(state.alerts, policy, state.clusters, now, quarantine)
-    blind = {name for name, seen in state.clusters.items() if not seen.leaders_in_sight}
-    documents, asked = silences.asked(policy, state.silences, evaluated.groups.values(), now)
-    flushed, queued, suppressed = due(policy, evaluated, state.clusters, blind, documents, quarantine, now)
-    documents = silences.counted(policy, documents, suppressed)
-    alerts = grouping.kept(groups, flushed)
-    outbox, given_up = queue(state.outbox, queued) if queued else (state.outbox, [])
-    lost = bool(blind) or (policy.finds is not None and not (state.finder and state.finder.connected))
-    alerts, beats = new_deliveries.heartbeats(policy, alerts, state.clusters, lost, now)
-    alerts, again = new_deliveries.resends(policy, alerts, now)
-    outbox = with_heartbeats(outbox, [*beats, *again], blind=lost)
-    outbox, claimed = claim(outbox, now)
-    alive = now if state.alive is None or now.steady - state.alive.steady >= ALIVE_INTERVAL else state.alive
-    parts = {"alerts": alerts, "outbox": outbox, "alive": alive, "silences": documents}
-    if any(part is not getattr(state, name) for name, part in parts.items()):
-        state = replace(state, **parts)
-    effects += (Append(notification_records.suppression(policy, each, now)) for each in suppressed)
-    effects += _settled(policy, [*(Settled(delivery, "queued", None) for delivery in queued), *given_up], now)
-    for delivery in claimed:
-        with quarantine.guard("what is sent to", delivery.destination):
-            effects += map(Send, new_deliveries.complete(policy, alerts, state.clusters, [delivery]))
-    effects += (ReadSilences(name) for name in asked)
-    effects += quarantine.found
-    return state, effects
+    state, more = notifying.tick(policy, state, groups, quarantine, now)
+    if state.alive is None or now.steady - state.alive.steady >= ALIVE_INTERVAL:
+        state = replace(state, alive=now)
+    return state, [*effects, *more, *quarantine.found]
 
 
-def _drill(policy: Policy, state: State, quarantine: Quarantine, now: Moment) -> Step:
+def _drills(policy: Policy, state: State, quarantine: Quarantine, now: Moment) -> Step:
     """Begin and end drills."""
     with quarantine.guard("drills"):
         return drilling.tick(policy, state, now)
     return state, []
 
 
-def _effect_done(policy: Policy, state: State, done: DeliverySettled | EvidenceGathered) -> Step:
-    if isinstance(done, DeliverySettled):
-        outbox, settled = settle(state.outbox, done)
-        return replace(state, outbox=outbox), _settled(policy, [settled] if settled else [], done.at)
-    capture = state.captures.get(done.capture_id)
-    return _gathered(policy, state, capture, done.pieces, done.at) if capture else (state, [])
+def _recoveries(policy: Policy, state: State, _: Quarantine, now: Moment) -> Step:
+    return _each_cluster(policy, state, now, assessment.tick)
 
 
-def _gather(policy: Policy, state: State, quarantine: Quarantine, now: Moment) -> Step:
-    """Request the evidence that is due, before a failover may be over, and record requests that were not answered in time."""
-    state, effects = _lost(policy, state, evidence_requests.overdue(state.captures, now), "no result in time", now)
-    for name, known in state.clusters.items():
-        with quarantine.guard("evidence of cluster", name):
-            after, asked = evidence_requests.ask(policy, name, known, now)
-            if after is not known:
-                captures = {**state.captures, **{capture.id: capture for capture in asked}} if asked else state.captures
-                state = replace(state, clusters={**state.clusters, name: after}, captures=captures)
-                effects += (Gather(capture) for capture in asked)
-    return state, effects
-
-
-def _picture(policy: Policy, state: State, quarantine: Quarantine, now: Moment) -> Step:
+def _pictures(policy: Policy, state: State, quarantine: Quarantine, now: Moment) -> Step:
     """Request the pictures that are due."""
     if Source.FLINK_REST not in policy.evidence:
         return state, []
-    effects: list[Effect] = []
     requests: list[PictureRequest] = []
     asked: dict[str, ClusterState] = {}
-    for name, known in state.clusters.items():
+    for name, cluster in state.clusters.items():
         with quarantine.guard("the picture of cluster", name):
-            after, request = rest_server.due(policy, name, known, assessment.asked_first(known), now)
+            after, request = rest_server.due(policy, name, cluster, assessment.asked_first(cluster), now)
             if request:
                 asked[name] = after
                 requests.append(request)
-    effects += (TakePicture(request) for request in rest_server.limited(state.clusters, requests))
+    effects: list[Effect] = [TakePicture(request) for request in rest_server.limited(state.clusters, requests)]
     return replace(state, clusters={**state.clusters, **asked}) if asked else state, effects
 
 
-def _lost(policy: Policy, state: State, captures: Iterable[Capture], why: str, at: Moment) -> Step:
-    """Requests for evidence that will not be answered."""
-    effects: list[Effect] = []
-    for capture in captures:
-        state, more = _gathered(policy, state, capture, evidence_requests.nothing(capture, why), at)
-        effects += more
-    return state, effects
+def _clusters(policy: Policy, state: State, _: Quarantine, now: Moment) -> Step:
+    return _each_cluster(policy, state, now, cluster_step.tick)
 
 
-def _gathered(policy: Policy, state: State, capture: Capture, pieces: Sequence[EvidenceItem], at: Moment) -> Step:
-    """A request for evidence was answered with `pieces`. Without any, the evidence is lost."""
-    pieces = pieces or evidence_requests.nothing(capture, "no result")
-    captures = {key: other for key, other in state.captures.items() if key != capture.id}
-    clusters = state.clusters
-    if known := clusters.get(capture.cluster_id):
-        clusters = {**clusters, capture.cluster_id: evidence_requests.gathered(known, capture, pieces)}
-    all_of_it = [*pieces[: evidence_requests.MOST_PIECES], *evidence_requests.beyond(capture)]
-    records = evidence_requests.records(policy, capture, all_of_it, at)
-    return replace(state, clusters=clusters, captures=captures), [Append(record) for record in records]
+def _removals(policy: Policy, state: State, _: Quarantine, now: Moment) -> Step:
+    """Forget clusters that were found, and of which nothing has existed for long."""
+    if not policy.finds:
+        return state, []
+    return _remove(
+        policy, state, [name for name, cluster in state.clusters.items() if removal.is_forgotten(cluster, now)], now
+    )
 
 
 def _each_cluster(policy: Policy, state: State, now: Moment, act: cluster_step.Act) -> Step:
@@ -392,27 +335,21 @@ def _take(policy: Policy, state: State, cluster_id: str, outcome: ClusterStep, a
         return state, []  # the same object: the journal has nothing to write
     after = error_budget.accounted(policy, cluster_id, before, after, state.alive, at)
     alerts, quarantine = state.alerts, Quarantine()
-    for each in happened:
-        alerts = rules.react(alerts, policy, each, after, at, quarantine)
-    recorded = (each for each in happened if not isinstance(each, BadRestore))
-    records = (transition_record(policy, each) if isinstance(each, Transition) else each for each in recorded)
+    for event in happened:
+        alerts = rules.react(alerts, policy, event, after, at, quarantine)
     clusters = with_items(state.clusters, {cluster_id: after})
-    effects: list[Effect] = [Append(record) for record in records]
+    effects: list[Effect] = [
+        Append(transition_record(policy, event) if isinstance(event, Transition) else event)
+        for event in happened
+        if not isinstance(event, BadRestore)
+    ]
     effects += quarantine.found
     effects += (Publish(event) for event in events(policy, cluster_id, before, after, happened))
     if cluster_id in policy.pod_names:
-        own = (each for each in happened if isinstance(each, Transition) and not each.component.job_id)
-        new = (each.leader.address for each in own if each.leader)
-        effects += (NamePod(cluster_id, host) for host in ip_addresses(new))
+        own = (event for event in happened if isinstance(event, Transition) and not event.component.job_id)
+        addresses = (transition.leader.address for transition in own if transition.leader)
+        effects += (NamePod(cluster_id, host) for host in ip_addresses(addresses))
     return replace(state, clusters=clusters, alerts=alerts), effects
-
-
-def _without(values: Mapping[str, _T], name: str) -> Mapping[str, _T]:
-    return {key: value for key, value in values.items() if key != name} if name in values else values
-
-
-def _settled(policy: Policy, outcomes: Iterable[Settled], at: Moment) -> list[Effect]:
-    return [Append(notification_records.outcome(policy, settled, at)) for settled in outcomes]
 
 
 def step_all(policy: Policy, state: State, observations: Iterable[Observation]) -> Step:

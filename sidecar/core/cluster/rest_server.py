@@ -29,6 +29,8 @@ SUSPECTED: Final = 30 * SECOND
 LONGEST_ONCE_ANSWERED: Final = 60 * SECOND
 """The longest interval for a leader that has answered, so that its silence, and the end of it, are seen in time."""
 SHOWN_AFTER: Final = 60 * SECOND
+LEAST_REQUESTS: Final = 3
+"""So many in a row prove a silence. A single one may have failed because this sidecar itself was paused."""
 _MOST_DOUBLED: Final = 10
 
 
@@ -115,6 +117,33 @@ def answered(cluster: ClusterState, taken: PictureTaken) -> tuple[ClusterState, 
     return replace(cluster, picture_request=settled), taken if leader == last.leader else None
 
 
+def observed(policy: Policy, cluster: ClusterState, taken: PictureTaken) -> ClusterState:
+    """The cluster after a request to its leading REST server is done."""
+    leader, server = cluster.rest_leader, cluster.rest_server
+    reach = Reach.ANSWERS if taken.picture else taken.reach
+    if leader is None or reach is None or Source.FLINK_REST not in policy.evidence:
+        return cluster
+    if reach is Reach.ANSWERS:
+        after = RestServer(leader)
+    elif server and (server.leader.session_id == leader.session_id or server.leader.address == leader.address):
+        last = server.unanswered if server.leader == leader else None
+        after = RestServer(leader, _unanswered_again(last, taken, reach, cluster.view.turned_at.steady))
+    else:
+        return cluster
+    return cluster if after == server else replace(cluster, rest_server=after)
+
+
+def _unanswered_again(last: Unanswered | None, taken: PictureTaken, reach: Reach, seeing_since: int) -> Unanswered:
+    """One more request that was not answered, after the `last` ones: those before this sidecar was blind, or was started again, count only
+    if they were a proof.
+    """
+    if last and last.requests < LEAST_REQUESTS and last.until < seeing_since:
+        last = None
+    if last is None or not last.requests:
+        last = Unanswered(taken.asked_at or taken.at, 0, reach)
+    return Unanswered(last.since, taken.at.steady, reach, min(last.requests + 1, LEAST_REQUESTS))
+
+
 def failing(cluster: ClusterState, now: Moment) -> str | None:
     """Why no picture has come for a minute. None: one has, or nobody can be asked. An election takes less."""
     last = cluster.picture_request
@@ -135,31 +164,6 @@ def _is_of_another(cluster: ClusterState, picture: Picture) -> bool:
     shown = {job.id for job in picture.jobs if job.state not in ENDED}
     stored = {component.job_id for component in cluster.components if component.job_id}.union(cluster.stored_jobs)
     return bool(shown and stored) and shown.isdisjoint(stored)
-
-
-LEAST_REQUESTS: Final = 3
-"""So many in a row prove a silence. A single one may have failed because this sidecar itself was paused."""
-
-
-def observed(policy: Policy, cluster: ClusterState, taken: PictureTaken) -> ClusterState:
-    """The cluster after a request to its leading REST server is done."""
-    leader, server = cluster.rest_leader, cluster.rest_server
-    reach = Reach.ANSWERS if taken.picture else taken.reach
-    if leader is None or reach is None or Source.FLINK_REST not in policy.evidence:
-        return cluster
-    if reach is Reach.ANSWERS:
-        after = RestServer(leader)
-    elif server and (server.leader.session_id == leader.session_id or server.leader.address == leader.address):
-        last = server.unanswered if server.leader == leader else None
-        if last and last.requests < LEAST_REQUESTS and last.until < cluster.view.turned_at.steady:
-            last = None  # not proven before this sidecar was blind, or started again
-        if last is None or not last.requests:
-            last = Unanswered(taken.asked_at or taken.at, 0, reach)
-        requests = min(last.requests + 1, LEAST_REQUESTS)
-        after = RestServer(leader, Unanswered(last.since, taken.at.steady, reach, requests))
-    else:
-        return cluster
-    return cluster if after == server else replace(cluster, rest_server=after)
 
 
 def after_transition(server: RestServer | None, transition: Transition) -> RestServer | None:

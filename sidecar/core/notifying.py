@@ -1,0 +1,66 @@
+"""Notifications as time passes: rules are evaluated, groups that are due become deliveries, and deliveries that are due are sent."""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from sidecar.core.alerting import grouping, rules, silences
+from sidecar.core.alerting.alerts import Group
+from sidecar.core.delivery import new_deliveries, notification_records
+from sidecar.core.delivery.due import due
+from sidecar.core.delivery.outbox import Delivery, Settled, claim, queue, with_heartbeats
+from sidecar.core.effects import Append, Effect, ReadSilences, Send
+from sidecar.core.moment import Moment
+from sidecar.core.policy.policy import Policy
+from sidecar.core.quarantine import Quarantine
+from sidecar.core.state import State
+
+
+def tick(
+    policy: Policy, state: State, groups: Mapping[str, Group], quarantine: Quarantine, now: Moment
+) -> tuple[State, list[Effect]]:
+    """The state after what is due was notified. `groups`: as the journal has them."""
+    blind = {name for name, cluster in state.clusters.items() if not cluster.leaders_in_sight}
+    alerts = rules.evaluate(state.alerts, policy, state.clusters, now, quarantine)
+    documents, asked = silences.asked(policy, state.silences, alerts.groups.values(), now)
+    alerts, deliveries, suppressed = due(policy, alerts, state.clusters, blind, documents, quarantine, now)
+    effects: list[Effect] = [Append(notification_records.suppression(policy, alert, now)) for alert in suppressed]
+    documents = silences.counted(policy, documents, suppressed)
+    alerts = grouping.kept(groups, alerts)
+    if any(part is not before for part, before in ((alerts, state.alerts), (documents, state.silences))):
+        state = replace(state, alerts=alerts, silences=documents)
+    state, more = queued(policy, state, deliveries, now)
+    effects += more
+    state, more = _sent(policy, state, quarantine, now, is_blind=bool(blind) or _has_lost_clusters(policy, state))
+    return state, [*effects, *more, *map(ReadSilences, asked)]
+
+
+def queued(
+    policy: Policy, state: State, deliveries: list[Delivery], at: Moment, others: Iterable[Settled] = ()
+) -> tuple[State, list[Effect]]:
+    """The state with these deliveries in the outbox, and the records of that, and of `others`."""
+    outbox, given_up = queue(state.outbox, deliveries) if deliveries else (state.outbox, [])
+    outcomes = [*others, *(Settled(delivery, "queued", None) for delivery in deliveries), *given_up]
+    effects: list[Effect] = [Append(notification_records.outcome(policy, outcome, at)) for outcome in outcomes]
+    return state if outbox is state.outbox else replace(state, outbox=outbox), effects
+
+
+def _sent(
+    policy: Policy, state: State, quarantine: Quarantine, now: Moment, *, is_blind: bool
+) -> tuple[State, list[Effect]]:
+    """The state after deliveries that are due were claimed: notifications, heartbeats, and what feeds are sent again."""
+    alerts, beats = new_deliveries.heartbeats(policy, state.alerts, state.clusters, is_blind, now)
+    alerts, again = new_deliveries.resends(policy, alerts, now)
+    outbox, claimed = claim(with_heartbeats(state.outbox, [*beats, *again], blind=is_blind), now)
+    if alerts is not state.alerts or outbox is not state.outbox:
+        state = replace(state, alerts=alerts, outbox=outbox)
+    effects: list[Effect] = []
+    for delivery in claimed:
+        with quarantine.guard("what is sent to", delivery.destination):
+            effects += map(Send, new_deliveries.complete(policy, alerts, state.clusters, [delivery]))
+    return state, effects
+
+
+def _has_lost_clusters(policy: Policy, state: State) -> bool:
+    """Whether clusters are to be found, and the place where they are cannot be read."""
+    return policy.finds is not None and not (state.finder and state.finder.connected)
