@@ -1,6 +1,7 @@
 """One cluster: raw observations in, the next state and its records out."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -86,8 +87,8 @@ def plan_observed(policy: Policy, cluster_id: str, cluster: ClusterState, observ
         case DeploymentUnreadable():
             operated = plans.unread(operated, at)
         case PodDisrupted():
-            found = Disruption(at, observation.pod, observation.address, observation.node)
-            disruptions = plans.disrupted(disruptions, observation.uid, found)
+            disruption = Disruption(at, observation.pod, observation.address, observation.node)
+            disruptions = plans.disrupted(disruptions, observation.uid, disruption)
     if operated is cluster.operated and disruptions is cluster.disruptions:
         return cluster, []
     draft = Draft(policy, cluster_id, cluster, at)
@@ -98,42 +99,73 @@ def plan_observed(policy: Policy, cluster_id: str, cluster: ClusterState, observ
     return draft.outcome()
 
 
+class _Due(NamedTuple):
+    """What time has made due in a cluster: most often nothing."""
+
+    obscured: bool
+    """Leaders that were not read again become unknown."""
+    turned: bool
+    """The view has become stale, or fresh again."""
+    long: bool
+    """The period of coverage is recorded in parts."""
+    calm: list[ComponentId]
+    """Their split leadership is over."""
+    alone: list[ComponentId]
+    """Jobs that left too long ago to be the first of a failover."""
+    died: bool
+    """Why the last leader ended is sure."""
+    over: bool
+    """So is the failover in progress."""
+    blind: bool
+    """Nothing has happened while the store could not be read."""
+    burns: bool
+    """The error budget burns at other paces."""
+    unheard: bool
+    """The answers of other observers no longer count."""
+
+
+def _due(cluster: ClusterState, burning: tuple[int, ...], now: Moment) -> _Due:
+    view, episode = cluster.view, cluster.episode
+    stale = _is_stale(cluster, now)
+    in_sight = view.complete and not stale
+    return _Due(
+        obscured=view.obscure_at is not None and now.steady >= view.obscure_at,
+        turned=stale is not cluster.stale,
+        long=now.steady - view.since.steady >= COVERAGE_INTERVAL,
+        calm=[component for component in cluster.contested if in_sight and _is_calm(cluster, component, now)],
+        alone=[component for component in cluster.departed if _left_alone(cluster, component, now)],
+        died=deaths.is_due(cluster, now),
+        over=in_sight and episode is not None and episodes.is_over(episode, now),
+        blind=in_sight and episode is None and view.loss is not None and view.loss.is_past(now),
+        burns=burning is not cluster.burning,
+        unheard=cluster.peers.is_old(now),
+    )
+
+
 def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> ClusterStep:
     """The cluster when nothing but time has passed: a view that is lost, or not confirmed in time, is trusted no longer than the trust
     window.
     """
-    view = cluster.view
-    stale = view.complete and cluster.is_overdue(now)
-    in_sight = view.complete and not stale
-    obscured = view.obscure_at is not None and now.steady >= view.obscure_at
-    calm = [component for component in cluster.contested if in_sight and _is_calm(cluster, component, now)]
-    over = in_sight and cluster.episode is not None and episodes.is_over(cluster.episode, now)
-    blind = in_sight and cluster.episode is None and view.loss is not None and view.loss.is_past(now)
-    alone = [component for component in cluster.departed if _left_alone(cluster, component, now)]
-    died = deaths.is_due(cluster, now)
-    turned = stale is not cluster.stale
-    long = now.steady - view.since.steady >= COVERAGE_INTERVAL
     burning = error_budget.burning(policy, cluster_id, cluster, now)
-    burns = burning is not cluster.burning
-    unheard = cluster.peers.is_old(now)
-    if not (obscured or calm or over or blind or alone or died or turned or long or burns or unheard):
+    due = _due(cluster, burning, now)
+    if not any(due):
         return cluster, []
     draft = Draft(policy, cluster_id, cluster, now)
     draft.update(burning=burning)
-    if unheard:
+    if due.unheard:
         draft.update(peers=replace(cluster.peers, opinions=()))
-    failover_in_progress.record_departed(draft, *alone)
-    if turned:
-        store_view.aged(draft, stale=stale)
-    if obscured:
+    failover_in_progress.record_departed(draft, *due.alone)
+    if due.turned:
+        store_view.aged(draft, stale=_is_stale(cluster, now))
+    if due.obscured:
         store_view.obscure(draft)
-    for component in calm:
+    for component in due.calm:
         leadership_changes.reconciled(draft, component)
-    if died or over:  # of the last failover, before another one takes its place
+    if due.died or due.over:  # of the last failover, before another one takes its place
         deaths.record(draft)
-    if over:
+    if due.over:
         failover_in_progress.close_episode(draft)
-    if blind:
+    if due.blind:
         failover_in_progress.close_blindness(draft)
     store_view.cover(draft, draft.state.view.sighting, now)
     return draft.outcome()
@@ -162,6 +194,10 @@ def stop(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
     failover_in_progress.record_departed(draft, *cluster.departed)
     store_view.cover(draft, Sighting.BLIND, now)
     return draft.outcome()
+
+
+def _is_stale(cluster: ClusterState, now: Moment) -> bool:
+    return cluster.view.complete and cluster.is_overdue(now)
 
 
 def _left_alone(cluster: ClusterState, component: ComponentId, now: Moment) -> bool:

@@ -94,18 +94,22 @@ def take(draft: Draft, known: ComponentState, transition: Transition) -> None:
     if component.component is Component.REST_SERVER:
         draft.update(rest_server=rest_server.after_transition(draft.state.rest_server, transition))
     if transition.kind is Kind.RETIRED:
-        fault = episodes.lost_by(transition)
-        if fault and component.job_id and episode and not recovery_state.is_left_out(episode.facts):
-            jobs = draft.state.picture.jobs if draft.state.picture else ()
-            name = next((clean(job.name) for job in jobs if job.id == component.job_id), None)
-            lost = recovery_state.JobFault(fault, draft.at, episode.id, name)
-            faults = recovery_state.with_missing(draft.state.job_faults, component.job_id, lost)
-            draft.update(job_faults=faults)
+        _lose(draft, transition, episode)
         draft.remove(component)
         return
     draft.keep(component, known)
     if known.contest.since and component not in draft.state.contested:
         draft.update(contested=draft.state.contested | {component})
+
+
+def _lose(draft: Draft, transition: Transition, episode: Episode | None) -> None:
+    """Note that a job is missing, if this failover has lost it."""
+    job_id, fault = transition.component.job_id, episodes.lost_by(transition)
+    if fault and job_id and episode and not recovery_state.is_left_out(episode.facts):
+        jobs = draft.state.picture.jobs if draft.state.picture else ()
+        name = next((clean(job.name) for job in jobs if job.id == job_id), None)
+        lost = recovery_state.JobFault(fault, draft.at, episode.id, name)
+        draft.update(job_faults=recovery_state.with_missing(draft.state.job_faults, job_id, lost))
 
 
 def evolve(

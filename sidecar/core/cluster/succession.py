@@ -10,7 +10,7 @@ from sidecar.core.cluster.failover import plans
 from sidecar.core.cluster.failover.episodes import Episode
 from sidecar.core.cluster.leadership_account import Standing, changed, opened
 from sidecar.core.cluster.recovery import assessment
-from sidecar.core.cluster.state import ClusterState, View, as_last_known, fresh_cluster
+from sidecar.core.cluster.state import ClusterState, ComponentState, View, as_last_known, fresh_cluster
 from sidecar.core.flink.leadership import Held, Vacant
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Policy
@@ -26,27 +26,14 @@ def hand_over(policy: Policy, cluster_id: str, cluster: ClusterState, now: Momen
     """What the next sidecar needs: who led last, until when at the earliest, and the failover in progress. Not the view, which is each
     sidecar's own.
     """
-    timeout = policy.session_timeouts.get(cluster_id)
-    components = {}
-    for component, known in cluster.components.items():
-        last_led, absence = known.last_led, known.absence
-        match known.leadership:
-            case Held(_, position):
-                gone = Gone(position, now.steady, known.published_at, None, in_sight=cluster.in_sight)
-                earliest = downtime.last_led(gone, timeout, cluster.view.loss, cluster.leases).earliest
-                last_led = LastLed(earliest, None)
-            case Vacant() if absence and last_led and last_led.latest is not None:
-                # What was observed of the vacancy counts; another leader may follow before the next sidecar looks.
-                observed = Downtime(now.steady - last_led.latest, 0)
-                absence = replace(absence, downtime=absence.downtime + observed)
-                last_led = LastLed(last_led.earliest, None)
-        components[component] = replace(as_last_known(known, now), last_led=last_led, absence=absence, seen_at=0)
     last = cluster.last_episode
     if last and last.death:  # it is recorded
         last = replace(last, closed_at=None)
     return replace(
         fresh_cluster(now),
-        components=components,
+        components={
+            c: _handed_over(policy, cluster_id, cluster, known, now) for c, known in cluster.components.items()
+        },
         leases={name: lease for name, lease in cluster.leases.items() if lease.lapsed},
         episode=cluster.episode,
         last_episode=last,
@@ -63,6 +50,23 @@ def hand_over(policy: Policy, cluster_id: str, cluster: ClusterState, now: Momen
         drilled=cluster.drilled,
         account=changed(cluster.account or opened(now.steady), Standing.UNOBSERVED, now.steady, now.steady),
     )
+
+
+def _handed_over(
+    policy: Policy, cluster_id: str, cluster: ClusterState, known: ComponentState, now: Moment
+) -> ComponentState:
+    last_led, absence = known.last_led, known.absence
+    match known.leadership:
+        case Held(_, position):
+            gone = Gone(position, now.steady, known.published_at, None, in_sight=cluster.in_sight)
+            timeout = policy.session_timeouts.get(cluster_id)
+            last_led = LastLed(downtime.last_led(gone, timeout, cluster.view.loss, cluster.leases).earliest, None)
+        case Vacant() if absence and last_led and last_led.latest is not None:
+            # What was observed of the vacancy counts; another leader may follow before the next sidecar looks.
+            observed = Downtime(now.steady - last_led.latest, 0)
+            absence = replace(absence, downtime=absence.downtime + observed)
+            last_led = LastLed(last_led.earliest, None)
+    return replace(as_last_known(known, now), last_led=last_led, absence=absence, seen_at=0)
 
 
 def take_over(cluster: ClusterState, observer: str, now: Moment) -> ClusterState:

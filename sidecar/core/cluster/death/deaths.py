@@ -5,14 +5,14 @@ failover, as soon as it is sure and the failover is over, else RECORDED_AFTER la
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from sidecar.core.cluster.death import ends
 from sidecar.core.cluster.death.death_facts import DeathFacts
 from sidecar.core.cluster.death.death_verdict import DeathReason, DeathVerdict, verdict
-from sidecar.core.cluster.death.ends import Beside, ContainerEnded, Ends, KnownPod, LogRead
+from sidecar.core.cluster.death.ends import Beside, ContainerEnded, Ends, KnownPod, LogFault, LogRead, Rebooted
 from sidecar.core.cluster.draft import ClusterStep, Draft
 from sidecar.core.cluster.failover import failover_in_progress
 from sidecar.core.cluster.failover.causes import Cause, Confidence
@@ -59,22 +59,22 @@ _T = TypeVar("_T", bound=Beside | ContainerEnded)
 
 def observe(policy: Policy, cluster_id: str, cluster: ClusterState, observation: EndObservation) -> ClusterStep:
     """The cluster after `observation`, and what is to be recorded of it."""
-    at, hosts, known = observation.at, policy.own_hosts, ends.recent(cluster.ends, observation.at)
+    at, hosts, recent = observation.at, policy.own_hosts, ends.recent(cluster.ends, observation.at)
     match observation:
         case PodObserved(pod=pod, gone=gone):
-            known = ends.with_pod(known, pod, at, gone=gone)
+            recent = ends.with_pod(recent, pod, at, gone=gone)
         case EventObserved(event=event):
-            known = ends.with_event(known, event, at)
+            recent = ends.with_event(recent, event, at)
         case ProcessEnded(end=end):
-            known = ends.with_process(known, end, hosts, at)
+            recent = ends.with_process(recent, end, hosts, at)
         case LogEndRead(log=log, pod_uid=pod_uid):
-            known = ends.with_log(known, log, pod_uid, hosts, at)
+            recent = ends.with_log(recent, log, pod_uid, hosts, at)
         case HostRestarted(booted_at=booted_at):
-            known = ends.with_reboot(known, booted_at, hosts, at)
-    if known == cluster.ends:
+            recent = ends.with_reboot(recent, booted_at, hosts, at)
+    if recent == cluster.ends:
         return cluster, []
     draft = Draft(policy, cluster_id, cluster, at)
-    draft.update(ends=known)
+    draft.update(ends=recent)
     failover_in_progress.consider_plans(draft)
     if is_due(draft.state, at):
         record(draft)
@@ -111,116 +111,128 @@ def is_due(cluster: ClusterState, now: Moment) -> bool:
     if episode is None or episode.closed_at is None or episode.death or cluster.ends == ends.NOTHING:
         return False
     waited = now.steady - episode.closed_at.steady
-    found = death_of(cluster, episode) if waited < ends.KEPT else None
-    if found is None:
+    death = death_of(cluster, episode) if waited < ends.KEPT else None
+    if death is None:
         return False
     # That nothing but a signal ended it is concluded from what was not observed, and that may still come.
-    is_sure = found.confidence is Confidence.HIGH and found.reason is not DeathReason.KILLED
+    is_sure = death.confidence is Confidence.HIGH and death.reason is not DeathReason.KILLED
     return is_sure or waited >= RECORDED_AFTER
 
 
 def record(draft: Draft) -> None:
     """Record why the leader of before ended in the last failover. It is not judged anew afterwards."""
     episode = draft.state.last_episode
-    if episode and episode.death is None and (found := death_of(draft.state, episode)):
-        draft.happened.append(draft.writer.death(episode.id, found))
-        draft.update(last_episode=replace(episode, death=found))
+    if episode and episode.death is None and (death := death_of(draft.state, episode)):
+        draft.happened.append(draft.writer.death(episode.id, death))
+        draft.update(last_episode=replace(episode, death=death))
 
 
 # -- the facts of one failover -----------------------------------------------------------------------------------------
 
 
-def _facts(cluster: ClusterState, episode: Episode, after: int) -> DeathFacts:
-    """What was observed of the leader that this failover left, up to so long after that."""
-    known, address = cluster.ends, episode.before.address
-    since = episode.opened_at.steady - _BEFORE
-    last = cluster.last_episode
+class _Lost(NamedTuple):
+    """The leader that a failover left, and when (steady) it may have ended."""
+
+    address: str
+    opened: Moment
+    since: int
+    until: int
+
+    def has(self, at: Moment) -> bool:
+        """Whether it may have ended then."""
+        return self.since <= at.steady <= self.until
+
+
+def _lost(cluster: ClusterState, episode: Episode, after: int) -> _Lost:
+    since, last = episode.opened_at.steady - _BEFORE, cluster.last_episode
     if last and last.id != episode.id:  # what ended before this leader led is not its end
         since = max(since, last.moved_at.steady)
-    until = episode.opened_at.steady + after
-    opened, booted = episode.opened_at, _BOOTED - _BEFORE if episode.facts.unseen else 0
-    pod, container = _pod(known, address, opened, since, until)
-    process = _nearest(_beside(known.processes, address, since, until), opened)
+    return _Lost(episode.before.address, episode.opened_at, since, episode.opened_at.steady + after)
+
+
+def _facts(cluster: ClusterState, episode: Episode, after: int) -> DeathFacts:
+    """What was observed of the leader that this failover left, up to so long after that."""
+    remembered, lost = cluster.ends, _lost(cluster, episode, after)
+    pod, container = _pod(remembered, lost)
+    process = _nearest(_beside(remembered.processes, lost), lost.opened)
     if process and container and abs(process.at.steady - container.at.steady) > _ROUNDED:
         process = None  # of another process of the pod, or of the next one
-    log = _log(known, address, pod, container or process, opened, since, until)
-    fault = log.fault if log and log.fault != ends.LogFault() else container.fault if container else None
+    log = _log(remembered, lost, pod, container or process)
     in_kubernetes = episode.facts.store is Store.KUBERNETES
-    name = pod.status.name if pod else name_of(cluster, address)
+    name = pod.status.name if pod else name_of(cluster, lost.address)
     return DeathFacts(
-        opened,
-        address,
+        lost.opened,
+        lost.address,
         name,
         in_pod=in_kubernetes or name is not None,
-        is_own_place=is_own_host(address, in_kubernetes=in_kubernetes),
+        is_own_place=is_own_host(lost.address, in_kubernetes=in_kubernetes),
         pod=pod,
         container=container,
         process=process,
-        signs=tuple(
-            sign for sign in known.signs if pod and sign.uid == pod.status.uid and since <= sign.at.steady <= until
-        ),
-        newcomers=_newcomers(known, pod) if pod else (),
-        fault=fault,
+        signs=tuple(sign for sign in remembered.signs if pod and sign.uid == pod.status.uid and lost.has(sign.at)),
+        newcomers=_newcomers(remembered, pod) if pod else (),
+        fault=_fault(log, container),
         is_started_again=log is not None and log.followed,
-        reboot=_nearest(_beside(known.reboots, address, since - booted, until + _AFTER), opened),
+        reboot=_reboot(remembered, lost, unseen=episode.facts.unseen),
     )
 
 
-def _log(
-    known: Ends,
-    address: str,
-    pod: KnownPod | None,
-    end: Beside | ContainerEnded | None,
-    opened: Moment,
-    since: int,
-    until: int,
-) -> LogRead | None:
+def _log(remembered: Ends, lost: _Lost, pod: KnownPod | None, end: Beside | ContainerEnded | None) -> LogRead | None:
     """The end of the leader's log: not of a process that took its place, and has ended since."""
     if end:
         others: list[Beside | ContainerEnded] = [*(pod.ends if pod else ())]
-        others += [process for process in known.processes if ends.is_at(address, process.hosts)]
+        others += [process for process in remembered.processes if ends.is_at(lost.address, process.hosts)]
         following = (other.at.steady for other in others if other.at.steady > end.at.steady + _ROUNDED)
-        until = min(following, default=end.at.steady + _AFTER)
+        lost = lost._replace(until=min(following, default=end.at.steady + _AFTER))
     logs = (
         log
-        for log in known.logs
-        if since <= log.at.steady <= until
-        and (ends.is_at(address, log.hosts) if log.pod_uid is None else pod and log.pod_uid == pod.status.uid)
+        for log in remembered.logs
+        if lost.has(log.at)
+        and (ends.is_at(lost.address, log.hosts) if log.pod_uid is None else pod and log.pod_uid == pod.status.uid)
     )
-    return _nearest(logs, opened)
+    return _nearest(logs, lost.opened)
 
 
-def _pod(
-    known: Ends, address: str, opened: Moment, since: int, until: int
-) -> tuple[KnownPod | None, ContainerEnded | None]:
+def _fault(log: LogRead | None, container: ContainerEnded | None) -> LogFault | None:
+    """The first error of its log, or of its termination message."""
+    if log and log.fault != LogFault():
+        return log.fault
+    return container.fault if container else None
+
+
+def _reboot(remembered: Ends, lost: _Lost, *, unseen: bool) -> Rebooted | None:
+    earlier = _BOOTED - _BEFORE if unseen else 0
+    lost = lost._replace(since=lost.since - earlier, until=lost.until + _AFTER)
+    return _nearest(_beside(remembered.reboots, lost), lost.opened)
+
+
+def _pod(remembered: Ends, lost: _Lost) -> tuple[KnownPod | None, ContainerEnded | None]:
     """The leader's pod and the end of its container. Several pods may have had the address: then the one that ended."""
-    found = [
-        (pod, _nearest((end for end in pod.ends if since <= end.at.steady <= until), opened))
-        for pod in ends.pods_at(known, address)
-        if pod.gone_at is None or pod.gone_at.steady >= since
+    pods = [
+        (pod, _nearest((end for end in pod.ends if lost.has(end.at)), lost.opened))
+        for pod in ends.pods_at(remembered, lost.address)
+        if pod.gone_at is None or pod.gone_at.steady >= lost.since
     ]
-    if len(found) > 1:
-        found = [
-            (pod, end) for pod, end in found if end or pod.deleted_at or pod.gone_at or pod.status.phase == "Failed"
-        ]
-    return found[0] if len(found) == 1 else (None, None)
+    if len(pods) > 1:
+        pods = [(pod, end) for pod, end in pods if end or pod.deleted_at or pod.gone_at or pod.status.phase == "Failed"]
+    return pods[0] if len(pods) == 1 else (None, None)
 
 
-def _beside(values: Iterable[_B], address: str, since: int, until: int) -> Iterator[_B]:
+def _beside(values: Iterable[_B], lost: _Lost) -> Iterator[_B]:
     """Those of a sidecar at the leader's address."""
-    return (each for each in values if since <= each.at.steady <= until and ends.is_at(address, each.hosts))
+    return (value for value in values if lost.has(value.at) and ends.is_at(lost.address, value.hosts))
 
 
 def _nearest(values: Iterable[_T], opened: Moment) -> _T | None:
     """The one nearest to the loss of the leader: a container may end again and again."""
-    return min(values, key=lambda each: abs(each.at.steady - opened.steady), default=None)
+    return min(values, key=lambda value: abs(value.at.steady - opened.steady), default=None)
 
 
-def _newcomers(known: Ends, pod: KnownPod) -> tuple[PodStatus, ...]:
+def _newcomers(remembered: Ends, pod: KnownPod) -> tuple[PodStatus, ...]:
     """The cluster's pods that were created when this one was deleted, the latest last."""
     if pod.deleted_at is None:
         return ()
-    others = [other.status for uid, other in known.pods.items() if uid != pod.status.uid]
+    others = [other.status for uid, other in remembered.pods.items() if uid != pod.status.uid]
     created = [other for other in others if other.created_at is not None and _is_near(other.created_at, pod.deleted_at)]
     return tuple(sorted(created, key=lambda other: other.created_at or 0))
 

@@ -220,27 +220,40 @@ _T = TypeVar("_T", PodSign, OperatorEvent, KnownProcessEnd, LogRead, Rebooted)
 
 def with_pod(ends: Ends, pod: PodStatus, at: Moment, *, gone: bool) -> Ends:
     """A pod's status was observed."""
-    known = ends.pods.get(pod.uid)
-    status = replace(pod, last_end=None, message=_text(pod.message) if pod.message else "")
-    if known:
-        status = replace(
-            status,
-            address=pod.address or known.status.address,
-            node=pod.node or known.status.node,
-            disruption=pod.disruption or known.status.disruption,
-            cordoned=known.status.cordoned if pod.cordoned is None else pod.cordoned,
-        )
-    ended = known.ends if known else ()
+    before = ends.pods.get(pod.uid)
+    status = _status(pod, before.status if before else None)
+    known = before or KnownPod(at, status)
+    containers = known.ends
     if pod.last_end:
-        before = known.status.limit_bytes if known else None  # a pod may be resized when its container is restarted
-        ended = _with_end(ended, _container_end(pod.name, pod.last_end, before or pod.limit_bytes, at))
-    deleted_at = known.deleted_at if known else None
-    if pod.delete_at is not None and deleted_at is None:
-        deleted_at = _moment(pod.delete_at - (pod.grace_seconds or 0) * SECOND, at)
-    gone_at = known.gone_at if known and known.gone_at else at if gone else None
-    failed_at = known.failed_at if known and known.failed_at else at if pod.phase == "Failed" else None
-    now = KnownPod(at, status, ended, deleted_at, gone_at, failed_at)
+        limit = known.status.limit_bytes if before else None  # a pod may be resized when its container is restarted
+        containers = _with_end(containers, _container_end(pod.name, pod.last_end, limit or pod.limit_bytes, at))
+    now = KnownPod(
+        at,
+        status,
+        containers,
+        deleted_at=known.deleted_at or _deleted_at(pod, at),
+        gone_at=known.gone_at or (at if gone else None),
+        failed_at=known.failed_at or (at if pod.phase == "Failed" else None),
+    )
     return replace(ends, pods=_pods({**ends.pods, pod.uid: now}))
+
+
+def _status(pod: PodStatus, before: PodStatus | None) -> PodStatus:
+    """The status as it is remembered: with what an earlier one said, and this one does not say any more."""
+    status = replace(pod, last_end=None, message=_text(pod.message) if pod.message else "")
+    if before is None:
+        return status
+    return replace(
+        status,
+        address=pod.address or before.address,
+        node=pod.node or before.node,
+        disruption=pod.disruption or before.disruption,
+        cordoned=before.cordoned if pod.cordoned is None else pod.cordoned,
+    )
+
+
+def _deleted_at(pod: PodStatus, at: Moment) -> Moment | None:
+    return None if pod.delete_at is None else _moment(pod.delete_at - (pod.grace_seconds or 0) * SECOND, at)
 
 
 def _container_end(pod: str, end: ContainerEnd, limit: int | None, at: Moment) -> ContainerEnded:

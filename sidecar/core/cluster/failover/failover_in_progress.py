@@ -47,6 +47,15 @@ def open_episode(draft: Draft, transition: Transition) -> None:
         before=led.get(ComponentId(Component.DISPATCHER)) or first,
         jobs_total=sum(1 for c, _ in draft.all_known() if c.job_id),
     )
+    draft.update(episode=_with_earlier_jobs(draft, episode))
+    consider_plans(draft, opening=True)
+    record_departed(draft, *draft.state.departed)
+    if facts.loss and loss:
+        draft.update(view=replace(draft.state.view, loss=replace(loss, obscured=False)))
+
+
+def _with_earlier_jobs(draft: Draft, episode: Episode) -> Episode:
+    """The new episode with the jobs that left shortly before it, whose loss is recorded now."""
     for component, known in [*draft.all_known()]:
         absence = known.absence
         recent = absence and draft.at.steady - absence.left_at <= episodes.LOOK_BACK
@@ -54,11 +63,7 @@ def open_episode(draft: Draft, transition: Transition) -> None:
             draft.keep(component, replace(known, absence=replace(absence, episode_id=episode.id)))
             episode = replace(episode, jobs_away=episode.jobs_away + episodes.is_away(absence))
             record_departed(draft, component, episode_id=episode.id)
-    draft.update(episode=episode)
-    consider_plans(draft, opening=True)
-    record_departed(draft, *draft.state.departed)
-    if facts.loss and loss:
-        draft.update(view=replace(draft.state.view, loss=replace(loss, obscured=False)))
+    return episode
 
 
 def consider_plans(draft: Draft, *, opening: bool = False) -> None:
@@ -67,12 +72,12 @@ def consider_plans(draft: Draft, *, opening: bool = False) -> None:
     if episode is None:
         return
     facts, at = episode.facts, episode.opened_at
-    found = plans.revised(facts.intent, operated, at) or plans.intent(operated, at, unseen=facts.unseen)
-    found = found or plans.drain(draft.state.disruptions, episode.before.address, at)
+    intent = plans.revised(facts.intent, operated, at) or plans.intent(operated, at, unseen=facts.unseen)
+    intent = intent or plans.drain(draft.state.disruptions, episode.before.address, at)
     is_read = operated is not None and operated.is_read and (opening or facts.operated)
     restart = facts.restart or ends.restart_near(draft.state.ends, at)
-    if (found, is_read, restart) != (facts.intent, facts.operated, facts.restart):
-        facts = replace(facts, intent=found, operated=is_read, restart=restart)
+    if (intent, is_read, restart) != (facts.intent, facts.operated, facts.restart):
+        facts = replace(facts, intent=intent, operated=is_read, restart=restart)
         draft.update(episode=replace(episode, facts=facts))
 
 

@@ -218,39 +218,47 @@ def intent(operated: Operated | None, opened: Moment, *, unseen: bool) -> Intent
     owner = operated.deployment.owner if operated.deployment else None
     if operated.plan is Plan.ROLLBACK and operated.began and _is_near(operated, opened, unseen=unseen):
         return Intent(Plan.ROLLBACK, operated.began.steady - opened.steady, owner)
-    if since := operated.unwanted_since:
-        after = since.steady - opened.steady
-        deployment = operated.deployment
-        unread = operated.unread_since.steady if operated.unread_since else opened.steady
-        # A cluster that outlives its FlinkDeployment is on its own.
-        if after <= LATE and (deployment or after >= -BEFORE) and opened.steady - unread <= UNREAD:
-            is_suspended = deployment is not None and not deployment.deleting
-            return Intent(Plan.SUSPENSION if is_suspended else Plan.DELETION, after, owner)
+    if unwanted := _unwanted(operated, opened):
+        return Intent(*unwanted, owner)
     if operated.plan is Plan.UPGRADE and operated.began and _is_near(operated, opened, unseen=unseen):
         return Intent(Plan.UPGRADE, operated.began.steady - opened.steady, owner)
     return None
 
 
-def revised(found: Intent | None, operated: Operated | None, opened: Moment) -> Intent | None:
+def _unwanted(operated: Operated, opened: Moment) -> tuple[Plan, int] | None:
+    """Whether no leader was wanted any more, and how long after the loss that was observed."""
+    since, deployment = operated.unwanted_since, operated.deployment
+    if since is None:
+        return None
+    after = since.steady - opened.steady
+    unread = operated.unread_since.steady if operated.unread_since else opened.steady
+    # A cluster that outlives its FlinkDeployment is on its own.
+    if after > LATE or not (deployment or after >= -BEFORE) or opened.steady - unread > UNREAD:
+        return None
+    is_suspended = deployment is not None and not deployment.deleting
+    return Plan.SUSPENSION if is_suspended else Plan.DELETION, after
+
+
+def revised(intent: Intent | None, operated: Operated | None, opened: Moment) -> Intent | None:
     """The intent of a failover in progress: an upgrade that is rolled back is a rollback."""
     rolls_back = operated is not None and operated.plan is Plan.ROLLBACK and operated.began
-    if found and found.plan is Plan.UPGRADE and rolls_back and rolls_back.steady > opened.steady:
-        return Intent(Plan.ROLLBACK, rolls_back.steady - opened.steady, found.of)
-    return found
+    if intent and intent.plan is Plan.UPGRADE and rolls_back and rolls_back.steady > opened.steady:
+        return Intent(Plan.ROLLBACK, rolls_back.steady - opened.steady, intent.of)
+    return intent
 
 
 def drain(disruptions: Mapping[str, Disruption], leader: str, opened: Moment) -> Intent | None:
     """Whether the pod of this leader (an address) was drained."""
-    for each in disruptions.values():
-        after = each.at.steady - opened.steady
-        if -BEFORE <= after <= LATE and _is_at(each, leader):
-            return Intent(Plan.DRAIN, after, f"node {each.node}" if each.node else None)
+    for disruption in disruptions.values():
+        after = disruption.at.steady - opened.steady
+        if -BEFORE <= after <= LATE and _is_at(disruption, leader):
+            return Intent(Plan.DRAIN, after, f"node {disruption.node}" if disruption.node else None)
     return None
 
 
 def without(disruptions: Mapping[str, Disruption], leader: str) -> Mapping[str, Disruption]:
     """The disruptions after a failover of this leader: another pod may get its address, or its name."""
-    left = {uid: each for uid, each in disruptions.items() if not _is_at(each, leader)}
+    left = {uid: disruption for uid, disruption in disruptions.items() if not _is_at(disruption, leader)}
     return disruptions if len(left) == len(disruptions) else left
 
 

@@ -126,34 +126,26 @@ class RecordWriter:
 
     def episode(self, episode: Episode, parts: Mapping[ComponentId, ComponentState], pods: Pods) -> EpisodeRecord:
         """An episode that is over, and the components that had a part in it."""
-        found = verdict(episode.facts)
+        why, vacant = verdict(episode.facts), _vacancies(episode, parts)
         jobs = [known for component, known in parts.items() if component.job_id]
         own = [known for component, known in parts.items() if not component.job_id]
-        vacant: dict[str, int] = {}
-        for component, known in parts.items():
-            if known.absence and known.absence.vacant is not None:
-                name = component.component.value
-                vacant[name] = max(vacant.get(name, 0), known.absence.vacant)
-        if episode.longest_ended is not None:
-            vacant[Component.JOB] = max(vacant.get(Component.JOB, 0), episode.longest_ended)
-        by_component = {str(name): in_seconds(micros) for name, micros in sorted(vacant.items())}
         before, after = episode.before, episode.after
         down = [known.absence.downtime for known in own if known.absence]
         return EpisodeRecord(
             id=episode.id,
             opened_at=timestamp(episode.opened_at.wall),
             closed_at=timestamp(episode.moved_at.wall),
-            cause=found.cause.value,
-            confidence=found.confidence.value,
-            facts=list(found.facts),
+            cause=why.cause.value,
+            confidence=why.confidence.value,
+            facts=list(why.facts),
             components=sorted({component.component.value for component in parts}),
             jobs_affected=len(jobs) + episode.jobs_ended,
             jobs_ended=episode.jobs_ended,
             jobs_lost=episode.jobs_lost,
             jobs_missing=episode.jobs_away,
             jobs_total=episode.jobs_total,
-            vacant_seconds=max((s for name, s in by_component.items() if name != Component.JOB), default=None),
-            vacant_seconds_by_component=by_component,
+            vacant_seconds=max((lasted for name, lasted in vacant.items() if name != Component.JOB), default=None),
+            vacant_seconds_by_component=vacant,
             **downtime.bounds_in_seconds(downtime.longest(down)),
             before_session_id=str(before.session_id),
             before_address=before.address,
@@ -214,6 +206,18 @@ class RecordWriter:
             failovers=0,
             **envelope(self._policy, self._cluster_id, self._at),
         )
+
+
+def _vacancies(episode: Episode, parts: Mapping[ComponentId, ComponentState]) -> dict[str, float]:
+    """The longest vacancy in seconds, by kind of component."""
+    vacant: dict[str, int] = {}
+    for component, known in parts.items():
+        if known.absence and known.absence.vacant is not None:
+            name = component.component.value
+            vacant[name] = max(vacant.get(name, 0), known.absence.vacant)
+    if episode.longest_ended is not None:
+        vacant[Component.JOB.value] = max(vacant.get(Component.JOB.value, 0), episode.longest_ended)
+    return {name: in_seconds(micros) for name, micros in sorted(vacant.items())}
 
 
 def _recorded(position: Position) -> PositionRecord:

@@ -4,8 +4,8 @@ The assessment begins when an episode opens, and outlives it. It ends when all i
 failover. `recovery_judge` decides what is proven. See docs/explanation/recovery.md.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -14,15 +14,20 @@ from sidecar.core.cluster.draft import ClusterStep, Happened
 from sidecar.core.cluster.failover import plans
 from sidecar.core.cluster.failover.episodes import Episode
 from sidecar.core.cluster.recovery.compared_pictures import (
-    job_after,
-    matched,
-    merged,
+    LISTED_TIMES,
+    compared,
     remembered,
-    runs_main,
     with_picture,
     without_old_faults,
 )
-from sidecar.core.cluster.recovery.recovery_judge import Judgement, Workers, judgement, recovery_rows, task_managers
+from sidecar.core.cluster.recovery.recovery_judge import (
+    JobRuling,
+    Judgement,
+    Workers,
+    judgement,
+    recovery_rows,
+    task_managers,
+)
 from sidecar.core.cluster.recovery.recovery_state import (
     MOST_ROWS,
     Assessed,
@@ -44,7 +49,6 @@ from sidecar.core.sanitize import clean
 
 LISTED_FOR: Final = 30 * SECOND
 """How long the new leader must have led, and listed its jobs, until one that it does not list is missing."""
-LISTED_TIMES: Final = 3
 _DISPATCHER: Final = ComponentId(Component.DISPATCHER)
 
 
@@ -63,7 +67,7 @@ def observe(policy: Policy, cluster_id: str, cluster: ClusterState, observation:
     led_at, before = assessment.led_at, cluster.picture
     if led_at is None or before is None or picture.left_out or _is_earlier(cluster, picture, led_at):
         return cluster, []
-    cluster = _compared(cluster, assessment, before, picture)
+    cluster = compared(cluster, assessment, before, picture)
     return _judged(policy, cluster_id, cluster, observation.at)
 
 
@@ -85,12 +89,19 @@ def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
     if plans.is_unwanted(cluster.operated):
         return replace(cluster, recovery=None, recovering={}), happened
     cluster = _led(cluster, cluster.recovery)
-    known = cluster.recovery
-    has_no_picture = cluster.picture is not None and cluster.picture.left_out  # then there is nothing to wait for
-    if known and (_is_patience_over(policy, cluster, known, now) or (known.led_at and has_no_picture)):
+    if _waits_for_nothing(policy, cluster, now):
         cluster, more = _judged(policy, cluster_id, cluster, now)
         happened += more
     return cluster, happened
+
+
+def _waits_for_nothing(policy: Policy, cluster: ClusterState, now: Moment) -> bool:
+    """Whether no picture can tell more: the patience is over, or the one of before was left out."""
+    assessment, before = cluster.recovery, cluster.picture
+    if assessment is None:
+        return False
+    has_no_picture = before is not None and before.left_out and assessment.led_at is not None
+    return has_no_picture or _is_patience_over(policy, cluster, assessment, now)
 
 
 def without_rest(cluster: ClusterState) -> ClusterState:
@@ -245,49 +256,6 @@ def _is_earlier(cluster: ClusterState, picture: Picture, led_at: Moment) -> bool
     return picture.at < led_at.wall if request is None else request.at < led_at.steady
 
 
-def _compared(cluster: ClusterState, assessment: Assessment, before: Picture, picture: Picture) -> ClusterState:
-    """The cluster after a picture by the new leader."""
-    assert assessment.led_at  # noqa: S101  the caller checked
-    pairs = matched(before.jobs, picture.jobs, by_name=runs_main(before) or runs_main(picture))
-    recovering = dict(cluster.recovering)
-    for job_id, job in pairs.items():
-        known = cluster.recovering.get(job_id)
-        found = job_after(known, job, picture.at, assessment.led_at.wall)
-        recovering[job_id] = known if known is not None and known == found else found
-    for job_id in recovering.keys() - pairs.keys():
-        del recovering[job_id]
-    running = sum(1 for job in picture.jobs if job.state not in ENDED)
-    applications = sum(1 for _, state in picture.applications or () if state not in ENDED)
-    known_at = assessment.first_at or picture.at
-    after = replace(
-        assessment,
-        pictures=min(assessment.pictures + (picture.jobs_beyond == 0), LISTED_TIMES),
-        first_at=known_at,
-        **_workers(picture),
-        starting=applications > running,
-        anew=any(job.id != job_id for job_id, job in pairs.items()),
-        foreign=bool(
-            before.jobs
-            and picture.jobs
-            and not pairs
-            and cluster.stored_jobs.isdisjoint(job.id for job in picture.jobs)
-        ),
-    )
-    return replace(
-        cluster,
-        recovery=assessment if after == assessment else after,
-        recovering=cluster.recovering if recovering == cluster.recovering else recovering,
-        picture_now=merged(cluster.picture_now or before, picture),
-    )
-
-
-def _workers(picture: Picture) -> dict[str, Any]:
-    """What it says of TaskManagers, as fields of an assessment. Nothing: what an earlier one said stands."""
-    if picture.task_managers is None:
-        return {}
-    return {"task_managers": picture.task_managers, "task_managers_beyond": picture.task_managers_beyond}
-
-
 def _cases(cluster: ClusterState, assessment: Assessment, before: Picture, led_for: int | None) -> list[JobCase]:
     stored = cluster.stored_jobs
     died = dead_at(cluster, assessment)
@@ -324,7 +292,7 @@ def _judged(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment)
     assert found and assessment  # noqa: S101, PT018  the callers checked
     happened: list[Happened] = []
     if not assessment.left_out:
-        cluster, happened = _with_faults(cluster_id, cluster, assessment, found, now)
+        cluster, happened = _with_faults(cluster_id, cluster, assessment, found.jobs, now)
     goes_on = found.open or cluster.episode is not None  # its next failover belongs to it
     if goes_on and not _is_patience_over(policy, cluster, assessment, now):
         return cluster, happened
@@ -339,32 +307,43 @@ def _is_patience_over(policy: Policy, cluster: ClusterState, assessment: Assessm
 
 
 def _with_faults(
-    cluster_id: str, cluster: ClusterState, assessment: Assessment, found: Judgement, now: Moment
+    cluster_id: str, cluster: ClusterState, assessment: Assessment, jobs: Iterable[JobRuling], now: Moment
 ) -> tuple[ClusterState, list[Happened]]:
     """The cluster with its jobs that are missing or resurrected, and the jobs that were not restored from their latest checkpoint."""
     faults, recovering = dict(cluster.job_faults), dict(cluster.recovering)
     happened: list[Happened] = []
-    for job in found.jobs:
-        before, after = job.case.before, job.case.after
-        fault = FAULTS.get(job.outcome or "")
-        known = faults.get(before.id)
-        is_told = known is not None and known.fault is Fault.DELETED
-        if fault and not is_told and (known is None or known.fault is not fault or known.name is None):
-            faults[before.id] = JobFault(
-                fault, known.since if known else now, assessment.episode_id, clean(before.name)
-            )
-        elif known and job.outcome is Outcome.RUNNING:
-            del faults[before.id]
-        is_bad = job.origin is Origin.NOTHING or (job.origin is not None and is_older(job.case))
-        if after and is_bad and not after.reported:
-            recovering[before.id] = replace(after, reported=True)
-            origin = "nothing" if job.origin is Origin.NOTHING else "older"
-            happened.append(
-                BadRestore(cluster_id, before.id, clean(before.name), origin, assessment.episode_id, job.reasons[-1])
-            )
+    for job in jobs:
+        job_id = job.case.before.id
+        if fault := _fault(job, faults.get(job_id), assessment, now):
+            faults[job_id] = fault
+        else:
+            faults.pop(job_id, None)
+        if bad_restore := _bad_restore(cluster_id, job, assessment):
+            recovering[job_id] = replace(recovering[job_id], reported=True)
+            happened.append(bad_restore)
     if happened:
         cluster = replace(cluster, recovering=recovering)
     return (cluster if faults == cluster.job_faults else replace(cluster, job_faults=faults)), happened
+
+
+def _fault(job: JobRuling, known: JobFault | None, assessment: Assessment, now: Moment) -> JobFault | None:
+    """What is wrong with the job now. `known`: what was."""
+    fault = FAULTS.get(job.outcome or "")
+    if fault is None:
+        return None if job.outcome is Outcome.RUNNING else known
+    if known and (known.fault is Fault.DELETED or (known.fault is fault and known.name is not None)):
+        return known
+    return JobFault(fault, known.since if known else now, assessment.episode_id, clean(job.case.before.name))
+
+
+def _bad_restore(cluster_id: str, job: JobRuling, assessment: Assessment) -> BadRestore | None:
+    """That the job was not restored from its latest checkpoint, unless that is reported already."""
+    before, after = job.case.before, job.case.after
+    is_bad = job.origin is Origin.NOTHING or (job.origin is not None and is_older(job.case))
+    if after is None or after.reported or not is_bad:
+        return None
+    origin = "nothing" if job.origin is Origin.NOTHING else "older"
+    return BadRestore(cluster_id, before.id, clean(before.name), origin, assessment.episode_id, job.reasons[-1])
 
 
 def _ended(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> tuple[ClusterState, list[Happened]]:

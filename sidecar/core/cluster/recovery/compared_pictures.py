@@ -2,12 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from sidecar.core.cluster.failover import plans
-from sidecar.core.cluster.recovery.recovery_state import KEPT, MOST_ROWS, Fault, JobAfter, JobFault
+from sidecar.core.cluster.recovery.recovery_state import KEPT, MOST_ROWS, Assessment, Fault, JobAfter, JobFault
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.flink.leadership import Component, ComponentId, Held
 from sidecar.core.moment import SECOND, Moment
@@ -17,6 +17,8 @@ from sidecar.core.sanitize import clean
 KEPT_EVERY: Final = 60 * SECOND
 """How old the picture in the journal may be, if its jobs are the same."""
 _SUBMITTED: Final = "SingleJobApplication("
+LISTED_TIMES: Final = 3
+"""Complete pictures by the new leader, until a job that they do not list is missing."""
 CONTRADICTED: Final = 60 * SECOND
 """How long a picture is kept that has jobs which newer ones lack, though Flink's store still has them: those may be of a leader that has
 just been elected."""
@@ -95,30 +97,81 @@ def matched(before: Iterable[Job], now: Sequence[Job], *, by_name: bool) -> dict
 
 
 def job_after(known: JobAfter | None, job: Job, at: int, led_at: int) -> JobAfter:
-    """What is known of a job after it was listed at `at`."""
+    """What is known of a job after it was listed at `at`: the same object if nothing is new."""
+    after = _with_checkpoints(_listed(known, job, at), job.checkpoints, led_at)
+    return known if known is not None and after == known else after
+
+
+def _listed(known: JobAfter | None, job: Job, at: int) -> JobAfter:
     if known is None or known.started_at != job.started_at or known.id != job.id:
         known = JobAfter(job.id, job.state, job.started_at)
-    known = replace(
+    return replace(
         known,
         state=job.state,
         tasks=(job.running_tasks, job.total_tasks),
         running_at=known.running_at or (at if job.is_running else None),
         restarts=known.restarts if job.restarts is None else job.restarts,
     )
-    read = job.checkpoints
+
+
+def _with_checkpoints(after: JobAfter, read: Checkpoints | None, led_at: int) -> JobAfter:
     if read is None or read.read_at < led_at or not read.restored_known:  # the first one is carried over from before
-        return known
-    restored = known.restored or read.restored
+        return after
+    restored = after.restored or read.restored
     first = [done.ended_at for done in read.completed if restored is None or done.id > restored.id]
-    is_confirmed = known.read_at and known.running_at and known.read_at > known.running_at
+    is_confirmed = after.read_at and after.running_at and after.read_at > after.running_at
     return replace(
-        known,
-        read_at=known.read_at if is_confirmed else read.read_at,
+        after,
+        read_at=after.read_at if is_confirmed else read.read_at,
         enabled=read.enabled,
         restored=restored,
-        first_id=known.first_id if known.first_id is not None else read.first_id,
-        checkpointed_at=known.checkpointed_at or min(first, default=None),
+        first_id=after.first_id if after.first_id is not None else read.first_id,
+        checkpointed_at=after.checkpointed_at or min(first, default=None),
     )
+
+
+def compared(cluster: ClusterState, assessment: Assessment, before: Picture, picture: Picture) -> ClusterState:
+    """The cluster after a picture by the new leader."""
+    assert assessment.led_at  # noqa: S101  the caller checked
+    pairs = matched(before.jobs, picture.jobs, by_name=runs_main(before) or runs_main(picture))
+    after = replace(
+        assessment,
+        pictures=min(assessment.pictures + (picture.jobs_beyond == 0), LISTED_TIMES),
+        first_at=assessment.first_at or picture.at,
+        **_workers(picture),
+        starting=_is_starting(picture),
+        anew=any(job.id != job_id for job_id, job in pairs.items()),
+        foreign=not pairs and _is_foreign(cluster, before, picture),
+    )
+    jobs = {
+        job_id: job_after(cluster.recovering.get(job_id), job, picture.at, assessment.led_at.wall)
+        for job_id, job in pairs.items()
+    }
+    recovering = {job_id: jobs[job_id] for job_id in {**cluster.recovering, **jobs} if job_id in jobs}
+    return replace(
+        cluster,
+        recovery=assessment if after == assessment else after,
+        recovering=cluster.recovering if recovering == cluster.recovering else recovering,
+        picture_now=merged(cluster.picture_now or before, picture),
+    )
+
+
+def _is_starting(picture: Picture) -> bool:
+    """Whether an application runs that has submitted no job yet."""
+    running = sum(1 for job in picture.jobs if job.state not in ENDED)
+    return sum(1 for _, state in picture.applications or () if state not in ENDED) > running
+
+
+def _is_foreign(cluster: ClusterState, before: Picture, picture: Picture) -> bool:
+    """Whether the picture, which has none of the jobs of before, has none that the store knows."""
+    return bool(before.jobs and picture.jobs) and cluster.stored_jobs.isdisjoint(job.id for job in picture.jobs)
+
+
+def _workers(picture: Picture) -> dict[str, Any]:
+    """What it says of TaskManagers, as fields of an assessment. Nothing: what an earlier one said stands."""
+    if picture.task_managers is None:
+        return {}
+    return {"task_managers": picture.task_managers, "task_managers_beyond": picture.task_managers_beyond}
 
 
 class _Shown:

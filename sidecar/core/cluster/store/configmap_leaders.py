@@ -31,10 +31,7 @@ def config_map_observed(draft: Draft, observed: ConfigMapObserved) -> None:
     if not configmaps.is_leaders(draft.cluster_id, name):
         return
     before = draft.state.leases.get(name)
-    # Without the ConfigMap its jobs are not known; when it is created again, it shows which ones have ended.
-    listed = (
-        configmaps.job_ids(observed.data) if observed.uid and configmaps.is_job_store(draft.cluster_id, name) else None
-    )
+    listed = _other_jobs(draft, observed)
     if observed.uid is None:
         draft.update(leases={other: lease for other, lease in draft.state.leases.items() if other != name})
     else:
@@ -42,18 +39,22 @@ def config_map_observed(draft: Draft, observed: ConfigMapObserved) -> None:
             draft.update(gone=None)
         lease = _taken(draft, before, observed)
         draft.update(leases={**draft.state.leases, name: lease})
-        looked_at = before is not None and before.seen_at >= draft.state.view.connected_at
-        if (
-            before
-            and looked_at
-            and lease.stands_as(before)
-            and (listed is None or listed == draft.state.jobs.get(name))
-        ):
+        if before and before.seen_at >= draft.state.view.connected_at and lease.stands_as(before) and listed is None:
             return  # a renewal, or a confirmation
-    if listed is not None and listed != draft.state.jobs.get(name):
+    if listed is not None:
         jobs_listed(draft, name, listed)
     for component in _covered(draft, name):
         _judge(draft, component, complete=draft.state.view.complete)
+
+
+def _other_jobs(draft: Draft, observed: ConfigMapObserved) -> frozenset[str] | None:
+    """The jobs of a job store, if they are others than before. Without the ConfigMap they are not known: when it is created again, it shows
+    which ones have ended.
+    """
+    if not observed.uid or not configmaps.is_job_store(draft.cluster_id, observed.name):
+        return None
+    job_ids = configmaps.job_ids(observed.data)
+    return None if job_ids == draft.state.jobs.get(observed.name) else job_ids
 
 
 def not_processed(draft: Draft, failed: NotProcessed) -> None:

@@ -149,21 +149,15 @@ class LeaseVerdict(Struct, frozen=True):
 def take(before: Lease | None, observed: ConfigMapObserved, clock: LeaseClock, last: Last) -> Lease:
     """The lease that follows `before` after an observation of its ConfigMap."""
     record = configmaps.decode_lease(observed.leader) if observed.leader is not None else None
-    same = before is not None and before.record == record
-    changed_at = before.changed_at if before and same and before.seen_at else clock.now
-    quiet_for = clock.now - max(changed_at, clock.connected_at)
+    same = before if before and before.record == record else None
     lease = Lease(
         uid=observed.uid or "",
         resource_version=observed.resource_version,
         record=record,
-        changed_at=changed_at,
+        changed_at=same.changed_at if same and same.seen_at else clock.now,
         seen_at=clock.now,
     )
-    if isinstance(record, LeaderElectionRecord):
-        if before and same and before.lapsed:
-            lease = replace(lease, lapsed=True, quiet_for=before.quiet_for)
-        elif quiet_for >= record.lapses_after:
-            lease = replace(lease, lapsed=True, quiet_for=quiet_for)
+    lease = _lapsed(lease, same, clock)
     known = before if before and before.uid == lease.uid else None
     lease = _renewed(lease, known, clock)
     written = _written(known, observed, lease.term, last)
@@ -171,6 +165,16 @@ def take(before: Lease | None, observed: ConfigMapObserved, clock: LeaseClock, l
     if first_look and observed.name == configmaps.cluster_config_map(observed.cluster_id):
         written = _without_left(known, written)
     return replace(lease, written=written, counts=_counts(known, record))
+
+
+def _lapsed(lease: Lease, same: Lease | None, clock: LeaseClock) -> Lease:
+    """The lease, which expires if its holder has not renewed it for long enough. `same`: the one before, if its record is the same."""
+    if not isinstance(lease.record, LeaderElectionRecord):
+        return lease
+    if same and same.lapsed:
+        return replace(lease, lapsed=True, quiet_for=same.quiet_for)
+    quiet_for = clock.now - max(lease.changed_at, clock.connected_at)
+    return replace(lease, lapsed=True, quiet_for=quiet_for) if quiet_for >= lease.record.lapses_after else lease
 
 
 def _renewed(lease: Lease, before: Lease | None, clock: LeaseClock) -> Lease:
@@ -190,14 +194,14 @@ def _renewed(lease: Lease, before: Lease | None, clock: LeaseClock) -> Lease:
 
 def judge(cluster_id: str, leases: Leases, component: ComponentId, held: Position | None) -> LeaseVerdict:
     """Who leads `component`, which was last known to be `held` there. If several places hold a leader, that place wins."""
-    found = []
+    verdicts = []
     for order, (name, key) in enumerate(configmaps.places(cluster_id, component)):
         here = held if isinstance(held, ConfigMapPosition) and (held.name, held.key) == (name, key) else None
         verdict = _judge_place(leases.get(name), name, key, here)
         surest = 2 if isinstance(verdict.leader, LeaderInformation) else int(verdict.leader is not None)
         written = verdict.vacancy not in _NOTHING_THERE
-        found.append(((surest, here is not None, written, order), verdict))
-    return max(found, key=lambda each: each[0])[1]
+        verdicts.append(((surest, here is not None, written, order), verdict))
+    return max(verdicts, key=lambda ranked: ranked[0])[1]
 
 
 def _judge_place(lease: Lease | None, name: str, key: str, held: ConfigMapPosition | None) -> LeaseVerdict:
@@ -248,11 +252,11 @@ def _vacancy(lease: Lease, written: Written) -> Vacancy | None:
 def _written(before: Lease | None, observed: ConfigMapObserved, term: Term | None, last: Last) -> dict[str, Written]:
     """The values, each with the term in which it was first observed."""
     values = configmaps.values(observed.cluster_id, observed.name, observed.data)
-    found = {}
+    written = {}
     for key, (component, value) in values.items():
         old = before.written.get(key) if before else None
         if old and old.value == value:
-            found[key] = old if old.term else replace(old, term=term)
+            written[key] = old if old.term else replace(old, term=term)
             continue
         leader = configmaps.decode_leader(value)
         known = None if before else last(component)
@@ -262,10 +266,10 @@ def _written(before: Lease | None, observed: ConfigMapObserved, term: Term | Non
             key,
             observed.uid,
         ):
-            found[key] = Written(component, value, leader, Term(place.holder_identity, place.acquire_time))
+            written[key] = Written(component, value, leader, Term(place.holder_identity, place.acquire_time))
         else:
-            found[key] = Written(component, value, leader, term)
-    return found
+            written[key] = Written(component, value, leader, term)
+    return written
 
 
 def _without_left(before: Lease | None, written: Mapping[str, Written]) -> dict[str, Written]:
@@ -274,12 +278,12 @@ def _without_left(before: Lease | None, written: Mapping[str, Written]) -> dict[
     if any(isinstance(leader, Unreadable) for leader in leaders):
         return dict(written)
     sessions = {leader.session_id for leader in leaders if isinstance(leader, LeaderInformation)}
-    found = dict(written)
+    marked = dict(written)
     for key, value in written.items():
         new = before is None or before.written.get(key) != value
         if new and value.component.job_id and isinstance(value.leader, LeaderInformation):
-            found[key] = replace(value, left=value.leader.session_id not in sessions)
-    return found
+            marked[key] = replace(value, left=value.leader.session_id not in sessions)
+    return marked
 
 
 def _counts(before: Lease | None, record: LeaderElectionRecord | Unreadable | None) -> bool | None:
