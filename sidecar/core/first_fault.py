@@ -107,18 +107,26 @@ def log_end(source: str, text: str) -> LogEnd:
     run = entries[starts[-1] :] if starts else entries
     ended_at = max((entry.at for entry in run if entry.at is not None), default=None)
     end = next((number for number, entry in enumerate(run) if _SHUTDOWN.search(entry.message)), len(run))
-    last = text.rstrip().rpartition("\n")[2]
+    last = _shown(text.rstrip().rpartition("\n")[2])
     fault = _first([entry for entry in run[:end] if entry.is_error], ended_at)
     if fault is None:
-        return LogEnd(source, None, last_line=_shown(last))
-    line = fault.decisive()
-    named = _ERROR.search(line)
-    exception = _EXCEPTION.match(line)
-    said = fault.message.rstrip(" .:")
-    shown = line if line == fault.message or not said else f"{said}: {line.removeprefix('Caused by: ')}"
-    name = named[0] if named else exception["name"] if exception else None
+        return LogEnd(source, None, last_line=last)
     age = None if fault.at is None or ended_at is None else ended_at - fault.at
-    return LogEnd(source, _shown(shown), age, name, _shown(last))
+    return LogEnd(source, _spelled(fault), age, _exception_of(fault), last)
+
+
+def _spelled(fault: _Entry) -> str:
+    """The message, and the line of its exceptions that says most."""
+    line, said = fault.decisive(), fault.message.rstrip(" .:")
+    return _shown(line if line == fault.message or not said else f"{said}: {line.removeprefix('Caused by: ')}")
+
+
+def _exception_of(fault: _Entry) -> str | None:
+    line = fault.decisive()
+    if named := _ERROR.search(line):
+        return named[0]
+    exception = _EXCEPTION.match(line)
+    return exception["name"] if exception else None
 
 
 def begins_run(text: str) -> bool:

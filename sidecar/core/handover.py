@@ -31,7 +31,7 @@ from sidecar.core.cluster.store.leases import Lease
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.flink.configmaps import LeaderElectionRecord
 from sidecar.core.flink.leadership import Component, ComponentId, ConfigMapPosition, Position, Unknown
-from sidecar.core.handover_document import HandoverError, bounded, unbounded
+from sidecar.core.handover_document import HandoverError, bounded, bounded_values, unbounded
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.pictures import ENDED, MOST_HELD, Picture
 from sidecar.core.pods import Pod, merged
@@ -126,10 +126,7 @@ def _document(
     cluster, alerts = handover.cluster, handover.alerts
     own = {component: known for component, known in cluster.components.items() if not component.job_id}
     components = [*document.components({**own, **jobs}.items())]
-    lapsed = {name: bounded(schema.LeaderElectionRecord, lease.record) for name, lease in cluster.leases.items()}
-    pods = {host: bounded(schema.Pod, pod) for host, pod in cluster.pods.items()}
-    disruptions = {uid: bounded(schema.Disruption, each) for uid, each in cluster.disruptions.items()}
-    faults = {job_id: bounded(schema.JobFault, each) for job_id, each in cluster.job_faults.items()}
+    faults = dict([*cluster.job_faults.items()][: schema.MOST_PICTURED])
     counted = alerts.failovers.get(cluster_id, Failovers()).known
     failovers = (bounded(schema.CountedFailover, failover) for failover in counted)
     return schema.Document(
@@ -142,14 +139,14 @@ def _document(
         bounded(schema.Episode, cluster.episode),
         bounded(schema.Episode, cluster.last_episode),
         bounded(schema.Standby, cluster.standby),
-        {name: record for name, record in lapsed.items() if record},
-        {host: pod for host, pod in pods.items() if pod},
+        bounded_values(schema.LeaderElectionRecord, {name: lease.record for name, lease in cluster.leases.items()}),
+        bounded_values(schema.Pod, cluster.pods),
         bounded(schema.Operated, cluster.operated),
-        {uid: each for uid, each in disruptions.items() if each},
+        bounded_values(schema.Disruption, cluster.disruptions),
         _ends(cluster.ends),
         bounded(schema.Picture, _pictured(cluster.picture, most)),
         bounded(schema.Assessed, cluster.assessed),
-        {job_id: each for job_id, each in [*faults.items()][: schema.MOST_PICTURED] if each},
+        bounded_values(schema.JobFault, faults),
         bounded(schema.RestServer, cluster.rest_server),
         bounded(schema.Account, cluster.account),
         _groups(alerts.groups, max(min(most, schema.MOST_ALERTS), 1)),
@@ -162,13 +159,12 @@ def _ends(known: Ends) -> schema.Ends | None:
     """What is known of the ends of JobManagers, without what its schema does not allow."""
     if known == NOTHING:
         return None
-    pods = {uid: bounded(schema.KnownPod, pod) for uid, pod in known.pods.items()}
 
     def within(kind: type[_S], values: Iterable[object]) -> tuple[_S, ...]:
-        return tuple(each for value in values if (each := bounded(kind, value)))
+        return tuple(item for value in values if (item := bounded(kind, value)))
 
     return schema.Ends(
-        {uid: pod for uid, pod in pods.items() if pod},
+        bounded_values(schema.KnownPod, known.pods),
         within(schema.PodSign, known.signs),
         within(schema.OperatorEvent, known.operator),
         within(schema.KnownProcessEnd, known.processes),
@@ -222,86 +218,91 @@ def read(content: bytes, cluster_id: str, now: Moment) -> Handover | None:
 
 
 def _read(content: bytes, cluster_id: str, now: Moment) -> Handover:
-    found = document.unpacked(content, cluster_id)
-    alive = found.alive
+    handover = document.unpacked(content, cluster_id)
+    alive = handover.alive
     if alive.wall > now.wall + CLOCK_SKEW:
         raise HandoverError("it says that it was written in the future: check the clocks of the nodes")
     if alive.wall < now.wall - KEPT:
         raise HandoverError(f"it is older than {KEPT // (24 * 3600 * SECOND)} days")
-    if sum(len(group.members) for group in found.groups.values()) > schema.MOST_ALERTS:
+    if sum(len(group.members) for group in handover.groups.values()) > schema.MOST_ALERTS:
         raise HandoverError(f"it holds more than {schema.MOST_ALERTS} alerts")
-    cluster, alerts = _cluster(found), _alerts(found, cluster_id)
+    cluster, alerts = _cluster(handover), _alerts(handover, cluster_id)
     known = replace(alerts, groups={key: replace(group, flush_at=None) for key, group in alerts.groups.items()})
     if any(time > alive.steady for time in (*steady_times(cluster), *steady_times(known))):
         raise HandoverError("it has times that are later than itself")
-    return Handover(found.observer, alive, found.ended, cluster, alerts, found.jobs_left_out)
+    return Handover(handover.observer, alive, handover.ended, cluster, alerts, handover.jobs_left_out)
 
 
-def _cluster(found: schema.Document) -> ClusterState:
+def _cluster(content: schema.Document) -> ClusterState:
     """The cluster of a document, of which nothing has been read yet."""
-    alive, components = found.alive, dict(fresh_cluster(found.alive).components)
-    for key, value in found.components:
-        if (key.component is Component.JOB) == (key.job_id is not None):
-            known = unbounded(ComponentState, value, leadership=Unknown(), since=alive)
-            if known.contest.since and not known.contest.returns:
-                known = replace(known, contest=replace(known.contest, returns=(known.contest.since.steady,)))
-            components[ComponentId(key.component, key.job_id)] = known
-    pods = {host: unbounded(Pod, pod, named_at=min(pod.named_at, alive.wall)) for host, pod in found.pods.items()}
-    lapsed = {name: unbounded(LeaderElectionRecord, record) for name, record in found.lapsed.items()}
-    disruptions = {uid: unbounded(Disruption, each) for uid, each in found.disruptions.items()}
-    picture = unbounded(Picture, found.picture, at=min(found.picture.at, alive.wall)) if found.picture else None
+    alive, components = content.alive, _components(content)
+    pods = {host: unbounded(Pod, pod, named_at=min(pod.named_at, alive.wall)) for host, pod in content.pods.items()}
+    lapsed = {name: unbounded(LeaderElectionRecord, record) for name, record in content.lapsed.items()}
+    disruptions = {uid: unbounded(Disruption, disruption) for uid, disruption in content.disruptions.items()}
+    picture = unbounded(Picture, content.picture, at=min(content.picture.at, alive.wall)) if content.picture else None
     return replace(
         fresh_cluster(alive),
         components=components,
         contested=frozenset(component for component, known in components.items() if known.contest.since),
         leases={name: Lease(record=record, lapsed=True) for name, record in lapsed.items()},
-        episode=_episode(found.episode, components),
-        last_episode=_episode(found.last_episode, components),
-        standby=unbounded(Standby, found.standby) if found.standby else Standby(),
+        episode=_episode(content.episode, components),
+        last_episode=_episode(content.last_episode, components),
+        standby=unbounded(Standby, content.standby) if content.standby else Standby(),
         pods=merged({}, pods),
-        operated=unbounded(Operated, found.operated, unread_since=alive) if found.operated else None,
+        operated=unbounded(Operated, content.operated, unread_since=alive) if content.operated else None,
         disruptions=plans.latest(disruptions),
-        ends=unbounded(Ends, found.ends) if found.ends else NOTHING,
+        ends=unbounded(Ends, content.ends) if content.ends else NOTHING,
         picture=picture,
         picture_kept=picture,
-        assessed=unbounded(Assessed, found.assessed, rows=()) if found.assessed else None,
-        job_faults={job_id: unbounded(JobFault, each) for job_id, each in found.job_faults.items()},
-        rest_server=unbounded(RestServer, found.rest_server) if found.rest_server else None,
-        drilled=_drilled(found),
-        account=_account(found.account) if found.account else None,
+        assessed=unbounded(Assessed, content.assessed, rows=()) if content.assessed else None,
+        job_faults={job_id: unbounded(JobFault, fault) for job_id, fault in content.job_faults.items()},
+        rest_server=unbounded(RestServer, content.rest_server) if content.rest_server else None,
+        drilled=_drilled(content),
+        account=_account(content.account) if content.account else None,
     )
 
 
-def _drilled(found: schema.Document) -> Drilled:
+def _components(content: schema.Document) -> dict[ComponentId, ComponentState]:
+    components = dict(fresh_cluster(content.alive).components)
+    for key, value in content.components:
+        if (key.component is Component.JOB) == (key.job_id is not None):
+            known = unbounded(ComponentState, value, leadership=Unknown(), since=content.alive)
+            if known.contest.since and not known.contest.returns:
+                known = replace(known, contest=replace(known.contest, returns=(known.contest.since.steady,)))
+            components[ComponentId(key.component, key.job_id)] = known
+    return components
+
+
+def _drilled(content: schema.Document) -> Drilled:
     """What is known of drills: nothing that is later than the document, which would put off a drill that is overdue."""
-    if found.drilled is None or max(found.drilled.since, found.drilled.passed_at) > found.alive.wall:
-        return Drilled(since=found.alive.wall)
-    return unbounded(Drilled, found.drilled)
+    if content.drilled is None or max(content.drilled.since, content.drilled.passed_at) > content.alive.wall:
+        return Drilled(since=content.alive.wall)
+    return unbounded(Drilled, content.drilled)
 
 
-def _account(found: schema.Account) -> Account | None:
+def _account(written: schema.Account) -> Account | None:
     """The account, if it adds up."""
-    account = unbounded(Account, found)
+    account = unbounded(Account, written)
     return account if leadership_account.is_consistent(account) else None
 
 
-def _episode(found: schema.Episode | None, components: Mapping[ComponentId, ComponentState]) -> Episode | None:
+def _episode(episode: schema.Episode | None, components: Mapping[ComponentId, ComponentState]) -> Episode | None:
     """The failover, with as many components away as there are."""
-    if found is None:
+    if episode is None:
         return None
-    facts = {**to_builtins(found.facts), "store": Store.ZOOKEEPER}  # the reader knows its store
+    facts = {**to_builtins(episode.facts), "store": Store.ZOOKEEPER}  # the reader knows its store
     away = [
         component
         for component, known in components.items()
-        if known.absence and known.absence.episode_id == found.id and episodes.is_away(known.absence)
+        if known.absence and known.absence.episode_id == episode.id and episodes.is_away(known.absence)
     ]
     jobs = sum(1 for component in away if component.job_id)
-    return unbounded(Episode, found, facts=facts, away=len(away) - jobs, jobs_away=jobs)
+    return unbounded(Episode, episode, facts=facts, away=len(away) - jobs, jobs_away=jobs)
 
 
-def _alerts(found: schema.Document, cluster_id: str) -> Alerts:
-    groups = {fingerprint: unbounded(Group, group) for fingerprint, group in found.groups.items()}
-    failovers = tuple(unbounded(CountedFailover, each) for each in found.failovers)
+def _alerts(content: schema.Document, cluster_id: str) -> Alerts:
+    groups = {fingerprint: unbounded(Group, group) for fingerprint, group in content.groups.items()}
+    failovers = tuple(unbounded(CountedFailover, failover) for failover in content.failovers)
     return Alerts(
         groups=_with_members(groups, lambda member: member.alert.cluster_id == cluster_id),
         failovers={cluster_id: Failovers(failovers)} if failovers else {},

@@ -2,7 +2,7 @@
 
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -44,6 +44,7 @@ class ForeignFormatError(HandoverError):
     """A version that we do not know has written it. It is left alone."""
 
 
+_K = TypeVar("_K")
 _T = TypeVar("_T")
 NOT_OURS: Final = "it is no handover of a sidecar: delete it"
 _DOCUMENT: Final = json.Decoder(Document)
@@ -63,9 +64,14 @@ def bounded(kind: type[_T], value: object) -> _T | None:
         return None
 
 
-def components(found: Iterable[tuple[object, object]]) -> Iterator[tuple[ComponentId, ComponentState]]:
+def bounded_values(kind: type[_T], values: Mapping[_K, object]) -> dict[_K, _T]:
+    """The values that are within the bounds of `kind`."""
+    return {key: within for key, value in values.items() if (within := bounded(kind, value)) is not None}
+
+
+def components(items: Iterable[tuple[object, object]]) -> Iterator[tuple[ComponentId, ComponentState]]:
     """The components that are within bounds."""
-    for item in found:
+    for item in items:
         try:
             yield _COMPONENT.decode(json.encode(item))
         except (DecodeError, ValueError):

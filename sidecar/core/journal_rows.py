@@ -60,6 +60,21 @@ _TYPES: Final[dict[str, tuple[Any, type[Struct]]]] = {
     "drilled": (str, Drilled),
 }
 """Key and value of each kind of row."""
+_ONE: Final = {
+    **{kind: kind for kind in ("view", "episode", "last_episode", "standby", "operated", "drilled", "account")},
+    **{kind: kind for kind in ("recovery", "assessed", "rest_server")},
+    "picture": "picture_kept",
+}
+"""Kinds of which a cluster has one row, and the field of its state that the row holds."""
+_MANY: Final = {
+    "component": "components",
+    "departed": "departed",
+    "pod": "pods",
+    "disruption": "disruptions",
+    "recovering": "recovering",
+    "job_fault": "job_faults",
+}
+"""Kinds of which a cluster has a row by key, likewise."""
 # Built by the import: msgspec 0.22 crashes when two threads are the first to decode one type.
 _DECODERS: Final = {kind: (json.Decoder(key), json.Decoder(value)) for kind, (key, value) in _TYPES.items()}
 _encode: Final = json.Encoder(enc_hook=Overlay.whole).encode
@@ -89,80 +104,63 @@ def changes(before: State, after: State) -> Iterator[Row]:
     for name in {**before.clusters, **after.clusters}:
         old, new = before.clusters.get(name), after.clusters.get(name)
         if old is not new:
-            yield from _diff("view", _one(name, old and old.view), _one(name, new and new.view))
-            yield from _diff("episode", _one(name, old and old.episode), _one(name, new and new.episode))
-            yield from _diff("last_episode", _one(name, old and old.last_episode), _one(name, new and new.last_episode))
-            yield from _diff("standby", _one(name, old and old.standby), _one(name, new and new.standby))
-            yield from _diff("component", old.components if old else {}, new.components if new else {}, prefix=name)
-            yield from _diff("lapsed", _lapsed(old), _lapsed(new), prefix=name)
-            yield from _diff("departed", old.departed if old else {}, new.departed if new else {}, prefix=name)
-            yield from _diff("pod", old.pods if old else {}, new.pods if new else {}, prefix=name)
-            yield from _diff("operated", _one(name, old and old.operated), _one(name, new and new.operated))
-            disruptions = old.disruptions if old else {}, new.disruptions if new else {}
-            yield from _diff("disruption", *disruptions, prefix=name)
-            yield from _diff("ends", _ends(name, old), _ends(name, new))
-            yield from _diff("drilled", _one(name, old and old.drilled), _one(name, new and new.drilled))
-            yield from _diff("account", _one(name, old and old.account), _one(name, new and new.account))
-            yield from _recovery(name, old, new)
+            yield from _cluster_changes(name, old, new)
 
 
-def _recovery(name: str, old: ClusterState | None, new: ClusterState | None) -> Iterator[Row]:
-    """The rows of what Flink's REST server said, and of what is compared after a failover."""
-    yield from _diff("picture", _one(name, old and old.picture_kept), _one(name, new and new.picture_kept))
-    yield from _diff("recovery", _one(name, old and old.recovery), _one(name, new and new.recovery))
-    yield from _diff("recovering", old.recovering if old else {}, new.recovering if new else {}, prefix=name)
-    yield from _diff("assessed", _one(name, old and old.assessed), _one(name, new and new.assessed))
-    yield from _diff("job_fault", old.job_faults if old else {}, new.job_faults if new else {}, prefix=name)
-    yield from _diff("rest_server", _one(name, old and old.rest_server), _one(name, new and new.rest_server))
+def _cluster_changes(name: str, old: ClusterState | None, new: ClusterState | None) -> Iterator[Row]:
+    for kind, field in _ONE.items():
+        yield from _diff(kind, _one(name, getattr(old, field, None)), _one(name, getattr(new, field, None)))
+    for kind, field in _MANY.items():
+        yield from _diff(kind, getattr(old, field, {}), getattr(new, field, {}), prefix=name)
+    yield from _diff("ends", _ends(name, old), _ends(name, new))
+    yield from _diff("lapsed", _lapsed(old), _lapsed(new), prefix=name)
 
 
 def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
     """The state that the rows hold, and one line for each row that could not be decoded (and is left out)."""
-    found: dict[str, dict[Any, Any]] = {kind: {} for kind in _TYPES}
+    values, problems = _decoded(rows)
+    silences: dict[str, Silences] = {}
+    for (document, silence_id), silence in values["silence"].items():
+        known = silences.get(document, Silences()).known
+        silences[document] = Silences({**known, silence_id: silence})
+    state = State(
+        {name: _cluster(name, values) for name in values["view"]},
+        Alerts(values["pending"], values["group"], values["failovers"]),
+        dict(sorted(values["delivery"].items(), key=lambda item: item[1].queued_at)),
+        values["capture"],
+        values["alive"].get(""),
+        silences=silences,
+        drills=values["drill"],
+    )
+    return state, problems
+
+
+def _decoded(rows: Iterable[Row]) -> tuple[dict[str, dict[Any, Any]], list[str]]:
+    """By kind and key; and the problems."""
+    values: dict[str, dict[Any, Any]] = {kind: {} for kind in _TYPES}
     problems = []
     for row in rows:
         if row.kind in _TYPES and row.value is not None:
             key, value = _DECODERS[row.kind]
             try:
-                found[row.kind][key.decode(row.key)] = value.decode(row.value)
+                values[row.kind][key.decode(row.key)] = value.decode(row.value)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 problems.append(f"a row of kind {row.kind} cannot be decoded and is left out: {error}")
-    clusters = {}
-    for name, view in found["view"].items():
-        components = {component: known for (cluster, component), known in found["component"].items() if cluster == name}
-        lapsed = {lease: record for (cluster, lease), record in found["lapsed"].items() if cluster == name}
-        clusters[name] = ClusterState(
-            view,
-            components,
-            contested=frozenset(component for component, known in components.items() if known.contest.since),
-            leases={lease: Lease(record=record, lapsed=True) for lease, record in lapsed.items()},
-            episode=found["episode"].get(name),
-            last_episode=found["last_episode"].get(name),
-            standby=found["standby"].get(name, Standby()),
-            departed={left: t for (cluster, left), t in found["departed"].items() if cluster == name},
-            pods={host: pod for (cluster, host), pod in found["pod"].items() if cluster == name},
-            operated=found["operated"].get(name),
-            disruptions={uid: each for (cluster, uid), each in found["disruption"].items() if cluster == name},
-            ends=found["ends"].get(name, Ends()),
-            picture=found["picture"].get(name),
-            picture_kept=found["picture"].get(name),
-            recovery=found["recovery"].get(name),
-            recovering={job: each for (cluster, job), each in found["recovering"].items() if cluster == name},
-            assessed=found["assessed"].get(name),
-            job_faults={job: each for (cluster, job), each in found["job_fault"].items() if cluster == name},
-            rest_server=found["rest_server"].get(name),
-            drilled=found["drilled"].get(name, Drilled()),
-            account=found["account"].get(name),
-        )
-    outbox = dict(sorted(found["delivery"].items(), key=lambda item: item[1].queued_at))
-    alerts = Alerts(found["pending"], found["group"], found["failovers"])
-    silences: dict[str, Silences] = {}
-    for (document, silence_id), silence in found["silence"].items():
-        known = silences.get(document, Silences()).known
-        silences[document] = Silences({**known, silence_id: silence})
-    alive = found["alive"].get("")
-    captures, drills = found["capture"], found["drill"]
-    return State(clusters, alerts, outbox, captures, alive, silences=silences, drills=drills), problems
+    return values, problems
+
+
+def _cluster(name: str, values: Mapping[str, Mapping[Any, Any]]) -> ClusterState:
+    def of_cluster(kind: str) -> dict[Any, Any]:
+        return {key: value for (cluster, key), value in values[kind].items() if cluster == name}
+
+    fields: dict[str, Any] = {field: of_cluster(kind) for kind, field in _MANY.items()}
+    fields |= {field: values[kind][name] for kind, field in (*_ONE.items(), ("ends", "ends")) if name in values[kind]}
+    return ClusterState(
+        **fields,
+        contested=frozenset(component for component, known in fields["components"].items() if known.contest.since),
+        leases={lease: Lease(record=record, lapsed=True) for lease, record in of_cluster("lapsed").items()},
+        picture=fields.get("picture_kept"),
+    )
 
 
 def _diff(
@@ -186,7 +184,7 @@ def _one(name: str, value: _S | None) -> Mapping[str, _S]:
 
 
 def _silences(documents: Documents) -> Mapping[tuple[str, str], Silence]:
-    return {(name, key): silence for name, each in documents.items() for key, silence in each.known.items()}
+    return {(name, key): silence for name, document in documents.items() for key, silence in document.known.items()}
 
 
 def _ends(name: str, cluster: ClusterState | None) -> Mapping[str, Ends]:

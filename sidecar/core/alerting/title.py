@@ -65,12 +65,17 @@ def headline(notice: Notice, rules: Mapping[str, Rule]) -> Headline:
     changed = changed or [*notice.alerts]
     first = min(changed, key=lambda alert: _rank(alert, rules[alert.rule]))
     alike = [alert for alert in changed if alert.rule == first.rule and bool(alert.ended) == bool(first.ended)]
-    is_closing = notice.reason is Reason.RESOLVED and not notice.news
-    over = is_closing or (first.ended is not None and not first.is_event)
+    over = _is_over(notice, first)
     begun = sum(1 for alert in changed if alert.ended is None) if over else 0
     others = len(changed) - len(alike) - begun
     worst = min((_severity(alert, rules[alert.rule]) for alert in alike), key=WORST_FIRST.index)
     return Headline(rules[first.rule], worst, alike, over, others, unchanged + begun, over and notice.goes_on)
+
+
+def _is_over(notice: Notice, first: Alert) -> bool:
+    """Whether what the headline is about is resolved."""
+    is_closing = notice.reason is Reason.RESOLVED and not notice.news
+    return is_closing or (first.ended is not None and not first.is_event)
 
 
 def _severity(alert: Alert, rule: Rule) -> Severity:

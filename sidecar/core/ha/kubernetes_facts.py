@@ -3,7 +3,7 @@
 Facts alone, each read at one moment. What could not be read is an `Unknown` with the reason: it is never an empty answer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -208,20 +208,24 @@ def pods_of(facts: KubernetesFacts) -> tuple[FlinkPod, ...] | Unknown:
     pods = tuple(pod for pod in pods if not pod.deleting)
     if named := tuple(pod for pod in pods if pod.is_named and pod.app == facts.cluster_id):
         return named
-    others = [pod for pod in pods if not pod.is_named]
-    apps = {pod.app for pod in others if pod.component == JOB_MANAGER}
-    hosts = facts.leaders.hosts if isinstance(facts.leaders, HaConfigMap) else frozenset()
-    led = {pod.app for pod in others if pod.address and pod.address in hosts}
-    if facts.cluster_id in apps:
-        apps = {facts.cluster_id}
-    elif len(led) == 1:
-        apps = led
+    others = tuple(pod for pod in pods if not pod.is_named)
+    apps = _apps(facts, others)
     if len(apps) > 1:
         return Unknown(
             f"namespace {facts.namespace} has JobManagers of {len(apps)} applications, and which are this cluster's is not known: "
             f"label them app: {facts.cluster_id}"
         )
     return tuple(pod for pod in others if pod.app in apps)
+
+
+def _apps(facts: KubernetesFacts, pods: Iterable[FlinkPod]) -> set[str]:
+    """The labels `app` that pods of this cluster may have: one, if it is known which."""
+    apps = {pod.app for pod in pods if pod.component == JOB_MANAGER}
+    if facts.cluster_id in apps:
+        return {facts.cluster_id}
+    hosts = facts.leaders.hosts if isinstance(facts.leaders, HaConfigMap) else frozenset()
+    led = {pod.app for pod in pods if pod.address and pod.address in hosts}
+    return led if len(led) == 1 else apps
 
 
 def job_managers_of(facts: KubernetesFacts) -> tuple[FlinkPod, ...] | Unknown:

@@ -99,11 +99,11 @@ def spans(
     edges = [
         (start, _NOTHING),
         (recorded, first),
-        *((min(max(each.at, recorded), end), each.after) for each in changes),
+        *((min(max(change.at, recorded), end), change.after) for change in changes),
     ]
     away = sorted((max(begin, recorded), min(until, end)) for begin, until in blind)
     cuts = sorted({start, end, *(at for at, _ in edges), *(at for part in away if part[0] < part[1] for at in part)})
-    found: list[Span] = []
+    parts: list[Span] = []
     edge = lost = 0
     for begin, until in pairwise(cuts):
         while edge + 1 < len(edges) and edges[edge + 1][0] <= begin:
@@ -112,11 +112,19 @@ def spans(
             lost += 1
         is_blind = lost < len(away) and away[lost][0] <= begin
         state, leader = (SpanState.BLIND, None) if is_blind else edges[edge][1]
-        if found and (found[-1].state, found[-1].leader) == (state, leader):
-            found[-1] = replace(found[-1], end=until)
+        parts.append(Span(begin, until, state, leader))
+    return _joined(parts)
+
+
+def _joined(parts: Iterable[Span]) -> list[Span]:
+    """The spans, of which those that follow each other in one state are one."""
+    joined: list[Span] = []
+    for span in parts:
+        if joined and (joined[-1].state, joined[-1].leader) == (span.state, span.leader):
+            joined[-1] = replace(joined[-1], end=span.end)
         else:
-            found.append(Span(begin, until, state, leader))
-    return found
+            joined.append(span)
+    return joined
 
 
 def totals(found: Iterable[Span]) -> Mapping[SpanState, tuple[int, int]]:
