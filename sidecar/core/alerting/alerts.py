@@ -168,8 +168,8 @@ class Alerts(Struct, frozen=True):
 
     def active(self) -> dict[PendingKey, Alert]:
         """The alerts that are firing."""
-        found = (member.alert for group in self.groups.values() for member in group.members.values())
-        return {(alert.rule, alert.cluster_id, alert.component): alert for alert in found if alert.ended is None}
+        alerts = (member.alert for group in self.groups.values() for member in group.members.values())
+        return {(alert.rule, alert.cluster_id, alert.component): alert for alert in alerts if alert.ended is None}
 
 
 class Notice(Struct, frozen=True):

@@ -134,13 +134,13 @@ def _of_rest(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Ho
 
 def _faults(rule: Rule, policy: Policy, name: str, cluster: ClusterState, fault: Fault) -> Holding:
     """An alert for each job with this fault, but of very many."""
-    jobs = sorted(job_id for job_id, known in cluster.job_faults.items() if known.fault is fault)[:_MOST_FAULTS]
-    found: dict[ComponentId | None, Alert] = {}
+    jobs = sorted(job_id for job_id, job in cluster.job_faults.items() if job.fault is fault)[:_MOST_FAULTS]
+    holding: dict[ComponentId | None, Alert] = {}
     for job_id in jobs:
-        known, component = cluster.job_faults[job_id], ComponentId(Component.JOB, job_id)
-        what = {"episode_id": known.episode_id, "about": known.name and clean(known.name, MOST_NAME)}
-        found[component] = new_alert(policy, rule, name, component, known.since, known.episode_id, **what)
-    return found
+        job, component = cluster.job_faults[job_id], ComponentId(Component.JOB, job_id)
+        what = {"episode_id": job.episode_id, "about": job.name and clean(job.name, MOST_NAME)}
+        holding[component] = new_alert(policy, rule, name, component, job.since, job.episode_id, **what)
+    return holding
 
 
 def _vacancies(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Holding:

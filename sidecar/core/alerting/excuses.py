@@ -19,7 +19,7 @@ _GOES_ON: Final = frozenset({Plan.SUSPENSION, Plan.DELETION})
 def episode_of(cluster: ClusterState, episode_id: str | None) -> Episode | None:
     """The failover, if it is the current or the last one."""
     latest = (cluster.episode, cluster.last_episode)
-    return next((each for each in latest if each and each.id == episode_id), None)
+    return next((episode for episode in latest if episode and episode.id == episode_id), None)
 
 
 def no_vacancy_until(rule: Rule, cluster: ClusterState, episode_id: str | None) -> int:
@@ -56,21 +56,21 @@ def waiting(
     pending: Mapping[PendingKey, Pending], rule: Rule, name: str, cluster: ClusterState, now: Moment
 ) -> dict[PendingKey, Pending]:
     """The events of this rule that wait until it is known whether they were planned. Those that were are dropped."""
-    found = {}
-    for key, each in pending.items():
-        if key[:2] == (rule.alert, name) and each.alert.is_event:
-            until = excused_until(rule, cluster, each.alert.episode_id)
+    left = {}
+    for key, event in pending.items():
+        if key[:2] == (rule.alert, name) and event.alert.is_event:
+            until = excused_until(rule, cluster, event.alert.episode_id)
             if now.steady >= until:
-                found[key] = Pending(min(each.due, now.steady), each.alert)
-            elif not is_known_to_be_planned(cluster, each.alert.episode_id):
-                found[key] = each
-    return found
+                left[key] = Pending(min(event.due, now.steady), event.alert)
+            elif not is_known_to_be_planned(cluster, event.alert.episode_id):
+                left[key] = event
+    return left
 
 
 def _intent(cluster: ClusterState, episode: Episode) -> Intent | None:
     """What says that it was planned, also if that became known after it was closed."""
-    found = episode.facts.intent
-    return found or plans.intent(cluster.operated, episode.opened_at, unseen=episode.facts.unseen)
+    intent = episode.facts.intent
+    return intent or plans.intent(cluster.operated, episode.opened_at, unseen=episode.facts.unseen)
 
 
 def labelled(alert: Alert, cluster: ClusterState) -> dict[str, str]:

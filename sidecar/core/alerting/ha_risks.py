@@ -16,12 +16,12 @@ def new_risks(
     rule: Rule, policy: Policy, name: str, cluster: ClusterState, firing: Collection[Alert]
 ) -> Iterator[Alert]:
     """An alert for each check that is a RISK and has none. `firing`: the alerts of this rule and cluster that are not over."""
-    known = {alert.about for alert in firing}
-    for check, found in (cluster.readiness.checks if cluster.readiness else {}).items():
-        if found.result.verdict is Verdict.RISK and check not in known:
+    alerted = {alert.about for alert in firing}
+    for check, known in (cluster.readiness.checks if cluster.readiness else {}).items():
+        if known.result.verdict is Verdict.RISK and check not in alerted:
             # The id does not say since when: observers check at different times.
-            alert = new_alert(policy, rule, name, None, found.risk_since or found.since, check, about=check)
-            detail = f"{found.result.text}: {found.result.advice}"
+            alert = new_alert(policy, rule, name, None, known.risk_since or known.since, check, about=check)
+            detail = f"{known.result.text}: {known.result.advice}"
             yield replace(alert, labels={**alert.labels, CHECK: check}, detail=detail)
 
 
@@ -29,5 +29,5 @@ def is_over(alert: Alert, cluster: ClusterState) -> bool:
     """Whether the check passed, or does not apply any more. What cannot be read any more may still be a risk."""
     if cluster.readiness is None:
         return False  # not checked since the sidecar started
-    found = cluster.readiness.checks.get(alert.about or "")
-    return found is None or found.result.verdict is Verdict.PASS
+    check = cluster.readiness.checks.get(alert.about or "")
+    return check is None or check.result.verdict is Verdict.PASS

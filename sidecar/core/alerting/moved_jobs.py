@@ -60,13 +60,13 @@ def jobs_line(jobs: MovedJobs) -> str:
     led, ended = jobs.moved - jobs.away - jobs.ended, jobs.ended - jobs.lost
     how = _VANISHED if jobs.vanished == jobs.lost else _DELETED
     them, they_run = "it" if jobs.lost == 1 else "them", "it runs" if led == 1 else "they run"
-    found = {
+    parts = {
         f"{jobs.lost} lost {how} (Flink does not know {them} any more)": jobs.lost,
         f"{ended} ended": ended,
         f"{led} with a leader again (which does not say that {they_run})": led,
         f"{jobs.away} without one now": jobs.away,
     }
-    now = ", ".join(text for text, number in found.items() if number)
+    now = ", ".join(text for text, number in parts.items() if number)
     more = (jobs.away or jobs.moved) - len(jobs.ids)
     which = f": {', '.join(jobs.ids)}{f' … and {more} more' if more else ''}" if jobs.ids else ""
     return f"jobs: {jobs.moved} of {jobs.total} lost their leader, {now}{which}"

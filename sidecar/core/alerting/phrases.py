@@ -299,8 +299,8 @@ def _process(alert: Alert, place: str | None, pods: Mapping[str, Pods]) -> str |
 
 def _left(alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> str:
     """The leader that they are about, or the one before it, if it is one process."""
-    found = {_process(alert, alert.before, pods) for alert in alerts if alert.before}
-    before, *others = found or {None}
+    processes = {_process(alert, alert.before, pods) for alert in alerts if alert.before}
+    before, *others = processes or {None}
     return clean(before) if before and not others else ""
 
 
@@ -327,8 +327,8 @@ def _again(alerts: Sequence[Alert], within: int) -> str:
 
 def _moves(alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> str:
     """From process to process."""
-    found = {tuple(_process(alert, place, pods) for place in (alert.before, alert.after)) for alert in alerts}
-    (before, after), *others = found
+    moves = {tuple(_process(alert, place, pods) for place in (alert.before, alert.after)) for alert in alerts}
+    (before, after), *others = moves
     if others:
         return f", in {len(others) + 1} different moves"
     if before == after:  # several processes on one host: only their ports differ, and one pair stands for all

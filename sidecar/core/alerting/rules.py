@@ -159,10 +159,14 @@ def _number(alerts: Alerts, policy: Policy, cluster: ClusterState, alert: Alert)
     within = policy.failovers_counted_within()
     if not within:
         return None
-    known = alerts.failovers.get(alert.cluster_id, Failovers()).known
-    earlier = (each for each in known if alert.began.steady - each.at <= within and each.episode_id != alert.episode_id)
+    failovers = alerts.failovers.get(alert.cluster_id, Failovers()).known
+    earlier = (
+        failover
+        for failover in failovers
+        if alert.began.steady - failover.at <= within and failover.episode_id != alert.episode_id
+    )
     episode = excuses.episode_of(cluster, alert.episode_id)
-    return sum(each.times for each in earlier) + max(1, episode.failovers if episode else 0)
+    return sum(failover.times for failover in earlier) + max(1, episode.failovers if episode else 0)
 
 
 def _of_episode(policy: Policy, rule: Rule, episode: EpisodeRecord, at: Moment) -> Alert:
@@ -280,7 +284,7 @@ def _without_cluster(alerts: Alerts, name: str) -> Alerts:
     """The alerts without those of a cluster, and without what was counted of it."""
     groups = {
         fingerprint: replace(
-            group, members={key: each for key, each in group.members.items() if each.alert.cluster_id != name}
+            group, members={key: member for key, member in group.members.items() if member.alert.cluster_id != name}
         )
         for fingerprint, group in alerts.groups.items()
     }
@@ -427,9 +431,9 @@ def _without_old_failovers(alerts: Alerts, policy: Policy, name: str, now: Momen
     if name not in alerts.failovers:
         return alerts
     longest = policy.failovers_counted_within()
-    known = alerts.failovers[name].known
-    left = tuple(failover for failover in known if now.steady - failover.at <= longest)
-    if len(left) == len(known):
+    failovers = alerts.failovers[name].known
+    left = tuple(failover for failover in failovers if now.steady - failover.at <= longest)
+    if len(left) == len(failovers):
         return alerts
-    rest = {other: found for other, found in alerts.failovers.items() if other != name}
+    rest = {other: counted for other, counted in alerts.failovers.items() if other != name}
     return replace(alerts, failovers={**rest, name: Failovers(left)} if left else rest, evaluated={})

@@ -138,7 +138,7 @@ def read(content: bytes, longest: int) -> tuple[dict[str, Written], list[str]]:
     number = len(document.silences) + len(document.drills)
     if number > MOST:
         raise SilencesError(f"it has {number} silences, of at most {MOST}: delete it")
-    found: dict[str, Written] = {}
+    silences: dict[str, Written] = {}
     problems = []
     of_drills = ((f"drill {place}", raw, _drill) for place, raw in enumerate(document.drills, 1))
     of_silences = ((f"silence {place}", raw, _silence) for place, raw in enumerate(document.silences, 1))
@@ -148,17 +148,17 @@ def read(content: bytes, longest: int) -> tuple[dict[str, Written], list[str]]:
         except (DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
             problems.append(f"{what} of the document is not used: {clean(error)}")
         else:
-            found[silence.id] = silence
-    if problem := _too_many_patterns(found):
+            silences[silence.id] = silence
+    if problem := _too_many_patterns(silences):
         raise SilencesError(f"it has {problem}: delete it")
-    return found, problems
+    return silences, problems
 
 
 def added(silences: Mapping[str, Written], silence: Written, wall: int, longest: int) -> dict[str, Written]:
     """The silences with one more, without those that ended long ago. Raises SilencesError."""
     kept = {key: other for key, other in silences.items() if wall - other.over_at < KEPT}
-    while len(kept) >= MOST and (ended := [each for each in kept.values() if each.is_over(wall)]):
-        del kept[min(ended, key=lambda each: each.over_at).id]
+    while len(kept) >= MOST and (ended := [other for other in kept.values() if other.is_over(wall)]):
+        del kept[min(ended, key=lambda other: other.over_at).id]
     try:
         kept[silence.id] = _checked(silence, longest)
     except ValueError as error:
@@ -172,7 +172,9 @@ def added(silences: Mapping[str, Written], silence: Written, wall: int, longest:
 
 def written(silences: Mapping[str, Written]) -> bytes:
     """The document. Raises SilencesError: it is too large."""
-    own, drills = ([each for each in silences.values() if bool(each.drill) is of_drill] for of_drill in (False, True))
+    own, drills = (
+        [silence for silence in silences.values() if bool(silence.drill) is of_drill] for of_drill in (False, True)
+    )
     document = _Document(FORMAT, [*map(_raw_silence, own)], [*map(_raw_drill, drills)])
     content = json.encode(document)
     if len(content) > MOST_BYTES:
@@ -229,7 +231,7 @@ def _checked(silence: Written, longest: int) -> Written:
 
 
 def _patterns(silence: Written) -> Iterator[Matcher]:
-    return (each for each in silence.matchers if each.operator in {Operator.MATCHES, Operator.MATCHES_NOT})
+    return (matcher for matcher in silence.matchers if matcher.operator in {Operator.MATCHES, Operator.MATCHES_NOT})
 
 
 def _too_many_patterns(silences: Mapping[str, Written]) -> str | None:

@@ -67,11 +67,11 @@ def learned(known: Silences, content: bytes | None, problem: str | None, longest
     if content is None:
         return answered
     try:
-        found, _ = read(content, longest)
+        latest, _ = read(content, longest)
     except SilencesError as error:
         return replace(answered, known={}, problem=str(error))
-    silences = {key: _known(silence, known.known.get(key), at) for key, silence in found.items()}
-    if silences.keys() == known.known.keys() and all(silences[key] is each for key, each in known.known.items()):
+    silences = {key: _known(silence, known.known.get(key), at) for key, silence in latest.items()}
+    if silences.keys() == known.known.keys() and all(silences[key] is silence for key, silence in known.known.items()):
         return answered
     return replace(answered, known=silences)
 
@@ -128,8 +128,8 @@ def awaited(policy: Policy, documents: Documents, group: Group, now: Moment) -> 
 
 
 def _documents_of(policy: Policy, group: Group) -> Collection[str]:
-    found = {policy.silences_of(member.alert.cluster_id) for member in group.members.values()}
-    return {name for name in found if name is not None}
+    names = {policy.silences_of(member.alert.cluster_id) for member in group.members.values()}
+    return {name for name in names if name is not None}
 
 
 def effort(policy: Policy, documents: Documents, group: Group) -> int:
@@ -141,17 +141,17 @@ def hiding(policy: Policy, documents: Documents, group: Group, now: Moment) -> d
     """By alert of the group: the active silence or drill that hides it; of several the one that ends last."""
     active: dict[str, list[Silence]] = {}
     for name in _documents_of(policy, group):
-        silences = (each for each in documents.get(name, Silences()).known.values() if each.is_active(now))
-        active[name] = sorted(silences, key=lambda each: (each.ends_at, each.id), reverse=True)
+        silences = (silence for silence in documents.get(name, Silences()).known.values() if silence.is_active(now))
+        active[name] = sorted(silences, key=lambda silence: (silence.ends_at, silence.id), reverse=True)
     if not any(active.values()):
         return {}
     drilled = {rule.alert for rule in policy.rules if rule.on in DRILLED}
-    found = {}
+    hidden = {}
     for key, member in group.members.items():
         candidates = active.get(policy.silences_of(member.alert.cluster_id) or "", [])
-        if match := next((each for each in candidates if _hides(each, member, drilled)), None):
-            found[key] = match.id
-    return found
+        if match := next((silence for silence in candidates if _hides(silence, member, drilled)), None):
+            hidden[key] = match.id
+    return hidden
 
 
 def _hides(silence: Silence, member: Member, drilled: Collection[str]) -> bool:
@@ -166,7 +166,11 @@ def _hides(silence: Silence, member: Member, drilled: Collection[str]) -> bool:
 
 def counted(policy: Policy, documents: Documents, suppressed: Iterable[Suppressed]) -> Documents:
     """The documents after their silences have hidden these alerts."""
-    hidden = Counter((policy.silences_of(each.alert.cluster_id), each.silence) for each in suppressed if each.silence)
+    hidden = Counter(
+        (policy.silences_of(suppression.alert.cluster_id), suppression.silence)
+        for suppression in suppressed
+        if suppression.silence
+    )
     changed = dict(documents)
     for (name, silence_id), number in hidden.items():
         if name in changed and silence_id in changed[name].known:

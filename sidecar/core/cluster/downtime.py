@@ -41,12 +41,12 @@ class Downtime(Struct, frozen=True):
         return Downtime(self.at_least + more.at_least, at_most)
 
 
-def longest(known: Sequence[Downtime]) -> Downtime | None:
+def longest(downs: Sequence[Downtime]) -> Downtime | None:
     """Bounds of the longest of these; None of none."""
-    if not known:
+    if not downs:
         return None
-    at_most = [each.at_most for each in known if each.at_most is not None]
-    return Downtime(max(each.at_least for each in known), max(at_most) if len(at_most) == len(known) else None)
+    at_most = [down.at_most for down in downs if down.at_most is not None]
+    return Downtime(max(down.at_least for down in downs), max(at_most) if len(at_most) == len(downs) else None)
 
 
 class Bounds(TypedDict):
@@ -79,14 +79,14 @@ class Gone(Struct, frozen=True):
     """Whether the store was observed without a gap, so that the loss was observed when it happened."""
 
 
-def last_led(gone: Gone, session_timeout: int | None, loss: Loss | None, known: Mapping[str, Lease]) -> LastLed:
-    """When it worked last. `session_timeout`: of its ZooKeeper client, where known; `known`: the leases before it was gone."""
+def last_led(gone: Gone, session_timeout: int | None, loss: Loss | None, leases: Mapping[str, Lease]) -> LastLed:
+    """When it worked last. `session_timeout`: of its ZooKeeper client, where known; `leases`: those before it was gone."""
     match gone.position:
         case ZNodePosition() as position:
             return LastLed(_expired(gone, position, session_timeout, loss), gone.at)
         case ConfigMapPosition() as position:
             term = Term(position.holder_identity, position.acquire_time)
-            return _not_renewed(gone, known.get(position.name), term, loss)
+            return _not_renewed(gone, leases.get(position.name), term, loss)
 
 
 def until(led: LastLed, at: int, *, same_leader: bool) -> Downtime:

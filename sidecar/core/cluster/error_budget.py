@@ -62,7 +62,9 @@ def standing(cluster: ClusterState) -> Standing:
     """What the current moment counts as."""
     if cluster.view.sighting is Sighting.BLIND:
         return Standing.UNOBSERVED
-    own = [known.leadership if (known := cluster.components.get(each)) else None for each in CLUSTER_COMPONENTS]
+    own = [
+        known.leadership if (known := cluster.components.get(component)) else None for component in CLUSTER_COMPONENTS
+    ]
     if any(isinstance(leadership, Vacant) for leadership in own):
         return Standing.SUSPENDED if cluster.view.suspended else Standing.VACANT
     return Standing.LED if all(isinstance(leadership, Held) for leadership in own) else Standing.UNOBSERVED

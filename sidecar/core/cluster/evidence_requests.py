@@ -43,15 +43,15 @@ def ask(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> 
     episode = cluster.episode
     if episode is None or not policy.evidence:
         return cluster, []
-    known = episode.gathered
-    if (latest := min(episode.failovers, MOST_ROUNDS)) > known.round:
-        known = replace(known, asked=(), round=latest)  # the next failover has come before this one was over
+    evidence = episode.gathered
+    if (latest := min(episode.failovers, MOST_ROUNDS)) > evidence.round:
+        evidence = replace(evidence, asked=(), round=latest)  # the next failover has come before this one was over
     due = [Occasion.OPENED, *([Occasion.LED_AGAIN] if _is_led_again(episode, cluster, now) else [])]
-    occasions = [occasion for occasion in due if occasion not in known.asked]
+    occasions = [occasion for occasion in due if occasion not in evidence.asked]
     if not occasions:
         return cluster, []
-    known = replace(known, asked=(*known.asked, *occasions))
-    episode = replace(episode, gathered=known)
+    evidence = replace(evidence, asked=(*evidence.asked, *occasions))
+    episode = replace(episode, gathered=evidence)
     captures = [_capture(policy, cluster_id, cluster, episode, occasion, now) for occasion in occasions]
     return replace(cluster, episode=episode), [capture for capture in captures if capture]
 
@@ -65,12 +65,12 @@ def gathered(cluster: ClusterState, capture: Capture, pieces: Sequence[EvidenceI
     for name in ("episode", "last_episode"):
         episode: Episode | None = getattr(cluster, name)
         if episode and episode.id == capture.episode_id:
-            known = replace(episode.gathered, files=episode.gathered.files + files)
+            evidence = replace(episode.gathered, files=episode.gathered.files + files)
             if details:  # newer than what the failover before this one came to
-                known = replace(
-                    known, jobs=tuple(map(clean, details[:MOST_TOLD])), jobs_total=len(details) + capture.jobs_beyond
+                evidence = replace(
+                    evidence, jobs=tuple(map(clean, details[:MOST_TOLD])), jobs_total=len(details) + capture.jobs_beyond
                 )
-            cluster = replace(cluster, **{name: replace(episode, gathered=known)})
+            cluster = replace(cluster, **{name: replace(episode, gathered=evidence)})
     return cluster
 
 

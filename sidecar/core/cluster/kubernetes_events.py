@@ -63,20 +63,22 @@ def events(
         left = first.last_known.address if first.last_known else None
         opened = EventReason.LEADER_LOST, _loss(first, after), timestamp(first.at.wall), first.episode_id or ""
         yield from _about(cluster_id, after, left, *opened)
-    for each in happened:
-        if isinstance(each, EpisodeRecord) and each.cause != Cause.OBSERVER_BLIND:
-            message = ". ".join([episode_line(each), *(fact.removesuffix(".") for fact in each.facts)])
-            reason = EventReason.FAILED_OVER if each.failovers else EventReason.LEADER_BACK
-            yield from _about(cluster_id, after, each.after_address, reason, message, each.closed_at, each.id)
+    for record in happened:
+        if isinstance(record, EpisodeRecord) and record.cause != Cause.OBSERVER_BLIND:
+            message = ". ".join([episode_line(record), *(fact.removesuffix(".") for fact in record.facts)])
+            reason = EventReason.FAILED_OVER if record.failovers else EventReason.LEADER_BACK
+            yield from _about(cluster_id, after, record.after_address, reason, message, record.closed_at, record.id)
 
 
 def _opening(before: ClusterState | None, after: ClusterState, happened: Sequence[Happened]) -> Transition | None:
     """The transition with which this step opened an episode."""
-    opened, known = after.episode, before.episode if before else None
-    if opened is None or (known and known.id == opened.id):
+    opened, last = after.episode, before.episode if before else None
+    if opened is None or (last and last.id == opened.id):
         return None
-    own = (each for each in happened if isinstance(each, Transition) and not each.component.job_id)
-    return next((each for each in own if each.episode_id == opened.id), None)
+    own = (
+        transition for transition in happened if isinstance(transition, Transition) and not transition.component.job_id
+    )
+    return next((transition for transition in own if transition.episode_id == opened.id), None)
 
 
 def _loss(transition: Transition, cluster: ClusterState) -> str:

@@ -149,11 +149,11 @@ def within(account: Account, until: int, window: int) -> Lasted:
     RECENT), that began before the window counts with all of its time that was not led.
     """
     begin = max(until - window, account.began)
-    known = _buckets(account, begin, window)
+    buckets = _buckets(account, begin, window)
     parts = {
-        Standing.VACANT: sum(bucket.vacant for bucket in known),
-        Standing.SUSPENDED: sum(bucket.suspended for bucket in known),
-        Standing.UNOBSERVED: sum(bucket.unobserved for bucket in known),
+        Standing.VACANT: sum(bucket.vacant for bucket in buckets),
+        Standing.SUSPENDED: sum(bucket.suspended for bucket in buckets),
+        Standing.UNOBSERVED: sum(bucket.unobserved for bucket in buckets),
     }
     for standing, since, ended in account.runs(until):
         if standing in parts:

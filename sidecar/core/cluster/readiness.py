@@ -24,18 +24,18 @@ def observe(policy: Policy, name: str, cluster: ClusterState, observation: HaChe
     checks: dict[str, KnownCheck] = {}
     records: list[Happened] = []
     for result in observation.results:
-        check, known = result.check, before.get(result.check)
-        checks[check] = _known(known, result, observation.at)
-        if known is None or checks[check].recorded_at != known.recorded_at:
-            records.append(_record(policy, name, checks[check], known, observation.at))
+        check, last = result.check, before.get(result.check)
+        checks[check] = _check_after(last, result, observation.at)
+        if last is None or checks[check].recorded_at != last.recorded_at:
+            records.append(_record(policy, name, checks[check], last, observation.at))
     return replace(cluster, readiness=Checked(observation.at, checks)), records
 
 
-def _known(known: KnownCheck | None, result: CheckResult, at: Moment) -> KnownCheck:
+def _check_after(last: KnownCheck | None, result: CheckResult, at: Moment) -> KnownCheck:
     """What is known of a check after its result."""
-    same = known is not None and known.result.verdict is result.verdict
-    due = not same or known is None or at.steady - known.recorded_at.steady >= RECORD_INTERVAL
-    risk_since = known.risk_since if known else None
+    same = last is not None and last.result.verdict is result.verdict
+    due = not same or last is None or at.steady - last.recorded_at.steady >= RECORD_INTERVAL
+    risk_since = last.risk_since if last else None
     match result.verdict:
         case Verdict.PASS:
             risk_since = None
@@ -43,8 +43,8 @@ def _known(known: KnownCheck | None, result: CheckResult, at: Moment) -> KnownCh
             risk_since = risk_since or at
     return KnownCheck(
         result,
-        since=known.since if known and same else at,
-        recorded_at=at if known is None or due else known.recorded_at,
+        since=last.since if last and same else at,
+        recorded_at=at if last is None or due else last.recorded_at,
         risk_since=risk_since,
     )
 

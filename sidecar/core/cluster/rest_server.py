@@ -183,8 +183,8 @@ def unanswered(cluster: ClusterState) -> Unanswered | None:
 
 def proven_until(cluster: ClusterState) -> int | None:
     """Until when (steady) the silence of the leader is proven. None: it is not."""
-    known = unanswered(cluster)
-    return known.until if known and known.requests >= LEAST_REQUESTS else None
+    silence = unanswered(cluster)
+    return silence.until if silence and silence.requests >= LEAST_REQUESTS else None
 
 
 def reach_after(cluster: ClusterState, reach: Reach) -> Reach | None:

@@ -92,12 +92,12 @@ NOT_IDENTIFIED: Final = "Nothing that was observed says why it ended."
 def verdict(facts: DeathFacts) -> DeathVerdict:
     """The reason that the facts decide upon, the surest first."""
     for judge in _JUDGES:
-        if found := judge(facts):
+        if death := judge(facts):
             break
     else:
-        found = _unknown(NOT_IDENTIFIED)
+        death = _unknown(NOT_IDENTIFIED)
     return replace(
-        _qualified(found, facts),
+        _qualified(death, facts),
         exit_code=facts.exit_code,
         limit_bytes=facts.limit_bytes,
         ended_at=facts.ended.wall if facts.ended else None,
@@ -108,12 +108,12 @@ def verdict(facts: DeathFacts) -> DeathVerdict:
     )
 
 
-def _qualified(found: DeathVerdict, facts: DeathFacts) -> DeathVerdict:
+def _qualified(death: DeathVerdict, facts: DeathFacts) -> DeathVerdict:
     """The verdict, less sure where facts contradict it, with what else is known."""
     against = tuple(_contradictions(facts))
-    sure = found.confidence is Confidence.HIGH and not against
-    confidence = found.confidence if sure or found.confidence is Confidence.NONE else Confidence.MEDIUM
-    return replace(found, confidence=confidence, facts=(*found.facts, *against, *_beside(facts)))
+    sure = death.confidence is Confidence.HIGH and not against
+    confidence = death.confidence if sure or death.confidence is Confidence.NONE else Confidence.MEDIUM
+    return replace(death, confidence=confidence, facts=(*death.facts, *against, *_beside(facts)))
 
 
 def _contradictions(facts: DeathFacts) -> Iterator[str]:

@@ -222,18 +222,18 @@ def with_pod(ends: Ends, pod: PodStatus, at: Moment, *, gone: bool) -> Ends:
     """A pod's status was observed."""
     before = ends.pods.get(pod.uid)
     status = _status(pod, before.status if before else None)
-    known = before or KnownPod(at, status)
-    containers = known.ends
+    last = before or KnownPod(at, status)
+    containers = last.ends
     if pod.last_end:
-        limit = known.status.limit_bytes if before else None  # a pod may be resized when its container is restarted
+        limit = last.status.limit_bytes if before else None  # a pod may be resized when its container is restarted
         containers = _with_end(containers, _container_end(pod.name, pod.last_end, limit or pod.limit_bytes, at))
     now = KnownPod(
         at,
         status,
         containers,
-        deleted_at=known.deleted_at or _deleted_at(pod, at),
-        gone_at=known.gone_at or (at if gone else None),
-        failed_at=known.failed_at or (at if pod.phase == "Failed" else None),
+        deleted_at=last.deleted_at or _deleted_at(pod, at),
+        gone_at=last.gone_at or (at if gone else None),
+        failed_at=last.failed_at or (at if pod.phase == "Failed" else None),
     )
     return replace(ends, pods=_pods({**ends.pods, pod.uid: now}))
 
@@ -264,11 +264,11 @@ def _container_end(pod: str, end: ContainerEnd, limit: int | None, at: Moment) -
     return ContainerEnded(ended, end.exit_code, clean(masked(end.reason), 64), limit, fault, at.wall)
 
 
-def _with_end(known: tuple[ContainerEnded, ...], end: ContainerEnded) -> tuple[ContainerEnded, ...]:
+def _with_end(ends: tuple[ContainerEnded, ...], end: ContainerEnded) -> tuple[ContainerEnded, ...]:
     """A status shows the last end again and again."""
-    if any(each.at.wall == end.at.wall or each.reason == end.reason == UNKNOWN_END for each in known):
-        return known
-    return tuple(sorted((*known, end), key=lambda each: each.at)[-MOST_ENDS:])
+    if any(other.at.wall == end.at.wall or other.reason == end.reason == UNKNOWN_END for other in ends):
+        return ends
+    return tuple(sorted((*ends, end), key=lambda other: other.at)[-MOST_ENDS:])
 
 
 def with_event(ends: Ends, event: SeenEvent, at: Moment) -> Ends:
@@ -370,7 +370,7 @@ def _since(ends: Ends, since: int) -> Ends:
     pods = {uid: _pod_since(pod, since) for uid, pod in ends.pods.items() if not _is_past(pod, since)}
     parts = {
         "pods": ends.pods if _same(pods, ends.pods) else pods,
-        **{name: tuple(each for each in getattr(ends, name) if each.at.steady >= since) for name in _MOST},
+        **{name: tuple(value for value in getattr(ends, name) if value.at.steady >= since) for name in _MOST},
     }
     return ends if all(part == getattr(ends, name) for name, part in parts.items()) else replace(ends, **parts)
 
@@ -400,7 +400,7 @@ def is_at(place: str, hosts: Iterable[str]) -> bool:
     """Whether a leader's address, or `host:port`, is of one of these hosts."""
     host = host_of(place)
     short = "" if is_address(host) else host.partition(".")[0]
-    return any(host == each or (short and short == each.partition(".")[0]) for each in hosts)
+    return any(host == other or (short and short == other.partition(".")[0]) for other in hosts)
 
 
 def pods_at(ends: Ends, place: str) -> Iterator[KnownPod]:
@@ -430,5 +430,5 @@ def _few(hosts: Iterable[str]) -> tuple[str, ...]:
 
 def _latest(values: Iterable[_T], most: int) -> tuple[_T, ...]:
     """The latest ones; of what is the same the latest, and of that the one that is given last."""
-    different = {each.identity: each for each in sorted(values, key=lambda each: each.at.wall)}.values()
-    return tuple(sorted(different, key=lambda each: (each.at.wall, repr(each)))[-most:])
+    different = {value.identity: value for value in sorted(values, key=lambda value: value.at.wall)}.values()
+    return tuple(sorted(different, key=lambda value: (value.at.wall, repr(value)))[-most:])

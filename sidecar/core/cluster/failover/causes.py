@@ -170,19 +170,19 @@ def verdict(facts: Facts) -> Verdict:
         _by_who_leads,
         _by_its_end,
     ):
-        if found := judge(facts):
+        if why := judge(facts):
             break
     else:
-        found = Verdict(Cause.UNKNOWN, Confidence.NONE, (NOT_IDENTIFIED,))
+        why = Verdict(Cause.UNKNOWN, Confidence.NONE, (NOT_IDENTIFIED,))
     beside = (
-        *([str(facts.intent)] if facts.intent and found.cause not in _BY_INTENT else []),
-        *([str(facts.restart)] if facts.restart and found.cause is not Cause.OPERATOR_RESTART else []),
+        *([str(facts.intent)] if facts.intent and why.cause not in _BY_INTENT else []),
+        *([str(facts.restart)] if facts.restart and why.cause is not Cause.OPERATOR_RESTART else []),
     )
-    found = Verdict(found.cause, found.confidence, (*found.facts, *beside))
+    why = Verdict(why.cause, why.confidence, (*why.facts, *beside))
     if facts.handed_over_by is None:
-        return found
+        return why
     from_whom = f"What was before is known from the handover of sidecar {facts.handed_over_by}."
-    return Verdict(found.cause, found.confidence, (*found.facts, from_whom))
+    return Verdict(why.cause, why.confidence, (*why.facts, from_whom))
 
 
 def _by_its_removal(facts: Facts) -> Verdict | None:

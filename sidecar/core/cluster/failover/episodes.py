@@ -314,9 +314,9 @@ def _version(cluster_id: str, address: str, place: Position | None) -> str | Non
     if place is None or not address:
         return None
     if isinstance(place, ZNodePosition):
-        found: str | None = znode_paths.layout_of(place.path)
+        layout: str | None = znode_paths.layout_of(place.path)
     else:
-        found = configmaps.layout_of(cluster_id, place.name, place.key)
-    if found or address.startswith("http"):
-        return found
+        layout = configmaps.layout_of(cluster_id, place.name, place.key)
+    if layout or address.startswith("http"):
+        return layout
     return "1.17 or older" if address.startswith(_OLD_SCHEME) else "1.18 or newer"

@@ -106,55 +106,57 @@ class Operated(Struct, frozen=True):
 # -- what is observed --------------------------------------------------------------------------------------------------
 
 
-def observed(known: Operated | None, deployment: FlinkDeployment | None, at: Moment) -> Operated | None:
+def observed(operated: Operated | None, deployment: FlinkDeployment | None, at: Moment) -> Operated | None:
     """What is known after the FlinkDeployment was read; `deployment` None: there is none. The same object if nothing changes."""
-    if known is None:
+    if operated is None:
         return None if deployment is None else _wanted(_acted(None, Operated(deployment), at), None, at)
-    if known.deployment == deployment and known.unread_since is None:
-        return known
+    if operated.deployment == deployment and operated.unread_since is None:
+        return operated
     if deployment is None:
-        gone = replace(known, deployment=None, unread_since=None, changed_at=None)
-        return replace(_ended(gone, at), unwanted_since=known.unwanted_since or at)
-    before = known.deployment
+        gone = replace(operated, deployment=None, unread_since=None, changed_at=None)
+        return replace(_ended(gone, at), unwanted_since=operated.unwanted_since or at)
+    before = operated.deployment
     if before is None or before.uid != deployment.uid:  # deleted and made anew
-        anew = replace(known, deployment=deployment, unread_since=None, changed_at=None)
-        return _wanted(_acted(None, _ended(anew, at), at), known, at)
+        anew = replace(operated, deployment=deployment, unread_since=None, changed_at=None)
+        return _wanted(_acted(None, _ended(anew, at), at), operated, at)
     after = replace(
-        known, deployment=deployment, unread_since=None, changed_at=_changed_at(known, before, deployment, at)
+        operated, deployment=deployment, unread_since=None, changed_at=_changed_at(operated, before, deployment, at)
     )
-    return _wanted(_acted(known, after, at), known, at)
+    return _wanted(_acted(operated, after, at), operated, at)
 
 
-def unread(known: Operated | None, at: Moment) -> Operated | None:
+def unread(operated: Operated | None, at: Moment) -> Operated | None:
     """What is known when the FlinkDeployment can no longer be read."""
-    return known if known is None or known.unread_since else replace(known, unread_since=at)
+    return operated if operated is None or operated.unread_since else replace(operated, unread_since=at)
 
 
-def is_unwanted(known: Operated | None) -> bool:
+def is_unwanted(operated: Operated | None) -> bool:
     """Whether the cluster is meant to have no leader, and that can be read."""
-    return known is not None and known.unwanted_since is not None and known.unread_since is None
+    return operated is not None and operated.unwanted_since is not None and operated.unread_since is None
 
 
-def used_up(known: Operated | None) -> Operated | None:
+def used_up(operated: Operated | None) -> Operated | None:
     """What is known after a failover: an upgrade that is over explains no other one."""
-    return replace(known, plan=None, asked_at=None, began=None, ended=None) if known and known.ended else known
+    return (
+        replace(operated, plan=None, asked_at=None, began=None, ended=None) if operated and operated.ended else operated
+    )
 
 
-def disrupted(known: Mapping[str, Disruption], uid: str, disruption: Disruption) -> Mapping[str, Disruption]:
+def disrupted(disruptions: Mapping[str, Disruption], uid: str, disruption: Disruption) -> Mapping[str, Disruption]:
     """The disruptions by the pod's uid, with one that was observed. The first observation counts."""
-    if uid in known:
-        return known
-    return latest({**known, uid: disruption})
+    if uid in disruptions:
+        return disruptions
+    return latest({**disruptions, uid: disruption})
 
 
-def latest(known: Mapping[str, Disruption]) -> dict[str, Disruption]:
+def latest(disruptions: Mapping[str, Disruption]) -> dict[str, Disruption]:
     """No more than are remembered."""
-    return dict(sorted(known.items(), key=lambda item: item[1].at.steady)[-MOST_DISRUPTIONS:])
+    return dict(sorted(disruptions.items(), key=lambda item: item[1].at.steady)[-MOST_DISRUPTIONS:])
 
 
-def _changed_at(known: Operated, before: FlinkDeployment, now: FlinkDeployment, at: Moment) -> Moment | None:
+def _changed_at(operated: Operated, before: FlinkDeployment, now: FlinkDeployment, at: Moment) -> Moment | None:
     """When the spec changed that the operator has not processed. One that was never observed to change is of unknown age."""
-    since = at if now.generation > before.generation else known.changed_at
+    since = at if now.generation > before.generation else operated.changed_at
     if now.observed_generation is None:
         processed = now.reconciliation is Reconciliation.UPGRADING or now.reconciled_at != before.reconciled_at
     else:
@@ -162,42 +164,42 @@ def _changed_at(known: Operated, before: FlinkDeployment, now: FlinkDeployment, 
     return None if processed else since
 
 
-def _acted(known: Operated | None, after: Operated, at: Moment) -> Operated:
-    """`after`, with what the operator does now. `known`: the same FlinkDeployment, as it was known before."""
+def _acted(operated: Operated | None, after: Operated, at: Moment) -> Operated:
+    """`after`, with what the operator does now. `operated`: the same FlinkDeployment, as it was known before."""
     deployment = after.deployment
     assert deployment  # noqa: S101  the callers have one
-    missed = known is None or known.unread_since is not None
+    missed = operated is None or operated.unread_since is not None
     said = _moment(deployment.reconciled_at, at) if missed else at
     match deployment.reconciliation:
         case Reconciliation.UPGRADING | Reconciliation.ROLLING_BACK as state:
             plan = Plan.UPGRADE if state is Reconciliation.UPGRADING else Plan.ROLLBACK
             if after.plan is plan and after.began and after.ended is None:
                 return after
-            asked = known.changed_at if known else None
+            asked = operated.changed_at if operated else None
             return replace(after, plan=plan, asked_at=asked or after.changed_at, began=said, ended=None)
-        case _ if known and missed and (done := _unobserved_plan(known, deployment)):
-            return replace(after, plan=done, asked_at=known.changed_at, began=said, ended=said, changed_at=None)
+        case _ if operated and missed and (done := _unobserved_plan(operated, deployment)):
+            return replace(after, plan=done, asked_at=operated.changed_at, began=said, ended=said, changed_at=None)
     return _ended(after, said)
 
 
-def _unobserved_plan(known: Operated, now: FlinkDeployment) -> Plan | None:
+def _unobserved_plan(operated: Operated, now: FlinkDeployment) -> Plan | None:
     """What the operator finished while its FlinkDeployment could not be read."""
-    before = known.deployment
+    before = operated.deployment
     if before is None or now.reconciled_at is None or now.reconciled_at == before.reconciled_at:
         return None
     if now.reconciliation is Reconciliation.ROLLED_BACK:
         return Plan.ROLLBACK
-    return Plan.UPGRADE if known.changed_at and (now.observed_generation or 0) >= before.generation else None
+    return Plan.UPGRADE if operated.changed_at and (now.observed_generation or 0) >= before.generation else None
 
 
-def _ended(known: Operated, at: Moment) -> Operated:
-    return replace(known, ended=at) if known.began and known.ended is None else known
+def _ended(operated: Operated, at: Moment) -> Operated:
+    return replace(operated, ended=at) if operated.began and operated.ended is None else operated
 
 
-def _wanted(after: Operated, known: Operated | None, at: Moment) -> Operated:
+def _wanted(after: Operated, operated: Operated | None, at: Moment) -> Operated:
     deployment = after.deployment
     assert deployment  # noqa: S101  the callers have one
-    since = known.unwanted_since if known else None
+    since = operated.unwanted_since if operated else None
     if not deployment.is_wanted:
         return replace(after, unwanted_since=since or at)
     return replace(after, unwanted_since=None, wanted_since=at) if since else after

@@ -107,7 +107,7 @@ def _waits_for_nothing(policy: Policy, cluster: ClusterState, now: Moment) -> bo
 def without_rest(cluster: ClusterState) -> ClusterState:
     """The cluster without what Flink's REST server said, if it is not asked any more: nothing would end it."""
     waiting_for = cluster.assessed.waiting if cluster.assessed else {}
-    faults = {job_id: known for job_id, known in cluster.job_faults.items() if known.fault is not Fault.RESURRECTED}
+    faults = {job_id: fault for job_id, fault in cluster.job_faults.items() if fault.fault is not Fault.RESURRECTED}
     resurrected = len(cluster.job_faults) - len(faults)
     asked = cluster.picture_request or cluster.rest_server
     if not (cluster.recovery or cluster.picture or asked or waiting_for or resurrected):
@@ -158,16 +158,16 @@ def judged(policy: Policy, cluster: ClusterState, now: Moment) -> Judgement | No
 
 def current_rows(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> tuple[Recovery, ...]:
     """What would be recorded if the assessment in progress ended now; of the last one if none is."""
-    found, assessment = judged(policy, cluster, now), cluster.recovery
-    if found is None or assessment is None:
+    verdict, assessment = judged(policy, cluster, now), cluster.recovery
+    if verdict is None or assessment is None:
         return cluster.assessed.rows if cluster.assessed else ()
-    return recovery_rows(policy, cluster_id, assessment, found, dead_at(cluster, assessment), now)
+    return recovery_rows(policy, cluster_id, assessment, verdict, dead_at(cluster, assessment), now)
 
 
 def dead_at(cluster: ClusterState, assessment: Assessment) -> int | None:
     """When the leader of before ended (wall microseconds). None: not known."""
     episodes = (cluster.episode, cluster.last_episode)
-    episode = next((each for each in episodes if each and each.id == assessment.episode_id), None)
+    episode = next((episode for episode in episodes if episode and episode.id == assessment.episode_id), None)
     death = deaths.death_of(cluster, episode) if episode else None
     return death.ended_at if death else None
 
@@ -219,8 +219,8 @@ def _is_same_leader(assessment: Assessment) -> bool:
 
 def led_since(cluster: ClusterState) -> tuple[Moment, str] | None:
     """Since when all components have a leader after the failover that is, or was last, assessed; and its id. None: they have none."""
-    found = cluster.recovery or cluster.assessed
-    return (found.led_at, found.episode_id) if found and found.led_at else None
+    last = cluster.recovery or cluster.assessed
+    return (last.led_at, last.episode_id) if last and last.led_at else None
 
 
 def _begun(cluster: ClusterState, episode: Episode) -> ClusterState:
@@ -288,12 +288,12 @@ def _dead_by(assessment: Assessment, died: int | None) -> int:
 
 def _judged(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> ClusterStep:
     """The cluster after what is known was judged; its assessment ends if nothing more can be known, or the patience is over."""
-    found, assessment = judged(policy, cluster, now), cluster.recovery
-    assert found and assessment  # noqa: S101, PT018  the callers checked
+    verdict, assessment = judged(policy, cluster, now), cluster.recovery
+    assert verdict and assessment  # noqa: S101, PT018  the callers checked
     happened: list[Happened] = []
     if not assessment.left_out:
-        cluster, happened = _with_faults(cluster_id, cluster, assessment, found.jobs, now)
-    goes_on = found.open or cluster.episode is not None  # its next failover belongs to it
+        cluster, happened = _with_faults(cluster_id, cluster, assessment, verdict.jobs, now)
+    goes_on = verdict.open or cluster.episode is not None  # its next failover belongs to it
     if goes_on and not _is_patience_over(policy, cluster, assessment, now):
         return cluster, happened
     cluster, more = _ended(policy, cluster_id, cluster, now)
@@ -326,14 +326,14 @@ def _with_faults(
     return (cluster if faults == cluster.job_faults else replace(cluster, job_faults=faults)), happened
 
 
-def _fault(job: JobRuling, known: JobFault | None, assessment: Assessment, now: Moment) -> JobFault | None:
-    """What is wrong with the job now. `known`: what was."""
+def _fault(job: JobRuling, before: JobFault | None, assessment: Assessment, now: Moment) -> JobFault | None:
+    """What is wrong with the job now. `before`: what was."""
     fault = FAULTS.get(job.outcome or "")
     if fault is None:
-        return None if job.outcome is Outcome.RUNNING else known
-    if known and (known.fault is Fault.DELETED or (known.fault is fault and known.name is not None)):
-        return known
-    return JobFault(fault, known.since if known else now, assessment.episode_id, clean(job.case.before.name))
+        return None if job.outcome is Outcome.RUNNING else before
+    if before and (before.fault is Fault.DELETED or (before.fault is fault and before.name is not None)):
+        return before
+    return JobFault(fault, before.since if before else now, assessment.episode_id, clean(job.case.before.name))
 
 
 def _bad_restore(cluster_id: str, job: JobRuling, assessment: Assessment) -> BadRestore | None:
@@ -348,9 +348,9 @@ def _bad_restore(cluster_id: str, job: JobRuling, assessment: Assessment) -> Bad
 
 def _ended(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> tuple[ClusterState, list[Happened]]:
     """The cluster after its assessment, and the records of it. What did not come back is still expected at the next failover."""
-    found, assessment, before = judged(policy, cluster, now), cluster.recovery, cluster.picture
-    assert found and assessment and before  # noqa: S101, PT018  the callers checked
-    rows = recovery_rows(policy, cluster_id, assessment, found, dead_at(cluster, assessment), now)
+    verdict, assessment, before = judged(policy, cluster, now), cluster.recovery, cluster.picture
+    assert verdict and assessment and before  # noqa: S101, PT018  the callers checked
+    rows = recovery_rows(policy, cluster_id, assessment, verdict, dead_at(cluster, assessment), now)
     picture = expected(cluster)
     absent = waiting(cluster)
     kept, namesakes = rows[: MOST_ROWS + 1], _namesakes(cluster, absent)

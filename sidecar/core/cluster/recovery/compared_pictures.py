@@ -42,16 +42,16 @@ def remembered(cluster: ClusterState, picture: Picture) -> ClusterState:
 
 def merged(before: Picture | None, picture: Picture) -> Picture:
     """The picture, with what an earlier one knew of checkpoints."""
-    known = {job.id: job for job in before.jobs} if before else {}
-    return replace(picture, jobs=tuple(_merged(known.get(job.id), job) for job in picture.jobs))
+    jobs = {job.id: job for job in before.jobs} if before else {}
+    return replace(picture, jobs=tuple(_merged(jobs.get(job.id), job) for job in picture.jobs))
 
 
 def _merged(earlier: Job | None, job: Job) -> Job:
     """Thousands of jobs stay as they were: then it is the same object."""
     if earlier is None:
         return job
-    found = replace(job, checkpoints=_checkpoints(earlier.checkpoints, job.checkpoints))
-    return earlier if found == earlier else found
+    later = replace(job, checkpoints=_checkpoints(earlier.checkpoints, job.checkpoints))
+    return earlier if later == earlier else later
 
 
 def _checkpoints(before: Checkpoints | None, now: Checkpoints | None) -> Checkpoints | None:
@@ -87,30 +87,30 @@ def matched(before: Iterable[Job], now: Sequence[Job], *, by_name: bool) -> dict
     if not by_name:
         return pairs
     others: defaultdict[str, list[Job]] = defaultdict(list)
-    for job in sorted(now, key=lambda each: each.started_at, reverse=True):
+    for job in sorted(now, key=lambda job: job.started_at, reverse=True):
         if job.id not in pairs:
             others[job.name].append(job)
-    for job in sorted(before, key=lambda each: each.started_at):
+    for job in sorted(before, key=lambda job: job.started_at):
         if job.id not in pairs and job.state not in ENDED and others[job.name]:
             pairs[job.id] = others[job.name].pop()
     return pairs
 
 
-def job_after(known: JobAfter | None, job: Job, at: int, led_at: int) -> JobAfter:
+def job_after(earlier: JobAfter | None, job: Job, at: int, led_at: int) -> JobAfter:
     """What is known of a job after it was listed at `at`: the same object if nothing is new."""
-    after = _with_checkpoints(_listed(known, job, at), job.checkpoints, led_at)
-    return known if known is not None and after == known else after
+    after = _with_checkpoints(_listed(earlier, job, at), job.checkpoints, led_at)
+    return earlier if earlier is not None and after == earlier else after
 
 
-def _listed(known: JobAfter | None, job: Job, at: int) -> JobAfter:
-    if known is None or known.started_at != job.started_at or known.id != job.id:
-        known = JobAfter(job.id, job.state, job.started_at)
+def _listed(earlier: JobAfter | None, job: Job, at: int) -> JobAfter:
+    if earlier is None or earlier.started_at != job.started_at or earlier.id != job.id:
+        earlier = JobAfter(job.id, job.state, job.started_at)
     return replace(
-        known,
+        earlier,
         state=job.state,
         tasks=(job.running_tasks, job.total_tasks),
-        running_at=known.running_at or (at if job.is_running else None),
-        restarts=known.restarts if job.restarts is None else job.restarts,
+        running_at=earlier.running_at or (at if job.is_running else None),
+        restarts=earlier.restarts if job.restarts is None else job.restarts,
     )
 
 
@@ -211,11 +211,11 @@ def with_picture(cluster: ClusterState, picture: Picture) -> ClusterState:
     for job_id, name in sorted(waiting.items()):
         if shown.is_back(job_id, name) or shown.has_ended(job_id):
             del waiting[job_id]
-    for job_id, known in sorted(faults.items()):
-        if known.fault is Fault.RESURRECTED:
+    for job_id, fault in sorted(faults.items()):
+        if fault.fault is Fault.RESURRECTED:
             is_over = shown.has_ended(job_id) or job_id not in shown.states
         else:
-            is_over = shown.is_back(job_id, known.name)
+            is_over = shown.is_back(job_id, fault.name)
         if is_over:
             del faults[job_id]
     if len(faults) < len(cluster.job_faults):
@@ -231,13 +231,13 @@ def without_old_faults(cluster: ClusterState, now: Moment) -> ClusterState:
     assessed = cluster.assessed
     if assessed and assessed.waiting and now.steady - assessed.at.steady >= KEPT:
         cluster = replace(cluster, assessed=replace(assessed, waiting={}))
-    left = {job_id: known for job_id, known in cluster.job_faults.items() if not _is_over(cluster, job_id, known, now)}
+    left = {job_id: fault for job_id, fault in cluster.job_faults.items() if not _is_over(cluster, job_id, fault, now)}
     return cluster if len(left) == len(cluster.job_faults) else replace(cluster, job_faults=left)
 
 
-def _is_over(cluster: ClusterState, job_id: str, known: JobFault, now: Moment) -> bool:
-    if now.steady - known.since.steady >= KEPT or plans.is_unwanted(cluster.operated):
+def _is_over(cluster: ClusterState, job_id: str, fault: JobFault, now: Moment) -> bool:
+    if now.steady - fault.since.steady >= KEPT or plans.is_unwanted(cluster.operated):
         return True
     job = cluster.components.get(ComponentId(Component.JOB, job_id))
-    led = job is not None and isinstance(job.leadership, Held) and job.since > known.since
-    return known.fault is not Fault.RESURRECTED and led
+    led = job is not None and isinstance(job.leadership, Held) and job.since > fault.since
+    return fault.fault is not Fault.RESURRECTED and led

@@ -71,7 +71,7 @@ def job_ruling(case: JobCase) -> JobRuling:
         Origin(origin.answer) if origin.answer else None,
         checkpoints_behind(case) if origin.answer in {Origin.OLDER, Origin.SAVEPOINT} and is_older(case) else None,
         reprocessed(case) if ran else None,
-        tuple(each.reason for each in rulings if each.reason),
+        tuple(ruling.reason for ruling in rulings if ruling.reason),
         _grade(outcome, origin),
         outcome.open or origin.open or (ran and _awaits_checkpoint(case)),
     )
@@ -126,7 +126,11 @@ def task_managers(before: Workers, after: Workers, led_for: int | None) -> Regis
     if there >= expected:
         return Registered(expected, there, (), "", Grade.RECOVERED, open=False)
     ids = {task_manager.id for task_manager in after.listed}
-    missing = () if after.beyond else tuple(clean(known.id) for known in before.listed if known.id not in ids)
+    missing = (
+        ()
+        if after.beyond
+        else tuple(clean(task_manager.id) for task_manager in before.listed if task_manager.id not in ids)
+    )
     reason = "No TaskManager has registered with the new leader."
     if there:
         names = f", missing: {listed(missing, _MOST_SPELLED)}" if missing else ""
@@ -220,13 +224,13 @@ class _Stages(TypedDict):
 
 
 def recovery_rows(
-    policy: Policy, cluster_id: str, assessment: Assessment, found: Judgement, dead_at: int | None, now: Moment
+    policy: Policy, cluster_id: str, assessment: Assessment, verdict: Judgement, dead_at: int | None, now: Moment
 ) -> tuple[Recovery, ...]:
     """The rows."""
     led_at = assessment.led_at.wall if assessment.led_at else None
     stages = _Stages(
         episode_id=assessment.episode_id,
-        verdict=found.grade.value,
+        verdict=verdict.grade.value,
         dead_at=_at(dead_at),
         opened_at=timestamp(assessment.opened_at.wall),
         led_at=_at(led_at),
@@ -235,24 +239,24 @@ def recovery_rows(
     # A leader that withdraws in order ends after the loss of its leadership was observed.
     began = min(at for at in (assessment.opened_at.wall, dead_at) if at is not None)
     written = envelope(policy, cluster_id, now)
-    jobs = sorted(found.jobs, key=lambda job: (_URGENCY.index(job.outcome), not job.reasons))[:MOST_JOBS]
+    jobs = sorted(verdict.jobs, key=lambda job: (_URGENCY.index(job.outcome), not job.reasons))[:MOST_JOBS]
     return (
-        _of_cluster(found, stages, began, led_at, written),
+        _of_cluster(verdict, stages, began, led_at, written),
         *(_of_job(job, stages, began, led_at, written) for job in jobs),
     )
 
 
-def _of_cluster(found: Judgement, stages: _Stages, began: int, led_at: int | None, written: Envelope) -> Recovery:
-    running = [job.case.after.ran_at(led_at) for job in found.running if job.case.after]
-    running_at = max((at for at in running if at), default=None) if len(running) == len(found.expected) else None
+def _of_cluster(verdict: Judgement, stages: _Stages, began: int, led_at: int | None, written: Envelope) -> Recovery:
+    running = [job.case.after.ran_at(led_at) for job in verdict.running if job.case.after]
+    running_at = max((at for at in running if at), default=None) if len(running) == len(verdict.expected) else None
     checkpointed = [
-        job.case.after.checkpointed_at for job in found.running if job.case.after and job.case.after.enabled
+        job.case.after.checkpointed_at for job in verdict.running if job.case.after and job.case.after.enabled
     ]
-    known = [at for at in checkpointed if at is not None]
-    registered: Registered = found.registered
+    times = [at for at in checkpointed if at is not None]
+    registered: Registered = verdict.registered
     return Recovery(
         id=record_id("recovery", written["cluster_id"], written["observer"], stages["episode_id"]),
-        reasons=list(found.reasons),
+        reasons=list(verdict.reasons),
         job_id=None,
         name=None,
         state=None,
@@ -261,7 +265,7 @@ def _of_cluster(found: Judgement, stages: _Stages, began: int, led_at: int | Non
         task_managers_after=registered.after,
         task_managers_missing=list(registered.missing),
         running_at=_at(running_at),
-        checkpointed_at=_at(max(known)) if known and len(known) == len(checkpointed) and running_at else None,
+        checkpointed_at=_at(max(times)) if times and len(times) == len(checkpointed) and running_at else None,
         running_after_seconds=_after(began, running_at),
         **stages,
         **written,

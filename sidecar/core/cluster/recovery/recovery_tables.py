@@ -140,14 +140,14 @@ def _not_running(case: JobCase) -> Ruling:
 
 def _missing(case: JobCase) -> Ruling:
     last = last_known(case.before.checkpoints)
-    known = f" Its last known checkpoint is {last}{_at_path(case)}." if last is not None else ""
-    return Ruling(Outcome.MISSING, f"Flink does not know it any more.{known}")
+    checkpoint = f" Its last known checkpoint is {last}{_at_path(case)}." if last is not None else ""
+    return Ruling(Outcome.MISSING, f"Flink does not know it any more.{checkpoint}")
 
 
 def _at_path(case: JobCase) -> str:
     """Where its last completed checkpoint is: a person can start the job from it. Empty: not known."""
-    known = known_checkpoints(case.before.checkpoints)
-    path = known[-1].path if known and known[-1].id == last_known(case.before.checkpoints) else None
+    checkpoints = known_checkpoints(case.before.checkpoints)
+    path = checkpoints[-1].path if checkpoints and checkpoints[-1].id == last_known(case.before.checkpoints) else None
     return f", at {clean(path, _MOST_OF_A_PATH)}" if path else ""
 
 
@@ -228,12 +228,17 @@ OUTCOMES: Final = (
 
 def known_checkpoints(of: Checkpoints | None) -> tuple[Checkpoint, ...]:
     """The completed checkpoints that a failover may restore, the latest last."""
-    return tuple(sorted((each for each in (of.completed if of else ()) if not each.is_savepoint), key=lambda c: c.id))
+    return tuple(
+        sorted(
+            (checkpoint for checkpoint in (of.completed if of else ()) if not checkpoint.is_savepoint),
+            key=lambda c: c.id,
+        )
+    )
 
 
 def last_known(of: Checkpoints | None) -> int | None:
     """The id of the last completed checkpoint. What was restored counts: it was completed."""
-    ids = [each.id for each in known_checkpoints(of)]
+    ids = [checkpoint.id for checkpoint in known_checkpoints(of)]
     if of and of.restored and not of.restored.is_savepoint:
         ids.append(of.restored.id)
     return max(ids, default=None)
@@ -248,8 +253,8 @@ def _is_unread(case: JobCase) -> bool:
 
 
 def _is_off(case: JobCase) -> bool:
-    known = case.before.checkpoints
-    return known is not None and not known.enabled and _restored_id(case) is None
+    checkpoints = case.before.checkpoints
+    return checkpoints is not None and not checkpoints.enabled and _restored_id(case) is None
 
 
 def _is_inconsistent(case: JobCase) -> bool:
@@ -297,16 +302,22 @@ _WAITED: Final = 10
 
 def _none_completed_between(case: JobCase) -> bool:
     """Whether the next checkpoint cannot have been completed before the failure."""
-    known, restored = case.before.checkpoints, _restored_id(case)
-    if case.dead_at is None or known is None or restored is None or known.interval is None or known.shortest is None:
+    checkpoints, restored = case.before.checkpoints, _restored_id(case)
+    if (
+        case.dead_at is None
+        or checkpoints is None
+        or restored is None
+        or checkpoints.interval is None
+        or checkpoints.shortest is None
+    ):
         return False
-    completed = {checkpoint.id: checkpoint for checkpoint in known_checkpoints(known)}
+    completed = {checkpoint.id: checkpoint for checkpoint in known_checkpoints(checkpoints)}
     last, before = completed.get(restored), completed.get(restored - 1)
     # After one that had to wait for the one before, the next is due sooner than an interval later.
-    if last is None or before is None or last.triggered_at - before.ended_at < known.interval // _WAITED:
+    if last is None or before is None or last.triggered_at - before.ended_at < checkpoints.interval // _WAITED:
         return False
     # The time of the death is by the clock of the JobManager's machine, as that of the trigger is.
-    return case.dead_by <= last.triggered_at + known.interval + known.shortest
+    return case.dead_by <= last.triggered_at + checkpoints.interval + checkpoints.shortest
 
 
 def _of_older(case: JobCase) -> Ruling:
@@ -333,8 +344,8 @@ def _with_number(text: str, *, open: bool = False) -> Callable[[JobCase], Ruling
 
 
 def _without_checkpoint(case: JobCase) -> Ruling:
-    known = case.before.checkpoints
-    before = seconds(max(0, case.dead_by - known.read_at)) if known else ""
+    checkpoints = case.before.checkpoints
+    before = seconds(max(0, case.dead_by - checkpoints.read_at)) if checkpoints else ""
     return Ruling(
         None,
         f"It started without state. {before} before the failure it had no checkpoint: whether it completed one then is not known.",
@@ -401,7 +412,7 @@ def decided(table: Sequence[Row], case: JobCase) -> tuple[str, Ruling]:
 
 def checkpoints_behind(case: JobCase) -> int | None:
     """By how many completed ones it is older. None: not known; the last picture is older than the failure."""
-    restored, ids = _restored_id(case), [each.id for each in known_checkpoints(case.before.checkpoints)]
+    restored, ids = _restored_id(case), [checkpoint.id for checkpoint in known_checkpoints(case.before.checkpoints)]
     if restored not in ids or case.after is None or case.after.first_id != ids[-1] + 1:
         return None
     return len(ids) - 1 - ids.index(restored)
@@ -409,6 +420,6 @@ def checkpoints_behind(case: JobCase) -> int | None:
 
 def reprocessed(case: JobCase) -> int | None:
     """Microseconds of work that are done again. None: not known."""
-    restored, known = _restored_id(case), known_checkpoints(case.before.checkpoints)
-    trigger = next((each.triggered_at for each in known if each.id == restored), None)
+    restored, checkpoints = _restored_id(case), known_checkpoints(case.before.checkpoints)
+    trigger = next((checkpoint.triggered_at for checkpoint in checkpoints if checkpoint.id == restored), None)
     return None if trigger is None or case.dead_at is None or case.continued else max(0, case.dead_at - trigger)

@@ -82,9 +82,9 @@ def _taken(draft: Draft, before: Lease | None, observed: ConfigMapObserved) -> L
     if before and before.uid == lease.uid:
         return lease
     # First sight: an earlier process may have found that this lease counts elections.
-    known = (draft.known(value.component) for value in lease.written.values())
-    counted = (each.elections for each in known if each and each.elections)
-    return replace(lease, counts=any(each.uid == lease.uid and each.sure for each in counted) or None)
+    components = (draft.known(value.component) for value in lease.written.values())
+    elections = (known.elections for known in components if known and known.elections)
+    return replace(lease, counts=any(term.uid == lease.uid and term.sure for term in elections) or None)
 
 
 def _last(known: ComponentState | None) -> Held | None:

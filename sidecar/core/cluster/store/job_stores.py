@@ -43,7 +43,7 @@ def forget(draft: Draft) -> None:
     """Retire jobs without a leader that were never registered, now that the view is known to be fresh."""
     if not draft.state.view.complete or not _knows_stores(draft.state):
         return
-    found = {
+    unled = {
         component: known
         for component, known in draft.before.components.items()
         if component.job_id
@@ -51,10 +51,10 @@ def forget(draft: Draft) -> None:
         and isinstance(known.leadership, Vacant)
         and known.since.steady <= draft.at.steady
     }
-    newest_first = sorted(found, key=lambda component: found[component].since.steady, reverse=True)
+    newest_first = sorted(unled, key=lambda component: unled[component].since.steady, reverse=True)
     for place, component in enumerate(newest_first):
-        if place >= MOST or draft.at.steady - found[component].since.steady >= KEPT_FOR:
-            apply(draft, component, found[component], Seen(Sight.JOB_ENDED))
+        if place >= MOST or draft.at.steady - unled[component].since.steady >= KEPT_FOR:
+            apply(draft, component, unled[component], Seen(Sight.JOB_ENDED))
 
 
 def _knows_stores(cluster: ClusterState) -> bool:

@@ -158,13 +158,13 @@ def take(before: Lease | None, observed: ConfigMapObserved, clock: LeaseClock, l
         seen_at=clock.now,
     )
     lease = _lapsed(lease, same, clock)
-    known = before if before and before.uid == lease.uid else None
-    lease = _renewed(lease, known, clock)
-    written = _written(known, observed, lease.term, last)
-    first_look = known is None or known.seen_at < clock.connected_at
+    earlier = before if before and before.uid == lease.uid else None
+    lease = _renewed(lease, earlier, clock)
+    written = _written(earlier, observed, lease.term, last)
+    first_look = earlier is None or earlier.seen_at < clock.connected_at
     if first_look and observed.name == configmaps.cluster_config_map(observed.cluster_id):
-        written = _without_left(known, written)
-    return replace(lease, written=written, counts=_counts(known, record))
+        written = _without_left(earlier, written)
+    return replace(lease, written=written, counts=_counts(earlier, record))
 
 
 def _lapsed(lease: Lease, same: Lease | None, clock: LeaseClock) -> Lease:
@@ -259,8 +259,8 @@ def _written(before: Lease | None, observed: ConfigMapObserved, term: Term | Non
             written[key] = old if old.term else replace(old, term=term)
             continue
         leader = configmaps.decode_leader(value)
-        known = None if before else last(component)
-        place = known.position if known and known.leader == leader else None
+        held = None if before else last(component)
+        place = held.position if held and held.leader == leader else None
         if isinstance(place, ConfigMapPosition) and (place.name, place.key, place.uid) == (
             observed.name,
             key,

@@ -88,7 +88,7 @@ def _is_too_old(draft: Draft) -> bool:
     place = known and known.last_position
     if not isinstance(place, ZNodePosition) or znode_paths.layout_of(place.path) is not ZNodeLayout.Z1:
         return False
-    led = {component for component, each in draft.all_known() if each.last_known}
+    led = {component for component, state in draft.all_known() if state.last_known}
     jobs = frozenset[str]().union(*draft.state.jobs.values())
     contenders = contending(draft.state.contenders)
     return led == {_OLD_JOB_MANAGER} and znode_paths.OLD_JOB_MANAGER not in jobs and not contenders
