@@ -75,6 +75,7 @@ _MANY: Final = {
     "job_fault": "job_faults",
 }
 """Kinds of which a cluster has a row by key, likewise."""
+_NONE: Final[Mapping[Any, Struct]] = {}
 # Built by the import: msgspec 0.22 crashes when two threads are the first to decode one type.
 _DECODERS: Final = {kind: (json.Decoder(key), json.Decoder(value)) for kind, (key, value) in _TYPES.items()}
 _encode: Final = json.Encoder(enc_hook=Overlay.whole).encode
@@ -109,9 +110,11 @@ def changes(before: State, after: State) -> Iterator[Row]:
 
 def _cluster_changes(name: str, old: ClusterState | None, new: ClusterState | None) -> Iterator[Row]:
     for kind, field in _ONE.items():
-        yield from _diff(kind, _one(name, getattr(old, field, None)), _one(name, getattr(new, field, None)))
+        if (before := getattr(old, field, None)) is not (after := getattr(new, field, None)):
+            yield from _diff(kind, _one(name, before), _one(name, after))
     for kind, field in _MANY.items():
-        yield from _diff(kind, getattr(old, field, {}), getattr(new, field, {}), prefix=name)
+        if (values := getattr(old, field, _NONE)) is not (others := getattr(new, field, _NONE)):
+            yield from _diff(kind, values, others, prefix=name)
     yield from _diff("ends", _ends(name, old), _ends(name, new))
     yield from _diff("lapsed", _lapsed(old), _lapsed(new), prefix=name)
 
