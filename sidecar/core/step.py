@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from sidecar.core import capturing, drilling, handover, notifying
 from sidecar.core.agreement import Peers
-from sidecar.core.alerting import rerouting, rules, silences
+from sidecar.core.alerting import reactions, rerouting, rules, silences
 from sidecar.core.cluster import cluster_step, error_budget, readiness, removal, rest_server
 from sidecar.core.cluster.death import deaths
 from sidecar.core.cluster.draft import ClusterStep
@@ -336,7 +336,7 @@ def _take(policy: Policy, state: State, cluster_id: str, outcome: ClusterStep, a
     after = error_budget.accounted(policy, cluster_id, before, after, state.alive, at)
     alerts, quarantine = state.alerts, Quarantine()
     for event in happened:
-        alerts = rules.react(alerts, policy, event, after, at, quarantine)
+        alerts = reactions.react(alerts, policy, event, after, at, quarantine)
     clusters = with_items(state.clusters, {cluster_id: after})
     effects: list[Effect] = [
         Append(transition_record(policy, event) if isinstance(event, Transition) else event)

@@ -6,7 +6,7 @@ from itertools import groupby
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.alerting import flushing, rules
+from sidecar.core.alerting import flushing, reactions, rules
 from sidecar.core.alerting.alerts import Alerts, Notice
 from sidecar.core.alerting.message import compose
 from sidecar.core.alerting.pace import PATIENCE
@@ -98,7 +98,7 @@ class RecordReplay:
         applied = [cluster.apply(record, at) for record in records]
         cluster.observed(self._blind_periods[name].blind_at(at.steady), at.steady)
         for each in applied:
-            self._alerts = rules.react(self._alerts, self._policy, each, cluster.state, at)
+            self._alerts = reactions.react(self._alerts, self._policy, each, cluster.state, at)
 
     def _pass_time(self, until: int) -> Iterator[_Sent]:
         """Run the ticks up to a time, without those at which nothing can be due."""

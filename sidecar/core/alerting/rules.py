@@ -1,7 +1,4 @@
-"""Rules: transitions fire event alerts, and the state of a cluster decides which conditions hold.
-
-An alert's id is derived from its cause: every observer of the same event computes the same id, so that one of them can notify for all.
-"""
+"""Rules: the state of a cluster decides which conditions hold, fire and are resolved. `reactions` are about what happened."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -9,203 +6,21 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar.core.alerting import excuses, grouping, ha_risks
-from sidecar.core.alerting.alerts import Alert, Alerts, CountedFailover, Failovers, Pending, PendingKey
-from sidecar.core.alerting.conditions import MOST_NAME, Holding, conditions
-from sidecar.core.alerting.new_alert import new_alert, place_of, with_severity
+from sidecar.core.alerting.alerts import Alert, Alerts, Failovers, Pending, PendingKey
+from sidecar.core.alerting.conditions import Holding, conditions
+from sidecar.core.alerting.new_alert import place_of
+from sidecar.core.alerting.reactions import as_known, in_progress
 from sidecar.core.cluster import rest_server
 from sidecar.core.cluster.downtime import bounds_in_seconds
-from sidecar.core.cluster.draft import Happened
 from sidecar.core.cluster.failover import plans
-from sidecar.core.cluster.failover.causes import Cause
-from sidecar.core.cluster.failover.episodes import LOOK_BACK, Episode, has_part
-from sidecar.core.cluster.recovery.recovery_state import BadRestore
 from sidecar.core.cluster.state import ClusterState
-from sidecar.core.cluster.transitions import Transition
-from sidecar.core.flink.leadership import Component, ComponentId, Held
+from sidecar.core.flink.leadership import Held
 from sidecar.core.moment import Moment, in_seconds
-from sidecar.core.policy.labels import PLANNED
-from sidecar.core.policy.policy import Policy, Rule, Severity, Trigger
+from sidecar.core.policy.policy import Policy, Rule, Trigger
 from sidecar.core.quarantine import STRICT, Quarantine
-from sidecar.core.records import AnyRecord, EpisodeRecord, Recovery
-from sidecar.core.sanitize import clean
-
-MOST_FAILOVERS: Final = 1000
-"""Remembered per cluster."""
-_BAD_RESTORES: Final = {"nothing": Trigger.RESTORED_FROM_NOTHING, "older": Trigger.RESTORED_FROM_OLDER}
-
 
 _COUNTED: Final = frozenset({Trigger.EPISODES, Trigger.BUDGET_BURN})
 """Their messages have the number of now, not that of the beginning."""
-
-
-def react(
-    alerts: Alerts,
-    policy: Policy,
-    happened: AnyRecord | Happened,
-    cluster: ClusterState,
-    at: Moment,
-    quarantine: Quarantine = STRICT,
-) -> Alerts:
-    """Fire or withdraw alerts for something that happened in `cluster`."""
-    match happened:
-        case Transition():
-            for rule in policy.rules:
-                with quarantine.guard("rule", rule.alert, "of cluster", happened.cluster_id):
-                    alerts = _react_to_transition(alerts, policy, rule, happened, cluster, at)
-        case BadRestore() | Recovery(job_id=None, verdict="recovered"):
-            for rule in policy.rules:
-                with quarantine.guard("rule", rule.alert, "of cluster", happened.cluster_id):
-                    if alert := _of_recovery(policy, rule, happened, at):
-                        alerts = grouping.fire(alerts, policy, alert, at)
-        case EpisodeRecord() if happened.cause != Cause.OBSERVER_BLIND:
-            alerts = _count_failover(alerts, policy, happened, at)
-            for rule in policy.rules:
-                with quarantine.guard("rule", rule.alert, "of cluster", happened.cluster_id):
-                    alerts = _react_to_episode(alerts, policy, rule, happened, at)
-    return alerts
-
-
-def _react_to_episode(alerts: Alerts, policy: Policy, rule: Rule, episode: EpisodeRecord, at: Moment) -> Alerts:
-    if rule.on is Trigger.SAME_PROCESS_REELECTION and episode.cause == Cause.SAME_PROCESS_REELECTION:
-        return grouping.fire(alerts, policy, _of_episode(policy, rule, episode, at), at)
-    if rule.on is Trigger.PLANNED_FAILOVER and episode.planned and episode.cause != Cause.ROLLBACK:
-        alert = _of_episode(policy, rule, episode, at)
-        return grouping.fire(alerts, policy, replace(alert, labels={**alert.labels, PLANNED: "true"}), at)
-    return alerts
-
-
-def _react_to_transition(
-    alerts: Alerts, policy: Policy, rule: Rule, transition: Transition, cluster: ClusterState, at: Moment
-) -> Alerts:
-    episode = cluster.episode
-    match rule.on:
-        case Trigger.LEADER_CHANGED | Trigger.JOB_LEADER_CHANGED if transition.split:
-            # The split has an alert of its own: it replaces those of the changes that revealed it.
-            key = (rule.alert, transition.cluster_id, transition.component)
-            return grouping.withdraw(alerts, lambda alert: (alert.rule, alert.cluster_id, alert.component) == key)
-        case Trigger.JOB_LEADER_CHANGED if episode and transition.episode_id and not transition.component.job_id:
-            return _without_jobs_of(episode, alerts, rule, transition.cluster_id, cluster)
-    alert = _alert_of_transition(alerts, policy, rule, transition, cluster, at)
-    if alert is None:
-        return alerts
-    if rule.on is Trigger.LEADER_CHANGED:
-        until = excuses.excused_until(rule, cluster, alert.episode_id)
-        if at.steady < until:
-            if excuses.is_known_to_be_planned(cluster, alert.episode_id):
-                return alerts  # its end is notified
-            waits = {(rule.alert, alert.cluster_id, alert.component): Pending(until, alert)}
-            return replace(alerts, pending={**alerts.pending, **waits})
-        alert = _as_known(alerts, policy, alert, cluster)
-    return grouping.fire(alerts, policy, alert, at)
-
-
-def _without_jobs_of(episode: Episode, alerts: Alerts, rule: Rule, cluster_id: str, cluster: ClusterState) -> Alerts:
-    """Withdraw the alerts of jobs that were the first components to move in this failover. Older alerts are not part of it."""
-    moved = {job for job, known in cluster.components.items() if job.job_id and has_part(known.absence, episode)}
-    since = episode.opened_at.steady - LOOK_BACK
-    return grouping.withdraw(
-        alerts,
-        lambda alert: (
-            (alert.rule, alert.cluster_id) == (rule.alert, cluster_id)
-            and alert.component in moved
-            and alert.began.steady >= since
-        ),
-    )
-
-
-def _alert_of_transition(
-    alerts: Alerts, policy: Policy, rule: Rule, transition: Transition, cluster: ClusterState, at: Moment
-) -> Alert | None:
-    """The alert that the rule fires for this transition."""
-    component, name, changed = transition.component, transition.cluster_id, transition.is_succession
-    leader, last, episode_id = transition.leader, transition.last_known, transition.episode_id
-    session_id = leader and leader.session_id
-    match rule.on:
-        case Trigger.LEADER_CHANGED if changed and not component.job_id:
-            # The id names the new leader, not the previous one: an observer that missed a failover knows another previous leader.
-            # A leader that returned was notified when it was first elected: then the failover that brought it back is part of the id.
-            what = (session_id, episode_id if transition.returned else None)
-            ended = None if _in_progress(cluster, episode_id) else at
-            alert = new_alert(
-                policy, rule, name, component, at, *what, episode_id=episode_id, ended=ended, is_event=True
-            )
-            alert = replace(alert, count=_number(alerts, policy, cluster, alert))
-        case Trigger.JOB_LEADER_CHANGED if changed and component.job_id and not episode_id:
-            alert = new_alert(policy, rule, name, component, at, session_id, ended=at, is_event=True)
-        case Trigger.UNOBSERVED if transition.gap and (count := transition.gap.at_least):
-            alert = new_alert(policy, rule, name, component, at, transition.id, count=count, ended=at, is_event=True)
-        case Trigger.SPLIT if transition.split and leader and (rule.alert, name, component) not in alerts.active():
-            sessions = sorted((str(last.session_id) if last else "", str(session_id)))
-            alert = new_alert(policy, rule, name, component, at, *sessions)
-        case _:
-            return None
-    return _with_leaders(alert, transition)
-
-
-def _with_leaders(alert: Alert, transition: Transition) -> Alert:
-    """The alert with the leaders of before and after, and how long there was none."""
-    leader, last = transition.leader, transition.last_known
-    return replace(
-        alert,
-        before=place_of(last.address if last else None),
-        after=place_of(leader.address if leader else None),
-        vacant_seconds=None if transition.vacant_for is None else in_seconds(transition.vacant_for),
-        **bounds_in_seconds(transition.downtime),
-    )
-
-
-def _number(alerts: Alerts, policy: Policy, cluster: ClusterState, alert: Alert) -> int | None:
-    """The number of its failover in the longest time in which a rule counts failovers; None: no rule does."""
-    within = policy.failovers_counted_within()
-    if not within:
-        return None
-    failovers = alerts.failovers.get(alert.cluster_id, Failovers()).known
-    earlier = (
-        failover
-        for failover in failovers
-        if alert.began.steady - failover.at <= within and failover.episode_id != alert.episode_id
-    )
-    episode = excuses.episode_of(cluster, alert.episode_id)
-    return sum(failover.times for failover in earlier) + max(1, episode.failovers if episode else 0)
-
-
-def _of_episode(policy: Policy, rule: Rule, episode: EpisodeRecord, at: Moment) -> Alert:
-    name, happened = episode.cluster_id, episode.id
-    alert = new_alert(policy, rule, name, None, at, happened, episode_id=happened, ended=at, is_event=True)
-    return replace(
-        alert,
-        before=place_of(episode.before_address),
-        after=place_of(episode.after_address),
-        vacant_seconds=episode.vacant_seconds,
-        downtime_seconds_at_least=episode.downtime_seconds_at_least,
-        downtime_seconds_at_most=episode.downtime_seconds_at_most,
-    )
-
-
-def _of_recovery(policy: Policy, rule: Rule, happened: BadRestore | Recovery, at: Moment) -> Alert | None:
-    """The alert that the rule fires for what became of a job, or of all."""
-    name, episode_id = happened.cluster_id, happened.episode_id
-    event = {"episode_id": episode_id, "ended": at, "is_event": True}
-    match happened:
-        case Recovery() if rule.on is Trigger.RECOVERED:
-            return new_alert(policy, rule, name, None, at, episode_id, **event)
-        case BadRestore() if rule.on is _BAD_RESTORES.get(happened.origin):
-            job, about = ComponentId(Component.JOB, happened.job_id), clean(happened.name, MOST_NAME)
-            return new_alert(policy, rule, name, job, at, episode_id, about=about, detail=happened.reason, **event)
-    return None
-
-
-def _count_failover(alerts: Alerts, policy: Policy, episode: EpisodeRecord, at: Moment) -> Alerts:
-    """Remember a failover for as long as a rule counts it."""
-    if not any(rule.on is Trigger.EPISODES for rule in policy.rules):
-        return alerts
-    if episode.planned and episode.cause != Cause.ROLLBACK:
-        return alerts
-    known = alerts.failovers.get(episode.cluster_id, Failovers()).known
-    # The leaders of a split replace each other endlessly: it has an alert of its own, and counts as one failover.
-    times = 1 if episode.cause == Cause.SPLIT_LEADERSHIP else max(1, episode.failovers)
-    latest = (*known, CountedFailover(episode.id, at.steady, times))[-MOST_FAILOVERS:]
-    return replace(alerts, failovers={**alerts.failovers, episode.cluster_id: Failovers(latest)})
 
 
 def evaluate(
@@ -249,29 +64,8 @@ def _now_known(alerts: Alerts, policy: Policy, alert: Alert, cluster: ClusterSta
     """An event that waited, as it fires."""
     if cluster is None or not alert.is_event:
         return alert
-    ended = None if _in_progress(cluster, alert.episode_id) else now
-    return replace(_as_known(alerts, policy, alert, cluster), ended=ended)
-
-
-def _as_known(alerts: Alerts, policy: Policy, alert: Alert, cluster: ClusterState) -> Alert:
-    """The alert of another leader with what is known of its failover when it fires: whether it was planned, has lost jobs, and whether
-    people know of it.
-    """
-    episode = excuses.episode_of(cluster, alert.episode_id)
-    lost = episode.jobs_lost - episode.jobs_vanished if episode else 0
-    alert = replace(alert, jobs_lost=lost, vacancy_notified=_is_vacancy_notified(alerts, policy, alert))
-    return replace(alert, labels=with_severity(excuses.labelled(alert, cluster), alert))
-
-
-def _is_vacancy_notified(alerts: Alerts, policy: Policy, alert: Alert) -> bool:
-    """Whether people were notified, as critical, that the component had no leader in this failover."""
-    vacant = {rule.alert for rule in policy.rules if rule.on is Trigger.VACANT}
-    return alert.episode_id is not None and any(
-        member.notified and member.alert.rule in vacant and member.alert.labels["severity"] == Severity.CRITICAL
-        for group in alerts.groups.values()
-        for member in group.members.values()
-        if (member.alert.episode_id, member.alert.component) == (alert.episode_id, alert.component)
-    )
+    ended = None if in_progress(cluster, alert.episode_id) else now
+    return replace(as_known(alerts, policy, alert, cluster), ended=ended)
 
 
 def forget(alerts: Alerts, policy: Policy, name: str, now: Moment) -> Alerts:
@@ -379,7 +173,7 @@ def _due(rule: Rule, cluster: ClusterState, alert: Alert) -> int:
 def _still_holds(rule: Rule, alert: Alert, holding: Holding, cluster: ClusterState) -> bool:
     match rule.on:
         case Trigger.LEADER_CHANGED:
-            return _in_progress(cluster, alert.episode_id)
+            return in_progress(cluster, alert.episode_id)
         case Trigger.SPLIT:
             return alert.component in cluster.contested
         case Trigger.NO_STANDBY:
@@ -398,12 +192,6 @@ def _is_not_over(rule: Rule, alert: Alert, cluster: ClusterState) -> bool:
         case Trigger.ZXID_HEADROOM:
             return cluster.zxid is None  # ZooKeeper has not reported it since the sidecar started
     return False
-
-
-def _in_progress(cluster: ClusterState, episode_id: str | None) -> bool:
-    """Whether this failover still has a component without a leader."""
-    episode = cluster.episode
-    return episode is not None and episode.id == episode_id and bool(episode.away or episode.jobs_away)
 
 
 def _completed(alert: Alert, cluster: ClusterState, now: Moment) -> Alert:
