@@ -63,7 +63,7 @@ def preview(
 ) -> None:
     """Print what the last failover would look like at each receiver.
 
-    Sends nothing. The failover is in the journal of this sidecar, or in FILE: records or transactions, as `replay` takes them.
+    Sends nothing. The failover is in the journal of this sidecar, or in FILE: records, as `replay` takes them.
     """
     from sidecar import history
     from sidecar.checking import identified

@@ -3,11 +3,12 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests import ROOT
+from tests.audit.recorded import records
 from tests.kit.sidecar_process import command
-from tests.kit.zookeeper_recordings import FOLDER, TRANSACTIONS
 
 RULES = ROOT / "rules"
 FAILING = """
@@ -101,12 +102,12 @@ def test_what_was_recorded_is_replayed_under_other_rules(tmp_path: Path) -> None
     config.write_text(
         "rules: [{alert: Moved, on: leader_changed, severity: critical}]\nroute: {receiver: ops, group_wait: 1s}\n"
     )
-    log.write_bytes((FOLDER / "1.20.5" / TRANSACTIONS).read_bytes() + b"junk\n")
+    log.write_bytes(b"".join(msgspec.json.encode(record) + b"\n" for record in records("2.3.0")) + b"junk\n")
     ended = command("replay", "--config", str(config), "--output", "json", str(log))
     assert (ended.returncode, ended.stderr) == (0, "flink-ha-sidecar: 1 lines could not be read, and were skipped\n")
     first = json.loads(ended.stdout.splitlines()[0])
     assert first.pop("title").startswith("[CRITICAL] default: ")
-    assert first.pop("at").startswith("2026-11-20T13:39:")
+    assert first.pop("at").startswith("2026-11-20T08:27:")
     assert first == {"cluster_id": "default", "receiver": "ops", "reason": "FIRST", "alerts": ["Moved"]}
     text = command("replay", "--config", str(config), str(log))
     assert len(text.stdout.splitlines()) == len(ended.stdout.splitlines())
