@@ -31,7 +31,7 @@ def send_test(config: Path | None, receivers: tuple[str, ...], output: Output, *
     from sidecar.clock import Clock
     from sidecar.core.observations import DeliveryOutcome
     from sidecar.settings import load
-    from sidecar.sinks.notify.test_message import send_test
+    from sidecar.sinks.notify.send_test import send_test
 
     status = 0
     for name, outcome, detail in send_test(load(config, overrides), receivers, Clock()):

@@ -13,8 +13,8 @@ from sidecar.cli.tables import columns, print_table, print_text
 if TYPE_CHECKING:
     from sidecar.core.policy.policy import Rule
     from sidecar.core.policy.routing import Route
-    from sidecar.settings.test_file import Expectation
-    from sidecar.simulation.run_test import Difference
+    from sidecar.settings.rule_tests import Expectation
+    from sidecar.simulation.rule_test import Difference
 
 
 @click.group()
@@ -164,10 +164,10 @@ def test(files: tuple[Path, ...], labels: str | None, config: Path | None, outpu
         raise click.UsageError("give a test file, or --labels")
     if config:
         raise click.UsageError("a test file names its own rules, in rule_files: --config is for --labels")
-    from sidecar.settings.test_file import read_tests
+    from sidecar.settings.rule_tests import read_tests
 
     suites = [(file, read_tests(file)) for file in files]
-    from sidecar.simulation.run_test import compare, play
+    from sidecar.simulation.rule_test import compare, play
 
     status = 0
     for file, suite in suites:

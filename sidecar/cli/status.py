@@ -49,7 +49,7 @@ def status(config: Path | None, output: Form, watch: bool, timeout: float, **ove
     not exist.
     """
     from sidecar.settings import load
-    from sidecar.status import statuses
+    from sidecar.status_reader import statuses
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     only_warnings()
@@ -208,7 +208,7 @@ def alerts(config: Path | None, output: Form, **overrides: Any) -> None:
     """
     from sidecar.core.views import alert_view
     from sidecar.settings import load
-    from sidecar.status import remembered
+    from sidecar.status_reader import remembered
 
     snapshot, journal = remembered(load(config, overrides, secrets=False))
     found = alert_view.alerts(snapshot)

@@ -16,7 +16,7 @@ from sidecar.core.policy.labels import OWN_LABELS
 from sidecar.core.policy.policy import Objective, Source
 from sidecar.settings.alerting.alerting import read_alerting
 from sidecar.settings.cluster.cluster import find_cluster, names_cluster
-from sidecar.settings.cluster.finder import read_finder
+from sidecar.settings.cluster.cluster_finder import read_finder
 from sidecar.settings.evidence import read_evidence
 from sidecar.settings.file import schema
 from sidecar.settings.file.durations import DAY, MILLISECOND, MINUTE, SECOND

@@ -24,7 +24,7 @@ from sidecar.core.observations import (
     ViewObserved,
 )
 from sidecar.core.records import record_id
-from sidecar.settings.test_file import JobAct, ScenarioEvent, Who
+from sidecar.settings.rule_tests import JobAct, ScenarioEvent, Who
 from sidecar.simulation.fake_operator import SimulatedDeployment
 from sidecar.simulation.fake_rest import SimulatedRest
 from sidecar.simulation.job_ids import ID_SEED, job_id

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 from sidecar.core.moment import Moment
 from sidecar.core.observations import DeploymentObserved
-from sidecar.settings.test_file import OperatorAct
+from sidecar.settings.rule_tests import OperatorAct
 
 _STATES: Final = {
     OperatorAct.UPGRADING: Reconciliation.UPGRADING,

@@ -25,13 +25,13 @@ from sidecar.core.views.silence_view import silences
 from sidecar.core.views.slo_view import slos
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.journal import JournalError, JournalReader
-from sidecar.web import hosts, leadership, routes
+from sidecar.web import api_paths, host_header, leader_probe
 from sidecar.web.answers import HTML, JSON, Answer, as_html, as_json, one_line
+from sidecar.web.api_paths import EPISODE_ID, OPENAPI_PATH, ParameterError
 from sidecar.web.connections import HEALTH
-from sidecar.web.leadership import LEADER, STANDBY
+from sidecar.web.last_day import LastDay
+from sidecar.web.leader_probe import LEADER, STANDBY
 from sidecar.web.queries import BusyError, Queries
-from sidecar.web.recent import Recent
-from sidecar.web.routes import EPISODE_ID, OPENAPI_PATH, ParameterError
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -64,7 +64,7 @@ class Application:
     ) -> None:
         """`journal` opens a reader for one request; `dead` names the required threads that have ended.
 
-        `allowed_hosts` are accepted in the Host header, in addition to those that `hosts.is_allowed` always accepts.
+        `allowed_hosts` are accepted in the Host header, in addition to those that `host_header.is_allowed` always accepts.
         """
         self._snapshot = snapshot
         self._metrics = metrics
@@ -123,7 +123,7 @@ class Application:
         path = environ.get("PATH_INFO", "")
         if path not in HEALTH:  # always answered: a restart would not help, and a load balancer must know
             host = environ.get("HTTP_HOST")
-            if not hosts.is_allowed(host, self._allowed_hosts):
+            if not host_header.is_allowed(host, self._allowed_hosts):
                 problem = f"unknown Host {clean(host, 100)}: list the name under http.allowed_hosts"
                 raise _RefusedError(HTTPStatus.MISDIRECTED_REQUEST, problem)
             if self.overloaded():
@@ -138,24 +138,24 @@ class Application:
         if path in self._monitored:
             return self._monitored[path]
         if path == "/":
-            return partial(self._page, routes.shown(path, query))
+            return partial(self._page, api_paths.shown(path, query))
         if path in {LEADER, STANDBY}:
-            return partial(leadership.answer, path, query, self._snapshot(), self._clock())
+            return partial(leader_probe.answer, path, query, self._snapshot(), self._clock())
         if path in self._lists:
-            return partial(self._lists[path], routes.last(path, query))
+            return partial(self._lists[path], api_paths.last(path, query))
         if path in self._plain:
-            routes.nothing(path, query)
+            api_paths.nothing(path, query)
             return self._plain[path]
         return self._route_with_id(path, query)
 
     def _route_with_id(self, path: str, query: str) -> Callable[[], Answer]:
-        if (cluster_id := routes.cluster_in(path)) is not None:
-            component = routes.leader_query(_CLUSTER_LEADER, query, names_cluster=True).component
+        if (cluster_id := api_paths.cluster_in(path)) is not None:
+            component = api_paths.leader_query(_CLUSTER_LEADER, query, names_cluster=True).component
             return partial(self._cluster_leader, cluster_id, component)
         for prefix, each in self._each.items():
             name = path.removeprefix(prefix)
             if name and name != path and "/" not in name:
-                routes.nothing(f"{prefix}ID", query)
+                api_paths.nothing(f"{prefix}ID", query)
                 if not EPISODE_ID.fullmatch(name):
                     problem = (
                         f"no episode has an id like {clean(name, 40)!r}: it takes its first characters, at least four"
@@ -166,16 +166,16 @@ class Application:
         paths += [*(f"{prefix}ID" for prefix in self._each), _CLUSTER_LEADER]
         raise _RefusedError(HTTPStatus.NOT_FOUND, "the paths are: " + " ".join(paths))
 
-    def _page(self, shown: routes.Shown) -> Answer:
+    def _page(self, shown: api_paths.Shown) -> Answer:
         snapshot = self._snapshot()
         if shown.cluster is not None:
             _must_be_watched(shown.cluster, snapshot)
-        recent, problem = Recent(), None
+        day, problem = LastDay(), None
         try:
-            recent = self._queries.recent()
+            day = self._queries.last_day()
         except (JournalError, BusyError) as error:  # the page still shows the leaders
             problem = str(error)
-        return as_html(_pages().status(snapshot, recent, self._clock(), problem, self._stale(snapshot), shown))
+        return as_html(_pages().status(snapshot, day, self._clock(), problem, self._stale(snapshot), shown))
 
     def _episode_page(self, name: str) -> Answer:
         explained, failover = self._queries.episode(name)

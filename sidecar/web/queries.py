@@ -17,8 +17,8 @@ from sidecar.core.views.outcome import RecoveryView, outcomes_of
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.stages import Stage
 from sidecar.journal import JournalReader
-from sidecar.web import recent
-from sidecar.web.recent import Recent
+from sidecar.web import last_day
+from sidecar.web.last_day import LastDay
 
 _READERS: Final = 2
 """Concurrent queries. Fewer than the server's threads, so that metrics are served while a disk hangs."""
@@ -58,7 +58,7 @@ class Queries:
         self._snapshot = snapshot
         self._journal = journal
         self._readers = BoundedSemaphore(_READERS)
-        self._recent: Recent | None = None
+        self._last_day: LastDay | None = None
 
     def transitions(self, last: int) -> list[TransitionRecord]:
         """The last `last` transitions, newest first; fewer if they are too large together."""
@@ -72,13 +72,13 @@ class Queries:
             known = outcomes_of(journal.outcomes(0, journal.newest()))
         return episode_view.latest(recorded, known, self._snapshot())[:last]
 
-    def recent(self) -> Recent:
+    def last_day(self) -> LastDay:
         """The recorded last day. The journal is read again when it has a new record, and while others read it, the last answer holds."""
-        known = self._recent
+        known = self._last_day
         try:
             with self._reading() as journal:
                 if known is None or known.newest != journal.newest():
-                    self._recent = known = recent.read(journal, self._snapshot().at.wall, known)
+                    self._last_day = known = last_day.read(journal, self._snapshot().at.wall, known)
         except BusyError:
             if known is None:
                 raise

@@ -38,7 +38,7 @@ class JobCounts(Struct, frozen=True):
     shown: Sequence[Leader]
 
 
-class ClusterStatus(Struct, frozen=True):
+class PageCluster(Struct, frozen=True):
     cluster_id: str
     store: StoreView
     components: Sequence[Leader]
@@ -57,7 +57,7 @@ class ClusterStatus(Struct, frozen=True):
     """Why Flink's REST server does not describe the cluster: the next failover cannot be assessed."""
 
 
-def clusters(snapshot: Snapshot, names: Sequence[str]) -> list[ClusterStatus]:
+def clusters(snapshot: Snapshot, names: Sequence[str]) -> list[PageCluster]:
     """These watched clusters, in this order."""
     shown = replace(snapshot.state, clusters={name: snapshot.state.clusters[name] for name in names})
     found = {
@@ -66,11 +66,11 @@ def clusters(snapshot: Snapshot, names: Sequence[str]) -> list[ClusterStatus]:
     return [_cluster(name, shown.clusters[name], found.get(name, []), snapshot.at) for name in names]
 
 
-def _cluster(cluster_id: str, cluster: ClusterState, found: list[Leader], at: Moment) -> ClusterStatus:
+def _cluster(cluster_id: str, cluster: ClusterState, found: list[Leader], at: Moment) -> PageCluster:
     contenders = contending(cluster.contenders) if cluster.in_sight else None
     if contenders == 0 and (cluster.missing or any(leader.state == "held" for leader in found)):
         contenders = None  # there is no latch: the number is unknown
-    return ClusterStatus(
+    return PageCluster(
         cluster_id,
         _store(cluster, at),
         [leader for leader in found if leader.job_id is None],

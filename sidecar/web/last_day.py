@@ -27,7 +27,7 @@ _OF_CLUSTER: Final = b'"job_id":null'
 _OF_JOB: Final = b'"kind":"job"'
 
 
-class Recent(Struct, frozen=True):
+class LastDay(Struct, frozen=True):
     """What the journal holds of the last day, and the latest failovers."""
 
     newest: int = 0
@@ -46,11 +46,11 @@ class Recent(Struct, frozen=True):
     """By job id: the names that Flink's REST API told when evidence was captured. Untrusted text."""
 
 
-def read(journal: JournalReader, at: int, known: Recent | None = None) -> Recent:
+def read(journal: JournalReader, at: int, known: LastDay | None = None) -> LastDay:
     """The day before `at` (wall). Of what is `known` already, only newer records are read. Raises JournalError."""
     start, newest = at - DAY, journal.newest()
     if known is None or newest < known.newest:  # the journal was replaced
-        known = Recent(since=_first(journal, start, at))
+        known = LastDay(since=_first(journal, start, at))
     after = known.newest
     transitions = _since(start, journal.newest_first(TransitionRecord, after, newest, _OF_CLUSTER), MOST_TRANSITIONS)
     changes = {key: [each for each in old if each.at >= start] for key, old in known.changes.items()}
@@ -65,7 +65,7 @@ def read(journal: JournalReader, at: int, known: Recent | None = None) -> Recent
     episodes = {each.id: each for each in islice(journal.newest_first(EpisodeRecord, after, newest), MOST_EPISODES)}
     outcomes = outcomes_of(journal.outcomes(after, newest), known.outcomes)
     is_full = len(transitions) == MOST_TRANSITIONS
-    return Recent(
+    return LastDay(
         newest,
         parsed(transitions[-1].observed_at) if is_full else known.since,
         changes,

@@ -16,8 +16,8 @@ from sidecar.core.views.episode_view import EpisodeView, in_progress
 from sidecar.core.views.explain import Explanation
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.timeline import OWN, Change, Span, blind_now, change, current, spans
-from sidecar.web.picture import Happening, Picture, drawn
-from sidecar.web.recent import DAY, Recent
+from sidecar.web.last_day import DAY, LastDay
+from sidecar.web.timeline_picture import Happening, Picture, drawn
 
 JOBS_DRAWN: Final = 3
 """Of a failover."""
@@ -28,21 +28,21 @@ _SOON: Final = 15 * SECOND
 _SHORTEST: Final = 10 * SECOND
 
 
-def of_cluster(snapshot: Snapshot, recent: Recent, cluster_id: str, hours: int) -> Picture:
+def of_cluster(snapshot: Snapshot, day: LastDay, cluster_id: str, hours: int) -> Picture:
     """The last hours of one watched cluster, at most a day, with its failovers."""
     cluster, end = snapshot.state.clusters[cluster_id], snapshot.at.wall
-    start, blind = end - min(hours * 3600 * SECOND, DAY), list(recent.blind.get(cluster_id, ()))
+    start, blind = end - min(hours * 3600 * SECOND, DAY), list(day.blind.get(cluster_id, ()))
     if now_blind := blind_now(cluster, snapshot.at):
         blind.append(now_blind)
     rows: dict[str, list[Span]] = {}
     for component in OWN:
         known = cluster.components.get(ComponentId(Component(component)))
         state = current(known.leadership) if known else None
-        changes = recent.changes.get((cluster_id, component), ())
-        found = spans(changes, blind, state, start, end, recent.since or end)
+        changes = day.changes.get((cluster_id, component), ())
+        found = spans(changes, blind, state, start, end, day.since or end)
         rows[component] = _with_pods(found, cluster.pods)
-    going_on = [each for each in in_progress(snapshot) if each.id not in recent.episodes]
-    episodes: list[EpisodeRecord | EpisodeView] = [*recent.episodes.values(), *going_on]
+    going_on = [each for each in in_progress(snapshot) if each.id not in day.episodes]
+    episodes: list[EpisodeRecord | EpisodeView] = [*day.episodes.values(), *going_on]
     marks = [_mark(each) for each in episodes if each.cluster_id == cluster_id]
     return drawn(rows, marks, start, end)
 

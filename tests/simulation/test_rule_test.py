@@ -7,8 +7,8 @@ import pytest
 from sidecar.core.flink.connection_info import encode_connection_info
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.policy import Rule
-from sidecar.settings.test_file import Expectation, RuleTest, Suite, read_tests
-from sidecar.simulation.run_test import Difference, SentNotification, compare, play
+from sidecar.settings.rule_tests import Expectation, RuleTest, Suite, read_tests
+from sidecar.simulation.rule_test import Difference, SentNotification, compare, play
 from tests import ROOT
 from tests.kit.cluster import DISPATCHER, A
 from tests.kit.java_serialization import connection_info
