@@ -18,7 +18,7 @@ from sidecar.core.views import drill_report, unrecorded
 from sidecar.core.views.drill_report import Report
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.settings import Settings, SettingsError
-from sidecar.settings.file.settings_error import did_you_mean
+from sidecar.settings.file.did_you_mean import did_you_mean
 from sidecar.silencing import Listed
 
 LAST: Final = "last"

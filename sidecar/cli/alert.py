@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from sidecar.cli.exit_status import DONE, FAILED
 from sidecar.cli.options import CONFIG, OBSERVER, OUTPUT, PATH, STATE_DIR, Output, cluster_options, options
 from sidecar.cli.printing import print_line, print_value
 
@@ -33,11 +34,11 @@ def send_test(config: Path | None, receivers: tuple[str, ...], output: Output, *
     from sidecar.settings import load
     from sidecar.sinks.notify.send_test import send_test
 
-    status = 0
+    status = DONE
     for name, outcome, detail in send_test(load(config, overrides), receivers, Clock()):
         line = f"{name}  {outcome}{f': {detail}' if detail else ''}"
         print_value({"destination": name, "outcome": outcome.value, "detail": detail}, line, output)
-        status = status if outcome is DeliveryOutcome.DELIVERED else 1
+        status = status if outcome is DeliveryOutcome.DELIVERED else FAILED
     return status
 
 

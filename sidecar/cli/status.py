@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 import click
 
+from sidecar.cli.exit_status import CANNOT_TELL, DONE, FAILED
 from sidecar.cli.logs import only_warnings
 from sidecar.cli.options import CONFIG, STATE_DIR, TIMEOUT, cluster_options, options, output
 from sidecar.cli.printing import print_document
@@ -19,9 +20,7 @@ from sidecar.core.pods import spelled
 from sidecar.core.views.alert_view import AlertView
 from sidecar.core.views.status_view import ClusterStatus, JournalStatus, LeaderStatus, Outcome, Status
 
-BLIND_STATUS: Final = 3
-"""Exit status of `status` if it cannot tell: 2 is a wrong configuration."""
-_EXIT: Final = {Outcome.VACANT: 1, Outcome.BLIND: BLIND_STATUS, Outcome.LED: 0}
+_EXIT: Final = {Outcome.VACANT: FAILED, Outcome.BLIND: CANNOT_TELL, Outcome.LED: DONE}
 _LEVELS: Final = {"down": "red", "blind": "magenta", "degraded": "yellow", "ok": "green"}
 _STATES: Final = {"held": None, "vacant": "red", "unknown": "magenta"}
 _SEVERITIES: Final = {"critical": "red", "warning": "yellow", "info": None}
@@ -62,7 +61,7 @@ def status(config: Path | None, output: Form, watch: bool, timeout: float, **ove
         _watch(found, output)
     finally:
         found.close()
-    return 0
+    return DONE
 
 
 def _watch(found: Iterator[Status], output: Form) -> None:

@@ -16,11 +16,12 @@ from sidecar.core.ha.results import CHECKS
 from sidecar.core.policy.policy import Objective
 from sidecar.core.reach import Reach
 from sidecar.settings.file import schema
+from sidecar.settings.file.did_you_mean import did_you_mean
 from sidecar.settings.file.durations import DAY, MINUTE
 from sidecar.settings.file.schema import Keys, no_default
 from sidecar.settings.file.section import Section, named, read_file
 from sidecar.settings.file.setting import Setting
-from sidecar.settings.file.settings_error import SettingsError, did_you_mean
+from sidecar.settings.file.settings_error import SettingsError
 from sidecar.settings.model import Alerting
 from sidecar.settings.rules_only import rules_in
 from sidecar.settings.slo import read_slo

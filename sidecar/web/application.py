@@ -13,7 +13,7 @@ from msgspec import json
 
 from sidecar import threads
 from sidecar.core.flink.leadership import ComponentId
-from sidecar.core.moment import SECOND, Moment
+from sidecar.core.moment import Moment
 from sidecar.core.sanitize import clean
 from sidecar.core.views.alert_view import alerts
 from sidecar.core.views.explain import UnknownEpisodeError
@@ -25,7 +25,7 @@ from sidecar.core.views.silence_view import silences
 from sidecar.core.views.slo_view import slos
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.journal import JournalError, JournalReader
-from sidecar.web import api_paths, host_header, leader_probe
+from sidecar.web import api_paths, health, host_header, leader_probe
 from sidecar.web.answers import HTML, JSON, Answer, as_html, as_json, one_line
 from sidecar.web.api_paths import EPISODE_ID, OPENAPI_PATH, ParameterError
 from sidecar.web.connections import HEALTH
@@ -35,11 +35,6 @@ from sidecar.web.queries import BusyError, Queries
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
-
-STALE_SECONDS: Final = 30
-"""A snapshot older than this means that the owner's thread is stuck."""
-MOST_NAMED: Final = 20
-"""Clusters that `/readyz` names."""
 
 _HEADERS: Final = (
     ("Cache-Control", "no-store"),
@@ -75,8 +70,8 @@ class Application:
         """Whether only health is answered now. Set by the server."""
         self._queries = Queries(snapshot, journal)
         self._monitored: Final[dict[str, Callable[[], Answer]]] = {
-            "/livez": self._livez,
-            "/readyz": self._readyz,
+            "/livez": lambda: health.livez(self._dead(), self._snapshot(), self._clock()),
+            "/readyz": lambda: health.readyz(self._snapshot(), self._clock()),
             "/metrics": lambda: (HTTPStatus.OK, "text/plain; version=0.0.4; charset=utf-8", self._metrics()),
         }
         """What programs ask for, which may add parameters of their own."""
@@ -175,7 +170,8 @@ class Application:
             day = self._queries.last_day()
         except (JournalError, BusyError) as error:  # the page still shows the leaders
             problem = str(error)
-        return as_html(_pages().status(snapshot, day, self._clock(), problem, self._stale(snapshot), shown))
+        now = self._clock()
+        return as_html(_pages().status(snapshot, day, now, problem, health.stuck(snapshot, now), shown))
 
     def _episode_page(self, name: str) -> Answer:
         explained, failover = self._queries.episode(name)
@@ -185,39 +181,6 @@ class Application:
         snapshot = self._snapshot()
         _must_be_watched(cluster_id, snapshot)
         return as_json(cluster_leader(snapshot, cluster_id, component, self._clock()))
-
-    def _livez(self) -> Answer:
-        dead = self._dead()
-        problem = f"these threads have ended: {', '.join(dead)}" if dead else self._stale(self._snapshot())
-        return one_line(HTTPStatus.SERVICE_UNAVAILABLE, problem) if problem else one_line(HTTPStatus.OK, "ok")
-
-    def _stale(self, snapshot: Snapshot) -> str | None:
-        age = (self._clock().steady - snapshot.at.steady) / SECOND
-        return f"the owner's thread has been stuck for {age:.0f} s" if age > STALE_SECONDS else None
-
-    def _readyz(self) -> Answer:
-        now, snapshot = self._clock(), self._snapshot()
-        clusters = snapshot.state.clusters.items()
-        # By the current time: a busy owner may not have noticed yet that its view is old.
-        old = {name for name, cluster in clusters if cluster.view.complete and cluster.is_overdue(now)}
-        blind = [
-            f"{name}: {cluster.view.connection or 'not connected yet'}{', not answering in time' if name in old else ''}"
-            for name, cluster in clusters
-            if name in old or not cluster.in_sight
-        ]
-        if blind:
-            more = f", and {len(blind) - MOST_NAMED} more" if len(blind) > MOST_NAMED else ""
-            line = f"the view of the store is incomplete: {', '.join(blind[:MOST_NAMED])}{more}"
-            return one_line(HTTPStatus.SERVICE_UNAVAILABLE, line)
-        if not snapshot.ready:
-            place = snapshot.state.finder and snapshot.state.finder.place
-            line = f"the clusters in {place} cannot be listed" if place else "starting"
-            return one_line(HTTPStatus.SERVICE_UNAVAILABLE, line)
-        problems = [f"{name}: {c.missing}" for name, c in clusters if c.missing]
-        if (finder := snapshot.state.finder) and (problem := finder.problem(len(clusters))):
-            problems.append(problem)
-        problems += (f"left out because of an error in the sidecar: {each}" for each in snapshot.health.quarantined)
-        return one_line(HTTPStatus.OK, "; ".join(["ok", *problems]))
 
 
 class _RefusedError(Exception):

@@ -7,8 +7,8 @@ from typing import Final
 
 from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.policy.policy import Rule
+from sidecar.settings.file.did_you_mean import did_you_mean
 from sidecar.settings.file.setting import Setting
-from sidecar.settings.file.settings_error import did_you_mean
 
 _MATCHER: Final = re.compile(
     r'\s*(?P<label>[A-Za-z_][A-Za-z0-9_]*)\s*(?P<operator>=~|!~|!=|=)\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^",\s{}]*))\s*(?P<end>,|$)'

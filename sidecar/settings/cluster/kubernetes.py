@@ -5,9 +5,10 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
+from sidecar.settings.file.did_you_mean import did_you_mean
 from sidecar.settings.file.nodes import ListNode, MappingNode, Node, ScalarNode
 from sidecar.settings.file.setting import Setting
-from sidecar.settings.file.settings_error import SettingsError, did_you_mean
+from sidecar.settings.file.settings_error import SettingsError
 from sidecar.settings.model import KubernetesSettings
 from sidecar.settings.security import NamedSettings, readable
 

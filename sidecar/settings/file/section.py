@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+from sidecar.settings.file.did_you_mean import did_you_mean
 from sidecar.settings.file.nodes import GONE, ListNode, MappingNode, Node, ScalarNode
 from sidecar.settings.file.schema import Keys
 from sidecar.settings.file.setting import Setting, in_file
-from sidecar.settings.file.settings_error import NO_VALUE, Place, SettingsError, did_you_mean, quoted
+from sidecar.settings.file.settings_error import NO_VALUE, Place, SettingsError, quoted
 
 T = TypeVar("T")
 D = TypeVar("D")
