@@ -78,12 +78,12 @@ def preview(
         replay = replay_of(files, settings, observer, policy)
     else:
         replay = replay_of_records(lambda: history.records(state_dir or settings.state_dir), settings, observer, policy)
-    found = [*previews(replay, settings.endpoints(), episode)]
-    for each in found:
+    messages = [*previews(replay, settings.endpoints(), episode)]
+    for message in messages:
         if output == "json":
-            print_value(each, "", output)
+            print_value(message, "", output)
         else:
-            for line in in_words(each):
+            for line in in_words(message):
                 print_line(line)
-    if not found:
+    if not messages:
         print("flink-ha-sidecar: no receiver gets a message about this failover", file=sys.stderr)

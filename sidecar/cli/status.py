@@ -52,23 +52,23 @@ def status(config: Path | None, output: Form, watch: bool, timeout: float, **ove
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     only_warnings()
-    found = statuses(load(config, overrides, secrets=False), timeout)
+    reader = statuses(load(config, overrides, secrets=False), timeout)
     try:
         if not watch:
-            now = next(found)
+            now = next(reader)
             _print(now, output)
             return _EXIT[now.outcome]
-        _watch(found, output)
+        _watch(reader, output)
     finally:
-        found.close()
+        reader.close()
     return DONE
 
 
-def _watch(found: Iterator[Status], output: Form) -> None:
+def _watch(statuses: Iterator[Status], output: Form) -> None:
     """Print each status that differs; on a terminal in place of the previous one, with growing ages."""
     is_screen = output in {"text", "wide"} and sys.stdout.isatty()
     printed: object = None
-    for now in found:
+    for now in statuses:
         shown: object = now.at[:19] if is_screen else _without_times(now)
         if shown == printed:
             continue
@@ -86,13 +86,13 @@ def _without_times(status: Status) -> object:
     """What `status --watch` prints again if it changes."""
     clusters = [
         (
-            each.cluster_id,
-            each.level,
-            each.standbys,
-            [(leader.component, leader.job_id, leader.state, leader.leader_session_id) for leader in each.leaders],
-            [(alert.id, alert.state) for alert in each.alerts],
+            cluster.cluster_id,
+            cluster.level,
+            cluster.standbys,
+            [(leader.component, leader.job_id, leader.state, leader.leader_session_id) for leader in cluster.leaders],
+            [(alert.id, alert.state) for alert in cluster.alerts],
         )
-        for each in status.clusters
+        for cluster in status.clusters
     ]
     return clusters, status.problems, status.journal is not None and status.journal.running
 
@@ -210,12 +210,12 @@ def alerts(config: Path | None, output: Form, **overrides: Any) -> None:
     from sidecar.status_reader import remembered
 
     snapshot, journal = remembered(load(config, overrides, secrets=False))
-    found = alert_view.alerts(snapshot)
+    views = alert_view.alerts(snapshot)
     if output in {"json", "yaml"}:
-        print_document(found, output)
+        print_document(views, output)
         return
-    if found:
-        _print_alerts(found, snapshot.at.wall, None if output == "wide" else columns())
+    if views:
+        _print_alerts(views, snapshot.at.wall, None if output == "wide" else columns())
     elif journal.running:
         print_text("no alert fires")
     for line in _about_journal(journal):
@@ -226,7 +226,7 @@ _ALERTS_HEADER: Final[_Row] = ("STATE", "SEVERITY", "ALERT", "ABOUT", "AGE")
 _WIDE_ALERTS_HEADER: Final[_Row] = (*_ALERTS_HEADER, "RECEIVERS", "SUMMARY", "REASON")
 
 
-def _print_alerts(found: Sequence[AlertView], now: int, width: int | None) -> None:
+def _print_alerts(alerts: Sequence[AlertView], now: int, width: int | None) -> None:
     from sidecar.core.moment import parsed
 
     def row(alert: AlertView) -> _Row:
@@ -236,7 +236,7 @@ def _print_alerts(found: Sequence[AlertView], now: int, width: int | None) -> No
         return cells if width else (*cells, ",".join(alert.receivers), alert.summary, alert.reason or "")
 
     header = _ALERTS_HEADER if width else _WIDE_ALERTS_HEADER
-    print_table([header, *map(row, found)], width=width, flexible=[3])
-    reasons = (f"{alert.alert} of {alert.cluster_id}: {alert.reason}" for alert in found if alert.reason)
+    print_table([header, *map(row, alerts)], width=width, flexible=[3])
+    reasons = (f"{alert.alert} of {alert.cluster_id}: {alert.reason}" for alert in alerts if alert.reason)
     for reason in dict.fromkeys(reasons) if width else ():
         print_text(reason, width=width, indent="  ")

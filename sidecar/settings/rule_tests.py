@@ -156,16 +156,16 @@ def read_tests(path: Path) -> Suite:
 def _test(section: Section, rules: Alerting) -> RuleTest:
     jobs: dict[str, set[str]] = {}
     when: list[ScenarioEvent] = []
-    for each in section.sections("when", EVENT):
-        when.append(_event(each, jobs))
+    for part in section.sections("when", EVENT):
+        when.append(_event(part, jobs))
         if when[-1].at < when[max(len(when) - 2, 0)].at:
-            raise each.get("at").invalid("is before the event above it: list events in the order of time")
+            raise part.get("at").invalid("is before the event above it: list events in the order of time")
     if not when:
         raise section.missing("when")
     if "expect" not in section:
         raise SettingsError(f"{section.location}: expect is missing: give [] if no notification is expected")
-    expect = tuple(_expectation(each, rules) for each in section.sections("expect", EXPECTATION))
-    last = max([when[-1].at, *(each.at for each in expect)])
+    expect = tuple(_expectation(part, rules) for part in section.sections("expect", EXPECTATION))
+    last = max([when[-1].at, *(part.at for part in expect)])
     return RuleTest(
         section.get("name").text,
         section.location,
@@ -177,9 +177,9 @@ def _test(section: Section, rules: Alerting) -> RuleTest:
     )
 
 
-def _event(section: Section, known: dict[str, set[str]]) -> ScenarioEvent:
+def _event(section: Section, jobs_of: dict[str, set[str]]) -> ScenarioEvent:
     cluster = section.get("cluster").matching(_CLUSTER, "the id of a cluster").strip("/")
-    jobs = known.setdefault(cluster, set())
+    jobs = jobs_of.setdefault(cluster, set())
     submitted = tuple(map(_new_job, section.texts("submitted")))
     jobs |= {*submitted}
     event = ScenarioEvent(

@@ -99,8 +99,8 @@ class Replay:
         self._resume()
         applied = [cluster.apply(record, at) for record in records]
         cluster.observed(self._blind_periods[name].blind_at(at.steady), at.steady)
-        for each in applied:
-            self._alerts = rules.react(self._alerts, self._policy, each, cluster.state, at)
+        for change in applied:
+            self._alerts = rules.react(self._alerts, self._policy, change, cluster.state, at)
 
     def _pass_time(self, until: int) -> Iterator[_Sent]:
         """Run the ticks up to a time, without those at which nothing can be due."""

@@ -147,7 +147,7 @@ class Application:
         if (cluster_id := api_paths.cluster_in(path)) is not None:
             component = api_paths.leader_query(_CLUSTER_LEADER, query, names_cluster=True).component
             return partial(self._cluster_leader, cluster_id, component)
-        for prefix, each in self._each.items():
+        for prefix, answer in self._each.items():
             name = path.removeprefix(prefix)
             if name and name != path and "/" not in name:
                 api_paths.nothing(f"{prefix}ID", query)
@@ -156,7 +156,7 @@ class Application:
                         f"no episode has an id like {clean(name, 40)!r}: it takes its first characters, at least four"
                     )
                     raise UnknownEpisodeError(problem)
-                return partial(each, name)
+                return partial(answer, name)
         paths = ["/", *self._monitored, LEADER, STANDBY, *self._plain, *self._lists]
         paths += [*(f"{prefix}ID" for prefix in self._each), _CLUSTER_LEADER]
         raise _RefusedError(HTTPStatus.NOT_FOUND, "the paths are: " + " ".join(paths))

@@ -105,8 +105,8 @@ def _find_context(path: Path, kubeconfig: Setting, wanted: Setting | None) -> tu
             raise kubeconfig.error(f"{path} has no current-context: give --context NAME")
         wanted = Setting(current, f"{path}: current-context")
     if wanted.text not in contexts:
-        known = did_you_mean(contexts, wanted.text) if contexts else "it has none"
-        raise wanted.invalid(f"is not a context of {path}: {known}")
+        hint = did_you_mean(contexts, wanted.text) if contexts else "it has none"
+        raise wanted.invalid(f"is not a context of {path}: {hint}")
     namespace = _text(contexts[wanted.text].get("namespace")) or "default"
     return wanted.text, Setting(namespace, f"{path}: the namespace of context {wanted.text}")
 

@@ -69,10 +69,10 @@ class Setting(Struct, frozen=True):
         return _FLAGS[self.text]
 
     def choice(self, choices: type[E]) -> E:
-        known = {str(member.value): member for member in choices}
-        if self.text not in known:
-            raise self.invalid(f"is unknown: {did_you_mean(known, self.text)}")
-        return known[self.text]
+        members = {str(member.value): member for member in choices}
+        if self.text not in members:
+            raise self.invalid(f"is unknown: {did_you_mean(members, self.text)}")
+        return members[self.text]
 
     def one_of(self, known: Collection[str], what: str, shown: Collection[str] | None = None) -> str:
         """The text, which must be one of `known`. `shown`: the names that an error may show; None: `known`."""
