@@ -33,8 +33,8 @@ def test_the_shipped_rules_pass_their_tests() -> None:
     assert passed == all_of_them
 
 
-def test_a_test_that_fails_says_what_was_told_instead(tmp_path: Path) -> None:
-    """What was expected, what was told, and when; the status is 1. The rules may be somebody's own."""
+def test_a_test_that_fails_says_what_was_notified_instead(tmp_path: Path) -> None:
+    """What was expected, what was notified, and when; the status is 1. The rules may be somebody's own."""
     (tmp_path / "default.yaml").write_text((RULES / "default.yaml").read_text())
     file = tmp_path / "mine.yaml"
     file.write_text(FAILING)

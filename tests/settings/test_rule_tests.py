@@ -1,4 +1,4 @@
-"""Test files of rules: what they say, and how mistakes in them are told."""
+"""Test files of rules: what they say, and how mistakes in them are reported."""
 
 from pathlib import Path
 

@@ -197,7 +197,7 @@ def test_the_last_day_is_read_in_parts(tmp_path: Path) -> None:
 
 
 def test_the_picture_of_a_failover(site: Site, tmp_path: Path) -> None:
-    """Each component, the job by its name where Flink's REST API told it, and its messages by the receiver's service and name."""
+    """Each component, the job by its name where Flink's REST API has it, and its messages by the receiver's service and name."""
     sidecar = two_failovers()
     episode = sidecar.episodes()[0]
     job = captured(sidecar, 7, kind="job", subject="ff595cc2c737b4d30a69e740b7002d50", attributes={"name": "Orders"})

@@ -129,7 +129,7 @@ def test_what_cannot_be_replayed_is_said(tmp_path: Path) -> None:
         told(torn)
 
 
-def test_a_standby_that_left_is_told_by_the_count_of_contenders(tmp_path: Path) -> None:
+def test_a_standby_that_left_is_notified_by_the_count_of_contenders(tmp_path: Path) -> None:
     """Their names are not recorded, their number is."""
     records = failover().records[:-1]
     last = records[-1]
@@ -178,7 +178,7 @@ def test_a_split_is_replayed_with_its_end(tmp_path: Path) -> None:
 
 
 def test_what_is_out_of_sight_for_weeks_is_not_said_again(tmp_path: Path) -> None:
-    """A vacancy that was told, then nothing to be seen: that alone is told, again and again, and what holds when it is over."""
+    """A vacancy that was notified, then nothing to be seen: that alone is notified, again and again, and what holds when it is over."""
     flink = Flink().submit().elect(A)
     sidecar = Sidecar(flink, RULES.policy_for("sidecar-0", {CLUSTER: Store.ZOOKEEPER})).connects().waits(60)
     flink.vacate(DISPATCHER)
