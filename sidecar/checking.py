@@ -14,10 +14,10 @@ def checked(settings: Settings) -> tuple[Settings, list[SettingsError]]:
     """The settings with the services that Apprise recognizes; and what no sidecar can run with: endpoints that cannot be sent to, a spool
     that cannot be used.
     """
-    locations, found = settings.locations(), check_endpoints(settings.endpoints())
+    locations, endpoints = settings.locations(), check_endpoints(settings.endpoints())
     mistakes = [
         SettingsError(f"{locations[destination]}: receiver {destination}: {problem}")
-        for destination, problem in found.problems.items()
+        for destination, problem in endpoints.problems.items()
     ]
     if settings.otlp and not find_spec("opentelemetry"):
         mistakes.append(SettingsError("otlp: needs one more package: pip install 'flink-ha-sidecar[otlp]'"))
@@ -25,13 +25,13 @@ def checked(settings: Settings) -> tuple[Settings, list[SettingsError]]:
         segment_store(settings.spool.place, settings.observer)
     except SettingsError as error:
         mistakes.append(error)
-    return settings.identified(found.natives), mistakes
+    return settings.identified(endpoints.natives), mistakes
 
 
 def identified(settings: Settings) -> Settings:
     """The settings with the services that Apprise recognizes. Unusable endpoints are left as they are."""
     endpoints = settings.endpoints().items()
-    unknown = {name: each for name, each in endpoints if isinstance(each, AppriseUrl) and each.may_be_native}
+    unknown = {name: url for name, url in endpoints if isinstance(url, AppriseUrl) and url.may_be_native}
     return settings.identified(check_endpoints(unknown).natives)
 
 

@@ -18,7 +18,7 @@ from sidecar.core.views import drill_report, unrecorded
 from sidecar.core.views.drill_report import Report
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.settings import Settings, SettingsError
-from sidecar.settings.file.settings_error import did_you_mean
+from sidecar.settings.file.did_you_mean import did_you_mean
 from sidecar.silencing import Listed
 
 LAST: Final = "last"
@@ -39,13 +39,13 @@ def start(
     now = Clock()().wall
     drill = drill_of(str(uuid4()), drilled, now, now + window, expects, author, comment)
 
-    def change(found: Mapping[str, Written]) -> Mapping[str, Written]:
+    def change(silences: Mapping[str, Written]) -> Mapping[str, Written]:
         other = next(
-            (each for each in found.values() if each.drilled_cluster == drilled and not each.is_over(now)), None
+            (one for one in silences.values() if one.drilled_cluster == drilled and not one.is_over(now)), None
         )
         if other:
             raise SilencesError(f"drill {other.id} of {drilled} is open: end it with `drill stop`")
-        return silence_document.added(found, drill, now, settings.silences.longest)
+        return silence_document.added(silences, drill, now, settings.silences.longest)
 
     silencing.change_each(stores, [name], change, f"drill {drill.id}")
     return silencing.listed_as(drill, [name], now, None)
@@ -65,13 +65,13 @@ def _chosen(stores: Mapping[str, object], cluster_id: str | None) -> str:
 def stop(settings: Settings, name: str | None) -> str:
     """End the drill whose id begins with `name` (None: the only one) now; returns its id. Raises SilencesError, SettingsError."""
     listing = silencing.listed(settings)
-    drills = [each for each in listing.silences if each.drill and each.id.startswith(name or "")]
+    drills = [silence for silence in listing.silences if silence.drill and silence.id.startswith(name or "")]
     if not drills and listing.problem:
         raise SilencesError(listing.problem)
     if len(drills) != 1 or (name is not None and len(name) < silencing.SHORTEST_ID):
         which = f" whose id begins with {clean(name)}" if name else ""
-        known = f": {', '.join(f'{each.id} ({_cluster_of(each)})' for each in drills)}" if drills else ""
-        raise SilencesError(f"there {'are several open drills' if drills else 'is no open drill'}{which}{known}")
+        listed = f": {', '.join(f'{silence.id} ({_cluster_of(silence)})' for silence in drills)}" if drills else ""
+        raise SilencesError(f"there {'are several open drills' if drills else 'is no open drill'}{which}{listed}")
     return silencing.expire(settings, drills[0].id)
 
 
@@ -86,5 +86,5 @@ def report(state_dir: Path, name: str) -> Report:
         drills = [*journal.newest_first(Drill, 0, newest)][::-1]
         of, ended, earlier = drill_report.chosen(drills, None if name == LAST else name)
         state = journal.state()
-        waiting = (each for each in unrecorded.records(Snapshot(Clock()(), state)) if isinstance(each, Death))
+        waiting = (record for record in unrecorded.records(Snapshot(Clock()(), state)) if isinstance(record, Death))
         return drill_report.report(of, ended, earlier, chain(journal.remembered(), waiting), state)

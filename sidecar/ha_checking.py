@@ -110,9 +110,9 @@ class HaChecker:
 
     def _check(self, cluster: ClusterSettings) -> None:
         self._probe = ha_probe_of(cluster, _wall, ledger=self._ledger)
-        found = _results(cluster, self._probe)
+        results = _results(cluster, self._probe)
         if self._observer and not self._stopping.is_set():  # else it was cut short
-            self._observer(HaChecked(self._clock(), cluster.cluster_id, found))
+            self._observer(HaChecked(self._clock(), cluster.cluster_id, results))
 
 
 def _results(cluster: ClusterSettings, probe: "EnsembleProbe | DeploymentProbe") -> tuple[CheckResult, ...]:

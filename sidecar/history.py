@@ -140,18 +140,18 @@ def episodes(state_dir: Path, number: int, *, unreviewed: bool = False) -> list[
     """
     with closing(reader(state_dir)) as journal:
         newest = journal.newest()
-        known = outcomes_of(journal.outcomes(0, newest))
+        outcomes = outcomes_of(journal.outcomes(0, newest))
         recorded = journal.newest_first(EpisodeRecord, 0, newest)
-        wanted = (episode for episode in recorded if not unreviewed or needs_review(episode, known))
-        found = episode_view.latest(list(islice(wanted, number)), known, Snapshot(Clock()(), journal.state()))
-    return [episode for episode in found if not unreviewed or episode.reviewed is False][:number]
+        wanted = (episode for episode in recorded if not unreviewed or needs_review(episode, outcomes))
+        views = episode_view.latest(list(islice(wanted, number)), outcomes, Snapshot(Clock()(), journal.state()))
+    return [episode for episode in views if not unreviewed or episode.reviewed is False][:number]
 
 
 def explain(state_dir: Path, name: str) -> Explanation:
     """The episode whose id begins with `name`; LAST: the newest one. Raises JournalError, UnknownEpisodeError."""
     with closing(reader(state_dir)) as journal:
         snapshot = Snapshot(Clock()(), journal.state())
-    in_progress = {each.id: each for each in episode_view.in_progress(snapshot)}
+    in_progress = {failover.id: failover for failover in episode_view.in_progress(snapshot)}
     return find(chain(records(state_dir), unrecorded.records(snapshot)), _id_of(state_dir, name), in_progress)
 
 
@@ -166,8 +166,8 @@ def _id_of(state_dir: Path, name: str) -> str:
 def hidden(state_dir: Path) -> Mapping[str, int] | None:
     """How many alerts each silence has hidden; None: there is no journal that can be read."""
     try:
-        found = (each.silence_id for each in records(state_dir) if isinstance(each, Notification))
-        return Counter(silence_id for silence_id in found if silence_id)
+        silences = (record.silence_id for record in records(state_dir) if isinstance(record, Notification))
+        return Counter(silence_id for silence_id in silences if silence_id)
     except JournalError:
         return None
 
@@ -175,7 +175,7 @@ def hidden(state_dir: Path) -> Mapping[str, int] | None:
 def annotate(state_dir: Path, episode: str, reason: str, author: str | None, *, planned: bool = False) -> Annotation:
     """Record a note about the episode whose id begins with `episode`, or LAST. Raises JournalError, UnknownEpisodeError, NoteError."""
     noted = note(reason, author, planned=planned)
-    found = find(records(state_dir), _id_of(state_dir, episode))
-    made = annotation(found, noted, timestamp(Clock()().wall))
+    explained = find(records(state_dir), _id_of(state_dir, episode))
+    made = annotation(explained, noted, timestamp(Clock()().wall))
     append(state_dir, made)
     return made

@@ -192,10 +192,10 @@ class Loop:
         reason = f"an observation of it could not be processed ({type(error).__name__})"
         return self._step(NotProcessed(observation.at, observation.cluster_id, _path(observation), reason))
 
-    def _quarantine(self, found: Quarantined) -> None:
+    def _quarantine(self, culprit: Quarantined) -> None:
         """Log what raised an error and was left out, count it, and show it for a while."""
         self._quarantines += 1
-        line = self._log_error("left out what raised an error, all else goes on", clean(found.what), found.error)
+        line = self._log_error("left out what raised an error, all else goes on", clean(culprit.what), culprit.error)
         self._quarantined.pop(line, None)
         self._quarantined[line] = time.monotonic()
 

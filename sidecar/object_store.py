@@ -94,15 +94,15 @@ class ObjectStore:
         """The objects below a folder in the order of their paths, those after the path `after`. Raises OSError."""
         with _converted_errors():
             for page in self._store.list(folder or None, offset=after or None):
-                for found in page:
-                    yield StoredObject(found["path"], found["size"], found["e_tag"] or "", found["last_modified"])
+                for entry in page:
+                    yield StoredObject(entry["path"], entry["size"], entry["e_tag"] or "", entry["last_modified"])
 
     def children(self, folder: str = "") -> dict[str, bool]:
         """The names directly below a folder, in order, and whether each is a folder. Raises OSError."""
         with _converted_errors():
-            found = self._store.list_with_delimiter(folder or None)
-        folders = {path.rpartition("/")[2]: True for path in found["common_prefixes"]}
-        return dict(sorted((folders | {one["path"].rpartition("/")[2]: False for one in found["objects"]}).items()))
+            listing = self._store.list_with_delimiter(folder or None)
+        folders = {path.rpartition("/")[2]: True for path in listing["common_prefixes"]}
+        return dict(sorted((folders | {one["path"].rpartition("/")[2]: False for one in listing["objects"]}).items()))
 
     def exists(self, path: str) -> bool:
         """Whether there is such an object. Raises OSError."""
@@ -126,26 +126,26 @@ class ObjectStore:
     def read(self, path: str, most_bytes: int | None = None) -> bytes:
         """A whole object. Raises OSError: FileNotFoundError if there is none, EFBIG if it is larger than `most_bytes`."""
         with _converted_errors():
-            found = self._store.get(path)
-            size = found.meta["size"]
-            content = b"" if most_bytes is not None and size > most_bytes else bytes(found.bytes())
+            answer = self._store.get(path)
+            size = answer.meta["size"]
+            content = b"" if most_bytes is not None and size > most_bytes else bytes(answer.bytes())
         if most_bytes is not None and size > most_bytes:
             raise OSError(errno.EFBIG, f"it is larger than {most_bytes} bytes")
         return content
 
-    def chunks(self, found: StoredObject) -> Iterator[bytes]:
+    def chunks(self, stored: StoredObject) -> Iterator[bytes]:
         """The content that was listed, 8 MiB a request. Raises OSError; FileNotFoundError if it was deleted or replaced."""
-        for start in range(0, found.size, _CHUNK):
+        for start in range(0, stored.size, _CHUNK):
             with _converted_errors():
-                end = min(start + _CHUNK, found.size)
-                answer = self._store.get(found.path, options={"range": (start, end)})
-                if answer.meta["size"] != found.size or (answer.meta["e_tag"] or "") != found.etag:
+                end = min(start + _CHUNK, stored.size)
+                answer = self._store.get(stored.path, options={"range": (start, end)})
+                if answer.meta["size"] != stored.size or (answer.meta["e_tag"] or "") != stored.etag:
                     break
                 chunk = bytes(answer.bytes())
             yield chunk
         else:
             return
-        raise FileNotFoundError(f"{found.path} was replaced while it was read")
+        raise FileNotFoundError(f"{stored.path} was replaced while it was read")
 
     def create(self, path: str, content: Content) -> str:
         """Store an object where there is none, or the same: an earlier put may have lost only its answer. Returns its ETag.
@@ -175,14 +175,14 @@ class ObjectStore:
             pass  # some stores report it
 
     def _etag_if_holds(self, path: str, content: Content) -> str | None:
-        found = self._store.head(path)
-        if found["size"] != len(content):
+        meta = self._store.head(path)
+        if meta["size"] != len(content):
             return None
-        for start in range(0, found["size"], _CHUNK):
+        for start in range(0, meta["size"], _CHUNK):
             expected = bytes(content[start : start + _CHUNK])
             if bytes(self._store.get_range(path, start=start, length=len(expected))) != expected:
                 return None
-        return found["e_tag"] or ""
+        return meta["e_tag"] or ""
 
 
 @contextmanager

@@ -101,7 +101,7 @@ class Reloader:
             self._settings, self._seen = settings, _look(settings.files)
         self._report(None)
         rules = _differences([rule.alert for rule in before.rules], [rule.alert for rule in settings.rules])
-        receivers = _differences([each.name for each in before.receivers], [each.name for each in settings.receivers])
+        receivers = _differences([one.name for one in before.receivers], [one.name for one in settings.receivers])
         counts = counted(len(settings.rules), "rule"), rules, counted(len(settings.receivers), "receiver"), receivers
         _log.info("reloaded: %s%s, %s%s", *counts)
 
@@ -109,8 +109,8 @@ class Reloader:
 def _differences(before: Iterable[str], after: Iterable[str]) -> str:
     """Which names came and went: ` (new: A; removed: B)`; nothing if none did."""
     changes = {"new": sorted({*after} - {*before}), "removed": sorted({*before} - {*after})}
-    found = [f"{what}: {', '.join(names)}" for what, names in changes.items() if names]
-    return f" ({'; '.join(found)})" if found else ""
+    parts = [f"{what}: {', '.join(names)}" for what, names in changes.items() if names]
+    return f" ({'; '.join(parts)})" if parts else ""
 
 
 def _look(files: Sequence[Path]) -> _Seen:
@@ -120,7 +120,7 @@ def _look(files: Sequence[Path]) -> _Seen:
 
 def _stat(file: Path) -> tuple[int, int, int] | None:
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino

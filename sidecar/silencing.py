@@ -21,9 +21,9 @@ from sidecar.core.sanitize import clean
 from sidecar.drivers import silence_stores_of
 from sidecar.ports import LedgerError, LedgerStore
 from sidecar.settings import Settings, SettingsError
-from sidecar.settings.alerting.matchers import known_values, matchers, no_rule_has
+from sidecar.settings.alerting.matchers import label_values, matchers, no_rule_has
+from sidecar.settings.file.did_you_mean import did_you_mean
 from sidecar.settings.file.setting import Setting
-from sidecar.settings.file.settings_error import did_you_mean
 
 EVERYTHING: Final = Matcher("alert", Operator.NOT_EQUAL, "")
 SHORTEST_ID: Final = 4
@@ -62,9 +62,9 @@ def read_matchers(settings: Settings, texts: Sequence[str], *, everything: bool)
     Raises SettingsError: not a matcher, an unknown label, no rule has what they ask for, or all of them match everything.
     """
     labels = {*OWN_LABELS, *settings.external_labels}
-    known = known_values(settings.rules)
+    values_of = label_values(settings.rules)
     components = {"", *(component.value for component in Component)}
-    found: list[Matcher] = []
+    result: list[Matcher] = []
     for text in texts:
         setting = Setting(text, "--matcher")
         for matcher in matchers(setting, labels):
@@ -73,18 +73,20 @@ def read_matchers(settings: Settings, texts: Sequence[str], *, everything: bool)
                     size(matcher.value)
                 except PatternError as error:
                     raise setting.error(f'the pattern of "{matcher.label}" {error}') from error
-            if problem := no_rule_has(matcher, {**known, "component": components}):
+            if problem := no_rule_has(matcher, {**values_of, "component": components}):
                 raise setting.error(problem)
-            found.append(matcher)
-    if all(map(is_vacuous, found)) and not everything:
+            result.append(matcher)
+    if all(map(is_vacuous, result)) and not everything:
         hint = 'add one like alert="FlinkLeaderChanged", or give --all'
-        raise SettingsError(f"--matcher: {', '.join(map(str, found))} matches every alert without such a label: {hint}")
-    of_rules = [matcher for matcher in found if matcher.label in known]
+        raise SettingsError(
+            f"--matcher: {', '.join(map(str, result))} matches every alert without such a label: {hint}"
+        )
+    of_rules = [matcher for matcher in result if matcher.label in values_of]
     if of_rules and not any(
         match_all(of_rules, {"alert": rule.alert, "severity": rule.severity.value}) for rule in settings.rules
     ):
         raise SettingsError(f"--matcher: no rule has {' and '.join(map(str, of_rules))}: `rules show` prints the rules")
-    return tuple(found) or (EVERYTHING,)
+    return tuple(result) or (EVERYTHING,)
 
 
 def add(settings: Settings, wanted: tuple[Matcher, ...], duration: int, comment: str, author: str) -> Listed:
@@ -96,13 +98,13 @@ def add(settings: Settings, wanted: tuple[Matcher, ...], duration: int, comment:
         if name == ALL_FOUND or match_all(_known(settings, name, wanted), _labels(settings, name))
     ]
     if not names:
-        value = next((each.value for each in wanted if each.label == "cluster_id"), "")
+        value = next((matcher.value for matcher in wanted if matcher.label == "cluster_id"), "")
         raise SettingsError(f"--matcher: no cluster of this configuration matches: {did_you_mean(stores, value)}")
     now = Clock()().wall
     silence = Written(str(uuid4()), wanted, now, now + duration, author, comment)
 
-    def change(found: Mapping[str, Written]) -> Mapping[str, Written]:
-        return silence_document.added(found, silence, now, settings.silences.longest)
+    def change(silences: Mapping[str, Written]) -> Mapping[str, Written]:
+        return silence_document.added(silences, silence, now, settings.silences.longest)
 
     change_each(stores, names, change, f"silence {silence.id}")
     return listed_as(silence, names, now, {})
@@ -120,35 +122,35 @@ def listed(settings: Settings, hid: Mapping[str, int] | None = None, *, expired:
 
     Raises SettingsError.
     """
-    found: dict[str, Written] = {}
+    silences: dict[str, Written] = {}
     names: dict[str, list[str]] = {}
     stores = stores_of(settings)
     documents, failed = _each(stores, stores, lambda name: _read(stores[name], settings.silences.longest))
     for name, document in documents.items():
         for silence in document.values():
-            found[silence.id] = silence
+            silences[silence.id] = silence
             names.setdefault(silence.id, []).append(name)
     now = Clock()().wall
-    ordered = sorted(found.values(), key=lambda each: (each.over_at, each.id))
-    rows = [listed_as(each, names[each.id], now, hid) for each in ordered if expired or not each.is_over(now)]
+    ordered = sorted(silences.values(), key=lambda written: (written.over_at, written.id))
+    rows = [listed_as(one, names[one.id], now, hid) for one in ordered if expired or not one.is_over(now)]
     return Listing(rows, _problem("the silences could not be read", failed))
 
 
 def expire(settings: Settings, name: str) -> str:
     """End the silence whose id begins with `name`, wherever it is; returns its id. Raises SilencesError, SettingsError."""
-    known = listed(settings)
-    found = [each for each in known.silences if each.id.startswith(name)]
-    if not found and known.problem:
-        raise SilencesError(known.problem)
-    if len(name) < SHORTEST_ID or len(found) != 1:
-        many = f"{len(found)} active silences begin" if found else "no active silence begins"
+    listing = listed(settings)
+    matching = [each for each in listing.silences if each.id.startswith(name)]
+    if not matching and listing.problem:
+        raise SilencesError(listing.problem)
+    if len(name) < SHORTEST_ID or len(matching) != 1:
+        many = f"{len(matching)} active silences begin" if matching else "no active silence begins"
         raise SilencesError(f"{many} with {clean(name)}: give an id that `silence list` prints")
-    [silence] = found
+    [silence] = matching
     now = Clock()().wall
 
-    def change(known: Mapping[str, Written]) -> Mapping[str, Written] | None:
-        this = known.get(silence.id)
-        return {**known, this.id: replace(this, expired_at=now)} if this and not this.is_over(now) else None
+    def change(silences: Mapping[str, Written]) -> Mapping[str, Written] | None:
+        this = silences.get(silence.id)
+        return {**silences, this.id: replace(this, expired_at=now)} if this and not this.is_over(now) else None
 
     change_each(stores_of(settings), silence.clusters, change, f"the end of silence {silence.id}")
     return silence.id
@@ -185,8 +187,8 @@ def _change(store: LedgerStore, change: _Change) -> None:
     try:
         for _ in range(MOST_CONFLICTS):
             document = store.read()
-            found, _ = silence_document.read(document.content, _UNBOUNDED)
-            after = change(found)
+            silences, _ = silence_document.read(document.content, _UNBOUNDED)
+            after = change(silences)
             if after is None or store.write(silence_document.written(after), document) is not None:
                 return
             time.sleep(0.05)

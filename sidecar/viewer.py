@@ -90,12 +90,12 @@ def who(cluster: ClusterSettings, patience: float) -> list[Leader]:
     state, _ = step_all(policy, State(), [Started(clock())])
     deadline = clock().steady + int(patience * 1_000_000)
     seen_at: int | None = None
-    found = False
+    exists = False
     with closing(_observations([cluster], clock)) as observations:
         for observation in observations:
             if isinstance(observation, ClusterObservation):
                 state, _ = step_all(policy, state, [observation])
-                found = found or is_trace(observation)
+                exists = exists or is_trace(observation)
             if isinstance(observation, SnapshotCompleted):
                 seen_at = observation.at.steady
             if isinstance(observation, StoreRefused):
@@ -103,13 +103,13 @@ def who(cluster: ClusterSettings, patience: float) -> list[Leader]:
             if missing := state.clusters[cluster.cluster_id].missing:
                 advice = f". {_NOT_FOUND}" if isinstance(missing, Missing) else ""
                 raise ClusterNotSeenError(f"{missing}{advice}")
-            if seen_at is not None and found and _all_proven(state.clusters[cluster.cluster_id], seen_at):
+            if seen_at is not None and exists and _all_proven(state.clusters[cluster.cluster_id], seen_at):
                 break
             if clock().steady >= deadline:
                 if seen_at is None:
                     advice = "check the address, and that the store is up"
                     raise ClusterNotSeenError(f"cannot read {cluster.place} within {patience:.0f} s: {advice}")
-                if not found:
+                if not exists:
                     raise ClusterNotSeenError(f"no such cluster: nothing was found under {cluster.place}. {_NOT_FOUND}")
                 _log.warning(_UNPROVEN, patience)
                 break
@@ -142,7 +142,7 @@ def looks(
     )
     state, _ = step_all(policy, State(), [Started(clock())])
     read_at: dict[str, int] = {}
-    found: set[str] = set()
+    traced: set[str] = set()
     ready, due = False, clock().steady + round(patience * SECOND)
     with closing(_observations(settings.clusters, clock, settings.finder)) as observations:
         for observation in observations:
@@ -150,14 +150,14 @@ def looks(
             if isinstance(observation, SnapshotCompleted):
                 read_at[observation.cluster_id] = observation.at.steady
             elif isinstance(observation, ClusterObservation) and is_trace(observation):
-                found.add(observation.cluster_id)
+                traced.add(observation.cluster_id)
             now = clock()
             if not ready and isinstance(observation, _DECISIVE | None):
                 others = blind(now) if now.steady >= alone_until else ()
-                ready = _are_listed(settings, state) and _all_read(state, read_at, found, others)
+                ready = _are_listed(settings, state) and _all_read(state, read_at, traced, others)
                 due = now.steady if ready else due
             if now.steady >= due:
-                if not ready and _are_listed(settings, state) and _all_read(state, read_at, found, (), proven=False):
+                if not ready and _are_listed(settings, state) and _all_read(state, read_at, traced, (), proven=False):
                     _log.warning(_UNPROVEN, patience)
                 ready = True
                 due = now.steady + _LOOK_INTERVAL
@@ -172,7 +172,7 @@ def _are_listed(settings: Settings, state: State) -> bool:
 
 
 def _all_read(
-    state: State, read_at: Mapping[str, int], found: Collection[str], blind: Collection[str], *, proven: bool = True
+    state: State, read_at: Mapping[str, int], traced: Collection[str], blind: Collection[str], *, proven: bool = True
 ) -> bool:
     """Whether it is known of each cluster that it does not exist or cannot be read, or who leads it; `proven`: and was alive since that
     was read.
@@ -181,14 +181,14 @@ def _all_read(
         cluster.missing
         or cluster.refused
         or name in blind
-        or (name in found and name in read_at and (not proven or _all_proven(cluster, read_at[name])))
+        or (name in traced and name in read_at and (not proven or _all_proven(cluster, read_at[name])))
         for name, cluster in state.clusters.items()
     )
 
 
 def _all_proven(cluster: ClusterState, since: int) -> bool:
     """Whether every leader with a lease has changed its ConfigMap after `since` (steady)."""
-    held = (known.leadership.position for known in cluster.components.values() if isinstance(known.leadership, Held))
+    held = (state.leadership.position for state in cluster.components.values() if isinstance(state.leadership, Held))
     names = [position.name for position in held if isinstance(position, ConfigMapPosition)]
     return all(cluster.leases[name].changed_at > since for name in names)
 

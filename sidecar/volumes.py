@@ -25,8 +25,8 @@ def empty_dir(folder: Path, mounts: Path = MOUNTS) -> str | None:
         fields = line.split(" ")
         if len(fields) > 4 and len(fields[4]) >= longest and real.is_relative_to(_unescaped(fields[4])):
             root, longest = _unescaped(fields[3]), len(fields[4])  # what was mounted last covers what was before
-    found = _EMPTY_DIR.search(root)
-    return found[1] if found else None
+    match = _EMPTY_DIR.search(root)
+    return match[1] if match else None
 
 
 def _unescaped(path: str) -> str:

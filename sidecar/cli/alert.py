@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from sidecar.cli.exit_status import DONE, FAILED
 from sidecar.cli.options import CONFIG, OBSERVER, OUTPUT, PATH, STATE_DIR, Output, cluster_options, options
 from sidecar.cli.printing import print_line, print_value
 
@@ -31,13 +32,13 @@ def send_test(config: Path | None, receivers: tuple[str, ...], output: Output, *
     from sidecar.clock import Clock
     from sidecar.core.observations import DeliveryOutcome
     from sidecar.settings import load
-    from sidecar.sinks.notify.test_message import send_test
+    from sidecar.sinks.notify.send_test import send_test
 
-    status = 0
+    status = DONE
     for name, outcome, detail in send_test(load(config, overrides), receivers, Clock()):
         line = f"{name}  {outcome}{f': {detail}' if detail else ''}"
         print_value({"destination": name, "outcome": outcome.value, "detail": detail}, line, output)
-        status = status if outcome is DeliveryOutcome.DELIVERED else 1
+        status = status if outcome is DeliveryOutcome.DELIVERED else FAILED
     return status
 
 
@@ -63,7 +64,7 @@ def preview(
 ) -> None:
     """Print what the last failover would look like at each receiver.
 
-    Sends nothing. The failover is in the journal of this sidecar, or in FILE: records or transactions, as `replay` takes them.
+    Sends nothing. The failover is in the journal of this sidecar, or in FILE: records, as `replay` takes them.
     """
     from sidecar import history
     from sidecar.checking import identified
@@ -77,12 +78,12 @@ def preview(
         replay = replay_of(files, settings, observer, policy)
     else:
         replay = replay_of_records(lambda: history.records(state_dir or settings.state_dir), settings, observer, policy)
-    found = [*previews(replay, settings.endpoints(), episode)]
-    for each in found:
+    messages = [*previews(replay, settings.endpoints(), episode)]
+    for message in messages:
         if output == "json":
-            print_value(each, "", output)
+            print_value(message, "", output)
         else:
-            for line in in_words(each):
+            for line in in_words(message):
                 print_line(line)
-    if not found:
+    if not messages:
         print("flink-ha-sidecar: no receiver gets a message about this failover", file=sys.stderr)

@@ -93,14 +93,14 @@ def report(name: str, output: Output, config: Path | None, state_dir: Path | Non
     from sidecar.settings import load
 
     folder = state_dir or load(config, overrides, secrets=False).state_dir
-    found = drills.report(folder, name)
+    result = drills.report(folder, name)
     if output == "json":
-        print_value(found, "", output)
-        return exit_status(found)
+        print_value(result, "", output)
+        return exit_status(result)
     width = columns() if sys.stdout.isatty() else None
-    for line in in_words(found):
+    for line in in_words(result):
         print_text(line, width=width, indent=" " * 11)
-    if rows := table(found):
+    if rows := table(result):
         print_line("")
         print_table(rows, width=width)
-    return exit_status(found)
+    return exit_status(result)

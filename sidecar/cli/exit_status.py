@@ -1,4 +1,4 @@
-"""The exit status of an error, and its line on stderr."""
+"""The exit statuses of all commands; that of an error, and its line on stderr."""
 
 import os
 import select
@@ -14,6 +14,13 @@ import click
 from sidecar.cli.printing import print_mistake
 from sidecar.core.errors import OperatorError
 
+DONE: Final = 0
+"""`status`, `who`: every component has a leader. `ha check`: every check passed."""
+FAILED: Final = 1
+"""Or, of `status` and `who`, something has no leader; of `ha check`, there is a risk."""
+WRONG_USAGE: Final = 2
+CANNOT_TELL: Final = 3
+"""Of commands that say how something is: it cannot be read, or is not known yet."""
 CLOSED_PIPE: Final = 128 + signal.SIGPIPE
 """What a shell reports for a tool whose reader is gone. Not 0, because the output is incomplete."""
 
@@ -52,7 +59,7 @@ def _is_closed() -> bool:
 
 
 def exit_status(error: BaseException, *, debug: bool) -> int:
-    """Print `error` as one line; returns 0 done, 1 failed at run time, 2 wrong usage or configuration.
+    """Print `error` as one line; returns its exit status.
 
     If the reader of our output is gone, returns CLOSED_PIPE and prints nothing.
     """
@@ -72,18 +79,18 @@ def exit_status(error: BaseException, *, debug: bool) -> int:
         case click.ClickException():
             return _wrong_usage(error)
         case click.Abort() | KeyboardInterrupt():
-            return 0
+            return DONE
     what = f"unexpected {type(error).__name__}: {error}"
-    return _fail(f"{what}; please run it again with --debug and report what it prints", 1)
+    return _fail(f"{what}; please run it again with --debug and report what it prints", FAILED)
 
 
 def _wrong_usage(error: click.ClickException) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()  # without arguments, print the help
-        return 2
+        return WRONG_USAGE
     context = error.ctx if isinstance(error, click.UsageError) else None
     hint = f"; see '{context.command_path} --help'" if context else ""
-    return _fail(error.format_message().removesuffix(".") + hint, 2)
+    return _fail(error.format_message().removesuffix(".") + hint, WRONG_USAGE)
 
 
 def _fail(message: str, status: int) -> int:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
+from sidecar.cli.exit_status import CANNOT_TELL, DONE, FAILED
 from sidecar.cli.logs import only_warnings
 from sidecar.cli.options import CONFIG, cluster_options, options, output
 from sidecar.cli.printing import print_document, print_line
@@ -15,8 +16,6 @@ from sidecar.core.sanitize import clean
 if TYPE_CHECKING:
     from sidecar.ha_checking import CheckedCluster
 
-UNKNOWN_STATUS: Final = 3
-"""Exit status where no check is RISK, and some are UNKNOWN: 2 is a wrong configuration."""
 _WIDTH: Final = max(map(len, WORST_FIRST)) + 1
 
 
@@ -47,8 +46,8 @@ def check(config: Path | None, output: Literal["text", "json", "yaml"], **overri
         print_document({"clusters": clusters}, output)
     verdicts = {check.verdict for cluster in clusters for check in cluster.checks}
     if Verdict.RISK in verdicts:
-        return 1
-    return UNKNOWN_STATUS if Verdict.UNKNOWN in verdicts else 0
+        return FAILED
+    return CANNOT_TELL if Verdict.UNKNOWN in verdicts else DONE
 
 
 def _print(cluster: "CheckedCluster") -> None:

@@ -75,10 +75,10 @@ def timeline(
     most = last if last or begin else _MOST
     wanted = history.Wanted(most, begin, frozenset(components), frozenset(kinds))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    found = history.latest(folder, wanted)
-    clusters = set(found.clusters)
-    further = history.following(folder, wanted, found.newest) if follow else ()
-    for record in chain(found.records, further):
+    latest = history.latest(folder, wanted)
+    clusters = set(latest.clusters)
+    further = history.following(folder, wanted, latest.newest) if follow else ()
+    for record in chain(latest.records, further):
         clusters.add(record.cluster_id)
         line = f"{record.observed_at} {record_line(record, named=len(clusters) > 1)}"
         print_value(record, line, output)
@@ -102,11 +102,11 @@ def episodes(
     """
     from sidecar import history
 
-    found = history.episodes(_state_dir(config, state_dir, overrides), last, unreviewed=unreviewed)
+    views = history.episodes(_state_dir(config, state_dir, overrides), last, unreviewed=unreviewed)
     if output in {"json", "yaml"}:
-        print_document(found, output)
-    elif found:
-        _print_episodes(found, columns() if output == "text" else None)
+        print_document(views, output)
+    elif views:
+        _print_episodes(views, columns() if output == "text" else None)
     else:
         print_line("every recorded failover has been reviewed" if unreviewed else "no failover is recorded")
 
@@ -175,36 +175,36 @@ def _moment(text: str) -> Timestamp:
         raise click.UsageError(f"--since {text!r} is no duration like 2h, and no time like 2026-11-23T10:00") from None
 
 
-def _print_episodes(found: "Sequence[EpisodeView]", width: int | None) -> None:
+def _print_episodes(episodes: "Sequence[EpisodeView]", width: int | None) -> None:
     """VACANT is the time without a published leader, DOWN the bounds of the time without a working one. CAUSE has the reason of the
     process's death, where it is known and there is no room for both.
     """
     header, judged = ["ID", "CLUSTER", "BEGAN (UTC)", "VACANT", "DOWN", "CAUSE"], False
     if width is None:
         header += ["CONFIDENCE", "PLANNED", "JOBS", "LEADER", "DIED", "RECOVERY", "REVIEWED"]
-    elif judged := any(each.recovery_verdict for each in found):
+    elif judged := any(episode.recovery_verdict for episode in episodes):
         header.append("RECOVERY")
-    rows = (_row(each, wide=width is None, judged=judged) for each in found)
+    rows = (_row(episode, wide=width is None, judged=judged) for episode in episodes)
     print_table([header, *rows], width=width, flexible=[1, 5])
 
 
-def _row(each: "EpisodeView", *, wide: bool, judged: bool) -> list[str]:
-    began = each.opened_at[:19].replace("T", " ")
-    at_least, at_most = each.downtime_seconds_at_least, each.downtime_seconds_at_most
+def _row(row: "EpisodeView", *, wide: bool, judged: bool) -> list[str]:
+    began = row.opened_at[:19].replace("T", " ")
+    at_least, at_most = row.downtime_seconds_at_least, row.downtime_seconds_at_most
     down = "" if at_least is None else lasted(at_least, at_most).replace("at least", "≥")
-    vacant = "" if each.vacant_seconds is None else seconds(micros(each.vacant_seconds))
-    vacant = vacant if each.phase == "CLOSED" else _PHASES[each.phase]
-    died, recovery = each.death_reason or "", each.recovery_verdict or ""
+    vacant = "" if row.vacant_seconds is None else seconds(micros(row.vacant_seconds))
+    vacant = vacant if row.phase == "CLOSED" else _PHASES[row.phase]
+    died, recovery = row.death_reason or "", row.recovery_verdict or ""
     if not wide:
-        cause = died if died not in {"", "unknown"} else each.cause
-        return [each.id[:8], each.cluster_id, began[5:], vacant, down, cause, *([recovery] if judged else [])]
-    planned, reviewed = ("" if value is None else "yes" if value else "no" for value in (each.planned, each.reviewed))
-    leader = spelled(each.before_address, each.before_pod)
-    if each.after_address:
-        leader = move(leader, spelled(each.after_address, each.after_pod))
-    jobs = f"{each.jobs_affected}/{each.jobs_total}"
+        cause = died if died not in {"", "unknown"} else row.cause
+        return [row.id[:8], row.cluster_id, began[5:], vacant, down, cause, *([recovery] if judged else [])]
+    planned, reviewed = ("" if value is None else "yes" if value else "no" for value in (row.planned, row.reviewed))
+    leader = spelled(row.before_address, row.before_pod)
+    if row.after_address:
+        leader = move(leader, spelled(row.after_address, row.after_pod))
+    jobs = f"{row.jobs_affected}/{row.jobs_total}"
     outcome = died, recovery, reviewed
-    return [each.id, each.cluster_id, began, vacant, down, each.cause, each.confidence, planned, jobs, leader, *outcome]
+    return [row.id, row.cluster_id, began, vacant, down, row.cause, row.confidence, planned, jobs, leader, *outcome]
 
 
 _PHASES: Final = {"OPEN": "no leader", "LEADER_BACK": "jobs"}

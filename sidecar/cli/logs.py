@@ -46,7 +46,8 @@ def only_warnings() -> None:
 
 
 def _handlers() -> list[logging.Handler]:
-    return [each for each in logging.getLogger().handlers if isinstance(each.formatter, LineFormatter | JsonFormatter)]
+    handlers, ours = logging.getLogger().handlers, LineFormatter | JsonFormatter
+    return [handler for handler in handlers if isinstance(handler.formatter, ours)]
 
 
 class LineFormatter(logging.Formatter):
@@ -90,6 +91,6 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info and record.exc_info[1]:
             error = record.exc_info[1]
-            found = traceback.format_exception(error) if self._tracebacks else traceback.format_exception_only(error)
-            line["error"] = "".join(found).rstrip()
+            lines = traceback.format_exception(error) if self._tracebacks else traceback.format_exception_only(error)
+            line["error"] = "".join(lines).rstrip()
         return escaped(json.encode(line).decode())

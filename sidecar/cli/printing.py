@@ -45,17 +45,17 @@ def _yaml(value: Any, indent: str = "") -> Iterator[str]:
     if not isinstance(value, dict | list) or not value:
         yield indent + _scalar(value)
     elif isinstance(value, list):
-        for each in value:
-            first, *others = _yaml(each, f"{indent}  ")
+        for item in value:
+            first, *others = _yaml(item, f"{indent}  ")
             yield f"{indent}- {first.lstrip()}"
             yield from others
     else:
-        for key, each in value.items():
-            if isinstance(each, dict | list) and each:
+        for key, item in value.items():
+            if isinstance(item, dict | list) and item:
                 yield f"{indent}{_scalar(key)}:"
-                yield from _yaml(each, f"{indent}  ")
+                yield from _yaml(item, f"{indent}  ")
             else:
-                yield f"{indent}{_scalar(key)}: {_scalar(each)}"
+                yield f"{indent}{_scalar(key)}: {_scalar(item)}"
 
 
 def _scalar(value: Any) -> str:

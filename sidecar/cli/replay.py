@@ -17,9 +17,9 @@ from sidecar.cli.printing import print_value
     OUTPUT,
 )
 def replay(files: tuple[Path, ...], config: Path | None, observer: str | None, output: Output) -> None:
-    """Replay recorded data through today's rules. Prints the notifications that they send.
+    """Replay records through today's rules. Prints the notifications that they send.
 
-    FILE has records (segments of the spool, in the order of time, packed or not) or ZooKeeper's transactions as JSON lines.
+    FILE has records: segments of the spool, in the order of time, packed or not.
     """
     from sidecar.settings.rules_only import read_rules
     from sidecar.simulation.replay import replay_of

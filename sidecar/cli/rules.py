@@ -13,8 +13,8 @@ from sidecar.cli.tables import columns, print_table, print_text
 if TYPE_CHECKING:
     from sidecar.core.policy.policy import Rule
     from sidecar.core.policy.routing import Route
-    from sidecar.settings.test_file import Expectation
-    from sidecar.simulation.run_test import Difference
+    from sidecar.settings.rule_tests import Expectation
+    from sidecar.simulation.rule_test import Difference
 
 
 @click.group()
@@ -37,20 +37,20 @@ def check_(files: tuple[Path, ...], config: Path | None, output: Output) -> int:
         raise click.UsageError("give files, or --config")
     status = 0
     for file in files or (config,):
-        alerting, found = check_rules(file)
-        mistakes = [str(mistake) for mistake in in_order(found)]
-        known = alerting.rules if alerting and not found else ()
+        alerting, mistakes = check_rules(file)
+        lines = [str(mistake) for mistake in in_order(mistakes)]
+        rules = alerting.rules if alerting and not mistakes else ()
         if output == "json":
             print_value(
-                {"file": file and str(file), "mistakes": mistakes, "rules": [*map(_rule_values, known)]}, "", output
+                {"file": file and str(file), "mistakes": lines, "rules": [*map(_rule_values, rules)]}, "", output
             )
-        for mistake in mistakes if output == "text" else ():
+        for mistake in lines if output == "text" else ():
             print_mistake(mistake)
-        if known and output == "text":
-            print_line(f"{file or 'the shipped rules'}: {len(known)} rules")
-            _print_rules(known)
-            _print_left_out(known)
-        status = SettingsError.exit_status if found else status
+        if rules and output == "text":
+            print_line(f"{file or 'the shipped rules'}: {len(rules)} rules")
+            _print_rules(rules)
+            _print_left_out(rules)
+        status = SettingsError.exit_status if mistakes else status
     return status
 
 
@@ -164,10 +164,10 @@ def test(files: tuple[Path, ...], labels: str | None, config: Path | None, outpu
         raise click.UsageError("give a test file, or --labels")
     if config:
         raise click.UsageError("a test file names its own rules, in rule_files: --config is for --labels")
-    from sidecar.settings.test_file import read_tests
+    from sidecar.settings.rule_tests import read_tests
 
     suites = [(file, read_tests(file)) for file in files]
-    from sidecar.simulation.run_test import compare, play
+    from sidecar.simulation.rule_test import compare, play
 
     status = 0
     for file, suite in suites:
@@ -196,10 +196,10 @@ def _receivers(labels: str, config: Path | None) -> list[str]:
     from sidecar.settings.rules_only import labels_in, read_rules
 
     alerting = read_rules(config)
-    found = labels_in(Setting(labels, "--labels"))
-    if unknown := found.keys() - {*OWN_LABELS, *alerting.external_labels}:
+    values = labels_in(Setting(labels, "--labels"))
+    if unknown := values.keys() - {*OWN_LABELS, *alerting.external_labels}:
         click.echo(f"flink-ha-sidecar: no alert has a label {', '.join(sorted(unknown))}", err=True)
-    return [route.receiver for route in matching(alerting.route, found)]
+    return [route.receiver for route in matching(alerting.route, values)]
 
 
 def _shown(difference: "Difference") -> Iterator[str]:

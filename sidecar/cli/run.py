@@ -70,7 +70,7 @@ def check(config: Path | None, output: Output, **overrides: Any) -> int:
         print_mistake(str(mistake))
     services = settings.policy().services() if settings else {}
     for name, values in summary.items():
-        named = [f"{each} ({services[each]})" if services.get(each) else each for each in values]
+        named = [f"{value} ({services[value]})" if services.get(value) else value for value in values]
         for line in values if name in {"cluster", "lacks"} else [", ".join(named) or "none"]:
             print_line(f"{name:10} {line}")
     if not found:

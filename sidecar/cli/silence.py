@@ -80,17 +80,17 @@ def list_(expired: bool, output: str, config: Path | None, **overrides: Any) -> 
     from sidecar.settings import load
 
     settings = load(config, overrides, secrets=False)
-    found = silencing.listed(settings, history.hidden(settings.state_dir), expired=expired)
+    listing = silencing.listed(settings, history.hidden(settings.state_dir), expired=expired)
     if output == "json":
-        for each in found.silences:
-            print_value(each, "", "json")
-    elif found.silences or not found.problem:
+        for silence in listing.silences:
+            print_value(silence, "", "json")
+    elif listing.silences or not listing.problem:
         width = None if output == "wide" else columns()
         header = ("ID", "Matchers", "Ends At (UTC)", "Created By", "Hid", "Comment")
-        rows = [header, *(_row(each, wide=width is None) for each in found.silences)]
+        rows = [header, *(_row(silence, wide=width is None) for silence in listing.silences)]
         print_table(rows, width=width, flexible=[1, 3, 5])
-    if found.problem:
-        raise SilencesError(found.problem)
+    if listing.problem:
+        raise SilencesError(listing.problem)
 
 
 @silence.command()
@@ -109,12 +109,12 @@ def expire(name: str, output: Output, config: Path | None, **overrides: Any) -> 
     print_value({"id": ended}, ended, output)
 
 
-def _row(each: "Listed", *, wide: bool) -> tuple[str, ...]:
-    ends = f"{each.ends_at[:19]}Z".replace("T", " ") if wide else each.ends_at[:16].replace("T", " ")
-    ends += " (ended)" if each.state == "expired" else ""
-    hid = "-" if each.hid is None else str(each.hid)
-    matchers = f"{'drill of ' if each.drill else ''}{', '.join(each.matchers)}"
-    return each.id if wide else each.id[:8], matchers, ends, each.author, hid, each.comment
+def _row(silence: "Listed", *, wide: bool) -> tuple[str, ...]:
+    ends = f"{silence.ends_at[:19]}Z".replace("T", " ") if wide else silence.ends_at[:16].replace("T", " ")
+    ends += " (ended)" if silence.state == "expired" else ""
+    hid = "-" if silence.hid is None else str(silence.hid)
+    matchers = f"{'drill of ' if silence.drill else ''}{', '.join(silence.matchers)}"
+    return silence.id if wide else silence.id[:8], matchers, ends, silence.author, hid, silence.comment
 
 
 def text_line(name: str, text: str, longest: int) -> str:

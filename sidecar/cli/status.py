@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 import click
 
+from sidecar.cli.exit_status import CANNOT_TELL, DONE, FAILED
 from sidecar.cli.logs import only_warnings
 from sidecar.cli.options import CONFIG, STATE_DIR, TIMEOUT, cluster_options, options, output
 from sidecar.cli.printing import print_document
@@ -19,9 +20,7 @@ from sidecar.core.pods import spelled
 from sidecar.core.views.alert_view import AlertView
 from sidecar.core.views.status_view import ClusterStatus, JournalStatus, LeaderStatus, Outcome, Status
 
-BLIND_STATUS: Final = 3
-"""Exit status of `status` if it cannot tell: 2 is a wrong configuration."""
-_EXIT: Final = {Outcome.VACANT: 1, Outcome.BLIND: BLIND_STATUS, Outcome.LED: 0}
+_EXIT: Final = {Outcome.VACANT: FAILED, Outcome.BLIND: CANNOT_TELL, Outcome.LED: DONE}
 _LEVELS: Final = {"down": "red", "blind": "magenta", "degraded": "yellow", "ok": "green"}
 _STATES: Final = {"held": None, "vacant": "red", "unknown": "magenta"}
 _SEVERITIES: Final = {"critical": "red", "warning": "yellow", "info": None}
@@ -49,27 +48,27 @@ def status(config: Path | None, output: Form, watch: bool, timeout: float, **ove
     not exist.
     """
     from sidecar.settings import load
-    from sidecar.status import statuses
+    from sidecar.status_reader import statuses
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     only_warnings()
-    found = statuses(load(config, overrides, secrets=False), timeout)
+    reader = statuses(load(config, overrides, secrets=False), timeout)
     try:
         if not watch:
-            now = next(found)
+            now = next(reader)
             _print(now, output)
             return _EXIT[now.outcome]
-        _watch(found, output)
+        _watch(reader, output)
     finally:
-        found.close()
-    return 0
+        reader.close()
+    return DONE
 
 
-def _watch(found: Iterator[Status], output: Form) -> None:
+def _watch(statuses: Iterator[Status], output: Form) -> None:
     """Print each status that differs; on a terminal in place of the previous one, with growing ages."""
     is_screen = output in {"text", "wide"} and sys.stdout.isatty()
     printed: object = None
-    for now in found:
+    for now in statuses:
         shown: object = now.at[:19] if is_screen else _without_times(now)
         if shown == printed:
             continue
@@ -87,13 +86,13 @@ def _without_times(status: Status) -> object:
     """What `status --watch` prints again if it changes."""
     clusters = [
         (
-            each.cluster_id,
-            each.level,
-            each.standbys,
-            [(leader.component, leader.job_id, leader.state, leader.leader_session_id) for leader in each.leaders],
-            [(alert.id, alert.state) for alert in each.alerts],
+            cluster.cluster_id,
+            cluster.level,
+            cluster.standbys,
+            [(leader.component, leader.job_id, leader.state, leader.leader_session_id) for leader in cluster.leaders],
+            [(alert.id, alert.state) for alert in cluster.alerts],
         )
-        for each in status.clusters
+        for cluster in status.clusters
     ]
     return clusters, status.problems, status.journal is not None and status.journal.running
 
@@ -208,15 +207,15 @@ def alerts(config: Path | None, output: Form, **overrides: Any) -> None:
     """
     from sidecar.core.views import alert_view
     from sidecar.settings import load
-    from sidecar.status import remembered
+    from sidecar.status_reader import remembered
 
     snapshot, journal = remembered(load(config, overrides, secrets=False))
-    found = alert_view.alerts(snapshot)
+    views = alert_view.alerts(snapshot)
     if output in {"json", "yaml"}:
-        print_document(found, output)
+        print_document(views, output)
         return
-    if found:
-        _print_alerts(found, snapshot.at.wall, None if output == "wide" else columns())
+    if views:
+        _print_alerts(views, snapshot.at.wall, None if output == "wide" else columns())
     elif journal.running:
         print_text("no alert fires")
     for line in _about_journal(journal):
@@ -227,7 +226,7 @@ _ALERTS_HEADER: Final[_Row] = ("STATE", "SEVERITY", "ALERT", "ABOUT", "AGE")
 _WIDE_ALERTS_HEADER: Final[_Row] = (*_ALERTS_HEADER, "RECEIVERS", "SUMMARY", "REASON")
 
 
-def _print_alerts(found: Sequence[AlertView], now: int, width: int | None) -> None:
+def _print_alerts(alerts: Sequence[AlertView], now: int, width: int | None) -> None:
     from sidecar.core.moment import parsed
 
     def row(alert: AlertView) -> _Row:
@@ -237,7 +236,7 @@ def _print_alerts(found: Sequence[AlertView], now: int, width: int | None) -> No
         return cells if width else (*cells, ",".join(alert.receivers), alert.summary, alert.reason or "")
 
     header = _ALERTS_HEADER if width else _WIDE_ALERTS_HEADER
-    print_table([header, *map(row, found)], width=width, flexible=[3])
-    reasons = (f"{alert.alert} of {alert.cluster_id}: {alert.reason}" for alert in found if alert.reason)
+    print_table([header, *map(row, alerts)], width=width, flexible=[3])
+    reasons = (f"{alert.alert} of {alert.cluster_id}: {alert.reason}" for alert in alerts if alert.reason)
     for reason in dict.fromkeys(reasons) if width else ():
         print_text(reason, width=width, indent="  ")

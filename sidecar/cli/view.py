@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from sidecar.cli.exit_status import DONE, FAILED
 from sidecar.cli.logs import only_warnings
 from sidecar.cli.options import OUTPUT, TIMEOUT, Output, cluster_options, output
 from sidecar.cli.printing import print_value
@@ -65,7 +66,7 @@ def who(output: str, timeout: float, **overrides: Any) -> int:
             print_value(leader, "", "json")
     else:
         _print_leaders(leaders, None if output == "wide" else columns())
-    return int(any(leader.state != "held" for leader in leaders))
+    return DONE if all(leader.state == "held" for leader in leaders) else FAILED
 
 
 def _print_leaders(leaders: "Sequence[Leader]", width: int | None) -> None:

@@ -42,25 +42,25 @@ class Selection(NamedTuple):
 
 def identity(cluster: "ClusterSettings") -> dict[str, str]:
     """What distinguishes the cluster from others, as strings for the capturing process. Holds no secret."""
-    known = {name: getattr(cluster, name, None) for name in ("quorum", "namespace", "cluster_id")}
-    return {"store": cluster.store.value} | {name: value for name, value in known.items() if value is not None}
+    values = {name: getattr(cluster, name, None) for name in ("quorum", "namespace", "cluster_id")}
+    return {"store": cluster.store.value} | {name: value for name, value in values.items() if value is not None}
 
 
-def select(found: Sequence[FlinkProcess], cluster: Mapping[str, str] | None) -> Selection:
+def select(processes: Sequence[FlinkProcess], cluster: Mapping[str, str] | None) -> Selection:
     """The processes that may be captured for the cluster with this `identity`; None: all.
 
     A process of unknown owner counts as ours while no other cluster's process is visible, as in a pod.
     """
     if cluster is None:
-        return Selection(list(found))
+        return Selection(list(processes))
     owners: dict[int, Owner] = {}
-    for process in found:  # JVMs come first
+    for process in processes:  # JVMs come first
         master = process.works_for
         owners[process.pid] = owners[master] if master in owners else owner(process, cluster)
     count = list(owners.values()).count
     shared = bool(count(Owner.OTHER))
     chosen = {Owner.OURS} if shared else {Owner.OURS, Owner.UNKNOWN}
-    ours = [process for process in found if owners[process.pid] in chosen]
+    ours = [process for process in processes if owners[process.pid] in chosen]
     return Selection(ours, count(Owner.OTHER), count(Owner.UNKNOWN) if shared else 0)
 
 
@@ -155,10 +155,10 @@ def _compare_zookeeper(options: Mapping[str, str], cluster: Mapping[str, str]) -
 
     if "zookeeper" not in options:
         return Owner.UNKNOWN
-    known = {**schema.ZOOKEEPER, **options}
+    values = {**schema.ZOOKEEPER, **options}
     servers, _, chroot = "".join(options["zookeeper"].split()).partition("/")
     our_servers, _, our_chroot = cluster["quorum"].partition("/")
-    path = namespace(known["root"] or "", known["cluster_id"] or "")
+    path = namespace(values["root"] or "", values["cluster_id"] or "")
     if (chroot, path) != (our_chroot, cluster["namespace"]):
         return Owner.OTHER
     # One common server is enough: each configuration may list a different part of the ensemble.

@@ -69,7 +69,7 @@ def find(ours: Collection[int]) -> list[FlinkProcess]:
             pid = seen[pid].parent
         return pid if pid in java else None
 
-    found = [FlinkProcess(pid, seen[pid].started, True, name) for pid, name in sorted(java.items())]
+    processes = [FlinkProcess(pid, seen[pid].started, True, name) for pid, name in sorted(java.items())]
     for pid, process in sorted(seen.items()):
         script = _script(process.command)
         if script is None or _OURS.fullmatch(script) or pid in ours:
@@ -78,8 +78,8 @@ def find(ours: Collection[int]) -> list[FlinkProcess]:
         master = jvm_above(process.parent) or (process.group if process.group in java else None)
         if _PYFLINK.search(script) or master is not None:
             name = script if _MODULE.fullmatch(script) else "python"
-            found.append(FlinkProcess(pid, process.started, False, name, master))
-    return found
+            processes.append(FlinkProcess(pid, process.started, False, name, master))
+    return processes
 
 
 def read(pid: int, name: str) -> str:

@@ -28,9 +28,9 @@ def insert(cursor: sqlite3.Cursor, record: AnyRecord) -> str | None:
     try:
         cursor.execute(_INSERT, (record.id, json.encode(record)))
     except sqlite3.IntegrityError:
-        found = cursor.execute("SELECT line FROM record WHERE id = ?", (record.id,)).fetchone()
+        row = cursor.execute("SELECT line FROM record WHERE id = ?", (record.id,)).fetchone()
         content = _content(json.encode(record))
-        if found and _content(found[0]) == content:
+        if row and _content(row[0]) == content:
             return None
         other = replace(record, id=record_id("collision", record.id, json.encode(content, order="deterministic")))
         with suppress(sqlite3.IntegrityError):  # this collision is already recorded
@@ -77,8 +77,8 @@ def _transaction(path: Path) -> Iterator[sqlite3.Cursor]:
     try:
         with closing(connect(path, "rw")) as connection:
             connection.execute("PRAGMA synchronous = FULL")
-            if not 0 < (found := format_in(connection)) <= FORMAT:  # records are the same in all formats
-                raise JournalError(f"cannot write {path}: its format is {found}, this version writes {FORMAT}")
+            if not 0 < (number := format_in(connection)) <= FORMAT:  # records are the same in all formats
+                raise JournalError(f"cannot write {path}: its format is {number}, this version writes {FORMAT}")
             connection.execute("BEGIN IMMEDIATE")
             yield connection.cursor()
             connection.execute("COMMIT")

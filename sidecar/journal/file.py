@@ -53,12 +53,12 @@ def journal_error(doing: str, path: Path, error: sqlite3.Error | OSError) -> Jou
     """`error` as a JournalError: a DamagedError if SQLite has found damage."""
     code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    found = (DamagedError if code in _DAMAGE else JournalError)(f"cannot {doing} {path}: {reason}")
+    problem = (DamagedError if code in _DAMAGE else JournalError)(f"cannot {doing} {path}: {reason}")
     if code == sqlite3.SQLITE_FULL or getattr(error, "errno", None) == errno.ENOSPC:
-        found.advice = "free some space"
+        problem.advice = "free some space"
     elif code in _NOT_WRITABLE or isinstance(error, OSError):
-        found.advice = "make the folder writable for the user that the sidecar runs as"
-    return found
+        problem.advice = "make the folder writable for the user that the sidecar runs as"
+    return problem
 
 
 def open_file(path: Path) -> sqlite3.Connection:
@@ -74,12 +74,12 @@ def open_file(path: Path) -> sqlite3.Connection:
     try:
         _prepare(connection, path)
     except (JournalError, sqlite3.Error) as error:
-        found = error if isinstance(error, JournalError) else journal_error("open", path, error)
-        if isinstance(found, DamagedError):
-            found.connection = connection
+        problem = error if isinstance(error, JournalError) else journal_error("open", path, error)
+        if isinstance(problem, DamagedError):
+            problem.connection = connection
         else:
             connection.close()
-        raise found from error
+        raise problem from error
     return connection
 
 
@@ -140,23 +140,23 @@ def format_in(connection: sqlite3.Connection) -> int:
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
-    (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if found != "ok":
-        raise DamagedError(f"cannot read {path}: {' '.join(found.split())}")
+    (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if answer != "ok":
+        raise DamagedError(f"cannot read {path}: {' '.join(answer.split())}")
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    if not 0 <= (found := format_in(connection)) <= FORMAT:
-        raise OtherFormatError(f"cannot use {path}: its format is {found}, this version writes {FORMAT}")
-    if found:
+    if not 0 <= (number := format_in(connection)) <= FORMAT:
+        raise OtherFormatError(f"cannot use {path}: its format is {number}, this version writes {FORMAT}")
+    if number:
         _check(connection, path)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA cache_size = -512")
-    if found == 0:
+    if number == 0:
         _begin(connection)
-    elif found < FORMAT:
-        _migrate(connection, found)
+    elif number < FORMAT:
+        _migrate(connection, number)
 
 
 def _begin(connection: sqlite3.Connection) -> None:
@@ -168,12 +168,12 @@ def _begin(connection: sqlite3.Connection) -> None:
     connection.execute("COMMIT")
 
 
-def _migrate(connection: sqlite3.Connection, found: int) -> None:
+def _migrate(connection: sqlite3.Connection, number: int) -> None:
     """Migrate all rows in one transaction: a process that dies meanwhile leaves the file unchanged."""
     with closing(connection.cursor()) as cursor:
         cursor.execute("BEGIN IMMEDIATE")
         rows = [Row(*row) for row in cursor.execute("SELECT kind, key, value FROM state WHERE kind != 'sealed'")]
-        changed = [(row.kind, row.key, row.value) for row in migrated(rows, found)]
+        changed = [(row.kind, row.key, row.value) for row in migrated(rows, number)]
         cursor.executemany("INSERT OR REPLACE INTO state VALUES (?, ?, ?)", changed)
         cursor.execute(f"PRAGMA user_version = {FORMAT}")
         cursor.execute("COMMIT")

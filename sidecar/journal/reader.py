@@ -42,19 +42,19 @@ class JournalReader:
 
     def numbered(self, after: int = 0) -> Iterator[tuple[int, AnyRecord]]:
         """The same, each with its sequence number, from the first one after `after`."""
-        while found := self.records(after, _BATCH):
-            for seq, line in found:
+        while batch := self.records(after, _BATCH):
+            for seq, line in batch:
                 with suppress(DecodeError):
                     yield seq, _DECODERS[AnyRecord].decode(line)
-            after = found[-1][0]
+            after = batch[-1][0]
 
     def latest(self, kind: type[_R], limit: int, most_bytes: int | None = None) -> list[_R]:
         """At most `limit` records of one kind, and at most `most_bytes` of their lines, newest first. Raises JournalError."""
         begin = f'{{"type":"{kind.__struct_config__.tag}",'.encode()
         query = "SELECT seq, line FROM record WHERE substr(line, 1, ?) = ? ORDER BY seq DESC LIMIT ?"
         values = (len(begin), begin, limit)
-        found = self._asked(lambda connection: list(_fitting(connection.execute(query, values), most_bytes)))
-        return list(_decoded(found, kind))
+        lines = self._asked(lambda connection: list(_fitting(connection.execute(query, values), most_bytes)))
+        return list(_decoded(lines, kind))
 
     def newest_first(self, kind: type[_R], after: int, until: int, containing: bytes = b"") -> Iterator[_R]:
         """The records of one kind after sequence number `after`, up to `until`, whose lines contain these bytes, newest first; only a
@@ -66,9 +66,9 @@ class JournalReader:
             "ORDER BY seq DESC LIMIT ?"
         )
         last = until + 1
-        while found := self._rows(query, (after, last, len(begin), begin, containing, _BATCH)):
-            yield from _decoded(found, kind)
-            last = found[-1][0]
+        while batch := self._rows(query, (after, last, len(begin), begin, containing, _BATCH)):
+            yield from _decoded(batch, kind)
+            last = batch[-1][0]
 
     def outcomes(self, after: int, until: int) -> Iterator[Death | Recovery | Annotation]:
         """What is recorded about failovers after sequence number `after`, up to `until`, but for single jobs. Raises JournalError."""
@@ -88,15 +88,16 @@ class JournalReader:
 
     def numbers(self, after: int) -> dict[str, int]:
         """The sequence numbers of all records after `after`, by id. Raises JournalError."""
-        return {str(found): seq for seq, found in self._rows("SELECT seq, id FROM record WHERE seq > ?", (after,))}
+        rows = self._rows("SELECT seq, id FROM record WHERE seq > ?", (after,))
+        return {str(name): seq for seq, name in rows}
 
     def state(self) -> State:
         """The state of the sidecar as of its last commit, without rows that cannot be decoded. Raises JournalError."""
-        found = self._asked(format_in)
-        if not 1 <= found <= FORMAT:
-            raise JournalError(f"cannot use {self._path}: its format is {found}, this version reads {FORMAT}")
+        number = self._asked(format_in)
+        if not 1 <= number <= FORMAT:
+            raise JournalError(f"cannot use {self._path}: its format is {number}, this version reads {FORMAT}")
         rows = self._rows("SELECT kind, key, value FROM state", ())
-        return assemble(migrated((Row(*row) for row in rows), found))[0]
+        return assemble(migrated((Row(*row) for row in rows), number))[0]
 
     def close(self) -> None:
         """May be called twice."""
@@ -112,10 +113,10 @@ class JournalReader:
             return ask(self._opened())
         except (sqlite3.Error, OSError) as error:
             self.close()
-            found = journal_error("read", self._path, error)
-            if isinstance(found, DamagedError):
+            problem = journal_error("read", self._path, error)
+            if isinstance(problem, DamagedError):
                 self._damaged()
-            raise found from error
+            raise problem from error
 
     def _opened(self) -> sqlite3.Connection:
         status = self._path.stat()

@@ -60,8 +60,8 @@ def salvage(path: Path, *, read_only: bool = False) -> Salvaged:
 def _format(connection: sqlite3.Connection) -> int:
     """The format of the rows; the current one if it is unreadable."""
     with suppress(sqlite3.Error):
-        if 0 < (found := format_in(connection)) <= FORMAT:
-            return found
+        if 0 < (number := format_in(connection)) <= FORMAT:
+            return number
     return FORMAT
 
 
@@ -72,8 +72,8 @@ def refill(connection: sqlite3.Connection, salvaged: Salvaged, rows: Iterable[Ro
     """
     start = newest_in(connection)
     numbers = [number for number, _, _ in salvaged.records]
-    known = [number for number in (salvaged.newest, salvaged.sealed, *numbers[-1:]) if number is not None]
-    newest = max(known, default=start)
+    numbers_left = [number for number in (salvaged.newest, salvaged.sealed, *numbers[-1:]) if number is not None]
+    newest = max(numbers_left, default=start)
     sealed = salvaged.sealed
     if sealed is None:  # treat all as unsealed: a record that is sealed twice is still one record
         sealed = numbers[0] - 1 if numbers else newest
@@ -89,42 +89,42 @@ def refill(connection: sqlite3.Connection, salvaged: Salvaged, rows: Iterable[Ro
 
 def _state(connection: sqlite3.Connection) -> Iterator[Row]:
     """Rows from both ends of each kind, up to where a page is damaged."""
-    found: dict[tuple[str, bytes], Row] = {}
+    rows: dict[tuple[str, bytes], Row] = {}
     for kind in KINDS:
         for order in ("ASC", "DESC"):
             query = f"SELECT kind, key, value FROM state WHERE kind = ? ORDER BY key {order}"  # noqa: S608  one of two words
             with suppress(sqlite3.Error):
                 for row in connection.execute(query, (kind,)):
-                    found[row[0], row[1]] = Row(*row)
-    yield from found.values()
-    yield from _views(found)
+                    rows[row[0], row[1]] = Row(*row)
+    yield from rows.values()
+    yield from _views(rows)
 
 
-def _views(found: Mapping[tuple[str, bytes], Row]) -> Iterator[Row]:
+def _views(rows: Mapping[tuple[str, bytes], Row]) -> Iterator[Row]:
     """Substitutes for unreadable views: without its view, a cluster's leaders would be forgotten."""
     with suppress(msgspec.DecodeError, KeyError, TypeError):
-        alive = _ALIVE.decode(found["alive", json.encode("")].value or b"")
-        names = {_NAME.decode(key)[0] for kind, key in found if kind == "component"}
+        alive = _ALIVE.decode(rows["alive", json.encode("")].value or b"")
+        names = {_NAME.decode(key)[0] for kind, key in rows if kind == "component"}
         for key in map(json.encode, names):
-            if ("view", key) not in found:
+            if ("view", key) not in rows:
                 yield Row("view", key, json.encode(View(since=alive, turned_at=alive)))
 
 
 def _records(connection: sqlite3.Connection, newest: int | None) -> Iterator[tuple[int, str, bytes]]:
     """Records from both ends, and from between damaged pages."""
-    found: dict[int, tuple[int, str, bytes]] = {}
+    rows: dict[int, tuple[int, str, bytes]] = {}
     ends: dict[str, int] = {}
     for order in ("ASC", "DESC"):
         with suppress(sqlite3.Error):
             for row in connection.execute(f"SELECT seq, id, line FROM record ORDER BY seq {order}"):  # noqa: S608  one of two words
-                found[row[0]] = row
+                rows[row[0]] = row
                 ends[order] = row[0]
             break  # no page was damaged
     else:
         last = ends.get("DESC", (newest or ends.get("ASC", 0)) + 1) - 1
         first = ends.get("ASC", last - _MOST_RECORDS) + 1
-        found |= {row[0]: row for row in _between(connection, first, last)}
-    yield from (row for row in found.values() if _is_whole(*row))
+        rows |= {row[0]: row for row in _between(connection, first, last)}
+    yield from (row for row in rows.values() if _is_whole(*row))
 
 
 def _between(connection: sqlite3.Connection, first: int, last: int) -> Iterator[tuple[int, str, bytes]]:

@@ -142,11 +142,11 @@ class Journal:
                     check(self.path)
                 self._write(connection, state, sealed)
             except (DamagedError, sqlite3.Error) as error:
-                found = error if isinstance(error, JournalError) else journal_error("write", self.path, error)
-                if not isinstance(found, DamagedError):
+                problem = error if isinstance(error, JournalError) else journal_error("write", self.path, error)
+                if not isinstance(problem, DamagedError):
                     raise
                 self._newest = max(self._newest, sealed)
-                self._set_aside(found, loading=False)
+                self._set_aside(problem, loading=False)
                 self._write(self._connect(loading=False), state, sealed)
         except sqlite3.Error as error:
             raise journal_error("write", self.path, error) from error

@@ -16,7 +16,7 @@ from sidecar.core.policy.labels import OWN_LABELS
 from sidecar.core.policy.policy import Objective, Source
 from sidecar.settings.alerting.alerting import read_alerting
 from sidecar.settings.cluster.cluster import find_cluster, names_cluster
-from sidecar.settings.cluster.finder import read_finder
+from sidecar.settings.cluster.cluster_finder import read_finder
 from sidecar.settings.evidence import read_evidence
 from sidecar.settings.file import schema
 from sidecar.settings.file.durations import DAY, MILLISECOND, MINUTE, SECOND
@@ -66,7 +66,7 @@ def load(
     evidence = read_evidence(file.section("evidence", schema.EVIDENCE), state_dir, spool_place)
     if finder and Source.PROCESSES in evidence.sources:
         raise file.error("evidence", "capture: processes are those of this pod, and belong to no cluster that is found")
-    found = Settings(
+    settings = Settings(
         **structs.asdict(alerting),
         state_dir=state_dir,
         spool=SpoolSettings(
@@ -91,7 +91,7 @@ def load(
     )
     listed = () if finder else _clusters(*named, file)
     objectives = {cluster.cluster_id: objective for cluster, objective in listed if objective}
-    return structs.replace(found, clusters=tuple(cluster for cluster, _ in listed), objectives=objectives)
+    return structs.replace(settings, clusters=tuple(cluster for cluster, _ in listed), objectives=objectives)
 
 
 def load_cluster(overrides: Mapping[str, object]) -> ClusterSettings:
@@ -115,29 +115,29 @@ def _clusters(
     for source in (line, environment):
         if "cluster_id" in source:
             raise source["cluster_id"].error("the configuration lists clusters: name the store of this one too")
-    found: dict[str, tuple[ClusterSettings, Objective | None]] = {}
+    clusters: dict[str, tuple[ClusterSettings, Objective | None]] = {}
     for section in file.sections("clusters", schema.LISTED_CLUSTER):
         listed = _cluster_in(section)
         if not names_cluster(listed):
             raise section.mistake(f"names no cluster: give {', '.join(_CLUSTER_KEYS)}")
         cluster = find_cluster(line, environment, listed)
-        if cluster.cluster_id in found:
-            other, _ = found[cluster.cluster_id]
+        if cluster.cluster_id in clusters:
+            other, _ = clusters[cluster.cluster_id]
             raise section.mistake(
                 f"there is a cluster {cluster.cluster_id} already ({other.place}), and records and alerts "
                 "identify clusters by id: watch this one with a sidecar of its own"
             )
-        found[cluster.cluster_id] = cluster, read_slo(section)
-    if not found:
+        clusters[cluster.cluster_id] = cluster, read_slo(section)
+    if not clusters:
         raise file.error("clusters", "the list is empty: add a cluster, or remove the key")
-    return tuple(found.values())
+    return tuple(clusters.values())
 
 
 def _cluster_settings(source: NamedSettings) -> NamedSettings:
-    found = {name: source[name] for name in schema.CLUSTER_OVERRIDES if name in source}
-    if "kubernetes" in found and not found["kubernetes"].flag():
-        del found["kubernetes"]
-    return found
+    settings = {name: source[name] for name in schema.CLUSTER_OVERRIDES if name in source}
+    if "kubernetes" in settings and not settings["kubernetes"].flag():
+        del settings["kubernetes"]
+    return settings
 
 
 def _cluster_in(
@@ -146,19 +146,19 @@ def _cluster_in(
     kubernetes_keys: schema.Keys = schema.KUBERNETES_CLUSTER,
 ) -> NamedSettings:
     """The settings of one cluster, by the names that `find_cluster` expects."""
-    found = {"flink_conf": section.find("flink_conf_dir")}
+    settings = {"flink_conf": section.find("flink_conf_dir")}
     if "kubernetes" not in section:
         zookeeper = section.section("zookeeper", zookeeper_keys)
         plain = schema.ZOOKEEPER.keys() - schema.ZOOKEEPER_SECURITY.keys()
-        found |= {"zookeeper" if key == "quorum" else key: zookeeper.find(key) for key in plain}
-        found |= security_settings(zookeeper)
+        settings |= {"zookeeper" if key == "quorum" else key: zookeeper.find(key) for key in plain}
+        settings |= security_settings(zookeeper)
     elif "zookeeper" not in section:
         kubernetes = section.section("kubernetes", kubernetes_keys)
-        found |= {key: kubernetes.find(key) for key in schema.KUBERNETES_CLUSTER}
-        found["kubernetes"] = found["cluster_id"]
+        settings |= {key: kubernetes.find(key) for key in schema.KUBERNETES_CLUSTER}
+        settings["kubernetes"] = settings["cluster_id"]
     else:
         raise section.error("kubernetes", "zookeeper is given too, and a cluster is in one of them: remove the other")
-    return {name: setting for name, setting in found.items() if setting is not None}
+    return {name: setting for name, setting in settings.items() if setting is not None}
 
 
 def _observer(setting: Setting | None) -> str:

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from sidecar.settings.alerting.matchers import known_values, matchers, no_rule_has
+from sidecar.settings.alerting.matchers import label_values, matchers, no_rule_has
 from sidecar.settings.alerting.receivers import UNUSED_URL
 from sidecar.settings.file import schema
 from sidecar.settings.file.nodes import GONE, ListNode, MappingNode, Node, ScalarNode
@@ -46,14 +46,14 @@ class Checked(NamedTuple):
     """Where `state_dir` is set."""
 
 
-def in_order(found: Iterable[SettingsError]) -> list[SettingsError]:
+def in_order(mistakes: Iterable[SettingsError]) -> list[SettingsError]:
     """Mistakes by file and line; those without come first."""
 
     def order(error: SettingsError) -> tuple[str, int]:
         at = _LINE.match(str(error))
         return (at["file"], int(at["line"])) if at else ("", 0)
 
-    return sorted(found, key=order)
+    return sorted(mistakes, key=order)
 
 
 def check(config: Path | None, overrides: Mapping[str, object]) -> Checked:
@@ -109,9 +109,9 @@ class _Draft:
     def mistakes(self, alerting: Alerting | None) -> list[SettingsError]:
         """All mistakes; `alerting`: what was read without them."""
         if alerting:
-            known = known_values(alerting.rules)
+            values = label_values(alerting.rules)
             for section in self._sections.values():
-                for error in _matching_nothing(section, known):
+                for error in _matching_nothing(section, values):
                     self._found[str(error)] = error
         return list(self._found.values())
 
@@ -145,8 +145,8 @@ class _Draft:
         route = file.entries.get("route", MappingNode())
         names = (
             receiver.entries["name"]
-            for each in self._files.values()
-            if isinstance(listed := each.entries.get("receivers"), ListNode)
+            for document in self._files.values()
+            if isinstance(listed := document.entries.get("receivers"), ListNode)
             for receiver in listed.items
             if isinstance(receiver, MappingNode) and "name" in receiver.entries
         )
@@ -197,7 +197,7 @@ def _with(node: MappingNode, key: str, value: Node) -> MappingNode:
     return MappingNode({**node.entries, key: value}, {**node.lines, key: node.line}, node.line)
 
 
-def _matching_nothing(document: Section, known: Mapping[str, set[str]]) -> Iterator[SettingsError]:
+def _matching_nothing(document: Section, values: Mapping[str, set[str]]) -> Iterator[SettingsError]:
     """Matchers that no alert can match, because no rule has such a value. They are valid: another rule file may bring one."""
     sections = [document.section("route", schema.ROUTE), *document.sections("inhibit_rules", schema.INHIBIT_RULE)]
     while sections:
@@ -207,5 +207,5 @@ def _matching_nothing(document: Section, known: Mapping[str, set[str]]) -> Itera
         for key in ("matchers", "source_matchers", "target_matchers"):
             for setting in section.texts(key):
                 for matcher in matchers(setting, None):
-                    if problem := no_rule_has(matcher, known):
+                    if problem := no_rule_has(matcher, values):
                         yield setting.error(problem)

@@ -386,7 +386,7 @@ class Settings(Alerting, frozen=True, kw_only=True):
 
     def policy(self) -> Policy:
         """The part of the settings that the core needs."""
-        kubernetes = [each for each in self.clusters if isinstance(each, KubernetesSettings)]
+        kubernetes = [flink for flink in self.clusters if isinstance(flink, KubernetesSettings)]
         return replace(
             self.policy_for(self.observer, {cluster.cluster_id: cluster.store for cluster in self.clusters}),
             trust_window=round(self.trust_window * SECOND),
@@ -402,11 +402,11 @@ class Settings(Alerting, frozen=True, kw_only=True):
             evidence=self.evidence.sources,
             picture_interval=self.evidence.flink_rest.interval,
             recovery_patience=self.evidence.flink_rest.patience,
-            pod_names=frozenset(each.cluster_id for each in kubernetes if each.pod_names),
-            deployments=frozenset(each.cluster_id for each in kubernetes if each.flink_deployments),
-            drains=frozenset(each.cluster_id for each in kubernetes if each.node_drains),
-            deaths=frozenset(each.cluster_id for each in kubernetes if each.deaths),
-            events=frozenset(each.cluster_id for each in kubernetes if each.events),
+            pod_names=frozenset(flink.cluster_id for flink in kubernetes if flink.pod_names),
+            deployments=frozenset(flink.cluster_id for flink in kubernetes if flink.flink_deployments),
+            drains=frozenset(flink.cluster_id for flink in kubernetes if flink.node_drains),
+            deaths=frozenset(flink.cluster_id for flink in kubernetes if flink.deaths),
+            events=frozenset(flink.cluster_id for flink in kubernetes if flink.events),
             finds=self.finder.store if self.finder else None,
             silence_documents=self.silence_documents if self.receivers else frozenset(),
             longest_silence=self.silences.longest,
@@ -433,9 +433,10 @@ class Settings(Alerting, frozen=True, kw_only=True):
 
         receivers = (
             replace(
-                each, endpoints=tuple(known(f"{each.name}#{index}", one) for index, one in enumerate(each.endpoints))
+                receiver,
+                endpoints=tuple(known(f"{receiver.name}#{index}", one) for index, one in enumerate(receiver.endpoints)),
             )
-            for each in self.receivers
+            for receiver in self.receivers
         )
         return replace(self, receivers=tuple(receivers))
 

@@ -38,8 +38,8 @@ def rules_in(file: Section, read: ReadFile = read_file) -> Alerting:
 
 def labels_in(setting: Setting) -> dict[str, str]:
     """The labels of an alert, written as matchers: `alert="X",severity="critical"`. Any name is accepted. Raises SettingsError."""
-    found = matchers(setting, None) if setting.text.strip() else []
-    for matcher in found:
+    pairs = matchers(setting, None) if setting.text.strip() else []
+    for matcher in pairs:
         if matcher.operator is not Operator.EQUAL:
             raise setting.error(f'an alert has labels, not conditions: write {matcher.label}="…"')
-    return {matcher.label: matcher.value for matcher in found}
+    return {matcher.label: matcher.value for matcher in pairs}

@@ -15,15 +15,15 @@ NamedSettings = Mapping[str, Setting]
 
 def security_settings(section: Section) -> dict[str, Setting]:
     """The settings of the sections `tls`, `sasl` and `authorization` as `tls.ca_file`, …; `tls` itself has only a location."""
-    found = {}
+    settings = {}
     for name, keys in schema.ZOOKEEPER_SECURITY.items():
         if name in section:
             nested = section.section(name, keys)
-            found[name] = Setting("", nested.location, place=nested.place)
+            settings[name] = Setting("", nested.location, place=nested.place)
             for key in (f"{name}.{key}" for key in keys if key in nested):
                 setting = nested.get(key.removeprefix(f"{name}."))
-                found[key] = setting.secret("value") if key in schema.SECRETS else setting
-    return found
+                settings[key] = setting.secret("value") if key in schema.SECRETS else setting
+    return settings
 
 
 def read_tls(settings: NamedSettings) -> TlsSettings | None:

@@ -54,14 +54,14 @@ class BlindPeriods:
         """The blind period at that time."""
         if self._open is not None and wall >= self._open:
             return BlindPeriod(self._open, _FOR_EVER, self._noticed_at >= self._open)
-        found = bisect_right(self._periods, (wall, _FOR_EVER))
-        return self._periods[found - 1] if found and wall < self._periods[found - 1].ended else None
+        place = bisect_right(self._periods, (wall, _FOR_EVER))
+        return self._periods[place - 1] if place and wall < self._periods[place - 1].ended else None
 
     def next_change(self, wall: int) -> int | None:
         """When the sidecar next becomes blind, or can observe again, after that time."""
         if (blind := self.blind_at(wall)) is not None:
             return blind.ended if blind.ended < _FOR_EVER else None
-        found = bisect_right(self._periods, (wall, _FOR_EVER))
-        if found < len(self._periods):
-            return self._periods[found].began
+        place = bisect_right(self._periods, (wall, _FOR_EVER))
+        if place < len(self._periods):
+            return self._periods[place].began
         return self._open if self._open is not None and self._open > wall else None

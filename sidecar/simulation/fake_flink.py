@@ -24,7 +24,7 @@ from sidecar.core.observations import (
     ViewObserved,
 )
 from sidecar.core.records import record_id
-from sidecar.settings.test_file import JobAct, ScenarioEvent, Who
+from sidecar.settings.rule_tests import JobAct, ScenarioEvent, Who
 from sidecar.simulation.fake_operator import SimulatedDeployment
 from sidecar.simulation.fake_rest import SimulatedRest
 from sidecar.simulation.job_ids import ID_SEED, job_id
@@ -71,7 +71,9 @@ class SimulatedFlink:
             yield from self._deployment.apply(event.operator, at)
         if event.checks:
             self._checks |= event.checks
-            results = (CheckResult(check=name, verdict=found, text="as tested") for name, found in self._checks.items())
+            results = (
+                CheckResult(check=name, verdict=verdict, text="as tested") for name, verdict in self._checks.items()
+            )
             yield HaChecked(at, self._cluster_id, tuple(results))
         was_blind, self._blind = self._blind, self._blind if event.blind is None else event.blind
         seen = [*self._change(event, at)]

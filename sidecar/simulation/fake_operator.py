@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 from sidecar.core.moment import Moment
 from sidecar.core.observations import DeploymentObserved
-from sidecar.settings.test_file import OperatorAct
+from sidecar.settings.rule_tests import OperatorAct
 
 _STATES: Final = {
     OperatorAct.UPGRADING: Reconciliation.UPGRADING,
@@ -35,13 +35,15 @@ class SimulatedDeployment:
         if self._deployment is None:  # until now it was deployed, and stable
             self._deployment = FlinkDeployment(self._cluster_id, 1, 1, Reconciliation.DEPLOYED)
             yield from self.observed(at)
-        known = self._deployment
+        deployment = self._deployment
         if state := _STATES.get(act):
-            known = replace(known, reconciliation=state, reconciled_at=at.wall, observed_generation=known.generation)
+            deployment = replace(
+                deployment, reconciliation=state, reconciled_at=at.wall, observed_generation=deployment.generation
+            )
         elif act is OperatorAct.DELETED:
-            known = replace(known, deleting=True)
+            deployment = replace(deployment, deleting=True)
         else:
             suspended = act is OperatorAct.SUSPENDED
-            known = replace(known, generation=known.generation + 1, suspended=suspended)
-        self._deployment = known
+            deployment = replace(deployment, generation=deployment.generation + 1, suspended=suspended)
+        self._deployment = deployment
         yield from self.observed(at)

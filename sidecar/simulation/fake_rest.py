@@ -7,7 +7,7 @@ from sidecar.core.moment import Moment
 from sidecar.core.observations import PictureTaken
 from sidecar.core.pictures import Checkpoint, Checkpoints, Job, Picture, Restored
 from sidecar.core.reach import Reach
-from sidecar.settings.test_file import JobAct, ScenarioEvent
+from sidecar.settings.rule_tests import JobAct, ScenarioEvent
 from sidecar.simulation.job_ids import job_id
 
 _STATES: Final = {JobAct.RESTARTING: "RESTARTING", JobAct.FAILED: "FAILED"}

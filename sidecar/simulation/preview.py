@@ -82,11 +82,11 @@ def _choose(episodes: list[str], wanted: str) -> str:
         raise ReplayError("no failover is recorded there that has ended")
     if wanted == LAST:
         return episodes[-1]
-    found = {episode for episode in episodes if episode.startswith(wanted)}
-    if len(found) != 1:
-        what = f"{len(found)} failovers begin" if found else "no failover begins"
+    matching = {episode for episode in episodes if episode.startswith(wanted)}
+    if len(matching) != 1:
+        what = f"{len(matching)} failovers begin" if matching else "no failover begins"
         raise ReplayError(f"{what} with {clean(wanted)!r}: `episodes` lists them")
-    return found.pop()
+    return matching.pop()
 
 
 def _with_cause(delivery: Delivery, recorded: EpisodeRecord | None) -> Delivery:

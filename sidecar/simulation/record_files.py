@@ -76,13 +76,13 @@ class RecordFiles:
 
     def observers(self) -> dict[str, RecordedSidecar]:
         """The sidecars that wrote the records, by name. Raises ReplayError."""
-        found: dict[str, RecordedSidecar] = {}
+        sidecars: dict[str, RecordedSidecar] = {}
         decoder = json.Decoder(RecordHead)
         for line in self._read():
             try:
                 record = decoder.decode(line)
                 at = parsed(record.observed_at)
-                sidecar = found.setdefault(record.observer, RecordedSidecar())
+                sidecar = sidecars.setdefault(record.observer, RecordedSidecar())
                 sidecar.stores[record.cluster_id] = record.store
                 sidecar.external_labels = record.external_labels
                 blind = sidecar.blind_periods.setdefault(record.cluster_id, BlindPeriods())
@@ -94,15 +94,15 @@ class RecordFiles:
                     blind.noticed(at)
             except NO_RECORD:
                 continue  # counted in the second pass
-        return found
+        return sidecars
 
-    def records(self, observer: str, found: RecordedSidecar) -> Iterator[tuple[int, AnyRecord]]:
+    def records(self, observer: str, sidecar: RecordedSidecar) -> Iterator[tuple[int, AnyRecord]]:
         """The records of `observer`, with times (microseconds since the epoch) that never go back. Raises ReplayError."""
-        return _in_order(self._in_file_order(observer, found))
+        return _in_order(self._in_file_order(observer, sidecar))
 
-    def _in_file_order(self, observer: str, found: RecordedSidecar) -> Iterator[tuple[int, AnyRecord]]:
+    def _in_file_order(self, observer: str, sidecar: RecordedSidecar) -> Iterator[tuple[int, AnyRecord]]:
         decoder = json.Decoder(AnyRecord)
-        known: OrderedDict[str, None] = OrderedDict()
+        ids: OrderedDict[str, None] = OrderedDict()
         latest = 0
         self.unreadable = 0
         for line in self._read():
@@ -115,11 +115,11 @@ class RecordFiles:
             except NO_RECORD:
                 self.unreadable += 1
                 continue
-            own = record.observer == observer and record.cluster_id in found.stores
-            if own and record.id not in known:
-                known[record.id] = None
-                if len(known) > _REMEMBERED:
-                    known.popitem(last=False)
+            own = record.observer == observer and record.cluster_id in sidecar.stores
+            if own and record.id not in ids:
+                ids[record.id] = None
+                if len(ids) > _REMEMBERED:
+                    ids.popitem(last=False)
                 latest = max(latest, at)
                 yield at, record
 

@@ -64,10 +64,10 @@ class ReplayedCluster:
         return happened
 
     def _take(self, draft: Draft, transition: Transition) -> Transition:
-        known = draft.known(transition.component) or ComponentState(Unknown(), draft.at)
+        component = draft.known(transition.component) or ComponentState(Unknown(), draft.at)
         if isinstance(transition.position, ZNodePosition):
             draft.update(zxid=max(self.state.zxid or 0, transition.position.mzxid))
-        leadership_changes.take(draft, known, replace(transition, last_position=known.last_position))
+        leadership_changes.take(draft, component, replace(transition, last_position=component.last_position))
         episode = draft.state.episode
         if episode and episode.facts.intent is None and (cause := self._planned.get(episode.id)):
             intent = Intent(_PLANS.get(cause, Plan.SUSPENSION), 0)
@@ -99,8 +99,8 @@ class ReplayedCluster:
         """End split leaderships in which no leader came back for long enough; no record has that."""
         draft = Draft(self._policy, self._cluster_id, self.state, now)
         for component in self.state.contested if self.state.view.complete else ():
-            known = self.state.components[component]
-            if split_leadership.is_calm(known.contest, self.state.view.turned_at.steady, now):
+            component_state = self.state.components[component]
+            if split_leadership.is_calm(component_state.contest, self.state.view.turned_at.steady, now):
                 leadership_changes.reconciled(draft, component)
         self.state, _ = draft.outcome()
 

@@ -25,17 +25,17 @@ def with_recovery(
     cluster: ClusterState, record: Recovery, at: Moment, *, left_out: bool
 ) -> tuple[ClusterState, Recovery | Happened]:
     """The cluster after one row, and the input of the rules. `left_out`: the failover was planned, and fires nothing."""
-    known, job_id = cluster.assessed, record.job_id
+    assessment, job_id = cluster.assessed, record.job_id
     if job_id is None:
         wall = parsed(record.led_at) if record.led_at else None
         led_at = None if wall is None else Moment(wall, wall)
         return replace(cluster, assessed=Assessed(record.episode_id, at, (record,), led_at=led_at)), record
-    if known is None or known.episode_id != record.episode_id:
+    if assessment is None or assessment.episode_id != record.episode_id:
         return cluster, record  # the row of the cluster comes first, and is not among the records
-    if len(known.rows) <= MOST_ROWS:
-        known = replace(known, rows=(*known.rows, record))
+    if len(assessment.rows) <= MOST_ROWS:
+        assessment = replace(assessment, rows=(*assessment.rows, record))
     if left_out:
-        return replace(cluster, assessed=known), record
+        return replace(cluster, assessed=assessment), record
     faults = dict(cluster.job_faults)
     name, fault = record.name or "", FAULTS.get(record.outcome or "")
     before = faults.get(job_id)
@@ -45,8 +45,8 @@ def with_recovery(
     elif record.outcome == Outcome.RUNNING.value:
         faults.pop(job_id, None)
     elif _is_waited_for(record) and before is None:
-        known = replace(known, waiting={**known.waiting, job_id: name})
-    return replace(cluster, assessed=known, job_faults=faults), bad_restore_of(record) or record
+        assessment = replace(assessment, waiting={**assessment.waiting, job_id: name})
+    return replace(cluster, assessed=assessment, job_faults=faults), bad_restore_of(record) or record
 
 
 def _is_waited_for(record: Recovery) -> bool:
@@ -65,7 +65,7 @@ def observed(cluster: ClusterState, now: Moment) -> ClusterState:
 
 def forgets_at(cluster: ClusterState) -> int | None:
     """When the next fault is a day old."""
-    times = [known.since.steady for known in cluster.job_faults.values()]
+    times = [fault.since.steady for fault in cluster.job_faults.values()]
     if cluster.assessed and cluster.assessed.waiting:
         times.append(cluster.assessed.at.steady)
     return min(times) + KEPT if times else None

@@ -13,7 +13,7 @@ from msgspec import json
 
 from sidecar import threads
 from sidecar.core.flink.leadership import ComponentId
-from sidecar.core.moment import SECOND, Moment
+from sidecar.core.moment import Moment
 from sidecar.core.sanitize import clean
 from sidecar.core.views.alert_view import alerts
 from sidecar.core.views.explain import UnknownEpisodeError
@@ -25,21 +25,16 @@ from sidecar.core.views.silence_view import silences
 from sidecar.core.views.slo_view import slos
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.journal import JournalError, JournalReader
-from sidecar.web import hosts, leadership, routes
+from sidecar.web import api_paths, health, host_header, leader_probe
 from sidecar.web.answers import HTML, JSON, Answer, as_html, as_json, one_line
+from sidecar.web.api_paths import EPISODE_ID, OPENAPI_PATH, ParameterError
 from sidecar.web.connections import HEALTH
-from sidecar.web.leadership import LEADER, STANDBY
+from sidecar.web.last_day import LastDay
+from sidecar.web.leader_probe import LEADER, STANDBY
 from sidecar.web.queries import BusyError, Queries
-from sidecar.web.recent import Recent
-from sidecar.web.routes import EPISODE_ID, OPENAPI_PATH, ParameterError
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
-
-STALE_SECONDS: Final = 30
-"""A snapshot older than this means that the owner's thread is stuck."""
-MOST_NAMED: Final = 20
-"""Clusters that `/readyz` names."""
 
 _HEADERS: Final = (
     ("Cache-Control", "no-store"),
@@ -64,7 +59,7 @@ class Application:
     ) -> None:
         """`journal` opens a reader for one request; `dead` names the required threads that have ended.
 
-        `allowed_hosts` are accepted in the Host header, in addition to those that `hosts.is_allowed` always accepts.
+        `allowed_hosts` are accepted in the Host header, in addition to those that `host_header.is_allowed` always accepts.
         """
         self._snapshot = snapshot
         self._metrics = metrics
@@ -75,8 +70,8 @@ class Application:
         """Whether only health is answered now. Set by the server."""
         self._queries = Queries(snapshot, journal)
         self._monitored: Final[dict[str, Callable[[], Answer]]] = {
-            "/livez": self._livez,
-            "/readyz": self._readyz,
+            "/livez": lambda: health.livez(self._dead(), self._snapshot(), self._clock()),
+            "/readyz": lambda: health.readyz(self._snapshot(), self._clock()),
             "/metrics": lambda: (HTTPStatus.OK, "text/plain; version=0.0.4; charset=utf-8", self._metrics()),
         }
         """What programs ask for, which may add parameters of their own."""
@@ -123,7 +118,7 @@ class Application:
         path = environ.get("PATH_INFO", "")
         if path not in HEALTH:  # always answered: a restart would not help, and a load balancer must know
             host = environ.get("HTTP_HOST")
-            if not hosts.is_allowed(host, self._allowed_hosts):
+            if not host_header.is_allowed(host, self._allowed_hosts):
                 problem = f"unknown Host {clean(host, 100)}: list the name under http.allowed_hosts"
                 raise _RefusedError(HTTPStatus.MISDIRECTED_REQUEST, problem)
             if self.overloaded():
@@ -138,44 +133,45 @@ class Application:
         if path in self._monitored:
             return self._monitored[path]
         if path == "/":
-            return partial(self._page, routes.shown(path, query))
+            return partial(self._page, api_paths.shown(path, query))
         if path in {LEADER, STANDBY}:
-            return partial(leadership.answer, path, query, self._snapshot(), self._clock())
+            return partial(leader_probe.answer, path, query, self._snapshot(), self._clock())
         if path in self._lists:
-            return partial(self._lists[path], routes.last(path, query))
+            return partial(self._lists[path], api_paths.last(path, query))
         if path in self._plain:
-            routes.nothing(path, query)
+            api_paths.nothing(path, query)
             return self._plain[path]
         return self._route_with_id(path, query)
 
     def _route_with_id(self, path: str, query: str) -> Callable[[], Answer]:
-        if (cluster_id := routes.cluster_in(path)) is not None:
-            component = routes.leader_query(_CLUSTER_LEADER, query, names_cluster=True).component
+        if (cluster_id := api_paths.cluster_in(path)) is not None:
+            component = api_paths.leader_query(_CLUSTER_LEADER, query, names_cluster=True).component
             return partial(self._cluster_leader, cluster_id, component)
-        for prefix, each in self._each.items():
+        for prefix, answer in self._each.items():
             name = path.removeprefix(prefix)
             if name and name != path and "/" not in name:
-                routes.nothing(f"{prefix}ID", query)
+                api_paths.nothing(f"{prefix}ID", query)
                 if not EPISODE_ID.fullmatch(name):
                     problem = (
                         f"no episode has an id like {clean(name, 40)!r}: it takes its first characters, at least four"
                     )
                     raise UnknownEpisodeError(problem)
-                return partial(each, name)
+                return partial(answer, name)
         paths = ["/", *self._monitored, LEADER, STANDBY, *self._plain, *self._lists]
         paths += [*(f"{prefix}ID" for prefix in self._each), _CLUSTER_LEADER]
         raise _RefusedError(HTTPStatus.NOT_FOUND, "the paths are: " + " ".join(paths))
 
-    def _page(self, shown: routes.Shown) -> Answer:
+    def _page(self, shown: api_paths.Shown) -> Answer:
         snapshot = self._snapshot()
         if shown.cluster is not None:
             _must_be_watched(shown.cluster, snapshot)
-        recent, problem = Recent(), None
+        day, problem = LastDay(), None
         try:
-            recent = self._queries.recent()
+            day = self._queries.last_day()
         except (JournalError, BusyError) as error:  # the page still shows the leaders
             problem = str(error)
-        return as_html(_pages().status(snapshot, recent, self._clock(), problem, self._stale(snapshot), shown))
+        now = self._clock()
+        return as_html(_pages().status(snapshot, day, now, problem, health.stuck(snapshot, now), shown))
 
     def _episode_page(self, name: str) -> Answer:
         explained, failover = self._queries.episode(name)
@@ -185,39 +181,6 @@ class Application:
         snapshot = self._snapshot()
         _must_be_watched(cluster_id, snapshot)
         return as_json(cluster_leader(snapshot, cluster_id, component, self._clock()))
-
-    def _livez(self) -> Answer:
-        dead = self._dead()
-        problem = f"these threads have ended: {', '.join(dead)}" if dead else self._stale(self._snapshot())
-        return one_line(HTTPStatus.SERVICE_UNAVAILABLE, problem) if problem else one_line(HTTPStatus.OK, "ok")
-
-    def _stale(self, snapshot: Snapshot) -> str | None:
-        age = (self._clock().steady - snapshot.at.steady) / SECOND
-        return f"the owner's thread has been stuck for {age:.0f} s" if age > STALE_SECONDS else None
-
-    def _readyz(self) -> Answer:
-        now, snapshot = self._clock(), self._snapshot()
-        clusters = snapshot.state.clusters.items()
-        # By the current time: a busy owner may not have noticed yet that its view is old.
-        old = {name for name, cluster in clusters if cluster.view.complete and cluster.is_overdue(now)}
-        blind = [
-            f"{name}: {cluster.view.connection or 'not connected yet'}{', not answering in time' if name in old else ''}"
-            for name, cluster in clusters
-            if name in old or not cluster.in_sight
-        ]
-        if blind:
-            more = f", and {len(blind) - MOST_NAMED} more" if len(blind) > MOST_NAMED else ""
-            line = f"the view of the store is incomplete: {', '.join(blind[:MOST_NAMED])}{more}"
-            return one_line(HTTPStatus.SERVICE_UNAVAILABLE, line)
-        if not snapshot.ready:
-            place = snapshot.state.finder and snapshot.state.finder.place
-            line = f"the clusters in {place} cannot be listed" if place else "starting"
-            return one_line(HTTPStatus.SERVICE_UNAVAILABLE, line)
-        problems = [f"{name}: {c.missing}" for name, c in clusters if c.missing]
-        if (finder := snapshot.state.finder) and (problem := finder.problem(len(clusters))):
-            problems.append(problem)
-        problems += (f"left out because of an error in the sidecar: {each}" for each in snapshot.health.quarantined)
-        return one_line(HTTPStatus.OK, "; ".join(["ok", *problems]))
 
 
 class _RefusedError(Exception):

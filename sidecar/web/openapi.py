@@ -5,7 +5,7 @@ from typing import Any, Final
 from msgspec import json
 
 from sidecar import __version__
-from sidecar.web.routes import (
+from sidecar.web.api_paths import (
     API,
     COMPONENTS,
     DEFAULT_COMPONENT,

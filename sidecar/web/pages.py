@@ -23,10 +23,10 @@ from sidecar.core.views.slo_view import slos
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.verdict import ClusterVerdict, Level, verdicts
 from sidecar.web import prose, stage_picture
-from sidecar.web.pictures import of_cluster, of_episode
-from sidecar.web.recent import Recent
-from sidecar.web.routes import RANGES, Shown
-from sidecar.web.status import clusters
+from sidecar.web.api_paths import RANGES, Shown
+from sidecar.web.last_day import LastDay
+from sidecar.web.page_clusters import clusters
+from sidecar.web.page_pictures import of_cluster, of_episode
 from sidecar.web.templating import POLICY, render
 
 __all__ = ["POLICY", "episode", "status", "troubleshooting"]
@@ -60,12 +60,10 @@ _STEPS: Final = {
 }
 
 
-def status(
-    snapshot: Snapshot, recent: Recent, now: Moment, problem: str | None, stale: str | None, shown: Shown
-) -> str:
+def status(snapshot: Snapshot, day: LastDay, now: Moment, problem: str | None, stale: str | None, shown: Shown) -> str:
     """The status page, of all clusters or of one that is watched.
 
-    `problem`: why what is `recent` is missing; `stale`: why the snapshot is out of date.
+    `problem`: why the last `day` is missing; `stale`: why the snapshot is out of date.
     """
     only, hours = shown
     judged = [each for each in verdicts(snapshot) if only is None or each.cluster_id == only]
@@ -92,13 +90,11 @@ def status(
         alerts=firing[:ALERTS_SHOWN],
         alert_count=len(firing),
         steps=_STEPS,
-        clusters=[
-            (each, of_cluster(snapshot, recent, each.cluster_id, hours)) for each in clusters(snapshot, detailed)
-        ],
+        clusters=[(each, of_cluster(snapshot, day, each.cluster_id, hours)) for each in clusters(snapshot, detailed)],
         watched=len(named),
         finder=snapshot.state.finder,
-        job_names=recent.job_names,
-        episodes=_latest(snapshot, recent, only),
+        job_names=day.job_names,
+        episodes=_latest(snapshot, day, only),
         problem=problem,
         health=snapshot.health,
         deliveries=outbox[:DELIVERIES_SHOWN],
@@ -147,10 +143,10 @@ def _counts(judged: Sequence[ClusterVerdict]) -> str:
     return ", ".join(f"{number} {_WORDS[level].lower()}" for level, number in numbers.items() if number)
 
 
-def _latest(snapshot: Snapshot, recent: Recent, only: str | None) -> list[EpisodeView]:
+def _latest(snapshot: Snapshot, day: LastDay, only: str | None) -> list[EpisodeView]:
     """The latest failovers, those in progress first."""
-    closed = [each for each in recent.episodes.values() if only in {None, each.cluster_id}]
-    found = episode_view.latest(closed[:EPISODES_SHOWN], recent.outcomes, snapshot)
+    closed = [each for each in day.episodes.values() if only in {None, each.cluster_id}]
+    found = episode_view.latest(closed[:EPISODES_SHOWN], day.outcomes, snapshot)
     return [each for each in found if only in {None, each.cluster_id}][:EPISODES_SHOWN]
 
 

@@ -50,5 +50,5 @@ def _inline(text: str) -> Markup:
     return Markup(_LINK.sub(_link, coded))  # noqa: S704  escaped above
 
 
-def _link(found: re.Match[str]) -> str:
-    return f'<a href="{found[2]}">{found[1]}</a>' if found[2].startswith("#") else found[1]
+def _link(link: re.Match[str]) -> str:
+    return f'<a href="{link[2]}">{link[1]}</a>' if link[2].startswith("#") else link[1]

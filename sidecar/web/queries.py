@@ -17,8 +17,8 @@ from sidecar.core.views.outcome import RecoveryView, outcomes_of
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.stages import Stage
 from sidecar.journal import JournalReader
-from sidecar.web import recent
-from sidecar.web.recent import Recent
+from sidecar.web import last_day
+from sidecar.web.last_day import LastDay
 
 _READERS: Final = 2
 """Concurrent queries. Fewer than the server's threads, so that metrics are served while a disk hangs."""
@@ -58,7 +58,7 @@ class Queries:
         self._snapshot = snapshot
         self._journal = journal
         self._readers = BoundedSemaphore(_READERS)
-        self._recent: Recent | None = None
+        self._last_day: LastDay | None = None
 
     def transitions(self, last: int) -> list[TransitionRecord]:
         """The last `last` transitions, newest first; fewer if they are too large together."""
@@ -69,20 +69,20 @@ class Queries:
         """The last `last` failovers: those in progress, then the newest first; fewer if they are too large together."""
         with self._reading() as journal:
             recorded = journal.latest(EpisodeRecord, last, _MOST_BYTES)
-            known = outcomes_of(journal.outcomes(0, journal.newest()))
-        return episode_view.latest(recorded, known, self._snapshot())[:last]
+            outcomes = outcomes_of(journal.outcomes(0, journal.newest()))
+        return episode_view.latest(recorded, outcomes, self._snapshot())[:last]
 
-    def recent(self) -> Recent:
+    def last_day(self) -> LastDay:
         """The recorded last day. The journal is read again when it has a new record, and while others read it, the last answer holds."""
-        known = self._recent
+        day = self._last_day
         try:
             with self._reading() as journal:
-                if known is None or known.newest != journal.newest():
-                    self._recent = known = recent.read(journal, self._snapshot().at.wall, known)
+                if day is None or day.newest != journal.newest():
+                    self._last_day = day = last_day.read(journal, self._snapshot().at.wall, day)
         except BusyError:
-            if known is None:
+            if day is None:
                 raise
-        return known
+        return day
 
     def episode(self, name: str) -> tuple[Explanation, EpisodeView | None]:
         """The episode whose id begins with `name`. Raises UnknownEpisodeError."""
@@ -95,9 +95,9 @@ class Queries:
 
     def details(self, name: str) -> EpisodeDetails:
         """The same as data for the API."""
-        found, episode = self.episode(name)
-        records = found.transitions, found.transitions_total, found.notifications, found.annotations, found.evidence
-        return EpisodeDetails(episode, list(in_words(found)), *records, found.death, found.recovery, found.stages)
+        why, episode = self.episode(name)
+        records = why.transitions, why.transitions_total, why.notifications, why.annotations, why.evidence
+        return EpisodeDetails(episode, list(in_words(why)), *records, why.death, why.recovery, why.stages)
 
     @contextmanager
     def _reading(self) -> Iterator[JournalReader]:

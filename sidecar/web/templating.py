@@ -19,7 +19,7 @@ from sidecar.core.pods import spelled
 from sidecar.core.records import TransitionRecord
 from sidecar.core.sanitize import clean, printable
 from sidecar.core.views.episode_view import EpisodeView
-from sidecar.web.picture import COLUMNS
+from sidecar.web.timeline_picture import COLUMNS
 
 REFRESH_SECONDS: Final = 15
 """How often a page refreshes itself in a browser without JavaScript."""

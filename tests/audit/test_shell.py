@@ -34,7 +34,7 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 class Asked:
-    """A shell that was told these lines, and what it answered."""
+    """A shell that was given these lines, and what it answered."""
 
     def __init__(self, spark: SparkSession, folder: Path, *lines: str) -> None:
         answers, messages = io.StringIO(), io.StringIO()

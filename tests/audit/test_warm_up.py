@@ -24,7 +24,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]
     return preferred, other
 
 
-def test_without_an_archive_the_jvm_is_told_nothing(places: tuple[Path, Path]) -> None:
+def test_without_an_archive_the_jvm_is_given_nothing(places: tuple[Path, Path]) -> None:
     """As before the first `audit warm-up`."""
     assert class_archive.options() == ()
 

@@ -26,7 +26,7 @@ _ASK_SECONDS = 0.2
 
 
 class Report(Struct):
-    """What was told until now, and what it cost."""
+    """What was reported until now, and what it cost."""
 
     snapshots: int = 0
     attach_seconds: float = 0.0
@@ -38,7 +38,7 @@ class Report(Struct):
     uncounted: int = 0
     """Those whose `writes` nobody could count."""
     last_told: int = 0
-    """When the last of them was told: monotonic nanoseconds."""
+    """When the last of them was reported: monotonic nanoseconds."""
     threads: list[str] = field(default_factory=list)
     rss_kib: int = 0
     peak_kib: int = 0
@@ -82,7 +82,7 @@ def digest(values: Mapping[str, bytes]) -> str:
 
 
 def main(quorum: str, cluster_id: str) -> None:
-    """Commands: `report`, `keep` (the values told from now on), `digest` (of those), `reset` (the peak of the memory)."""
+    """Commands: `report`, `keep` (the values reported from now on), `digest` (of those), `reset` (the peak of the memory)."""
     driver = ZooKeeperDriver(quorum, f"{ROOT}/{cluster_id}", cluster_id, Clock())
     counter = Counter()
     driver.start(counter)
@@ -130,14 +130,14 @@ class Alone:
         return json.decode(self.tell("digest"), type=str)
 
     def wait_complete(self, snapshots: int = 1, seconds: float = 120.0) -> Report:
-        """What was told when everything has been read for the n-th time."""
+        """What was reported when everything has been read for the n-th time."""
         assert until(lambda: self.report().snapshots >= snapshots, seconds, _ASK_SECONDS), (
             "the driver has not seen everything"
         )
         return self.report()
 
     def wait_writes(self, writes: int, quiet: float, seconds: float = 120.0) -> Report:
-        """What was told when these writes are accounted for and nothing has been told for `quiet` seconds, or when the time is up."""
+        """What was reported when these writes are accounted for and nothing was reported for `quiet` seconds, or when the time is up."""
 
         def settled() -> bool:
             report = self.report()

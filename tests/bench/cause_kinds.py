@@ -1,4 +1,4 @@
-"""The ways to make a leader go, or not, and which cause is to be told of each: by the store that the leaders are in."""
+"""The ways to make a leader go, or not, and which cause is to be reported of each: by the store that the leaders are in."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,13 +13,13 @@ from tests.kit.relay import Gate
 _SPLIT_BEGINS_SECONDS = 30.0
 _BLIND_SECONDS = RELATED / SECOND + 15
 _LEASE_SECONDS = 15.0
-"""In which a lease of 5 s has run out, another JobManager has tried, and an observer has told."""
+"""In which a lease of 5 s has run out, another JobManager has tried, and an observer has reported it."""
 
 Act = Callable[[Scene, Fault], None]
 
 
 class Race(NamedTuple):
-    """What is to be told where it is up to the cluster what becomes of the leader, by outcome. None: no episode."""
+    """What is to be reported where it is up to the cluster what becomes of the leader, by outcome. None: no episode."""
 
     stayed: Cause | None
     late: Cause | None
@@ -41,7 +41,7 @@ class Kind(NamedTuple):
     calm: float = CALM_SECONDS
     """For so long nothing may move until all is said."""
     quiet: float = 0.0
-    """Nobody may be alerted, and nothing but the cause be told within so many seconds."""
+    """Nobody may be alerted, and nothing but the cause be reported within so many seconds."""
     patience: float = 120.0
     """What has not begun within so many seconds does not come."""
     turn: int = 0
@@ -110,7 +110,7 @@ def _shut(gates: Sequence[Gate], seconds: float) -> None:
         gate.open()
 
 
-# -- what is to be told of them ----------------------------------------------------------------------------------------
+# -- what is to be reported of them ----------------------------------------------------------------------------------------
 
 _CRASHES = (
     Kind("`kill -9` of the leader, a standby", Cause.JOBMANAGER_LOST, killed),

@@ -22,7 +22,7 @@ from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import until
 
 CALM_SECONDS = 10.0
-"""In which a group of alerts is told, and an episode is over."""
+"""In which a group of alerts is notified, and an episode is over."""
 
 _RECORD_SECONDS = 120.0
 _STAND_BY_SECONDS = 240.0
@@ -31,7 +31,7 @@ _CONTEND_SECONDS = 30.0
 _SPLIT_SECONDS = 5.0
 _RELATED_SECONDS = RELATED / SECOND
 _LATE_SECONDS = SESSION.total_seconds() + LEASE_MARGIN / SECOND
-"""After so long without a renewal a lease is told to have run out."""
+"""After so long without a renewal a lease is reported to have run out."""
 _MOST_RECORDS = 1_000_000
 
 Record = dict[str, Any]
@@ -98,7 +98,7 @@ class Scene:
     # -- before a fault ------------------------------------------------------------------------------------------------
 
     def stand_by(self, jobmanagers: int) -> None:
-        """So many JobManagers, one of which leads, the job at work, nothing to be told any more, and no loss of sight to be related to."""
+        """So many JobManagers, one of which leads, the job at work, nothing to be reported any more, and no recent loss of sight."""
         if any(each["split"] for each in self._of("transition")[-1:]):
             for each in self._running():  # a split does not settle by itself
                 each.kill()

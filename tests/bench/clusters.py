@@ -1,7 +1,7 @@
 """One process that watches many clusters: `python -m tests.bench.clusters [CLUSTERS ...]`, in ConfigMaps of a real API server.
 
 `run` lists them as `clusters`; each has a leader who renews its lease every 5 s. One of them then gets another leader, and that alone is
-told. Requests are those that ended in that time: a watch does after 240 to 290 s, or when its leader was silent for 7 s.
+reported. Requests are those that ended in that time: a watch does after 240 to 290 s, or when its leader was silent for 7 s.
 """
 
 import sys

@@ -2,7 +2,7 @@
 
 So many small files on dates of a hundred each, written as an ingest writes them. Spark, DuckDB and pyarrow count rows and ids without a
 pause, each in a process of its own, while `audit compact` makes one file of each date. A read that fails, because a file that it listed is
-gone, is told apart from a wrong count, which must not be. Before and behind it each reader counts alone.
+gone, is distinguished from a wrong count, which must not be. Before and behind it each reader counts alone.
 """
 
 import subprocess

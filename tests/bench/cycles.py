@@ -2,8 +2,8 @@
 
 The dispatcher's leader node is created and deleted again and again, each time with another session id, with the same pause behind each of
 the two. Flink's own listener watches it, and beside it our driver, alone in its process (tests/bench/alone.py). Then the last leader comes
-(`create`), and changes its session id (`set`): who tells of it? Flink's listener is deaf behind the last cycle of which it told anything,
-if it tells of neither. Our driver reads a contested node once a second and counts what it hears in between: not each leader is told, each
+(`create`), and changes its session id (`set`): who tells of it? Flink's listener is deaf behind the last cycle that it reported,
+if it tells of neither. Our driver reads a contested node once a second and counts what it hears between: not each leader is reported, each
 write is accounted for.
 """
 
@@ -112,7 +112,7 @@ def _rest(seconds: float) -> None:
 
 
 def _flinks(listener: Listener, cycles: int) -> tuple[str, str, str]:
-    """How many of the leaders it told of; the cycle of the last one, if it told of none behind the cycles; whether of the very last."""
+    """How many of the leaders it reported; the cycle of the last one, if it reported none behind the cycles; whether of the very last."""
     ids = [json.decode(line)["leader_session_id"] for _, line in listener.lines]
     told = {UUID(session_id) for session_id in ids if session_id}
     numbers = {session_id.int for session_id in told if session_id.int <= cycles}

@@ -2,7 +2,7 @@
 
 - So many clusters (1,000), each with a job and a leader who renews its lease every 5 s: memory, CPU, requests, watches of `run`.
 - Then 200 of other names come and go at random for so many minutes (10): each is created with a leader, lives for up to a minute, withdraws
-  and is deleted. None may be missed, and nobody may be told of any.
+  and is deleted. None may be missed, and nobody may be notified of any.
 - At last the leader of one cluster changes: from its write to the message, with one sidecar, and with two of which the other was killed.
 """
 

@@ -1,7 +1,7 @@
 """One process that finds its clusters below a root of a real ZooKeeper: `python -m tests.bench.found_zookeeper [CLUSTERS ...]`.
 
 Each cluster has what Flink 1.19 and newer writes, with one job. After they came: memory, CPU, requests and watches of `run`. Then ten of
-other names come and go: none may be missed, and nobody may be told of any. At last the leader of one cluster changes.
+other names come and go: none may be missed, and nobody may be notified of any. At last the leader of one cluster changes.
 """
 
 import random

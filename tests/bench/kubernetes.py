@@ -108,7 +108,7 @@ def _told(listener: Listener, written: dict[UUID, Write]) -> Told:
 
 
 def _dispatchers(listener: Listener) -> Iterator[tuple[int, UUID]]:
-    """When which one was told."""
+    """When which one was reported."""
     for at, line in listener.lines:
         record = json.decode(line)
         session_id = record.get("after_session_id") or record.get("leader_session_id")

@@ -45,7 +45,7 @@ class Write(NamedTuple):
 
 
 class Told(NamedTuple):
-    """Of how many writes which were told, and how late: milliseconds since the write, and since the server's answer to it."""
+    """Of how many writes which were reported, and how late: milliseconds since the write, and since the server's answer to it."""
 
     behind_write: list[float]
     behind_answer: list[float]
@@ -67,7 +67,7 @@ def main(seconds: float = SECONDS) -> None:
 
 
 def _measure(address: str, folder: Path, flinks: Flinks, clusters: dict[str, str], seconds: float) -> dict[str, Told]:
-    """What each listener told; behind them, how long the writes themselves took."""
+    """What each listener reported; behind them, how long the writes themselves took."""
     paths = [node(cluster) for cluster in dict.fromkeys(clusters.values())]
     spawning = get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawning) as writer:

@@ -218,7 +218,7 @@ class Play:
             receiver.moods = _WELL
         for sidecar in self.voices.sidecars:
             sidecar.wait_ready()
-        time.sleep(5)  # what is seen is told after group_wait and group_interval
+        time.sleep(5)  # what is seen is reported after group_wait and group_interval
         assert until(self.voices.told_all, _DRAIN_SECONDS, 0.5), "the outboxes do not get empty"
         for sidecar in self.voices.sidecars:
             assert sidecar.stop() == 0

@@ -127,7 +127,7 @@ class Scene:
         until(noted, seconds, 0.05)
 
     def settle(self, calm: float) -> None:
-        """Until nothing has happened, and nothing was told, for `calm` seconds."""
+        """Until nothing has happened, and nothing was reported, for `calm` seconds."""
         began = time.monotonic()
 
         def is_calm() -> bool:
@@ -182,7 +182,7 @@ class Scene:
         """Since when the process at `address` had ended or was frozen at that moment, if it was."""
         return next((begin for begin, end in self.absences(address) if begin <= at < end), None)
 
-    # -- what was told -------------------------------------------------------------------------------------------------
+    # -- what was reported -------------------------------------------------------------------------------------------------
 
     def told(self) -> list[Told]:
         return [_told(line) for line in list(self._watch.lines)]
@@ -199,7 +199,7 @@ class Scene:
         )
 
     def retrieval(self) -> str:
-        """Leaders of the resource manager that the TaskManager's log says it was told of, and those of `watch --view flink`."""
+        """Leaders of the resource manager that the TaskManager's log says it was notified of, and those of `watch --view flink`."""
         logged = [
             (found[1], _fencing_token(found[2])) for found in _CONNECTING.finditer(self.lab.taskmanager.log.read_text())
         ]

@@ -49,7 +49,7 @@ class Spent(NamedTuple):
 
 
 def upkeep(server: OpenKubernetes, folder: Path, flink: Clusters, writers: Executor, user: str, seconds: float) -> None:
-    """Two tables and the targets; of a long run also what was asked, and what was told around the orderly end of a watch."""
+    """Two tables and the targets; of a long run also what was asked, and what was reported around the orderly end of a watch."""
     flink.create("idle", session := uuid4())
     meter, receiver = Meter(server.server.address), HttpReceiver()
     receiver.start()

@@ -1,4 +1,4 @@
-"""What was told of a fault, held against what happened."""
+"""What was reported of a fault, held against what happened."""
 
 import time
 from collections.abc import Iterable
@@ -9,11 +9,11 @@ _JITTER_SECONDS = 0.25
 """Between what etcd tells this process and what others read."""
 _STALE_SECONDS = 2.0
 _BELIEVED_SECONDS = 17.0
-"""How long a leader may be told after its death: its lease, and 2 s."""
+"""How long a leader may be reported after its death: its lease, and 2 s."""
 
 
 class Verdict:
-    """Of all that was told between the beginning of a fault and now. Times are in seconds."""
+    """Of all that was reported between the beginning of a fault and now. Times are in seconds."""
 
     def __init__(self, scene: Scene, fault: Fault) -> None:
         self._scene = scene
@@ -33,7 +33,7 @@ class Verdict:
         return [line for line in self.told if line.kind == "OBSCURED"]
 
     def after(self, lines: Iterable[Told]) -> list[float]:
-        """How long after the fault they were told."""
+        """How long after the fault they were reported."""
         return [line.at - self._fault.at for line in lines]
 
     def written_after(self) -> list[float]:
@@ -41,7 +41,7 @@ class Verdict:
         return [at - self._fault.at for at in self._written.values()]
 
     def false(self) -> list[str]:
-        """What was told and was not so."""
+        """What was reported and was not so."""
         return [
             f"FALSE: {line.at - self._fault.at:.2f} s after the fault: {line}"
             for line in self.told
@@ -49,7 +49,7 @@ class Verdict:
         ]
 
     def missed(self) -> list[str]:
-        """Sessions that were written and not told of, and where what was told last is not how it stands."""
+        """Sessions that were written and not reported, and where what was reported last is not how it stands."""
         sessions = {(line.who, line.after) for line in self.told}
         found = [f"MISSED: session {key[1]} of {key[0]}" for key in self._written if key not in sessions]
         last = {line.who: line.after for line in self._scene.told()}
@@ -62,7 +62,7 @@ class Verdict:
         return found
 
     def lost(self) -> list[float]:
-        """Of each leader whose process ended or froze: after how long that was told. Where nobody could see, since one could."""
+        """Of each leader whose process ended or froze: after how long that was reported. Where nobody could see, since one could."""
         found = []
         for who, value in self._fault.led.items():
             begins = (begin for begin, _ in self._scene.absences(value.address))
@@ -73,7 +73,7 @@ class Verdict:
         return found
 
     def behind(self) -> list[float]:
-        """How long behind the write each new leader was told."""
+        """How long behind the write each new leader was reported."""
         return [line.at - at for line in self.told if line.after and (at := self._written.get((line.who, line.after)))]
 
     def outcome(self) -> str:
@@ -115,7 +115,7 @@ class Verdict:
         return died is None or line.at - max(died, fault.back_at or 0.0) <= _BELIEVED_SECONDS
 
     def _leads(self, line: Told, moment: float) -> bool:
-        """Whether the leader that is told to lead no longer lives, and has the lease under which it wrote itself."""
+        """Whether the leader that is reported to lead no longer lives, and has the lease under which it wrote itself."""
         value = self._truth.led(line.who, moment)
         same = value is not None and line.before in {None, value.session}
         return value is not None and same and self._scene.absent_since(value.address, line.at) is None

@@ -310,7 +310,7 @@ class _Judge:
 
     @staticmethod
     def _lasted(term: Term) -> bool:
-        """Long enough that it can be told from nothing: shorter ones may be counted as unobserved."""
+        """Long enough that it can be distinguished from nothing: shorter ones may be counted as unobserved."""
         return term.until - term.published > CLOCK_SLACK * 3
 
     def _journal_lost(self, at: float) -> bool:

@@ -1,4 +1,4 @@
-"""An auditor of what people are told: he sees every step of one sidecar, and objects to what may never be."""
+"""An auditor of what people are notified of: he sees every step of one sidecar, and objects to what may never be."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
@@ -32,19 +32,19 @@ Key = tuple[str, str]
 
 
 class Auditor:
-    """Knows by himself who was told what, from what went to the outbox and to the records."""
+    """Knows by himself who was notified of what, from what went to the outbox and to the records."""
 
     def __init__(self) -> None:
         self.effects: list[list[Effect]] = []
         self._began: set[str] = set()
-        """Groups that were told FIRST and are not forgotten."""
+        """Groups that were notified FIRST and are not forgotten."""
         self._told_at: dict[str, int] = {}
         self._hastened_at: dict[str, int] = {}
-        """When a group was told sooner than after `group_interval`, because it got worse."""
+        """When a group was notified sooner than after `group_interval`, because it got worse."""
         self._paced: set[str] = set()
-        """Groups that were told under the policy of now."""
+        """Groups that were notified under the policy of now."""
         self._lasting: dict[str, set[str]] = {}
-        """By group: alerts that it was told of as lasting, last of all."""
+        """By group: alerts that it was notified of as lasting, last of all."""
         self._mentioned: dict[Key, int] = {}
         self._free_since: dict[Key, int] = {}
         self._owed: dict[Key, Alert] = {}
@@ -135,13 +135,13 @@ class Auditor:
             if key not in here:
                 assert alert.rule not in rules or any(other == alert.id for _, other in here), "lost in a reload"
                 del self._owed[key]
-        for fingerprint, group in alerts.groups.items():  # what moved to another group is told there anew
+        for fingerprint, group in alerts.groups.items():  # what moved to another group is notified there anew
             for member in group.members.values():
                 if not member.notified:
                     self._settled.pop((fingerprint, member.alert.id), None)
 
     def _check_quiet(self, policy: Policy, after: State, notices: Sequence[Notice], at: Moment) -> None:
-        """Nobody is told what may not be told now."""
+        """Nobody is notified of what may not be notified now."""
         firing = _firing(after)
         for notice in notices:
             assert not notice.route.is_muted(at.wall), "told in a mute interval"
@@ -312,7 +312,7 @@ class Auditor:
 
 
 def _free(policy: Policy, after: State, ticked: Ticked) -> Iterator[tuple[str, Route, Member]]:
-    """What is to be told: what lasts, is in sight and not inhibited, and the end of what was told. All that only while nobody is muted."""
+    """What is due: what lasts, is in sight and not inhibited, and the end of what was notified. All that only while nobody is muted."""
     routes = {route.key: route for route in every(policy.route)}
     firing = _firing(after)
     for fingerprint, group in after.alerts.groups.items():
@@ -340,7 +340,7 @@ def _is_silenced(state: State, alert: Alert, at: Moment) -> bool:
 
 
 def _check_downtime(alert: Alert) -> None:
-    """Whoever is told for how long no leader worked is told bounds in their order."""
+    """The bounds of the time without a working leader are in their order."""
     at_least, at_most = alert.downtime_seconds_at_least, alert.downtime_seconds_at_most
     assert at_most is None or (at_least is not None and at_least <= at_most)
 

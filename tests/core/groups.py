@@ -1,4 +1,4 @@
-"""Alerts in groups under a clock: what is told, second by second."""
+"""Alerts in groups under a clock: what is notified, second by second."""
 
 from typing import Final, Self
 
@@ -42,7 +42,7 @@ def alert(rule: Rule, component: ComponentId = DISPATCHER, name: str | None = No
 
 
 class Groups:
-    """Alerts that come and go, and what was told of them: (second, receiver, reason, alerts)."""
+    """Alerts that come and go, and what was notified of them: (second, receiver, reason, alerts)."""
 
     def __init__(self, route: Route = ALL, *inhibited: InhibitRule) -> None:
         self.policy: Policy = replace(POLICY, rules=(LOW, HIGH, EVENT), route=route, inhibit_rules=inhibited)

@@ -25,7 +25,7 @@ def test_a_cluster_that_is_not_watched_any_more_is_forgotten_with_its_alerts() -
 
 
 def test_a_rule_that_is_gone_takes_its_alerts_with_it() -> None:
-    """The operator removed the rule while it was firing: nothing more is told of it."""
+    """The operator removed the rule while it was firing: nothing more is notified of it."""
     flink, sidecar = watching()
     flink.vacate(DISPATCHER)
     sidecar.sees_changes().waits(40)
@@ -127,7 +127,7 @@ def test_the_time_until_which_we_ran_is_kept_to_half_a_minute() -> None:
         assert sidecar.now - sidecar.state.alive.steady < 31_000_000
 
 
-def test_without_rules_everything_is_recorded_and_nothing_is_told() -> None:
+def test_without_rules_everything_is_recorded_and_nothing_is_notified() -> None:
     """A sidecar that only keeps the audit log."""
     flink, sidecar = watching(policy=replace(POLICY, rules=()))
     flink.elect(B)

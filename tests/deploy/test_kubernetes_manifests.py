@@ -163,7 +163,7 @@ def test_the_sidecar_may_read_its_cluster_and_nothing_else(kubernetes: Kubernete
 
 
 def test_that_is_enough_to_see_the_leaders(kubernetes: Kubernetes, account: Path) -> None:
-    """The real command with the real token of that account; of the neighbour it is told in one line what is missing."""
+    """The real command with the real token of that account; for the neighbour it says in one line what is missing."""
     with renewed(kubernetes.namespace(NAMESPACE), CONFIG_MAP, LEADERS):
         status, told, said = who(account, CLUSTER_ID)
     assert status == 1, said  # two components are without a leader

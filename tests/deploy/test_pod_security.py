@@ -81,7 +81,7 @@ def test_what_is_added_to_flinks_pods_is_restricted(tmp_path: Path) -> None:
 
 
 def test_what_the_profile_forbids_would_be_found() -> None:
-    """The rules are those of the profile: a pod that breaks each of them is told so."""
+    """The rules are those of the profile: a pod that breaks each of them is reported."""
     security = {"privileged": True, "runAsUser": 0, "procMount": "Unmasked"}
     probe = {"httpGet": {"host": "example.com", "port": 1}}
     container = {"name": "c", "securityContext": security, "ports": [{"hostPort": 1}], "livenessProbe": probe}

@@ -5,7 +5,7 @@ Nothing is left out and nothing is put in order first. That this can be asked fo
 
 - Two listeners that come back at different moments rightly hear of different things: one may find B where the other one saw A go and B
   come. So all are kept at the gate until ZooKeeper serves again, and the JobManagers sleep until everything was read.
-- Flink's listener is told from its cache in one thread, as soon as the connection is back, while another thread reads anew. When the
+- Flink's listener is notified from its cache in one thread, as soon as the connection is back, while another thread reads anew. When the
   leader has changed meanwhile, the second is sometimes faster. For that component the call from the cache then falls out, or it comes
   last, and Flink's listener keeps a leader that is gone until the next one comes. We always make it first. In the phase `REPLACED`, and
   only there, Flink's listener may lack this one call, or be late with it.
@@ -57,18 +57,18 @@ Leaders = Mapping[str, Call]
 
 
 class Listener:
-    """A program that prints what one listener for each component is told."""
+    """A program that prints what one listener for each component is notified of."""
 
     def __init__(self, name: str, folder: Path, command: list[str]) -> None:
         self.process = Process(name, command, folder / f"{name}.log", java_environment())
         self._told_before = 0
 
     def turn_page(self) -> None:
-        """What was told until now is no longer of interest."""
+        """What was notified until now is no longer of interest."""
         self._told_before = len(self._told())
 
     def page(self) -> Calls:
-        """What was told since then."""
+        """What was notified since then."""
         calls = Calls()
         for component, call in self._told()[self._told_before :]:
             calls.setdefault(component, []).append(call)
@@ -92,7 +92,7 @@ class Pair(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """What both listeners of a pair were told in one phase, and who led before and after it."""
+    """What both listeners of a pair were notified of in one phase, and who led before and after it."""
 
     flinks: Calls
     ours: Calls
@@ -149,12 +149,12 @@ class SideBySide:
         self.gate.close()
 
     def phase(self, name: str, act: Callable[["SideBySide"], None]) -> None:
-        """Do something to the cluster or to the listeners, wait until all know the leaders there are, and keep what they were told."""
+        """Do something to the cluster or to the listeners, wait until all know the leaders, and keep what they were notified of."""
         before = self._leaders
         for listener in self.listeners:
             listener.turn_page()
         act(self)
-        # Who does not know them in time is seen from what it was told.
+        # Who does not know them in time is seen from what it was notified of.
         until(lambda: self._known_leaders(overtaken=name == REPLACED), PATIENCE_SECONDS)
         self._leaders = wait_for(f"one to lead everything: {name}", self._standing)
         for policy, pair in self.pairs.items():
@@ -187,7 +187,7 @@ class SideBySide:
         wait_for("new leaders", lambda: (now := self._standing()) and not now.items() & self._leaders.items())
 
     def _known_leaders(self, *, overtaken: bool = False) -> Leaders | None:
-        """Who leads, once all were told it last, or with `overtaken` Flink's listeners at any time of this phase."""
+        """Who leads, once all were notified of it last, or with `overtaken` Flink's listeners at any time of this phase."""
         leaders = self._standing()
         known = leaders and all(
             pair.ours.last() == leaders

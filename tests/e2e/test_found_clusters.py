@@ -102,7 +102,7 @@ def told(receiver: HttpReceiver) -> list[str]:
 def test_found_clusters_are_watched_and_retired(
     server: Kubernetes, receiver: HttpReceiver, sidecar_of: Callable[..., Sidecar]
 ) -> None:
-    """Two clusters of one name are told apart; a failover is one message; a cluster that is removed, observed or while the sidecar is down,
+    """Two clusters of one name are kept apart; a failover is one message; a cluster that is removed, observed or while the sidecar is down,
     is retired and never paged for; what comes later is watched too.
     """
     here, there = Place(server, "team-a"), Place(server, "team-b")

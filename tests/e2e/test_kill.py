@@ -136,7 +136,7 @@ def _assert_no_link_is_missing(transitions: list[dict[str, Any]]) -> None:
 
 def _assert_each_alert_arrived(notifications: list[dict[str, Any]], receiver: HttpReceiver) -> None:
     queued = [n for n in notifications if n["outcome"] == "queued"]
-    # Killed between the mark in the ledger and the record of it, the next process finds that it has told this already.
+    # Killed between the mark in the ledger and the record of it, the next process finds that it has sent this already.
     settled = [n["delivery_id"] for n in notifications if n["outcome"] in {"delivered", "already_told"}]
     assert len(settled) > KILLS / 5
     assert sorted(settled) == sorted(n["delivery_id"] for n in queued)

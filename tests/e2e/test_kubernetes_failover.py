@@ -160,7 +160,7 @@ def assert_left_alone(seen: list[dict[str, Any]], died: float) -> None:
 
 
 def assert_all_agree(witness: Witness) -> int:
-    """`who` names nobody, `watch` told the very transitions that `run` recorded. How often the dispatcher lost its leader."""
+    """`who` names nobody, `watch` printed the very transitions that `run` recorded. How often the dispatcher lost its leader."""
     count = len(witness.sidecar.transitions())
     told = command("who", "--flink-conf", str(witness.lab.conf_dir), "--output", "json")
     assert {json.loads(line)["state"] for line in told.stdout.splitlines()} == {"vacant"}, told.stderr

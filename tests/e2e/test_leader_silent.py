@@ -129,7 +129,7 @@ class _ReachableLeaders(Leaders):
         self._flink.elect(_Reachable(self.present, UUID(int=self.term), self.term, rest))
 
 
-def test_a_dropped_port_is_told_by_the_sidecar_that_was_answered_and_by_no_other(
+def test_a_dropped_port_is_reported_by_the_sidecar_that_was_answered_and_by_no_other(
     zookeeper: ZooKeeper, watch: Watch
 ) -> None:
     """For another sidecar it was dropped from the start: it never says so, though it hears of the first one's from the store."""

@@ -93,7 +93,7 @@ def test_three_sidecars_are_one_voice(leaders: Leaders, receivers: list[Receiver
 def test_one_that_dies_between_claim_and_send_is_replaced_in_15_seconds(
     leaders: Leaders, receivers: list[Receiver], voices: Voices
 ) -> None:
-    """By another one, which says that it may be a duplicate. A receiver that nobody had a claim for is not told twice."""
+    """By another one, which says that it may be a duplicate. A receiver that nobody had a claim for is not notified twice."""
     for receiver in receivers:
         receiver.moods = WELL
     leaders.fail_over()

@@ -19,7 +19,7 @@ from tests.kit.waiting import wait_for
 def test_clusters_of_both_stores_are_watched_side_by_side(
     shared_zookeeper: ZooKeeper, kubernetes: Kubernetes, flink: KazooClient, namespace: str, tmp_path: Path
 ) -> None:
-    """Each is seen whole and told by its own name; whoever is asked for a token is asked once for all; all threads end."""
+    """Each is seen whole and reported by its own name; whoever is asked for a token is asked once for all; all threads end."""
     somewhere = kubernetes.namespace(f"test-{uuid4()}")
     names = [f"cluster-{number}" for number in range(20)]
     for name in names:

@@ -81,10 +81,10 @@ def test_a_missing_permission_is_named_and_looked_for_again(
     assert "\n" not in "".join(said(caplog, "no permission"))
 
 
-def test_a_wrong_token_is_told_from_a_missing_permission(
+def test_a_wrong_token_is_distinguished_from_a_missing_permission(
     watch: Watch, kubernetes: Kubernetes, flink: Namespace, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who is not known is told so, and where the token stands; a kubeconfig that was put right is read again."""
+    """An unknown identity is reported, with where the token stands; a kubeconfig that was put right is read again."""
     flink.create(NAME)
     file = kubernetes.kubeconfig(token=WRONG)
     recorder = watch(Access(file))

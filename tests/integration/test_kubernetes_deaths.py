@@ -202,7 +202,7 @@ def test_each_verb_that_is_missing_is_one_line(
 
 
 def test_logs_need_their_role(read: Read, namespace: Namespace, caplog: pytest.LogCaptureFixture) -> None:
-    """A container that ended has a log; who may not read it is told once, and pods go on."""
+    """A container that ended has a log; a refusal is reported once, and pods go on."""
     namespace.run_pod("jm", "10.1.2.3", labels=NATIVE)
     namespace.allow("nobody", "list", "watch", resource="pods")
     namespace.allow("nobody", "list", "watch", resource="events")

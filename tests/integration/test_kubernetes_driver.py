@@ -69,7 +69,7 @@ def test_a_cluster_is_seen_whole_and_then_as_it_changes(watch: Watch, flink: Nam
 
 
 def test_a_config_map_that_goes_and_comes_again_is_another_one(watch: Watch, flink: Namespace) -> None:
-    """A deletion is told as that there is none, and what comes after it has a new uid."""
+    """A deletion is reported as that there is none, and what comes after it has a new uid."""
     first = flink.create(NAME, {DISPATCHER: "1,a"}, LEADER)
     recorder = watch()
     recorder.wait_version(first)
@@ -95,7 +95,7 @@ def test_clusters_in_one_namespace_do_not_mix(watch: Watch, flink: Namespace) ->
 
 
 def test_a_value_of_a_megabyte_is_heard_and_left_out(watch: Watch, flink: Namespace) -> None:
-    """A job graph may be as large as a ConfigMap can be, and longer still in JSON: the leader beside it is told all the same."""
+    """A job graph may be as large as a ConfigMap can be, and longer still in JSON: the leader beside it is reported all the same."""
     recorder = watch()
     recorder.wait_complete()
     flink.create(NAME, {DISPATCHER: "1,a", f"jobGraph-{JOB}": "<" * 1_000_000})  # each is six bytes in Go's JSON
@@ -107,7 +107,7 @@ def test_a_value_of_a_megabyte_is_heard_and_left_out(watch: Watch, flink: Namesp
     assert recorder.view() == [CONNECTED]
 
 
-def test_odd_contents_are_told_as_they_are(watch: Watch, flink: Namespace) -> None:
+def test_odd_contents_are_reported_as_they_are(watch: Watch, flink: Namespace) -> None:
     """What makes no sense is for the core to judge: no annotation, one that is no JSON, values that are none."""
     first = flink.create(NAME)
     recorder = watch()
@@ -164,7 +164,7 @@ def test_an_upgrade_is_followed_to_the_new_place(watch: Watch, flink: Namespace)
 
 
 def test_what_does_not_change_is_confirmed(watch: Watch, flink: Namespace) -> None:
-    """After 7 s in which a ConfigMap did not change, all are told again, and then every 7 s; renewals of others do not hide it."""
+    """After 7 s in which a ConfigMap did not change, all are reported again, and then every 7 s; renewals of others do not hide it."""
     flink.create(NAME, {DISPATCHER: "1,a"}, LEADER)
     silent, lively = "old-dispatcher-leader", "old-resourcemanager-leader"
     for name in (silent, lively):
@@ -220,7 +220,7 @@ def test_a_cluster_that_is_not_there_is_waited_for(
 def test_it_can_be_stopped_in_every_state(
     watch: Watch, kubernetes: Kubernetes, flink: Namespace, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Before it was started, while nobody answers, while it pauses, and while it listens; twice; nothing is told afterwards."""
+    """Before it was started, while nobody answers, while it pauses, and while it listens; twice; nothing is reported afterwards."""
     caplog.set_level(logging.CRITICAL)
     never = KubernetesDriver(Access(kubernetes.kubeconfig()), flink.name, CLUSTER, now)
     never.stop()

@@ -105,7 +105,7 @@ def kinds(told: list[ClusterObservation]) -> list[type]:
 
 
 def test_clusters_come_and_go(find: Find, flinks: Clusters) -> None:
-    """Each is whole before anything else is told of it; one that comes later too; one that goes is told as removed, and can come back."""
+    """Each is whole before anything else is reported of it; one that comes later too; one that goes is removed, and can come back."""
     flinks.create("orders")
     found = find()
     found.wait_listed({"orders"})
@@ -266,10 +266,10 @@ def test_large_config_maps_of_others_blind_nobody(
     found.wait(lambda: kinds(found.of(orders)).count(ConfigMapObserved) >= 2)
 
 
-def test_what_an_outage_hides_is_told_in_order(
+def test_what_an_outage_hides_is_reported_in_order(
     find: Find, tmp_path_factory: pytest.TempPathFactory, mark: dict[str, str]
 ) -> None:
-    """The API server goes and comes back: every cluster is SUSPENDED, then whole again; a change, a new one and a removal are told."""
+    """The API server goes and comes back: every cluster is SUSPENDED, then whole again; a change, a new one and a removal are reported."""
     with serving(Kubernetes(tmp_path_factory.mktemp("outage"), assets())) as server:
         flinks = Clusters(server.namespace("flink"), mark)
         for name in ("stays", "changes", "goes"):

@@ -1,4 +1,4 @@
-"""The Kubernetes driver and an API server, or the way there, that fails: all that happened is told, in order, or how it ended."""
+"""The Kubernetes driver and an API server, or the way there, that fails: all that happened is reported, in order, or how it ended."""
 
 import json
 import shutil
@@ -74,10 +74,10 @@ def put(flink: Namespace, count: int) -> list[tuple[str, str, str]]:
 # -- the way there -----------------------------------------------------------------------------------------------------
 
 
-def test_a_connection_that_breaks_loses_nothing_and_is_not_even_told(
+def test_a_connection_that_breaks_loses_nothing_and_is_not_even_reported(
     watch: Watch, kubernetes: Kubernetes, flink: Namespace, wire: Wire
 ) -> None:
-    """Where the next request succeeds, the view was never lost; what happened between them is told, in order."""
+    """Where the next request succeeds, the view was never lost; what happened between them is reported, in order."""
     first = version_of(flink.create(NAME))
     recorder = watch(kubernetes.kubeconfig(server=f"https://{wire.address}"))
     recorder.wait_complete()
@@ -93,10 +93,10 @@ def test_a_connection_that_breaks_loses_nothing_and_is_not_even_told(
     assert recorder.view() == [CONNECTED]
 
 
-def test_what_happened_while_nobody_could_look_is_told_in_order_afterwards(
+def test_what_happened_while_nobody_could_look_is_reported_in_order_afterwards(
     watch: Watch, kubernetes: Kubernetes, flink: Namespace, wire: Wire
 ) -> None:
-    """The API server remembers: changes, the deletion, and the new ConfigMap are all told, between CONNECTED and the snapshot's end."""
+    """The API server remembers: changes, the deletion, and the new ConfigMap are all reported, between CONNECTED and the snapshot's end."""
     written: list[tuple[str, str | None, str]] = [version_of(flink.create(NAME))]
     recorder = watch(kubernetes.kubeconfig(server=f"https://{wire.address}"))
     recorder.wait_complete()
@@ -121,7 +121,7 @@ def test_what_happened_while_nobody_could_look_is_told_in_order_afterwards(
 
 
 def test_a_server_that_is_killed_and_comes_back(watch: Watch, kubernetes: Kubernetes, flink: Namespace) -> None:
-    """SUSPENDED at once; when it is there again, all is told anew, and then what changes. Twice over."""
+    """SUSPENDED at once; when it is there again, all is reported anew, and then what changes. Twice over."""
     written = [version_of(flink.create(NAME))]
     recorder = watch(kubernetes.kubeconfig())
     recorder.wait_complete()
@@ -161,10 +161,10 @@ def test_a_server_that_freezes_is_found_out(watch: Watch, kubernetes: Kubernetes
     assert recorder.view() == [CONNECTED, SUSPENDED, CONNECTED]
 
 
-def test_what_the_server_has_forgotten_is_told_as_it_ended(
+def test_what_the_server_has_forgotten_is_reported_as_it_ended(
     watch: Watch, kubernetes: Kubernetes, flink: Namespace, wire: Wire
 ) -> None:
-    """With etcd compacted and the server started anew (410 Gone), what stands there now is told, and that what is gone is."""
+    """With etcd compacted and the server started anew (410 Gone), what stands there now is reported, and that what is gone is."""
     other = kubernetes.namespace(f"{flink.name}-2")
     first = [version_of(namespace.create(NAME)) for namespace in (flink, other)]
     kubeconfig = kubernetes.kubeconfig(server=f"https://{wire.address}")
@@ -196,7 +196,7 @@ def test_what_the_server_has_forgotten_is_told_as_it_ended(
 def test_a_store_that_was_set_back_is_seen_as_it_is(
     watch: Watch, kubernetes: Kubernetes, data: Path, flink: Namespace, tmp_path: Path
 ) -> None:
-    """After a restore from a backup, a watch from the old future would be silent for ever: what stands there is told, and what follows."""
+    """After a restore from a backup, a watch from the old future would be silent for ever: what stands there is seen, and what follows."""
     first = version_of(flink.create(NAME))
     kubernetes.kill()
     shutil.copytree(data / "etcd", tmp_path / "backup")

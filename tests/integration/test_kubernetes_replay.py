@@ -161,7 +161,7 @@ def played(request: pytest.FixtureRequest, plays: dict[tuple[str, str], Played])
 
 
 def demand_all_told(played: Played) -> None:
-    """What was told is what was done, in its order; of what was there before the layout was known, what then stood there."""
+    """What was reported is what was done, in its order; of what was there before the layout was known, what then stood there."""
     done = [applied.version for applied in played.applied]
     told = played.recorder.versions()
     begun = len(told) - len(done) + played.found_after
@@ -173,7 +173,7 @@ def demand_all_told(played: Played) -> None:
         assert (seen.data, seen.leader) == contents[seen.name, seen.uid, seen.resource_version]
 
 
-def test_every_write_is_told_once_in_order_with_what_was_written(played: Played) -> None:
+def test_every_write_is_reported_once_in_order_with_what_was_written(played: Played) -> None:
     """Renewals, keys that go one by one, the ConfigMap that is deleted: as it was done; in a view that, once there, was never lost."""
     demand_all_told(played)
     assert played.found_after < len(played.applied) / 2
@@ -185,14 +185,14 @@ def test_every_write_is_told_once_in_order_with_what_was_written(played: Played)
 
 
 def test_the_last_of_each_config_map_is_what_stands_there(played: Played) -> None:
-    """In the end what was told last of each ConfigMap is the truth."""
+    """In the end what was reported last of each ConfigMap is the truth."""
     truth = {applied.version[0]: applied.version for applied in played.applied}
     told = {version[0]: version for version in played.recorder.versions()}
     assert told == truth
 
 
 def test_an_api_server_that_is_killed_in_the_middle_loses_nothing(kubernetes: Kubernetes) -> None:
-    """Half of each recording is played, the API server killed and started again, then the other half: all is told, and nothing twice."""
+    """Half of each recording is played, the API server killed and started again, then the other half: all is seen, and nothing twice."""
     recordings = [recording(name) for name in RECORDINGS]
     players = [Player(kubernetes, f"killed-{number}", cluster_of(writes)) for number, writes in enumerate(recordings)]
     try:

@@ -85,7 +85,7 @@ def reasons(namespace: Namespace, kind: str, of: Json) -> list[str]:
     return [event["reason"] for event in namespace.events(kind, of)]
 
 
-def test_a_failover_is_told_with_the_names_of_pods_and_shown_as_events(
+def test_a_failover_is_reported_with_the_names_of_pods_and_shown_as_events(
     flink: Flink, namespace: Namespace, people: HttpReceiver, start: Start
 ) -> None:
     """In the message, on the page, in the API and in the records; at the ConfigMap, and at both pods."""

@@ -79,7 +79,7 @@ def test_it_is_empty_at_first_and_then_what_was_written(place: Place) -> None:
         store.stop()
 
 
-def test_who_loses_a_race_is_told_and_changes_nothing(open_: Open) -> None:
+def test_who_loses_a_race_learns_it_and_changes_nothing(open_: Open) -> None:
     """Both to make it and to change it: the first wins, the second gets None and reads what the first wrote."""
     ours, theirs = open_(), open_()
     nothing = theirs.read()
@@ -143,7 +143,7 @@ def test_it_outlives_a_restart_of_its_server(place: Place, open_: Open) -> None:
 
 
 def test_a_connection_that_breaks_between_calls_is_made_anew(open_: Open, wire: Wire) -> None:
-    """Nobody is told: the next call is answered."""
+    """Nobody is notified: the next call is answered."""
     store = open_(wire.address)
     document = put(store, b"0")
     for count in (b"1", b"2", b"3"):

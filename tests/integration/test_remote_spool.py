@@ -87,7 +87,7 @@ def test_a_bucket_gets_what_a_folder_gets(tmp_path: Path, server: S3Server, told
 
 
 def test_a_restart_goes_on_behind_the_last_object(tmp_path: Path, server: S3Server) -> None:
-    """Without gap or repetition, also when the journal was never told how far the objects reach."""
+    """Without gap or repetition, also when the journal never learned how far the objects reach."""
     some = records()
     for part in (some[:5], some[5:9], some[9:]):
         journal_with(tmp_path, part)

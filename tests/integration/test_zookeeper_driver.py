@@ -125,7 +125,7 @@ def test_a_leader_that_comes_changes_goes_and_comes_again(seen: Recorder, flink:
 
 @pytest.mark.parametrize("in_one_transaction", [False, True])
 def test_a_vacancy_is_seen_however_short_it_is(seen: Recorder, flink: KazooClient, in_one_transaction: bool) -> None:
-    """The next leader stands there before anybody can read that the last one went; that it went is told all the same."""
+    """The next leader stands there before anybody can read that the last one went; that it went is reported all the same."""
     flink.create(DISPATCHER, b"0", makepath=True, ephemeral=True)
     for term in range(1, 51):
         seen.wait_value(DISPATCHER, b"%d" % (term - 1))
@@ -153,7 +153,7 @@ def test_parents_may_go_and_come_too(seen: Recorder, flink: KazooClient) -> None
 
 @pytest.mark.parametrize("era", JOB_PATHS)
 def test_a_job_that_comes_and_goes(seen: Recorder, flink: KazooClient, era: str) -> None:
-    """In every layout a job is found when it appears, and its end is told before it is forgotten."""
+    """In every layout a job is found when it appears, and its end is reported before it is forgotten."""
     path = JOB_PATHS[era]
     watched = seen.driver._tree._watched  # white box: nothing else shows that a path is not watched for ever
     before = set(watched)
@@ -181,8 +181,8 @@ def test_an_upgrade_of_flink_is_seen_in_both_places(seen: Recorder, flink: Kazoo
     seen.wait_names("/leader/dispatcher/latch")
 
 
-def test_contenders_and_stored_jobs_are_told_by_name(seen: Recorder, flink: KazooClient) -> None:
-    """The children of latches and job stores are told when they change, sorted; nothing is told of the lists that only lead to them."""
+def test_contenders_and_stored_jobs_are_reported_by_name(seen: Recorder, flink: KazooClient) -> None:
+    """The children of latches and job stores are reported when they change, sorted; the lists that only lead to them are not."""
     flink.create("/leader/latch/_c_2", b"", makepath=True)
     seen.wait_names("/leader/latch", "_c_2")
     flink.create("/leader/latch/_c_1", b"")
@@ -213,10 +213,10 @@ def test_bytes_that_are_too_many_for_a_leader_are_cut(seen: Recorder, flink: Kaz
 # -- permissions -------------------------------------------------------------------------------------------------------
 
 
-def test_a_node_that_may_not_be_read_is_told_and_tried_again(
+def test_a_node_that_may_not_be_read_is_reported_and_tried_again(
     watch: Watch, shared_zookeeper: ZooKeeper, namespace: str, flink: KazooClient
 ) -> None:
-    """A refusal is an observation with a reason, told once; when the permission is given, the value is seen within half a minute."""
+    """A refusal is an observation with a reason, reported once; when the permission is given, the value is seen within half a minute."""
     flink.add_auth("digest", DIGEST)
     flink.ensure_path("/leader/dispatcher")
     flink.create(DISPATCHER, b"leader", acl=PRIVATE)
@@ -239,7 +239,7 @@ def test_a_node_that_may_not_be_read_is_told_and_tried_again(
 def test_without_the_list_of_leaders_the_view_is_never_complete(
     watch: Watch, shared_zookeeper: ZooKeeper, namespace: str, flink: KazooClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where jobs cannot be listed, nobody may conclude that there are none; what can be read is still told."""
+    """Where jobs cannot be listed, nobody may conclude that there are none; what can be read is still reported."""
     flink.add_auth("digest", DIGEST)
     flink.create(DISPATCHER, b"leader", makepath=True)
     flink.create(JOB_PATHS["Z4"], b"job", makepath=True)

@@ -1,4 +1,4 @@
-"""The ZooKeeper driver before an ensemble of three, whatever happens to it: the view is right, and no leader is told gone who is there.
+"""The ZooKeeper driver before an ensemble of three, whatever happens to it: the view is right, and no leader is reported gone who is there.
 
 `--log-cli-level=INFO` shows how long it took to notice each time.
 """
@@ -110,7 +110,7 @@ def is_beyond_trust(recorder: Recorder) -> bool:
 
 
 def assert_stayed(recorder: Recorder, *components: ComponentId) -> None:
-    """Of leaders that stayed nothing was told but that they are there, and out of sight where we were blind beyond the trust window."""
+    """Of leaders that stayed nothing was reported but that they are there, and out of sight where we were blind beyond the trust window."""
     long = sum(seconds >= POLICY.trust_window / SECOND for seconds in blindness(recorder))
     for component in components:
         assert None not in recorder.values(path(component))
@@ -121,7 +121,7 @@ def assert_stayed(recorder: Recorder, *components: ComponentId) -> None:
 
 
 def assert_right_at_every_moment(recorder: Recorder) -> None:
-    """CONNECTED, SUSPENDED, LOST follow each other as they can, nothing is told without a view, and no path goes back in time."""
+    """CONNECTED, SUSPENDED, LOST follow each other as they can, nothing is reported without a view, and no path goes back in time."""
     assert set(pairwise(recorder.view())) <= {
         (CONNECTED, SUSPENDED),
         (SUSPENDED, LOST),
@@ -152,7 +152,7 @@ def wait_settled(recorder: Recorder) -> None:
 
 
 def assert_noticed(recorder: Recorder, since: Moment, limit: float) -> None:
-    """SUSPENDED was told two seconds after `limit` at the latest."""
+    """SUSPENDED was reported two seconds after `limit` at the latest."""
     seconds = recorder.seconds_until(SUSPENDED, since)
     _log.info("noticed after %.2f s (limit %.0f + 2 s)", seconds, limit)
     assert seconds < limit + 2 + LOADED_MACHINE_SECONDS
@@ -211,7 +211,7 @@ def test_the_quorum_is_lost_and_comes_back(watch: Watch, ensemble: Ensemble, nam
 
 
 def test_a_rolling_restart(watch: Watch, ensemble: Ensemble, namespace: str) -> None:
-    """Each member is restarted in turn, and a job comes to be in each gap: every one of them is seen, and no leader is told gone."""
+    """Each member is restarted in turn, and a job comes to be in each gap: every one of them is seen, and no leader is reported gone."""
     recorder = watch(ensemble.reachable, namespace, connection_timeout=CONNECTION_TIMEOUT)
     recorder.wait_complete()
     standing = {path(component): info(A, component) for component in ALL_FOUR}
@@ -354,7 +354,7 @@ def test_our_packets_are_dropped(
 
 
 def test_the_session_expires_at_the_server(watch: Watch, ensemble: Ensemble, wires: list[Wire], namespace: str) -> None:
-    """Silent for longer than the session lasts, we are LOST; in the next one all is read, and who changed is told from who stayed."""
+    """Silent for longer than the session lasts, we are LOST; in the next one all is read, and who changed is kept apart from who stayed."""
     before = ensemble.sessions()
     recorder = watch(
         wires[0].address, namespace, session_timeout=SHORT_SESSION_TIMEOUT, connection_timeout=CONNECTION_TIMEOUT
@@ -391,7 +391,7 @@ def test_the_session_expires_at_the_server(watch: Watch, ensemble: Ensemble, wir
 def test_a_server_that_lags_behind_is_not_believed(
     watch: Watch, ensemble: Ensemble, wires: list[Wire], namespace: str, timeout: float
 ) -> None:
-    """Moved to a server that serves and knows nothing of the last write, we are told nothing that is older than what we saw."""
+    """Moved to a server that serves and knows nothing of the last write, nothing is reported that is older than what we saw."""
     lagging = ensemble.leave_first_behind()
     recorder = watch(
         quorum(wires[1], lagging), namespace, session_timeout=timeout, connection_timeout=CONNECTION_TIMEOUT

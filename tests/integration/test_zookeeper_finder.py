@@ -78,13 +78,13 @@ def remove(flink: KazooClient, cluster_id: str) -> None:
 
 
 def dispatchers(found: Recorder, cluster_id: str) -> list[bool]:
-    """Whether the dispatcher had a leader, each time that was told."""
+    """Whether the dispatcher had a leader, each time that was reported."""
     seen = (each for each in found.of(cluster_id) if isinstance(each, NodeObserved))
     return [each.position is not None for each in seen if each.path == PATH]
 
 
 def whole(found: Recorder, cluster_id: str) -> bool:
-    """Whether all of it was told: found, connected, everything that is there, and that this is everything."""
+    """Whether all of it was reported: found, connected, everything that is there, and that this is everything."""
     told = [type(each) for each in found.of(cluster_id)]
     return (
         told[:2] == [ClusterFound, ViewObserved] and SnapshotCompleted in told and any(dispatchers(found, cluster_id))
@@ -96,7 +96,7 @@ def removals(found: Recorder, cluster_id: str) -> int:
 
 
 def test_clusters_come_and_go(find: Find, run: Run, flink: KazooClient) -> None:
-    """Each is whole before anything else is told of it, one that comes later too, whatever slashes its id has; one that goes is told as
+    """Each is whole before anything else is reported of it, one that comes later too, whatever slashes its id has; one that goes is seen as
     removed, and can come back.
     """
     run("orders")
@@ -230,7 +230,7 @@ def test_a_root_that_may_not_be_listed_is_said_and_nothing_is_concluded(
     found.wait_listed({"orders", "billing"})
 
 
-def test_a_lost_connection_is_told_of_each_and_what_happened_meanwhile_too(
+def test_a_lost_connection_is_reported_of_each_and_what_happened_meanwhile_too(
     find: Find, run: Run, flink: KazooClient, wire: Wire
 ) -> None:
     """A cluster that was removed, one that came, and one whose leader is another."""

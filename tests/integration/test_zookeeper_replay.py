@@ -38,7 +38,7 @@ _WANTED = [(version, pace) for version in recordings.histories() for pace in PAC
 
 
 class Played(NamedTuple):
-    """A recording that was played, what the driver told of it, and what its server kept of all that was done to it."""
+    """A recording that was played, what the driver reported of it, and what its server kept of all that was done to it."""
 
     version: str
     recorder: Recorder
@@ -86,7 +86,7 @@ def plays(server: ZooKeeper, data: Path) -> dict[tuple[str, str], Played]:
 
 
 def _play(server: ZooKeeper, data: Path, number: int, version: str, pace: str) -> Played:
-    """One recording at one pace, with the driver watching from before its beginning until nothing more is told."""
+    """One recording at one pace, with the driver watching from before its beginning until nothing more is reported."""
     namespace = f"/{version}/{pace.replace(' ', '-')}"
     driver = ZooKeeperDriver(
         *(server.address, namespace + recordings.NAMESPACE, CLUSTER, now),
@@ -182,7 +182,7 @@ def test_the_connection_held(played: Played) -> None:
 
 
 def test_no_value_is_made_up(played: Played) -> None:
-    """What is told of a leader's path has stood there, in that order. That there is nothing may be told twice."""
+    """What is reported of a leader's path has stood there, in that order. That there is nothing may be reported twice."""
     for path in played.leaders():
         told = [value for value, _ in groupby(played.recorder.values(path))]
         stood = [value for value, _ in groupby([None, *(operation.data for operation in played.at(path))])]
@@ -190,14 +190,14 @@ def test_no_value_is_made_up(played: Played) -> None:
 
 
 def test_every_value_has_its_place(played: Played) -> None:
-    """With a value comes the position of the transaction that wrote it, which wrote those bytes; the older is told before the newer."""
+    """With a value comes the position of the transaction that wrote it, which wrote those bytes; the older is reported before the newer."""
     for path in played.leaders():
         stood = {operation.zxid: operation.data for operation in played.at(path)}
         told = [(node.position.mzxid, node.data) for node in played.recorder.nodes(path) if node.position]
         assert told == sorted((zxid, stood[zxid]) for zxid, _ in told), path
 
 
-def test_the_last_value_is_the_last_told(played: Played) -> None:
+def test_the_last_value_is_the_last_reported(played: Played) -> None:
     """In the end, what stands is known: each leader, each contender and each stored job, and nothing besides."""
     standing = {operation.path: operation.data for operation in played.done}
     standing = {path: value for path, value in standing.items() if value is not None}
@@ -235,7 +235,7 @@ class _Lenient(Witness):
 
 
 def core(played: Played) -> tuple[State, list[TransitionRecord]]:
-    """What a sidecar knows after all that the driver told, and which transitions it recorded."""
+    """What a sidecar knows after all that the driver reported, and which transitions it recorded."""
     witness, transitions = _Lenient(), list[TransitionRecord]()
     first = played.recorder.all[0].at
     before = replace(first, steady=first.steady - SECOND, wall=first.wall - SECOND)
@@ -267,7 +267,7 @@ def test_the_core_ends_with_who_leads(played: Played) -> None:
 
 
 def test_the_core_accounts_for_what_it_did_not_see(played: Played) -> None:
-    """Between one leader that was recorded and the next, `unobserved` is how many changes the server's log has that were not told of."""
+    """Between one leader that was recorded and the next, `unobserved` is how many changes the server's log has that were not reported."""
     _, transitions = core(played)
     for path in played.leaders():
         component = znode_paths.component_of(path)
@@ -290,7 +290,7 @@ def test_the_core_accounts_for_what_it_did_not_see(played: Played) -> None:
 
 
 def _changes_told(played: Played, path: str) -> set[int]:
-    """The transactions behind what was told of `path`."""
+    """The transactions behind what was reported of `path`."""
     changes = [operation.zxid for operation in played.at(path)]
     told, counted = set(), 0
     for node in played.recorder.nodes(path):

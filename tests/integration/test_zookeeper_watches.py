@@ -41,7 +41,7 @@ def transitions(recorder: Recorder) -> list[TransitionRecord]:
 
 
 def writes(recorder: Recorder, path: str) -> int:
-    """How many writes of `path` were told of since everything had been read."""
+    """How many writes of `path` were reported since everything had been read."""
     counts = [node.writes for node in recorder.nodes(path) if node.writes is not None]
     return sum(counts)
 
@@ -80,7 +80,7 @@ def test_as_fast_as_they_can_every_write_is_counted(seen: Recorder, flink: Kazoo
     assert writes(seen, path) == made + 1
 
 
-def test_a_leader_that_clears_its_place_is_told_from_one_that_is_lost(
+def test_a_leader_that_clears_its_place_is_distinguished_from_one_that_is_lost(
     seen: Recorder, flink: KazooClient, shared_zookeeper: ZooKeeper, namespace: str
 ) -> None:
     """When its session ends its node is gone; a leader that ends in order removes the node's parent too."""
@@ -178,7 +178,7 @@ def test_a_leader_replaced_while_its_path_rests_was_deleted_in_between(seen: Rec
 
 
 def test_a_watch_that_went_missing_is_found_by_reading(seen: Recorder, flink: KazooClient) -> None:
-    """The server forgets the watch, for whatever reason: the change is told within a few seconds, and everything is read anew."""
+    """The server forgets the watch, for whatever reason: the change is reported within a few seconds, and everything is read anew."""
     flink.create(LEADER, b"before", makepath=True)
     seen.wait_value(LEADER, b"before")
     client = seen.driver._session._client  # white box: no server forgets a watch on demand

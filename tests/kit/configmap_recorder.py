@@ -1,4 +1,4 @@
-"""What a driver told that watches ConfigMaps."""
+"""What a driver reported that watches ConfigMaps."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -13,17 +13,17 @@ from tests.kit.waiting import PATIENCE_SECONDS
 
 
 class Recorder(driver_recorder.Recorder):
-    """An observer that keeps what a KubernetesDriver told, in order."""
+    """An observer that keeps what a KubernetesDriver reported, in order."""
 
     def __init__(self, driver: KubernetesDriver) -> None:
         super().__init__(driver)  # type: ignore[arg-type]  # it is kept and not looked at
 
     def config_maps(self, name: str | None = None) -> list[ConfigMapObserved]:
-        """All that was told of one ConfigMap, or of all."""
+        """All that was reported of one ConfigMap, or of all."""
         return [told for told in list(self.all) if isinstance(told, ConfigMapObserved) and name in {None, told.name}]
 
     def versions(self, name: str | None = None) -> list[tuple[str, str | None, str]]:
-        """Name, uid and resource version of what was told, without what was told again."""
+        """Name, uid and resource version of what was reported, without what was reported again."""
         told = [(seen.name, seen.uid, seen.resource_version) for seen in self.config_maps(name)]
         last: dict[str, tuple[str, str | None, str]] = {}
         news = []
@@ -34,13 +34,13 @@ class Recorder(driver_recorder.Recorder):
         return news
 
     def wait_version(self, config_map: Json, timeout: float = PATIENCE_SECONDS) -> ConfigMapObserved:
-        """Wait until this, as the API server answered it, was told."""
+        """Wait until this, as the API server answered it, was reported."""
         version = version_of(config_map)
         self.wait(lambda: version in self.versions(version[0]), timeout)
         return next(told for told in self.config_maps(version[0]) if told.resource_version == version[2])
 
     def wait_last(self, version: tuple[str, str | None, str], timeout: float = PATIENCE_SECONDS) -> None:
-        """Wait until this is the version told last."""
+        """Wait until this is the version reported last."""
         self.wait(lambda: self.versions()[-1:] == [version], timeout)
 
     def wait_gone(self, name: str, timeout: float = PATIENCE_SECONDS) -> None:

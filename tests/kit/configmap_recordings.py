@@ -1,4 +1,4 @@
-"""Recorded watch streams of real Flink clusters in Kubernetes: what a driver would have told of them."""
+"""Recorded watch streams of real Flink clusters in Kubernetes: what a driver would have reported of them."""
 
 import json
 from collections.abc import Iterator
@@ -89,7 +89,7 @@ def told(at: int, resource: dict[str, Any]) -> ConfigMapObserved:
 
 
 def observations(version: str, *, looking: bool = True) -> Iterator[tuple[str, ClusterObservation]]:
-    """What a driver would have told, each with its phase. `looking`: it also looks itself when a ConfigMap was silent."""
+    """What a driver would have reported, each with its phase. `looking`: it also looks itself when a ConfigMap was silent."""
     driver = _Driver()
     for entry in entries(version):
         at = round(entry["t"] * SECOND)

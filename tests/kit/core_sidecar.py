@@ -64,7 +64,7 @@ BY_ALERT: Final = replace(POLICY, route=Route("ops", group_by=("cluster_id", "al
 
 
 def telling(*destinations: Destination, policy: Policy = POLICY) -> Policy:
-    """`policy` with these to be told."""
+    """`policy` with these to be notified."""
     return replace(policy, receivers={"ops": destinations})
 
 
@@ -87,7 +87,7 @@ class Sidecar:
         self.wanted: list[str] = []
         """Addresses whose pods are asked for."""
         self.answers: dict[str, DeliveryOutcome | None] = {}
-        """How each destination answers, by name: DELIVERED unless told otherwise, None for never."""
+        """How each destination answers, by name: DELIVERED unless given otherwise, None for never."""
         self.silences: dict[str, bytes | None] = {}
         """The documents of silences in the store; None: it cannot be reached."""
         self.store_hangs = False

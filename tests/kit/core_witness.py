@@ -204,7 +204,7 @@ def _check_episode(after: ClusterState, records: Sequence[AnyRecord]) -> None:
 
 
 def _check_sight(observation: Observation, view: View, transitions: Sequence[TransitionRecord]) -> None:
-    """ "I cannot see" is never told as "there is no leader"."""
+    """ "I cannot see" is never reported as "there is no leader"."""
     vacancies = [transition for transition in transitions if transition.pattern.endswith("->null")]
     assert {transition.view for transition in vacancies} <= {"CONNECTED"}
     assert not (vacancies and isinstance(observation, ViewObserved | Ticked | Started))

@@ -1,4 +1,4 @@
-"""What a driver told, and what a sidecar would record of it."""
+"""What a driver reported, and what a sidecar would record of it."""
 
 import threading
 import time
@@ -44,7 +44,7 @@ def now() -> Moment:
 
 
 class Observations(Generic[T]):
-    """An observer that keeps what it was told, in order."""
+    """An observer that keeps what was reported to it, in order."""
 
     def __init__(self) -> None:
         self.all: list[T] = []
@@ -61,12 +61,12 @@ class Observations(Generic[T]):
             self._told.notify_all()
 
     def wait(self, condition: Callable[[], object], timeout: float = PATIENCE_SECONDS) -> None:
-        """Wait until what was told makes `condition` true; fails with what was told when it does not."""
+        """Wait until what was reported makes `condition` true; fails with what was reported when it does not."""
         deadline = time.monotonic() + timeout
         with self._told:
             while not condition():
                 assert time.monotonic() < deadline, f"not within {timeout} s, of {self.all[-12:]}"
-                self._told.wait(0.05)  # not everything that is waited for is told
+                self._told.wait(0.05)  # not everything that is waited for is reported
 
 
 class Recorder(Observations[ClusterObservation]):

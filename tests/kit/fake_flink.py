@@ -35,7 +35,7 @@ class Flink:
         self._store.forget(job_id)
 
     def elect(self, leader: JobManager, *components: ComponentId) -> "Flink":
-        """`leader` is granted leadership and publishes itself, for all four components unless told otherwise."""
+        """`leader` is granted leadership and publishes itself, for all four components unless given otherwise."""
         return self.grant(leader, *components).publish_all(leader, *components)
 
     def grant(self, leader: JobManager, *components: ComponentId) -> "Flink":
@@ -44,7 +44,7 @@ class Flink:
         return self
 
     def publish_all(self, leader: JobManager, *components: ComponentId) -> "Flink":
-        """`leader` publishes itself, for all four components unless told otherwise."""
+        """`leader` publishes itself, for all four components unless given otherwise."""
         for component in components or ALL_FOUR:
             self.publish(component, leader.leads(component), leader.zookeeper_session)
         return self

@@ -1,4 +1,4 @@
-"""What a finder told, by cluster."""
+"""What a finder reported, by cluster."""
 
 from sidecar.core.observations import (
     ClusterObservation,
@@ -19,7 +19,7 @@ class Recorder(Observations[FinderObservation]):
         self.finder = finder
 
     def of(self, cluster_id: str) -> list[ClusterObservation]:
-        """What was told of one cluster."""
+        """What was reported of one cluster."""
         return [each for each in list(self.all) if getattr(each, "cluster_id", None) == cluster_id]  # type: ignore[misc]
 
     def listed(self) -> list[ClustersListed]:

@@ -79,15 +79,15 @@ class Telling(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What one destination was told."""
+    """What one destination was notified of."""
 
     tellings: list[Telling]
     lost: list[str]
-    """Leaders that nobody told of."""
+    """Leaders that nobody reported."""
     delays: list[float]
-    """Of each leader that was told of: seconds until it was, in order of length."""
+    """Of each leader that was reported: seconds until it was, in order of length."""
     labelled: list[Telling]
-    """Duplicates: of all that they tell somebody had told before, for the same reason. Those that say that they may be."""
+    """Duplicates: messages that somebody had sent before, for the same reason. Those that say that they may be."""
     unlabelled: list[Telling]
     """And those that do not."""
     overlapping: int

@@ -28,7 +28,7 @@ class PrivateNetwork:
         return self._inside.submit(act).result()
 
     def drop_packets(self) -> None:
-        """From now on every packet vanishes, and nobody is told."""
+        """From now on every packet vanishes, and nobody is notified."""
         self._command("tc", "qdisc", "replace", "dev", "lo", "root", "pfifo", "limit", "0")
 
     def pass_packets(self) -> None:

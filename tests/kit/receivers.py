@@ -79,7 +79,7 @@ def mailbox() -> Iterator[MailReceiver]:
 
 
 class RawServer:
-    """Answers each request of `json://` with these bytes, as long as anybody reads them, and closes; with a reset, if told so."""
+    """Answers each request of `json://` with these bytes, as long as anybody reads them, and closes; with a reset, if asked to."""
 
     def __init__(self, answer: Callable[[], Iterable[bytes]], *, reset: bool = False) -> None:
         self._answer = answer

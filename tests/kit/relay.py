@@ -223,7 +223,7 @@ def _relay(source: socket.socket, sink: socket.socket, silence: threading.Event,
         while data := source.recv(65536):
             if not silence.is_set():
                 pace.send(data, sink)
-    if not silence.is_set():  # else that one side has hung up is not told to the other
+    if not silence.is_set():  # else that one side has hung up is not reported to the other
         for end in (source, sink):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)

@@ -62,7 +62,7 @@ BUSY = (503, "SlowDown")
 
 
 class Line(Endpoint):
-    """An endpoint in front of a server, which may lose its answers to puts: it does what it is told, and nobody hears of it."""
+    """An endpoint in front of a server, which may lose its answers to puts: it does as it is set to, and nobody hears of it."""
 
     def __init__(self, server: S3Server) -> None:
         super().__init__()

@@ -176,7 +176,7 @@ def info(leader: JobManager, component: ComponentId) -> bytes:
 
 
 def elect(ensemble: Ensemble, namespace: str, leader: JobManager, *components: ComponentId) -> None:
-    """`leader` publishes itself, for all four components unless told otherwise. It stays when this connection goes."""
+    """`leader` publishes itself, for all four components unless given otherwise. It stays when this connection goes."""
     with writer(ensemble.reachable) as client:
         flink = Flink(ZNodes(writer=ZooKeeperWriter(client, namespace, ephemeral=False)))
         for component in components or ALL_FOUR:

@@ -1,4 +1,4 @@
-"""Recordings of real Flink clusters: trees, transaction logs, and what Flink's own listeners were told."""
+"""Recordings of real Flink clusters: trees, transaction logs, and what Flink's own listeners were notified of."""
 
 import json
 from collections import deque
@@ -131,7 +131,7 @@ def _data(op: dict[str, Any]) -> bytes | None:
 
 @cache
 def listener_log(version: str) -> tuple[tuple[str, dict[str, Any]], ...]:
-    """What was done to the cluster, and what Flink's own listeners were told, in order: each with the phase that it belongs to."""
+    """What was done to the cluster, and what Flink's own listeners were notified of, in order: each with the phase that it belongs to."""
     lines = (FOLDER / version / "flink-listener.jsonl").read_text().splitlines()
     entries = sorted((json.loads(line) for line in lines), key=lambda entry: int(entry["wall_ns"]))
     phase, log = "", []

@@ -171,7 +171,7 @@ def test_the_kubelets_previous_log_names_the_full_heap(exiting: FlinkPods, repor
 
 
 @pytest.mark.whole_node
-def test_a_drained_node_is_told_from_a_deleted_pod(cluster: FlinkPods, report: Report) -> None:
+def test_a_drained_node_is_distinguished_from_a_deleted_pod(cluster: FlinkPods, report: Report) -> None:
     """By the node, which is cordoned: Kubernetes 1.20 says nothing else."""
 
     def drain(cluster: FlinkPods, leader: Pod) -> None:

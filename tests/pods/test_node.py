@@ -35,7 +35,7 @@ def blind_since(cluster: FlinkPods, moment: float) -> float:
 
 
 def test_the_api_server_is_restarted(cluster: FlinkPods, report: Report) -> None:
-    """Nobody is told, no pod ends, and the time in which nobody could see is on record."""
+    """Nobody is notified, no pod ends, and the time in which nobody could see is on record."""
     before, leaders, messages, stopped = cluster.leader(), cluster.truth.now.leaders, cluster.messages, time.time()
     os.kill(pid_of("kube-apiserver"), signal.SIGKILL)
     wait_for("a record of what was not seen", lambda: blind_since(cluster, stopped), POD_SECONDS)

@@ -1,4 +1,4 @@
-"""What happens to the sidecar's container alone is no failover: nobody is told, and nothing is lost."""
+"""What happens to the sidecar's container alone is no failover: nobody is notified, and nothing is lost."""
 
 import os
 import signal
@@ -54,7 +54,7 @@ def ids(records: list[Json]) -> set[str]:
 
 
 def silent(cluster: FlinkPods) -> str:
-    """What the table has of a fault of which nobody was told."""
+    """What the table has of a fault of which nobody was notified."""
     return f"0 | | | | all | {max(cluster.peaks.values()) / 2**20:.0f} MiB"
 
 

@@ -18,7 +18,7 @@ def in_zookeeper(cluster: ClusterSettings) -> ZooKeeperSettings:
 
 
 def with_flinks_defaults(quorum: str, flink_session_timeout: float | None = None) -> ZooKeeperSettings:
-    """A cluster there, everything else as in a Flink that was told nothing more; its session timeout is known from its configuration."""
+    """A cluster there, everything else as in a Flink that was given nothing more; its session timeout is known from its configuration."""
     return ZooKeeperSettings(
         quorum=quorum,
         namespace="/flink/default",

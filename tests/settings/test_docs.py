@@ -94,3 +94,15 @@ def test_the_smallest_configuration_works(write: Write, monkeypatch: pytest.Monk
     monkeypatch.setenv("SLACK_URL", "slack://a/b/c")
     monkeypatch.setenv("FLINK_CONF_DIR", str(conf_dir))
     assert apprise_urls(load(write(example), {})) == {"ops#0": "slack://a/b/c"}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorials/quick-start-zookeeper.md"])
+def test_the_configuration_of_a_first_set_up_works(
+    page: str, write: Write, monkeypatch: pytest.MonkeyPatch, conf_dir: Path, tmp_path: Path
+) -> None:
+    """As it stands there, with another folder of Flink's configuration."""
+    example = re.findall(r"```yaml\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)[0]
+    monkeypatch.setenv("SLACK_URL", "slack://a/b/c")
+    (tmp_path / "slack-url").write_text("slack://a/b/c\n")
+    settings = load(write(re.sub(r"(?<=flink_conf_dir: )\S+", str(conf_dir), example)), {})
+    assert apprise_urls(settings) == {"ops#0": "slack://a/b/c"}

@@ -141,7 +141,7 @@ def test_the_log_is_a_path_beside_the_configuration(write: Write, tmp_path: Path
     assert evidence(write("evidence: {capture: [processes]}\n")).log is None
 
 
-def test_an_unknown_key_is_told_with_what_was_meant(write: Write) -> None:
+def test_an_unknown_key_is_reported_with_what_was_meant(write: Write) -> None:
     """In the section and in its TLS."""
     assert error_of(write("evidence: {folder: x}\n")).startswith(
         'FILE:1: unknown key "folder": expected one of capture, dir'

@@ -125,7 +125,7 @@ def test_damage_while_running_costs_no_state(tmp_path: Path) -> None:
 
 
 def test_what_a_reader_finds_damaged_is_replaced_too(tmp_path: Path) -> None:
-    """Sealing meets the damage, which no commit does: the owner is told, and what is left is sealed from the new journal."""
+    """Sealing meets the damage, which no commit does: the owner is notified, and what is left is sealed from the new journal."""
     state, records = history()
     written(tmp_path, state, records)
     journal = Journal(tmp_path)

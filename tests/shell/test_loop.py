@@ -1,4 +1,4 @@
-"""The owner's loop: recorded before told, and nothing told twice that was marked."""
+"""The owner's loop: recorded before sent, and nothing sent twice that was marked."""
 
 import threading
 from collections.abc import Callable
@@ -86,7 +86,7 @@ def house(tmp_path: Path) -> "House":
     return House(tmp_path)
 
 
-def test_a_failover_is_recorded_before_it_is_told(house: House) -> None:
+def test_a_failover_is_recorded_before_it_is_sent(house: House) -> None:
     """When the delivery is handed out, every record of the failover is on disk already."""
     house.loop.start()
     house.bring(first_sight()[1:])
@@ -97,7 +97,7 @@ def test_a_failover_is_recorded_before_it_is_told(house: House) -> None:
     assert house.recorded_when_sent == [discovered + revoked + granted + coverage + queued]
 
 
-def test_what_was_marked_is_not_told_again_after_a_restart_and_what_was_not_is(tmp_path: Path) -> None:
+def test_what_was_marked_is_not_sent_again_after_a_restart_and_what_was_not_is(tmp_path: Path) -> None:
     """A claim without an outcome comes back as a possible duplicate; a delivered one never does."""
     first = House(tmp_path)
     first.loop.start()
@@ -134,7 +134,7 @@ def test_stopping_records_what_is_still_in_the_inbox(house: House) -> None:
     assert b'"state":"seeing"' in kinds[-1]
 
 
-def test_what_falls_due_while_stopping_is_told_after_the_next_start_and_is_no_duplicate(tmp_path: Path) -> None:
+def test_what_falls_due_while_stopping_is_sent_after_the_next_start_and_is_no_duplicate(tmp_path: Path) -> None:
     """Nothing is claimed that nobody would send any more."""
     stopping = House(tmp_path, replace(QUICK, route=Route("ops", group_wait=0)))
     stopping.bring([*first_sight()[1:], *failover(0, term=2)])
@@ -152,7 +152,7 @@ def test_what_falls_due_while_stopping_is_told_after_the_next_start_and_is_no_du
 
 
 def test_an_error_in_the_owner_is_not_silent(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever started the loop is told that it died, and observers are not held up by a dead one."""
+    """Whoever started the loop is notified that it died, and observers are not held up by a dead one."""
 
     def raises(*_: object) -> None:
         raise ZeroDivisionError

@@ -129,7 +129,7 @@ def test_the_delay_of_each_write_is_in_one_bucket() -> None:
 
 
 @pytest.mark.covers("metric:flink_ha_zookeeper_zxid_headroom")
-def test_the_headroom_of_zookeepers_numbers_is_told_once_known() -> None:
+def test_the_headroom_of_zookeepers_numbers_is_reported_once_known() -> None:
     """The low 32 bits of the newest zxid are what is used up of this epoch; until it is known, there is no series."""
     name = key("flink_ha_zookeeper_zxid_headroom", cluster_id=CLUSTER)
     assert name not in scraped(*play(first_sight()), second=13)

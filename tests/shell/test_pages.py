@@ -264,7 +264,7 @@ def test_hostile_text_is_text(site: Site, tmp_path: Path, path: str) -> None:
 
 
 def test_a_page_may_do_nothing(site: Site, tmp_path: Path) -> None:
-    """Its policy allows its own style and script and nothing else; every answer says what it is, and that nobody is to be told of it."""
+    """Its policy allows its own style and script and nothing else; every answer says what it is, and is not passed on."""
     remember(tmp_path, two_failovers())
     for path, content in (("/", "text/html; charset=utf-8"), ("/api/v1/episodes", "application/json")):
         _, headers, _ = site.ask(path)

@@ -15,9 +15,9 @@ from sidecar.core.state import State
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.timeline import Span, SpanState
 from sidecar.journal import JournalReader
-from sidecar.web import recent
-from sidecar.web.picture import COLUMNS, Happening, Picture, drawn
-from sidecar.web.recent import Recent
+from sidecar.web import last_day
+from sidecar.web.last_day import LastDay
+from sidecar.web.timeline_picture import COLUMNS, Happening, Picture, drawn
 from tests.kit.cluster import CLUSTER
 from tests.kit.core_sidecar import Sidecar
 from tests.shell.reading import Markup, read, show
@@ -166,12 +166,12 @@ def test_the_journal_is_read_again_only_for_a_new_record(
     """However often the page is updated."""
     reads = []
 
-    def read_and_count(*what: Any) -> Recent:
+    def read_and_count(*what: Any) -> LastDay:
         reads.append(what)
         return real(*what)
 
-    real = recent.read
-    monkeypatch.setattr(recent, "read", read_and_count)
+    real = last_day.read
+    monkeypatch.setattr(last_day, "read", read_and_count)
     sidecar = two_failovers()
     remember(tmp_path, sidecar)
     show(site, sidecar)
@@ -189,15 +189,15 @@ def test_the_last_day_is_read_in_parts(tmp_path: Path) -> None:
     remember(tmp_path, sidecar, [])
     for record in sidecar.records:
         remember(tmp_path, sidecar, [record])
-        known = recent.read(journal, sidecar.now, known)
-    at_once = recent.read(journal, sidecar.now)
+        known = last_day.read(journal, sidecar.now, known)
+    at_once = last_day.read(journal, sidecar.now)
     assert known == replace(at_once, since=known.since if known else 0)
     assert {len(changes) for changes in at_once.changes.values()} == {5}
     journal.close()
 
 
 def test_the_picture_of_a_failover(site: Site, tmp_path: Path) -> None:
-    """Each component, the job by its name where Flink's REST API told it, and its messages by the receiver's service and name."""
+    """Each component, the job by its name where Flink's REST API has it, and its messages by the receiver's service and name."""
     sidecar = two_failovers()
     episode = sidecar.episodes()[0]
     job = captured(sidecar, 7, kind="job", subject="ff595cc2c737b4d30a69e740b7002d50", attributes={"name": "Orders"})

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sidecar import status, viewer
+from sidecar import status_reader, viewer
 from sidecar.cli import options
 from sidecar.cli import status as status_command
 from sidecar.clock import Clock
@@ -35,7 +35,7 @@ def test_a_store_that_the_running_sidecar_cannot_read_is_not_waited_for(
     journal.open()
     assert journal.commit(replace(rebased(state, now.steady - sidecar.now), alive=now), [])
     journal.close()
-    found = status.statuses(load(None, {"zookeeper": "127.0.0.1:1", "state_dir": tmp_path}), 3600)
+    found = status_reader.statuses(load(None, {"zookeeper": "127.0.0.1:1", "state_dir": tmp_path}), 3600)
     try:
         answer = next(found)
     finally:

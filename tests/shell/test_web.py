@@ -204,7 +204,7 @@ def test_an_episode_that_is_not_over_is_known_without_the_journal_s_help(
     )
 
 
-def test_a_storm_of_jobs_is_told_within_bounds(site: Site, tmp_path: Path) -> None:
+def test_a_storm_of_jobs_is_shown_within_bounds(site: Site, tmp_path: Path) -> None:
     """All of the cluster's own components, the first of the jobs, and how many there were."""
     sidecar = two_failovers()
     remember(tmp_path, sidecar, storm(sidecar, 5000))

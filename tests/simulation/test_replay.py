@@ -1,4 +1,4 @@
-"""`replay` of records and of transactions: what is told, and what of the files cannot be read."""
+"""`replay`: what is notified, and what of the files cannot be read."""
 
 import gzip
 from datetime import datetime, timedelta
@@ -20,7 +20,6 @@ from sidecar.simulation.simulator import TICK
 from tests.kit.cluster import CLUSTER, DISPATCHER, THE_JOB, A, B
 from tests.kit.core_sidecar import Sidecar, leased
 from tests.kit.fake_flink import Flink
-from tests.kit.zookeeper_recordings import FOLDER, TRANSACTIONS, histories
 
 RULES = read_rules(None)
 
@@ -130,7 +129,7 @@ def test_what_cannot_be_replayed_is_said(tmp_path: Path) -> None:
         told(torn)
 
 
-def test_a_standby_that_left_is_told_by_the_count_of_contenders(tmp_path: Path) -> None:
+def test_a_standby_that_left_is_notified_by_the_count_of_contenders(tmp_path: Path) -> None:
     """Their names are not recorded, their number is."""
     records = failover().records[:-1]
     last = records[-1]
@@ -179,7 +178,7 @@ def test_a_split_is_replayed_with_its_end(tmp_path: Path) -> None:
 
 
 def test_what_is_out_of_sight_for_weeks_is_not_said_again(tmp_path: Path) -> None:
-    """A vacancy that was told, then nothing to be seen: that alone is told, again and again, and what holds when it is over."""
+    """A vacancy that was notified, then nothing to be seen: that alone is notified, again and again, and what holds when it is over."""
     flink = Flink().submit().elect(A)
     sidecar = Sidecar(flink, RULES.policy_for("sidecar-0", {CLUSTER: Store.ZOOKEEPER})).connects().waits(60)
     flink.vacate(DISPATCHER)
@@ -203,29 +202,6 @@ def test_records_of_a_cluster_in_kubernetes(tmp_path: Path) -> None:
     file.write_bytes(lines(sidecar.records))
     assert told(file) == [(d.receiver, d.reason.value, d.title) for d in sidecar.sent]
     assert len(sidecar.sent) == 1
-
-
-@pytest.mark.parametrize("version", histories())
-def test_transactions_of_a_real_zookeeper(version: str) -> None:
-    """Each recorded failover is told of its cluster; the first election is not."""
-    found = replay_of([FOLDER / version / TRANSACTIONS], RULES)
-    tellings = [*found.notifications()]
-    assert found.unreadable == 0
-    assert tellings[0].title.startswith("[WARNING] default: ")
-    assert {telling.cluster_id for telling in tellings} == {"default"}
-    assert len({telling.at for telling in tellings}) == len(tellings)
-
-
-def test_transactions_are_kept_apart_from_junk(tmp_path: Path) -> None:
-    """A line that is no transaction is counted, wherever it stands."""
-    log = (FOLDER / "2.3.0" / TRANSACTIONS).read_bytes().splitlines(keepends=True)
-    file = tmp_path / "log.jsonl"
-    file.write_bytes(
-        b"junk\n" + b"".join(log[:100]) + b'{"op": "create", "zxid": "zero", "t_ms": 1}\n' + b"".join(log[100:])
-    )
-    found = replay_of([file], RULES)
-    assert [*found.notifications()] == [*replay_of([FOLDER / "2.3.0" / TRANSACTIONS], RULES).notifications()]
-    assert found.unreadable == 2
 
 
 def test_a_job_that_left_alone_left_when_it_was_observed(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ EVENT = KubernetesEvent(
 
 
 class Memory:
-    """A store that fails as told."""
+    """A store that fails as it is set to."""
 
     def __init__(self) -> None:
         self.written: list[KubernetesEvent] = []

@@ -93,23 +93,23 @@ def check_query(session: SparkSession, query: str) -> Asked:
     """
     named = set[str]()
     lists_names = described = explained = False
-    for found in _nodes(session, _parsed(session, query)):
-        node, name = found.node, found.name
+    for node in _nodes(session, _parsed(session, query)):
+        tree, name = node.node, node.name
         metadata = name in _ALLOWED.commands
-        _check_function(node, name)
+        _check_function(tree, name)
         if name.endswith("WithUnresolvedIdentifier"):
             raise AuditError("cannot run the query: IDENTIFIER() hides the name; write the name itself")
         if name in _NAMES:
-            named.add(_own_name(node).lower())
-        elif name == "UnresolvedNamespace" and _parts(node) not in ([], ["default"]):
-            raise AuditError(f"cannot run the query: {_written(node)} is not of the audit log, which has no namespaces")
-        elif found.is_plan and not metadata and not _is_in(_ALLOWED.parsed, found):
+            named.add(_own_name(tree).lower())
+        elif name == "UnresolvedNamespace" and _parts(tree) not in ([], ["default"]):
+            raise AuditError(f"cannot run the query: {_written(tree)} is not of the audit log, which has no namespaces")
+        elif node.is_plan and not metadata and not _is_in(_ALLOWED.parsed, node):
             problem = f"it is a command, or a part of it ({name}) is not of a query; accepted are {_ACCEPTED}"
             raise AuditError(f"cannot run the query: {problem}")
         explained |= name == "ExplainCommand"
         if metadata and name not in _INNER_PLANS:
             described = True
-            children = node.children()
+            children = tree.children()
             kinds = {children.apply(number).getClass().getSimpleName() for number in range(children.size())}
             lists_names |= kinds.isdisjoint(_NAMES)
     return Asked(None if lists_names else frozenset(named), described, explained)
@@ -179,21 +179,21 @@ def _check_function(node: Any, kind: str) -> None:
 
 
 def _check_analysed(session: SparkSession, plan: Any) -> None:
-    for found in _nodes(session, plan):
-        if not _is_in(_ALLOWED.analysed, found) and not _is_view(found):
-            problem = f"{found.name} is not accepted: a query reads the views and calls functions"
+    for node in _nodes(session, plan):
+        if not _is_in(_ALLOWED.analysed, node) and not _is_view(node):
+            problem = f"{node.name} is not accepted: a query reads the views and calls functions"
             raise AuditError(f"cannot run the query: {problem}")
 
 
-def _is_view(found: _Node) -> bool:
+def _is_view(node: _Node) -> bool:
     """Whether it is one of the session's views: queries cannot make any."""
-    if (found.package, found.name) != ("plans.logical", "View"):
+    if (node.package, node.name) != ("plans.logical", "View"):
         return False
-    return bool(found.node.isTempView() and found.node.desc().identifier().database().isEmpty())
+    return bool(node.node.isTempView() and node.node.desc().identifier().database().isEmpty())
 
 
-def _is_in(allowed: dict[str, frozenset[str]], found: _Node) -> bool:
-    return found.name in allowed.get(found.package, ())
+def _is_in(allowed: dict[str, frozenset[str]], node: _Node) -> bool:
+    return node.name in allowed.get(node.package, ())
 
 
 def _nodes(session: SparkSession, root: Any) -> Iterator[_Node]:
@@ -203,19 +203,19 @@ def _nodes(session: SparkSession, root: Any) -> Iterator[_Node]:
         jvm.org.apache.spark.util.Utils.classForName(f"{_CATALYST}{name}", True, False)
         for name in ("plans.QueryPlan", "expressions.PlanExpression", "expressions.InheritAnalysisRules")
     ]
-    known = dict[str, list[bool]]()
+    kinds_of = dict[str, list[bool]]()
     """Of each class, which of these kinds it is."""
     pending = [root]
     while pending:
         node = pending.pop()
         full = str(node.getClass().getName()).removeprefix(_CATALYST)
-        if full not in known:
-            known[full] = [kind.isInstance(node) for kind in kinds]
-        is_plan, has_plan, is_replaced = known[full]
+        if full not in kinds_of:
+            kinds_of[full] = [kind.isInstance(node) for kind in kinds]
+        is_plan, has_plan, is_replaced = kinds_of[full]
         package, _, name = full.rpartition(".")
-        found = _Node(node, package, name, is_plan)
-        yield found
-        if full in _LEAVES or _is_view(found):
+        wrapped = _Node(node, package, name, is_plan)
+        yield wrapped
+        if full in _LEAVES or _is_view(wrapped):
             continue
         # Such an expression stands for another one, which Spark itself made.
         children = [node.parameters() if is_replaced else node.children(), node.innerChildren()]

@@ -80,16 +80,16 @@ def _play(batches: "_Batches", stop: Event, *, follow: bool) -> None:
     """Ingest what is new, and with `follow` what becomes new, until `stop` is set."""
     known_problems: Mapping[str, str] | None = None
     while not stop.is_set():
-        found = batches.listing(stop)
-        if found.problems != known_problems:
-            batches.quarantine_paths(found.problems, stop)
-            known_problems = found.problems
-        if found.roots or found.objects:
+        listing = batches.listing(stop)
+        if listing.problems != known_problems:
+            batches.quarantine_paths(listing.problems, stop)
+            known_problems = listing.problems
+        if listing.roots or listing.objects:
             try:
-                batches.run(found, stop)
+                batches.run(listing, stop)
             except Exception:
                 # A failed batch raises its own error. An error of the stream itself may be one of a listing that is outdated.
-                if batches.failure is not None or batches.listing(stop) == found:
+                if batches.failure is not None or batches.listing(stop) == listing:
                     raise
                 continue
         if not follow:
@@ -144,18 +144,18 @@ class _Batches:
                 self._known.keep(found.known)
         return found
 
-    def run(self, found: SpoolListing, stop: Event) -> None:
+    def run(self, listing: SpoolListing, stop: Event) -> None:
         """Ingest what is new until `stop` is set. No batch is running when this returns or raises."""
         self._ended.clear()
         self.failure = None
-        for part in batches_of(found.objects, _BATCH_BYTES):
+        for part in batches_of(listing.objects, _BATCH_BYTES):
             if stop.is_set():
                 return
-            with self._spool.fetched([each.path for each in part]) as spool:
-                segments = [Segment(spool.full_url(each.path), each.size) for each in part]
+            with self._spool.fetched([segment.path for segment in part]) as spool:
+                segments = [Segment(spool.full_url(segment.path), segment.size) for segment in part]
                 self._add(spool, segments, [*map(key_of, part)], stop)
-        if found.roots:
-            self._stream(found.roots, stop)
+        if listing.roots:
+            self._stream(listing.roots, stop)
 
     def _stream(self, roots: Sequence[str], stop: Event) -> None:
         query = self._start(roots)
@@ -226,19 +226,19 @@ class _Batches:
 
     def _ingest(self, spool: Storage, segments: Sequence[Segment]) -> None:
         urls = [segment.url for segment in segments]
-        found = inspect(spool, urls)
+        inspections = inspect(spool, urls)
         # Counted before the rows are visible: a stop in between must not report rows of no segment.
         self._files += len(segments)
         try:
-            self._write(spool, segments, found)
+            self._write(spool, segments, inspections)
         except Exception as error:
             if not is_unreadable_file(error):
                 raise
             again = inspect(spool, urls, with_hadoop=True)
-            if again == found:
+            if again == inspections:
                 raise
-            self._write(spool, segments, found := again)
-        self._quarantine(spool, found)
+            self._write(spool, segments, inspections := again)
+        self._quarantine(spool, inspections)
 
     def _write(self, spool: Storage, segments: Sequence[Segment], inspections: Mapping[str, Inspection]) -> None:
         sound = [segment for segment in segments if segment.url not in inspections]

@@ -54,12 +54,12 @@ def inspect(spool: Storage, urls: Sequence[str], *, with_hadoop: bool = False) -
     """The segments that have problems, by URL. `with_hadoop`: includes problems that only Hadoop's decompression finds."""
 
     def inspect_one(url: str) -> Inspection:
-        found = _inspected(spool, url)
-        return _with_hadoop(spool, url, found) if with_hadoop and not found.problem else found
+        inspection = _inspected(spool, url)
+        return _with_hadoop(spool, url, inspection) if with_hadoop and not inspection.problem else inspection
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         inspections = zip(urls, pool.map(inspect_one, urls), strict=True)
-        return {url: found for url, found in inspections if found != Inspection()}
+        return {url: inspection for url, inspection in inspections if inspection != Inspection()}
 
 
 def _inspected(spool: Storage, url: str) -> Inspection:
@@ -76,13 +76,13 @@ def _inspected(spool: Storage, url: str) -> Inspection:
     return Inspection(f"damaged segment: {problem}" if problem else "", long_lines=tuple(lines.long))
 
 
-def _with_hadoop(spool: Storage, url: str, found: Inspection) -> Inspection:
-    """`found`, with the damage that Hadoop finds when it unpacks the segment for Spark."""
+def _with_hadoop(spool: Storage, url: str, inspection: Inspection) -> Inspection:
+    """`inspection`, with the damage that Hadoop finds when it unpacks the segment for Spark."""
     try:
         damage = spool.damage(spool.relative(url))
     except Exception as error:  # noqa: BLE001  every error is the reason
         return Inspection(f"unreadable segment: {defect(error)}", readable=False)
-    return found if damage is None else replace(found, problem=f"damaged segment: {damage}")
+    return inspection if damage is None else replace(inspection, problem=f"damaged segment: {damage}")
 
 
 def _unpack(spool: Storage, file: str, lines: "_LongLines") -> str | None:

@@ -129,14 +129,14 @@ def _chunks(session: SparkSession, segments: Sequence[Segment]) -> list[list[Seg
 def _reason(parsed: Column | DataFrame, fields: StructType) -> Column:
     """Why a line is not a record; null for a record. `fields`: those that were parsed."""
     record = parsed["record"]
-    known = record["type"].isin(list(RECORDS))
+    is_known = record["type"].isin(list(RECORDS))
     name = F.left(record["type"], F.lit(_NAME_LIMIT))
     latest = F.greatest(*(record[time] for time in _TIMES if time in fields.names))
     years = F.year(record["observed_at"]).between(1970, 9999)  # the range that every reader of Parquet supports
     return (
         F.when(record.isNull() | parsed["end"].isNull(), "not one JSON object")
         .when(record["type"].isNull(), "no type")
-        .when(~known, F.concat(F.lit("unknown type: "), name))
+        .when(~is_known, F.concat(F.lit("unknown type: "), name))
         .when(parsed[_MISFIT].isNotNull(), F.concat(F.lit("a field is not what it is in a "), name))
         .when(F.coalesce(record["id"], F.lit("")) == "", "no id")
         .when(record["observed_at"].isNull(), "no observed_at")
@@ -158,11 +158,11 @@ def bad_lines(rows: DataFrame) -> DataFrame:
 def bad_segments(session: SparkSession, spool: Storage, inspections: Mapping[str, Inspection]) -> DataFrame:
     """Quarantine rows for inspected segments (by URL): damage, and lines that are too long."""
     rows = dict[str, tuple[str, str, str | None, int, str]]()
-    for url, found in inspections.items():
+    for url, inspection in inspections.items():
         file = spool.relative(url)
-        if found.problem:
-            rows[file] = (sha256(file.encode()).hexdigest(), file, None, 1, found.problem)
-        for line in found.long_lines:
+        if inspection.problem:
+            rows[file] = (sha256(file.encode()).hexdigest(), file, None, 1, inspection.problem)
+        for line in inspection.long_lines:
             times = rows[line.hash][3] + 1 if line.hash in rows else 1
             rows[line.hash] = (line.hash, file, line.text, times, f"the line has {line.size:,} bytes, {_TOO_LONG}")
     return session.createDataFrame([*rows.values()], _FOUND).withColumn("at", F.current_timestamp())

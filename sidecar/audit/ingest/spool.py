@@ -43,22 +43,22 @@ class SpoolListing(Struct, frozen=True):
     """In an object store: the segments that are not known, in the order in which they were written."""
 
 
-def listing(spool: Storage, known: AbstractSet[str]) -> SpoolListing:
-    """List a spool except for the segments that are `known`: their paths, which take a microsecond each on a local file system; elsewhere
+def listing(spool: Storage, keys: AbstractSet[str]) -> SpoolListing:
+    """List a spool except for the segments with these `keys`: their paths, which take a microsecond each on a local file system; elsewhere
     their keys.
     """
     if spool.local is not None:
-        return _Walk(spool.local, known).listing()
-    return _of_objects(spool.objects(SUFFIX), known)
+        return _Walk(spool.local, keys).listing()
+    return _of_objects(spool.objects(SUFFIX), keys)
 
 
-def _of_objects(objects: Sequence["StoredObject"], known: AbstractSet[str]) -> SpoolListing:
+def _of_objects(objects: Sequence["StoredObject"], keys: AbstractSet[str]) -> SpoolListing:
     problems = {one.path: f"unreadable segment: {_NO_FILE}" for one in objects if not _is_safe(one.path)}
     ours = [
         one for one in objects if one.path not in problems and not one.path.rpartition("/")[2].startswith((".", "_"))
     ]
-    new = sorted((one for one in ours if key_of(one) not in known), key=lambda one: (one.modified, one.path))
-    return SpoolListing(roots=[], problems=problems, known=known & {*map(key_of, ours)}, objects=new)
+    new = sorted((one for one in ours if key_of(one) not in keys), key=lambda one: (one.modified, one.path))
+    return SpoolListing(roots=[], problems=problems, known=keys & {*map(key_of, ours)}, objects=new)
 
 
 def _is_safe(path: str) -> bool:

@@ -83,14 +83,14 @@ class VisibleIds:
     def _look_up(self, hashes: DataFrame) -> list[str]:
         if not self._parts:
             return []
-        known = self._read_parts(self._parts).select("hash", EVENT_DATE, F.col("_metadata.file_path").alias("path"))
-        matches = known.join(F.broadcast(hashes), "hash", "left_semi").select("path", EVENT_DATE).distinct().collect()
-        found = {(row.path.split("/")[-2], f"{EVENT_DATE}={row[EVENT_DATE]}") for row in matches}
+        visible = self._read_parts(self._parts).select("hash", EVENT_DATE, F.col("_metadata.file_path").alias("path"))
+        matches = visible.join(F.broadcast(hashes), "hash", "left_semi").select("path", EVENT_DATE).distinct().collect()
+        files = {(row.path.split("/")[-2], f"{EVENT_DATE}={row[EVENT_DATE]}") for row in matches}
         return sorted(
             file
             for name, part in self._parts.items()
             for file in self._still_visible(part)
-            if (name, file.partition("/")[0]) in found
+            if (name, file.partition("/")[0]) in files
         )
 
     def _refresh(self) -> None:

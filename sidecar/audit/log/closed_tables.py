@@ -94,10 +94,10 @@ def read_manifest(audit: Storage) -> Manifest:
                 raise
             continue  # a newer one has replaced it
         break
-    found = msgspec.json.decode(content, type=Manifest)
-    if found.format != FORMAT:
+    manifest = msgspec.json.decode(content, type=Manifest)
+    if manifest.format != FORMAT:
         raise AuditError(f"cannot read {audit.full_url(CLOSED)}: a newer version wrote it")
-    return found
+    return manifest
 
 
 def unclosed(manifest: Manifest) -> Manifest:
@@ -169,13 +169,13 @@ def read_files(
     schema = with_event_date(schema)
     if not (audit.is_folder(table) if paths is None else paths):
         return no_rows(session, schema)
-    found = audit.selected(table, paths)
+    files = audit.selected(table, paths)
     reader = session.read.schema(schema).options(basePath=audit.full_url(table), **ONLY_PARQUET)
     with listing_here(session, audit):
-        rows = reader.parquet(*map(audit.to_read, found.paths))
-    if found.dates is not None:
-        rows = rows.where(F.col(EVENT_DATE).isin([*found.dates]))
-    if found.hidden:
-        rows = rows.where(~F.substring_index("_metadata.file_path", "/", -2).isin([*found.hidden]))
+        rows = reader.parquet(*map(audit.to_read, files.paths))
+    if files.dates is not None:
+        rows = rows.where(F.col(EVENT_DATE).isin([*files.dates]))
+    if files.hidden:
+        rows = rows.where(~F.substring_index("_metadata.file_path", "/", -2).isin([*files.hidden]))
     # INSERT INTO could write to a view of the files, but not to a query over them.
     return rows.select("*")

@@ -98,11 +98,11 @@ def folder_of(url: str) -> str | None:
     return str(Path(url).absolute())
 
 
-def _sizes(folder: str, known: Collection[str] = ()) -> Iterator[int]:
-    """The sizes of the files in a folder and below, without those whose paths below it are `known`; none if it does not exist."""
+def _sizes(folder: str, paths: Collection[str] = ()) -> Iterator[int]:
+    """The sizes of the files in a folder and below, without those at `paths` below it; none if it does not exist."""
     for parent, _, names in os.walk(folder):
         for path in (f"{parent}/{name}" for name in names):
-            if path.removeprefix(f"{folder}/") in known:
+            if path.removeprefix(f"{folder}/") in paths:
                 continue
             with suppress(OSError):
                 yield os.stat(path).st_size  # noqa: PTH116  os.walk gives names, not Paths

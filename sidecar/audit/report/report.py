@@ -50,13 +50,13 @@ def write_report(spark: SparkSession, audit: str, html: Path, wanted: Wanted | N
         return find(session, find_period(session, folder, wanted or Wanted()))
 
     with failing_to(f"{do_what} {audit}"):
-        found = retried(read)
-    _write(html, render(found))
+        findings = retried(read)
+    _write(html, render(findings))
 
 
-def render(found: Findings) -> str:
+def render(findings: Findings) -> str:
     """The page."""
-    period = found.period
+    period = findings.period
     named = [short(name) for name in period.clusters][:_CLUSTERS_NAMED] if period.chosen else []
     more = len(period.clusters) - len(named)
     style = _text("report.css")
@@ -64,12 +64,12 @@ def render(found: Findings) -> str:
         "begin": period.begin,
         "end": period.end,
         "clusters": ", ".join([*named, *([counted(more, "more cluster" if named else "cluster")] if more else [])]),
-        "tiles": tiles(found),
-        "notices": notices(found),
-        "cards": cards(found),
-        "failovers": failover_list(found),
-        "changes": sum(row.n for row in found.changes.values()),
-        "alone": sum(row.alone for row in found.changes.values()),
+        "tiles": tiles(findings),
+        "notices": notices(findings),
+        "cards": cards(findings),
+        "failovers": failover_list(findings),
+        "changes": sum(row.n for row in findings.changes.values()),
+        "alone": sum(row.alone for row in findings.changes.values()),
     }
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
     return environment.from_string(_text("report.html.j2")).render(

@@ -90,7 +90,7 @@ def bars(
 
     `labels` stand below the chart, by their distance from the left in bars. `written` is the text of a value; `whole`: values are counts.
     """
-    sums = [max(values) if beside else sum(values) for values in zip(*(each.values for each in series), strict=True)]
+    sums = [max(values) if beside else sum(values) for values in zip(*(bar.values for bar in series), strict=True)]
     step = _step(max(sums, default=0), whole=whole)
     top = step * max(1, _ceil(max(sums, default=0) / step))
     lines = [number * step for number in range(round(top / step) + 1)]
@@ -100,9 +100,9 @@ def bars(
 
     area = [_line("grid", height(value)) for value in lines]
     for number, name in enumerate(names):
-        parts = _bar(number / len(names), 1 / len(names), [each.values[number] for each in series], height, beside)
+        parts = _bar(number / len(names), 1 / len(names), [bar.values[number] for bar in series], height, beside)
         if drawn := [element("rect", class_=series[at].look, **shape) for at, shape in parts]:
-            said = (f"{each.name} {written(each.values[number])}" for each in series if each.values[number])
+            said = (f"{bar.name} {written(bar.values[number])}" for bar in series if bar.values[number])
             area.append(element("g", element("title", f"{name}: {', '.join(said)}"), *drawn))
     area += [_label(at / len(names), text, _TOP + _HEIGHT + 15, first="middle") for at, text in labels.items()]
     scale = [
@@ -148,18 +148,18 @@ def lanes(title: str, begin: datetime, end: datetime, drawn: Sequence[LaneOf]) -
 
 def rows(title: str, counts: Mapping[str, Sequence[Series]]) -> Markup:
     """A horizontal bar for each name: its series, each of one value, one after the other."""
-    longest = max(sum(each.values[0] for each in series) for series in counts.values())
+    longest = max(sum(part.values[0] for part in series) for series in counts.values())
     area = list[Markup]()
     for number, (name, series) in enumerate(counts.items()):
         y, left = number * _CAUSE + 15, 0.0
-        total = sum(each.values[0] for each in series)
+        total = sum(part.values[0] for part in series)
         area.append(element("text", name, class_="name", x=0, y=y - 4))
         area.append(element("text", f"{total:,.0f}", class_="name", x="100%", y=y - 4, text_anchor="end"))
-        for each in series:
-            width = each.values[0] / longest
-            said = element("title", f"{name}: {each.values[0]:,.0f} {each.name}")
+        for part in series:
+            width = part.values[0] / longest
+            said = element("title", f"{name}: {part.values[0]:,.0f} {part.name}")
             if width:
-                area.append(element("rect", said, class_=each.look, x=_part(left), y=y, width=_part(width), height=8))
+                area.append(element("rect", said, class_=part.look, x=_part(left), y=y, width=_part(width), height=8))
             left += width
     return element("div", _svg(title, len(counts) * _CAUSE, area), class_="plot")
 

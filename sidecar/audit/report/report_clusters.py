@@ -14,19 +14,19 @@ _CLUSTER_ROWS: Final = 100
 """The maximum number of clusters in the table."""
 
 
-def clusters(found: Findings) -> Card:
+def clusters(findings: Findings) -> Card:
     """Failovers, vacancies and unobserved times, by cluster."""
-    period = found.period
-    drawn = [LaneOf(short(name), _spans(found, name), _marks(found, name)) for name in found.marks]
+    period = findings.period
+    drawn = [LaneOf(short(name), _spans(findings, name), _marks(findings, name)) for name in findings.marks]
     notes = ["Failovers, times without a leader of any component or job, and unobserved times."]
     if len(period.clusters) > len(drawn):
         notes.append(f"Drawn: the {LANES} that were without a leader for longest, of {len(period.clusters):,}.")
     counts = Counter(
-        (each.cluster_id, stretches is found.vacant)
-        for stretches in (found.vacant, found.unobserved)
-        for each in stretches
+        (stretch.cluster_id, stretches is findings.vacant)
+        for stretches in (findings.vacant, findings.unobserved)
+        for stretch in stretches
     )
-    if any(counts[name, vacant] >= STRETCHES for name in found.marks for vacant in (True, False)):
+    if any(counts[name, vacant] >= STRETCHES for name in findings.marks for vacant in (True, False)):
         notes.append(f"Of each, the {STRETCHES} longest times of each kind.")
     key = (
         *((name, charts.swatch(look, mark=True)) for name, look in MEANT),
@@ -39,44 +39,47 @@ def clusters(found: Findings) -> Card:
         " ".join(notes),
         picture,
         key,
-        (_cluster_table(found), *_slo_table(found), _unobserved_table(found)),
+        (_cluster_table(findings), *_slo_table(findings), _unobserved_table(findings)),
         width="wide",
     )
 
 
-def _spans(found: Findings, cluster_id: str) -> list[Span]:
+def _spans(findings: Findings, cluster_id: str) -> list[Span]:
     spans = []
-    for look, name, stretches in (("vacant", "no leader", found.vacant), ("unseen", "unobserved", found.unobserved)):
-        for each in stretches:
-            if each.cluster_id == cluster_id:
-                which = f"job {short(each.job_id, 8)}" if each.job_id else each.component or "all"
-                title = f"{name} ({which}): {second(each.began)} to {second(each.ended)}"
-                spans.append(Span(look, each.began, each.ended, title))
+    for look, name, stretches in (
+        ("vacant", "no leader", findings.vacant),
+        ("unseen", "unobserved", findings.unobserved),
+    ):
+        for stretch in stretches:
+            if stretch.cluster_id == cluster_id:
+                which = f"job {short(stretch.job_id, 8)}" if stretch.job_id else stretch.component or "all"
+                title = f"{name} ({which}): {second(stretch.began)} to {second(stretch.ended)}"
+                spans.append(Span(look, stretch.began, stretch.ended, title))
     return spans
 
 
-def _marks(found: Findings, cluster_id: str) -> list[Mark]:
+def _marks(findings: Findings, cluster_id: str) -> list[Mark]:
     return [
         Mark(
             "unplanned" if row.unplanned else "planned" if row.planned == row.n else "unknown",
-            max(utc(row.at), found.period.begin),
+            max(utc(row.at), findings.period.begin),
             row.n > 1,
             f"{counted(row.n, 'failover')}, {row.planned:,} planned: {'from ' * (row.n > 1)}{minute(utc(row.at))}",
         )
-        for row in found.marks[cluster_id]
+        for row in findings.marks[cluster_id]
     ]
 
 
-def _cluster_table(found: Findings) -> ReportTable:
+def _cluster_table(findings: Findings) -> ReportTable:
     rows = []
-    for name in found.ranked[:_CLUSTER_ROWS]:
-        row, sums = found.by_cluster.get(name), found.available_by_cluster.get(name, Sums())
+    for name in findings.ranked[:_CLUSTER_ROWS]:
+        row, sums = findings.by_cluster.get(name), findings.available_by_cluster.get(name, Sums())
         counts = (f"{row.n:,}", f"{row.planned:,}", seconds(row.vacant_total)) if row else ("0", "0", DASH)
-        changes = found.changes[name].n if name in found.changes else 0
+        changes = findings.changes[name].n if name in findings.changes else 0
         observed = sums.led + sums.vacant
         shares = percent(sums.led, observed), percent(sums.unobserved, observed + sums.unobserved)
         rows.append((short(name), *counts, f"{changes:,}", *shares))
-    cut = f" (the first {len(rows)} of {len(found.ranked):,})" if len(found.ranked) > len(rows) else ""
+    cut = f" (the first {len(rows)} of {len(findings.ranked):,})" if len(findings.ranked) > len(rows) else ""
     columns = (
         "Cluster",
         "Failovers",
@@ -89,10 +92,10 @@ def _cluster_table(found: Findings) -> ReportTable:
     return ReportTable(f"Clusters{cut}", columns, rows)
 
 
-def _slo_table(found: Findings) -> list[ReportTable]:
+def _slo_table(findings: Findings) -> list[ReportTable]:
     """None without an objective. Of the window of each objective, whatever the period."""
     rows = []
-    for row in found.slos:
+    for row in findings.slos:
         elapsed = row.led_seconds + row.vacant_seconds + row.suspended_seconds + row.unobserved_seconds
         left = DASH if row.remaining is None else percent(row.remaining, 1.0) if row.remaining >= 0 else "overspent"
         rows.append(
@@ -111,17 +114,17 @@ def _slo_table(found: Findings) -> list[ReportTable]:
     return [ReportTable(title, columns, rows)] if rows else []
 
 
-def _unobserved_table(found: Findings) -> ReportTable:
-    longest = sorted(found.unobserved, key=lambda each: each.began - each.ended)[:TABLE_ROWS]
+def _unobserved_table(findings: Findings) -> ReportTable:
+    longest = sorted(findings.unobserved, key=lambda stretch: stretch.began - stretch.ended)[:TABLE_ROWS]
     rows = [
         (
-            short(each.cluster_id),
-            each.component or "all",
-            second(each.began),
-            second(each.ended),
-            seconds((each.ended - each.began).total_seconds()),
+            short(stretch.cluster_id),
+            stretch.component or "all",
+            second(stretch.began),
+            second(stretch.ended),
+            seconds((stretch.ended - stretch.began).total_seconds()),
         )
-        for each in longest
+        for stretch in longest
     ]
     return ReportTable(
         f"Longest unobserved times ({TABLE_ROWS} at most)", ("Cluster", "Component", "From", "To", "For"), rows

@@ -170,12 +170,12 @@ def _find(session: SparkSession, period: Period) -> Findings:
 
 def _known(rows: Sequence[Row], period: Period) -> list[Stretch]:
     """Without the time of which no coverage is recorded yet: it is not known."""
-    found = []
+    stretches = []
     for row in rows:
         ended = min(utc(row.ended), period.clusters.get(row.cluster_id) or period.end)
         if (began := utc(row.began)) < ended or row.lasts:
-            found.append(Stretch(row.cluster_id, row.component, row.job_id, began, max(began, ended), row.lasts))
-    return found
+            stretches.append(Stretch(row.cluster_id, row.component, row.job_id, began, max(began, ended), row.lasts))
+    return stretches
 
 
 def _sums(row: Row) -> Sums:

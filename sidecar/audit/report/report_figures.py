@@ -20,14 +20,14 @@ class Tile(Struct, frozen=True):
     """`good`, `bad`, or neither."""
 
 
-def tiles(found: Findings) -> list[Tile]:
+def tiles(findings: Findings) -> list[Tile]:
     """The figures above the pictures."""
-    total, sums = found.total, together(found.available_by_cluster.values())
+    total, sums = findings.total, together(findings.available_by_cluster.values())
     observed = sums.led + sums.vacant
     unknown = total.n - total.planned - total.unplanned
     meant = [f"{total.planned:,} planned", f"{total.unplanned:,} not planned"]
     queued, delivered, gave_up = (
-        sum(row[name] for row in found.alerts.values()) for name in ("queued", "delivered", "gave_up")
+        sum(row[name] for row in findings.alerts.values()) for name in ("queued", "delivered", "gave_up")
     )
     return [
         Tile(
@@ -78,10 +78,10 @@ def _down_note(total: Any) -> str:
     return f"all failovers together{unknown}"
 
 
-def notices(found: Findings) -> list[str]:
+def notices(findings: Findings) -> list[str]:
     """What a reader must not miss."""
     lasting: dict[str, list[Stretch]] = {}
-    for stretch in found.vacant:
+    for stretch in findings.vacant:
         if stretch.lasts:
             lasting.setdefault(stretch.cluster_id, []).append(stretch)
     texts = []
@@ -93,9 +93,9 @@ def notices(found: Findings) -> list[str]:
         texts.append(f"{short(cluster_id)} has no leader at the end of this period: {what}, since {since}.")
     if len(texts) > LANES:
         texts[LANES:] = [f"Nor have {len(texts) - LANES} more clusters."]
-    if lost := found.by_verdict.get("lost"):
+    if lost := findings.by_verdict.get("lost"):
         texts.append(f"{counted(lost.n, 'failover')} lost a job, or the state of one.")
-    if unrecorded := sum(row.unrecorded for row in found.changes.values()):
+    if unrecorded := sum(row.unrecorded for row in findings.changes.values()):
         texts.append(
             f"{counted(unrecorded, 'more failover')} began and {'is' if unrecorded == 1 else 'are'} in no figure of failovers:"
             " not over when the period ended, or the end was not recorded."
@@ -103,9 +103,9 @@ def notices(found: Findings) -> list[str]:
     return texts
 
 
-def together(parts: Iterable[Sums]) -> Sums:
+def together(sums: Iterable[Sums]) -> Sums:
     """The sums of all."""
-    each = [*parts]
+    parts = [*sums]
     return Sums(
-        sum(part.led for part in each), sum(part.vacant for part in each), sum(part.unobserved for part in each)
+        sum(part.led for part in parts), sum(part.vacant for part in parts), sum(part.unobserved for part in parts)
     )

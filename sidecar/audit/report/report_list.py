@@ -51,15 +51,15 @@ class FailoverList(Struct, frozen=True):
     unreviewed_total: int
 
 
-def failover_list(found: Findings) -> FailoverList:
+def failover_list(findings: Findings) -> FailoverList:
     """The list, cut after the latest LIST_ROWS."""
-    rows = [_row(row) for row in found.latest]
+    rows = [_row(row) for row in findings.latest]
     unreviewed = [
         UnreviewedFailover(row.id, second(utc(row.opened_at)), short(row.cluster_id), short(row.cause), outcome(row))
-        for row in found.unreviewed
+        for row in findings.unreviewed
     ]
-    command = _command(found.period) if found.total.n > len(rows) else ""
-    return FailoverList(rows, found.total.n, command, unreviewed, found.total.unreviewed)
+    command = _command(findings.period) if findings.total.n > len(rows) else ""
+    return FailoverList(rows, findings.total.n, command, unreviewed, findings.total.unreviewed)
 
 
 def _row(row: Any) -> ListedFailover:

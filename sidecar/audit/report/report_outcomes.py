@@ -31,11 +31,11 @@ _STEPS: Final = {
 }
 
 
-def outcomes(found: Findings) -> list[Card]:
+def outcomes(findings: Findings) -> list[Card]:
     """Nothing if no observer recorded a death or a recovery."""
-    if found.by_death.keys() <= {NOT_OBSERVED} and found.by_verdict.keys() <= {NOT_ASSESSED}:
+    if findings.by_death.keys() <= {NOT_OBSERVED} and findings.by_verdict.keys() <= {NOT_ASSESSED}:
         return []
-    return [_deaths(found.by_death), _verdicts(found.by_verdict), _slowest(found.slowest)]
+    return [_deaths(findings.by_death), _verdicts(findings.by_verdict), _slowest(findings.slowest)]
 
 
 def _deaths(by_death: Mapping[str, Any]) -> Card:

@@ -18,10 +18,10 @@ _CAUSES: Final = 8
 """The maximum number of causes in the picture."""
 
 
-def cards(found: Findings) -> list[Card]:
+def cards(findings: Findings) -> list[Card]:
     """The pictures, in the order of the page."""
-    pictures = [card(found) for card in (clusters, _failovers, _causes, _durations, _availability, _alerts)]
-    return pictures + outcomes(found)
+    pictures = [card(findings) for card in (clusters, _failovers, _causes, _durations, _availability, _alerts)]
+    return pictures + outcomes(findings)
 
 
 _MEANT_KEY: Final = tuple((name, charts.swatch(look)) for name, look in MEANT)
@@ -45,9 +45,9 @@ class _Counts(NamedTuple):
     unplanned: int
 
 
-def _failovers(found: Findings) -> Card:
-    title = _per_day(found, "Failovers")
-    names, labels, grouped = _by_bar(found, found.by_day)
+def _failovers(findings: Findings) -> Card:
+    title = _per_day(findings, "Failovers")
+    names, labels, grouped = _by_bar(findings, findings.by_day)
     counts = [_Counts(*(sum(row[name] for row in rows) for name in _Counts._fields)) for rows in grouped]
     series = _meant(counts)
     table = [(name, *(f"{each.values[at]:,}" for each in series)) for at, name in enumerate(names) if counts[at].n]
@@ -57,23 +57,23 @@ def _failovers(found: Findings) -> Card:
         "A failover counts on the day on which it was over." if table else "No failovers.",
         charts.bars(title, names, labels, series, "{:,.0f}".format, whole=True) if table else None,
         _MEANT_KEY if table else (),
-        (ReportTable(f"{title}{left_out}", (_bar_heading(found), "Planned", "Not planned", "Not known"), table),),
+        (ReportTable(f"{title}{left_out}", (_bar_heading(findings), "Planned", "Not planned", "Not known"), table),),
         width="double",
     )
 
 
-def _per_day(found: Findings, what: str) -> str:
-    days = found.period.bar_days
+def _per_day(findings: Findings, what: str) -> str:
+    days = findings.period.bar_days
     return f"{what} per day" if days == 1 else f"{what} per {days} days"
 
 
-def _bar_heading(found: Findings) -> str:
-    return "Day" if found.period.bar_days == 1 else "From"
+def _bar_heading(findings: Findings) -> str:
+    return "Day" if findings.period.bar_days == 1 else "From"
 
 
-def _by_bar(found: Findings, by_day: Mapping[int, Any]) -> tuple[list[str], dict[float, str], list[list[Any]]]:
+def _by_bar(findings: Findings, by_day: Mapping[int, Any]) -> tuple[list[str], dict[float, str], list[list[Any]]]:
     """Names of the bars of a chart, labels below them, and the values of the days of each bar."""
-    period = found.period
+    period = findings.period
     number = -(-period.days // period.bar_days)
     first = [period.begin + timedelta(days=period.bar_days * bar) for bar in range(number)]
     every = -(-number // charts.LABELS)
@@ -84,10 +84,10 @@ def _by_bar(found: Findings, by_day: Mapping[int, Any]) -> tuple[list[str], dict
     return [f"{day:%Y-%m-%d}" for day in first], labels, grouped
 
 
-def _causes(found: Findings) -> Card:
-    by_cause = sorted((row for row in found.by_cause.values() if row.n), key=lambda row: (-row.n, row.cause))
+def _causes(findings: Findings) -> Card:
+    by_cause = sorted((row for row in findings.by_cause.values() if row.n), key=lambda row: (-row.n, row.cause))
     drawn = {short(row.cause): _meant([row]) for row in by_cause[:_CAUSES]}
-    others = sorted((row.cause, row.others) for row in found.by_cause.values() if row.others)
+    others = sorted((row.cause, row.others) for row in findings.by_cause.values() if row.others)
     text = "As above, planned or not." if drawn else "No failovers."
     if len(by_cause) > len(drawn):
         text = f"As above, planned or not; the {_CAUSES} most frequent of {len(by_cause)}."
@@ -106,13 +106,15 @@ def _causes(found: Findings) -> Card:
 _SHOWN: Final = (("no published leader", "vacant"), ("no working leader, at most", "down"))
 
 
-def _durations(found: Findings) -> Card:
+def _durations(findings: Findings) -> Card:
     names, labels = _histogram()
-    counts = [[places.get(place, 0) for place in range(len(names))] for places in (found.vacancies, found.downtimes)]
+    counts = [
+        [places.get(place, 0) for place in range(len(names))] for places in (findings.vacancies, findings.downtimes)
+    ]
     series = [Series(name, look, values) for (name, look), values in zip(_SHOWN, counts, strict=True)]
     missing = (
-        ("no published leader", found.total.without_vacant),
-        ("no working leader", found.total.without_down_bound),
+        ("no published leader", findings.total.without_vacant),
+        ("no working leader", findings.total.without_down_bound),
     )
     unknown = [f"{name} of {n:,}" for name, n in missing if n]
     text = "How long a cluster's component was without a leader: the longest of each failover."
@@ -125,7 +127,7 @@ def _durations(found: Findings) -> Card:
     ]
     return Card(
         "Without a leader per failover",
-        text if found.total.n else "No failovers.",
+        text if findings.total.n else "No failovers.",
         charts.bars(
             "Failovers by the time without a leader", names, labels, series, "{:,.0f}".format, beside=True, whole=True
         )
@@ -151,8 +153,8 @@ def _histogram() -> tuple[list[str], dict[float, str]]:
     }
 
 
-def _availability(found: Findings) -> Card:
-    names, labels, grouped = _by_bar(found, found.available_by_day)
+def _availability(findings: Findings) -> Card:
+    names, labels, grouped = _by_bar(findings, findings.available_by_day)
     sums = [together(each) for each in grouped]
     shares = [each.vacant / (each.led + each.vacant or 1.0) for each in sums]
     table = [
@@ -165,17 +167,17 @@ def _availability(found: Findings) -> Card:
         for name, each in zip(names, sums, strict=True)
         if each != Sums()
     ]
-    known = min((until for until in found.period.clusters.values() if until), default=None)
+    known_until = min((until for until in findings.period.clusters.values() if until), default=None)
     if not table:
         text = "Unknown: no coverage is recorded."
     else:
         text = "The part of the observed time without a published leader, over all components and jobs."
-        if known and known < found.period.end:
-            text += f" Later time than a cluster's last coverage record (the earliest: {second(known)}) is in no figure yet."
-    title = _per_day(found, "Without a leader")
+        if known_until and known_until < findings.period.end:
+            text += f" Later time than a cluster's last coverage record (the earliest: {second(known_until)}) is in no figure yet."
+    title = _per_day(findings, "Without a leader")
     series = [Series("without a leader", "vacant", shares)]
     columns = (
-        _bar_heading(found),
+        _bar_heading(findings),
         "Availability",
         "No leader, all components and jobs",
         "Unobserved",
@@ -188,10 +190,10 @@ def _availability(found: Findings) -> Card:
     )
 
 
-def _alerts(found: Findings) -> Card:
+def _alerts(findings: Findings) -> Card:
     names, labels = _histogram()
-    series = [Series("delivered", "delivered", [found.delays.get(place, 0) for place in range(len(names))])]
-    by_number = sorted(found.alerts.items(), key=lambda item: (-item[1].queued, item[0]))
+    series = [Series("delivered", "delivered", [findings.delays.get(place, 0) for place in range(len(names))])]
+    by_number = sorted(findings.alerts.items(), key=lambda item: (-item[1].queued, item[0]))
     rows = [
         (
             short(name),
@@ -206,7 +208,7 @@ def _alerts(found: Findings) -> Card:
         "Alerts",
         "The time from queued to delivered." if rows else "No alert was queued.",
         charts.bars("Alerts by the time until they were delivered", names, labels, series, "{:,.0f}".format, whole=True)
-        if found.delays
+        if findings.delays
         else None,
         tables=(ReportTable(f"Alerts by destination ({TABLE_ROWS} at most)", columns, rows),),
     )

@@ -79,15 +79,15 @@ def find_period(session: SparkSession, folder: Storage, wanted: Wanted) -> Perio
     rows = session.sql(_CLUSTERS, args={"first": first, "last": last}).collect()
     if not rows:
         raise LookupError(f"nothing is recorded from {wanted.first or first} to {wanted.last or last}")
-    found = {row.cluster_id: row.known_until and utc(row.known_until) for row in rows}
-    if missing := [name for name in wanted.clusters if name not in found]:
-        names = ", ".join([*found][:_NAMED]) + (f" and {len(found) - _NAMED} more" if len(found) > _NAMED else "")
+    ends = {row.cluster_id: row.known_until and utc(row.known_until) for row in rows}
+    if missing := [name for name in wanted.clusters if name not in ends]:
+        names = ", ".join([*ends][:_NAMED]) + (f" and {len(ends) - _NAMED} more" if len(ends) > _NAMED else "")
         raise LookupError(f"cluster {missing[0]!r} is not recorded from {first} to {last}; recorded: {names}")
     midnight = datetime.combine(last + timedelta(days=1), time(), UTC)
     return Period(
         begin=datetime.combine(first, time(), UTC),
         end=midnight - _INSTANT if last < max(recorded) else max(utc(row.recorded_until) for row in rows),
-        clusters={name: until for name, until in found.items() if not wanted.clusters or name in wanted.clusters},
+        clusters={name: until for name, until in ends.items() if not wanted.clusters or name in wanted.clusters},
         chosen=bool(wanted.clusters),
     )
 

@@ -95,8 +95,8 @@ def parts(episode: Row) -> str:
 
 def outcome(episode: Row) -> str:
     """Why the process ended and what came back, as far as somebody recorded it."""
-    known = (("death", episode.death_reason), ("recovery", episode.recovery_verdict))
-    return ", ".join(f"{name}: {short(text)}" for name, text in known if text)
+    parts = (("death", episode.death_reason), ("recovery", episode.recovery_verdict))
+    return ", ".join(f"{name}: {short(text)}" for name, text in parts if text)
 
 
 def planned(meant: bool | None, *, noted: bool = False) -> str:

@@ -19,7 +19,7 @@ def connector_jars() -> Sequence[Path]:
     """
     named = os.environ.get(_VARIABLE)
     folders = [Path(named)] if named else [Path(sys.prefix, "share", "flink-ha-sidecar", "s3"), cache_folder() / "s3"]
-    found = next((jars for folder in folders if (jars := sorted(folder.glob("*.jar")))), [])
-    if named and not found:
+    jars_there = next((jars for folder in folders if (jars := sorted(folder.glob("*.jar")))), [])
+    if named and not jars_there:
         raise AuditError(f"cannot start Spark: {_VARIABLE} names {named}, where there are no jars")
-    return found
+    return jars_there

@@ -145,12 +145,12 @@ def spark_home() -> str:
 
     Spark's scripts would start a Python to find it.
     """
-    found = find_spec("pyspark")  # PySpark itself is imported later
-    if found is None or found.origin is None:
+    package = find_spec("pyspark")  # PySpark itself is imported later
+    if package is None or package.origin is None:
         raise AuditError(
             "cannot start Spark: it is not installed; install it with: pip install 'flink-ha-sidecar[audit]'"
         )
-    return os.environ.get("SPARK_HOME") or str(Path(found.origin).parent)
+    return os.environ.get("SPARK_HOME") or str(Path(package.origin).parent)
 
 
 def script_environment(home: str, options: Sequence[str], settings: Mapping[str, str]) -> dict[str, str]:

@@ -73,8 +73,8 @@ class Fold:
             for path in self._staging.files(folder, PARQUET):
                 table, day, _ = path.split("/") if path.count("/") == 2 else ("", "", "")
                 if table in CLOSED_TABLES:
-                    found = date.fromisoformat(day.removeprefix(f"{EVENT_DATE}="))
-                    files.setdefault(found, {})[table] = f"{folder}/{path}"
+                    event_date = date.fromisoformat(day.removeprefix(f"{EVENT_DATE}="))
+                    files.setdefault(event_date, {})[table] = f"{folder}/{path}"
         return Folded(first=since, last=last, files=files, carry=f"{folder}/carry")
 
     def carry_of(self, folded: Folded) -> DataFrame:

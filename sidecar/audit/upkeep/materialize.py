@@ -125,15 +125,15 @@ class Closing:
         last = self.manifest.last
         if last is None:
             return 0, 0
-        known = {*self.manifest.sources}.union(*self._listed.values())
-        changed = [day for day in sorted(known) if day <= last + _DAY and self._digests(day) != self._known(day).files]
+        days = {*self.manifest.sources}.union(*self._listed.values())
+        changed = [day for day in sorted(days) if day <= last + _DAY and self._digests(day) != self._known(day).files]
         if not changed:
             return 0, 0
         sources = {day: source for day, source in self.manifest.sources.items() if day not in changed}
         self._tune(changed)
-        found = self._sources(changed)
-        manifest = replace(self.manifest, sources=sources | found)
-        late = {day: _different(self._known(day).rows, found.get(day, Source()).rows) for day in changed}
+        new_sources = self._sources(changed)
+        manifest = replace(self.manifest, sources=sources | new_sources)
+        late = {day: _different(self._known(day).rows, new_sources.get(day, Source()).rows) for day in changed}
         clusters = {cluster for names in late.values() for cluster in names}
         if not clusters:
             self.manifest = commit(self._audit, manifest)

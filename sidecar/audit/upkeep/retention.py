@@ -73,11 +73,11 @@ def _not_ingested(
 ) -> set[str]:
     """The segments with content that is neither in a table nor expired."""
     urls = [f"{spool.url}/{file}" for file in files]
-    found = inspect(spool, urls)
+    inspections = inspect(spool, urls)
     try:
-        return _missing(session, audit, spool, urls, found, oldest)
+        return _missing(session, audit, spool, urls, inspections, oldest)
     except Exception as error:
-        if not is_unreadable_file(error) or (again := inspect(spool, urls, with_hadoop=True)) == found:
+        if not is_unreadable_file(error) or (again := inspect(spool, urls, with_hadoop=True)) == inspections:
             raise
         return _missing(session, audit, spool, urls, again, oldest)
 
@@ -91,8 +91,8 @@ def _missing(
     oldest: date,
 ) -> set[str]:
     # The content of an unreadable segment is nowhere else.
-    unreadable = {url for url, found in inspections.items() if not found.readable}
-    damaged = [url for url, found in inspections.items() if found.problem]
+    unreadable = {url for url, inspection in inspections.items() if not inspection.readable}
+    damaged = [url for url, inspection in inspections.items() if inspection.problem]
     readable = (url for url in urls if url not in unreadable)
     segments = [Segment(url=url, length=spool.size(spool.relative(url))) for url in readable]
     rows = read_segments(session, spool, segments, damaged)

@@ -75,12 +75,12 @@ def _checked(session: SparkSession, audit: Storage, table: str) -> "_TableCheck"
     """A check of a table; repeated if there are findings and a concurrent ingest or compaction may have caused them."""
     for _ in range(_ATTEMPTS):
         with suppress(ChangedError), audit.reading() as now:
-            found = _TableCheck(session, now, table)
-            found.check()
+            check = _TableCheck(session, now, table)
+            check.check()
         with suppress(ChangedError), audit.reading() as now:
-            if not found.findings or now.files(table, "") == found.listed:
+            if not check.findings or now.files(table, "") == check.listed:
                 break
-    return found
+    return check
 
 
 def _unfinished(audit: Storage) -> list[str]:
@@ -136,13 +136,13 @@ class _TableCheck:
         return self._columns_fit(path, StructType.fromJson(msgspec.json.decode(schema)))
 
     def _columns_fit(self, path: str, columns: StructType) -> bool:
-        known = {field.name: field.dataType for field in self._schema}
-        other = [field for field in columns if field.name in known and field.dataType != known[field.name]]
-        newer = [field.name for field in columns if field.name not in known]
+        types = {field.name: field.dataType for field in self._schema}
+        other = [field for field in columns if field.name in types and field.dataType != types[field.name]]
+        newer = [field.name for field in columns if field.name not in types]
         if "id" not in columns.names:
             self._found(path, "not of an audit log: it has no id")
         elif other:
-            named, known_type = other[0], known[other[0].name].simpleString()
+            named, known_type = other[0], types[other[0].name].simpleString()
             self._found(path, f"{named.name} is {named.dataType.simpleString()}, in this version it is {known_type}")
         elif newer:
             self._found(

@@ -65,8 +65,8 @@ def comments(name: str) -> Comments:
     """What a table or view, or a materialised table, is about, and its columns."""
     if name in BASE_VIEWS:
         return _of_table(name)
-    found = of_query(answer(_QUERIES.get(name, name)))
-    return replace(found, columns={column: _resolved(column, text) for column, text in found.columns.items()})
+    base = of_query(answer(_QUERIES.get(name, name)))
+    return replace(base, columns={column: _resolved(column, text) for column, text in base.columns.items()})
 
 
 def with_comments(schema: StructType, name: str) -> StructType:
@@ -78,12 +78,12 @@ def with_comments(schema: StructType, name: str) -> StructType:
 
 
 def _of_table(name: str) -> Comments:
-    found = of_struct(_STRUCTS.get(name, QuarantinedLine))
+    base = of_struct(_STRUCTS.get(name, QuarantinedLine))
     first = {"type": "The type of the record."} if name in _STRUCTS else {}
     last = {
         EVENT_DATE: f"The UTC date of `{TABLES[name].time}`. A condition on it reads only the folders of those dates."
     }
-    return replace(found, columns=first | dict(found.columns) | last)
+    return replace(base, columns=first | dict(base.columns) | last)
 
 
 def _resolved(column: str, text: str) -> str:

@@ -38,7 +38,7 @@ def of_struct(struct: type[Struct]) -> Comments:
     for base in reversed(struct.__mro__):
         if base is not Struct and issubclass(base, Struct):
             written |= _below_fields(base)
-    columns = {each.encode_name: written[each.name] for each in fields(struct) if each.name in written}
+    columns = {field.encode_name: written[field.name] for field in fields(struct) if field.name in written}
     return _comments(inspect.getdoc(struct) or "", columns)
 
 

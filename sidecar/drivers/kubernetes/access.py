@@ -11,7 +11,7 @@ from msgspec import Struct, json
 
 from sidecar.child import Child, NoAnswerError
 from sidecar.drivers.kubernetes.api_error import AccessError
-from sidecar.settings.file.setting import secret_variables
+from sidecar.settings.file.variables import secret_variables
 from sidecar.tls import client_context
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")

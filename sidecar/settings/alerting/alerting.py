@@ -10,7 +10,7 @@ from sidecar.core.policy.labels import OWN_LABELS
 from sidecar.core.policy.policy import LASTING, PLANNABLE, Rule, Severity, Template, Trigger
 from sidecar.core.policy.routing import with_feeds
 from sidecar.settings.alerting.receivers import NAME, NAME_IS, receiver, without_endpoint
-from sidecar.settings.alerting.routes import Known, inhibit_rules, root_route
+from sidecar.settings.alerting.routes import Names, inhibit_rules, root_route
 from sidecar.settings.alerting.time_intervals import time_intervals
 from sidecar.settings.file import schema
 from sidecar.settings.file.durations import SECOND, format_duration
@@ -35,18 +35,18 @@ def read_alerting(documents: Sequence[Section], labels: Mapping[str, str], *, se
     """
     own = tuple(_rule(section) for section in named(documents, "rules", schema.RULE, "alert"))
     shipped = [shipped_rules()] if _keeps_shipped(documents) else []
-    names = {rule.alert for rule in own}
+    own_names = {rule.alert for rule in own}
     kept = (_rule(section) for section in named(shipped, "rules", schema.RULE, "alert"))
     sections = [*named(documents, "receivers", schema.RECEIVER)]
     receivers = tuple(receiver(section, secrets=secrets) for section in sections)
-    if receivers and not any(each.endpoints for each in receivers):
+    if receivers and not any(target.endpoints for target in receivers):
         raise without_endpoint(sections[0])  # nobody would ever be notified
-    targets = (section.get("name") for section in sections if "heartbeat" not in section)
-    known = Known({name.written: name.text for name in targets}, {*OWN_LABELS, *labels}, time_intervals(documents))
+    notified = (section.get("name") for section in sections if "heartbeat" not in section)
+    names = Names({name.written: name.text for name in notified}, {*OWN_LABELS, *labels}, time_intervals(documents))
     return Alerting(
-        rules=(*(rule for rule in kept if rule.alert not in names), *own),
-        route=with_feeds(root_route(documents, known), {each.name for each in receivers if each.feed}),
-        inhibit_rules=inhibit_rules([*documents, *shipped], known.labels),
+        rules=(*(rule for rule in kept if rule.alert not in own_names), *own),
+        route=with_feeds(root_route(documents, names), {target.name for target in receivers if target.feed}),
+        inhibit_rules=inhibit_rules([*documents, *shipped], names.labels),
         receivers=receivers,
         external_labels=dict(labels),
     )

@@ -2,13 +2,13 @@
 
 import re
 import warnings
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.policy.policy import Rule
+from sidecar.settings.file.did_you_mean import did_you_mean
 from sidecar.settings.file.setting import Setting
-from sidecar.settings.file.settings_error import did_you_mean
 
 _MATCHER: Final = re.compile(
     r'\s*(?P<label>[A-Za-z_][A-Za-z0-9_]*)\s*(?P<operator>=~|!~|!=|=)\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^",\s{}]*))\s*(?P<end>,|$)'
@@ -25,31 +25,30 @@ def matchers(setting: Setting, labels: Collection[str] | None) -> list[Matcher]:
     text = setting.text.strip()
     if text.startswith("{") and text.endswith("}"):
         text = text[1:-1]
-    found: list[Matcher] = []
+    result: list[Matcher] = []
     place = 0
-    while place < len(text.rstrip()) or not found:
+    while place < len(text.rstrip()) or not result:
         match = _MATCHER.match(text, place)
         if match is None:
             hint = 'is not a matcher: write it like severity="critical", with one of = != =~ !~'
             raise setting.invalid(f"{hint}{_reason(text[place:])}")
-        found.append(_matcher(setting, match, labels))
+        result.append(_matcher(setting, match, labels))
         place = match.end()
-    return found
+    return result
 
 
-def no_rule_has(matcher: Matcher, known: Mapping[str, Collection[str]]) -> str | None:
-    """That no rule has what the matcher asks for, with the nearest; None: one has, or its label is not in `known`, the values by label."""
-    values = known.get(matcher.label)
+def no_rule_has(matcher: Matcher, by_label: Mapping[str, Collection[str]]) -> str | None:
+    """That no rule has what the matcher asks for, with the nearest; None: one has, or its label is not in `by_label`, the values."""
+    values = by_label.get(matcher.label)
     positive = matcher.operator in {Operator.EQUAL, Operator.MATCHES}
     if values is None or not positive or any(matcher.matches({matcher.label: value}) for value in values):
         return None
     return f"no rule has {matcher}: {did_you_mean(values, matcher.value) if values else 'there are no rules'}"
 
 
-def known_values(rules: Iterable[Rule]) -> dict[str, set[str]]:
+def label_values(rules: Collection[Rule]) -> dict[str, set[str]]:
     """The values that the alerts of these rules have, by label."""
-    found = [*rules]
-    return {"alert": {rule.alert for rule in found}, "severity": {rule.severity.value for rule in found}}
+    return {"alert": {rule.alert for rule in rules}, "severity": {rule.severity.value for rule in rules}}
 
 
 def _reason(rest: str) -> str:

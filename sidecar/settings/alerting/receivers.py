@@ -41,14 +41,14 @@ def receiver(section: Section, *, secrets: bool) -> Receiver:
         raise without_endpoint(section)
     if "heartbeat" in section and not notifies:
         raise section.error("heartbeat", "is for a receiver with an endpoint: give it one, or remove this")
-    found = [*_endpoints(section)] if secrets else [(section.location, AppriseUrl(Secret(UNUSED_URL)))] * notifies
+    endpoints = [*_endpoints(section)] if secrets else [(section.location, AppriseUrl(Secret(UNUSED_URL)))] * notifies
     return Receiver(
         name,
-        tuple(endpoint for _, endpoint in found),
+        tuple(endpoint for _, endpoint in endpoints),
         section.get("send_resolved").flag(),
         section.read("heartbeat", lambda setting: setting.duration(at_least=10 * SECOND), None),
         _feed(section) if "alertmanager" in section else None,
-        tuple(location for location, _ in found),
+        tuple(location for location, _ in endpoints),
     )
 
 

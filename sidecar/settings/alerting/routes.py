@@ -15,7 +15,7 @@ from sidecar.settings.file.section import Section
 from sidecar.settings.file.setting import Setting
 
 
-class Known(NamedTuple):
+class Names(NamedTuple):
     """The names that routes may use."""
 
     receivers: Mapping[str, str]
@@ -24,7 +24,7 @@ class Known(NamedTuple):
     intervals: Mapping[str, TimeInterval]
 
 
-def root_route(documents: Sequence[Section], known: Known) -> Route:
+def root_route(documents: Sequence[Section], names: Names) -> Route:
     """The route of the one document that has one. Without any, the only receiver gets all alerts. Raises SettingsError."""
     routes = [document for document in documents if "route" in document]
     if len(routes) > 1:
@@ -33,13 +33,13 @@ def root_route(documents: Sequence[Section], known: Known) -> Route:
     for key in ("matchers", "continue", "mute_time_intervals", "active_time_intervals"):
         if key in section:
             raise section.error(key, "the first route takes every alert, always: put this into one of its routes")
-    names = list(known.receivers.values())
-    if "receiver" not in section and len(names) > 1:
+    receivers = list(names.receivers.values())
+    if "receiver" not in section and len(receivers) > 1:
         raise section.mistake(
-            f"several receivers ({', '.join(known.receivers)}): name the one that gets the alerts in route.receiver"
+            f"several receivers ({', '.join(names.receivers)}): name the one that gets the alerts in route.receiver"
         )
-    root = replace(Route(names[0]) if len(names) == 1 else NO_RECEIVER, critical_apart=True)
-    return _route(section, root, "", known)
+    root = replace(Route(receivers[0]) if len(receivers) == 1 else NO_RECEIVER, critical_apart=True)
+    return _route(section, root, "", names)
 
 
 def inhibit_rules(documents: Sequence[Section], labels: Collection[str]) -> tuple[InhibitRule, ...]:
@@ -55,31 +55,31 @@ def inhibit_rules(documents: Sequence[Section], labels: Collection[str]) -> tupl
     )
 
 
-def _route(section: Section, parent: Route, above: str, known: Known) -> Route:
+def _route(section: Section, parent: Route, above: str, names: Names) -> Route:
     """A route with its children. Unset values come from `parent`."""
-    own = _matchers(section, "matchers", known.labels)
-    names = known.receivers.values()
+    own = _matchers(section, "matchers", names.labels)
+    receivers = names.receivers.values()
     key = f"{above}{{{','.join(map(str, own))}}}"
     route = Route(
         receiver=section.read(
-            "receiver", lambda setting: setting.one_of(names, "receivers", known.receivers), parent.receiver
+            "receiver", lambda setting: setting.one_of(receivers, "receivers", names.receivers), parent.receiver
         ),
         key=key,
         matchers=own,
-        group_by=_group_by(section, known.labels) if "group_by" in section else parent.group_by,
+        group_by=_group_by(section, names.labels) if "group_by" in section else parent.group_by,
         group_wait=section.read("group_wait", Setting.duration, parent.group_wait),
         group_interval=section.read("group_interval", _at_least_a_second, parent.group_interval),
         repeat_interval=section.read("repeat_interval", _at_least_a_second, parent.repeat_interval),
         continues=section.get("continue").flag(),
-        mute=_intervals(section, "mute_time_intervals", known.intervals),
-        active=_intervals(section, "active_time_intervals", known.intervals),
+        mute=_intervals(section, "mute_time_intervals", names.intervals),
+        active=_intervals(section, "active_time_intervals", names.intervals),
         critical_apart=parent.critical_apart and "group_by" not in section,
     )
     below: list[Route] = []
     for place, child in enumerate(section.sections("routes", schema.ROUTE)):
-        made = _route(child, route, f"{key}/", known)
+        made = _route(child, route, f"{key}/", names)
         if any(made.key == other.key for other in below):  # groups are keyed by their route's key
-            made = _route(child, route, f"{key}/{place}", known)
+            made = _route(child, route, f"{key}/{place}", names)
         below.append(made)
     return replace(route, routes=tuple(below))
 
@@ -89,21 +89,21 @@ def _at_least_a_second(setting: Setting) -> int:
 
 
 def _group_by(section: Section, labels: Collection[str]) -> tuple[str, ...]:
-    setting = section.texts("group_by")
-    if [each.text for each in setting] == [BY_ALL]:
+    settings = section.texts("group_by")
+    if [setting.text for setting in settings] == [BY_ALL]:
         return (BY_ALL,)
-    names = [label(each, labels) for each in setting]
+    names = [label(setting, labels) for setting in settings]
     if len({*names}) < len(names):
         raise section.error("group_by", "names a label twice")
     return tuple(names)
 
 
 def _matchers(section: Section, key: str, labels: Collection[str], *, required: bool = False) -> tuple[Matcher, ...]:
-    found = tuple(matcher for setting in section.texts(key) for matcher in matchers(setting, labels))
-    if required and not found:
+    result = tuple(matcher for setting in section.texts(key) for matcher in matchers(setting, labels))
+    if required and not result:
         raise section.missing(key)
-    return found
+    return result
 
 
-def _intervals(section: Section, key: str, known: Mapping[str, TimeInterval]) -> tuple[TimeInterval, ...]:
-    return tuple(known[setting.one_of(known, "time_intervals")] for setting in section.texts(key))
+def _intervals(section: Section, key: str, intervals: Mapping[str, TimeInterval]) -> tuple[TimeInterval, ...]:
+    return tuple(intervals[setting.one_of(intervals, "time_intervals")] for setting in section.texts(key))

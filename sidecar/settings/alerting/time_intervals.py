@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 
 from sidecar.core.policy.routing import Span, TimeInterval, TimeRange
 from sidecar.settings.file import schema
+from sidecar.settings.file.did_you_mean import did_you_mean
 from sidecar.settings.file.section import Section, named
 from sidecar.settings.file.setting import Setting
-from sidecar.settings.file.settings_error import did_you_mean
 
 _TIME: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])|24:00")
 _LONGEST_MONTH: Final = 31
@@ -28,28 +28,28 @@ _MONTHS: Final = {key: number for number, name in enumerate(_MONTH_NAMES, 1) for
 
 def time_intervals(documents: Sequence[Section]) -> dict[str, TimeInterval]:
     """The intervals of all documents, by name."""
-    found: dict[str, TimeInterval] = {}
+    intervals: dict[str, TimeInterval] = {}
     for section in named(documents, "time_intervals", schema.TIME_INTERVAL):
         name = section.get("name").text
         ranges = tuple(map(_range, section.sections("time_intervals", schema.TIME_RANGE)))
         if not ranges:
             raise section.error("time_intervals", "lists no times: give at least one")
-        found[name] = TimeInterval(name, ranges)
-    return found
+        intervals[name] = TimeInterval(name, ranges)
+    return intervals
 
 
 def _range(section: Section) -> TimeRange:
-    found = TimeRange(
+    time_range = TimeRange(
         times=tuple(map(_times, section.sections("times", schema.TIMES))),
-        weekdays=tuple(_named(each, _WEEKDAYS) for each in section.texts("weekdays")),
+        weekdays=tuple(_named(setting, _WEEKDAYS) for setting in section.texts("weekdays")),
         days_of_month=tuple(map(_days, section.texts("days_of_month"))),
-        months=tuple(_named(each, _MONTHS) for each in section.texts("months")),
+        months=tuple(_named(setting, _MONTHS) for setting in section.texts("months")),
         years=tuple(map(_years, section.texts("years"))),
         zone=section.read("location", _zone, UTC),
     )
-    if not any(_has_day(found, month, length) for month in range(1, 13) for length in _lengths(month)):
+    if not any(_has_day(time_range, month, length) for month in range(1, 13) for length in _lengths(month)):
         raise section.error("days_of_month", "none of the months has such a day, so that this is no time at all")
-    return found
+    return time_range
 
 
 def _lengths(month: int) -> tuple[int, ...]:
@@ -57,10 +57,10 @@ def _lengths(month: int) -> tuple[int, ...]:
     return (28, 29) if month == _FEBRUARY else (monthrange(2001, month)[1],)
 
 
-def _has_day(found: TimeRange, month: int, length: int) -> bool:
+def _has_day(time_range: TimeRange, month: int, length: int) -> bool:
     """Whether a month of `length` days has a day in the range."""
-    spans = [[day if day > 0 else length + 1 + day for day in span] for span in found.days_of_month]
-    in_month = not found.months or any(first <= month <= last for first, last in found.months)
+    spans = [[day if day > 0 else length + 1 + day for day in span] for span in time_range.days_of_month]
+    in_month = not time_range.months or any(first <= month <= last for first, last in time_range.months)
     return in_month and (not spans or any(max(first, 1) <= min(last, length) for first, last in spans))
 
 

@@ -96,7 +96,7 @@ def read_zookeeper(settings: NamedSettings, flink_settings: NamedSettings | None
     name = cluster_id.text.strip("/") or root.text.strip("/")
     if not name:
         raise cluster_id.error("root and cluster id are both empty: give the cluster an id")
-    found = ZooKeeperSettings(
+    cluster = ZooKeeperSettings(
         quorum=read_quorum(settings["zookeeper"]),
         namespace=namespace(root.text, cluster_id.text),
         cluster_id=name,
@@ -108,13 +108,13 @@ def read_zookeeper(settings: NamedSettings, flink_settings: NamedSettings | None
         sasl=read_sasl(settings),
         authorization=read_authorization(settings),
     )
-    if (acl := settings.get("acl")) and acl.text.lower() == "creator" and not _has_identity(found):
+    if (acl := settings.get("acl")) and acl.text.lower() == "creator" and not _has_identity(cluster):
         _log.warning(
             "%s is creator: only Flink's own identity may read its leaders. Configure zookeeper.sasl, zookeeper.authorization or "
             "zookeeper.tls.certificate_file with that identity",
             acl.location,
         )
-    return found
+    return cluster
 
 
 def _has_identity(settings: ZooKeeperSettings) -> bool:

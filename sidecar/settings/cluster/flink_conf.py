@@ -190,7 +190,7 @@ def plain_options(path: Path, text: str) -> dict[str, str]:
 
 
 def _options(options: Mapping[str, _Option], values: Mapping[str, _Entry], path: Path) -> dict[str, Setting]:
-    found = {}
+    ours = {}
     for name, option in options.items():
         key = next((key for key in option.keys if key in values), None)
         if key is not None:
@@ -199,10 +199,10 @@ def _options(options: Mapping[str, _Option], values: Mapping[str, _Entry], path:
             if path.name == LEGACY and not {*entry.text[:1], *entry.text[-1:]}.isdisjoint("\"'"):
                 _check_quotes(setting, takes_quotes=option.takes_quotes)
             try:
-                found[name] = Setting(option.ours(entry), setting.location, setting.written)
+                ours[name] = Setting(option.ours(entry), setting.location, setting.written)
             except ValueError as error:
                 raise setting.invalid(str(error)) from error
-    return found
+    return ours
 
 
 def _check_quotes(setting: Setting, *, takes_quotes: bool) -> None:
@@ -219,12 +219,12 @@ def _authorization(values: Mapping[str, _Entry], path: Path) -> dict[str, Settin
         entries = {key.removeprefix(f"{_AUTHORIZATION}."): value for key, value in values.items() if key not in _KEYS}
     else:
         try:
-            found = parse_flink_map(whole.text, yaml=path.name == STANDARD)
+            texts = parse_flink_map(whole.text, yaml=path.name == STANDARD)
         except ValueError:
             raise SettingsError(
                 f"{path}:{whole.line}: {_AUTHORIZATION} is not a map: write it like digest:'user:password'"
             ) from None
-        entries = {scheme: whole._replace(text=text) for scheme, text in found.items()}
+        entries = {scheme: whole._replace(text=text) for scheme, text in texts.items()}
     return {
         f"authorization.{scheme}": Setting(value.text, f"{path}:{value.line}: {_AUTHORIZATION}", source="")
         for scheme, value in entries.items()

@@ -36,8 +36,8 @@ def _options(folder: Path) -> dict[str, str] | Unknown:
         options = plain_options(path, read_text(path, keep_mark=path.name == LEGACY))
     except (SettingsError, OSError) as error:
         return Unknown(clean(error))
-    found = {name: next((options[key] for key in keys if key in options), None) for name, keys in OPTIONS.items()}
-    return {name: value for name, value in found.items() if value is not None}
+    values = {name: next((options[key] for key in keys if key in options), None) for name, keys in OPTIONS.items()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _masters(folder: Path) -> int | Unknown | None:

@@ -35,10 +35,10 @@ def _yaml(text: str) -> dict[str, str] | None:
 
     with suppress(SettingsError):
         entries = parse(text, "").entries
-        found = {key: node.text for key, node in entries.items() if isinstance(node, ScalarNode) and not node.empty}
-        if len(found) < len(entries):
+        texts = {key: node.text for key, node in entries.items() if isinstance(node, ScalarNode) and not node.empty}
+        if len(texts) < len(entries):
             raise ValueError
-        return found
+        return texts
     return None
 
 

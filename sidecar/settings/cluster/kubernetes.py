@@ -5,9 +5,10 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
+from sidecar.settings.file.did_you_mean import did_you_mean
 from sidecar.settings.file.nodes import ListNode, MappingNode, Node, ScalarNode
 from sidecar.settings.file.setting import Setting
-from sidecar.settings.file.settings_error import SettingsError, did_you_mean
+from sidecar.settings.file.settings_error import SettingsError
 from sidecar.settings.model import KubernetesSettings
 from sidecar.settings.security import NamedSettings, readable
 
@@ -104,8 +105,8 @@ def _find_context(path: Path, kubeconfig: Setting, wanted: Setting | None) -> tu
             raise kubeconfig.error(f"{path} has no current-context: give --context NAME")
         wanted = Setting(current, f"{path}: current-context")
     if wanted.text not in contexts:
-        known = did_you_mean(contexts, wanted.text) if contexts else "it has none"
-        raise wanted.invalid(f"is not a context of {path}: {known}")
+        hint = did_you_mean(contexts, wanted.text) if contexts else "it has none"
+        raise wanted.invalid(f"is not a context of {path}: {hint}")
     namespace = _text(contexts[wanted.text].get("namespace")) or "default"
     return wanted.text, Setting(namespace, f"{path}: the namespace of context {wanted.text}")
 

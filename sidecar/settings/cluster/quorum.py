@@ -20,18 +20,18 @@ def read_quorum(setting: Setting) -> str:
     if "://" in setting.text:
         raise setting.invalid(f"{_LIKE}it is no URL: {_EXAMPLE}")
     servers, slash, chroot = setting.text.strip().partition("/")
-    found = [_server(setting, part.strip()) for part in servers.split(",") if part.strip()]
-    if not found:
+    addresses = [_server(setting, part.strip()) for part in servers.split(",") if part.strip()]
+    if not addresses:
         raise setting.invalid(f"{_LIKE}{_EXAMPLE}")
     if not slash or not chroot:
-        return ",".join(found)
+        return ",".join(addresses)
     if "," in chroot:
         raise setting.invalid(
             f"{_LIKE}ZooKeeper's client takes everything after the first slash for the chroot: "
             "give the chroot once, after the last server, like zk-1:2181,zk-2:2181/chroot"
         )
     check_path(setting, chroot)
-    return f"{','.join(found)}/{chroot}"
+    return f"{','.join(addresses)}/{chroot}"
 
 
 def check_path(setting: Setting, path: str) -> None:

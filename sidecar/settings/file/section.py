@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+from sidecar.settings.file.did_you_mean import did_you_mean
 from sidecar.settings.file.nodes import GONE, ListNode, MappingNode, Node, ScalarNode
 from sidecar.settings.file.schema import Keys
 from sidecar.settings.file.setting import Setting, in_file
-from sidecar.settings.file.settings_error import NO_VALUE, Place, SettingsError, did_you_mean, quoted
+from sidecar.settings.file.settings_error import NO_VALUE, Place, SettingsError, quoted
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -80,8 +81,8 @@ class Section:
 
     def get(self, key: str) -> Setting:
         """The value in the file, else the default of the key. Raises SettingsError if there is neither."""
-        if (found := self.find(key)) is not None:
-            return found
+        if (setting := self.find(key)) is not None:
+            return setting
         default = self._keys[key]
         if default is None:
             raise self.missing(key)
@@ -176,11 +177,11 @@ def in_file_at(path: Path | None, node: MappingNode, keys: Keys) -> Section:
 
 def named(documents: Iterable[Section], key: str, keys: Keys, name: str = "name") -> Iterator[Section]:
     """The mappings listed under `key` in all documents. Raises SettingsError if two have the same `name`."""
-    known: set[str] = set()
+    names: set[str] = set()
     for section in (section for document in documents for section in document.sections(key, keys)):
         setting = section.get(name)
-        if setting.text in known:
+        if setting.text in names:
             what = key.removesuffix("s").replace("_", " ")
             raise setting.error(f"there is a {what} {quoted(setting.written)} already: rename one")
-        known.add(setting.text)
+        names.add(setting.text)
         yield section

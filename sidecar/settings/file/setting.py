@@ -10,25 +10,16 @@ from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct
 
+from sidecar.settings.file.did_you_mean import did_you_mean
 from sidecar.settings.file.durations import LONGEST, format_duration, parse_duration
 from sidecar.settings.file.schema import ENVIRONMENT_PREFIX, OVERRIDES
-from sidecar.settings.file.settings_error import Place, SettingsError, did_you_mean, quoted
+from sidecar.settings.file.settings_error import Place, SettingsError, quoted
+from sidecar.settings.file.variables import filled, remember_secrets
 
 E = TypeVar("E", bound=Enum)
 
 _FLAGS: Final = {"true": True, "false": False}
 _MAX_SECRET: Final = 16 << 10
-_VARIABLE = re.compile(r"\$?\$\{([^}]*)(\}?)")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
-_secret_variables: Final[set[str]] = set()
-"""One set for the process, like the environment."""
-
-
-def secret_variables() -> frozenset[str]:
-    """The environment variables from which this process read secrets (`${NAME}` in a URL or password). Child programs must not get them."""
-    return frozenset(_secret_variables)
 
 
 class Setting(Struct, frozen=True):
@@ -78,10 +69,10 @@ class Setting(Struct, frozen=True):
         return _FLAGS[self.text]
 
     def choice(self, choices: type[E]) -> E:
-        known = {str(member.value): member for member in choices}
-        if self.text not in known:
-            raise self.invalid(f"is unknown: {did_you_mean(known, self.text)}")
-        return known[self.text]
+        members = {str(member.value): member for member in choices}
+        if self.text not in members:
+            raise self.invalid(f"is unknown: {did_you_mean(members, self.text)}")
+        return members[self.text]
 
     def one_of(self, known: Collection[str], what: str, shown: Collection[str] | None = None) -> str:
         """The text, which must be one of `known`. `shown`: the names that an error may show; None: `known`."""
@@ -105,8 +96,7 @@ class Setting(Struct, frozen=True):
     def secret(self, what: str) -> "Setting":
         """The setting, with the content of the file if the value is `file:PATH`. Errors name the location, never the secret."""
         text = self.text.strip()
-        found = _VARIABLE.finditer(self.written)
-        _secret_variables.update(match[1] for match in found if not match[0].startswith("$$"))
+        remember_secrets(self.written)
         if text.startswith("file:"):
             path = (self.folder or Path.cwd()) / text.removeprefix("file:")
             try:
@@ -131,30 +121,11 @@ class Setting(Struct, frozen=True):
 
 
 def in_file(text: str, location: str, folder: Path | None = None, place: Place | None = None) -> Setting:
-    """A value of a file: `${NAME}` is replaced by that environment variable, `$${` by a plain `${`.
+    """A value of a file: `${NAME}` is replaced by that environment variable.
 
-    A variable from a Secret that was made with `echo` ends with a line break: it is left out.
-    Raises SettingsError: the variable is not set (the error has its name, never a content), or the text has more than one line.
+    Raises SettingsError: the variable is not set, or the text has more than one line.
     """
-
-    def fill(match: re.Match[str]) -> str:
-        if match[0].startswith("$$"):
-            return match[0][1:]
-        name = match[1]
-        if not match[2] or not _NAME.fullmatch(name):
-            raise SettingsError(
-                f"{location}: only ${{NAME}} is understood after a dollar sign; write $${{ for a plain ${{", place
-            )
-        if name not in os.environ:
-            raise SettingsError(f"{location}: the environment variable {name} is not set", place)
-        value = os.environ[name].rstrip("\r\n")
-        if not value.isprintable():
-            raise SettingsError(
-                f"{location}: the environment variable {name} must hold one line of printable text", place
-            )
-        return value
-
-    return _printable(Setting(_VARIABLE.sub(fill, text), location, text, folder, place))
+    return _printable(Setting(filled(text, location, place), location, text, folder, place))
 
 
 def overrides_of(overrides: Mapping[str, object]) -> tuple[dict[str, Setting], dict[str, Setting]]:

@@ -1,8 +1,6 @@
-"""SettingsError, and the two phrases that its messages share."""
+"""SettingsError, and how it quotes a value."""
 
 import re
-from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Final, NamedTuple
 
 from sidecar.core.errors import OperatorError
@@ -44,10 +42,3 @@ def quoted(text: str) -> str:
         return "<not shown: it may be a secret>"
     shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
     return f"'{shown}'" if '"' in shown and "'" not in shown else f'"{shown}"'
-
-
-def did_you_mean(known: Iterable[str], text: str) -> str:
-    """The known word nearest to `text`, else all known words."""
-    words = sorted(known)
-    near = get_close_matches(text, words, n=1)
-    return f'did you mean "{near[0]}"?' if near else f"expected one of {', '.join(words)}"

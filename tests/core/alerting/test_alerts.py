@@ -30,7 +30,7 @@ def test_the_first_observation_of_a_running_cluster_fires_nothing() -> None:
 
 
 def test_a_crash_is_one_notice_for_each_destination_naming_all_components() -> None:
-    """3 + 1 components move, one after the other: each destination is told once, of all of them, from whom to whom."""
+    """3 + 1 components move, one after the other: each destination is notified once, of all of them, from whom to whom."""
     flink, sidecar = watching(policy=telling(OPS, Destination("ops", 1), Destination("oncall", 0)))
     flink.vacate()
     sidecar.sees_changes().waits(0.2)
@@ -75,7 +75,7 @@ def test_the_same_leader_again_is_no_alert() -> None:
 
 
 def test_a_new_term_of_the_same_process_is_an_alert() -> None:
-    """Same host, other session id: a fail-over, and told as what it is."""
+    """Same host, other session id: a fail-over, and notified as what it is."""
     flink, sidecar = watching()
     flink.publish(DISPATCHER, job_manager("jm-a", 1).leads(DISPATCHER), A.zookeeper_session)
     sidecar.sees_changes().waits(10)
@@ -85,7 +85,7 @@ def test_a_new_term_of_the_same_process_is_an_alert() -> None:
 
 @pytest.mark.parametrize("out_of_sight", ["blind", "killed"])
 def test_a_change_out_of_sight_alerts(out_of_sight: str) -> None:
-    """While we were blind, or not running at all: the leader is another one than the last known, and people are told."""
+    """While we were blind, or not running at all: the leader is another one than the last known, and people are notified."""
     flink, sidecar = watching()
     if out_of_sight == "blind":
         sidecar.is_cut_off().waits(3600)
@@ -109,7 +109,7 @@ def test_an_outage_of_our_own_fires_nothing(out_of_sight: str) -> None:
     assert sidecar.told() == []
 
 
-def test_a_second_failover_soon_after_is_told_after_the_group_interval() -> None:
+def test_a_second_failover_soon_after_is_notified_after_the_group_interval() -> None:
     """GREW, a minute after the first notice; an hour later it is a FIRST again."""
     flink, sidecar = watching()
     for leader in (B, C):
@@ -123,7 +123,7 @@ def test_a_second_failover_soon_after_is_told_after_the_group_interval() -> None
 
 
 def test_a_lasting_vacancy_fires_once_and_resolves() -> None:
-    """Critical after 30 seconds and not before; told again only that it is over, and for how long it was."""
+    """Critical after 30 seconds and not before; notified again only that it is over, and for how long it was."""
     flink, sidecar = watching()
     flink.vacate(DISPATCHER)
     sidecar.sees_changes().waits(29.5)
@@ -149,7 +149,7 @@ def test_a_short_vacancy_is_no_alert() -> None:
     assert sidecar.told() == []
 
 
-def test_a_vacancy_that_ends_before_anybody_was_told_is_never_told() -> None:
+def test_a_vacancy_that_ends_before_anybody_was_notified_is_never_notified() -> None:
     """It fired, but the group was still waiting: no alarm, and no all-clear for an alarm that nobody heard."""
     flink, sidecar = watching()
     flink.vacate(DISPATCHER)
@@ -161,7 +161,7 @@ def test_a_vacancy_that_ends_before_anybody_was_told_is_never_told() -> None:
 
 @pytest.mark.parametrize("out_of_sight", ["blind", "killed"])
 def test_a_pending_vacancy_is_dropped_when_we_cannot_see(out_of_sight: str) -> None:
-    """Vacant for ten seconds, then out of sight for an hour: nobody may be told of an hour without a leader."""
+    """Vacant for ten seconds, then out of sight for an hour: nobody may be notified of an hour without a leader."""
     flink, sidecar = watching()
     flink.vacate(DISPATCHER)
     sidecar.sees_changes().waits(10)
@@ -201,7 +201,7 @@ def test_a_firing_vacancy_survives_a_restart_and_resolves() -> None:
     assert sidecar.told() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "RESOLVED")]
 
 
-def test_a_vacancy_that_lasts_is_told_again_after_the_repeat_interval() -> None:
+def test_a_vacancy_that_lasts_is_notified_again_after_the_repeat_interval() -> None:
     """Every four hours, with its reason."""
     flink, sidecar = watching()
     flink.vacate(DISPATCHER)
@@ -212,7 +212,7 @@ def test_a_vacancy_that_lasts_is_told_again_after_the_repeat_interval() -> None:
 
 
 def test_what_is_out_of_sight_is_not_said_again_as_if_it_were_so() -> None:
-    """A vacancy that was told, and then the store went away: no repetition of "no leader" until it can be seen again."""
+    """A vacancy that was notified, and then the store went away: no repetition of "no leader" until it can be seen again."""
     flink, sidecar = watching()
     flink.vacate(DISPATCHER)
     sidecar.sees_changes().waits(60).is_cut_off().waits(9 * 3600, tick=5)
@@ -221,7 +221,7 @@ def test_what_is_out_of_sight_is_not_said_again_as_if_it_were_so() -> None:
     assert sidecar.told() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "REPEAT_INTERVAL_ELAPSED")]
 
 
-def test_a_vacancy_that_spreads_is_told_after_the_group_interval() -> None:
+def test_a_vacancy_that_spreads_is_notified_after_the_group_interval() -> None:
     """GREW: the same group, one more component, not before a minute has passed."""
     flink, sidecar = watching()
     flink.vacate(DISPATCHER)
@@ -234,8 +234,8 @@ def test_a_vacancy_that_spreads_is_told_after_the_group_interval() -> None:
     assert sidecar.sent[1].title == "[CRITICAL] default: no leader for rest_server, jm-a led before, 1 more fires"
 
 
-def test_a_vacancy_that_was_never_told_does_not_repeat_the_others() -> None:
-    """A second component fires and is over before the group is told again: nobody needs to hear of the first one once more."""
+def test_a_vacancy_that_was_never_notified_does_not_repeat_the_others() -> None:
+    """A second component fires and is over before the group is notified again: nobody needs to hear of the first one once more."""
     flink, sidecar = watching()
     flink.vacate(DISPATCHER)
     sidecar.sees_changes().waits(40)
@@ -246,7 +246,7 @@ def test_a_vacancy_that_was_never_told_does_not_repeat_the_others() -> None:
     assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
 
 
-def test_a_vacancy_that_ends_for_some_is_told_as_that() -> None:
+def test_a_vacancy_that_ends_for_some_is_notified_as_that() -> None:
     """The dispatcher is led again, the REST server is not: SHRANK, and the title says what is over and that something still fires."""
     flink, sidecar = watching()
     flink.vacate(DISPATCHER, REST_SERVER)
@@ -294,7 +294,7 @@ def test_a_receiver_that_wants_no_all_clear_gets_none() -> None:
     assert [d.reason.value for d in sidecar.sent if d.destination == "ops#0"] == ["FIRST", "RESOLVED"]
 
 
-def test_out_of_sight_is_told_also_when_nobody_ever_saw_anything() -> None:
+def test_out_of_sight_is_notified_also_when_nobody_ever_saw_anything() -> None:
     """A sidecar that starts while the store is away: after as long as the rule says, though coverage is recorded in pieces of an hour."""
     blind = Rule("Blind", Trigger.BLIND, hold_for=90 * 60 * SECOND)
     sidecar = Sidecar(Flink(), replace(POLICY, rules=(blind,))).waits(90 * 60, tick=5)

@@ -1,4 +1,4 @@
-"""Whatever happens, under whatever policy: everything is told once, in time, and to the end; and nothing is left behind.
+"""Whatever happens, under whatever policy: everything is notified once, in time, and to the end; and nothing is left behind.
 
 Deeper: `python -m tests.core.alerting.test_any_alerts [HISTORIES]`.
 """

@@ -1,4 +1,4 @@
-"""When a group is told, of what, and why: by the clock, over mute intervals and inhibition, to each receiver apart."""
+"""When a group is notified, of what, and why: by the clock, over mute intervals and inhibition, to each receiver apart."""
 
 from msgspec.structs import replace
 
@@ -47,7 +47,7 @@ def test_news_long_after_the_last_ones_wait_for_what_comes_with_them() -> None:
     assert [(second, reason) for second, _, reason, _ in groups.told] == [(5, "FIRST"), (605, "GREW")]
 
 
-def test_a_group_that_gets_worse_is_told_at_once_once_in_each_interval() -> None:
+def test_a_group_that_gets_worse_is_notified_at_once_once_in_each_interval() -> None:
     """A critical alert does not wait behind a warning; what is no worse than the last message waits as ever."""
     groups = Groups().fires(D_LOW).waits(6).fires(D_HIGH).waits(6).fires(R_HIGH).waits(60).ends(D_LOW, D_HIGH, R_HIGH)
     groups.waits(61)
@@ -66,13 +66,13 @@ def test_a_group_that_gets_worse_is_told_at_once_once_in_each_interval() -> None
 
 
 def test_what_is_muted_or_inhibited_hastens_nothing() -> None:
-    """It is not told when the mute time ends sooner than anything else would be."""
+    """It is not notified when the mute time ends sooner than anything else would be."""
     groups = Groups(ALL, InhibitRule(only(LOW), only(HIGH)))
     groups.fires(D_LOW).waits(6).fires(D_HIGH).waits(6).fires(R_LOW).waits(100)
     assert [(second, reason) for second, _, reason, _ in groups.told] == [(5, "FIRST"), (65, "GREW")]
 
 
-def test_an_event_is_told_once_and_its_group_is_forgotten_after_the_interval() -> None:
+def test_an_event_is_notified_once_and_its_group_is_forgotten_after_the_interval() -> None:
     """Another one within the interval makes the group grow; behind it, it is a first one."""
     groups = Groups().fires(D_EVENT).waits(30).fires(R_EVENT).waits(100).fires(replace(D_EVENT, id="later")).waits(70)
     assert groups.told == [
@@ -91,7 +91,7 @@ def test_a_condition_that_resolves_before_it_was_notified_is_never_notified() ->
     assert (groups.told, groups.suppressed) == ([], [])
 
 
-def test_an_event_that_lasts_is_told_with_its_end_where_it_outlasts_the_wait() -> None:
+def test_an_event_that_lasts_is_notified_with_its_end_where_it_outlasts_the_wait() -> None:
     """Over by then: FIRST and nothing more. Else FIRST, and RESOLVED."""
     short, long = replace(D_EVENT, ended=None), replace(R_EVENT, ended=None)
     groups = Groups().fires(short).waits(3).ends(short).waits(200)
@@ -128,7 +128,7 @@ def test_nothing_changes_while_nothing_is_due() -> None:
 # -- held back ---------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_muted_is_told_when_that_is_over_if_it_still_holds() -> None:
+def test_what_is_muted_is_notified_when_that_is_over_if_it_still_holds() -> None:
     """Else it is recorded: the condition when it was looked at next, the event at once."""
     groups = Groups(replace(ALL, mute=(NIGHT,)))
     groups.fires(D_LOW, R_LOW, D_EVENT).waits(100).ends(R_LOW).waits(600)
@@ -137,7 +137,7 @@ def test_what_is_muted_is_told_when_that_is_over_if_it_still_holds() -> None:
     assert groups.suppressed == [(5, "ops", why, "Event dispatcher"), (105, "ops", why, "Low rest_server")]
 
 
-def test_the_end_of_what_was_told_waits_for_the_end_of_a_mute_interval() -> None:
+def test_the_end_of_what_was_notified_waits_for_the_end_of_a_mute_interval() -> None:
     """Notified before the mute time, resolved in it: RESOLVED afterwards."""
     late = TimeInterval("late", (TimeRange(times=((8 * 60 + 1, 8 * 60 + 10),)),))
     groups = Groups(replace(ALL, mute=(late,))).fires(D_LOW).waits(100).ends(D_LOW).waits(1000)
@@ -146,7 +146,7 @@ def test_the_end_of_what_was_told_waits_for_the_end_of_a_mute_interval() -> None
     assert groups.alerts == Alerts()
 
 
-def test_what_is_inhibited_is_told_when_its_inhibitor_is_over() -> None:
+def test_what_is_inhibited_is_notified_when_its_inhibitor_is_over() -> None:
     """Within group_interval and group_wait; the inhibiting alert itself is sent at once."""
     groups = Groups(ALL, HIGH_SILENCES_LOW).fires(D_LOW, D_HIGH).waits(100).ends(D_HIGH).waits(70)
     assert groups.told == [
@@ -155,7 +155,7 @@ def test_what_is_inhibited_is_told_when_its_inhibitor_is_over() -> None:
     ]
 
 
-def test_that_something_is_over_is_told_also_when_it_is_inhibited() -> None:
+def test_that_something_is_over_is_notified_also_when_it_is_inhibited() -> None:
     """A receiver of the alert must get its resolve."""
     groups = Groups(replace(ALL, group_by=("alert",)), HIGH_SILENCES_LOW)
     groups.fires(D_LOW).waits(10).fires(D_HIGH).waits(10).ends(D_LOW).waits(70)
@@ -193,7 +193,7 @@ def test_an_alert_that_joins_a_suppressed_group_waits_no_longer_than_group_wait(
 # -- several receivers -------------------------------------------------------------------------------------------------
 
 
-def test_each_receiver_is_told_by_its_own_clock() -> None:
+def test_each_receiver_is_notified_by_its_own_clock() -> None:
     """`continue`: an alert in two groups, each notified and resolved separately."""
     groups = Groups(TWO).fires(D_LOW).waits(5).ends(D_LOW).waits(30)
     assert [(second, receiver, reason) for second, receiver, reason, _ in groups.told] == [
@@ -213,7 +213,7 @@ def test_a_resolve_goes_only_to_receivers_that_were_notified() -> None:
     ]
 
 
-def test_one_receiver_is_muted_and_the_other_is_told() -> None:
+def test_one_receiver_is_muted_and_the_other_is_notified() -> None:
     """A mute interval belongs to a route, not to an alert."""
     first, second = TWO.routes
     groups = Groups(replace(TWO, routes=(replace(first, mute=(NIGHT,)), second))).fires(D_LOW, D_EVENT).waits(20)

@@ -1,4 +1,4 @@
-"""What people are told is true, short, and text: whatever stands in the store."""
+"""What messages say is true, short, and text: whatever stands in the store."""
 
 from uuid import UUID
 
@@ -103,7 +103,7 @@ def test_everything_that_a_rule_looks_at_has_its_words(trigger: Trigger, over: b
         assert not {"{", "}", "None", "?"} & {*text.split(), *text}
 
 
-def test_alerts_of_several_rules_are_told_by_the_worst_of_them() -> None:
+def test_alerts_of_several_rules_are_worded_by_the_worst_of_them() -> None:
     """Its title and severity, and how many others there are; a line for each."""
     changed, vacancy = alert(LEADER_CHANGED, RESOURCE_MANAGER, "a:1", "b:1"), alert(NO_LEADER, DISPATCHER, "a:1")
     message = told(changed, vacancy)
@@ -212,7 +212,7 @@ def test_an_alert_says_why_as_far_as_that_is_known() -> None:
 
 
 def test_a_hostile_leader_address_cannot_write_lines_of_its_own() -> None:
-    """Tampered leader information, told to people: as many lines as there are components, and no escape sequence."""
+    """Tampered leader information in a message: as many lines as there are components, and no escape sequence."""
     flink, sidecar = watching()
     hostile = "http://x\n[CRITICAL] all is lost\r\x1b[2J\u202e\u2028@evil" + "y" * 900
     flink.publish(DISPATCHER, LeaderInformation(hostile, UUID(int=66)))

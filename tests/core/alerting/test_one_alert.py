@@ -110,7 +110,7 @@ def test_who_missed_a_failover_counts_to_the_same_alert() -> None:
     assert identities(misses) == identities(sees)
 
 
-def test_a_leader_that_comes_back_is_told_of_once_more() -> None:
+def test_a_leader_that_comes_back_is_notified_of_once_more() -> None:
     """B, then A again with its old session, then B again: the ledger must not take the third for the first."""
     flink, sidecar = watching(SCENES[Trigger.LEADER_CHANGED].rule)
     for leader in (B, A, B):
@@ -184,7 +184,7 @@ def test_the_jobs_of_a_failover_are_one_vacancy() -> None:
 
 
 def test_a_job_that_was_the_first_of_a_failover_is_taken_back() -> None:
-    """It moved a second before the others: it is not told by itself."""
+    """It moved a second before the others: it is not notified by itself."""
     flink, sidecar = watching(SCENES[Trigger.JOB_LEADER_CHANGED].rule, route=replace(EACH, group_wait=5 * SECOND))
     moves(("+", B, (THE_JOB,)), ("-", None, CLUSTER_COMPONENTS), ("+", B, CLUSTER_COMPONENTS))(flink, sidecar)
     sidecar.waits(60)
@@ -192,7 +192,7 @@ def test_a_job_that_was_the_first_of_a_failover_is_taken_back() -> None:
 
 
 def test_a_job_that_moved_long_before_a_failover_is_not_taken_back() -> None:
-    """Nobody could be told at night: it is told of nobody, and recorded, though the job moves again in a failover before."""
+    """Nobody could be notified at night: it is notified to nobody, and recorded, though the job moves again in a failover before."""
     always = TimeInterval("always", (TimeRange(),))
     flink, sidecar = watching(SCENES[Trigger.JOB_LEADER_CHANGED].rule, route=replace(EACH, group_wait=60 * SECOND))
     moves(("+", B, (THE_JOB,)))(flink, sidecar)

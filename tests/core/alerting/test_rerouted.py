@@ -32,7 +32,7 @@ def _reloads(groups: Groups) -> Groups:
 @pytest.mark.parametrize("takes_up", [_reloads, Groups.is_killed])
 @pytest.mark.parametrize("at", [2, 20, 130, 3640])
 def test_the_same_tree_changes_nothing(takes_up: Callable[[Groups], Groups], at: int) -> None:
-    """Reloaded or restarted at any point: told the same, at the same times, as without."""
+    """Reloaded or restarted at any point: notified the same, at the same times, as without."""
 
     def history(groups: Groups, until: int) -> Groups:
         acts: dict[int, Callable[[], Groups]] = {
@@ -61,7 +61,7 @@ def test_the_same_tree_changes_nothing(takes_up: Callable[[Groups], Groups], at:
 
 
 def test_a_new_receiver_hears_of_what_lasts_as_first() -> None:
-    """The old one hears nothing twice; what is over is not told to the new one."""
+    """The old one hears nothing twice; what is over is not notified to the new one."""
     ops = replace(ALL, key="{}/ops")
     groups = Groups(replace(ALL, routes=(ops,))).fires(D_LOW, R_LOW).waits(10).ends(R_LOW)
     child = Route("oncall", "{}/oncall", only(LOW), group_wait=1 * SECOND, continues=True)
@@ -70,8 +70,8 @@ def test_a_new_receiver_hears_of_what_lasts_as_first() -> None:
     assert groups.told[1:] == [(11, "oncall", "FIRST", ["Low dispatcher"])]
 
 
-def test_a_new_receiver_does_not_hear_of_an_event_that_was_told_and_is_over() -> None:
-    """It lasted, was told, and its end is still to be told: to whoever heard of it alone."""
+def test_a_new_receiver_does_not_hear_of_an_event_that_was_notified_and_is_over() -> None:
+    """It lasted, was notified, and its end is still to be notified: to whoever heard of it alone."""
     event = replace(D_EVENT, ended=None)
     ops = replace(ALL, key="{}/ops")
     groups = Groups(replace(ALL, routes=(ops,))).fires(event).waits(10).ends(event)
@@ -85,8 +85,8 @@ def test_a_new_receiver_does_not_hear_of_an_event_that_was_told_and_is_over() ->
 
 @pytest.mark.parametrize("takes_up", [_reloads, Groups.is_killed])
 @pytest.mark.parametrize("at", [1, 12])
-def test_an_event_is_told_once_to_whoever_waits_shorter(takes_up: Callable[[Groups], Groups], at: int) -> None:
-    """A reload or a restart when one receiver was told and the other was not yet; the first one's group may be forgotten by then."""
+def test_an_event_is_notified_once_to_whoever_waits_shorter(takes_up: Callable[[Groups], Groups], at: int) -> None:
+    """A reload or a restart when one receiver was notified and the other was not yet; the first one's group may be forgotten by then."""
     first, second = TWO.routes
     event = only(EVENT)
     slow = replace(second, matchers=event, group_wait=30 * SECOND)
@@ -98,7 +98,7 @@ def test_an_event_is_told_once_to_whoever_waits_shorter(takes_up: Callable[[Grou
     ]
 
 
-def test_an_alert_that_moves_to_a_group_that_is_there_is_told_in_its_interval() -> None:
+def test_an_alert_that_moves_to_a_group_that_is_there_is_notified_in_its_interval() -> None:
     """Not with the next repetition, hours later."""
     split = replace(ALL, routes=(Route("oncall", "{}/0", only(HIGH)),))
     groups = Groups(split).fires(D_LOW, D_HIGH).waits(100)
@@ -117,7 +117,7 @@ def test_a_rule_that_is_gone_takes_its_alerts_with_it() -> None:
 
 
 def test_new_external_labels_make_new_groups_only_where_groups_are_by_them() -> None:
-    """By cluster: nothing is told again. By `env`: another group, told as first."""
+    """By cluster: nothing is notified again. By `env`: another group, notified as first."""
     for group_by, expected in ((("cluster_id",), 1), (("cluster_id", "env"), 2)):
         groups = Groups(replace(ALL, group_by=group_by)).fires(D_LOW).waits(10)
         groups.loads(replace(groups.policy, external_labels={"env": "prod"})).waits(100)
@@ -126,7 +126,7 @@ def test_new_external_labels_make_new_groups_only_where_groups_are_by_them() -> 
         assert member.alert.labels["env"] == "prod"
 
 
-def test_a_group_that_was_told_of_events_is_still_known_after_a_reload() -> None:
+def test_a_group_that_was_notified_of_events_is_still_known_after_a_reload() -> None:
     """Nothing is left in it: what comes next within the interval is GREW, not FIRST, and not before its time."""
     groups = Groups().fires(D_EVENT).waits(10)
     groups.loads(groups.policy).fires(R_EVENT).waits(60)
@@ -136,21 +136,21 @@ def test_a_group_that_was_told_of_events_is_still_known_after_a_reload() -> None
 
 
 def test_a_group_of_another_receiver_is_another_group() -> None:
-    """The receiver of the route changed: the new one is told of what lasts, of events that were told it is not."""
+    """The receiver of the route changed: the new one is notified of what lasts, of events that were notified it is not."""
     groups = Groups().fires(D_LOW, D_EVENT).waits(10)
     groups.loads(replace(groups.policy, route=replace(ALL, receiver="oncall"))).waits(10)
     assert groups.told[1:] == [(15, "oncall", "FIRST", ["Low dispatcher"])]
 
 
-def test_what_nobody_was_told_of_is_not_lost_in_a_reload() -> None:
-    """An event waits, the receiver changes: the new one is told."""
+def test_what_nobody_was_notified_of_is_not_lost_in_a_reload() -> None:
+    """An event waits, the receiver changes: the new one is notified."""
     groups = Groups().fires(D_EVENT).waits(2)
     groups.loads(replace(groups.policy, route=replace(ALL, receiver="oncall"))).waits(10)
     assert [(receiver, names) for _, receiver, _, names in groups.told] == [("oncall", ["Event dispatcher is over"])]
 
 
-def test_an_event_that_one_receiver_still_waits_for_is_told_to_who_takes_its_place() -> None:
-    """One was told and the other was not yet, and another policy has other routes: what was not told is still to be told."""
+def test_an_event_that_one_receiver_still_waits_for_is_notified_to_who_takes_its_place() -> None:
+    """One was notified and the other was not yet, and another policy has other routes: what was not notified is still to be notified."""
     event = replace(D_EVENT, ended=None)
     first, second = TWO.routes
     both = (replace(first, matchers=only(EVENT)), replace(second, matchers=only(EVENT), group_wait=30 * SECOND))
@@ -159,7 +159,7 @@ def test_an_event_that_one_receiver_still_waits_for_is_told_to_who_takes_its_pla
     assert [(receiver, reason) for _, receiver, reason, _ in groups.told] == [("oncall", "FIRST"), ("ops", "FIRST")]
 
 
-def test_an_event_that_one_receiver_still_waits_for_is_told_to_it_by_another_route() -> None:
+def test_an_event_that_one_receiver_still_waits_for_is_notified_to_it_by_another_route() -> None:
     """The other one's group is there as before, and waits to tell that it is over."""
     event = replace(D_EVENT, ended=None)
     first, second = TWO.routes
@@ -175,7 +175,7 @@ def test_an_event_that_one_receiver_still_waits_for_is_told_to_it_by_another_rou
 
 
 def test_a_shorter_repeat_interval_counts_at_once() -> None:
-    """What was told lasts: it is not repeated only after the interval of the policy before."""
+    """What was notified lasts: it is not repeated only after the interval of the policy before."""
     groups = Groups().fires(D_LOW).waits(100)
     groups.loads(replace(groups.policy, route=replace(ALL, repeat_interval=300 * SECOND))).waits(900)
     assert [(second, reason) for second, _, reason, _ in groups.told] == [
@@ -187,7 +187,7 @@ def test_a_shorter_repeat_interval_counts_at_once() -> None:
 
 
 def test_a_shorter_wait_counts_at_once() -> None:
-    """News that wait for the end of a long wait or interval are told in those of the new policy."""
+    """News that wait for the end of a long wait or interval are notified in those of the new policy."""
     slow = replace(ALL, group_wait=600 * SECOND, group_interval=1800 * SECOND)
     groups = Groups(slow).fires(D_LOW).waits(10)
     groups.loads(replace(groups.policy, route=ALL)).waits(60)

@@ -96,7 +96,7 @@ def test_an_event_that_was_not_notified_survives_a_kill(trigger: Trigger) -> Non
 
 @pytest.mark.parametrize("trigger", [trigger for trigger in LASTING if trigger is not Trigger.BLIND])
 def test_what_cannot_be_seen_neither_ends_nor_begins_again(trigger: Trigger) -> None:
-    """Blind for a minute while it lasts; its end is told when it is seen."""
+    """Blind for a minute while it lasts; its end is notified when it is seen."""
     flink, sidecar = watching(SCENES[trigger].rule)
     SCENES[trigger].begins(flink, sidecar)
     sidecar.waits(10).is_cut_off().waits(60, tick=1)
@@ -120,7 +120,7 @@ def test_zookeepers_headroom_is_not_regained_by_a_restart() -> None:
 
 
 def test_a_cluster_without_a_standby_from_the_beginning_is_left_alone() -> None:
-    """One JobManager, seen for an hour, also through a restart of the sidecar: nobody is told."""
+    """One JobManager, seen for an hour, also through a restart of the sidecar: nobody is notified."""
     flink, sidecar = watching(SCENES[Trigger.NO_STANDBY].rule)
     contend(1)(flink, sidecar)
     sidecar.waits(3600, tick=10).is_killed(down_for=5).connects().waits(3600, tick=10)

@@ -89,7 +89,7 @@ def test_a_repetition_says_that_it_is_one() -> None:
 
 
 def test_each_failover_while_they_are_too_many_is_titled_as_itself_with_its_number() -> None:
-    """The fourth one is not told as the third: who failed over, and the how-manieth it is; the count's time is that of the last."""
+    """The fourth one is not worded as the third: who failed over, and the how-manieth it is; the count's time is that of the last."""
     flink, sidecar = watching(policy=ONE_GROUP)
     for leader in (B, A, B, A):
         flink.elect(leader)

@@ -246,7 +246,7 @@ CONFIG_MAPS: st.SearchStrategy[Event] = st.builds(
 @settings(max_examples=examples(300))
 @given(st.lists(COMMON | ZNODES | ZNODES, min_size=20, max_size=60))
 def test_no_sequence_of_observations_breaks_a_promise(events: list[Event]) -> None:
-    """A transition is recorded exactly when a leadership moved, and begins where the last one ended; what cannot be seen is never told as
+    """A transition is recorded exactly when a leadership moved, and begins where the last one ended; what is unseen is never reported as
     no leader; coverage has no gap and no overlap, even when the wall clock jumps; a state never changes and survives a kill.
     """
     observer = Observer()

@@ -225,7 +225,7 @@ def test_every_observer_derives_the_same_ids() -> None:
     assert len(set(ids[0])) == 8
 
 
-def test_a_key_that_is_removed_and_restored_again_and_again_is_told_each_time() -> None:
+def test_a_key_that_is_removed_and_restored_again_and_again_is_reported_each_time() -> None:
     """Somebody tampers, and Flink repairs what is its own: the same leader each time, no two happenings with one id."""
     flink, sidecar = leased()
     for _ in range(3):

@@ -31,7 +31,7 @@ def test_each_suspension_has_a_trust_window_of_its_own() -> None:
 
 
 def test_a_change_during_a_short_suspension_is_a_change() -> None:
-    """Within the trust window what was true before still counts, so that A->B is told and not `?`."""
+    """Within the trust window what was true before still counts, so that A->B is reported and not `?`."""
     flink, sidecar = watching()
     sidecar.is_cut_off().waits(2)
     flink.elect(B)

@@ -1,4 +1,4 @@
-"""Each reason of a death follows from its facts, measured on real pods, and from nothing less: look-alikes are told apart, or unknown."""
+"""Each reason of a death follows from its facts, measured on real pods, and from nothing less: look-alikes are kept apart, or unknown."""
 
 from itertools import permutations
 from typing import Any, Final

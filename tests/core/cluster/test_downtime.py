@@ -263,7 +263,7 @@ def test_a_split_adds_up_to_no_more_than_it_lasted() -> None:
 
 
 def test_bounds_are_rounded_outwards() -> None:
-    """People are never told less than what is true."""
+    """Messages never say less than what is true."""
     assert bounds(8_870_000, 15_310_000) == "8.8 to 16 s"
     assert bounds(2_004_000, 2_004_000) == "2.0 s"
     assert bounds(420_000, None) == "at least 0.4 s"

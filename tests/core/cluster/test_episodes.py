@@ -85,7 +85,7 @@ def test_whoever_looks_derives_the_same_episode() -> None:
 
 
 def test_it_is_open_while_a_component_has_no_leader() -> None:
-    """However long that takes; and told apart from waiting for jobs."""
+    """However long that takes; and distinguished from waiting for jobs."""
     flink, sidecar = watching()
     flink.vacate()
     sidecar.sees_changes().waits(3600, tick=60)

@@ -160,7 +160,7 @@ def test_a_failover_without_a_visible_vacancy_is_looked_at_as_well() -> None:
 
 
 def test_while_nothing_is_in_sight_flink_is_not_asked() -> None:
-    """Else it would be told that nobody leads. It is made good afterwards, by the next process too."""
+    """Else it would be reported that nobody leads. It is made good afterwards, by the next process too."""
     flink, sidecar = gathering()
     fail_over(flink, sidecar)
     sidecar.is_cut_off().waits(20)
@@ -296,7 +296,7 @@ def test_what_nobody_brings_is_recorded_as_lost() -> None:
     assert len(sidecar.asked) == 2
 
 
-def test_what_a_dead_sidecar_had_asked_for_is_lost_and_told_as_such() -> None:
+def test_what_a_dead_sidecar_had_asked_for_is_lost_and_reported_as_such() -> None:
     """The next process on the same disk says so at once, and what it answers to a late child is nothing."""
     flink, sidecar = gathering()
     flink.vacate()

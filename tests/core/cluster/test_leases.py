@@ -129,7 +129,7 @@ def test_blindness_never_ends_a_lease() -> None:
 
 
 def test_a_short_blink_puts_the_end_of_a_lease_off() -> None:
-    """Within the trust window nothing is told, and still the clock begins anew."""
+    """Within the trust window nothing is reported, and still the clock begins anew."""
     _, sidecar = leased()
     sidecar.hears_nothing(12).is_cut_off().waits(1)
     sidecar.connects()
@@ -141,7 +141,7 @@ def test_a_short_blink_puts_the_end_of_a_lease_off() -> None:
 
 @pytest.mark.parametrize("how", ["blind", "killed"])
 def test_a_lease_that_has_run_out_stays_so_until_it_is_renewed(how: str) -> None:
-    """Neither an outage nor a restart of ours brings a dead leader back, and nobody is told that all is well."""
+    """Neither an outage nor a restart of ours brings a dead leader back, and nobody is notified that all is well."""
     flink, sidecar = leased()
     sidecar.hears_nothing(60)
     assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
@@ -185,7 +185,7 @@ def test_a_leader_that_renewed_late_is_remembered_as_such() -> None:
 
 
 def test_a_term_that_goes_on_may_end_all_the_same() -> None:
-    """A leader that renewed late, and is lost later on: two episodes, each told."""
+    """A leader that renewed late, and is lost later on: two episodes, each reported."""
     flink, sidecar = leased()
     sidecar.hears_nothing(18)
     flink.config_maps.renew()

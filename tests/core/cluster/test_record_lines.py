@@ -37,8 +37,8 @@ def one_failover() -> EpisodeRecord:
         ("", ""),
     ],
 )
-def test_an_address_is_told_as_host_and_port(address: str, place: str) -> None:
-    """In every scheme that Flink writes; what is no address is told as it stands."""
+def test_an_address_is_printed_as_host_and_port(address: str, place: str) -> None:
+    """In every scheme that Flink writes; what is no address is printed as it stands."""
     assert host_port(address) == place
 
 

@@ -28,7 +28,7 @@ OUTAGE = ["A->?", "?->A"]
 
 
 class Watched:
-    """A recording as a sidecar saw it: transitions by phase, and what people were told."""
+    """A recording as a sidecar saw it: transitions by phase, and what people were notified of."""
 
     def __init__(self, version: str, *, looking: bool = True) -> None:
         self.phases: dict[str, list[TransitionRecord]] = {}
@@ -219,7 +219,7 @@ def test_a_job_is_vacant_with_its_leader_and_retired_with_its_config_map() -> No
         ("2.3.0", ["after 12 to 19 s, 1 of 1 jobs led"]),
     ],
 )
-def test_every_failover_is_told_once(version: str, titles: list[str]) -> None:
+def test_every_failover_is_notified_once(version: str, titles: list[str]) -> None:
     """Each fault that moved the leaders, all components together, also where three leases moved one by one in five seconds."""
     assert [
         sent.title.removeprefix("[WARNING] demo: JobManager failed over ") for sent in watched(version).sent

@@ -1,4 +1,4 @@
-"""Recorded failovers of real Flink clusters, through `step`: what is recorded, and what people are told."""
+"""Recorded failovers of real Flink clusters, through `step`: what is recorded, and what people are notified of."""
 
 from functools import cache
 
@@ -31,7 +31,7 @@ QUICK = replace(
     route=Route("ops", group_wait=5 * SECOND, group_interval=6 * SECOND),
     session_timeouts={"default": 5 * SECOND},
 )
-"""The failovers of a recording follow each other faster than anybody wants to be told of real ones."""
+"""The failovers of a recording follow each other faster than anybody wants to be notified of real ones."""
 
 
 class Watched:
@@ -85,8 +85,8 @@ def test_a_crash_is_a_vacancy_and_a_new_leader_for_every_component(version: str,
 
 
 @pytest.mark.parametrize("version", ["1.14.6", "2.3.0"])
-def test_each_failover_is_told_once(version: str) -> None:
-    """Nine faults in five minutes: eight are told before the recording ends, each once, of all of it; no vacancy lasted."""
+def test_each_failover_is_notified_once(version: str) -> None:
+    """Nine faults in five minutes: eight are notified before the recording ends, each once, of all of it; no vacancy lasted."""
     sent = [delivery for deliveries in watched(version).sent.values() for delivery in deliveries]
     assert [(d.alert, d.reason.value) for d in sent[:8]] == [("FlinkLeaderChanged", "FIRST")] * 8
     assert {d.title.partition("failed over")[0] for d in sent[:8]} == {"[WARNING] default: JobManager "}

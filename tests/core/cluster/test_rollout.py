@@ -98,7 +98,7 @@ def test_a_rollout_notifies_once_of_one_vacancy(started: float, stopped: float) 
 
 
 def told(*parts: Part) -> Ledger:
-    """A ledger in which these were told, half a minute later."""
+    """A ledger in which these were notified, half a minute later."""
     return marked(Ledger(), told_of(*parts), "sidecar-a", NOW + 35 * SECOND)
 
 
@@ -110,7 +110,7 @@ def test_jobs_that_one_sees_each_for_itself_are_those_of_the_failover() -> None:
     assert repeats(told(BEFORE), told_of(STARTED, JOB))
 
 
-def test_its_end_is_told_once() -> None:
+def test_its_end_is_notified_once() -> None:
     """Whoever of them is first."""
     over, started_over = (replace(part, ended=NOW + 60 * SECOND) for part in (BEFORE, STARTED))
     for first, second in ((over, started_over), (started_over, over)):
@@ -119,7 +119,7 @@ def test_its_end_is_told_once() -> None:
 
 
 def test_the_next_vacancy_is_another_one() -> None:
-    """For those who know the leader before, whatever was told; for others, when the last one is over."""
+    """For those who know the leader before, whatever was notified; for others, when the last one is over."""
     following = replace(BEFORE, alert_id="vacancy of b's term", began=NOW + 300 * SECOND)
     started = replace(STARTED, began=NOW + 310 * SECOND)
     assert standing(told(BEFORE), told_of(following), "sidecar-b") is Standing.FREE
@@ -138,8 +138,8 @@ def test_who_knows_more_tells_it_and_says_so() -> None:
     assert repeats(told(STARTED), told_of(BEFORE))
 
 
-def test_where_nobody_hears_of_an_end_it_is_told_again_and_labelled() -> None:
-    """The vacancy that was told may have been over for hours: a duplicate is better than silence."""
+def test_where_nobody_hears_of_an_end_it_is_notified_again_and_labelled() -> None:
+    """The vacancy that was notified may have been over for hours: a duplicate is better than silence."""
     started = replace(told_of(STARTED), send_resolved=False)
     assert standing(told(BEFORE), started, "sidecar-b") is Standing.FREE
     assert repeats(told(BEFORE), started)

@@ -162,7 +162,7 @@ def test_what_was_not_proven_before_a_blindness_begins_anew(requests: int, since
     assert after.unanswered == Unanswered(Moment(since, since), T, HANGS, requests)
 
 
-# -- what people are told ----------------------------------------------------------------------------------------------
+# -- what people are notified of ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,9 @@ def test_what_was_not_proven_before_a_blindness_begins_anew(requests: int, since
         (AWAY, "the leader cannot be reached: jm-a", "cannot be reached since"),
     ],
 )
-def test_a_hanging_leader_and_one_that_cannot_be_reached_are_told_apart(reach: Reach, title: str, words: str) -> None:
+def test_a_hanging_leader_and_one_that_cannot_be_reached_are_distinguished(
+    reach: Reach, title: str, words: str
+) -> None:
     """After eight seconds, and when it answers again."""
     _, sidecar = scene()
     is_asked(sidecar, ANSWERS, 1)

@@ -1,4 +1,4 @@
-"""Split leadership: two contenders that both believe they lead are told of once, as what they are, and recorded in full."""
+"""Split leadership: two contenders that both believe they lead are notified once, as what they are, and recorded in full."""
 
 from msgspec.structs import replace
 
@@ -25,7 +25,7 @@ def take_turns(flink: Flink, sidecar: Sidecar, times: int, every: float = 0.05) 
         sidecar.sees_changes().waits(every, tick=every)
 
 
-def test_a_split_is_told_once_as_what_it_is() -> None:
+def test_a_split_is_notified_once_as_what_it_is() -> None:
     """Two take turns for half a minute: one critical alert that names both, none of the leader changes it is made of."""
     flink, sidecar = split()
     take_turns(flink, sidecar, 600)
@@ -44,7 +44,7 @@ def test_it_is_recorded_in_full() -> None:
     assert [t.kind for t in sidecar.transitions(DISPATCHER)] == ["REVOKED", "GRANTED"] * 8
 
 
-def test_its_end_is_told_once_after_a_calm_minute() -> None:
+def test_its_end_is_notified_once_after_a_calm_minute() -> None:
     """One of the two is gone: resolved when no replaced leader has come back for a minute; the next failover is a failover again."""
     flink, sidecar = split()
     take_turns(flink, sidecar, 40)
@@ -58,7 +58,7 @@ def test_its_end_is_told_once_after_a_calm_minute() -> None:
 
 
 def test_what_cannot_be_seen_is_not_calm() -> None:
-    """Cut off in the middle of a split, nobody is told that it is over; after the store has been back for a minute, it is."""
+    """Cut off in the middle of a split, nobody is notified that it is over; after the store has been back for a minute, it is."""
     flink, sidecar = split()
     take_turns(flink, sidecar, 40)
     sidecar.waits(10).is_cut_off().waits(300)
@@ -69,7 +69,7 @@ def test_what_cannot_be_seen_is_not_calm() -> None:
 
 
 def test_a_restart_in_the_middle_tells_nothing_again() -> None:
-    """A new process on the same disk knows of the split, and that it was told."""
+    """A new process on the same disk knows of the split, and that it was notified."""
     flink, sidecar = split()
     take_turns(flink, sidecar, 40)
     sidecar.waits(10).is_killed().connects()
@@ -111,7 +111,7 @@ def test_the_same_leader_after_an_outage_is_no_return() -> None:
     assert not any(t.returned for t in sidecar.transitions())
 
 
-def test_the_end_of_a_split_is_told_in_time_also_where_an_hour_of_coverage_ends() -> None:
+def test_the_end_of_a_split_is_notified_in_time_also_where_an_hour_of_coverage_ends() -> None:
     """Sixty calm seconds are sixty, though our own record of having seen them begins anew."""
     flink, sidecar = split()
     sidecar.waits(3600 - (sidecar.now - START) / SECOND - 30)

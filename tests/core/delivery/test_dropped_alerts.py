@@ -66,7 +66,7 @@ TAKES_UP = pytest.mark.parametrize("takes_up", [_reloads, _restarts, _is_replace
         ({"route": replace(POLICY.route, key="{severity}")}, "it is routed elsewhere"),
     ],
 )
-def test_the_service_that_shows_an_incident_is_told_its_end(
+def test_the_service_that_shows_an_incident_is_sent_its_end(
     takes_up: Callable[[Sidecar, Policy], None], change: dict[str, object], why: str
 ) -> None:
     """Once, by the key that opened it, in words that are no all-clear, on the record first; a chat hears nothing of it."""
@@ -128,7 +128,7 @@ def test_a_scheduled_close_of_a_group_that_began_anew_is_handed_over() -> None:
 
 
 def test_scheduled_closes_of_two_incidents_of_a_group_are_both_handed_over() -> None:
-    """Other external labels gave the group another incident; the service that shows both can still be told the end of the first."""
+    """Other external labels gave the group another incident; the service that shows both can still be sent the end of the first."""
     flink, sidecar, first = failed_over()
     _reloads(sidecar, replace(sidecar.policy, external_labels={"env": "test"}))
     sidecar.answers[PAGER.name] = DeliveryOutcome.FAILED
@@ -145,7 +145,7 @@ def test_scheduled_closes_of_two_incidents_of_a_group_are_both_handed_over() -> 
 
 @TAKES_UP
 def test_an_incident_goes_on_with_what_is_left_of_it(takes_up: Callable[[Sidecar, Policy], None]) -> None:
-    """The service is told what is not notified any more; the resolve of the rest closes it."""
+    """The service is sent what is not notified any more; the resolve of the rest closes it."""
     flink, sidecar = vacant(replace(PAGED, rules=(VACANT, SOON)))
     takes_up(sidecar, PAGED)
     [update] = dropped(sidecar)

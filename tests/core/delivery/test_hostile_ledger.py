@@ -46,7 +46,7 @@ def found(entry: Entry, wall: int = NOW) -> Ledger:
         Entry({"vacancy": 0}, at=-ENDLESS, changed_at=NOW),
     ],
 )
-def test_what_was_told_in_the_future_was_not_told(entry: Entry) -> None:
+def test_what_was_sent_in_the_future_was_not_sent(entry: Entry) -> None:
     """A clock may be wrong, or somebody wants silence: the alert is sent, and says that it may be a duplicate."""
     vacant = told_of(replace(VACANCY, began=NOW + 5))
     assert standing(found(entry), vacant, "sidecar-a") is Standing.FREE
@@ -54,12 +54,12 @@ def test_what_was_told_in_the_future_was_not_told(entry: Entry) -> None:
 
 
 def test_clocks_may_differ_by_two_hours() -> None:
-    """What another observer has told is told."""
+    """What another observer has sent is sent."""
     entry = Entry({"vacancy": 0}, at=NOW + CLOCK_SKEW, by="sidecar-b", changed_at=NOW + CLOCK_SKEW)
     assert standing(found(entry), told_of(VACANCY), "sidecar-a") is Standing.TOLD
 
 
-def test_a_doubt_about_the_future_lasts_until_it_is_told() -> None:
+def test_a_doubt_about_the_future_lasts_until_it_is_sent() -> None:
     """It is kept in the document that is written over it."""
     doubted = found(Entry({"vacancy": 0}, at=ENDLESS, changed_at=ENDLESS))
     kept = believed(ledger_document.read(ledger_document.written(doubted, NOW)), NOW)
@@ -68,7 +68,7 @@ def test_a_doubt_about_the_future_lasts_until_it_is_told() -> None:
     assert standing(believed(told, NOW), told_of(VACANCY), "sidecar-b") is Standing.TOLD
 
 
-def test_a_condition_that_was_told_long_before_it_began_is_told_again() -> None:
+def test_a_condition_that_was_sent_long_before_it_began_is_sent_again() -> None:
     """While it lasts somebody says it again in each repeat interval: what nobody has said for two of them is over, or was never so."""
     told = Entry({"vacancy": 0}, at=NOW, changed_at=NOW)
     for later, expected in ((7 * HOUR, Standing.TOLD), (8 * HOUR + 1, Standing.FREE)):

@@ -42,8 +42,8 @@ def told_of(*parts: Part, reason: Reason = Reason.FIRST, after: int = 0) -> Deli
     )
 
 
-def test_a_claim_keeps_others_from_telling_and_a_mark_says_that_it_is_told() -> None:
-    """Free, held by one, told: as each observer sees it."""
+def test_a_claim_keeps_others_from_sending_and_a_mark_says_that_it_is_sent() -> None:
+    """Free, held by one, sent: as each observer sees it."""
     first = told_of(VACANCY)
     assert standing(Ledger(), first, "sidecar-a") is Standing.FREE
     held = claimed(Ledger(), first, A, NOW)
@@ -52,8 +52,8 @@ def test_a_claim_keeps_others_from_telling_and_a_mark_says_that_it_is_told() -> 
     assert {standing(told, first, name) for name in ("sidecar-a", "sidecar-b")} == {Standing.TOLD}
 
 
-def test_what_was_told_is_told_once_and_its_end_once() -> None:
-    """Firing, over, and a late observer that has both still to tell: told, all of it."""
+def test_what_was_sent_is_sent_once_and_its_end_once() -> None:
+    """Firing, over, and a late observer that has both still to tell: sent, all of it."""
     told = marked(Ledger(), told_of(VACANCY), "sidecar-a", NOW)
     over = told_of(OVER, reason=Reason.RESOLVED)
     assert standing(told, over, "sidecar-b") is Standing.FREE
@@ -62,7 +62,7 @@ def test_what_was_told_is_told_once_and_its_end_once() -> None:
     assert {standing(told, delivery, "sidecar-c") for delivery in late} == {Standing.TOLD}
 
 
-def test_what_begins_anew_is_told_anew() -> None:
+def test_what_begins_anew_is_sent_anew() -> None:
     """The same vacancy of the same term, after it was over: another one. An event happens once, whoever saw it when."""
     told = marked(Ledger(), told_of(OVER, replace(CHANGE, ended=NOW)), "sidecar-a", NOW)
     assert standing(told, told_of(replace(VACANCY, began=NOW + 90 * SECOND)), "sidecar-a") is Standing.FREE
@@ -70,7 +70,7 @@ def test_what_begins_anew_is_told_anew() -> None:
 
 
 def test_one_alert_that_was_not_sent_is_enough() -> None:
-    """A group that another observer told of without it: told, with it."""
+    """A group that another observer sent without it: sent, with it."""
     told = marked(Ledger(), told_of(CHANGE), "sidecar-a", NOW)
     assert standing(told, told_of(CHANGE, VACANCY), "sidecar-b") is Standing.FREE
 
@@ -117,7 +117,7 @@ def test_a_claim_is_renewed_by_the_attempt_that_made_it() -> None:
 
 
 def test_a_mark_never_takes_back_that_something_is_over() -> None:
-    """An observer that could not ask says late what another has long told the end of: nobody tells the end again."""
+    """An observer that could not ask says late what another has long sent the end of: nobody sends the end again."""
     over = told_of(OVER, reason=Reason.RESOLVED)
     late = marked(marked(Ledger(), over, "sidecar-a", NOW), told_of(VACANCY), "sidecar-b", NOW + HOUR)
     assert standing(late, over, "sidecar-c") is Standing.TOLD
@@ -136,8 +136,8 @@ def test_a_mark_leaves_what_another_has_claimed() -> None:
     assert (by_another.claim, by_another.unsure) == (replace(B, about=("vacancy",)), ("vacancy",))
 
 
-def test_a_doubt_lasts_until_what_is_doubted_is_told() -> None:
-    """The service took two alerts and hung up; another one of the group is told meanwhile, by somebody who knows only that: the two are
+def test_a_doubt_lasts_until_what_is_doubted_is_sent() -> None:
+    """The service took two alerts and hung up; another one of the group is sent meanwhile, by somebody who knows only that: the two are
     still in doubt, and a third is not.
     """
     both, other, third = told_of(VACANCY, CHANGE), told_of(Part("other", NOW)), told_of(Part("third", NOW))
@@ -166,7 +166,7 @@ def test_a_doubt_lasts_until_what_is_doubted_is_told() -> None:
         (Reason.REPEAT_INTERVAL_ELAPSED, (CHANGE,), False),
     ],
 )
-def test_what_others_told_in_part_is_known(reason: Reason, parts: tuple[Part, ...], expected: bool) -> None:
+def test_what_others_sent_in_part_is_known(reason: Reason, parts: tuple[Part, ...], expected: bool) -> None:
     """A failover that one saw going on and another one saw over: the second message says that it may be a duplicate."""
     told = marked(Ledger(), told_of(CHANGE), "sidecar-a", NOW)
     assert ledger_document.repeats(told, told_of(*parts, reason=reason)) is expected
@@ -174,7 +174,7 @@ def test_what_others_told_in_part_is_known(reason: Reason, parts: tuple[Part, ..
 
 @pytest.mark.parametrize("skew", [-3600, -5, 0, 5, 3600])
 def test_clocks_that_differ_by_an_hour_tell_an_event_once(skew: int) -> None:
-    """What is told of an event does not depend on when it was, by anybody's clock; nor that it is over, nor saying it again."""
+    """What is sent of an event does not depend on when it was, by anybody's clock; nor that it is over, nor saying it again."""
     ours, theirs = told_of(CHANGE), told_of(replace(CHANGE, ended=NOW + skew * SECOND), reason=Reason.RESOLVED)
     told = marked(Ledger(), ours, "sidecar-a", NOW)
     assert standing(told, theirs, "sidecar-b") is Standing.FREE
@@ -205,7 +205,7 @@ def test_what_begins_anew_sooner_than_clocks_differ_waits(skew: int, expected: S
     ],
 )
 def test_what_happened_before_the_ledger_began_may_be_marked_in_a_lost_one(part: Part, expected: bool) -> None:
-    """Also where it is queued later, by a sidecar that was away: others have told it. What this ledger knows is not in doubt."""
+    """Also where it is queued later, by a sidecar that was away: others have sent it. What this ledger knows is not in doubt."""
     found = marked(
         ledger_document.begun(Ledger(), NOW), told_of(Part("told", NOW, NOW, is_event=True)), "sidecar-a", NOW
     )
@@ -275,7 +275,7 @@ def test_an_incident_of_events_is_not_closed_while_something_goes_on() -> None:
     assert standing(marked(Ledger(), told_of(VACANCY), "a", NOW), closing, "b") is Standing.TOLD
 
 
-def test_that_an_alert_is_dropped_is_told_once() -> None:
+def test_that_an_alert_is_dropped_is_sent_once() -> None:
     """By the first sidecar that loads the configuration. It ends the incident, if nothing else is left in it."""
     other = replace(VACANCY, alert_id="other")
     gone = told_of(replace(VACANCY, ended=ledger_document.DROPPED), reason=Reason.CONFIGURATION_CHANGED)

@@ -17,7 +17,7 @@ TWO = telling(OPS, ONCALL)
 
 
 def fails_over(flink: Flink, sidecar: Sidecar, leader_host: str) -> None:
-    """One more leader, and time enough for it to be told."""
+    """One more leader, and time enough for it to be sent."""
     flink.elect(job_manager(leader_host), DISPATCHER)
     sidecar.sees_changes().waits(70)
 

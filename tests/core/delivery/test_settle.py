@@ -142,7 +142,7 @@ def test_only_a_refusal_makes_room(outcome: DeliveryOutcome) -> None:
     [(30 * SECOND, 30 * SECOND), (LONGEST_WAIT, LONGEST_WAIT), (10**18, LONGEST_WAIT), (0, 0), (None, 0)],
 )
 def test_nobody_knocks_before_the_service_said_so(asked: int | None, least: int) -> None:
-    """Not sooner, a little later, and never later than an hour; rows that were told the same do not come back at the same instant."""
+    """Not sooner, a little later, and never later than an hour; rows that got the same answer do not come back at the same instant."""
     waits = set()
     for number in range(100):
         name = f"row {number}"

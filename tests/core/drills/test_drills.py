@@ -75,7 +75,7 @@ def in_drill(made: Written | None = None, policy: Policy = DRILLING) -> tuple[Fl
 # -- what is hidden ----------------------------------------------------------------------------------------------------
 
 
-def test_a_drill_is_recorded_told_to_who_is_on_call_and_hides_its_failover() -> None:
+def test_a_drill_is_recorded_sent_to_who_is_on_call_and_hides_its_failover() -> None:
     """One message, marked as a drill, to the receiver of critical alerts; no alert; started and ended with what was measured."""
     flink, sidecar = in_drill()
     fail_over(flink, sidecar, after=40)
@@ -243,7 +243,7 @@ def test_the_receivers_of_critical_alerts() -> None:
 
 
 def test_a_message_that_does_not_arrive_fails_the_drill() -> None:
-    """Its failover works, and nobody would have been told of one that does not."""
+    """Its failover works, and nobody would have been notified of one that does not."""
     flink, sidecar = watching(policy=DRILLING)
     sidecar.answers["oncall#0"] = DeliveryOutcome.UNDELIVERABLE
     sidecar.silenced_by(drill())

@@ -95,7 +95,7 @@ def test_an_empty_value_is_none() -> None:
     assert configmaps.values("demo", "demo-dispatcher-leader", {}) == {}
 
 
-def test_of_the_data_only_leaders_and_the_names_of_jobs_are_told() -> None:
+def test_of_the_data_only_leaders_and_the_names_of_jobs_are_reported() -> None:
     """Job graphs are large and nobody's business; checkpoints do not matter at all."""
     leaders = {f"{LEADER}dispatcher": "a value", f"{LEADER}job-{JOB}": "another", "address": "a", "sessionId": "b"}
     jobs = {f"jobGraph-{JOB}": "x", f"executionPlan-{JOB}": "x", f"runningJobsRegistry-{JOB}": "RUNNING"}

@@ -1,4 +1,4 @@
-"""Who is told: routes, inhibition and times, each against a plain oracle."""
+"""Who is notified: routes, inhibition and times, each against a plain oracle."""
 
 import calendar
 from datetime import UTC, datetime, timedelta, timezone

@@ -87,7 +87,7 @@ def test_drills_are_compared_with_earlier_ones_of_their_cluster() -> None:
 
 
 def test_a_drill_that_is_not_recorded() -> None:
-    """Whether it has passed cannot be told: exit status 3."""
+    """Whether it has passed cannot be said: exit status 3."""
     for name in (None, "0000"):
         with pytest.raises(NoDrillError, match="a sidecar knows a drill ten seconds after") as raised:
             chosen([], name)

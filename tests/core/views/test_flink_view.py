@@ -79,7 +79,7 @@ def test_attaching_to_a_cluster_without_a_leader_is_no_call() -> None:
     assert listener.calls == []
 
 
-def test_only_what_differs_from_the_last_call_is_told() -> None:
+def test_only_what_differs_from_the_last_call_is_notified() -> None:
     """Same address and id: no call. Same id with another address, or the other way round: a call."""
     listener = Listener()
     same = A.leads(DISPATCHER)
@@ -97,7 +97,7 @@ def test_only_what_differs_from_the_last_call_is_told() -> None:
 
 @pytest.mark.parametrize("how", ["deleted", "empty"])
 def test_no_leader_is_null_and_null(how: str) -> None:
-    """A deleted node and one of zero bytes: told once."""
+    """A deleted node and one of zero bytes: notified once."""
     listener = Listener()
     listener.flink.elect(A, DISPATCHER)
     listener.reads()
@@ -141,7 +141,7 @@ def test_another_layouts_place_says_nothing_unless_it_is_newer() -> None:
 
 @pytest.mark.parametrize("component", ALL_FOUR)
 @pytest.mark.parametrize("era", ZNodeLayout)
-def test_suspended_is_null_and_the_same_leader_is_told_again(component: ComponentId, era: ZNodeLayout) -> None:
+def test_suspended_is_null_and_the_same_leader_is_notified_again(component: ComponentId, era: ZNodeLayout) -> None:
     """A->null->A, for each component: what a TaskManager lives through when only the connection was lost."""
     listener = Listener(component, era=era)
     listener.flink.elect(A)
@@ -170,7 +170,7 @@ def test_a_tolerant_listener_hears_null_only_when_the_connection_is_lost() -> No
     ],
 )
 @pytest.mark.parametrize("new_leader", [True, False])
-def test_a_leader_that_went_during_an_outage_is_told_once_more(
+def test_a_leader_that_went_during_an_outage_is_notified_once_more(
     tolerate_suspended: bool, outage: list[ConnectionState], calls: list[Call], new_leader: bool
 ) -> None:
     """The phantom: Flink's listener begins with what its cache holds, and what stands now comes behind it. As
@@ -199,7 +199,7 @@ def test_every_outage_begins_with_what_was_seen_last() -> None:
 
 
 def test_without_a_leader_an_outage_is_no_call() -> None:
-    """There is nothing to take back and nothing to bring up again; who comes meanwhile is told once."""
+    """There is nothing to take back and nothing to bring up again; who comes meanwhile is notified once."""
     listener = Listener()
     listener.is_(SUSPENDED, CONNECTED, SUSPENDED, LOST)
     assert listener.calls == []
@@ -209,7 +209,7 @@ def test_without_a_leader_an_outage_is_no_call() -> None:
 
 
 def test_bytes_that_cannot_be_read_bring_up_nothing_after_an_outage() -> None:
-    """They are what the cache holds: A, which stood there before them, is not told again until it can be read."""
+    """They are what the cache holds: A, which stood there before them, is not notified again until it can be read."""
     listener = Listener()
     listener.flink.elect(A, DISPATCHER)
     listener.reads()
@@ -244,7 +244,7 @@ Calls = dict[tuple[str, str], list[Call]]
 
 
 def flinks_calls(version: str, oracle: str) -> Calls:
-    """What Flink's own listener was told."""
+    """What Flink's own listener was notified of."""
     calls: Calls = {}
     for phase, entry in recordings.listener_log(version):
         if entry["kind"] == "notify" and entry["oracle"] == oracle:

@@ -22,7 +22,7 @@ _RENEWALS: Final = 3
 
 @dataclass(frozen=True)
 class Outcome:
-    """What people were told of one failover, and what is known of it."""
+    """What people were notified of in one failover, and what is known of it."""
 
     messages: list[str]
     """What arrived since the fault."""

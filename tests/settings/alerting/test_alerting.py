@@ -85,7 +85,7 @@ time_intervals: [{name: weekend, time_intervals: [{weekdays: ['saturday', sunday
     assert settings.route == expected
 
 
-def test_routes_with_the_same_matchers_are_told_apart(read: Read) -> None:
+def test_routes_with_the_same_matchers_are_distinguished(read: Read) -> None:
     """Groups have the name of their route: no two routes share one."""
     text = "route: {receiver: ops, routes: [{receiver: oncall, continue: true}, {receiver: night}, {receiver: ops}]}\n"
     keys = [route.key for route in every(read(THREE + text).route)]
@@ -104,7 +104,7 @@ def test_critical_alerts_of_different_rules_are_different_groups_by_default(read
     assert root.routes[1].group_labels(outage) == {"cluster_id": "orders"}
 
 
-def test_the_only_receiver_is_told_of_everything_also_beside_a_heartbeat(read: Read) -> None:
+def test_the_only_receiver_is_notified_of_everything_also_beside_a_heartbeat(read: Read) -> None:
     """A dead man's switch is no receiver of alerts."""
     settings = read("receivers: [{name: ops, urls: [x]}, {name: dead, urls: [y], heartbeat: 1m}]\n")
     assert settings.route == Route("ops", critical_apart=True)

@@ -15,21 +15,21 @@ from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import Started, Ticked
 from sidecar.core.policy.labels import OWN_LABELS
 from sidecar.core.policy.policy import Source, Store, Trigger
-from sidecar.settings import test_file
+from sidecar.settings import rule_tests
 from sidecar.settings.alerting import templates
 from sidecar.settings.file.schema import Keys
+from sidecar.settings.rule_tests import read_tests
 from sidecar.settings.rules_only import read_rules
-from sidecar.settings.test_file import read_tests
 from sidecar.simulation.fake_flink import SimulatedFlink
-from sidecar.simulation.run_test import Difference, compare, play
+from sidecar.simulation.rule_test import Difference, compare, play
 from sidecar.simulation.simulator import Simulator
 from tests import ROOT
 
 TEXT = (ROOT / "docs" / "reference" / "rules.md").read_text(encoding="utf-8")
 SECTIONS: Mapping[str, Keys] = {
-    "A test": test_file.TEST,
-    "What happens": test_file.EVENT,
-    "What is expected": test_file.EXPECTATION,
+    "A test": rule_tests.TEST,
+    "What happens": rule_tests.EVENT,
+    "What is expected": rule_tests.EXPECTATION,
 }
 COMMON = {"alert", "severity", "cluster_id", "store"}
 FAILOVER = "- {at: 1m, gone: [all]}\n- {at: 2m, leader: {all: jm-b}}"

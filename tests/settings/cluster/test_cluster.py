@@ -10,7 +10,7 @@ from tests.settings.conftest import Write, in_zookeeper, with_flinks_defaults
 
 
 def test_a_quorum_is_enough() -> None:
-    """Everything else is as in a Flink that was told nothing more."""
+    """Everything else is as in a Flink that was given nothing more."""
     assert load_cluster({"zookeeper": "zk-1:2181, zk-2:2181"}) == with_flinks_defaults("zk-1:2181,zk-2:2181")
 
 

@@ -103,7 +103,7 @@ def test_what_a_real_flink_runs_with_is_read(tmp_path: Path, version: tuple[int,
     assert (found.quorum, found.namespace, found.session_timeout) == ("127.0.0.1:2181", "/flink/lab", 4.0)
 
 
-def test_what_flink_is_not_told_has_flinks_defaults(tmp_path: Path) -> None:
+def test_what_flink_is_not_given_has_flinks_defaults(tmp_path: Path) -> None:
     """/flink, /default, 60 s and 15 s, no tolerance."""
     text = "high-availability.type: zookeeper\nhigh-availability.zookeeper.quorum: zk\n"
     assert load_cluster({"flink_conf": write(tmp_path, config=text)}) == replace(

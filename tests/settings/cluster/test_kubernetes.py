@@ -134,7 +134,7 @@ def test_flinks_own_configuration_names_it(pod: Path, tmp_path: Path, file: str,
     assert load_cluster({"flink_conf": tmp_path, "namespace": "line"}).namespace == "line"
 
 
-def test_where_flink_is_told_no_namespace_it_is_default(pod: Path, kubeconfig: Path, tmp_path: Path) -> None:
+def test_where_flink_is_given_no_namespace_it_is_default(pod: Path, kubeconfig: Path, tmp_path: Path) -> None:
     """Flink asks neither the service account nor the context; what Flink calls its client's configuration is ours too."""
     conf = tmp_path / "config.yaml"
     conf.write_text("high-availability.type: kubernetes\nkubernetes.cluster-id: orders\n")

@@ -27,7 +27,7 @@ def error_of(config: Path) -> str:
         ("summary: x\n", 'FILE:1: unknown key "summary": expected one of '),
     ],
 )
-def test_an_unknown_key_is_told_with_what_was_meant(write: Write, text: str, message: str) -> None:
+def test_an_unknown_key_is_reported_with_what_was_meant(write: Write, text: str, message: str) -> None:
     """The nearest known key for a slip of the pen, all known keys for a guess."""
     assert error_of(write(text)).startswith(message)
 

@@ -81,7 +81,7 @@ def test_failovers_that_are_over_leave_no_open_incident(internet: Internet, name
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_rules_that_come_and_go_leave_no_open_incident(internet: Internet, name: str) -> None:
-    """Three sidecars load them one after the other: the service is told what is not notified any more, and opens what is again."""
+    """Three sidecars load them one after the other: the service is sent what is not notified any more, and opens what is again."""
     for seed in range(2):
         play(internet, name, seed, reloads)
 

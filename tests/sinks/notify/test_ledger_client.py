@@ -222,7 +222,7 @@ def test_after_a_long_outage_a_duplicate_is_possible(observers: Observers, monke
             (
                 (waits, doubtful),
                 (later, False),
-                (replace(later, parts=waits.parts), doubtful),  # what happened before, and is told only now
+                (replace(later, parts=waits.parts), doubtful),  # what happened before, and is notified only now
             )
         ):
             permit = a.claim(replace(delivery, destination=f"{a._observer} {number}"))

@@ -135,7 +135,7 @@ def test_delivers_title_and_body_as_they_are_to_a_webhook(
         (Reason.RESOLVED, Severity.CRITICAL, "success"),
     ],
 )
-def test_the_service_is_told_how_bad_it_is(
+def test_the_service_is_sent_how_bad_it_is(
     notify: MakeNotifier, outbox: Outbox, web: HttpReceiver, reason: Reason, severity: Severity, expected: str
 ) -> None:
     """Colours and icons of a service follow the severity; what is resolved is good news."""

@@ -45,7 +45,7 @@ def test_a_plugin_has_the_key_and_the_action_that_are_set(scheme: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["splunk", "victorops"])
 def test_the_key_of_splunk_is_unset_as_expected(scheme: str) -> None:
-    """A key of its own is told from one that a URL gives."""
+    """A key of its own is distinguished from one that a URL gives."""
     plugin = service(URLS[scheme])
     assert plugin.entity_id == f"{plugin.app_id}/{plugin.routing_key}"
 

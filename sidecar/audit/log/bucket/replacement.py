@@ -42,8 +42,8 @@ def read_barriers(store: Store, paths: Iterable[str]) -> dict[str, Replacement]:
 def is_complete(objects: Mapping[str, StoredObject], barrier: str, replacement: Replacement) -> bool:
     """Whether all new files exist. A file of another size is one that keeps a dead writer from adding its own."""
     folder = barrier.rpartition("/")[0]
-    found = ((objects.get(f"{folder}/{name}"), size) for name, size in replacement.new.items())
-    return all(one is not None and one.size == size for one, size in found)
+    pairs = ((objects.get(f"{folder}/{name}"), size) for name, size in replacement.new.items())
+    return all(one is not None and one.size == size for one, size in pairs)
 
 
 def invisible(objects: Mapping[str, StoredObject], barriers: Mapping[str, Replacement]) -> Iterator[str]:
@@ -79,7 +79,7 @@ def settle(store: Store, objects: Mapping[str, StoredObject], barrier: str, repl
     gone: Iterable[str] = replacement.old
     if not is_complete(objects, barrier, replacement):
         # An empty file that occupies a name stays.
-        sizes = {name: found.size for name in replacement.new if (found := objects.get(f"{folder}/{name}"))}
+        sizes = {name: stored.size for name in replacement.new if (stored := objects.get(f"{folder}/{name}"))}
         gone = [name for name, size in sizes.items() if size == replacement.new[name]]
     for name in gone:
         store.delete(f"{folder}/{name}")

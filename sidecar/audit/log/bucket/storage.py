@@ -99,10 +99,10 @@ class ObjectStorage(Storage):
 
     def modified(self, path: str, suffix: str) -> dict[str, datetime]:
         start = len(path) + 1 if path else 0
-        return {found.path[start:]: found.modified for found in self._listed(path) if found.path.endswith(suffix)}
+        return {stored.path[start:]: stored.modified for stored in self._listed(path) if stored.path.endswith(suffix)}
 
     def objects(self, suffix: str) -> Sequence[StoredObject]:
-        return [found for found in self._listed("") if found.path.endswith(suffix)]
+        return [stored for stored in self._listed("") if stored.path.endswith(suffix)]
 
     def sizes(self, path: str) -> dict[str, int]:
         """The size in bytes of each file in the folder `path`; without those that have to stay."""
@@ -144,7 +144,7 @@ class ObjectStorage(Storage):
     def delete(self, path: str) -> None:
         with suppress(FileNotFoundError):
             self._store.delete(path)
-        _in_parallel(self._store.delete, [found.path for found in self._listed(path)])
+        _in_parallel(self._store.delete, [stored.path for stored in self._listed(path)])
 
     def publish(self, files: Mapping[str, str]) -> None:
         """Make finished files in `staging` visible, each at its target, where there is none yet. Raises AuditError if the lock is lost."""
@@ -206,10 +206,10 @@ class ObjectStorage(Storage):
             return Selection([table] if paths is None else [*paths], frozenset(hidden))
         wanted = {*paths}
         folders = {path if not path.endswith(PARQUET) else path.rpartition("/")[0] for path in wanted}
-        for found in self._listed(table):
-            folder = found.path.rpartition("/")[0]
-            if folder in folders and wanted.isdisjoint({folder, found.path}):
-                hidden.add(found.path.partition("/")[2])
+        for stored in self._listed(table):
+            folder = stored.path.rpartition("/")[0]
+            if folder in folders and wanted.isdisjoint({folder, stored.path}):
+                hidden.add(stored.path.partition("/")[2])
         dates = (date_of(folder.rpartition("/")[2]) for folder in folders)
         return Selection([table], frozenset(hidden), frozenset(filter(None, dates)))
 
@@ -319,14 +319,14 @@ class Moment(ObjectStorage):
 
     def _listed(self, folder: str) -> Iterable[StoredObject]:
         prefix = f"{folder}/" if folder else ""
-        return (found for path, found in self.found.items() if path.startswith(prefix) and path not in self._invisible)
+        return (one for path, one in self.found.items() if path.startswith(prefix) and path not in self._invisible)
 
     def unfinished(self) -> list[str]:
         return sorted(self.barriers)
 
     def entries(self, path: str = "") -> dict[str, bool]:
         start = len(path) + 1 if path else 0
-        names = (found.path[start:].partition("/") for found in self._listed(path))
+        names = (stored.path[start:].partition("/") for stored in self._listed(path))
         return dict(sorted((name, bool(slash)) for name, slash, _ in names))
 
 

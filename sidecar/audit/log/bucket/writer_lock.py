@@ -237,7 +237,7 @@ class WriterLock:
         return 0, _State()
 
     def _numbers(self) -> list[int]:
-        names = (found.path.rpartition("/")[2] for found in self._store.list(self._name))
+        names = (stored.path.rpartition("/")[2] for stored in self._store.list(self._name))
         return sorted(int(name.partition(".")[0]) for name in names if _ENTRY.fullmatch(name))
 
     def _entry(self, number: int) -> str:

@@ -1,4 +1,4 @@
-"""Test files of rules: what they say, and how mistakes in them are told."""
+"""Test files of rules: what they say, and how mistakes in them are reported."""
 
 from pathlib import Path
 
@@ -9,8 +9,8 @@ from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
 from sidecar.core.moment import SECOND
 from sidecar.settings import SettingsError
 from sidecar.settings.file.setting import Setting
+from sidecar.settings.rule_tests import Expectation, ScenarioEvent, read_tests
 from sidecar.settings.rules_only import labels_in, read_rules
-from sidecar.settings.test_file import Expectation, ScenarioEvent, read_tests
 from tests.settings.conftest import Write
 
 WHOLE = """

@@ -9,7 +9,7 @@ from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import Observation, Started, Stopped, Ticked
 from sidecar.core.policy.policy import Policy, Source, Store
 from sidecar.settings.model import Alerting
-from sidecar.settings.test_file import Expectation, RuleTest, ScenarioEvent
+from sidecar.settings.rule_tests import Expectation, RuleTest, ScenarioEvent
 from sidecar.simulation.fake_flink import SimulatedFlink
 from sidecar.simulation.simulator import TICK, Simulator
 

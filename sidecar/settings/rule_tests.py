@@ -16,11 +16,12 @@ from sidecar.core.ha.results import CHECKS
 from sidecar.core.policy.policy import Objective
 from sidecar.core.reach import Reach
 from sidecar.settings.file import schema
+from sidecar.settings.file.did_you_mean import did_you_mean
 from sidecar.settings.file.durations import DAY, MINUTE
 from sidecar.settings.file.schema import Keys, no_default
 from sidecar.settings.file.section import Section, named, read_file
 from sidecar.settings.file.setting import Setting
-from sidecar.settings.file.settings_error import SettingsError, did_you_mean
+from sidecar.settings.file.settings_error import SettingsError
 from sidecar.settings.model import Alerting
 from sidecar.settings.rules_only import rules_in
 from sidecar.settings.slo import read_slo
@@ -155,16 +156,16 @@ def read_tests(path: Path) -> Suite:
 def _test(section: Section, rules: Alerting) -> RuleTest:
     jobs: dict[str, set[str]] = {}
     when: list[ScenarioEvent] = []
-    for each in section.sections("when", EVENT):
-        when.append(_event(each, jobs))
+    for part in section.sections("when", EVENT):
+        when.append(_event(part, jobs))
         if when[-1].at < when[max(len(when) - 2, 0)].at:
-            raise each.get("at").invalid("is before the event above it: list events in the order of time")
+            raise part.get("at").invalid("is before the event above it: list events in the order of time")
     if not when:
         raise section.missing("when")
     if "expect" not in section:
         raise SettingsError(f"{section.location}: expect is missing: give [] if no notification is expected")
-    expect = tuple(_expectation(each, rules) for each in section.sections("expect", EXPECTATION))
-    last = max([when[-1].at, *(each.at for each in expect)])
+    expect = tuple(_expectation(part, rules) for part in section.sections("expect", EXPECTATION))
+    last = max([when[-1].at, *(part.at for part in expect)])
     return RuleTest(
         section.get("name").text,
         section.location,
@@ -176,9 +177,9 @@ def _test(section: Section, rules: Alerting) -> RuleTest:
     )
 
 
-def _event(section: Section, known: dict[str, set[str]]) -> ScenarioEvent:
+def _event(section: Section, jobs_of: dict[str, set[str]]) -> ScenarioEvent:
     cluster = section.get("cluster").matching(_CLUSTER, "the id of a cluster").strip("/")
-    jobs = known.setdefault(cluster, set())
+    jobs = jobs_of.setdefault(cluster, set())
     submitted = tuple(map(_new_job, section.texts("submitted")))
     jobs |= {*submitted}
     event = ScenarioEvent(

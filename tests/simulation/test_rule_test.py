@@ -7,8 +7,8 @@ import pytest
 from sidecar.core.flink.connection_info import encode_connection_info
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.policy import Rule
-from sidecar.settings.test_file import Expectation, RuleTest, Suite, read_tests
-from sidecar.simulation.run_test import Difference, SentNotification, compare, play
+from sidecar.settings.rule_tests import Expectation, RuleTest, Suite, read_tests
+from sidecar.simulation.rule_test import Difference, SentNotification, compare, play
 from tests import ROOT
 from tests.kit.cluster import DISPATCHER, A
 from tests.kit.java_serialization import connection_info
@@ -31,7 +31,7 @@ def test_each_shipped_rule_has_a_test_in_which_it_fires_and_one_in_which_it_does
 
 
 def told(text: str, folder: Path, rules: str = "rule_files: [default.yaml]") -> list[SentNotification]:
-    """What is told in the course of a test whose events are `text`."""
+    """What is notified in the course of a test whose events are `text`."""
     (folder / "default.yaml").write_text((RULES / "default.yaml").read_text())
     file = folder / "test.yaml"
     file.write_text(f"{rules}\ntests:\n  - name: it\n    until: 30m\n    when:\n{text}\n    expect: []\n")
@@ -40,7 +40,7 @@ def told(text: str, folder: Path, rules: str = "rule_files: [default.yaml]") -> 
 
 
 def test_whatever_is_not_as_expected_is_said(tmp_path: Path) -> None:
-    """Too late, to somebody else, for another reason, of other alerts, in other words: missing, and told instead."""
+    """Too late, to somebody else, for another reason, of other alerts, in other words: missing, and notified instead."""
     happened = told("      - {at: 0s, leader: {all: jm-a}}\n      - {at: 1m, leader: {all: jm-b}}", tmp_path)
     [only] = happened
     assert (only.at, only.receiver, only.reason, only.alerts) == (65 * SECOND, "ops", "FIRST", ("FlinkLeaderChanged",))
@@ -83,8 +83,8 @@ def test_the_same_process_and_another_one_on_its_host(tmp_path: Path) -> None:
     assert told(text.replace("HOW", '"jm-a#2"'), tmp_path, rules) == []
 
 
-def test_clusters_are_told_apart(tmp_path: Path) -> None:
-    """What happens to one, and is told to its receiver, is nothing to the other."""
+def test_clusters_are_distinguished(tmp_path: Path) -> None:
+    """What happens to one, and is notified to its receiver, is nothing to the other."""
     rules = """
 receivers: [{name: a, urls: [json://a]}, {name: b, urls: [json://b]}]
 route: {receiver: a, routes: [{receiver: b, matchers: [cluster_id=~"billing.*"]}]}

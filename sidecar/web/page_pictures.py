@@ -16,8 +16,8 @@ from sidecar.core.views.episode_view import EpisodeView, in_progress
 from sidecar.core.views.explain import Explanation
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.timeline import OWN, Change, Span, blind_now, change, current, spans
-from sidecar.web.picture import Happening, Picture, drawn
-from sidecar.web.recent import DAY, Recent
+from sidecar.web.last_day import DAY, LastDay
+from sidecar.web.timeline_picture import Happening, Picture, drawn
 
 JOBS_DRAWN: Final = 3
 """Of a failover."""
@@ -28,28 +28,28 @@ _SOON: Final = 15 * SECOND
 _SHORTEST: Final = 10 * SECOND
 
 
-def of_cluster(snapshot: Snapshot, recent: Recent, cluster_id: str, hours: int) -> Picture:
+def of_cluster(snapshot: Snapshot, day: LastDay, cluster_id: str, hours: int) -> Picture:
     """The last hours of one watched cluster, at most a day, with its failovers."""
     cluster, end = snapshot.state.clusters[cluster_id], snapshot.at.wall
-    start, blind = end - min(hours * 3600 * SECOND, DAY), list(recent.blind.get(cluster_id, ()))
+    start, blind = end - min(hours * 3600 * SECOND, DAY), list(day.blind.get(cluster_id, ()))
     if now_blind := blind_now(cluster, snapshot.at):
         blind.append(now_blind)
     rows: dict[str, list[Span]] = {}
     for component in OWN:
-        known = cluster.components.get(ComponentId(Component(component)))
-        state = current(known.leadership) if known else None
-        changes = recent.changes.get((cluster_id, component), ())
-        found = spans(changes, blind, state, start, end, recent.since or end)
+        component_state = cluster.components.get(ComponentId(Component(component)))
+        state = current(component_state.leadership) if component_state else None
+        changes = day.changes.get((cluster_id, component), ())
+        found = spans(changes, blind, state, start, end, day.since or end)
         rows[component] = _with_pods(found, cluster.pods)
-    going_on = [each for each in in_progress(snapshot) if each.id not in recent.episodes]
-    episodes: list[EpisodeRecord | EpisodeView] = [*recent.episodes.values(), *going_on]
+    going_on = [each for each in in_progress(snapshot) if each.id not in day.episodes]
+    episodes: list[EpisodeRecord | EpisodeView] = [*day.episodes.values(), *going_on]
     marks = [_mark(each) for each in episodes if each.cluster_id == cluster_id]
     return drawn(rows, marks, start, end)
 
 
-def _with_pods(found: Iterable[Span], pods: Pods) -> list[Span]:
+def _with_pods(spans: Iterable[Span], pods: Pods) -> list[Span]:
     """The spans with the names of pods in place of hosts, as far as they are known."""
-    return [replace(span, leader=name_at(pods, span.leader) or span.leader) for span in found]
+    return [replace(span, leader=name_at(pods, span.leader) or span.leader) for span in spans]
 
 
 def _mark(episode: EpisodeRecord | EpisodeView) -> Happening:
@@ -78,27 +78,27 @@ def of_episode(explained: Explanation, failover: EpisodeView | None, snapshot: S
     start, end = opened - margin, last + margin if closed else last
     cluster = snapshot.state.clusters.get(explained.transitions[0].cluster_id)
     pods = cluster.pods if cluster else {}
-    found = {label: spans(changes, (), None, start, end, start) for label, changes in _changes(explained)}
-    rows = {label: _with_pods(each, pods) for label, each in found.items()}
+    spans_of = {label: spans(changes, (), None, start, end, start) for label, changes in _changes(explained)}
+    rows = {label: _with_pods(each, pods) for label, each in spans_of.items()}
     return drawn(rows, map(_message, explained.notifications), start, end)
 
 
 def _soon_after(explained: Explanation, closed: int) -> Iterator[int]:
     """The times of the last transition, and of messages that were sent soon after the failover."""
     yield parsed(explained.transitions[-1].observed_at)
-    yield from (at for each in explained.notifications if (at := parsed(each.observed_at)) <= closed + _SOON)
+    yield from (at for message in explained.notifications if (at := parsed(message.observed_at)) <= closed + _SOON)
 
 
 def _changes(explained: Explanation) -> Iterator[tuple[str, Sequence[Change]]]:
     """The label and the changes of each component, then of the first jobs."""
     by_subject: dict[tuple[str, str | None], list[TransitionRecord]] = {}
-    for each in explained.transitions:
-        by_subject.setdefault((each.component, each.job_id), []).append(each)
-    names = {each.subject: each.attributes.get("name") for each in explained.evidence if each.kind == "job"}
+    for transition in explained.transitions:
+        by_subject.setdefault((transition.component, transition.job_id), []).append(transition)
+    names = {file.subject: file.attributes.get("name") for file in explained.evidence if file.kind == "job"}
     jobs = [subject for subject in by_subject if subject[1]][:JOBS_DRAWN]
     for component, job_id in [*((own, None) for own in OWN if (own, None) in by_subject), *jobs]:
         label = f"job {clean(names.get(job_id) or job_id[:8], 40)}" if job_id else component
-        yield label, [change(each) for each in by_subject[component, job_id]]
+        yield label, [change(transition) for transition in by_subject[component, job_id]]
 
 
 def _message(message: Notification) -> Happening:

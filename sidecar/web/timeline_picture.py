@@ -96,29 +96,29 @@ class Picture(Struct, frozen=True):
 
 def drawn(rows: Mapping[str, Sequence[Span]], happenings: Iterable[Happening], start: int, end: int) -> Picture:
     """The picture of spans by label, from `start` to `end` (wall)."""
-    leaders = list(dict.fromkeys(span.leader for found in rows.values() for span in found if span.leader))
+    leaders = list(dict.fromkeys(span.leader for spans in rows.values() for span in spans if span.leader))
     kinds = {leader: f"led{place % COLOURS}" for place, leader in enumerate(leaders)}
-    vacancies = {label: _vacancies(found) for label, found in rows.items()}
-    gaps = {label: _gaps(found) for label, found in rows.items()}
+    vacancies = {label: _vacancies(spans) for label, spans in rows.items()}
+    gaps = {label: _gaps(spans) for label, spans in rows.items()}
     of_all = [next(iter(texts.values())) for texts in (vacancies, gaps) if len(set(texts.values())) == 1]
     return Picture(
         [timestamp(start + (end - start) * tick // (TICKS - 1)) for tick in range(TICKS)],
         ", ".join(filter(None, of_all)),
-        [_row(label, found, kinds, of_all, start, end) for label, found in rows.items()],
+        [_row(label, spans, kinds, of_all, start, end) for label, spans in rows.items()],
         _marks(happenings, start, end),
         [(kinds[leader], leader) for leader in leaders[:COLOURS]],
     )
 
 
 def _row(
-    label: str, found: Sequence[Span], kinds: Mapping[str, str], of_all: Collection[str], start: int, end: int
+    label: str, spans: Sequence[Span], kinds: Mapping[str, str], of_all: Collection[str], start: int, end: int
 ) -> Row:
-    columns = _columns(found, start, end)
-    seen = [leader for leader in dict.fromkeys(span.leader for span in found) if leader]
+    columns = _columns(spans, start, end)
+    seen = [leader for leader in dict.fromkeys(span.leader for span in spans) if leader]
     more = f" and {len(seen) - COLOURS} more" if len(seen) > COLOURS else ""
     led = f"led by {', '.join(seen[:COLOURS])}{more}" if seen else "no leader seen"
-    parts = [_vacancies(found), _gaps(found)]
-    text = [TextSpan(timestamp(span.start), _what(span), _for_long(span)) for span in found[-SPANS_IN_TEXT:]]
+    parts = [_vacancies(spans), _gaps(spans)]
+    text = [TextSpan(timestamp(span.start), _what(span), _for_long(span)) for span in spans[-SPANS_IN_TEXT:]]
     return Row(
         label,
         f"{label}: {', '.join(filter(None, [led, *parts]))}",
@@ -126,18 +126,18 @@ def _row(
         _paths(columns, kinds),
         _names(columns),
         text,
-        len(found) - len(text),
+        len(spans) - len(text),
     )
 
 
 Column = tuple[SpanState, str | None]
 
 
-def _columns(found: Sequence[Span], start: int, end: int) -> list[Column]:
+def _columns(spans: Sequence[Span], start: int, end: int) -> list[Column]:
     """The worst that was in each column: no leader, then blindness, then the last leader."""
     columns: list[Column] = [(SpanState.UNRECORDED, None)] * COLUMNS
     for state in (SpanState.HELD, SpanState.BLIND, SpanState.VACANT):
-        for span in found:
+        for span in spans:
             if span.state is state:
                 first = min((span.start - start) * COLUMNS // max(1, end - start), COLUMNS - 1)
                 last = min(-((start - span.end) * COLUMNS // max(1, end - start)), COLUMNS)
@@ -172,17 +172,17 @@ def _names(columns: Sequence[Column]) -> list[Name]:
     ]
 
 
-def _vacancies(found: Sequence[Span]) -> str:
+def _vacancies(spans: Sequence[Span]) -> str:
     """How often there was no leader, and for how long; empty: never."""
-    number, total = totals(found).get(SpanState.VACANT, (0, 0))
+    number, total = totals(spans).get(SpanState.VACANT, (0, 0))
     if number == 1:
         return f"no leader once, {_duration(total)}"
     return f"no leader {number} times, {_duration(total)} in all" if number else ""
 
 
-def _gaps(found: Sequence[Span]) -> str:
+def _gaps(spans: Sequence[Span]) -> str:
     """For how long nothing is known; empty: not worth a word."""
-    sums = totals(found)
+    sums = totals(spans)
     words = {SpanState.BLIND: "not seen for", SpanState.UNRECORDED: "no records of"}
     lasted = {state: sums.get(state, (0, 0))[1] for state in words}
     return ", ".join(f"{words[state]} {_duration(total)}" for state, total in lasted.items() if total >= SECOND)
@@ -208,10 +208,10 @@ def _duration(micros: int) -> str:
 def _marks(happenings: Iterable[Happening], start: int, end: int) -> list[Mark]:
     """At most one in each few columns: of several the latest, with their number."""
     places: dict[tuple[int, str], list[Happening]] = {}
-    for each in sorted(happenings, key=lambda each: each.at):
-        if start <= each.at <= end:
-            column = (each.at - start) * COLUMNS // max(1, end - start)
-            places.setdefault((column // _MARK_COLUMNS, each.kind), []).append(each)
+    for happening in sorted(happenings, key=lambda happening: happening.at):
+        if start <= happening.at <= end:
+            column = (happening.at - start) * COLUMNS // max(1, end - start)
+            places.setdefault((column // _MARK_COLUMNS, happening.kind), []).append(happening)
     marks = []
     for together in places.values():
         last = together[-1]

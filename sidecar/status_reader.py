@@ -23,22 +23,22 @@ def statuses(settings: Settings, patience: float) -> Generator[Status, None, Non
 
     def blind(now: Moment) -> Collection[str]:
         try:
-            known = history.state(settings.state_dir)
+            own = history.state(settings.state_dir)
         except JournalError:
             return ()
-        running = is_running(known.alive, now)
-        return {name for name, each in known.clusters.items() if running and each.view.sighting is Sighting.BLIND}
+        running = is_running(own.alive, now)
+        return {name for name, each in own.clusters.items() if running and each.view.sighting is Sighting.BLIND}
 
     with closing(viewer.looks(settings, patience, blind)) as looks:
         for at, live in looks:
             state, journal, problem = with_beginnings(live), None, None
             try:
-                known = history.state(settings.state_dir)
+                own = history.state(settings.state_dir)
             except JournalError as error:
                 problem = str(error)
             else:
-                journal = _journal(known, at)
-                state = joined(state, _rebased(known, at), running=journal.running)
+                journal = _journal(own, at)
+                state = joined(state, _rebased(own, at), running=journal.running)
             yield status(Snapshot(at, state, policy=policy), journal, problem)
 
 

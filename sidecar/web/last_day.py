@@ -27,7 +27,7 @@ _OF_CLUSTER: Final = b'"job_id":null'
 _OF_JOB: Final = b'"kind":"job"'
 
 
-class Recent(Struct, frozen=True):
+class LastDay(Struct, frozen=True):
     """What the journal holds of the last day, and the latest failovers."""
 
     newest: int = 0
@@ -46,33 +46,33 @@ class Recent(Struct, frozen=True):
     """By job id: the names that Flink's REST API told when evidence was captured. Untrusted text."""
 
 
-def read(journal: JournalReader, at: int, known: Recent | None = None) -> Recent:
-    """The day before `at` (wall). Of what is `known` already, only newer records are read. Raises JournalError."""
+def read(journal: JournalReader, at: int, previous: LastDay | None = None) -> LastDay:
+    """The day before `at` (wall). Only records that are newer than `previous` are read. Raises JournalError."""
     start, newest = at - DAY, journal.newest()
-    if known is None or newest < known.newest:  # the journal was replaced
-        known = Recent(since=_first(journal, start, at))
-    after = known.newest
+    if previous is None or newest < previous.newest:  # the journal was replaced
+        previous = LastDay(since=_first(journal, start, at))
+    after = previous.newest
     transitions = _since(start, journal.newest_first(TransitionRecord, after, newest, _OF_CLUSTER), MOST_TRANSITIONS)
-    changes = {key: [each for each in old if each.at >= start] for key, old in known.changes.items()}
+    changes = {key: [each for each in old if each.at >= start] for key, old in previous.changes.items()}
     for transition in reversed(transitions):
         changes.setdefault((transition.cluster_id, transition.component), []).append(change(transition))
     for found_late in changes.values():  # records that were salvaged from a damaged journal are read a second time
         found_late.sort(key=lambda each: each.at)
-    blind = {name: [each for each in old if each[1] >= start] for name, old in known.blind.items()}
+    blind = {name: [each for each in old if each[1] >= start] for name, old in previous.blind.items()}
     for coverage in reversed(_since(start, journal.newest_first(Coverage, after, newest), MOST_COVERAGE)):
-        if found := blindness(coverage):
-            blind.setdefault(coverage.cluster_id, []).append(found)
+        if period := blindness(coverage):
+            blind.setdefault(coverage.cluster_id, []).append(period)
     episodes = {each.id: each for each in islice(journal.newest_first(EpisodeRecord, after, newest), MOST_EPISODES)}
-    outcomes = outcomes_of(journal.outcomes(after, newest), known.outcomes)
+    outcomes = outcomes_of(journal.outcomes(after, newest), previous.outcomes)
     is_full = len(transitions) == MOST_TRANSITIONS
-    return Recent(
+    return LastDay(
         newest,
-        parsed(transitions[-1].observed_at) if is_full else known.since,
+        parsed(transitions[-1].observed_at) if is_full else previous.since,
         changes,
         blind,
-        _first_of(episodes, known.episodes, MOST_EPISODES),
-        _first_of(outcomes, known.outcomes, MOST_OUTCOMES),
-        _first_of(_job_names(journal, after, newest), known.job_names, MOST_JOB_NAMES),
+        _first_of(episodes, previous.episodes, MOST_EPISODES),
+        _first_of(outcomes, previous.outcomes, MOST_OUTCOMES),
+        _first_of(_job_names(journal, after, newest), previous.job_names, MOST_JOB_NAMES),
     )
 
 

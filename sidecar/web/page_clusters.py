@@ -38,7 +38,7 @@ class JobCounts(Struct, frozen=True):
     shown: Sequence[Leader]
 
 
-class ClusterStatus(Struct, frozen=True):
+class PageCluster(Struct, frozen=True):
     cluster_id: str
     store: StoreView
     components: Sequence[Leader]
@@ -57,28 +57,28 @@ class ClusterStatus(Struct, frozen=True):
     """Why Flink's REST server does not describe the cluster: the next failover cannot be assessed."""
 
 
-def clusters(snapshot: Snapshot, names: Sequence[str]) -> list[ClusterStatus]:
+def clusters(snapshot: Snapshot, names: Sequence[str]) -> list[PageCluster]:
     """These watched clusters, in this order."""
     shown = replace(snapshot.state, clusters={name: snapshot.state.clusters[name] for name in names})
-    found = {
-        name: list(each) for name, each in groupby(leaders(replace(snapshot, state=shown)), attrgetter("cluster_id"))
+    leaders_of = {
+        name: list(group) for name, group in groupby(leaders(replace(snapshot, state=shown)), attrgetter("cluster_id"))
     }
-    return [_cluster(name, shown.clusters[name], found.get(name, []), snapshot.at) for name in names]
+    return [_cluster(name, shown.clusters[name], leaders_of.get(name, []), snapshot.at) for name in names]
 
 
-def _cluster(cluster_id: str, cluster: ClusterState, found: list[Leader], at: Moment) -> ClusterStatus:
+def _cluster(cluster_id: str, cluster: ClusterState, leaders: list[Leader], at: Moment) -> PageCluster:
     contenders = contending(cluster.contenders) if cluster.in_sight else None
-    if contenders == 0 and (cluster.missing or any(leader.state == "held" for leader in found)):
+    if contenders == 0 and (cluster.missing or any(leader.state == "held" for leader in leaders)):
         contenders = None  # there is no latch: the number is unknown
-    return ClusterStatus(
+    return PageCluster(
         cluster_id,
         _store(cluster, at),
-        [leader for leader in found if leader.job_id is None],
-        _jobs([leader for leader in found if leader.job_id is not None]),
+        [leader for leader in leaders if leader.job_id is None],
+        _jobs([leader for leader in leaders if leader.job_id is not None]),
         contenders,
         str(cluster.missing) if cluster.missing else None,
         sorted(map(str, cluster.contested)),
-        next((web_ui(leader.leader_address) for leader in found if leader.component == Component.REST_SERVER), None),
+        next((web_ui(leader.leader_address) for leader in leaders if leader.component == Component.REST_SERVER), None),
         cluster.standby.alone_since is not None,
         rest_server.failing(cluster, at),
     )

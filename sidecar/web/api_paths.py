@@ -78,10 +78,10 @@ class ParameterError(Exception):
 def last(path: str, query: str) -> int:
     """The number in `last=N`. Raises ParameterError."""
     try:
-        found = _parameters(query, "last")
+        parameters = _parameters(query, "last")
     except ParameterError:
-        found = {"last": ""}
-    number = found.get("last", str(DEFAULT_LAST))
+        parameters = {"last": ""}
+    number = parameters.get("last", str(DEFAULT_LAST))
     if not _NUMBER.fullmatch(number) or not number.isascii() or not 1 <= int(number) <= MOST_LAST:
         raise ParameterError(f"{path} takes last=N, from 1 to {MOST_LAST}, and nothing else")
     return int(number)
@@ -99,8 +99,10 @@ class Shown(NamedTuple):
 def shown(path: str, query: str) -> Shown:
     """What `cluster=ID` and `hours=N` ask for. Raises ParameterError."""
     try:
-        found = _parameters(query, "cluster", "hours")
-        return Shown(found.get("cluster"), {str(hours): hours for hours in RANGES}[found.get("hours", str(RANGES[-1]))])
+        values = _parameters(query, "cluster", "hours")
+        return Shown(
+            values.get("cluster"), {str(hours): hours for hours in RANGES}[values.get("hours", str(RANGES[-1]))]
+        )
     except (ParameterError, KeyError):
         ranges = f"{', '.join(map(str, RANGES[:-1]))} or {RANGES[-1]}"
         raise ParameterError(f"{path} takes cluster=ID and hours={ranges}, and nothing else") from None
@@ -140,14 +142,14 @@ def nothing(path: str, query: str) -> None:
         raise ParameterError(f"{path} takes no parameters")
 
 
-def _parameters(query: str, *known: str) -> Mapping[str, str]:
+def _parameters(query: str, *names: str) -> Mapping[str, str]:
     """The parameters, each at most once. Raises ParameterError for others, and for long ones."""
     if len(query) > _LONGEST:
         raise ParameterError
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for part in query.split("&") if query else ():
         name, is_given, value = part.partition("=")
-        if name not in known or not is_given or name in found:
+        if name not in names or not is_given or name in values:
             raise ParameterError
-        found[name] = unquote_plus(value)
-    return found
+        values[name] = unquote_plus(value)
+    return values

@@ -71,7 +71,7 @@ def _below_root(file: Section, *overrides: NamedSettings) -> ZooKeeperFinderSett
             "is for a cluster that is named, and zookeeper.clusters finds them: remove it",
         )
     plain = schema.ZOOKEEPER.keys() - schema.ZOOKEEPER_SECURITY.keys()
-    own = {"zookeeper" if key == "quorum" else key: found for key in plain if (found := section.find(key))}
+    own = {"zookeeper" if key == "quorum" else key: setting for key in plain if (setting := section.find(key))}
     settings = dict(ChainMap(*map(dict, overrides), own, dict(security_settings(section))))
     if "cluster_id" in settings:
         raise settings["cluster_id"].error(

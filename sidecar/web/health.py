@@ -1,0 +1,55 @@
+"""`/livez` and `/readyz`, for the kubelet: 200 or 503, and one line why."""
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Final
+
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.views.snapshot import Snapshot
+from sidecar.web.answers import Answer, one_line
+
+STALE_SECONDS: Final = 30
+"""A snapshot older than this means that the owner's thread is stuck."""
+MOST_NAMED: Final = 20
+"""Clusters that `/readyz` names."""
+
+
+def livez(dead: Sequence[str], snapshot: Snapshot, now: Moment) -> Answer:
+    """Whether the process works. `dead`: the required threads that have ended."""
+    problem = f"these threads have ended: {', '.join(dead)}" if dead else stuck(snapshot, now)
+    return one_line(HTTPStatus.SERVICE_UNAVAILABLE, problem) if problem else one_line(HTTPStatus.OK, "ok")
+
+
+def stuck(snapshot: Snapshot, now: Moment) -> str | None:
+    """Why the snapshot is out of date."""
+    age = (now.steady - snapshot.at.steady) / SECOND
+    return f"the owner's thread has been stuck for {age:.0f} s" if age > STALE_SECONDS else None
+
+
+def readyz(snapshot: Snapshot, now: Moment) -> Answer:
+    """Whether each store is connected and fully read."""
+    if problem := _not_ready(snapshot, now):
+        return one_line(HTTPStatus.SERVICE_UNAVAILABLE, problem)
+    clusters, finder = snapshot.state.clusters, snapshot.state.finder
+    problems = [f"{name}: {cluster.missing}" for name, cluster in clusters.items() if cluster.missing]
+    if finder and (problem := finder.problem(len(clusters))):
+        problems.append(problem)
+    problems += (f"left out because of an error in the sidecar: {name}" for name in snapshot.health.quarantined)
+    return one_line(HTTPStatus.OK, "; ".join(["ok", *problems]))
+
+
+def _not_ready(snapshot: Snapshot, now: Moment) -> str | None:
+    blind = []
+    for name, cluster in snapshot.state.clusters.items():
+        # By the current time: a busy owner may not have noticed yet that its view is old.
+        overdue = cluster.view.complete and cluster.is_overdue(now)
+        if overdue or not cluster.in_sight:
+            late = ", not answering in time" if overdue else ""
+            blind.append(f"{name}: {cluster.view.connection or 'not connected yet'}{late}")
+    if blind:
+        more = f", and {len(blind) - MOST_NAMED} more" if len(blind) > MOST_NAMED else ""
+        return f"the view of the store is incomplete: {', '.join(blind[:MOST_NAMED])}{more}"
+    if snapshot.ready:
+        return None
+    place = snapshot.state.finder and snapshot.state.finder.place
+    return f"the clusters in {place} cannot be listed" if place else "starting"
