@@ -9,14 +9,21 @@ class ApiError(Exception):
     `status` is the HTTP status of the answer, None if there was none.
     """
 
-    def __init__(self, line: str, status: int | None = None) -> None:
+    def __init__(self, line: str, status: int | None = None, retry_after: float = 0.0) -> None:
+        """`retry_after`: how many seconds the API server asks to wait."""
         super().__init__(line)
         self.status = status
+        self.retry_after = retry_after
 
     @property
     def refused(self) -> bool:
         """Whether the API server can be reached and does not allow the request, as far as is known."""
         return self.status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
+
+    @property
+    def throttled(self) -> bool:
+        """Whether the API server has too much to do for us now (API Priority and Fairness)."""
+        return self.status == HTTPStatus.TOO_MANY_REQUESTS
 
 
 class AccessError(ApiError):
