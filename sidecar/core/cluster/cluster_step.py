@@ -1,7 +1,7 @@
 """One cluster: raw observations in, the next state and its records out."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from msgspec.structs import replace
 
@@ -61,9 +61,7 @@ def observe(
         case NodeObserved() | PlaceRemoved() | NodeRefused() | ChildrenObserved():
             znode_leaders.observed(draft, observation)
         case NotProcessed():
-            (configmap_leaders if policy.store_of(cluster_id) is Store.KUBERNETES else znode_leaders).not_processed(
-                draft, observation
-            )
+            _not_processed(draft, observation, policy.store_of(cluster_id))
         case ViewConfirmed():
             until = observation.at.steady + observation.again_within + policy.trust_window
             draft.update(confirmed=Confirmed(observation.at, until))
@@ -76,6 +74,16 @@ def observe(
             configmap_leaders.config_map_observed(draft, observation)
     store_view.judge_version(draft)
     return draft.outcome()
+
+
+def _not_processed(draft: Draft, observation: NotProcessed, store: Store) -> None:
+    match store:
+        case Store.KUBERNETES:
+            configmap_leaders.not_processed(draft, observation)
+        case Store.ZOOKEEPER:
+            znode_leaders.not_processed(draft, observation)
+        case _:
+            assert_never(store)
 
 
 def plan_observed(policy: Policy, cluster_id: str, cluster: ClusterState, observation: PlanObservation) -> ClusterStep:
