@@ -15,7 +15,7 @@ from urllib3 import PoolManager, ProxyManager, Timeout
 from urllib3.exceptions import HTTPError
 
 from sidecar.drivers.kubernetes.access import Access, Credentials
-from sidecar.drivers.kubernetes.api_error import ApiError, TooLargeError
+from sidecar.drivers.kubernetes.api_error import ApiError, TooLargeError, retry_after
 from sidecar.drivers.kubernetes.responses import (
     ConfigMap,
     ConfigMapList,
@@ -41,9 +41,6 @@ _FEW_IN_PAGE = 4
 """Where it is not known how large they are: the API server encodes a whole page before it sends the first byte."""
 _MOST_REFUSAL_BYTES = 16 << 10
 _MESSAGE_LENGTH = 300
-_LONGEST_WAIT = 60.0
-_THROTTLED_WAIT = 1.0
-"""What API Priority and Fairness asks for."""
 _JSON = "application/json"
 _METHODS: Final = {"get": ("GET", _JSON), "create": ("POST", _JSON), "patch": ("PATCH", "application/merge-patch+json")}
 _NAMED: Final = frozenset({"ConfigMap", "FlinkDeployment"})
@@ -244,7 +241,8 @@ class Api:
         return response
 
     def _refusal(self, verb: str, selector: Selector, response: Any) -> ApiError:
-        status, message, retry_after = response.status, "", _retry_after(response)
+        status, message = response.status, ""
+        wait = retry_after(status, response.headers.get("Retry-After", ""))
         with suppress(ApiError):
             message = " ".join(read_message(_body(response, _MOST_REFUSAL_BYTES, "")).split())[:_MESSAGE_LENGTH]
         match status:
@@ -259,20 +257,13 @@ class Api:
                 allowed = f"the verb {verb} on the resource {selector.resource}{group}{named}"
                 why = f"no permission (403): grant a {role} that allows {allowed}"
             case HTTPStatus.TOO_MANY_REQUESTS:
-                why = f"the API server throttles requests (429, API Priority and Fairness): not asked again for {retry_after:g} s"
+                why = f"the API server throttles requests (429, API Priority and Fairness): not asked again for {wait:g} s"
             case HTTPStatus.NOT_FOUND if selector.group:
                 why = f"there is no such resource (404): the CRD {selector.resource}.{selector.group.partition('/')[0]} is not installed"
             case _:
                 why = f"the API server answers {status}"
         detail = f" ({message})" if message else ""
-        return ApiError(f"cannot {verb} {selector} in {self.where}: {why}{detail}", status, retry_after)
-
-
-def _retry_after(response: Any) -> float:
-    """Seconds that the API server asks to wait, within bounds. It sends no dates."""
-    header = response.headers.get("Retry-After", "")
-    seconds = min(float(header), _LONGEST_WAIT) if header.isdecimal() else 0.0
-    return max(seconds, _THROTTLED_WAIT) if response.status == HTTPStatus.TOO_MANY_REQUESTS else seconds
+        return ApiError(f"cannot {verb} {selector} in {self.where}: {why}{detail}", status, wait)
 
 
 def _path(namespace: str | None, group: str) -> str:

@@ -1,6 +1,11 @@
 """The one exception that requests to the API server raise."""
 
 from http import HTTPStatus
+from typing import Final
+
+_LONGEST_WAIT: Final = 60.0
+_THROTTLED_WAIT: Final = 1.0
+"""What API Priority and Fairness asks for."""
 
 
 class ApiError(Exception):
@@ -36,3 +41,9 @@ class AccessError(ApiError):
 
 class TooLargeError(ApiError):
     """An answer is larger than it may be."""
+
+
+def retry_after(status: int, header: str) -> float:
+    """How many seconds an answer with this `Retry-After` asks to wait, within bounds. The API server sends no dates."""
+    seconds = min(float(header), _LONGEST_WAIT) if header.isdecimal() else 0.0
+    return max(seconds, _THROTTLED_WAIT) if status == HTTPStatus.TOO_MANY_REQUESTS else seconds
