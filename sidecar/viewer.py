@@ -133,13 +133,7 @@ def looks(
     """
     clock = Clock()
     alone_until = clock().steady + round(ALONE_SECONDS * SECOND)
-    policy = Policy(
-        settings.observer,
-        {cluster.cluster_id: cluster.store for cluster in settings.clusters},
-        trust_window=round(settings.trust_window * SECOND),
-        session_timeouts=session_timeouts(*settings.clusters),
-        finds=settings.finder.store if settings.finder else None,
-    )
+    policy = _policy(settings)
     state, _ = step_all(policy, State(), [Started(clock())])
     read_at: dict[str, int] = {}
     traced: set[str] = set()
@@ -168,6 +162,17 @@ def _are_listed(settings: Settings, state: State) -> bool:
     """Whether it is known which clusters there are, or why that cannot be read."""
     return settings.finder is None or (
         state.finder is not None and bool(state.finder.connected or state.finder.refused)
+    )
+
+
+def _policy(settings: Settings) -> Policy:
+    """What is needed to read the stores: no rules, no receivers."""
+    return Policy(
+        settings.observer,
+        {cluster.cluster_id: cluster.store for cluster in settings.clusters},
+        trust_window=round(settings.trust_window * SECOND),
+        session_timeouts=session_timeouts(*settings.clusters),
+        finds=settings.finder.store if settings.finder else None,
     )
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 
 from tests import ROOT
 from tests.kit.architecture import the_map
@@ -19,6 +20,14 @@ def test_every_file_that_it_names_is_there() -> None:
     named = re.findall(r"`((?:sidecar|tests|docs|rules|deploy)/[\w./-]+)`", TEXT)
     assert named
     assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_the_source_archive_has_what_the_wheel_is_made_of() -> None:
+    """Else a wheel can be built from the repository and not from the archive."""
+    targets = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
+    inside = [path.lstrip("/") for path in targets["sdist"]["include"]]
+    assert [path for path in inside if not (ROOT / path).exists()] == []
+    assert {*targets["wheel"]["packages"], *targets["wheel"]["force-include"]} <= {*inside}
 
 
 def test_what_threads_decode_has_a_decoder_that_its_module_built() -> None:

@@ -1,5 +1,6 @@
 """`run` and `config check`."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,14 +69,18 @@ def check(config: Path | None, output: Output, **overrides: Any) -> int:
         return SettingsError.exit_status if found else 0
     for mistake in reading.in_order(found):
         print_mistake(str(mistake))
-    services = settings.policy().services() if settings else {}
+    if found or not settings:
+        return SettingsError.exit_status
+    _print_summary(summary, settings.policy().services())
+    print_line("ok")
+    return 0
+
+
+def _print_summary(summary: Mapping[str, Sequence[str]], services: Mapping[str, str]) -> None:
     for name, values in summary.items():
         named = [f"{value} ({services[value]})" if services.get(value) else value for value in values]
         for line in values if name in {"cluster", "lacks"} else [", ".join(named) or "none"]:
             print_line(f"{name:10} {line}")
-    if not found:
-        print_line("ok")
-    return SettingsError.exit_status if found else 0
 
 
 def _summary(settings: "Settings") -> dict[str, list[str]]:

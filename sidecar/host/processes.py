@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Container, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -61,25 +61,25 @@ def find(ours: Collection[int]) -> list[FlinkProcess]:
     """All visible Flink processes, JVMs first; without `ours` and other sidecars'."""
     seen = dict(_all())
     java = {pid: name for pid, process in seen.items() if (name := _main_class(process.command))}
-
-    def jvm_above(pid: int) -> int | None:
-        for _ in seen:  # bounded: reused ids could form a cycle
-            if pid in java or pid not in seen:
-                break
-            pid = seen[pid].parent
-        return pid if pid in java else None
-
     processes = [FlinkProcess(pid, seen[pid].started, True, name) for pid, name in sorted(java.items())]
     for pid, process in sorted(seen.items()):
         script = _script(process.command)
         if script is None or _OURS.fullmatch(script) or pid in ours:
             continue
         # A TaskManager ends the shell between itself and its Python, which may live on: it stays in the group.
-        master = jvm_above(process.parent) or (process.group if process.group in java else None)
+        master = _jvm_above(process.parent, seen, java) or (process.group if process.group in java else None)
         if _PYFLINK.search(script) or master is not None:
             name = script if _MODULE.fullmatch(script) else "python"
             processes.append(FlinkProcess(pid, process.started, False, name, master))
     return processes
+
+
+def _jvm_above(pid: int, seen: Mapping[int, _Running], java: Container[int]) -> int | None:
+    for _ in seen:  # bounded: reused ids could form a cycle
+        if pid in java or pid not in seen:
+            break
+        pid = seen[pid].parent
+    return pid if pid in java else None
 
 
 def read(pid: int, name: str) -> str:

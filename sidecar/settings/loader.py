@@ -46,10 +46,8 @@ _OBJECT_STORES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 def load(
     config: Path | None, overrides: Mapping[str, object], *, secrets: bool = True, read: ReadFile = read_file
 ) -> Settings:
-    """The settings of `run`. Precedence: `overrides` (the command line, by the names in `schema.OVERRIDES`; None: not given),
-    the environment (FLINK_HA_SIDECAR_…), the file `config`, the defaults. Without `secrets`, those of receivers are not read: for commands
-    that send nothing.
-
+    """The settings of `run`: of `overrides` (the command line, by the names in `schema.OVERRIDES`; None: not given), the environment
+    (FLINK_HA_SIDECAR_…), the file `config`, and the defaults, in this order. Without `secrets`, those of receivers are not read.
     Raises SettingsError: one line, without any secret.
     """
     line, environment = overrides_of(overrides)
@@ -58,22 +56,17 @@ def load(
     rule_files = [setting.path() for setting in file.texts("rule_files")]
     documents = [file, *(read(path, schema.RULE_FILE) for path in rule_files)]
     alerting = read_alerting(documents, external_labels(file), secrets=secrets)
-    spool = file.section("spool", schema.SPOOL)
     state_dir = (given.get("state_dir") or file.get("state_dir")).path()
-    spool_place = _spool_place(given.get("spool") or spool.get("url"))
+    spool = _spool(file.section("spool", schema.SPOOL), given.get("spool"))
     named = _cluster_settings(line), _cluster_settings(environment)
     finder = None if any(map(names_cluster, named)) else read_finder(file, *named)
-    evidence = read_evidence(file.section("evidence", schema.EVIDENCE), state_dir, spool_place)
+    evidence = read_evidence(file.section("evidence", schema.EVIDENCE), state_dir, spool.place)
     if finder and Source.PROCESSES in evidence.sources:
         raise file.error("evidence", "capture: processes are those of this pod, and belong to no cluster that is found")
     settings = Settings(
         **structs.asdict(alerting),
         state_dir=state_dir,
-        spool=SpoolSettings(
-            place=spool_place,
-            roll_interval=spool.get("roll_interval").duration(at_least=100 * MILLISECOND) / SECOND,
-            roll_records=spool.get("roll_records").integer(1, 1_000_000),
-        ),
+        spool=spool,
         ledger=file.section("ledger", schema.LEDGER).get("mode").choice(LedgerMode),
         silences=SilenceSettings(file.section("silences", schema.SILENCES).get("longest").duration(at_least=SECOND)),
         trust_window=file.get("trust_window").duration() / SECOND,
@@ -89,9 +82,20 @@ def load(
         clusters=(),
         slo=read_slo(file),
     )
-    listed = () if finder else _clusters(*named, file)
-    objectives = {cluster.cluster_id: objective for cluster, objective in listed if objective}
-    return structs.replace(settings, clusters=tuple(cluster for cluster, _ in listed), objectives=objectives)
+    return settings if finder else _with_clusters(settings, *_clusters(*named, file))
+
+
+def _with_clusters(settings: Settings, *clusters: tuple[ClusterSettings, Objective | None]) -> Settings:
+    objectives = {cluster.cluster_id: objective for cluster, objective in clusters if objective}
+    return structs.replace(settings, clusters=tuple(cluster for cluster, _ in clusters), objectives=objectives)
+
+
+def _spool(section: Section, override: Setting | None) -> SpoolSettings:
+    return SpoolSettings(
+        place=_spool_place(override or section.get("url")),
+        roll_interval=section.get("roll_interval").duration(at_least=100 * MILLISECOND) / SECOND,
+        roll_records=section.get("roll_records").integer(1, 1_000_000),
+    )
 
 
 def load_cluster(overrides: Mapping[str, object]) -> ClusterSettings:

@@ -129,8 +129,7 @@ class _Draft:
             if self._is_readable and not any(_names_cluster(gone) for gone in self._gone):
                 self._found[str(error)] = error
             return False
-        within = (gone for gone in self._gone if gone.file == place.file and len(gone.path) > len(place.path))
-        if not any(gone.path[: len(place.path)] == place.path for gone in within):
+        if not any(_is_within(gone, place) for gone in self._gone):
             self._found[str(error)] = error
         self._gone.append(place)
         before = self._files[path]
@@ -154,6 +153,12 @@ class _Draft:
         if not isinstance(route, MappingNode) or "receiver" in route.entries or name is None:
             return _without(file, ("route",))
         return _with(file, "route", _with(route, "receiver", name))
+
+
+def _is_within(inner: Place, outer: Place) -> bool:
+    """Whether `inner` is below `outer`."""
+    depth = len(outer.path)
+    return inner.file == outer.file and len(inner.path) > depth and inner.path[:depth] == outer.path
 
 
 def _names_cluster(place: Place) -> bool:

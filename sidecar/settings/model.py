@@ -1,7 +1,7 @@
 """The settings, typed. Times are seconds here unless noted, and microseconds in the `Policy`."""
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar, Self
@@ -386,7 +386,11 @@ class Settings(Alerting, frozen=True, kw_only=True):
 
     def policy(self) -> Policy:
         """The part of the settings that the core needs."""
-        kubernetes = [flink for flink in self.clusters if isinstance(flink, KubernetesSettings)]
+
+        def those(has: Callable[[KubernetesSettings], bool]) -> frozenset[str]:
+            kubernetes = (cluster for cluster in self.clusters if isinstance(cluster, KubernetesSettings))
+            return frozenset(cluster.cluster_id for cluster in kubernetes if has(cluster))
+
         return replace(
             self.policy_for(self.observer, {cluster.cluster_id: cluster.store for cluster in self.clusters}),
             trust_window=round(self.trust_window * SECOND),
@@ -402,11 +406,11 @@ class Settings(Alerting, frozen=True, kw_only=True):
             evidence=self.evidence.sources,
             picture_interval=self.evidence.flink_rest.interval,
             recovery_patience=self.evidence.flink_rest.patience,
-            pod_names=frozenset(flink.cluster_id for flink in kubernetes if flink.pod_names),
-            deployments=frozenset(flink.cluster_id for flink in kubernetes if flink.flink_deployments),
-            drains=frozenset(flink.cluster_id for flink in kubernetes if flink.node_drains),
-            deaths=frozenset(flink.cluster_id for flink in kubernetes if flink.deaths),
-            events=frozenset(flink.cluster_id for flink in kubernetes if flink.events),
+            pod_names=those(lambda cluster: cluster.pod_names),
+            deployments=those(lambda cluster: cluster.flink_deployments),
+            drains=those(lambda cluster: cluster.node_drains),
+            deaths=those(lambda cluster: cluster.deaths),
+            events=those(lambda cluster: cluster.events),
             finds=self.finder.store if self.finder else None,
             silence_documents=self.silence_documents if self.receivers else frozenset(),
             longest_silence=self.silences.longest,

@@ -36,17 +36,22 @@ def with_recovery(
         assessment = replace(assessment, rows=(*assessment.rows, record))
     if left_out:
         return replace(cluster, assessed=assessment), record
+    if _is_waited_for(record) and job_id not in cluster.job_faults:
+        assessment = replace(assessment, waiting={**assessment.waiting, job_id: record.name or ""})
+    cluster = replace(cluster, assessed=assessment, job_faults=_job_faults(cluster, job_id, record, at))
+    return cluster, bad_restore_of(record) or record
+
+
+def _job_faults(cluster: ClusterState, job_id: str, record: Recovery, at: Moment) -> dict[str, JobFault]:
+    """The faults of jobs after the row of one of them."""
     faults = dict(cluster.job_faults)
-    name, fault = record.name or "", FAULTS.get(record.outcome or "")
     before = faults.get(job_id)
-    if fault:
+    if fault := FAULTS.get(record.outcome or ""):
         if before is None or before.fault is not Fault.DELETED:
-            faults[job_id] = JobFault(fault, before.since if before else at, record.episode_id, name)
+            faults[job_id] = JobFault(fault, before.since if before else at, record.episode_id, record.name or "")
     elif record.outcome == Outcome.RUNNING.value:
         faults.pop(job_id, None)
-    elif _is_waited_for(record) and before is None:
-        assessment = replace(assessment, waiting={**assessment.waiting, job_id: name})
-    return replace(cluster, assessed=assessment, job_faults=faults), bad_restore_of(record) or record
+    return faults
 
 
 def _is_waited_for(record: Recovery) -> bool:

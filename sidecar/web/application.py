@@ -43,6 +43,13 @@ _HEADERS: Final = (
 )
 _EPISODE_PAGE: Final = "/episodes/"
 _CLUSTER_LEADER: Final = "/api/v1/clusters/ID/leader"
+_VIEWS: Final[dict[str, Callable[[Snapshot], object]]] = {
+    "/api/v1/leaders": leaders,
+    "/api/v1/alerts": alerts,
+    "/api/v1/silences": silences,
+    "/api/v1/ha-checks": ha_checks,
+    "/api/v1/slo": slos,
+}
 
 
 class Application:
@@ -57,9 +64,8 @@ class Application:
         dead: Callable[[], Sequence[str]] = threads.dead,
         allowed_hosts: Collection[str] = (),
     ) -> None:
-        """`journal` opens a reader for one request; `dead` names the required threads that have ended.
-
-        `allowed_hosts` are accepted in the Host header, in addition to those that `host_header.is_allowed` always accepts.
+        """`journal` opens a reader for one request; `dead` names the required threads that have ended; `allowed_hosts` are accepted in
+        the Host header, in addition to those that `host_header.is_allowed` always accepts.
         """
         self._snapshot = snapshot
         self._metrics = metrics
@@ -77,11 +83,7 @@ class Application:
         """What programs ask for, which may add parameters of their own."""
         self._plain: Final[dict[str, Callable[[], Answer]]] = {
             "/troubleshooting": lambda: as_html(_pages().troubleshooting()),
-            "/api/v1/leaders": lambda: as_json(leaders(self._snapshot())),
-            "/api/v1/alerts": lambda: as_json(alerts(self._snapshot())),
-            "/api/v1/silences": lambda: as_json(silences(self._snapshot())),
-            "/api/v1/ha-checks": lambda: as_json(ha_checks(self._snapshot())),
-            "/api/v1/slo": lambda: as_json(slos(self._snapshot())),
+            **{path: partial(self._view, view) for path, view in _VIEWS.items()},
             "/api/v1/observations": lambda: as_json(observations(self._snapshot(), self._clock())),
             OPENAPI_PATH: lambda: (HTTPStatus.OK, JSON, _openapi()),
         }
@@ -160,6 +162,9 @@ class Application:
         paths = ["/", *self._monitored, LEADER, STANDBY, *self._plain, *self._lists]
         paths += [*(f"{prefix}ID" for prefix in self._each), _CLUSTER_LEADER]
         raise _RefusedError(HTTPStatus.NOT_FOUND, "the paths are: " + " ".join(paths))
+
+    def _view(self, view: Callable[[Snapshot], object]) -> Answer:
+        return as_json(view(self._snapshot()))
 
     def _page(self, shown: api_paths.Shown) -> Answer:
         snapshot = self._snapshot()

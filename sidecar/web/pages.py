@@ -66,12 +66,10 @@ def status(snapshot: Snapshot, day: LastDay, now: Moment, problem: str | None, s
     `problem`: why the last `day` is missing; `stale`: why the snapshot is out of date.
     """
     only, hours = shown
-    judged = [each for each in verdicts(snapshot) if only is None or each.cluster_id == only]
+    judged = [each for each in verdicts(snapshot) if only in {None, each.cluster_id}]
     named = [each.cluster_id for each in judged if each.cluster_id is not None]
     detailed = named[:DETAILED]
-    firing = [each for each in grouped(snapshot) if only is None or each.first.cluster_id == only]
-    outbox = [delivery for delivery in snapshot.state.outbox.values() if not delivery.is_scheduled]
-    silenced = [each for each in silences(snapshot) if each.state != "expired"]
+    firing = [each for each in grouped(snapshot) if only in {None, each.first.cluster_id}]
     return render(
         "status.html.j2",
         every=EVERY_SECONDS,
@@ -97,15 +95,22 @@ def status(snapshot: Snapshot, day: LastDay, now: Moment, problem: str | None, s
         episodes=_latest(snapshot, day, only),
         problem=problem,
         health=snapshot.health,
-        deliveries=outbox[:DELIVERIES_SHOWN],
-        pending=len(outbox),
-        services=snapshot.policy.services(),
         checks={name: ha_checks(snapshot, name) for name in detailed},
         slos={each.cluster_id: each for each in slos(snapshot, *detailed)} if detailed else {},
-        silences=silenced[:SILENCES_SHOWN],
-        silenced=len(silenced),
-        unread_silences=problems(snapshot),
+        **_deliveries(snapshot),
+        **_silences(snapshot),
     )
+
+
+def _deliveries(snapshot: Snapshot) -> dict[str, object]:
+    outbox = [delivery for delivery in snapshot.state.outbox.values() if not delivery.is_scheduled]
+    services = snapshot.policy.services()
+    return {"deliveries": outbox[:DELIVERIES_SHOWN], "pending": len(outbox), "services": services}
+
+
+def _silences(snapshot: Snapshot) -> dict[str, object]:
+    active = [silence for silence in silences(snapshot) if silence.state != "expired"]
+    return {"silences": active[:SILENCES_SHOWN], "silenced": len(active), "unread_silences": problems(snapshot)}
 
 
 def episode(explained: Explanation, failover: EpisodeView | None, snapshot: Snapshot, now: Moment) -> str:

@@ -94,9 +94,8 @@ def run_sql(
             if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
                 raise
             name = clean((error.getMessageParameters() or {}).get("relationName"))
-            raise AuditError(
-                f"cannot run the query: the table or view {name} cannot be found; SHOW TABLES lists them, and {NO_FILES}"
-            ) from error
+            problem = f"the table or view {name} cannot be found; SHOW TABLES lists them, and {NO_FILES}"
+            raise AuditError(f"cannot run the query: {problem}") from error
 
     with failing_to("run the query"):
         session = query_session(spark)

@@ -4,7 +4,7 @@ Every query is bounded by the period, so that Spark reads only its partitions; b
 so may a death and a recovery: they are few.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -129,49 +129,57 @@ def _find(session: SparkSession, period: Period) -> Findings:
         return _asked(session, period, query, **more).collect()
 
     failovers, available, alerts = ask(_FAILOVERS), ask(_AVAILABILITY), ask(_ALERTS)
-    by_cluster = {row.cluster_id: row for row in failovers if row.of == "cluster" and row.n}
+
+    def by(of: str, column: str = "") -> dict[Any, Row]:
+        return {row[column or of]: row for row in failovers if row.of == of and row.n}
+
+    by_cluster = by("cluster", "cluster_id")
     available_by_cluster = {row.cluster_id: _sums(row) for row in available if row.day is None}
 
-    def interest(cluster_id: str) -> tuple[float, int, float]:
-        sums, row = available_by_cluster.get(cluster_id, Sums()), by_cluster.get(cluster_id)
-        return sums.vacant, row.n if row else 0, sums.unobserved
-
-    ranked = sorted(period.clusters, key=interest, reverse=True)
+    ranked = _ranked(period.clusters, by_cluster, available_by_cluster)
     lanes = ranked[:LANES]
-    marks: dict[str, list[Row]] = {name: [] for name in lanes}
-    for row in ask(_MARKS, lanes=lanes):
-        marks[row.cluster_id].append(row)
+    marks = ask(_MARKS, lanes=lanes)
     stretches = ask(_STRETCHES, lanes=lanes)
     return Findings(
         period=period,
         total=next((row for row in failovers if row.of == "all"), _NO_EPISODE),
-        by_day={row.day: row for row in failovers if row.of == "day" and row.n},
+        by_day=by("day"),
         by_cause={row.cause: row for row in failovers if row.of == "cause"},
         by_cluster=by_cluster,
-        by_death={row.death: row for row in failovers if row.of == "death" and row.n},
-        by_verdict={row.verdict: row for row in failovers if row.of == "verdict" and row.n},
+        by_death=by("death"),
+        by_verdict=by("verdict"),
         slowest=next(iter(ask(_SLOWEST)), None),
         unreviewed=ask(_UNREVIEWED),
-        vacancies={row.vacant_place: row.n for row in failovers if row.of == "vacant" and row.n},
-        downtimes={row.down_place: row.n for row in failovers if row.of == "down" and row.n},
+        vacancies={place: row.n for place, row in by("vacant", "vacant_place").items()},
+        downtimes={place: row.n for place, row in by("down", "down_place").items()},
         latest=ask(_LATEST),
         ranked=ranked,
-        marks=marks,
+        marks={name: [row for row in marks if row.cluster_id == name] for name in lanes},
         changes={row.cluster_id: row for row in ask(_CHANGES)},
         available_by_day={row.day: _sums(row) for row in available if row.day is not None},
         available_by_cluster=available_by_cluster,
         slos=ask(_SLOS),
-        vacant=_known([row for row in stretches if row.is_vacant], period),
-        unobserved=_known([row for row in stretches if not row.is_vacant], period),
+        vacant=_known(stretches, period, vacant=True),
+        unobserved=_known(stretches, period, vacant=False),
         alerts={row.destination: row for row in alerts if row.destination is not None},
         delays={row.place: row.delivered for row in alerts if row.destination is None and row.delivered},
     )
 
 
-def _known(rows: Sequence[Row], period: Period) -> list[Stretch]:
+def _ranked(clusters: Iterable[str], by_cluster: Mapping[str, Row], available: Mapping[str, Sums]) -> list[str]:
+    """Those that were longest without a leader first."""
+
+    def interest(cluster_id: str) -> tuple[float, int, float]:
+        sums, row = available.get(cluster_id, Sums()), by_cluster.get(cluster_id)
+        return sums.vacant, row.n if row else 0, sums.unobserved
+
+    return sorted(clusters, key=interest, reverse=True)
+
+
+def _known(rows: Sequence[Row], period: Period, *, vacant: bool) -> list[Stretch]:
     """Without the time of which no coverage is recorded yet: it is not known."""
     stretches = []
-    for row in rows:
+    for row in (row for row in rows if row.is_vacant == vacant):
         ended = min(utc(row.ended), period.clusters.get(row.cluster_id) or period.end)
         if (began := utc(row.began)) < ended or row.lasts:
             stretches.append(Stretch(row.cluster_id, row.component, row.job_id, began, max(began, ended), row.lasts))

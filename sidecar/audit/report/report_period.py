@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from sidecar.audit.log.audit_log import dates_of
 from sidecar.audit.log.storage import Storage
+from sidecar.core.counted import listed
 
 DEFAULT_SINCE: Final = timedelta(days=90)
 _LONGEST_BARS: Final = 105
@@ -81,13 +82,13 @@ def find_period(session: SparkSession, folder: Storage, wanted: Wanted) -> Perio
         raise LookupError(f"nothing is recorded from {wanted.first or first} to {wanted.last or last}")
     ends = {row.cluster_id: row.known_until and utc(row.known_until) for row in rows}
     if missing := [name for name in wanted.clusters if name not in ends]:
-        names = ", ".join([*ends][:_NAMED]) + (f" and {len(ends) - _NAMED} more" if len(ends) > _NAMED else "")
+        names = listed([*ends], _NAMED)
         raise LookupError(f"cluster {missing[0]!r} is not recorded from {first} to {last}; recorded: {names}")
     midnight = datetime.combine(last + timedelta(days=1), time(), UTC)
     return Period(
         begin=datetime.combine(first, time(), UTC),
         end=midnight - _INSTANT if last < max(recorded) else max(utc(row.recorded_until) for row in rows),
-        clusters={name: until for name, until in ends.items() if not wanted.clusters or name in wanted.clusters},
+        clusters={name: until for name, until in ends.items() if name in (wanted.clusters or ends)},
         chosen=bool(wanted.clusters),
     )
 

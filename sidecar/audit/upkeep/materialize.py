@@ -164,15 +164,7 @@ class Closing:
         base, last = oldest - _DAY, self.manifest.last
         if last is None or last < base or (self.manifest.base or date.min) >= base:
             return
-        carries = dict[date, str]()
-        if base not in self.manifest.carries:
-            before = max((day for day in self.manifest.carries if day < base), default=None)
-            dates = {day for listed in self._listed.values() for day in listed}
-            start = before + _DAY if before else min((*dates, base))
-            fold = Fold(self._session, self._audit, self._listed)
-            carry = read_carry(self._session, self._audit, self.manifest, before)
-            self._tune(days(start - _DAY, base + _DAY), carry)
-            carries[base] = fold.merged_carry(fold.dates(start, base, carry, since=oldest))
+        carries = {} if base in self.manifest.carries else {base: self._staged_carry(base)}
         manifest = replace(
             self.manifest,
             base=base,
@@ -185,6 +177,16 @@ class Closing:
             for day in dates_of(self._audit, table):
                 if day < oldest:
                     self._audit.drop(date_folder(table, day))
+
+    def _staged_carry(self, base: date) -> str:
+        """A staged file with what of the dates up to `base` matters later."""
+        before = max((day for day in self.manifest.carries if day < base), default=None)
+        dates = {day for listed in self._listed.values() for day in listed}
+        start = before + _DAY if before else min((*dates, base))
+        fold = Fold(self._session, self._audit, self._listed)
+        carry = read_carry(self._session, self._audit, self.manifest, before)
+        self._tune(days(start - _DAY, base + _DAY), carry)
+        return fold.merged_carry(fold.dates(start, base, carry, since=base + _DAY))
 
     def _publish(self, manifest: Manifest, done: Iterable[Folded], carries: Mapping[date, str]) -> None:
         """Make staged files visible, then the manifest that names them."""

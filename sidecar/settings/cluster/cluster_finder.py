@@ -32,20 +32,9 @@ def read_finder(file: Section, *overrides: NamedSettings) -> AnyFinderSettings |
     key = next((key for key in _FINDING if key in section), None)
     if key is None:
         return None
-    for other in ("clusters", "flink_conf_dir", "zookeeper"):
-        if other in file:
-            raise file.error(other, f"kubernetes.{key} finds clusters, and names them all: remove one of the two")
-    for name in ("pod_names", "events"):
-        if name in section:
-            raise section.error(name, f"is for clusters that are named, and kubernetes.{key} finds them: remove it")
     own = {name: setting for name in schema.KUBERNETES_CLUSTER if (setting := section.find(name))}
     settings = ChainMap(*map(dict, overrides), own)
-    if "cluster_id" in settings:
-        raise settings["cluster_id"].error(
-            f"names one cluster, and kubernetes.{key} finds all of them: remove one of the two"
-        )
-    if "namespace" in settings and "namespaces" in section:
-        raise settings["namespace"].error("namespaces is given too: remove one of the two")
+    _names_no_cluster(file, section, key, settings)
     kubeconfig, context, home = find_access(settings)
     selector = section.get("selector").matching(_SELECTOR, "a label selector, as kubectl takes it")
     namespaces = (
@@ -53,6 +42,21 @@ def read_finder(file: Section, *overrides: NamedSettings) -> AnyFinderSettings |
     )
     plans = read_flags(settings, *PLAN_FLAGS)
     return FinderSettings(selector, namespaces, read_namespace(home), kubeconfig, context, **plans)
+
+
+def _names_no_cluster(file: Section, section: Section, key: str, settings: NamedSettings) -> None:
+    """Nothing else says which clusters there are. `key`: the one of the section that finds them. Raises SettingsError."""
+    for other in ("clusters", "flink_conf_dir", "zookeeper"):
+        if other in file:
+            raise file.error(other, f"kubernetes.{key} finds clusters, and names them all: remove one of the two")
+    for name in ("pod_names", "events"):
+        if name in section:
+            raise section.error(name, f"is for clusters that are named, and kubernetes.{key} finds them: remove it")
+    if "cluster_id" in settings:
+        problem = f"names one cluster, and kubernetes.{key} finds all of them: remove one of the two"
+        raise settings["cluster_id"].error(problem)
+    if "namespace" in settings and "namespaces" in section:
+        raise settings["namespace"].error("namespaces is given too: remove one of the two")
 
 
 def _below_root(file: Section, *overrides: NamedSettings) -> ZooKeeperFinderSettings | None:

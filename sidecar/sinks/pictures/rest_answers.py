@@ -1,5 +1,6 @@
 """The answers of Flink's REST server (1.13 to 2.3) as far as a picture needs them. Unknown fields are skipped, missing ones are errors."""
 
+from collections.abc import Iterable
 from typing import Annotated, Final, TypeVar
 
 import msgspec
@@ -196,15 +197,8 @@ class CheckpointStatistics(Struct):
         before = job.checkpoints
         latest = {each.id: each for each in (*self.history, self.latest.savepoint, self.latest.completed) if each}
         numbers = sorted(number for number, each in latest.items() if each.status == "COMPLETED")
-        times = [each.trigger_timestamp for each in latest.values()]
-        restored = self.latest.restored
-        times += [restored.restore_timestamp] if restored else []
-        if times and min(times) * _MILLISECOND < job.started_at:
+        if self._contradicts(job, latest.values(), numbers):
             return None
-        if bool(restored) != bool(self.counts.restored) or bool(numbers) != bool(self.counts.completed):
-            return None
-        if before and before.latest and (not numbers or numbers[-1] < before.latest.id):
-            return None  # ids only grow
         completed = numbers if len(numbers) == self.counts.completed else None  # Flink forgets the oldest
         first_id = before.first_id if before else None
         began_from, is_known = self._began(before, completed)
@@ -222,6 +216,16 @@ class CheckpointStatistics(Struct):
             shortest * _MILLISECOND if 0 <= shortest <= LATEST // _MILLISECOND else None,
             restored_known=is_known,
         )
+
+    def _contradicts(self, job: Job, latest: Iterable[_Statistics], numbers: list[int]) -> bool:
+        """Whether they cannot be those of the running JobMaster. `numbers`: of the checkpoints that it completed, in order."""
+        restored, before = self.latest.restored, job.checkpoints
+        times = [each.trigger_timestamp for each in latest] + ([restored.restore_timestamp] if restored else [])
+        if times and min(times) * _MILLISECOND < job.started_at:
+            return True
+        if bool(restored) != bool(self.counts.restored) or bool(numbers) != bool(self.counts.completed):
+            return True
+        return bool(before and before.latest and (not numbers or numbers[-1] < before.latest.id))  # ids only grow
 
     def _began(self, before: Checkpoints | None, completed: list[int] | None) -> tuple[Restored | None, bool]:
         """From what the JobMaster restored the job at first, and whether that is known. `completed`: all that it completed, if known."""
