@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting import grouping, rules
 from sidecar.core.alerting.alerts import Alerts, Notice
-from sidecar.core.alerting.message import compose
+from sidecar.core.alerting.compose import compose
 from sidecar.core.alerting.pace import PATIENCE
 from sidecar.core.cluster import known_cause
 from sidecar.core.cluster.causes import Cause

@@ -42,7 +42,16 @@ SESSION = str(UUID(int=7))
 # -- the ledger --------------------------------------------------------------------------------------------------------
 
 DELIVERY = Delivery(
-    *("id", "ops#0", "ops", CLUSTER, "FlinkNoLeader", "group", Reason.FIRST, Severity.CRITICAL, "title", "body"),
+    title="title",
+    body="body",
+    severity=Severity.CRITICAL,
+    reason=Reason.FIRST,
+    id="id",
+    destination="ops#0",
+    receiver="ops",
+    cluster_id=CLUSTER,
+    alert="FlinkNoLeader",
+    fingerprint="group",
     queued_at=Moment(START, START),
     next_at=0,
     parts=(Part("alert", began=START),),

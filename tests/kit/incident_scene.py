@@ -25,8 +25,8 @@ from sidecar.core.policy.routing import Route
 from sidecar.endpoints import Endpoint
 from sidecar.sinks.notify import ledger_client, notifier, sender
 from sidecar.sinks.notify.ledger_client import SharedLedger
-from sidecar.sinks.notify.message import Answer
 from sidecar.sinks.notify.notifier import Notifier
+from sidecar.sinks.notify.sender_protocol import Answer
 from tests.kit.cluster import CLUSTER, DISPATCHER, RESOURCE_MANAGER, REST_SERVER, A, job_manager
 from tests.kit.core_sidecar import POLICY, Sidecar
 from tests.kit.fake_flink import Flink

@@ -14,9 +14,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from msgspec import convert, json
+from msgspec import json
 from msgspec.structs import replace
 
 from sidecar.child import Child, NoAnswerError
@@ -26,9 +26,9 @@ from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.endpoints import Endpoint
-from sidecar.sinks.notify import message
+from sidecar.sinks.notify import sender_protocol
 from sidecar.sinks.notify.ledger_client import SharedLedger
-from sidecar.sinks.notify.message import Alert, Answer, Checked, Death, FeedAlert, Message, Recovery, Request
+from sidecar.sinks.notify.sender_protocol import Answer, Checked, Order, Request
 from sidecar.threads import ServiceThread
 
 CAPACITY: Final = 1024
@@ -243,7 +243,8 @@ class Notifier:
         try:
             if time.monotonic() > until():  # this process was frozen: another sidecar may be about to send it
                 return Attempt(DeliveryOutcome.FAILED, "not sent: too much time has passed since it was claimed")
-            answer = child.ask(_request(delivery, endpoint, self._time_limit), _ANSWER, self._time_limit, until)
+            request = sender_protocol.written(Request(Order(_outgoing(delivery), endpoint, self._time_limit)))
+            answer = child.ask(request, _ANSWER, self._time_limit, until)
             outcome = DeliveryOutcome(answer.outcome)
         except Exception as error:  # noqa: BLE001  every attempt is settled
             known = str(error) if isinstance(error, NoAnswerError) else f"unexpected {type(error).__name__}"
@@ -279,7 +280,7 @@ def check_endpoints(endpoints: Mapping[str, Endpoint]) -> Checked:
         problem = f"could not be checked: could not start the sender: {error.strerror}"
         return Checked(dict.fromkeys(endpoints, problem), {})
     try:
-        return child.ask(message.written(Request(endpoints=endpoints)), _CHECKED, _CHECK_LIMIT)
+        return child.ask(sender_protocol.written(Request(endpoints=endpoints)), _CHECKED, _CHECK_LIMIT)
     except NoAnswerError as error:
         return Checked(dict.fromkeys(endpoints, f"could not be checked: {error}"), {})
     finally:
@@ -292,31 +293,17 @@ def _sender() -> Child:
     return Child("sidecar.sinks.notify.sender", "the sender", environment)
 
 
-def _request(delivery: Delivery, endpoint: Endpoint, seconds: float) -> dict[str, Any]:
-    outgoing = Message(
-        endpoint,
-        delivery.title,
-        f"{delivery.body}\n\n{DUPLICATE_NOTE}" if delivery.possible_duplicate else delivery.body,
-        seconds,
-        _spoken(delivery),
-        delivery.severity,
+def _outgoing(delivery: Delivery) -> Delivery:
+    """The delivery as its service gets it."""
+    return replace(
+        delivery,
+        body=f"{delivery.body}\n\n{DUPLICATE_NOTE}" if delivery.possible_duplicate else delivery.body,
+        reason=_spoken(delivery),
         incident=delivery.incident or delivery.fingerprint,
         thread=delivery.thread if _ID.fullmatch(delivery.thread) else "",
-        goes_on=delivery.goes_on,
-        receiver=delivery.receiver,
-        cluster_id=delivery.cluster_id,
-        facts=delivery.facts,
-        link=delivery.link,
-        group_labels=delivery.group_labels,
-        alerts=tuple(convert(alert, Alert, from_attributes=True) for alert in delivery.alerts),
-        alerts_left_out=delivery.alerts_left_out,
-        death=convert(delivery.death, Death, from_attributes=True) if delivery.death else None,
-        recovery=convert(delivery.recovery, Recovery, from_attributes=True) if delivery.recovery else None,
-        feed=tuple(convert(alert, FeedAlert, from_attributes=True) for alert in delivery.feed),
-        queued_at=delivery.queued_at.wall,
-        possible_duplicate=delivery.possible_duplicate,
+        parts=(),
+        owed=(),
     )
-    return message.written(Request(outgoing))
 
 
 def _spoken(delivery: Delivery) -> Reason:

@@ -34,7 +34,16 @@ CHANGE = Part("change", NOW, is_event=True)
 def told_of(*parts: Part, reason: Reason = Reason.FIRST, after: int = 0) -> Delivery:
     """A notification of these alerts, queued so long after NOW."""
     return Delivery(
-        *("id", "ops#0", "ops", "default", "FlinkNoLeader", "group", reason, Severity.CRITICAL, "title", "body"),
+        title="title",
+        body="body",
+        severity=Severity.CRITICAL,
+        reason=reason,
+        id="id",
+        destination="ops#0",
+        receiver="ops",
+        cluster_id="default",
+        alert="FlinkNoLeader",
+        fingerprint="group",
         queued_at=Moment(NOW + after, NOW + after),
         next_at=0,
         parts=parts,
