@@ -7,7 +7,6 @@ Endpoints hold secrets: a child gets its endpoint on stdin, never in its command
 import logging
 import math
 import os
-import re
 import threading
 import time
 from collections import deque
@@ -17,12 +16,10 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from msgspec import json
-from msgspec.structs import replace
 
 from sidecar.child import Child, NoAnswerError
-from sidecar.core.alerting.alerts import Reason
-from sidecar.core.cluster.record_lines import DUPLICATE_NOTE
 from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.delivery.outgoing import outgoing
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.endpoints import Endpoint
@@ -43,10 +40,6 @@ _MARK_EVERY: Final = 1.0
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 _CERTIFICATES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _PASSED_ON: Final = ("LD_LIBRARY_PATH", "TMPDIR", "TZ", *_CERTIFICATES, *_PROXIES, *map(str.upper, _PROXIES))
-
-_ENDING: Final = (Reason.RESOLVED, Reason.CONFIGURATION_CHANGED)
-_ID: Final = re.compile(r"[0-9a-f-]{36}")
-"""A thread comes with a group, and a group may come from a handover, which others can write."""
 
 _log = logging.getLogger(__name__)
 
@@ -207,18 +200,14 @@ class Notifier:
         if ledger is None:
             return self._send(delivery)
         with self._asked(ledger):
-            permit = ledger.claim(delivery) if delivery.is_shared else ledger.unclaimed(delivery)
+            permit = ledger.claim(delivery)
         if permit.outcome is not None:
             return Attempt(permit.outcome, permit.detail)
-        doubtful = delivery.possible_duplicate or permit.possible_duplicate
-        outgoing = replace(delivery, possible_duplicate=doubtful)
-        goes_on = delivery.reason in _ENDING and not permit.ends
-        if goes_on and delivery.in_order:  # another observer knows of an alert that fires
-            outgoing = replace(outgoing, reason=Reason.SHRANK, goes_on=True)
+        permitted = permit.permitted(delivery)
         with ledger.renewing(delivery, permit) as claim:
-            attempt = self._send(outgoing, lambda: claim.until)
+            attempt = self._send(permitted, lambda: claim.until)
         ledger.settle(delivery, permit.claim, attempt.outcome)
-        return attempt._replace(possible_duplicate=doubtful)
+        return attempt._replace(possible_duplicate=permitted.possible_duplicate)
 
     def _send(self, delivery: Delivery, until: Callable[[], float] = lambda: math.inf) -> Attempt:
         """`until`: when it must have ended (monotonic)."""
@@ -243,7 +232,7 @@ class Notifier:
         try:
             if time.monotonic() > until():  # this process was frozen: another sidecar may be about to send it
                 return Attempt(DeliveryOutcome.FAILED, "not sent: too much time has passed since it was claimed")
-            request = sender_protocol.written(Request(Order(_outgoing(delivery), endpoint, self._time_limit)))
+            request = sender_protocol.written(Request(Order(outgoing(delivery), endpoint, self._time_limit)))
             answer = child.ask(request, _ANSWER, self._time_limit, until)
             outcome = DeliveryOutcome(answer.outcome)
         except Exception as error:  # noqa: BLE001  every attempt is settled
@@ -291,26 +280,6 @@ def _sender() -> Child:
     """Raises OSError."""
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     return Child("sidecar.sinks.notify.sender", "the sender", environment)
-
-
-def _outgoing(delivery: Delivery) -> Delivery:
-    """The delivery as its service gets it."""
-    return replace(
-        delivery,
-        body=f"{delivery.body}\n\n{DUPLICATE_NOTE}" if delivery.possible_duplicate else delivery.body,
-        reason=_spoken(delivery),
-        incident=delivery.incident or delivery.fingerprint,
-        thread=delivery.thread if _ID.fullmatch(delivery.thread) else "",
-        parts=(),
-        owed=(),
-    )
-
-
-def _spoken(delivery: Delivery) -> Reason:
-    """The reason as services know it."""
-    if delivery.reason is Reason.CONFIGURATION_CHANGED:
-        return Reason.SHRANK if delivery.goes_on else Reason.RESOLVED
-    return Reason.FIRST if delivery.reason is Reason.DRILL else delivery.reason
 
 
 _ANSWER: Final = json.Decoder(Answer)
