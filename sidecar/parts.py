@@ -86,8 +86,10 @@ class Sidecar:
         self._events = Events(event_stores_of(settings.clusters))
         self._pods = PodNames(pod_directories_of(settings.clusters), clock)
         self._pictures = PictureTaker(clock, settings.evidence.tls)
-        self._silences = _silences(settings, clock)
-        self._checker = _checker(settings, clock)
+        silence_stores = silence_stores_of(settings) if settings.receivers else {}
+        self._silences = SilenceReader(silence_stores, clock, settings.silences.longest)
+        is_shared = settings.ledger is not LedgerMode.LOCAL
+        self._checker = HaChecker(settings.clusters, clock, interval=settings.ha_check, ledger=is_shared)
         self._loop = self._owner(journal, died)
         self._handovers = Handovers(
             _handover_documents(settings), self._policy, lambda: self._snapshot().state, self._loop.observe, clock
@@ -212,15 +214,6 @@ def _collector(settings: Settings, report: Callable[[str, Items], None]) -> Coll
         keep=evidence.keep,
         most_bytes=evidence.most_bytes,
     )
-
-
-def _silences(settings: Settings, clock: Clock) -> SilenceReader:
-    return SilenceReader(silence_stores_of(settings) if settings.receivers else {}, clock, settings.silences.longest)
-
-
-def _checker(settings: Settings, clock: Clock) -> HaChecker:
-    is_shared = settings.ledger is not LedgerMode.LOCAL
-    return HaChecker(settings.clusters, clock, interval=settings.ha_check, ledger=is_shared)
 
 
 def _web_server(

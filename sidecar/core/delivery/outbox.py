@@ -56,7 +56,10 @@ class Part(Struct, frozen=True):
 
 
 class Delivery(Message, frozen=True, kw_only=True):
-    """One notification for one destination. The sender looks up the endpoint."""
+    """One notification for one destination. The sender looks up the endpoint.
+
+    An empty `incident` is the fingerprint, an empty `thread` the incident; a resend gets its `feed` when it is sent.
+    """
 
     id: str
     destination: str
