@@ -64,12 +64,13 @@ class LedgerAccess:
         return self._decoded(self._store.read())
 
     @only_ledger_errors(_log)
-    def update(self, change: Callable[[Ledger], tuple[Ledger | None, _T]]) -> _T:
-        """Write what `change` makes of the ledger as it is now; None: nothing. Returns what else it makes. Raises LedgerError."""
+    def update(self, change: Callable[[Ledger], tuple[Ledger, _T]]) -> _T:
+        """Write what `change` makes of the ledger as it is now, if that is another one. Returns what else it makes. Raises LedgerError."""
         for conflict in range(MOST_CONFLICTS):
             document = self._store.read()
-            changed, result = change(self._decoded(document))
-            if changed is None or self._write(changed, document):
+            ledger = self._decoded(document)
+            changed, result = change(ledger)
+            if changed is ledger or self._write(changed, document):
                 return result
             time.sleep(random.uniform(0, _PAUSE * (conflict + 1)))  # noqa: S311  avoids the same conflict again
         raise LedgerError("the ledger is written by others all the time")

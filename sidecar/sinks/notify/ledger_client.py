@@ -156,10 +156,10 @@ class SharedLedger:
                 self._lock.release()
 
     def _claim(self, delivery: Delivery) -> Permit:
-        def change(ledger: Ledger) -> tuple[Ledger | None, Permit]:
+        def change(ledger: Ledger) -> tuple[Ledger, Permit]:
             permit = self._permit(ledger, delivery)
             if permit.claim is None:
-                return None, permit
+                return ledger, permit
             return claims.claimed(ledger, delivery, permit.claim, self._clock().wall), permit
 
         permit = self._access.update(change)
@@ -227,10 +227,10 @@ class SharedLedger:
         if claim is None:
             return until
 
-        def change(ledger: Ledger) -> tuple[Ledger | None, float]:
+        def change(ledger: Ledger) -> tuple[Ledger, float]:
             renewed_until = time.monotonic() + self._lease * _HOLD
             changed = claims.renewed(ledger, delivery, claim, self._clock().wall)
-            return (None, -math.inf) if changed is ledger else (changed, renewed_until)
+            return changed, -math.inf if changed is ledger else renewed_until
 
         with self._lock:
             try:
@@ -242,16 +242,14 @@ class SharedLedger:
             return until
 
     def _settle(self, delivery: Delivery, claim: Claim | None, outcome: DeliveryOutcome) -> None:
-        def change(ledger: Ledger) -> tuple[Ledger | None, None]:
+        def change(ledger: Ledger) -> tuple[Ledger, None]:
             wall = self._clock().wall
             # NOT_SENT: no sidecar with the same configuration could send it.
             if outcome in {DeliveryOutcome.DELIVERED, DeliveryOutcome.NOT_SENT}:
                 return claims.marked(ledger, delivery, self._observer, wall), None
             if claim is None:
-                return None, None
-            unsure = outcome is DeliveryOutcome.TIMED_OUT
-            changed = claims.released(ledger, delivery, claim, wall, unsure=unsure)
-            return None if changed is ledger else changed, None
+                return ledger, None
+            return claims.released(ledger, delivery, claim, wall, unsure=outcome is DeliveryOutcome.TIMED_OUT), None
 
         self._access.update(change)
         self._access.rest()
