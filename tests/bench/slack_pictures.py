@@ -14,23 +14,24 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from sidecar.core.message import Message
 from sidecar.endpoints import Slack as Endpoint
 from sidecar.secret import Secret
-from sidecar.sinks.notify.message import Answer, Message
 from sidecar.sinks.notify.sender import send
+from sidecar.sinks.notify.sender_protocol import Answer
 from tests.kit.browser import chromium
 from tests.kit.paging import CHANNEL, TOKEN, Internet, Slack
 from tests.kit.program_page import SCHEMES, in_a_program
 from tests.kit.serving import serving
 
 _WIDTHS: Final = (390, 1280)
+_ENDPOINT: Final = Endpoint(Secret(TOKEN), CHANNEL, "https://slack.com/api")
 _FIRST: Final = Message(
-    Endpoint(Secret(TOKEN), CHANNEL, "https://slack.com/api"),
     "[CRITICAL] orders: no leader for JobManager and 14 jobs, jm-a led before",
     "dispatcher: no leader since 2026-11-23T02:46:50.011872Z (previous leader: jm-a, 10.244.1.17:6123)",
-    10.0,
-    "FIRST",
     "critical",
+    reason="FIRST",
+    receiver="ops",
     incident="incident",
     thread="thread",
     goes_on=True,
@@ -58,7 +59,7 @@ def main(folder: Path) -> None:
     ):
         os.environ.update(internet.environment)
         for name, message in (("firing", _FIRST), ("resolved", _OVER)):
-            assert send(message) == Answer("delivered")
+            assert send(message, _ENDPOINT, 10.0) == Answer("delivered")
             for scheme in SCHEMES:
                 page = in_a_program(Path(place), scheme, _channel(slack))
                 for width in _WIDTHS:

@@ -23,8 +23,9 @@ from msgspec.structs import replace
 from sidecar.core import handover
 from sidecar.core.alerting import silence_document
 from sidecar.core.alerting.silence_document import SilencesError
-from sidecar.core.delivery import ledger_document
-from sidecar.core.delivery.ledger_document import LEASE_UNRENEWED, Claim, ForeignFormatError, Standing
+from sidecar.core.delivery import claims, ledger_document
+from sidecar.core.delivery.claims import Standing
+from sidecar.core.delivery.ledger_document import LEASE_UNRENEWED, Claim, ForeignFormatError
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.effects import Append, ReadSilences, Send
 from sidecar.core.handover_document import HandoverError
@@ -208,9 +209,9 @@ def ledgers() -> list[dict[str, Any]]:
     found = ledger_document.begun(ledger_document.Ledger(), at(0).wall)
     for number, delivery in enumerate(reader.sent):
         claim = Claim("observer-1", f"{delivery.id}/{number}", renewed=0)
-        found = ledger_document.claimed(found, delivery, claim, at(number).wall)
+        found = claims.claimed(found, delivery, claim, at(number).wall)
         if number % 3:
-            found = ledger_document.marked(found, delivery, "observer-1", at(number).wall)
+            found = claims.marked(found, delivery, "observer-1", at(number).wall)
     return [plain.loads(ledger_document.written(found, at(1400).wall))]
 
 
@@ -399,27 +400,24 @@ def of_ledger(random: Random, content: bytes) -> str:
             found = ledger_document.begun(ledger_document.believed(ledger_document.read(content), wall), wall)
         except ForeignFormatError:
             return "left alone"
-        if delivery is _delivery()[0] and ledger_document.standing(found, delivery, "us") is Standing.TOLD:
+        if delivery is _delivery()[0] and claims.standing(found, delivery, "us") is Standing.TOLD:
             raise FuzzError("it says that people know of what happened after it was written")
         ours = Claim("us", "1", renewed=0)
         for second in (*TICKS, LEASE_UNRENEWED // SECOND):
             now = wall + int(second * SECOND)
-            ledger_document.repeats(found, delivery)
-            ledger_document.may_have_arrived(found, delivery)
-            ledger_document.oldest_news(found, delivery)
-            ledger_document.ends(found, delivery, now)
-            claimed = ledger_document.renewed(ledger_document.claimed(found, delivery, ours, now), delivery, ours, now)
-            released = ledger_document.released(claimed, delivery, ours, now, unsure=bool(random.randrange(2)))
-            told = ledger_document.marked(claimed, delivery, "us", now)
+            claims.repeats(found, delivery)
+            claims.may_have_arrived(found, delivery)
+            claims.oldest_news(found, delivery)
+            claims.ends(found, delivery, now)
+            claimed = claims.renewed(claims.claimed(found, delivery, ours, now), delivery, ours, now)
+            released = claims.released(claimed, delivery, ours, now, unsure=bool(random.randrange(2)))
+            told = claims.marked(claimed, delivery, "us", now)
             for each in (released, told):
                 text = ledger_document.written(each, now)
                 if len(text) > ledger_document.MOST_BYTES:
                     raise FuzzError("it grows without end")
                 ledger_document.believed(ledger_document.read(text), now)
-            if (
-                delivery.reason.value != "RESOLVED"
-                and ledger_document.standing(told, delivery, "other") is not Standing.TOLD
-            ):
+            if delivery.reason.value != "RESOLVED" and claims.standing(told, delivery, "other") is not Standing.TOLD:
                 raise FuzzError("what is marked as sent is not")
     return "used"
 

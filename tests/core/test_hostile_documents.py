@@ -9,8 +9,9 @@ from msgspec import json
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.delivery import ledger_document
-from sidecar.core.delivery.ledger_document import MOST_BYTES, Claim, ForeignFormatError, Ledger, Standing
+from sidecar.core.delivery import claims, ledger_document
+from sidecar.core.delivery.claims import Standing
+from sidecar.core.delivery.ledger_document import MOST_BYTES, Claim, ForeignFormatError, Ledger
 from sidecar.core.delivery.outbox import Delivery, Part
 from sidecar.core.effects import Append
 from sidecar.core.flink.configmaps import LeaderElectionRecord, decode_leader, decode_lease, lapses_after
@@ -42,7 +43,16 @@ SESSION = str(UUID(int=7))
 # -- the ledger --------------------------------------------------------------------------------------------------------
 
 DELIVERY = Delivery(
-    *("id", "ops#0", "ops", CLUSTER, "FlinkNoLeader", "group", Reason.FIRST, Severity.CRITICAL, "title", "body"),
+    title="title",
+    body="body",
+    severity=Severity.CRITICAL,
+    reason=Reason.FIRST,
+    id="id",
+    destination="ops#0",
+    receiver="ops",
+    cluster_id=CLUSTER,
+    alert="FlinkNoLeader",
+    fingerprint="group",
     queued_at=Moment(START, START),
     next_at=0,
     parts=(Part("alert", began=START),),
@@ -64,7 +74,7 @@ ENTRIES = hostile.objects(
 LEDGERS = hostile.objects(
     {
         "format": st.just(1) | hostile.numbers(),
-        "entries": st.dictionaries(st.just(ledger_document.name_of(DELIVERY)) | hostile.texts(), ENTRIES, max_size=3),
+        "entries": st.dictionaries(st.just(claims.name_of(DELIVERY)) | hostile.texts(), ENTRIES, max_size=3),
         "began": hostile.numbers(),
     }
 )
@@ -81,14 +91,14 @@ def test_any_ledger_is_read_used_and_written_again(content: bytes) -> None:
     except ForeignFormatError:
         return
     assert isinstance(read, Ledger)
-    assert ledger_document.standing(read, DELIVERY, "us") in Standing
-    assert ledger_document.repeats(read, DELIVERY) in {True, False}
-    assert ledger_document.may_have_arrived(read, DELIVERY) in {True, False}
-    assert isinstance(ledger_document.oldest_news(read, DELIVERY), int)
+    assert claims.standing(read, DELIVERY, "us") in Standing
+    assert claims.repeats(read, DELIVERY) in {True, False}
+    assert claims.may_have_arrived(read, DELIVERY) in {True, False}
+    assert isinstance(claims.oldest_news(read, DELIVERY), int)
     ours = Claim("us", "1")
-    claimed = ledger_document.claimed(ledger_document.begun(read, START), DELIVERY, ours, START)
-    told = ledger_document.marked(claimed, DELIVERY, "us", START)
-    for changed in (read, claimed, told, ledger_document.released(claimed, DELIVERY, ours, START, unsure=True)):
+    claimed = claims.claimed(ledger_document.begun(read, START), DELIVERY, ours, START)
+    told = claims.marked(claimed, DELIVERY, "us", START)
+    for changed in (read, claimed, told, claims.released(claimed, DELIVERY, ours, START, unsure=True)):
         assert len(ledger_document.written(changed, START)) <= MOST_BYTES
 
 

@@ -6,7 +6,7 @@ The rules are those of Alertmanager 0.25 (`provider/mem`, `types.Alert.Merge`). 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from sidecar.core.delivery.feed import FeedAlert
+from sidecar.core.message import FeedAlert
 
 
 class Known(NamedTuple):

@@ -23,10 +23,10 @@ from sidecar.core.observations import DeliverySettled, PolicyLoaded
 from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Trigger
 from sidecar.core.policy.routing import Route
 from sidecar.endpoints import Endpoint
-from sidecar.sinks.notify import ledger_client, notifier, sender
+from sidecar.sinks.notify import ledger_access, ledger_client, notifier, sender
 from sidecar.sinks.notify.ledger_client import SharedLedger
-from sidecar.sinks.notify.message import Answer
 from sidecar.sinks.notify.notifier import Notifier
+from sidecar.sinks.notify.sender_protocol import Answer
 from tests.kit.cluster import CLUSTER, DISPATCHER, RESOURCE_MANAGER, REST_SERVER, A, job_manager
 from tests.kit.core_sidecar import POLICY, Sidecar
 from tests.kit.fake_flink import Flink
@@ -185,6 +185,7 @@ def played(scene: Callable[[], Scene]) -> Iterator[Scene]:
 
     make = notifier._sender
     with (
+        patch.object(ledger_access, "time", clock),
         patch.object(ledger_client, "time", clock),
         patch.object(notifier, "time", clock),
         patch.object(notifier, "_sender", child),

@@ -13,11 +13,12 @@ from json import loads
 from random import Random
 from typing import Any, Final, NamedTuple, Self
 
+from sidecar.core.message import Message
 from sidecar.endpoints import AppriseUrl, Endpoint
 from sidecar.lab.receivers import HttpReceiver, MailReceiver
 from sidecar.secret import Secret
 from sidecar.settings import Settings
-from sidecar.sinks.notify.message import Answer, Message
+from sidecar.sinks.notify.sender_protocol import Answer
 
 _SECONDS: Final = 30.0
 _HANG_SECONDS: Final = 25.0  # longer than an attempt may take
@@ -42,8 +43,8 @@ def send_by_url(
 
     severity = {"warning": "warning", "failure": "critical"}.get(notify_type, "info")
     reason = "RESOLVED" if notify_type == "success" else "FIRST"
-    message = Message(apprise(url), title, body, seconds, reason, severity, "key", facts=tuple(facts), link=link)
-    return apprise_sender.deliver(message)
+    message = Message(title, body, severity, tuple(facts), link, reason=reason, receiver="ops", incident="key")
+    return apprise_sender.deliver(message, apprise(url), seconds)
 
 
 def apprise_urls(settings: Settings) -> dict[str, str]:

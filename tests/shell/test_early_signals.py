@@ -7,7 +7,7 @@ from pathlib import Path
 EARLY = """
 import os, signal
 from pathlib import Path
-from sidecar import app, reloading
+from sidecar import app, parts, reloading
 from sidecar.settings import load
 
 told = []
@@ -16,7 +16,7 @@ class Reloader(reloading.Reloader):
         told.append("asked")
         super().ask()
         os.kill(os.getpid(), signal.SIGTERM)
-app.Reloader = Reloader
+parts.Reloader = Reloader
 
 early_signals = [signal.SIGHUP]
 def early():

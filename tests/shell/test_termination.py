@@ -37,14 +37,14 @@ print(ended.wait(30))
 _RUN = """
 from collections.abc import Iterator
 from pathlib import Path
-from sidecar import app, reloading
+from sidecar import app, parts, reloading
 from sidecar.settings import load
 
 class Reloader(reloading.Reloader):
     def start(self):
         super().start()
         asked.set()
-app.Reloader = Reloader
+parts.Reloader = Reloader
 print(app.run(lambda: load(Path("sidecar.yaml"), {})))
 """
 

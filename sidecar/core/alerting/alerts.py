@@ -212,18 +212,6 @@ class Notice(Struct, frozen=True):
         return tuple(alert for alert in self.alerts if alert.ended is None)
 
 
-class MessageAlert(Struct, frozen=True):
-    """One alert of a message, for services that take alerts one by one. Times are microseconds since the epoch."""
-
-    id: str
-    labels: dict[str, str]
-    summary: str
-    """One line."""
-    began: int
-    ended: int = 0
-    """0: still firing."""
-
-
 class Suppressed(Struct, frozen=True):
     """An alert that was resolved before it could be notified, or that a silence matches from now on."""
 

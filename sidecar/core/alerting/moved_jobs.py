@@ -47,9 +47,9 @@ def moved_jobs(episode: Episode, cluster: ClusterState) -> MovedJobs:
     )
 
 
-def jobs_now(jobs: MovedJobs | None) -> str:
+def jobs_now(jobs: MovedJobs) -> str:
     """For the title of a failover: how its jobs are now."""
-    if not jobs or not jobs.moved:
+    if not jobs.moved:
         return ""
     if jobs.away:
         return f", {jobs.away} of {jobs.moved} jobs without leader"

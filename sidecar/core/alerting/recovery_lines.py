@@ -39,7 +39,7 @@ def summary_of(cluster: ClusterState, episode: Episode) -> RecoverySummary | Non
     if cluster.assessed and assessment.is_judged(cluster, episode):
         return summary(cluster.assessed)
     if cluster.recovery and cluster.recovery.episode_id == episode.id:
-        return RecoverySummary("unproven", is_over=False)
+        return RecoverySummary("unproven", (), (), is_over=False)
     return None
 
 

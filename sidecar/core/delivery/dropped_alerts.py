@@ -8,12 +8,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from sidecar.core.alerting.alerts import Alert, Group, Member, MessageAlert, Notice, Reason
-from sidecar.core.alerting.message import MOST_ALERTS, MOST_BYTES, Message, bounded
+from sidecar.core.alerting.alerts import Alert, Group, Member, Notice, Reason
+from sidecar.core.alerting.compose import MOST_ALERTS, MOST_BYTES, bounded
 from sidecar.core.alerting.title import WORST_FIRST
 from sidecar.core.delivery.ledger_document import DROPPED
 from sidecar.core.delivery.new_deliveries import delivery_of
 from sidecar.core.delivery.outbox import MOST_OWED, Delivery, Settled
+from sidecar.core.message import Content, MessageAlert
 from sidecar.core.moment import Moment, timestamp
 from sidecar.core.policy.labels import Labels
 from sidecar.core.policy.policy import Policy, Severity
@@ -60,7 +61,7 @@ def _delivery(
         thread=group.thread,
         incident=group.incident,
     )
-    delivery = delivery_of(policy, notice, _message(policy, alerts, labels, now), now)
+    delivery = delivery_of(policy, notice, _content(policy, alerts, labels, now), now)
     return replace(
         delivery,
         id=record_id(delivery.id, destination),
@@ -70,15 +71,15 @@ def _delivery(
     )
 
 
-def _message(policy: Policy, alerts: Sequence[Alert], labels: Sequence[Labels], now: Moment) -> Message:
+def _content(policy: Policy, alerts: Sequence[Alert], labels: Sequence[Labels], now: Moment) -> Content:
     rules = ", ".join(sorted({alert.rule for alert in alerts}))
     clusters = ", ".join(sorted({clean(alert.cluster_id) for alert in alerts}))
     lines = [*_lines(policy, alerts)]
-    return Message(
+    return Content(
         f"[CONFIGURATION CHANGED] {clusters}: {rules} is no longer notified here",
         "\n".join(["This is no all-clear: the configuration has changed.", *bounded(lines, MOST_BYTES, len(lines))]),
-        (("alert", f"{rules} ({Reason.CONFIGURATION_CHANGED})"), ("cluster", clusters), ("observer", policy.observer)),
         min((Severity(each["severity"]) for each in labels), key=WORST_FIRST.index),
+        (("alert", f"{rules} ({Reason.CONFIGURATION_CHANGED})"), ("cluster", clusters), ("observer", policy.observer)),
         policy.link and f"{policy.link}/",
         alerts=tuple(
             MessageAlert(alert.id, dict(own), line, alert.began.wall, alert.ended.wall if alert.ended else now.wall)

@@ -7,13 +7,13 @@ moves on, so the alerts of a sidecar that has died end by themselves.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Alert, Alerts, Notice, Reason
+from sidecar.core.alerting.compose import compose
 from sidecar.core.alerting.grouping import is_observable
-from sidecar.core.alerting.message import compose
 from sidecar.core.cluster.state import ClusterState
+from sidecar.core.message import FeedAlert
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.policy import Feed, Policy
 from sidecar.core.policy.routing import Route, every
@@ -21,20 +21,6 @@ from sidecar.core.policy.routing import Route, every
 RESEND_INTERVAL: Final = 60 * SECOND
 FIRES_FOR: Final = 4 * RESEND_INTERVAL
 """How long a condition fires after it was sent, as Prometheus has it."""
-
-
-class FeedAlert(Struct, frozen=True):
-    """One alert as a feed gets it. Times are microseconds since the epoch."""
-
-    labels: dict[str, str]
-    annotations: dict[str, str]
-    began: int
-    ended: int = 0
-    fires_for: int = 0
-    """How long it fires from the moment at which it is sent. 0: it has ended."""
-    seen: bool = True
-    """False: its cluster cannot be read now. It is only kept from ending, if the feed still has it."""
-    link: str | None = None
 
 
 def of_notice(

@@ -3,16 +3,16 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from sidecar.core.alerting.alerts import Alert, Alerts, Notice, Reason
-from sidecar.core.alerting.message import Message, compose
+from sidecar.core.alerting.compose import compose
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.counted import counted
 from sidecar.core.delivery import feed
-from sidecar.core.delivery.feed import FeedAlert
 from sidecar.core.delivery.ledger_document import MOST_ALERTS
 from sidecar.core.delivery.outbox import MOST_OWED, Delivery, Part
+from sidecar.core.message import Content, FeedAlert
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Destination, Heartbeat, Policy, Severity
 from sidecar.core.records import record_id
@@ -23,8 +23,7 @@ EVENT_OPEN: Final = 300 * SECOND
 
 def of_notice(policy: Policy, clusters: Mapping[str, ClusterState], notice: Notice, now: Moment) -> Iterator[Delivery]:
     """One delivery for each destination of the notice's receiver; and one that closes the incident, if nothing of it goes on."""
-    message = compose(notice, policy, clusters)
-    delivery = delivery_of(policy, notice, message, now)
+    delivery = delivery_of(policy, notice, compose(notice, policy, clusters), now)
     is_over = not notice.goes_on and notice.reason is not Reason.RESOLVED
     for destination in policy.receivers.get(notice.route.receiver, ()):
         if notice.is_for(destination):
@@ -39,15 +38,16 @@ def of_notice(policy: Policy, clusters: Mapping[str, ClusterState], notice: Noti
             if destination.feed:
                 fed = feed.of_notice(policy, clusters, notice, destination.feed)
                 to_it = replace(to_it, parts=(), alerts=(), feed=fed)
-            yield _closing(to_it, message, after=0) if notice.closes else to_it
+            yield closing(to_it, after=0) if notice.closes else to_it
             if is_over and destination.keeps_incidents and destination.send_resolved:
-                closed = compose(replace(notice, reason=Reason.RESOLVED, news=0), policy, clusters)
-                yield _closing(to_it, closed, after=EVENT_OPEN)
+                over = compose(replace(notice, reason=Reason.RESOLVED, news=0), policy, clusters)
+                yield closing(replace(to_it, title=over.title, body=over.body, facts=over.facts))
 
 
-def delivery_of(policy: Policy, notice: Notice, message: Message, now: Moment) -> Delivery:
+def delivery_of(policy: Policy, notice: Notice, content: Content, now: Moment) -> Delivery:
     """The delivery of a notice, without a destination."""
     return Delivery(
+        **asdict(content),
         id=record_id("delivery", policy.observer, notice.fingerprint, notice.reason, now.wall, now.steady),
         destination="",
         receiver=notice.route.receiver,
@@ -55,22 +55,13 @@ def delivery_of(policy: Policy, notice: Notice, message: Message, now: Moment) -
         alert=", ".join(dict.fromkeys(alert.rule for alert in notice.alerts)),
         fingerprint=notice.fingerprint,
         reason=notice.reason,
-        severity=message.severity,
-        title=message.title,
-        body=message.body,
-        facts=message.facts,
-        link=message.link,
-        episode_id=message.episode_id,
         parts=_parts(notice),
         owed=notice.owed(MOST_OWED),
         incident=notice.incident,
         thread=notice.thread,
         goes_on=notice.goes_on,
         group_labels=notice.labels,
-        alerts=message.alerts,
-        alerts_left_out=len(notice.alerts) - len(message.alerts),
-        death=message.death,
-        recovery=message.recovery,
+        alerts_left_out=len(notice.alerts) - len(content.alerts),
         agreement=next((alert.agreement for alert in notice.alerts if alert.agreement), None),
         repeat_interval=notice.route.repeat_interval,
         queued_at=now,
@@ -78,15 +69,12 @@ def delivery_of(policy: Policy, notice: Notice, message: Message, now: Moment) -
     )
 
 
-def _closing(delivery: Delivery, message: Message, after: int) -> Delivery:
-    """Closes the incident that `delivery` opens, though all of its alerts are events that are over."""
+def closing(delivery: Delivery, after: int = EVENT_OPEN) -> Delivery:
+    """Closes the incident that `delivery` opens, after a while, though all of its alerts are events that are over."""
     return replace(
         delivery,
         id=record_id("closing", delivery.id),
         reason=Reason.RESOLVED,
-        title=message.title,
-        body=message.body,
-        facts=message.facts,
         parts=tuple(
             replace(part, alert_id=record_id("closing", part.alert_id), subjects=()) for part in delivery.parts
         ),
@@ -94,11 +82,6 @@ def _closing(delivery: Delivery, message: Message, after: int) -> Delivery:
         is_closing=True,
         next_at=delivery.next_at + after,
     )
-
-
-def closing(delivery: Delivery, body: str) -> Delivery:
-    """Closes the incident that `delivery` opens, after a while, with its title."""
-    return _closing(delivery, Message(delivery.title, body, delivery.facts, delivery.severity), after=EVENT_OPEN)
 
 
 def _parts(notice: Notice) -> tuple[Part, ...]:

@@ -12,10 +12,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.agreement import Agreement
-from sidecar.core.alerting.alerts import Member, MessageAlert, Reason
+from sidecar.core.alerting.alerts import Member, Reason
 from sidecar.core.cluster.death.death_verdict import DeathVerdict
 from sidecar.core.cluster.recovery.recovery_state import RecoverySummary
-from sidecar.core.delivery.feed import FeedAlert
+from sidecar.core.message import Message
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Severity
 
@@ -55,58 +55,37 @@ class Part(Struct, frozen=True):
     certain: bool = True
 
 
-class Delivery(Struct, frozen=True):
-    """One notification for one destination. Texts are plain; the sender looks up the endpoint."""
+class Delivery(Message, frozen=True, kw_only=True):
+    """One notification for one destination. The sender looks up the endpoint.
+
+    An empty `incident` is the fingerprint, an empty `thread` the incident; a resend gets its `feed` when it is sent.
+    """
 
     id: str
     destination: str
-    receiver: str
     cluster_id: str
     alert: str
     fingerprint: str
     reason: Reason
     severity: Severity
-    title: str
-    body: str
     queued_at: Moment
     next_at: int
-    facts: tuple[tuple[str, str], ...] = ()
-    """Names and values, shown below the body."""
-    link: str | None = None
-    """The page with more about it."""
-    episode_id: str | None = None
+    death: DeathVerdict | None = None
+    recovery: RecoverySummary | None = None
     parts: tuple[Part, ...] = ()
     """The alerts that other observers may send too. Empty: the alerts are about this observer alone."""
     owed: tuple[Member, ...] = ()
     """The first MOST_OWED alerts of the message, for a sidecar that takes over before it is delivered."""
-    incident: str = ""
-    """The key of the incident: the same for every message of the group, from every observer. Empty: `fingerprint`."""
-    group_labels: dict[str, str] = {}
-    """What the alerts of the group have in common by the route's `group_by`."""
-    alerts: tuple[MessageAlert, ...] = ()
-    """The first alerts of the message, one by one."""
-    alerts_left_out: int = 0
-    death: DeathVerdict | None = None
-    """Why the leader of before ended."""
-    recovery: RecoverySummary | None = None
-    """What came back after the failover. None: it is not assessed."""
     agreement: Agreement | None = None
     """That of its first alert that has one."""
-    thread: str = ""
-    """The identity of the present messages of the group. Empty: `incident`."""
     in_order: bool = False
     """It waits for every earlier message of its group."""
-    goes_on: bool = False
-    """Whether the group has an alert that was notified and fires."""
     is_closing: bool = False
     """It only closes an incident that no resolve would close: one of events. A newer message of the group takes its place."""
-    feed: tuple[FeedAlert, ...] = ()
-    """The alerts, if the destination is a feed. A resend gets its alerts when it is sent."""
     repeat_interval: int = 0
     send_resolved: bool = True
     stage: Stage = Stage.WAITING
     attempt: int = 0
-    possible_duplicate: bool = False
     failed_at: int | None = None
     """When (steady) its last attempt failed. None: no attempt failed, or the service asked for a pause."""
     without_ledger_since: int | None = None

@@ -3,13 +3,16 @@
 from collections.abc import Iterator
 from typing import Final
 
+from msgspec.structs import replace
+
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.alerting.new_alert import ABOUT_OBSERVER, labels_of
 from sidecar.core.alerting.silence_document import Written
-from sidecar.core.delivery.feed import FIRES_FOR, FeedAlert
+from sidecar.core.delivery.feed import FIRES_FOR
 from sidecar.core.delivery.new_deliveries import closing
 from sidecar.core.delivery.outbox import Delivery, Part
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
+from sidecar.core.message import FeedAlert
 from sidecar.core.moment import Moment, spoken
 from sidecar.core.policy.policy import Destination, Policy, Severity, Trigger
 from sidecar.core.policy.routing import matching
@@ -40,7 +43,7 @@ def messages(policy: Policy, drill: Written, now: Moment) -> Iterator[Delivery]:
         message = _message(policy, drill, destination, now)
         yield message
         if destination.keeps_incidents and destination.send_resolved:
-            yield closing(message, "The drill's message has arrived.")
+            yield closing(replace(message, body="The drill's message has arrived."))
 
 
 def _message(policy: Policy, drill: Written, destination: Destination, now: Moment) -> Delivery:

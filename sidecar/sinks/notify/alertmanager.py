@@ -12,10 +12,11 @@ from urllib.parse import urlencode
 
 from msgspec import DecodeError, Struct, json
 
+from sidecar.core.message import FeedAlert, Message
 from sidecar.endpoints import Alertmanager, Endpoint
 from sidecar.sinks.notify.http_client import Client, Reply, authorization, authorized
-from sidecar.sinks.notify.message import Answer, FeedAlert, Message
 from sidecar.sinks.notify.refusals import refusal
+from sidecar.sinks.notify.sender_protocol import Answer
 
 MOST_IN_A_REQUEST: Final = 1000
 MOST_BYTES: Final = 16 << 20
@@ -44,10 +45,10 @@ class _RefusedError(Exception):
         self.answer = answer
 
 
-def deliver(message: Message) -> Answer:
+def deliver(message: Message, endpoint: Endpoint, seconds: float) -> Answer:
     """Post the alerts once. `not_sent`: there are none that the Alertmanager lacks."""
-    assert isinstance(message.endpoint, Alertmanager)  # noqa: S101  as the child dispatches
-    client = _Client(message.endpoint, message.seconds)
+    assert isinstance(endpoint, Alertmanager)  # noqa: S101  as the child dispatches
+    client = _Client(endpoint, seconds)
     try:
         alerts = [alert for alert in message.feed if alert.seen or _key(alert.labels) in client.active()]
         for place in range(0, len(alerts), MOST_IN_A_REQUEST):

@@ -16,12 +16,13 @@ from urllib.parse import quote, unquote, unquote_plus
 
 from apprise import Apprise, AppriseAsset, NotifyBase, NotifyType, OverflowMode, plugins
 
+from sidecar.core.message import Message
 from sidecar.endpoints import AppriseUrl, Endpoint
 from sidecar.sinks.notify import incidents, mail_threads
 from sidecar.sinks.notify.ambiguous_url import ambiguity, cut_password, host_may_be_secret
 from sidecar.sinks.notify.formatting import formatted
 from sidecar.sinks.notify.http_outcome import chain, observing, of_exception
-from sidecar.sinks.notify.message import Answer, Message
+from sidecar.sinks.notify.sender_protocol import Answer
 
 MOST_CHARACTERS: Final = 200
 """Of a detail."""
@@ -37,6 +38,8 @@ _ASSET: Final = AppriseAsset(
 # A notification is one message: text beyond a service's limit is cut off, not refused. The audit log has all of it.
 NotifyBase.overflow_mode = OverflowMode.TRUNCATE
 
+_KINDS: Final = {"info": NotifyType.INFO, "warning": NotifyType.WARNING, "critical": NotifyType.FAILURE}
+"""By severity."""
 _SERVICES: Final = "https://appriseit.com/services/"
 _BASE_ARGS: Final = ("tag", "tags", "redirect", "schema")
 _OPTION: Final = re.compile(r"[a-z][a-z_]{0,30}")
@@ -48,25 +51,25 @@ _PERMANENT: Final = 500
 """SMTP codes from here on are permanent refusals."""
 
 
-def deliver(message: Message) -> Answer:
+def deliver(message: Message, endpoint: Endpoint, seconds: float) -> Answer:
     """Send one message once.
 
-    The service may take `message.seconds` to answer. A connection lost after it was made is `timed_out`: the message may have arrived.
+    The service may take `seconds` to answer. A connection lost after it was made is `timed_out`: the message may have arrived.
     A success of Apprise without any traffic is `not_sent`. An answer that refuses the message, with any status, is no delivery.
     """
-    report = _Report(_url(message.endpoint))
+    report = _Report(_url(endpoint))
     service = report.load()
     if isinstance(service, str):
         return Answer("undeliverable", service)
     if why := incidents.unsent(report.scheme, message):
         return Answer("not_sent", why)
-    service.socket_read_timeout = message.seconds
+    service.socket_read_timeout = seconds
     service.throttle = _do_not_wait  # type: ignore[method-assign]  # for pauses that a plugin forces, the rate cannot be set
     incidents.prepare(report.scheme, service, message)
     with mail_threads.threaded(report.scheme, service, message), observing() as observed:
         delivered = _notify(report.scheme, service, message)
     if delivered and not observed.exchanges:
-        return Answer("not_sent", f"{report.scheme}:// sends nothing for a message of the type {message.notify_type}")
+        return Answer("not_sent", f"{report.scheme}:// sends nothing for a message of the type {_kind(message).value}")
     if refusal := observed.refusal(report.scheme):
         said = f"{report.scheme}:// answered with {observed.status}, but refused: {refusal.reason}"
         return Answer(refusal.outcome, report.scrubbed(said), observed.retry_after)
@@ -81,10 +84,15 @@ def _notify(scheme: str, service: NotifyBase, message: Message) -> bool:
     apprise = Apprise(asset=_ASSET)
     apprise.add(service)
     title, body, body_format = formatted(service, message.title, message.body, message.facts, message.link)
-    kind = NotifyType(message.notify_type)
-    if incidents.by_plugin(scheme, message) and not apprise.notify(body, title, kind, body_format=body_format):
+    if incidents.by_plugin(scheme, message) and not apprise.notify(
+        body, title, _kind(message), body_format=body_format
+    ):
         return False
     return incidents.follow_up(scheme, service, message, f"{title}\n\n{body}")
+
+
+def _kind(message: Message) -> NotifyType:
+    return NotifyType.SUCCESS if message.reason == "RESOLVED" else _KINDS[message.severity]
 
 
 def _url(endpoint: Endpoint) -> str:

@@ -15,7 +15,7 @@ from urllib3.exceptions import HTTPError
 from sidecar.endpoints import Alertmanager, Webhook
 from sidecar.sinks.notify.ambiguous_url import host_may_be_secret
 from sidecar.sinks.notify.http_outcome import MOST_BYTES, chain, observing, of_exception
-from sidecar.sinks.notify.message import Answer
+from sidecar.sinks.notify.sender_protocol import Answer
 
 _CONNECT_SECONDS: Final = 4.0
 _MOST_SHOWN: Final = 100

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import requests
 
-from sidecar.sinks.notify.message import Message
+from sidecar.core.message import Message
 
 KEYS: Final = {
     **dict.fromkeys(("pagerduty", "ilert", "squadcast", "incidentio", "firehydrant"), "dedup"),

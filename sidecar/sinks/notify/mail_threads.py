@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final
 
-from sidecar.sinks.notify.message import Message
+from sidecar.core.message import Message
 
 _SCHEMES: Final = ("mailto", "mailtos")
 _DOMAIN: Final = "flink-ha-sidecar"

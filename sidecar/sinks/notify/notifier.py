@@ -7,28 +7,25 @@ Endpoints hold secrets: a child gets its endpoint on stdin, never in its command
 import logging
 import math
 import os
-import re
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from msgspec import convert, json
-from msgspec.structs import replace
+from msgspec import json
 
 from sidecar.child import Child, NoAnswerError
-from sidecar.core.alerting.alerts import Reason
-from sidecar.core.cluster.records.record_lines import DUPLICATE_NOTE
 from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.delivery.outgoing import outgoing
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.endpoints import Endpoint
-from sidecar.sinks.notify import message
+from sidecar.sinks.notify import sender_protocol
 from sidecar.sinks.notify.ledger_client import SharedLedger
-from sidecar.sinks.notify.message import Alert, Answer, Checked, Death, FeedAlert, Message, Recovery, Request
+from sidecar.sinks.notify.sender_protocol import Answer, Checked, Order, Request
 from sidecar.threads import ServiceThread
 
 CAPACITY: Final = 1024
@@ -43,10 +40,6 @@ _MARK_EVERY: Final = 1.0
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 _CERTIFICATES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _PASSED_ON: Final = ("LD_LIBRARY_PATH", "TMPDIR", "TZ", *_CERTIFICATES, *_PROXIES, *map(str.upper, _PROXIES))
-
-_ENDING: Final = (Reason.RESOLVED, Reason.CONFIGURATION_CHANGED)
-_ID: Final = re.compile(r"[0-9a-f-]{36}")
-"""A thread comes with a group, and a group may come from a handover, which others can write."""
 
 _log = logging.getLogger(__name__)
 
@@ -207,18 +200,14 @@ class Notifier:
         if ledger is None:
             return self._send(delivery)
         with self._asked(ledger):
-            permit = ledger.claim(delivery) if delivery.is_shared else ledger.unclaimed(delivery)
+            permit = ledger.claim(delivery)
         if permit.outcome is not None:
             return Attempt(permit.outcome, permit.detail)
-        doubtful = delivery.possible_duplicate or permit.possible_duplicate
-        outgoing = replace(delivery, possible_duplicate=doubtful)
-        goes_on = delivery.reason in _ENDING and not permit.ends
-        if goes_on and delivery.in_order:  # another observer knows of an alert that fires
-            outgoing = replace(outgoing, reason=Reason.SHRANK, goes_on=True)
+        permitted = permit.permitted(delivery)
         with ledger.renewing(delivery, permit) as claim:
-            attempt = self._send(outgoing, lambda: claim.until)
+            attempt = self._send(permitted, lambda: claim.until)
         ledger.settle(delivery, permit.claim, attempt.outcome)
-        return attempt._replace(possible_duplicate=doubtful)
+        return attempt._replace(possible_duplicate=permitted.possible_duplicate)
 
     def _send(self, delivery: Delivery, until: Callable[[], float] = lambda: math.inf) -> Attempt:
         """`until`: when it must have ended (monotonic)."""
@@ -243,7 +232,8 @@ class Notifier:
         try:
             if time.monotonic() > until():  # this process was frozen: another sidecar may be about to send it
                 return Attempt(DeliveryOutcome.FAILED, "not sent: too much time has passed since it was claimed")
-            answer = child.ask(_request(delivery, endpoint, self._time_limit), _ANSWER, self._time_limit, until)
+            request = sender_protocol.written(Request(Order(outgoing(delivery), endpoint, self._time_limit)))
+            answer = child.ask(request, _ANSWER, self._time_limit, until)
             outcome = DeliveryOutcome(answer.outcome)
         except Exception as error:  # noqa: BLE001  every attempt is settled
             known = str(error) if isinstance(error, NoAnswerError) else f"unexpected {type(error).__name__}"
@@ -279,7 +269,7 @@ def check_endpoints(endpoints: Mapping[str, Endpoint]) -> Checked:
         problem = f"could not be checked: could not start the sender: {error.strerror}"
         return Checked(dict.fromkeys(endpoints, problem), {})
     try:
-        return child.ask(message.written(Request(endpoints=endpoints)), _CHECKED, _CHECK_LIMIT)
+        return child.ask(sender_protocol.written(Request(endpoints=endpoints)), _CHECKED, _CHECK_LIMIT)
     except NoAnswerError as error:
         return Checked(dict.fromkeys(endpoints, f"could not be checked: {error}"), {})
     finally:
@@ -290,40 +280,6 @@ def _sender() -> Child:
     """Raises OSError."""
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     return Child("sidecar.sinks.notify.sender", "the sender", environment)
-
-
-def _request(delivery: Delivery, endpoint: Endpoint, seconds: float) -> dict[str, Any]:
-    outgoing = Message(
-        endpoint,
-        delivery.title,
-        f"{delivery.body}\n\n{DUPLICATE_NOTE}" if delivery.possible_duplicate else delivery.body,
-        seconds,
-        _spoken(delivery),
-        delivery.severity,
-        incident=delivery.incident or delivery.fingerprint,
-        thread=delivery.thread if _ID.fullmatch(delivery.thread) else "",
-        goes_on=delivery.goes_on,
-        receiver=delivery.receiver,
-        cluster_id=delivery.cluster_id,
-        facts=delivery.facts,
-        link=delivery.link,
-        group_labels=delivery.group_labels,
-        alerts=tuple(convert(alert, Alert, from_attributes=True) for alert in delivery.alerts),
-        alerts_left_out=delivery.alerts_left_out,
-        death=convert(delivery.death, Death, from_attributes=True) if delivery.death else None,
-        recovery=convert(delivery.recovery, Recovery, from_attributes=True) if delivery.recovery else None,
-        feed=tuple(convert(alert, FeedAlert, from_attributes=True) for alert in delivery.feed),
-        queued_at=delivery.queued_at.wall,
-        possible_duplicate=delivery.possible_duplicate,
-    )
-    return message.written(Request(outgoing))
-
-
-def _spoken(delivery: Delivery) -> Reason:
-    """The reason as services know it."""
-    if delivery.reason is Reason.CONFIGURATION_CHANGED:
-        return Reason.SHRANK if delivery.goes_on else Reason.RESOLVED
-    return Reason.FIRST if delivery.reason is Reason.DRILL else delivery.reason
 
 
 _ANSWER: Final = json.Decoder(Answer)

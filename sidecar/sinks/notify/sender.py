@@ -11,9 +11,10 @@ from typing import Any, Final, Protocol, cast
 import msgspec
 
 from sidecar.answering import answer_once
+from sidecar.core.message import Message
 from sidecar.endpoints import Alertmanager, AppriseUrl, Endpoint, Slack, Webhook
-from sidecar.sinks.notify import message
-from sidecar.sinks.notify.message import Answer, Checked, Message
+from sidecar.sinks.notify import sender_protocol
+from sidecar.sinks.notify.sender_protocol import Answer, Checked
 
 _MODULES: Final[dict[type[Endpoint], str]] = {
     AppriseUrl: "apprise_sender",
@@ -26,8 +27,8 @@ _MODULES: Final[dict[type[Endpoint], str]] = {
 class _Sender(Protocol):
     """The module of one kind of endpoint."""
 
-    def deliver(self, message: Message) -> Answer:
-        """Send one message once."""
+    def deliver(self, message: Message, endpoint: Endpoint, seconds: float) -> Answer:
+        """Send one message once. The service may take `seconds` to answer."""
         ...
 
     def problem(self, endpoint: Endpoint) -> str | None:
@@ -35,9 +36,9 @@ class _Sender(Protocol):
         ...
 
 
-def send(outgoing: Message) -> Answer:
-    """Send one message once."""
-    return _sender(outgoing.endpoint).deliver(outgoing)
+def send(message: Message, endpoint: Endpoint, seconds: float) -> Answer:
+    """Send one message once. The service may take `seconds` to answer."""
+    return _sender(endpoint).deliver(message, endpoint, seconds)
 
 
 def problem(endpoint: Endpoint) -> str | None:
@@ -50,9 +51,9 @@ def _sender(endpoint: Endpoint) -> _Sender:
 
 
 def _answer(**fields: Any) -> object:
-    request = message.read(fields)
-    if request.message:
-        return msgspec.to_builtins(send(request.message))
+    request = sender_protocol.read(fields)
+    if order := request.order:
+        return msgspec.to_builtins(send(order.message, order.endpoint, order.seconds))
     found = {destination: (problem(endpoint), _native(endpoint)) for destination, endpoint in request.endpoints.items()}
     problems = {destination: why for destination, (why, _) in found.items() if why}
     return msgspec.to_builtins(Checked(problems, {name: native for name, (_, native) in found.items() if native}))

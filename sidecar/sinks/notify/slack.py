@@ -11,9 +11,10 @@ from urllib.parse import urlencode
 
 from msgspec import DecodeError, json
 
+from sidecar.core.message import Message
 from sidecar.endpoints import Endpoint, Slack
 from sidecar.sinks.notify.http_client import Client
-from sidecar.sinks.notify.message import Answer, Message
+from sidecar.sinks.notify.sender_protocol import Answer
 
 _EVENT: Final = "flink_incident"
 _PAGES: Final = 10
@@ -63,11 +64,11 @@ def problem(endpoint: Endpoint) -> str | None:
     return None
 
 
-def deliver(message: Message) -> Answer:
+def deliver(message: Message, endpoint: Endpoint, seconds: float) -> Answer:
     """Post or update the message of the incident, and post the details in its thread."""
-    assert isinstance(message.endpoint, Slack)  # noqa: S101  as the child dispatches
+    assert isinstance(endpoint, Slack)  # noqa: S101  as the child dispatches
     try:
-        return _Conversation(message, message.endpoint).deliver()
+        return _Conversation(message, endpoint, seconds).deliver()
     except SlackError as error:
         return error.answer
 
@@ -75,10 +76,10 @@ def deliver(message: Message) -> Answer:
 class _Conversation:
     """The requests of one attempt."""
 
-    def __init__(self, message: Message, endpoint: Slack) -> None:
+    def __init__(self, message: Message, endpoint: Slack, seconds: float) -> None:
         self._message = message
         self._endpoint = endpoint
-        self._client = Client(message.seconds, secrets=[endpoint.token.reveal()])
+        self._client = Client(seconds, secrets=[endpoint.token.reveal()])
 
     def deliver(self) -> Answer:
         """Raises SlackError."""

@@ -9,10 +9,11 @@ from typing import Any, Final, Literal, cast
 
 from msgspec import Struct, field, json
 
+from sidecar.core.message import Death, Message, MessageAlert, Recovery
 from sidecar.endpoints import Endpoint, Webhook
 from sidecar.sinks.notify.http_client import Client, authorization, authorized
-from sidecar.sinks.notify.message import Alert, Answer, Death, Message, Recovery
 from sidecar.sinks.notify.refusals import refusal
+from sidecar.sinks.notify.sender_protocol import Answer
 
 SIGNATURE: Final = "X-Flink-HA-Signature"
 _NEVER: Final = "0001-01-01T00:00:00Z"
@@ -25,9 +26,8 @@ def problem(endpoint: Endpoint) -> str | None:
     return None
 
 
-def deliver(message: Message) -> Answer:
+def deliver(message: Message, endpoint: Endpoint, seconds: float) -> Answer:
     """Send one message once."""
-    endpoint = message.endpoint
     assert isinstance(endpoint, Webhook)  # noqa: S101  as the child dispatches
     content = json.encode(payload(message))
     url = endpoint.url.reveal()
@@ -36,7 +36,7 @@ def deliver(message: Message) -> Answer:
         *(each.reveal() for each in (endpoint.hmac_secret, endpoint.bearer_token, endpoint.password) if each),
         *authorized(endpoint),
     ]
-    client = Client(message.seconds, secrets=secrets, ca_file=endpoint.ca_file)
+    client = Client(seconds, secrets=secrets, ca_file=endpoint.ca_file)
     reply = client.post(url, content, {"Content-Type": "application/json", **_headers(endpoint, content)})
     if isinstance(reply, Answer):
         return reply
@@ -114,7 +114,7 @@ def payload(message: Message) -> Payload:
     )
 
 
-def _alert(message: Message, alert: Alert) -> PayloadAlert:
+def _alert(message: Message, alert: MessageAlert) -> PayloadAlert:
     # An event of an incident that is not closed yet fires: what is resolved from the start would open nothing.
     ended = alert.ended if message.goes_on or message.reason == "RESOLVED" else 0
     return PayloadAlert(

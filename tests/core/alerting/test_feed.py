@@ -5,8 +5,9 @@ from collections import Counter
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.delivery.feed import FIRES_FOR, FeedAlert
+from sidecar.core.delivery.feed import FIRES_FOR
 from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.message import FeedAlert
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.policy.policy import Destination, Feed, Policy, Rule, Trigger

@@ -6,11 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Alert, Notice, Reason
+from sidecar.core.alerting.compose import MOST_LINES, compose
 from sidecar.core.alerting.conditions import JOBS
-from sidecar.core.alerting.message import EXAMPLE, MOST_LINES, Message, compose
 from sidecar.core.alerting.new_alert import labels_of
 from sidecar.core.alerting.phrases import PHRASES
+from sidecar.core.alerting.template_fields import EXAMPLE
 from sidecar.core.flink.leadership import Component, ComponentId, LeaderInformation
+from sidecar.core.message import Content
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Policy, Rule, Severity, Trigger
 from tests.kit.cluster import CLUSTER, DISPATCHER, JOB, RESOURCE_MANAGER, REST_SERVER, START, THE_JOB, B
@@ -31,7 +33,7 @@ def alert(rule: Rule, component: ComponentId | None, before: str | None = None, 
     )
 
 
-def told(*alerts: Alert, reason: Reason = Reason.FIRST, policy: Policy = POLICY) -> Message:
+def told(*alerts: Alert, reason: Reason = Reason.FIRST, policy: Policy = POLICY) -> Content:
     return compose(Notice("fingerprint", policy.route, reason, alerts, len(alerts)), policy, {})
 
 
@@ -50,12 +52,14 @@ def test_a_failover_reads_as_who_from_whom_to_whom_when_and_how_long() -> None:
         policy=policy,
     )
     assert [each.summary for each in message.alerts] == message.body.splitlines()
-    assert replace(message, alerts=()) == Message(
+    assert message.summary == "default: JobManager failed over: jm-a → jm-b after at least 12 s"
+    assert replace(message, alerts=()) == Content(
         "[WARNING] default: JobManager failed over: jm-a → jm-b after at least 12 s",
         "resource_manager: jm-a:6123 → jm-b:6123 at 2026-11-20 08:00:00 UTC, "
         "no published leader for 4.2 s, no working leader for 12 to 20 s\n"
         "rest_server: jm-a:8081 → jm-b:8081 at 2026-11-20 08:00:00 UTC, no published leader for 12 s\n"
         "dispatcher: jm-a:6123 → jm-b:6123 at 2026-11-20 08:00:00 UTC",
+        Severity.WARNING,
         (
             ("alert", "FlinkLeaderChanged (FIRST)"),
             ("cluster", "default"),
@@ -63,8 +67,6 @@ def test_a_failover_reads_as_who_from_whom_to_whom_when_and_how_long() -> None:
             ("observer", "sidecar-0"),
             ("env", "prod"),
         ),
-        Severity.WARNING,
-        summary="default: JobManager failed over: jm-a → jm-b after at least 12 s",
     )
 
 

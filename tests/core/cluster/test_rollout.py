@@ -6,17 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.delivery.ledger_document import (
-    Claim,
-    Ledger,
-    Standing,
-    claimed,
-    marked,
-    may_have_arrived,
-    oldest_news,
-    repeats,
-    standing,
-)
+from sidecar.core.delivery.claims import Standing, claimed, marked, may_have_arrived, oldest_news, repeats, standing
+from sidecar.core.delivery.ledger_document import Claim, Ledger
 from sidecar.core.delivery.outbox import Delivery, Part
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome, DeliverySettled, Ticked

@@ -10,18 +10,9 @@ from msgspec import json
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.delivery import ledger_document
-from sidecar.core.delivery.ledger_document import (
-    CLOCK_SKEW,
-    Claim,
-    Entry,
-    Ledger,
-    Standing,
-    believed,
-    claimed,
-    marked,
-    standing,
-)
+from sidecar.core.delivery import claims, ledger_document
+from sidecar.core.delivery.claims import Standing, claimed, marked, standing
+from sidecar.core.delivery.ledger_document import CLOCK_SKEW, Claim, Entry, Ledger, believed
 from tests.core.delivery.test_ledger_document import HOUR, NOW, VACANCY, A, told_of
 
 NAME = "ops#0 group"
@@ -50,7 +41,7 @@ def test_what_was_sent_in_the_future_was_not_sent(entry: Entry) -> None:
     """A clock may be wrong, or somebody wants silence: the alert is sent, and says that it may be a duplicate."""
     vacant = told_of(replace(VACANCY, began=NOW + 5))
     assert standing(found(entry), vacant, "sidecar-a") is Standing.FREE
-    assert ledger_document.may_have_arrived(found(entry), vacant)
+    assert claims.may_have_arrived(found(entry), vacant)
 
 
 def test_clocks_may_differ_by_two_hours() -> None:
@@ -63,7 +54,7 @@ def test_a_doubt_about_the_future_lasts_until_it_is_sent() -> None:
     """It is kept in the document that is written over it."""
     doubted = found(Entry({"vacancy": 0}, at=ENDLESS, changed_at=ENDLESS))
     kept = believed(ledger_document.read(ledger_document.written(doubted, NOW)), NOW)
-    assert ledger_document.may_have_arrived(kept, told_of(VACANCY))
+    assert claims.may_have_arrived(kept, told_of(VACANCY))
     told = marked(claimed(kept, told_of(VACANCY), A, NOW), told_of(VACANCY), "sidecar-a", NOW)
     assert standing(believed(told, NOW), told_of(VACANCY), "sidecar-b") is Standing.TOLD
 
@@ -74,7 +65,7 @@ def test_a_condition_that_was_sent_long_before_it_began_is_sent_again() -> None:
     for later, expected in ((7 * HOUR, Standing.TOLD), (8 * HOUR + 1, Standing.FREE)):
         vacant = told_of(replace(VACANCY, began=NOW + later), after=later)
         assert standing(found(told, NOW + later), vacant, "sidecar-a") is expected
-        assert ledger_document.repeats(found(told, NOW + later), vacant)
+        assert claims.repeats(found(told, NOW + later), vacant)
 
 
 def test_a_claim_with_endless_names_is_none() -> None:
@@ -82,7 +73,7 @@ def test_a_claim_with_endless_names_is_none() -> None:
     claim = Claim("x" * 5000, "token", ("vacancy",))
     left = found(Entry(claim=claim, changed_at=NOW))
     assert standing(left, told_of(VACANCY), "sidecar-a") is Standing.FREE
-    assert ledger_document.may_have_arrived(left, told_of(VACANCY))
+    assert claims.may_have_arrived(left, told_of(VACANCY))
 
 
 @pytest.mark.parametrize("renewed", [-1, 10**25, 1000])
@@ -160,13 +151,10 @@ def test_no_document_breaks_anything(document: dict[str, Any], reason: Reason) -
     read = believed(ledger_document.read(json.encode(document)), NOW)
     delivery = told_of(VACANCY, reason=reason)
     assert standing(read, delivery, "sidecar-a")
-    assert ledger_document.repeats(read, delivery) in {True, False}
-    assert ledger_document.oldest_news(read, delivery) <= NOW
+    assert claims.repeats(read, delivery) in {True, False}
+    assert claims.oldest_news(read, delivery) <= NOW
     held = claimed(read, delivery, A, NOW)
     assert standing(held, delivery, A.by) in {Standing.OURS, Standing.TOLD}
     told = believed(ledger_document.read(ledger_document.written(marked(held, delivery, A.by, NOW), NOW)), NOW)
     assert standing(told, delivery, "sidecar-b") in {Standing.TOLD, Standing.HELD, Standing.FREE}
-    assert (
-        not ledger_document.may_have_arrived(told, delivery)
-        or standing(told, delivery, "sidecar-b") is not Standing.TOLD
-    )
+    assert not claims.may_have_arrived(told, delivery) or standing(told, delivery, "sidecar-b") is not Standing.TOLD

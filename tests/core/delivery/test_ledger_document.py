@@ -6,19 +6,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.delivery import ledger_document
-from sidecar.core.delivery.ledger_document import (
-    Claim,
-    Entry,
-    Ledger,
-    Standing,
-    claimed,
-    ends,
-    marked,
-    released,
-    renewed,
-    standing,
-)
+from sidecar.core.delivery import claims, ledger_document
+from sidecar.core.delivery.claims import Standing, claimed, ends, marked, released, renewed, standing
+from sidecar.core.delivery.ledger_document import Claim, Entry, Ledger
 from sidecar.core.delivery.outbox import Delivery, Part
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Severity
@@ -34,7 +24,16 @@ CHANGE = Part("change", NOW, is_event=True)
 def told_of(*parts: Part, reason: Reason = Reason.FIRST, after: int = 0) -> Delivery:
     """A notification of these alerts, queued so long after NOW."""
     return Delivery(
-        *("id", "ops#0", "ops", "default", "FlinkNoLeader", "group", reason, Severity.CRITICAL, "title", "body"),
+        title="title",
+        body="body",
+        severity=Severity.CRITICAL,
+        reason=reason,
+        id="id",
+        destination="ops#0",
+        receiver="ops",
+        cluster_id="default",
+        alert="FlinkNoLeader",
+        fingerprint="group",
         queued_at=Moment(NOW + after, NOW + after),
         next_at=0,
         parts=parts,
@@ -94,7 +93,7 @@ def test_a_claim_that_is_given_back_may_be_taken(unsure: bool) -> None:
     first = told_of(VACANCY)
     back = released(claimed(Ledger(), first, A, NOW), first, A, NOW, unsure=unsure)
     assert standing(back, first, "sidecar-b") is Standing.FREE
-    assert ledger_document.may_have_arrived(back, first) is unsure
+    assert claims.may_have_arrived(back, first) is unsure
     taken = claimed(claimed(Ledger(), first, A, NOW), first, B, NOW)
     theirs = replace(B, about=("vacancy",))
     assert taken.entries["ops#0 group"] == Entry(claim=theirs, unsure=("vacancy",), changed_at=NOW)
@@ -143,15 +142,15 @@ def test_a_doubt_lasts_until_what_is_doubted_is_sent() -> None:
     both, other, third = told_of(VACANCY, CHANGE), told_of(Part("other", NOW)), told_of(Part("third", NOW))
     found = released(claimed(Ledger(), both, A, NOW), both, A, NOW, unsure=True)
     found = marked(claimed(found, other, B, NOW), other, "sidecar-b", NOW)
-    assert [ledger_document.may_have_arrived(found, each) for each in (both, told_of(CHANGE), third)] == [
+    assert [claims.may_have_arrived(found, each) for each in (both, told_of(CHANGE), third)] == [
         True,
         True,
         False,
     ]
     found = marked(found, told_of(CHANGE), "sidecar-b", NOW)
-    assert [ledger_document.may_have_arrived(found, each) for each in (both, told_of(VACANCY))] == [True, True]
+    assert [claims.may_have_arrived(found, each) for each in (both, told_of(VACANCY))] == [True, True]
     found = marked(found, told_of(VACANCY), "sidecar-b", NOW)
-    assert not ledger_document.may_have_arrived(found, told_of(OVER, reason=Reason.RESOLVED))
+    assert not claims.may_have_arrived(found, told_of(OVER, reason=Reason.RESOLVED))
 
 
 @pytest.mark.parametrize(
@@ -169,7 +168,7 @@ def test_a_doubt_lasts_until_what_is_doubted_is_sent() -> None:
 def test_what_others_sent_in_part_is_known(reason: Reason, parts: tuple[Part, ...], expected: bool) -> None:
     """A failover that one saw going on and another one saw over: the second message says that it may be a duplicate."""
     told = marked(Ledger(), told_of(CHANGE), "sidecar-a", NOW)
-    assert ledger_document.repeats(told, told_of(*parts, reason=reason)) is expected
+    assert claims.repeats(told, told_of(*parts, reason=reason)) is expected
 
 
 @pytest.mark.parametrize("skew", [-3600, -5, 0, 5, 3600])
@@ -209,8 +208,8 @@ def test_what_happened_before_the_ledger_began_may_be_marked_in_a_lost_one(part:
     found = marked(
         ledger_document.begun(Ledger(), NOW), told_of(Part("told", NOW, NOW, is_event=True)), "sidecar-a", NOW
     )
-    assert (ledger_document.oldest_news(found, told_of(part, after=10 * SECOND)) < found.began) is expected
-    assert ledger_document.oldest_news(found, told_of(part, after=-10 * SECOND)) < found.began
+    assert (claims.oldest_news(found, told_of(part, after=10 * SECOND)) < found.began) is expected
+    assert claims.oldest_news(found, told_of(part, after=-10 * SECOND)) < found.began
 
 
 def test_destinations_and_groups_do_not_mix() -> None:

@@ -5,15 +5,8 @@ from msgspec import json
 from msgspec.structs import replace
 
 from sidecar.core.delivery import ledger_document
-from sidecar.core.delivery.ledger_document import (
-    CLOCK_SKEW,
-    LONGEST_NAME,
-    Ledger,
-    announced,
-    believed,
-    claimed,
-    written,
-)
+from sidecar.core.delivery.claims import claimed
+from sidecar.core.delivery.ledger_document import CLOCK_SKEW, LONGEST_NAME, Ledger, announced, believed, written
 from sidecar.core.delivery.presence import KEPT, LONGEST_ADDRESS, MOST_OBSERVERS, Presence, others
 from tests.core.delivery.test_ledger_document import NOW, VACANCY, A, told_of
 

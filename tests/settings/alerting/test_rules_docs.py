@@ -10,7 +10,7 @@ from msgspec import json
 from msgspec.structs import replace
 
 from sidecar.core.alerting.conditions import ZXID_HEADROOM
-from sidecar.core.alerting.message import EXAMPLE
+from sidecar.core.alerting.template_fields import EXAMPLE
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import Started, Ticked
 from sidecar.core.policy.labels import OWN_LABELS

@@ -10,11 +10,12 @@ from threading import Thread
 import pytest
 from msgspec.structs import replace
 
+from sidecar.core.message import FeedAlert, Message
 from sidecar.endpoints import Alertmanager as Endpoint
 from sidecar.lab.processes import free_port
 from sidecar.secret import Secret
 from sidecar.sinks.notify import alertmanager as sender
-from sidecar.sinks.notify.message import Answer, FeedAlert, Message
+from sidecar.sinks.notify.sender_protocol import Answer
 from tests.kit.alertmanager import Alertmanager
 from tests.kit.certificates import Authority
 from tests.kit.receivers import webhook
@@ -45,8 +46,8 @@ def alert(name: str, *, fires_for: int = 4 * MINUTE, ended: int = 0, seen: bool 
 
 def send(url: str, *alerts: FeedAlert, seconds: float = 10, endpoint: Endpoint | None = None) -> Answer:
     """One attempt."""
-    endpoint = endpoint or Endpoint(Secret(url))
-    return sender.deliver(Message(endpoint, "", "", seconds, "FIRST", "warning", feed=alerts))
+    message = Message("", "", "warning", reason="FIRST", receiver="ops", feed=alerts)
+    return sender.deliver(message, endpoint or Endpoint(Secret(url)), seconds)
 
 
 def names(server: Alertmanager, *matchers: str) -> list[str]:

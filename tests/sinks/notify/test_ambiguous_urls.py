@@ -10,7 +10,7 @@ from sidecar.endpoints import Webhook
 from sidecar.secret import Secret
 from sidecar.sinks.notify import apprise_sender
 from sidecar.sinks.notify.http_client import Client
-from sidecar.sinks.notify.message import Answer
+from sidecar.sinks.notify.sender_protocol import Answer
 from tests.kit.receivers import apprise, send_by_url
 from tests.kit.sidecar_process import command
 

@@ -16,7 +16,7 @@ from aiosmtpd.smtp import SMTP
 from sidecar.lab.processes import free_port
 from sidecar.lab.receivers import HttpReceiver, MailReceiver
 from sidecar.sinks.notify.http_outcome import MOST_BYTES
-from sidecar.sinks.notify.message import Answer
+from sidecar.sinks.notify.sender_protocol import Answer
 from tests.kit.receivers import RawServer, send_by_url
 
 # Apprise's mail plugin imports it before Python 3.13.

@@ -13,11 +13,12 @@ from unittest.mock import patch
 import pytest
 from msgspec.structs import replace
 
+from sidecar.core.message import Message
 from sidecar.endpoints import INCIDENT_SCHEMES, Endpoint, Slack
 from sidecar.secret import Secret
 from sidecar.sinks.notify import incidents
-from sidecar.sinks.notify.message import Answer, Message
 from sidecar.sinks.notify.sender import send
+from sidecar.sinks.notify.sender_protocol import Answer
 from tests.kit import paging
 from tests.kit.incident_scene import CHANGED, VACANT, Scene, failovers, one_incident, played, reloads
 from tests.kit.paging import CHANNEL, KEY, TOKEN, Desk, ILert, Internet, Jira, Opsgenie, PagerDuty, Reply
@@ -87,12 +88,11 @@ def test_rules_that_come_and_go_leave_no_open_incident(internet: Internet, name:
 
 
 FIRST = Message(
-    apprise(""),
     "[CRITICAL] Flink orders: no leader for dispatcher",
     "dispatcher: no leader",
-    20.0,
-    "FIRST",
     "critical",
+    reason="FIRST",
+    receiver="ops",
     incident="0c9a4f8e-8f0b-5e0a-9d2c-3f1f5c1c6a11",
     goes_on=True,
 )
@@ -150,12 +150,12 @@ class Noting(Desk):
 
 
 @pytest.fixture
-def deliver(internet: Internet, monkeypatch: pytest.MonkeyPatch) -> Callable[[Message], Answer]:
+def deliver(internet: Internet, monkeypatch: pytest.MonkeyPatch) -> Callable[[Message, str], Answer]:
     """Sends a message in this process."""
     for name, value in internet.environment.items():
         monkeypatch.setenv(name, value)
     internet.fault, internet.took = (lambda: 0), (lambda: None)
-    return send
+    return lambda message, url: send(message, apprise(url), 20.0)
 
 
 NATIVE = {
@@ -169,15 +169,15 @@ NATIVE = {
 
 @pytest.mark.parametrize(("scheme", "url"), [*((scheme, about[0]) for scheme, about in WORDS.items()), *NATIVE.items()])
 def test_every_message_has_the_key_of_its_incident(
-    internet: Internet, deliver: Callable[[Message], Answer], scheme: str, url: str
+    internet: Internet, deliver: Callable[[Message, str], Answer], scheme: str, url: str
 ) -> None:
     """In the service's own words. The texts differ; what opens and what closes does not depend on them."""
     _, host, key, what, words = WORDS[scheme]
     desk = internet.services[host] = Noting(host)
     reasons = ("FIRST", "GREW", "REPEAT_INTERVAL_ELAPSED", "RESOLVED")
     for reason in reasons:
-        message = replace(FIRST, endpoint=apprise(url), reason=reason, title=f"[{reason}] what it says")
-        assert deliver(message) == Answer("delivered")
+        message = replace(FIRST, reason=reason, title=f"[{reason}] what it says")
+        assert deliver(message, url) == Answer("delivered")
     opened, closed = words
     assert [(each[key], each.get(what)) for _, each in desk.requests] == [
         (FIRST.incident, closed if reason == "RESOLVED" else opened) for reason in reasons
@@ -192,29 +192,29 @@ def test_every_service_with_a_key_is_tested() -> None:
 
 @pytest.mark.parametrize("service", [Opsgenie, Jira])
 def test_opsgenie_gets_notes_and_a_close_by_alias(
-    internet: Internet, deliver: Callable[[Message], Answer], service: type[Desk]
+    internet: Internet, deliver: Callable[[Message, str], Answer], service: type[Desk]
 ) -> None:
     """An alert that is open already is only counted, so what has changed is a note."""
     desk = internet.services[service.host] = service()
     for reason in ("FIRST", "GREW", "SHRANK", "REPEAT_INTERVAL_ELAPSED", "RESOLVED"):
-        assert deliver(replace(FIRST, endpoint=apprise(service.url), reason=reason)) == Answer("delivered")
+        assert deliver(replace(FIRST, reason=reason), service.url) == Answer("delivered")
     assert [what for what, _ in desk.requests] == ["create", "create", "notes", "notes", "create", "close"]
     assert [(each.is_open, each.key) for each in desk.incidents] == [(False, FIRST.incident)]
 
 
-def test_a_key_in_the_url_is_left(internet: Internet, deliver: Callable[[Message], Answer]) -> None:
+def test_a_key_in_the_url_is_left(internet: Internet, deliver: Callable[[Message, str], Answer]) -> None:
     """Whoever gives one wants one incident for everything."""
     desk = internet.services["events.pagerduty.com"] = Noting("events.pagerduty.com")
-    deliver(replace(FIRST, endpoint=apprise(f"pagerduty://{KEY}@{KEY}?dedup=mine&action=trigger"), reason="RESOLVED"))
+    deliver(replace(FIRST, reason="RESOLVED"), f"pagerduty://{KEY}@{KEY}?dedup=mine&action=trigger")
     ((_, event),) = desk.requests
     assert (event["dedup_key"], event["event_action"]) == ("mine", "resolve")
 
 
-def test_a_wrong_key_is_rejected_in_one_line(internet: Internet, deliver: Callable[[Message], Answer]) -> None:
+def test_a_wrong_key_is_rejected_in_one_line(internet: Internet, deliver: Callable[[Message, str], Answer]) -> None:
     """The service says so, and no secret is in it."""
     internet.services["api.opsgenie.com"] = Opsgenie()
     wrong = "fedcba9876543210"
-    answer = deliver(replace(FIRST, endpoint=apprise(f"opsgenie://{wrong}"), reason="RESOLVED"))
+    answer = deliver(replace(FIRST, reason="RESOLVED"), f"opsgenie://{wrong}")
     assert answer.outcome == "rejected"
     assert "422" in answer.detail
     assert wrong not in answer.detail

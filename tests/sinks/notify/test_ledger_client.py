@@ -13,7 +13,7 @@ from threading import Event, Thread
 import pytest
 from msgspec.structs import replace
 
-import sidecar.sinks.notify.ledger_client
+import sidecar.sinks.notify.ledger_access
 from sidecar.clock import Clock
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.delivery.outbox import Delivery, Part
@@ -21,8 +21,9 @@ from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.lab.receivers import HttpReceiver
 from sidecar.ports import Document, LedgerError, LedgerRefusedError
-from sidecar.sinks.notify.ledger_client import FREE, Permit, SharedLedger
+from sidecar.sinks.notify.ledger_client import SharedLedger
 from sidecar.sinks.notify.notifier import Attempt, Notifier
+from sidecar.sinks.notify.permit import FREE, Permit
 from tests.core.delivery.test_ledger_document import OVER, VACANCY, told_of
 from tests.kit.memory_ledger import Memory, Shared
 from tests.kit.receivers import RawServer, apprise
@@ -207,7 +208,7 @@ def test_a_notification_waits_for_no_ledger_of_another_cluster(
 
 def test_after_a_long_outage_a_duplicate_is_possible(observers: Observers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others may have sent without the ledger and without a mark. Not so after a short outage."""
-    monkeypatch.setattr(sidecar.sinks.notify.ledger_client, "DOUBT_AFTER", 0.2)
+    monkeypatch.setattr(sidecar.sinks.notify.ledger_access, "DOUBT_AFTER", 0.2)
     observers.make("first").begin()
     for pause, doubtful in ((0.0, False), (0.25, True)):
         waits = _happened_now()

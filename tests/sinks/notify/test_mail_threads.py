@@ -8,11 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Reason
+from sidecar.core.message import Message
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.lab.receivers import MailReceiver
-from sidecar.sinks.notify.message import Answer, Message
 from sidecar.sinks.notify.notifier import Notifier
 from sidecar.sinks.notify.sender import send
+from sidecar.sinks.notify.sender_protocol import Answer
 from tests.kit.receivers import apprise
 from tests.sinks.notify.test_notifier import DELIVERY
 
@@ -25,12 +26,18 @@ ROOT = "<0c9a4f8e-8f0b-5e0a-9d2c-3f1f5c1c6a11@flink-ha-sidecar>"
 def mails(mail: MailReceiver, *messages: Message) -> list[EmailMessage]:
     """What arrives of these."""
     for message in messages:
-        assert send(replace(message, endpoint=apprise(mail.url))) == Answer("delivered")
+        assert send(message, apprise(mail.url), 10.0) == Answer("delivered")
     return [message_from_bytes(each.raw, policy=policy.default) for each in mail.received]
 
 
 FIRST = Message(
-    apprise(""), "title", "body", 10.0, "FIRST", "warning", incident="i", thread="0c9a4f8e-8f0b-5e0a-9d2c-3f1f5c1c6a11"
+    "title",
+    "body",
+    "warning",
+    reason="FIRST",
+    receiver="ops",
+    incident="i",
+    thread="0c9a4f8e-8f0b-5e0a-9d2c-3f1f5c1c6a11",
 )
 
 

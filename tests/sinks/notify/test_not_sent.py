@@ -9,8 +9,8 @@ from sidecar.core.alerting.alerts import Reason
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.policy.policy import Severity
 from sidecar.lab.receivers import MailReceiver
-from sidecar.sinks.notify.message import Answer
 from sidecar.sinks.notify.notifier import Notifier
+from sidecar.sinks.notify.sender_protocol import Answer
 from tests.kit.receivers import RawServer, apprise, send_by_url
 from tests.sinks.notify.test_ledger_client import FIRST, LATER, Observers
 

@@ -8,20 +8,21 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from sidecar.core.message import Message
 from sidecar.endpoints import Slack as Endpoint
 from sidecar.secret import Secret
-from sidecar.sinks.notify.message import Answer, Message
-from sidecar.sinks.notify.sender import send
+from sidecar.sinks.notify import sender
+from sidecar.sinks.notify.sender_protocol import Answer
 from tests.kit.paging import CHANNEL, TOKEN, Internet, Reply, Slack
 from tests.kit.serving import serving
 
+ENDPOINT = Endpoint(Secret(TOKEN), CHANNEL, "https://slack.com/api")
 FIRST = Message(
-    Endpoint(Secret(TOKEN), CHANNEL, "https://slack.com/api"),
     "[CRITICAL] Flink orders: no leader for <!channel> & dispatcher",
     "dispatcher: no leader since 10:00 <!here> <https://evil.example|click>",
-    10.0,
-    "FIRST",
     "critical",
+    reason="FIRST",
+    receiver="ops",
     incident="incident-1",
     thread="thread-1",
     goes_on=True,
@@ -29,6 +30,11 @@ FIRST = Message(
     link="https://pods.example/episodes/1",
 )
 OVER = replace(FIRST, reason="RESOLVED", goes_on=False, title="[RESOLVED] Flink orders: leader back for dispatcher")
+
+
+def send(message: Message, endpoint: Endpoint = ENDPOINT) -> Answer:
+    """One attempt."""
+    return sender.send(message, endpoint, 10.0)
 
 
 @pytest.fixture(scope="module")
@@ -195,8 +201,7 @@ def test_the_token_is_sent_to_slack_alone(slack: Slack, tmp_path: Path, monkeypa
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
     assert send(FIRST) == Answer("delivered")
     slack.requests.clear()
-    wrong = replace(FIRST, endpoint=Endpoint(Secret("xoxb-another-0123456789"), CHANNEL, "https://slack.com/api"))
-    answer = send(wrong)
+    answer = send(FIRST, replace(ENDPOINT, token=Secret("xoxb-another-0123456789")))
     assert (answer.outcome, answer.detail.split(":")[0]) == (
         "rejected",
         "Slack answered invalid_auth to conversations.history",

@@ -11,10 +11,11 @@ import pytest
 from msgspec import json as typed
 from msgspec.structs import replace
 
+from sidecar.core.message import Death, Message, MessageAlert
 from sidecar.endpoints import Webhook
 from sidecar.secret import Secret
-from sidecar.sinks.notify.message import Alert, Answer, Death, Message
-from sidecar.sinks.notify.sender import send
+from sidecar.sinks.notify import sender
+from sidecar.sinks.notify.sender_protocol import Answer
 from sidecar.sinks.notify.webhook import SIGNATURE, Payload
 from tests import ROOT
 from tests.kit.paging import Desk, Internet, Reply
@@ -23,10 +24,10 @@ from tests.kit.serving import serving
 SCHEMA = ROOT / "docs" / "reference" / "webhook.schema.json"
 BEGAN = 1_795_161_600_000_000
 ALERTS = (
-    Alert(
+    MessageAlert(
         "0c9a4f8e", {"alert": "FlinkNoLeader", "cluster_id": "orders", "component": "dispatcher"}, "no leader", BEGAN
     ),
-    Alert(
+    MessageAlert(
         "1d0b5a9f",
         {"alert": "FlinkNoLeader", "cluster_id": "orders", "component": "rest_server"},
         "back",
@@ -34,13 +35,12 @@ ALERTS = (
         BEGAN + 1,
     ),
 )
+ENDPOINT = Webhook(Secret("https://bridge.example/hook/s3cretPath"))
 FIRST = Message(
-    Webhook(Secret("https://bridge.example/hook/s3cretPath")),
     "[CRITICAL] Flink orders: no leader for dispatcher",
     "dispatcher: no leader",
-    5.0,
-    "FIRST",
     "critical",
+    reason="FIRST",
     incident="incident-1",
     receiver="ops",
     goes_on=True,
@@ -51,6 +51,11 @@ FIRST = Message(
     death=Death("oom_killed", "high", ("x.",), 137, 1, address="jm-a:6123", pod="jm-a"),
     link="https://pods.example/episodes/1",
 )
+
+
+def send(message: Message, endpoint: Webhook = ENDPOINT) -> Answer:
+    """One attempt."""
+    return sender.send(message, endpoint, 5.0)
 
 
 class Bridge(Desk):
@@ -171,7 +176,7 @@ def test_a_signature_is_over_time_and_body(bridge: Bridge, monkeypatch: pytest.M
     """As the documents say that it is verified."""
     monkeypatch.setattr("sidecar.sinks.notify.webhook.time.time", lambda: 1_795_161_600.7)
     url = Secret("https://bridge.example/hook")
-    assert send(replace(FIRST, endpoint=Webhook(url, hmac_secret=Secret("s3cret")))) == Answer("delivered")
+    assert send(FIRST, Webhook(url, hmac_secret=Secret("s3cret"))) == Answer("delivered")
     at, _, given = bridge.headers[SIGNATURE].partition(",")
     expected = hmac.new(b"s3cret", b"1795161600." + bridge.bodies[0], hashlib.sha256).hexdigest()
     assert (at, given) == ("t=1795161600", f"v1={expected}")
@@ -191,7 +196,7 @@ def test_a_signature_is_over_time_and_body(bridge: Bridge, monkeypatch: pytest.M
 )
 def test_it_authenticates_as_configured(bridge: Bridge, endpoint: Webhook, authorization: str | None) -> None:
     """By bearer token, by user and password, or not at all."""
-    assert send(replace(FIRST, endpoint=endpoint)) == Answer("delivered")
+    assert send(FIRST, endpoint) == Answer("delivered")
     assert bridge.headers.get("Authorization") == authorization
 
 
@@ -220,14 +225,14 @@ def test_no_secret_is_in_a_reason(bridge: Bridge) -> None:
     endpoint = Webhook(
         Secret("https://bridge.example/hook/s3cretPath"), hmac_secret=Secret("s3cretKey"), bearer_token=token
     )
-    assert "s3cret" not in send(replace(FIRST, endpoint=endpoint)).detail
+    assert "s3cret" not in send(FIRST, endpoint).detail
 
 
 def test_one_that_cannot_be_reached_has_failed(bridge: Bridge) -> None:
     """And one whose certificate is not trusted."""
-    assert send(replace(FIRST, endpoint=Webhook(Secret("https://nowhere.example/")))).outcome == "failed"
+    assert send(FIRST, Webhook(Secret("https://nowhere.example/"))).outcome == "failed"
     untrusted = Webhook(Secret("https://bridge.example/"), ca_file="/etc/ssl/certs/ca-certificates.crt")
-    answer = send(replace(FIRST, endpoint=untrusted))
+    answer = send(FIRST, untrusted)
     assert answer.outcome == "failed"
     assert "CERTIFICATE_VERIFY_FAILED" in answer.detail
 
@@ -237,7 +242,7 @@ def test_a_secret_is_not_shown_in_part_where_an_answer_is_cut(bridge: Bridge, be
     """Wherever it is in the answer."""
     bridge.reply = Reply(403, "x" * before + " s3cret-token-0123456789")
     endpoint = Webhook(Secret("https://bridge.example/"), bearer_token=Secret("s3cret-token-0123456789"))
-    assert "s3c" not in send(replace(FIRST, endpoint=endpoint)).detail
+    assert "s3c" not in send(FIRST, endpoint).detail
 
 
 def test_an_answer_that_repeats_the_credentials_does_not_show_them(bridge: Bridge) -> None:
@@ -245,7 +250,7 @@ def test_an_answer_that_repeats_the_credentials_does_not_show_them(bridge: Bridg
     header = base64.b64encode(b"flink:s3cret-password").decode()
     bridge.reply = Reply(403, {"got": f"Basic {header}", "user": "flink:s3cret-password"})
     endpoint = Webhook(Secret("https://bridge.example/"), username="flink", password=Secret("s3cret-password"))
-    answer = send(replace(FIRST, endpoint=endpoint))
+    answer = send(FIRST, endpoint)
     assert answer.outcome == "rejected"
     assert "s3cret" not in answer.detail
     assert header not in answer.detail

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.cluster.death.death_facts import NO_STATE, ROUNDED, SIGKILL, SIGNALLED, SIGTERM, STOPPED, DeathFacts
 from sidecar.core.cluster.death.ends import KnownPod, Sign
 from sidecar.core.cluster.failover.causes import Confidence
+from sidecar.core.message import Death
 from sidecar.core.moment import SECOND, spoken
 from sidecar.core.process_end import PodStatus, Pressure
 from sidecar.core.sanitize import clean
@@ -50,23 +50,15 @@ class DeathReason(StrEnum):
     UNKNOWN = "unknown"
 
 
-class DeathVerdict(Struct, frozen=True):
+class DeathVerdict(Death, frozen=True):
     """Why a JobManager's process ended, how sure that is, and the facts it rests on, a sentence each."""
 
     reason: DeathReason
     confidence: Confidence
-    facts: tuple[str, ...]
-    exit_code: int | None = None
-    limit_bytes: int | None = None
     ended_at: int | None = None
     """Wall microseconds."""
     seen_at: int | None = None
     """When that was first observed (wall microseconds): by the kernel at once, by the pod's status when it says so."""
-    fault: str | None = None
-    """The first error at the end of its log."""
-    address: str = ""
-    """Of the leader that ended."""
-    pod: str | None = None
 
 
 _UNHEARD: Final = 60 * SECOND

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from msgspec import Struct, convert
 
+from sidecar.core import message
 from sidecar.core.cluster.failover.causes import Facts
 from sidecar.core.cluster.failover.plans import Plan
 from sidecar.core.moment import SECOND, Moment
@@ -132,27 +133,9 @@ class Assessed(Struct, frozen=True):
     """Other jobs with the name of one that is missing or waited for: that they run says nothing about it. The first MOST_ROWS."""
 
 
-class JobSummary(Struct, frozen=True):
-    """What became of a job, as in `Recovery`."""
+class RecoverySummary(message.Recovery, frozen=True):
+    """The recovery from a failover, as messages carry it: the first MOST_SUMMARISED jobs."""
 
-    job_id: str
-    name: str
-    state: str | None
-    outcome: str
-    restored_from: str | None = None
-    checkpoint_id: int | None = None
-    checkpoints_behind: int | None = None
-    reprocessed_seconds: float | None = None
-    running_after_seconds: float | None = None
-
-
-class RecoverySummary(Struct, frozen=True):
-    """The recovery from a failover, as messages carry it."""
-
-    verdict: str
-    reasons: tuple[str, ...] = ()
-    jobs: tuple[JobSummary, ...] = ()
-    """The first MOST_SUMMARISED, the worst first."""
     is_over: bool = True
     """False: it is still being assessed; the verdict is `unproven` until then."""
 
@@ -160,7 +143,7 @@ class RecoverySummary(Struct, frozen=True):
 def summary(assessed: Assessed) -> RecoverySummary:
     """The summary of a recovery that was judged."""
     of_cluster, *rows = assessed.rows
-    jobs = tuple(convert(row, JobSummary, from_attributes=True) for row in rows[:MOST_SUMMARISED])
+    jobs = tuple(convert(row, message.RecoveredJob, from_attributes=True) for row in rows[:MOST_SUMMARISED])
     return RecoverySummary(of_cluster.verdict, tuple(of_cluster.reasons), jobs)
 
 

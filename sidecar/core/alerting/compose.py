@@ -1,0 +1,136 @@
+"""The message about a group of alerts: a title, a few lines, and named facts. Plain text; the sender formats it.
+
+Addresses and job ids come from the store and are untrusted: a message has no control characters, and its size is bounded.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress
+from typing import Final
+
+from sidecar.core.alerting import phrases, title
+from sidecar.core.alerting.alerts import Alert, Notice
+from sidecar.core.alerting.first_step import first_step
+from sidecar.core.alerting.moved_jobs import jobs_line, jobs_now
+from sidecar.core.alerting.subject import Subject, subject
+from sidecar.core.alerting.template_fields import fields
+from sidecar.core.cluster.records.record_lines import succession_line
+from sidecar.core.cluster.state import ClusterState
+from sidecar.core.counted import counted
+from sidecar.core.message import Content, MessageAlert
+from sidecar.core.policy.policy import Policy, Rule, Trigger
+from sidecar.core.sanitize import clean
+
+MOST_LINES: Final = 25
+"""Lines of alerts in a message. The number of omitted alerts follows."""
+MOST_BYTES: Final = 2400
+"""UTF-8 bytes of the lines of alerts. With everything else a message stays below 4 KB."""
+MOST_OF_JOBS: Final = 600
+"""UTF-8 bytes of the lines about restored jobs."""
+MOST_SUMMARY: Final = 500
+"""Characters of a title from the operator's own template."""
+MOST_ALERTS: Final = 50
+"""Alerts that services get one by one."""
+
+
+def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]) -> Content:
+    """What the notification of `notice` says."""
+    about = subject(notice, policy, clusters)
+    headline, failover, cluster = about.headline, about.failover, about.cluster
+    text, problem = _title(about)
+    page = f"episodes/{failover.episode.id}" if failover else ""
+    lines = [phrases.line(about.rules[alert.rule], alert, about.pods) for alert in notice.alerts]
+    shown = [*compress(lines, _not_said(notice, about.rules))]
+    step = first_step(cluster) if cluster and headline.rule.on is Trigger.VACANT and not headline.over else None
+    return Content(
+        f"[{headline.label}] {text}",
+        "\n".join(
+            [*([f"Next: {step}"] if step else []), *bounded(shown, MOST_BYTES, len(shown)), *_why(about, problem)]
+        ),
+        headline.severity,
+        tuple((clean(name), clean(value)) for name, value in _facts(about)),
+        None if policy.link is None else f"{policy.link}/{page}",
+        failover.episode.id if failover else None,
+        tuple(_apart(alert, line) for alert, line in zip(notice.alerts[:MOST_ALERTS], lines, strict=False)),
+        failover.death if failover else None,
+        failover.recovery if failover else None,
+    )
+
+
+def _apart(alert: Alert, text: str) -> MessageAlert:
+    labels = {name: clean(value, MOST_SUMMARY) for name, value in alert.labels.items()}
+    return MessageAlert(alert.id, labels, text, alert.began.wall, alert.ended.wall if alert.ended else 0)
+
+
+def _not_said(notice: Notice, rules: Mapping[str, Rule]) -> Iterator[bool]:
+    """Of each alert, whether its line says more than that of another one: who leads after a vacancy is in the line of the leader change."""
+    changes = (alert for alert in notice.alerts if rules[alert.rule].on is Trigger.LEADER_CHANGED)
+    changed = {(alert.cluster_id, alert.component) for alert in changes}
+    for alert in notice.alerts:
+        is_end = rules[alert.rule].on is Trigger.VACANT and alert.ended
+        yield not is_end or (alert.cluster_id, alert.component) not in changed
+
+
+def _why(about: Subject, problem: str | None) -> Iterator[str]:
+    """Lines about the failover behind the alerts."""
+    if failover := about.failover:
+        if failover.death:
+            yield ""
+            yield succession_line(failover.death, failover.successor, about.vacant_seconds)
+            yield from map(clean, failover.death.facts)
+        if failover.jobs.moved:
+            yield jobs_line(failover.jobs)
+        yield from bounded(failover.came_back, MOST_OF_JOBS, len(failover.came_back))
+        if failover.verdict.facts:
+            yield ""
+            yield from map(clean, failover.verdict.facts)
+        gathered = failover.episode.gathered
+        yield from bounded(gathered.jobs, MOST_OF_JOBS, gathered.jobs_total)
+    if problem:
+        yield problem
+
+
+def _facts(about: Subject) -> Iterator[tuple[str, str]]:
+    notice, policy, failover = about.notice, about.policy, about.failover
+    names = list(dict.fromkeys(alert.cluster_id for alert in notice.alerts))
+    if failover:
+        yield "cause", f"{failover.verdict.cause} ({failover.verdict.confidence} confidence)"
+        if failover.planned:
+            yield "planned", failover.planned
+        if death := failover.death:
+            yield "death", f"{death.reason} ({death.confidence} confidence)"
+    yield "alert", f"{', '.join(dict.fromkeys(alert.rule for alert in notice.alerts))} ({notice.reason.value})"
+    yield "cluster", ", ".join(names)
+    yield "store", ", ".join(dict.fromkeys(policy.store_of(name).value for name in names))
+    yield "observer", policy.observer
+    if failover:
+        yield "episode", failover.episode.id
+        if files := failover.episode.gathered.files:
+            yield "evidence", f"{counted(files, 'file')} at {policy.observer}"
+        if recovery := failover.recovery:
+            yield "recovery", recovery.verdict if recovery.is_over else "still being assessed"
+    yield from policy.external_labels.items()
+
+
+def bounded(lines: Sequence[str], room: int, total: int) -> Iterator[str]:
+    """As many lines as fit in `room` bytes and MOST_LINES, then how many of `total` are omitted."""
+    for number, line in enumerate(lines):
+        room -= len(line.encode())
+        if number == MOST_LINES or room < 0:
+            yield f"… and {total - number} more"
+            return
+        yield line
+    if total > len(lines):
+        yield f"… and {total - len(lines)} more"
+
+
+def _title(about: Subject) -> tuple[str, str | None]:
+    """The title, and why the operator's own summary could not be used for it."""
+    rule, policy = about.headline.rule, about.policy
+    jobs = jobs_now(about.failover.jobs) if about.failover else ""
+    own = title.title(about.headline, about.notice, about.pods, jobs, policy.failovers_counted_within())
+    if rule.summary is None:
+        return own, None
+    try:
+        return clean(" ".join(rule.summary(fields(about)).split()), MOST_SUMMARY), None
+    except ValueError as error:
+        return own, f"(the summary of {rule.alert} could not be made: {clean(str(error))})"

@@ -1,0 +1,68 @@
+"""What the notifier and its child process say to each other. Imports little of the sidecar, so that a child starts fast."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from sidecar.core.message import Message
+from sidecar.endpoints import Endpoint
+from sidecar.secret import Secret
+
+
+class Answer(Struct, frozen=True):
+    """The result of one attempt."""
+
+    outcome: str
+    """A value of `DeliveryOutcome`."""
+    detail: str = ""
+    """One line without secrets."""
+    retry_after: int | None = None
+    """How long the service asks to wait, in seconds."""
+
+
+class Order(Struct, frozen=True):
+    """A message to send."""
+
+    message: Message
+    endpoint: Endpoint
+    seconds: float
+    """How long the service may take to answer."""
+
+
+class Request(Struct, frozen=True, omit_defaults=True):
+    """A message to send; else endpoints to check, by destination."""
+
+    order: Order | None = None
+    endpoints: Mapping[str, Endpoint] = {}
+
+
+class Checked(Struct, frozen=True):
+    """What was found out about endpoints, by destination."""
+
+    problems: dict[str, str]
+    """One line without secrets for each unusable one."""
+    natives: dict[str, str]
+    """Apprise's scheme of each URL that a service itself gives out."""
+
+
+def written(request: Request) -> dict[str, Any]:
+    """The request for the child's stdin, with its secrets."""
+    built: dict[str, Any] = msgspec.to_builtins(request, enc_hook=_reveal)
+    return built
+
+
+def read(request: Mapping[str, Any]) -> Request:
+    """The request in the child."""
+    return msgspec.convert(request, Request, dec_hook=_hide)
+
+
+def _reveal(value: object) -> object:
+    if isinstance(value, Secret):
+        return value.reveal()
+    raise NotImplementedError
+
+
+def _hide(_kind: type, value: Any) -> Secret:
+    return Secret(value)
