@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting import flushing, reactions, rules
 from sidecar.core.alerting.alerts import Alerts, Notice
-from sidecar.core.alerting.message import compose
+from sidecar.core.alerting.compose import compose
 from sidecar.core.alerting.pace import PATIENCE
 from sidecar.core.cluster.failover import failover_in_progress
 from sidecar.core.cluster.failover.causes import Cause
