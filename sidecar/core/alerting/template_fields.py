@@ -103,16 +103,15 @@ def _death(death: DeathVerdict | None) -> dict[str, object]:
 
 def _downtime(alerts: Sequence[Alert]) -> dict[str, float]:
     """For how long no leader worked, the longest of all alerts; 0 if not known."""
-    at_least = [each.downtime_seconds_at_least or 0.0 for each in alerts]
-    at_most = [each.downtime_seconds_at_most for each in alerts]
-    known = [each for each in at_most if each is not None]
+    at_least = [alert.downtime_seconds_at_least or 0.0 for alert in alerts]
+    at_most = [alert.downtime_seconds_at_most for alert in alerts if alert.downtime_seconds_at_most is not None]
     return {
         "downtime_seconds_at_least": max(at_least),
-        "downtime_seconds_at_most": max(known) if len(known) == len(at_most) else 0.0,
+        "downtime_seconds_at_most": max(at_most) if len(at_most) == len(alerts) else 0.0,
     }
 
 
 def _leader(host_port: str | None, pods: Pods) -> dict[str, str]:
     """The fields of a leader empty if it is not known."""
-    found = {"host": phrases.host(host_port), "address": host_port, "pod": name_at(pods, host_port)}
-    return {name: clean(text or "") for name, text in found.items()}
+    names = {"host": phrases.host(host_port), "address": host_port, "pod": name_at(pods, host_port)}
+    return {name: clean(text or "") for name, text in names.items()}

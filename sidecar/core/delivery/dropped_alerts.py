@@ -33,14 +33,14 @@ def of_change(
     deliveries: list[Delivery] = []
     lost: list[Settled] = []
     for fingerprint, group in before.items():
-        known = {key: member.alert for key, member in group.members.items() if member.notified}
+        notified = {key: member.alert for key, member in group.members.items() if member.notified}
         left = after[fingerprint].members if fingerprint in after else {}
         kept = {key for key, member in left.items() if member.notified}
-        dropped = [alert for key, alert in known.items() if key not in kept]
-        for name in group.opened_at if known else ():
+        dropped = [alert for key, alert in notified.items() if key not in kept]
+        for name in group.opened_at if notified else ():
             if name not in shown:
                 by_hand = f"this configuration can close no incident there: close {group.incident} by hand"
-                unsent = _delivery(policy, fingerprint, group, [*known.values()], name, now)
+                unsent = _delivery(policy, fingerprint, group, [*notified.values()], name, now)
                 lost.append(Settled(unsent, "gave_up", by_hand))
             elif dropped:
                 sent = _delivery(policy, fingerprint, group, dropped, name, now)
@@ -54,7 +54,7 @@ def _delivery(
     """That `alerts`, which this destination was notified of, are not notified in the group any more."""
     receiver = destination.rpartition("#")[0]
     labels = [_labels(policy, alert) for alert in alerts]
-    in_common = {name: text for name, text in group.labels.items() if all(each.get(name) == text for each in labels)}
+    in_common = {name: text for name, text in group.labels.items() if all(own.get(name) == text for own in labels)}
     notice = Notice(
         *(fingerprint, Route(receiver, group.route), Reason.CONFIGURATION_CHANGED, tuple(alerts)),
         labels=in_common,
@@ -78,7 +78,7 @@ def _content(policy: Policy, alerts: Sequence[Alert], labels: Sequence[Labels], 
     return Content(
         f"[CONFIGURATION CHANGED] {clusters}: {rules} is no longer notified here",
         "\n".join(["This is no all-clear: the configuration has changed.", *bounded(lines, MOST_BYTES, len(lines))]),
-        min((Severity(each["severity"]) for each in labels), key=WORST_FIRST.index),
+        min((Severity(own["severity"]) for own in labels), key=WORST_FIRST.index),
         (("alert", f"{rules} ({Reason.CONFIGURATION_CHANGED})"), ("cluster", clusters), ("observer", policy.observer)),
         policy.link and f"{policy.link}/",
         alerts=tuple(

@@ -109,13 +109,13 @@ def read(content: bytes) -> Ledger:
     Raises ForeignFormatError: what it says is not known, and must not be lost.
     """
     try:
-        found = _HEADER.decode(content).format if content else FORMAT
-        if found > FORMAT:
+        version = _HEADER.decode(content).format if content else FORMAT
+        if version > FORMAT:
             raise ForeignFormatError(
-                f"the ledger was written by a newer version (format {found}, this version reads {FORMAT}): update this sidecar, "
+                f"the ledger was written by a newer version (format {version}, this version reads {FORMAT}): update this sidecar, "
                 "or delete the ledger"
             )
-        return _LEDGER.decode(content) if content and found == FORMAT else Ledger()
+        return _LEDGER.decode(content) if content and version == FORMAT else Ledger()
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return Ledger()
 

@@ -90,8 +90,8 @@ def _parts(notice: Notice) -> tuple[Part, ...]:
         return ()
     alerts = sorted(notice.alerts, key=lambda alert: alert.id)
     return tuple(
-        Part(each.id, each.began.wall, each.ended.wall if each.ended else 0, each.is_event, each.subjects, each.certain)
-        for each in alerts[:MOST_ALERTS]
+        Part(a.id, a.began.wall, a.ended.wall if a.ended else 0, a.is_event, a.subjects, a.certain)
+        for a in alerts[:MOST_ALERTS]
     )
 
 
@@ -129,14 +129,12 @@ def resends(policy: Policy, alerts: Alerts, now: Moment) -> tuple[Alerts, list[D
     """Resends due now, without their alerts: see `complete`. A feed of which nothing fires gets none."""
     if not alerts.groups:
         return alerts, []
-    due = [each for each in policy.feeds() if now.steady - alerts.beats.get(each.name, 0) >= feed.RESEND_INTERVAL]
+    due = [to for to in policy.feeds() if now.steady - alerts.beats.get(to.name, 0) >= feed.RESEND_INTERVAL]
     if not due:
         return alerts, []
-    found = {each: [alert for _, alert in feed.firing(policy, alerts, each.receiver)] for each in due}
-    beats = {**alerts.beats, **{each.name: now.steady for each in due}}
-    return replace(alerts, beats=beats), [
-        _resend(policy, each, firing, now) for each, firing in found.items() if firing
-    ]
+    firing = {to: [alert for _, alert in feed.firing(policy, alerts, to.receiver)] for to in due}
+    beats = {**alerts.beats, **{to.name: now.steady for to in due}}
+    return replace(alerts, beats=beats), [_resend(policy, to, of_it, now) for to, of_it in firing.items() if of_it]
 
 
 def _resend(policy: Policy, destination: Destination, firing: Sequence[Alert], now: Moment) -> Delivery:
@@ -160,14 +158,14 @@ def complete(
     policy: Policy, alerts: Alerts, clusters: Mapping[str, ClusterState], claimed: Iterable[Delivery]
 ) -> Iterator[Delivery]:
     """The deliveries as they are sent: resends with what fires at that moment. None of it is in the journal."""
-    feeds = {each.name: each for each in policy.feeds()}
-    found: dict[str, tuple[FeedAlert, ...]] = {}
+    feeds = {destination.name: destination for destination in policy.feeds()}
+    firing: dict[str, tuple[FeedAlert, ...]] = {}
     for delivery in claimed:
         destination = feeds.get(delivery.destination) if delivery.reason is Reason.RESEND else None
         if destination is None or destination.feed is None:
             yield delivery
             continue
         receiver = destination.receiver
-        if receiver not in found:
-            found[receiver] = feed.again(policy, clusters, alerts, receiver, destination.feed)
-        yield replace(delivery, feed=found[receiver])
+        if receiver not in firing:
+            firing[receiver] = feed.again(policy, clusters, alerts, receiver, destination.feed)
+        yield replace(delivery, feed=firing[receiver])

@@ -35,13 +35,15 @@ Observers = Mapping[str, Presence]
 def present(observers: Observers, wall: int, latest: int, longest_name: int) -> Observers:
     """Those of an untrusted document that can be: published lately, not after `latest`, the last MOST_OBSERVERS of them."""
     lately = {
-        name: each
-        for name, each in observers.items()
-        if len(name) <= longest_name and len(each.address) <= LONGEST_ADDRESS and wall - KEPT <= each.at <= latest
+        name: presence
+        for name, presence in observers.items()
+        if len(name) <= longest_name
+        and len(presence.address) <= LONGEST_ADDRESS
+        and wall - KEPT <= presence.at <= latest
     }
     return dict(sorted(lately.items(), key=lambda item: (-item[1].at, item[0]))[:MOST_OBSERVERS])
 
 
 def others(observers: Observers, observer: str) -> Observers:
     """Without this one."""
-    return {name: each for name, each in observers.items() if name != observer}
+    return {name: presence for name, presence in observers.items() if name != observer}

@@ -171,10 +171,11 @@ class Notifier:
 
     def _next(self) -> Delivery | None:
         """The first delivery whose ledger keeps no other worker waiting: a store that hangs delays no other cluster."""
-        return next((each for each in self._waiting if self._is_free(self._ledger_of(each))), None)
+        return next((delivery for delivery in self._waiting if self._is_free(self._ledger_of(delivery))), None)
 
     def _unmarked(self) -> SharedLedger | None:
-        return next((each for each in self._ledgers.values() if each.has_unmarked and self._is_free(each)), None)
+        ledgers = self._ledgers.values()
+        return next((ledger for ledger in ledgers if ledger.has_unmarked and self._is_free(ledger)), None)
 
     def _is_free(self, ledger: SharedLedger | None) -> bool:
         return ledger is None or ledger not in self._asking
@@ -236,10 +237,11 @@ class Notifier:
             answer = child.ask(request, _ANSWER, self._time_limit, until)
             outcome = DeliveryOutcome(answer.outcome)
         except Exception as error:  # noqa: BLE001  every attempt is settled
-            known = str(error) if isinstance(error, NoAnswerError) else f"unexpected {type(error).__name__}"
+            reason = str(error) if isinstance(error, NoAnswerError) else f"unexpected {type(error).__name__}"
             if time.monotonic() > until():
-                known = "its claim in the ledger could not be renewed"
-            reason = "the sidecar is stopping" if self._cut_off else known
+                reason = "its claim in the ledger could not be renewed"
+            if self._cut_off:
+                reason = "the sidecar is stopping"
             return Attempt(DeliveryOutcome.TIMED_OUT, f"{reason}; the message may have arrived")
         finally:
             with self._changed:

@@ -54,9 +54,11 @@ def _answer(**fields: Any) -> object:
     request = sender_protocol.read(fields)
     if order := request.order:
         return msgspec.to_builtins(send(order.message, order.endpoint, order.seconds))
-    found = {destination: (problem(endpoint), _native(endpoint)) for destination, endpoint in request.endpoints.items()}
-    problems = {destination: why for destination, (why, _) in found.items() if why}
-    return msgspec.to_builtins(Checked(problems, {name: native for name, (_, native) in found.items() if native}))
+    checks = {
+        destination: (problem(endpoint), _native(endpoint)) for destination, endpoint in request.endpoints.items()
+    }
+    problems = {destination: why for destination, (why, _) in checks.items() if why}
+    return msgspec.to_builtins(Checked(problems, {name: native for name, (_, native) in checks.items() if native}))
 
 
 def _native(endpoint: Endpoint) -> str:

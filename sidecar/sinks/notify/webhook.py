@@ -128,10 +128,10 @@ def _alert(message: Message, alert: MessageAlert) -> PayloadAlert:
     )
 
 
-def _common(each: Sequence[Mapping[str, str]]) -> dict[str, str]:
+def _common(maps: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """What all have in common."""
-    first = each[0] if each else {}
-    return {name: value for name, value in first.items() if all(other.get(name) == value for other in each)}
+    first = maps[0] if maps else {}
+    return {name: value for name, value in first.items() if all(other.get(name) == value for other in maps)}
 
 
 def _headers(endpoint: Webhook, content: bytes) -> dict[str, str]:
