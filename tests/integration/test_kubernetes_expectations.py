@@ -22,8 +22,8 @@ def looked(now: float, *held: str | None) -> Expectations:
 
 def look(expectations: Expectations, now: float) -> None:
     """Everything is listed, and nothing is new."""
-    while expectations.leases.pop(now):
-        pass
+    while name := expectations.leases.expired(now):
+        expectations.leases.confirmed(name)
     expectations.asked(now, THEN, few=True)
     assert expectations.confirmed(None) == THEN
 
@@ -121,10 +121,12 @@ def test_one_that_is_read_of_many_says_how_far_the_watch_has_to_be() -> None:
 
 
 def test_whoever_is_asked_to_wait_looks_later() -> None:
-    """And not earlier because nothing is heard."""
-    expectations = looked(100, None)
-    expectations.postponed(107, 20)
-    assert (expectations.is_due(126), expectations.deadline(), expectations.is_due(127.1)) == (False, 127, True)
+    """And not earlier because nothing is heard, or a lease has run out: that is looked into then."""
+    for held in (None, lease(3)):
+        expectations = looked(100, held)
+        expectations.postponed(107, 20)
+        assert (expectations.is_due(126), expectations.deadline(), expectations.is_due(127.1)) == (False, 127, True)
+    assert expectations.leases.expired(127.1) == "a"
 
 
 @pytest.mark.parametrize(

@@ -80,10 +80,11 @@ class ConfigMapWatch(ListWatch[_Listing, ConfigMap]):
     # -- lists ---------------------------------------------------------------------------------------------------------
 
     def _list(self) -> tuple[str, _Listing]:
-        while self._expectations.leases.pop(time.monotonic()):
-            pass  # the list says whether they were renewed
-        at = self._clock()  # before the request: a late answer must not expire a lease that was renewed meanwhile
+        # Before the request: a late answer must not expire a lease that was renewed meanwhile.
+        at, now = self._clock(), time.monotonic()
         selector, everything = self._read_list()
+        while name := self._expectations.leases.expired(now):
+            self._expectations.leases.confirmed(name)
         if selector != self._selector:
             self._selector, self._until = selector, None
         config_maps = {name: value for name, value in everything.found.items() if self._is_wanted(value)}
@@ -168,14 +169,17 @@ class ConfigMapWatch(ListWatch[_Listing, ConfigMap]):
         return True
 
     def _confirm_one(self) -> bool:
-        lapsed = self._expectations.leases.pop(time.monotonic())
-        name = lapsed or random.choice([*self._reports.names])  # noqa: S311  any of them
+        leases = self._expectations.leases
+        expired = leases.expired(time.monotonic())
+        name = expired or random.choice([*self._reports.names])  # noqa: S311  any of them
         at = self._clock()
         answer = self._api.read_one(name)
         config_map = answer.found.get(name)
+        if expired:
+            leases.confirmed(expired)
         if not self._reports.is_reported(name, config_map):
             self._expectations.undelivered[name] = config_map.version if config_map else None
-        elif lapsed and config_map:
+        elif expired and config_map:
             self._reports.observed(at, config_map)
         self._expectations.asked(time.monotonic(), at, answer.resource_version)
         self._reached()

@@ -55,14 +55,14 @@ class Leases:
             heapq.heappop(self._due)
         return None
 
-    def pop(self, now: float) -> str | None:
-        """The ConfigMap of a lease that has expired by now, once; None: there is none."""
+    def expired(self, now: float) -> str | None:
+        """The ConfigMap of a lease that has expired by now, until that is `confirmed`; None: there is none."""
         at = self.next()
-        if at is None or at > now:
-            return None
-        _, name = heapq.heappop(self._due)
+        return None if at is None or at > now else self._due[0][1]
+
+    def confirmed(self, name: str) -> None:
+        """It was read whether the lease was renewed."""
         self._leases[name] = _Lease(self._leases[name].annotation, None)
-        return name
 
 
 class _Question(Struct, frozen=True):
@@ -84,6 +84,7 @@ class Expectations:
         self._asked: _Question | None = None
         self._asked_at = 0.0
         self._heard_at = 0.0
+        self._not_before = 0.0
 
     def asked(self, now: float, at: Moment, resource_version: str | None = None, *, few: bool = False) -> None:
         """Something was read. `few`: it can be read again soon."""
@@ -92,7 +93,7 @@ class Expectations:
 
     def postponed(self, now: float, seconds: float) -> None:
         """The API server asks not to be asked for so long."""
-        self._asked_at = now + seconds - _CONFIRM_SECONDS
+        self._not_before = now + seconds
 
     def heard(self, now: float) -> None:
         """The watch has begun, or delivers."""
@@ -117,8 +118,9 @@ class Expectations:
 
     def is_due(self, now: float) -> bool:
         """Whether to ask although the watch delivers: its events may be old."""
-        lease = self.leases.next()
-        return self._asked is None and (now > self._asked_at + _CONFIRM_SECONDS or (lease is not None and lease <= now))
+        if self._asked or now < self._not_before:
+            return False
+        return now > self._asked_at + _CONFIRM_SECONDS or self.leases.expired(now) is not None
 
     def deadline(self) -> float:
         """When to ask if the watch stays silent until then: the core concludes only from what was read that a lease has expired."""
@@ -126,7 +128,7 @@ class Expectations:
         if self._asked:
             return min(silent_since + _CATCH_UP_SECONDS, self._asked.give_up_at)
         due, lease = silent_since + _CONFIRM_SECONDS, self.leases.next()
-        return due if lease is None else min(due, lease)
+        return max(due if lease is None else min(due, lease), self._not_before)
 
     def confirmed(self, until: str | None) -> Moment | None:
         """As of when the view is confirmed by a watch that has delivered everything up to `until`, once; None: not yet."""
