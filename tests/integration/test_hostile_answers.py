@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidecar.drivers.kubernetes.responses import (
+    OF_OBJECTS,
     ConfigMap,
     ConfigMapList,
     WatchEvent,
@@ -59,7 +60,9 @@ def test_any_answer_is_one_of_ours_or_none(body: bytes) -> None:
     with suppress(ValueError):
         event = read_watch_event(body)
         assert isinstance(event, WatchEvent)
-        _check(event.config_map)
+        assert (event.item is not None) == (event.kind in OF_OBJECTS)
+        if event.item:
+            _check(event.item)
 
 
 def _check(config_map: ConfigMap) -> None:

@@ -2,12 +2,8 @@
 
 import json
 import shutil
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from uuid import uuid4
 
@@ -18,8 +14,10 @@ from sidecar.core.observations import ConfigMapObserved, SnapshotCompleted, View
 from sidecar.drivers.kubernetes import Access, KubernetesDriver, access
 from tests.kit.configmap_recorder import Recorder, drivers, version_of
 from tests.kit.driver_recorder import CONNECTED, SUSPENDED, now
+from tests.kit.impostor import Impostor
 from tests.kit.kubernetes_server import Kubernetes, Namespace, assets, exec_credential, program
 from tests.kit.relay import Wire
+from tests.kit.serving import serving
 from tests.kit.waiting import LOADED_MACHINE_SECONDS
 
 Watch = Callable[..., Recorder]
@@ -219,54 +217,6 @@ def test_a_store_that_was_set_back_is_seen_as_it_is(
 # -- a server that says what no API server says ------------------------------------------------------------------------
 
 
-class Liar(ThreadingHTTPServer):
-    """Answers every list with one ConfigMap of its own, whose version counts the lists, and every watch with `said`, which it then ends."""
-
-    daemon_threads = True
-
-    def __init__(self, said: bytes) -> None:
-        super().__init__(("127.0.0.1", 0), _Answer)
-        self.said = said
-        self.lists = 0
-        self.token: str | None = None
-        """Who else asks is not known."""
-
-
-class _Answer(BaseHTTPRequestHandler):
-    server: Liar
-
-    def do_GET(self) -> None:
-        if self.server.token and self.headers["Authorization"] != f"Bearer {self.server.token}":
-            self.send_error(HTTPStatus.UNAUTHORIZED)
-            return
-        if "watch=true" in self.path:
-            body = self.server.said
-        else:
-            self.server.lists += 1
-            metadata = {"name": NAME, "uid": "1", "resourceVersion": str(self.server.lists)}
-            body = json.dumps({"metadata": {"resourceVersion": "9"}, "items": [{"metadata": metadata}]}).encode()
-        self.send_response(200)
-        self.end_headers()
-        with suppress(OSError):  # who has heard enough hangs up
-            self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the name of the base class
-        pass
-
-
-@contextmanager
-def serving(liar: Liar) -> Iterator[None]:
-    """It answers as long as this lasts."""
-    thread = threading.Thread(target=liar.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield
-    finally:
-        liar.shutdown()
-        thread.join()
-        liar.server_close()
-
-
 @pytest.mark.parametrize(
     "lie",
     [
@@ -288,9 +238,8 @@ def test_a_watch_that_makes_no_sense_is_said_and_everything_read_anew(
     watch: Watch, tmp_path: Path, caplog: pytest.LogCaptureFixture, lie: bytes
 ) -> None:
     """The driver neither ends nor believes it: one short line, another look, in growing intervals."""
-    liar = Liar(lie)
-    with serving(liar):
-        recorder = watch(_kubeconfig(tmp_path, f"http://127.0.0.1:{liar.server_port}"))
+    with serving(Impostor(lie, NAME)) as impostor:
+        recorder = watch(impostor.kubeconfig(tmp_path))
         recorder.wait(lambda: len(recorder.versions()) == 3)
         recorder.driver.stop()
     looks = [int(version[2]) for version in recorder.versions()]
@@ -313,9 +262,9 @@ def test_after_sense_was_made_again_the_watch_is_believed(watch: Watch, tmp_path
         },
         {"type": "DELETED", "object": {"metadata": {**metadata, "resourceVersion": "21"}, "data": None}},
     ]
-    liar = Liar(b"\n".join(json.dumps(event).encode() for event in events) + b"\n")
-    with serving(liar):
-        recorder = watch(_kubeconfig(tmp_path, f"http://127.0.0.1:{liar.server_port}"))
+    news = b"\n".join(json.dumps(event).encode() for event in events) + b"\n"
+    with serving(Impostor(news, NAME)) as impostor:
+        recorder = watch(impostor.kubeconfig(tmp_path))
         recorder.wait_gone(NAME)
         recorder.driver.stop()
     assert [(told.uid, told.resource_version, told.data) for told in recorder.config_maps()[:3]] == [
@@ -332,25 +281,17 @@ def test_a_token_that_expires_is_replaced_before_the_view_is_lost(
     monkeypatch.setattr(access, "_READ_AGAIN_SECONDS", 0.0)  # else the test would have to last longer than that
     token = tmp_path / "token"
     token.write_text("first")
-    liar = Liar(b"")
-    liar.token, saying = "first", exec_credential("%s")
-    with serving(liar):
-        config = json.loads(_kubeconfig(tmp_path, f"http://127.0.0.1:{liar.server_port}").read_text())
+    saying = exec_credential("%s")
+    with serving(Impostor(b"", NAME)) as impostor:
+        impostor.token = "first"
+        config = json.loads(impostor.kubeconfig(tmp_path).read_text())
         (tmp_path / "kubeconfig").write_text(
             json.dumps(config | {"users": [{"name": "x", "user": program(f"printf '{saying}' \"$(cat {token})\"")}]})
         )
         recorder = watch(tmp_path / "kubeconfig")
         recorder.wait_complete()
         token.write_text("second")
-        liar.token = "second"
+        impostor.token = "second"
         recorder.wait(lambda: len(recorder.versions()) == 3)
         recorder.driver.stop()
     assert recorder.view() == [CONNECTED]
-
-
-def _kubeconfig(folder: Path, server: str) -> Path:
-    file = folder / "kubeconfig"
-    context = {"name": "x", "context": {"cluster": "x", "user": "x"}}
-    clusters = [{"name": "x", "cluster": {"server": server}}]
-    file.write_text(json.dumps({"clusters": clusters, "contexts": [context], "current-context": "x"}))
-    return file

@@ -15,7 +15,7 @@ from urllib3 import PoolManager, ProxyManager, Timeout
 from urllib3.exceptions import HTTPError
 
 from sidecar.drivers.kubernetes.access import Access, Credentials
-from sidecar.drivers.kubernetes.api_error import ApiError, TooLargeError
+from sidecar.drivers.kubernetes.api_error import ApiError, TooLargeError, retry_after
 from sidecar.drivers.kubernetes.responses import (
     ConfigMap,
     ConfigMapList,
@@ -94,6 +94,10 @@ class Api:
         self._stream: Stream | None = None
         self._limits: dict[bool, int] = {}
         """How many objects of a page could be read last, by whether without their values."""
+
+    @property
+    def where(self) -> str:
+        return f"namespace {self._namespace}" if self._namespace else "all namespaces"
 
     def read(self, selector: Selector) -> ConfigMapList:
         """The one object with that name (a consistent read)."""
@@ -237,6 +241,7 @@ class Api:
 
     def _refusal(self, verb: str, selector: Selector, response: Any) -> ApiError:
         status, message = response.status, ""
+        wait = retry_after(status, response.headers.get("Retry-After", ""))
         with suppress(ApiError):
             message = " ".join(read_message(_body(response, _MOST_REFUSAL_BYTES, "")).split())[:_MESSAGE_LENGTH]
         match status:
@@ -250,13 +255,14 @@ class Api:
                 group = f" of the group {selector.group.partition('/')[0]}" if selector.group else ""
                 allowed = f"the verb {verb} on the resource {selector.resource}{group}{named}"
                 why = f"no permission (403): grant a {role} that allows {allowed}"
+            case HTTPStatus.TOO_MANY_REQUESTS:
+                why = f"the API server throttles requests (429, API Priority and Fairness): not asked again for {wait:g} s"
             case HTTPStatus.NOT_FOUND if selector.group:
                 why = f"there is no such resource (404): the CRD {selector.resource}.{selector.group.partition('/')[0]} is not installed"
             case _:
                 why = f"the API server answers {status}"
         detail = f" ({message})" if message else ""
-        where = f"namespace {self._namespace}" if self._namespace else "all namespaces"
-        return ApiError(f"cannot {verb} {selector} in {where}: {why}{detail}", status)
+        return ApiError(f"cannot {verb} {selector} in {self.where}: {why}{detail}", status, wait)
 
 
 def _path(namespace: str | None, group: str) -> str:

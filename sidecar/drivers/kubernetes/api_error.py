@@ -1,6 +1,11 @@
 """The one exception that requests to the API server raise."""
 
 from http import HTTPStatus
+from typing import Final
+
+_LONGEST_WAIT: Final = 60.0
+_THROTTLED_WAIT: Final = 1.0
+"""What API Priority and Fairness asks for."""
 
 
 class ApiError(Exception):
@@ -9,14 +14,21 @@ class ApiError(Exception):
     `status` is the HTTP status of the answer, None if there was none.
     """
 
-    def __init__(self, line: str, status: int | None = None) -> None:
+    def __init__(self, line: str, status: int | None = None, retry_after: float = 0.0) -> None:
+        """`retry_after`: how many seconds the API server asks to wait."""
         super().__init__(line)
         self.status = status
+        self.retry_after = retry_after
 
     @property
     def refused(self) -> bool:
         """Whether the API server can be reached and does not allow the request, as far as is known."""
         return self.status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
+
+    @property
+    def throttled(self) -> bool:
+        """Whether the API server has too much to do for us now (API Priority and Fairness)."""
+        return self.status == HTTPStatus.TOO_MANY_REQUESTS
 
 
 class AccessError(ApiError):
@@ -29,3 +41,9 @@ class AccessError(ApiError):
 
 class TooLargeError(ApiError):
     """An answer is larger than it may be."""
+
+
+def retry_after(status: int, header: str) -> float:
+    """How many seconds an answer with this `Retry-After` asks to wait, within bounds. The API server sends no dates."""
+    seconds = min(float(header), _LONGEST_WAIT) if header.isdecimal() else 0.0
+    return max(seconds, _THROTTLED_WAIT) if status == HTTPStatus.TOO_MANY_REQUESTS else seconds

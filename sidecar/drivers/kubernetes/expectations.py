@@ -1,85 +1,150 @@
-"""When to list although the watch is silent, and which changes the watch has not delivered yet."""
+"""When to confirm the view, when leases expire, and what the watch has yet to deliver. Times are monotonic."""
+
+import heapq
+from typing import Final
 
 from msgspec import Struct
 
 from sidecar.core.flink.configmaps import lapses_after
-from sidecar.core.moment import SECOND
+from sidecar.core.moment import SECOND, Moment
 from sidecar.drivers.kubernetes.responses import Version
 
-_SILENCE_SECONDS = 7.0
+CONFIRMED_WITHIN: Final = round(15 * SECOND)
+"""Microseconds within which a view is confirmed again: it is due 7 s after the last time, at the next event or after 7 s of silence."""
+_CONFIRM_SECONDS: Final = 7.0
 """A living leader renews its lease every 5 s."""
-_JUST_AFTER = 0.05
-_CONFIRM_SECONDS = 7.0
-CONFIRMED_WITHIN = round(15 * SECOND)
-"""Microseconds within which a view is confirmed again: a list is due 7 s after the last one, at the next event or after 7 s of silence."""
-_CATCH_UP_SECONDS = 1.5
-_LONGEST_WITHOUT_LIST = 295.0
+_CATCH_UP_SECONDS: Final = 1.5
+"""How long the watch may be silent although it has to deliver something."""
+_LONGEST_CATCH_UP: Final = 10.0
+_JUST_AFTER: Final = 0.05
 
 
-class _Change(Struct, frozen=True):
-    """The last change of one ConfigMap, and its lease."""
+class _Lease(Struct, frozen=True):
+    annotation: str | None
+    expires_at: float | None
 
-    at: float
-    lease: str | None
-    renewed_at: float
 
-    @property
-    def lapses_at(self) -> float | None:
-        """When a list would show that the lease has expired."""
-        after = lapses_after(self.lease)
-        return None if after is None else self.renewed_at + after / SECOND + _JUST_AFTER
+class Leases:
+    """When the lease of each ConfigMap expires, which a renewal postpones."""
+
+    def __init__(self) -> None:
+        self._leases: dict[str, _Lease] = {}
+        self._due: list[tuple[float, str]] = []
+        """A heap. Entries of leases that were renewed meanwhile are skipped."""
+
+    def observed(self, now: float, name: str, annotation: str | None, *, anew: bool = False) -> None:
+        """`anew`: nothing could be observed before."""
+        previous = self._leases.get(name)
+        if previous and previous.annotation == annotation and not anew:
+            return
+        after = lapses_after(annotation)
+        expires_at = None if after is None else now + after / SECOND + _JUST_AFTER
+        self._leases[name] = _Lease(annotation, expires_at)
+        if expires_at is not None:
+            heapq.heappush(self._due, (expires_at, name))
+
+    def removed(self, name: str) -> None:
+        self._leases.pop(name, None)
+
+    def next(self) -> float | None:
+        """When the next lease expires."""
+        while self._due:
+            at, name = self._due[0]
+            if (lease := self._leases.get(name)) and lease.expires_at == at:
+                return at
+            heapq.heappop(self._due)
+        return None
+
+    def expired(self, now: float) -> str | None:
+        """The ConfigMap of a lease that has expired by now, until that is `confirmed`; None: there is none."""
+        at = self.next()
+        return None if at is None or at > now else self._due[0][1]
+
+    def confirmed(self, name: str) -> None:
+        """It was read whether the lease was renewed."""
+        self._leases[name] = _Lease(self._leases[name].annotation, None)
+
+
+class _Question(Struct, frozen=True):
+    """What was read at `at` confirms the view once the watch has delivered it."""
+
+    at: Moment
+    resource_version: str | None
+    """What the watch has to reach; None: the changes that it has yet to deliver are known."""
+    give_up_at: float
 
 
 class Expectations:
-    """Schedules lists, and knows which changes a list has found that the watch has not delivered yet. Times are monotonic."""
+    """Schedules confirmations, and knows what a list has found that the watch has yet to deliver."""
 
     def __init__(self) -> None:
-        self._listed_at = 0.0
-        self._changes: dict[str, _Change] = {}
-        self._undelivered: dict[str, Version | None] = {}
+        self.leases: Final = Leases()
+        self.undelivered: dict[str, Version | None] = {}
+        """By name; None: a removal."""
+        self._asked: _Question | None = None
+        self._asked_at = 0.0
+        self._heard_at = 0.0
+        self._not_before = 0.0
 
-    def listed(self, now: float, undelivered: dict[str, Version | None]) -> None:
-        """A list was read. `undelivered`: by name, what differs from the last report; None: deleted."""
-        self._listed_at = now
-        self._undelivered = undelivered
+    def asked(self, now: float, at: Moment, resource_version: str | None = None, *, few: bool = False) -> None:
+        """Something was read. `few`: it can be read again soon."""
+        self._asked = _Question(at, resource_version, now + (_CATCH_UP_SECONDS if few else _LONGEST_CATCH_UP))
+        self._asked_at = now
 
-    def changed(self, now: float, name: str, version: Version | None, lease: str | None = None) -> None:
-        """A ConfigMap has changed; `version` None: deleted. `lease` is its annotation."""
-        if version is None:
-            self._changes.pop(name, None)
-        else:
-            previous = self._changes.get(name)
-            renewed_at = previous.renewed_at if previous and previous.lease == lease else now
-            self._changes[name] = _Change(now, lease, renewed_at)
-        if name in self._undelivered and self._undelivered[name] == version:
-            del self._undelivered[name]
+    def postponed(self, now: float, seconds: float) -> None:
+        """The API server asks not to be asked for so long."""
+        self._not_before = now + seconds
 
-    def reconnected(self, now: float) -> None:
-        """Restart all leases and silences: nothing could be observed while disconnected."""
-        self._changes = {name: _Change(now, change.lease, now) for name, change in self._changes.items()}
+    def heard(self, now: float) -> None:
+        """The watch has begun, or delivers."""
+        self._heard_at = now
+
+    def delivered(self, name: str, version: Version | None) -> None:
+        if name in self.undelivered and self.undelivered[name] == version:
+            del self.undelivered[name]
+
+    def forget(self) -> None:
+        """The connection is lost."""
+        self._asked = None
 
     @property
     def caught_up(self) -> bool:
-        """Whether the watch has delivered all changes that the last list found."""
-        return not self._undelivered
+        """Whether the watch has delivered all that was asked for."""
+        return not self.undelivered and self._asked is None
 
-    def confirmation_due(self, now: float) -> bool:
-        """Whether to list although the watch delivers: its events may be old."""
-        return self.caught_up and now > self._listed_at + _CONFIRM_SECONDS
+    def given_up(self, now: float) -> bool:
+        """Whether the watch takes too long to deliver what was asked for."""
+        return self._asked is not None and now > self._asked.give_up_at
 
-    def next_list(self) -> float:
-        """When to list if the watch stays silent until then."""
-        if self._undelivered:
-            return self._listed_at + _CATCH_UP_SECONDS
-        return min(map(self._after_silence, self._changes.values()), default=self._listed_at + _SILENCE_SECONDS)
+    def is_due(self, now: float) -> bool:
+        """Whether to ask although the watch delivers: its events may be old."""
+        if self._asked or now < self._not_before:
+            return False
+        return now > self._asked_at + _CONFIRM_SECONDS or self.leases.expired(now) is not None
 
-    def list_overdue(self, now: float) -> bool:
-        """Whether to list although the watch is never silent."""
-        return now > (self._listed_at + _LONGEST_WITHOUT_LIST if self.caught_up else self.next_list())
+    def deadline(self) -> float:
+        """When to ask if the watch stays silent until then: the core concludes only from what was read that a lease has expired."""
+        silent_since = max(self._heard_at, self._asked_at)
+        if self._asked:
+            return min(silent_since + _CATCH_UP_SECONDS, self._asked.give_up_at)
+        due, lease = silent_since + _CONFIRM_SECONDS, self.leases.next()
+        return max(due if lease is None else min(due, lease), self._not_before)
 
-    def _after_silence(self, change: _Change) -> float:
-        """Regularly, and just after the lease expires: the core concludes that only from a list."""
-        silent_since = self._listed_at if self._listed_at >= change.at + _SILENCE_SECONDS else change.at
-        regular = silent_since + _SILENCE_SECONDS
-        lapses_at = change.lapses_at
-        return regular if lapses_at is None or lapses_at <= self._listed_at else min(regular, lapses_at)
+    def confirmed(self, until: str | None) -> Moment | None:
+        """As of when the view is confirmed by a watch that has delivered everything up to `until`, once; None: not yet."""
+        question = self._asked
+        if question is None or self.undelivered:
+            return None
+        if question.resource_version is not None and is_older(until or "", question.resource_version) is not False:
+            return None
+        self._asked = None
+        return question.at
+
+
+def is_older(resource_version: str, other: str) -> bool | None:
+    """Whether one resource version is older than another; None: not known. They are numbers in every API server so far."""
+    if resource_version == other:
+        return False
+    if not all(version.isdecimal() and len(version) < 20 for version in (resource_version, other)):
+        return None
+    return int(resource_version) < int(other)

@@ -2,7 +2,6 @@
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -11,11 +10,11 @@ from sidecar.core.observations import ClustersListed, FinderObservation
 from sidecar.drivers.kubernetes.access import Access
 from sidecar.drivers.kubernetes.api import Api, Selector
 from sidecar.drivers.kubernetes.found_clusters import MOST_CLUSTERS, FoundClusters
+from sidecar.drivers.kubernetes.list_watch import end
 from sidecar.drivers.kubernetes.scope import Scope
 from sidecar.ports import FinderObserver
 from sidecar.settings import FinderSettings
 
-_CUT_AGAIN_SECONDS: Final = 0.2
 _STOP_SECONDS: Final = 4.5
 
 _log = logging.getLogger("sidecar.kubernetes")
@@ -40,7 +39,6 @@ class KubernetesFinder:
             Scope(
                 Api(access, namespace, qualified=settings.qualified),
                 Selector(labels=settings.selector),
-                f"namespace {namespace}" if namespace else "all namespaces",
                 self._found,
                 clock,
                 self._report,
@@ -57,15 +55,8 @@ class KubernetesFinder:
 
     def stop(self) -> None:
         self._stopping.set()
-        running = [scope for scope in self._scopes if scope.thread.ident is not None]
-        deadline = time.monotonic() + _STOP_SECONDS
-        while running and time.monotonic() < deadline:
-            for scope in running:
-                scope.cut()  # repeatedly: a watch may be about to open
-            running[0].thread.join(_CUT_AGAIN_SECONDS)
-            running = [scope for scope in running if scope.thread.is_alive()]
-        if running:
-            _log.warning("abandoned %d requests for ConfigMaps: they did not end in time", len(running))
+        if abandoned := end(self._scopes, _STOP_SECONDS):
+            _log.warning("abandoned %d requests for ConfigMaps: they did not end in time", abandoned)
 
     def _list(self) -> None:
         """Report whether everything was read, after that changed. Called by the threads of the scopes."""

@@ -12,13 +12,12 @@ from msgspec import Raw, Struct, field
 
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 from sidecar.core.moment import parsed
+from sidecar.drivers.kubernetes.responses import OF_OBJECTS, WatchEvent
 
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _MOST = 1 << 53
 """Numbers that JSON holds exactly."""
 LONGEST_TEXT = 253
-OF_OBJECTS: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
-"""Events of a watch that have an object."""
 
 _T = TypeVar("_T")
 
@@ -39,15 +38,6 @@ class Page(Struct, Generic[_T], frozen=True):
     """Objects that could not be decoded."""
 
 
-class Change(Struct, Generic[_T], frozen=True):
-    """One event of a watch. A BOOKMARK has a resource version alone, an ERROR its status. Without `item`, its object cannot be decoded."""
-
-    kind: str
-    resource_version: str
-    item: Item[_T] | None = None
-    status: int = 0
-
-
 class _Metadata(Struct, rename="camel"):
     name: str = ""
     namespace: str = ""
@@ -65,6 +55,7 @@ class _Metadata(Struct, rename="camel"):
 class _Object(Struct):
     metadata: _Metadata = field(default_factory=_Metadata)
     code: Any = None
+    message: Any = None
 
 
 class _Spec(Struct, rename="camel"):
@@ -93,7 +84,6 @@ class Full(_Object, rename="camel"):
     status: _Status = field(default_factory=_Status)
     involved_object: Any = None
     reason: Any = None
-    message: Any = None
     first_timestamp: Any = None
     last_timestamp: Any = None
     event_time: Any = None
@@ -129,13 +119,13 @@ def read_page(body: bytes, read: Read[_T], *, qualified: bool) -> tuple[Page[_T]
     return Page(answer.metadata.resource_version, items, len(found) - len(items)), answer.metadata.rest
 
 
-def read_change(line: bytes, read: Read[_T], *, qualified: bool) -> Change[_T]:
+def read_change(line: bytes, read: Read[_T], *, qualified: bool) -> WatchEvent[Item[_T]]:
     """One line of a watch. Raises ValueError."""
     event = _decoded(line, _EVENT, "event")
     head = _decoded(bytes(event.object), _OBJECT, "event")
     status = head.code if isinstance(head.code, int) else 0
     item = _item(event.object, read, qualified=qualified) if event.type in OF_OBJECTS else None
-    return Change(event.type, head.metadata.resource_version, item, status)
+    return WatchEvent(event.type, head.metadata.resource_version, item, status, text(head.message))
 
 
 def flink_deployment(found: Full) -> FlinkDeployment:

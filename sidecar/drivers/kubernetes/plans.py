@@ -1,7 +1,6 @@
 """Reports what is meant to happen to clusters, and how their JobManagers end: FlinkDeployments, pods, Events and logs."""
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
@@ -11,6 +10,7 @@ from sidecar.core.observations import DeploymentObserved, DeploymentUnreadable, 
 from sidecar.core.process_end import SeenEvent
 from sidecar.drivers.kubernetes.access import Access
 from sidecar.drivers.kubernetes.api import Api, Selector
+from sidecar.drivers.kubernetes.list_watch import end
 from sidecar.drivers.kubernetes.object_watch import ObjectWatch
 from sidecar.drivers.kubernetes.plan_objects import flink_deployment
 from sidecar.drivers.kubernetes.pod_objects import JobManagerPod, job_manager_pod, seen_event
@@ -23,7 +23,6 @@ PODS_ROLE: Final = '{apiGroups: [""], resources: [pods], verbs: [list, watch]}'
 EVENTS_ROLE: Final = '{apiGroups: [""], resources: [events], verbs: [list, watch]}'
 GROUP: Final = "flink.apache.org/v1beta1"
 _STOP_SECONDS: Final = 1.5
-_CUT_AGAIN_SECONDS: Final = 0.1
 
 _Watch = ObjectWatch[FlinkDeployment] | ObjectWatch[JobManagerPod] | ObjectWatch[SeenEvent] | PreviousLogs
 
@@ -77,13 +76,7 @@ class KubernetesPlans:
 
     def stop(self) -> None:
         self._stopping.set()
-        running = [watch for watch in self._watches if watch.thread.ident is not None]
-        deadline = time.monotonic() + _STOP_SECONDS
-        while running and time.monotonic() < deadline:
-            for watch in running:
-                watch.cut()  # repeatedly: a watch may be about to open
-            running[0].thread.join(_CUT_AGAIN_SECONDS)
-            running = [watch for watch in running if watch.thread.is_alive()]
+        end(self._watches, _STOP_SECONDS)
 
     def _report(self, observation: PlanObservation | EndObservation) -> None:
         if self._observer and not self._stopping.is_set():

@@ -1,6 +1,6 @@
 """Decodes what the API server answers. Any bytes give one of these types or a ValueError."""
 
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct, field
@@ -14,6 +14,9 @@ EPISODES_ANNOTATION = "flink-ha-sidecar/episodes"
 
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for other JSON than expected, text that is not UTF-8, and values that are nested too deep."""
+
+OF_OBJECTS: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
+"""Events of a watch that have an object."""
 
 _T = TypeVar("_T")
 
@@ -51,11 +54,13 @@ class ConfigMapList(Struct, frozen=True):
     """Bytes of the answers."""
 
 
-class WatchEvent(Struct, frozen=True):
+class WatchEvent(Struct, Generic[_T], frozen=True):
     """One event of a watch. A BOOKMARK has only a resource version, an ERROR only `status` and `message`."""
 
     kind: str
-    config_map: ConfigMap
+    resource_version: str
+    item: _T | None = None
+    """The object; None: there is none, or it cannot be decoded."""
     status: int = 0
     message: str = ""
 
@@ -123,13 +128,15 @@ def read_config_map(body: bytes) -> ConfigMap:
     return replace(_config_map(answer), data=_texts(answer.data))
 
 
-def read_watch_event(line: bytes, *, qualified: bool = False) -> WatchEvent:
+def read_watch_event(line: bytes, *, qualified: bool = False) -> WatchEvent[ConfigMap]:
     """`qualified`: as of a list. Raises ValueError."""
     event = _decoded(line, _EVENT, "event")
-    if event.type in {"ADDED", "MODIFIED", "DELETED"} and not event.object.is_complete:
-        raise ValueError(f"no event: {event.type} of an object without name, uid or resource version")
-    config_map = _config_map(event.object, qualified=qualified)
-    return WatchEvent(event.type, config_map, event.object.code or 0, event.object.message or "")
+    item, config_map = event.object, None
+    if event.type in OF_OBJECTS:
+        if not item.is_complete:
+            raise ValueError(f"no event: {event.type} of an object without name, uid or resource version")
+        config_map = _config_map(item, qualified=qualified)
+    return WatchEvent(event.type, item.metadata.resource_version, config_map, item.code or 0, item.message or "")
 
 
 def read_event(body: bytes) -> EventObject:

@@ -1,0 +1,123 @@
+"""What was reported of ConfigMaps with leaders: of one cluster, or of all that are found."""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final
+
+from sidecar.core.moment import Moment
+from sidecar.core.observations import (
+    ClusterFound,
+    ClusterObservation,
+    ClusterRemoved,
+    ConfigMapObserved,
+    ConnectionState,
+    FinderObservation,
+    SnapshotCompleted,
+    ViewConfirmed,
+    ViewObserved,
+)
+from sidecar.drivers.kubernetes.expectations import CONFIRMED_WITHIN, Expectations
+from sidecar.drivers.kubernetes.found_clusters import FoundClusters, cluster_of
+from sidecar.drivers.kubernetes.responses import ConfigMap, Version
+
+
+class Reports:
+    """Reports the ConfigMaps of one cluster, in the order that a LeaderRetrievalDriver promises. Used by one thread."""
+
+    def __init__(self, cluster_id: str, report: Callable[[ClusterObservation], None]) -> None:
+        self.connection: ConnectionState | None = None
+        self.complete = False
+        """Everything has been read since it connected."""
+        self.expectations: Final = Expectations()
+        self._cluster_id = cluster_id
+        self._report = report
+        self._versions: dict[str, Version] = {}
+        """As reported last."""
+
+    @property
+    def names(self) -> Collection[str]:
+        """The ConfigMaps that were reported, and not as removed."""
+        return self._versions.keys()
+
+    def is_reported(self, name: str, config_map: ConfigMap | None) -> bool:
+        """Whether that is what was reported last of the ConfigMap."""
+        return self._versions.get(name) == (config_map.version if config_map else None)
+
+    def changes(self, config_maps: Mapping[str, ConfigMap]) -> dict[str, Version | None]:
+        """What differs between what was reported and all that there is."""
+        changed: dict[str, Version | None] = {name: None for name in self._versions if name not in config_maps}
+        return changed | {name: new.version for name, new in config_maps.items() if not self.is_reported(name, new)}
+
+    def view(self, at: Moment, connection: ConnectionState) -> bool:
+        """Returns whether the connection changed."""
+        if connection is self.connection:
+            return False
+        self.connection, self.complete = connection, False
+        for cluster_id in self._cluster_ids:
+            self._report(ViewObserved(at, cluster_id, connection))
+        return True
+
+    def observed(self, at: Moment, config_map: ConfigMap, *, anew: bool = False) -> None:
+        """`anew`: nothing could be observed before."""
+        name = config_map.name
+        self._versions[name] = config_map.version
+        self.expectations.leases.observed(time.monotonic(), name, config_map.leader, anew=anew)
+        self.expectations.delivered(name, config_map.version)
+        leaders = config_map.data, config_map.leader
+        self._report(ConfigMapObserved(at, self._cluster_of(name), name, *config_map.version, *leaders))
+
+    def removed(self, at: Moment, name: str) -> None:
+        del self._versions[name]
+        self.expectations.leases.removed(name)
+        self.expectations.delivered(name, None)
+        self._report(ConfigMapObserved(at, self._cluster_of(name), name))
+
+    def confirmed(self, at: Moment, now: Moment) -> bool:
+        """Everything that existed at `at` was reported. Returns whether that completes the view."""
+        completed, self.complete = not self.complete, True
+        for cluster_id in self._cluster_ids if completed else ():
+            self._report(SnapshotCompleted(now, cluster_id))
+        for cluster_id in self._cluster_ids:
+            self._report(ViewConfirmed(at, cluster_id, CONFIRMED_WITHIN))
+        return completed
+
+    @property
+    def _cluster_ids(self) -> Iterable[str]:
+        return (self._cluster_id,)
+
+    def _cluster_of(self, name: str) -> str:  # noqa: ARG002  all are of the one cluster
+        return self._cluster_id
+
+
+class FoundReports(Reports):
+    """Reports each ConfigMap as a cluster of its own, between ClusterFound and ClusterRemoved."""
+
+    def __init__(self, found: FoundClusters, report: Callable[[FinderObservation], None]) -> None:
+        super().__init__("", report)
+        self._report_found = report
+        self._found = found
+        self._clusters: dict[str, str] = {}
+        """By the name of their ConfigMap."""
+
+    def observed(self, at: Moment, config_map: ConfigMap, *, anew: bool = False) -> None:
+        new = config_map.name not in self._clusters
+        cluster_id = self._clusters.setdefault(config_map.name, cluster_of(config_map))
+        if new:
+            self._report_found(ClusterFound(at, cluster_id))
+            self._report(ViewObserved(at, cluster_id, ConnectionState.CONNECTED))
+        super().observed(at, config_map, anew=anew)
+        if new and self.complete:
+            self._report(SnapshotCompleted(at, cluster_id))
+
+    def removed(self, at: Moment, name: str) -> None:
+        self._found.forget(self._clusters[name])
+        self._report_found(ClusterRemoved(at, self._clusters[name]))
+        super().removed(at, name)  # if it counts as an outage
+        del self._clusters[name]
+
+    @property
+    def _cluster_ids(self) -> Iterable[str]:
+        return self._clusters.values()
+
+    def _cluster_of(self, name: str) -> str:
+        return self._clusters[name]
