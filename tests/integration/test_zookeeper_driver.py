@@ -155,7 +155,7 @@ def test_parents_may_go_and_come_too(seen: Recorder, flink: KazooClient) -> None
 def test_a_job_that_comes_and_goes(seen: Recorder, flink: KazooClient, era: str) -> None:
     """In every layout a job is found when it appears, and its end is told before it is forgotten."""
     path = JOB_PATHS[era]
-    watched = seen.driver._tree._watched  # white box: nothing else shows that a path is not watched for ever
+    watched = seen.tree._watched  # white box: nothing else shows that a path is not watched for ever
     before = set(watched)
     for _ in range(2):
         flink.create(path, b"leader", makepath=True, ephemeral=True)
@@ -288,7 +288,7 @@ def test_a_thousand_jobs_on_two_threads(
 
 def test_all_of_a_thousand_jobs_end_at_once(seen: Recorder, flink: KazooClient) -> None:
     """Appearing and vanishing under us faster than can be read, they are all seen to be gone, and none is watched any more."""
-    watched = seen.driver._tree._watched  # white box: nothing else shows that a path is not watched for ever
+    watched = seen.tree._watched  # white box: nothing else shows that a path is not watched for ever
     before = set(watched)
     jobs = [f"/leader/job-{number:032x}" for number in range(1000)]
     for made in [flink.create_async(f"{job}/connection_info", b"x", makepath=True) for job in jobs]:

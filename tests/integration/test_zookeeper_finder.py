@@ -19,10 +19,9 @@ from sidecar.core.observations import (
     SnapshotCompleted,
     ViewObserved,
 )
-from sidecar.drivers.zookeeper import many_clusters
+from sidecar.drivers.zookeeper import finder
 from sidecar.drivers.zookeeper.discovery import Discovery
-from sidecar.drivers.zookeeper.finder import ZooKeeperFinder
-from sidecar.drivers.zookeeper.many_clusters import MOST_CLUSTERS
+from sidecar.drivers.zookeeper.finder import MOST_CLUSTERS, ZooKeeperFinder
 from sidecar.drivers.zookeeper.session import Absent, Children, Question
 from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.settings import ZooKeeperFinderSettings
@@ -42,7 +41,7 @@ PATH = "/leader/dispatcher/connection_info"
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many_clusters, "REMOVED_SECONDS", 2.0)
+    monkeypatch.setattr(finder, "REMOVED_SECONDS", 2.0)
 
 
 @pytest.fixture

@@ -175,10 +175,11 @@ def test_a_late_answer_of_an_earlier_connection_is_not_believed(
     recorder = watch(wire.address, namespace)
     recorder.wait_complete()
     driver = recorder.driver  # white box from here: no server answers late on demand
-    watched = driver._tree._watched[LEADER]
+    watched = recorder.tree._watched[LEADER]
     data, stat = flink.get(LEADER)
     position = ZNodePosition(LEADER, stat.czxid, stat.mzxid, stat.version, 0, stat.mtime)
-    answered = partial(driver._place._answered, Ask(watched, Question.VALUE, LEADER))  # type: ignore[attr-defined]
+    ask = Ask(watched, Question.VALUE, LEADER)
+    answered = partial(driver._place._answered, "", driver._place._clusters[""], ask)
     late = Inquiry(Question.VALUE, LEADER, watch=False, answered=answered), now(), Value(data, position)
     answer = partial(driver._if_connected, driver._connection, partial(driver._process_answer, *late))
     flink.set(LEADER, b"new")

@@ -165,7 +165,7 @@ def test_a_leader_replaced_while_its_path_rests_was_deleted_in_between(seen: Rec
     flink.ensure_path("/leader/dispatcher")
     flink.create(LEADER, published(A))
     seen.wait_value(LEADER, published(A))
-    tree = seen.driver._tree  # white box: a path rests after a hundred deletions, and when exactly, nothing tells
+    tree = seen.tree  # white box: a path rests after a hundred deletions, and when exactly, nothing tells
     tree.throttled.add(tree._watched[LEADER])
     flink.delete(LEADER)
     flink.create(LEADER, published(B))

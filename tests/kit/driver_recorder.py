@@ -24,6 +24,7 @@ from sidecar.core.records import AnyRecord
 from sidecar.core.state import State
 from sidecar.core.step import step
 from sidecar.drivers.zookeeper import ZooKeeperDriver
+from sidecar.drivers.zookeeper.tree import Tree
 from sidecar.ports import LeaderRetrievalDriver
 from tests.kit.ticks import ticked
 from tests.kit.waiting import PATIENCE_SECONDS
@@ -75,6 +76,11 @@ class Recorder(Observations[ClusterObservation]):
     def __init__(self, driver: ZooKeeperDriver) -> None:
         super().__init__()
         self.driver = driver
+
+    @property
+    def tree(self) -> Tree:
+        """The paths that it reads. White box: nothing else shows that a path is not watched for ever."""
+        return self.driver._place._clusters[""].tree
 
     def wait_complete(self, snapshots: int = 1, timeout: float = PATIENCE_SECONDS) -> None:
         """Wait until everything has been read for the n-th time."""

@@ -1,16 +1,156 @@
 """Finds the Flink clusters below a root in ZooKeeper, and watches them: one session, two threads."""
 
+import logging
+import time
 from collections.abc import Callable
+from functools import partial
+from typing import Final
 
-from sidecar.core.moment import Moment
-from sidecar.core.observations import FinderObservation
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.observations import ClusterFound, ClusterRemoved, ClustersListed, ConnectionState, FinderObservation
+from sidecar.core.sanitize import clean
+from sidecar.drivers.log_throttle import LogThrottle
 from sidecar.drivers.zookeeper.connection import Connection
+from sidecar.drivers.zookeeper.discovery import Discovery
 from sidecar.drivers.zookeeper.driver import root_of
-from sidecar.drivers.zookeeper.many_clusters import MOST_CLUSTERS, ManyClusters
+from sidecar.drivers.zookeeper.persistent import ZNodeEvent
+from sidecar.drivers.zookeeper.place import Inquiry, Place
 from sidecar.drivers.zookeeper.probe import Probe
+from sidecar.drivers.zookeeper.reporter import Reporter
 from sidecar.drivers.zookeeper.security import Security
+from sidecar.drivers.zookeeper.session import Answer
 from sidecar.ports import FinderObserver
 from sidecar.settings import ZooKeeperFinderSettings
+
+MOST_CLUSTERS: Final = 5_000
+MOST_PATHS: Final = 20_000
+"""That are listed to find them."""
+REMOVED_SECONDS: Final = 15.0
+"""How long nothing of a cluster has to exist until it counts as removed. A JobManager that runs writes it again within a second, and one
+that is restarted is missed less soon than anybody is paged.
+"""
+CONFIRM_SECONDS: Final = 5.0
+_CONFIRMED_WITHIN: Final = round((CONFIRM_SECONDS + 3) * SECOND)
+
+_log = logging.getLogger("sidecar.zookeeper")
+
+
+class FoundClusters(Place):
+    """The clusters that a Discovery finds, each from when it is found until it is removed."""
+
+    found = True
+    """That there is no cluster is reported by `ClustersListed`."""
+
+    def __init__(self, where: str, place: str, report: Callable[[FinderObservation], None], most: int) -> None:
+        """`where`: the quorum and the root. `place`: the same as text. `most`: clusters that are watched."""
+        super().__init__(LogThrottle(), CONFIRM_SECONDS)
+        self._where = where
+        self._place = place
+        self._report = report
+        self._most = most
+        self._discovery = Discovery(MOST_PATHS)
+        self._vanished: dict[str, float] = {}
+        """Clusters of which nothing exists, and since when (monotonic)."""
+        self._listed: tuple[bool, int, str] | None = None
+        self._left_out = 0
+        self._missing_logged = False
+
+    @property
+    def waiting(self) -> int:
+        return self._discovery.waiting + super().waiting
+
+    def connected(self, at: Moment, *, persistent: bool) -> None:
+        self._vanished.clear()
+        self._discovery.read_all()
+        super().connected(at, persistent=persistent)
+
+    def disconnected(self, at: Moment, state: ConnectionState) -> None:
+        super().disconnected(at, state)
+        self._list(at)
+
+    def completed(self, at: Moment, since: Moment, zxid: int) -> bool:
+        completed = self._discovery.is_complete and super().completed(at, since, zxid)
+        if completed:
+            self._list(at)
+        return completed
+
+    def confirmed(self, at: Moment) -> None:
+        super().confirmed(at)
+        if not self._complete:
+            return
+        now = time.monotonic()
+        gone = [name for name, since in self._vanished.items() if now - since >= REMOVED_SECONDS]
+        for name in gone:
+            self._remove(name)
+            del self._vanished[name]
+            self._report(ClusterRemoved(at, name))
+        if gone:
+            self._compare(at)  # there may be room for others
+
+    def next(self) -> Inquiry | None:
+        if question := self._discovery.next():
+            return Inquiry(*question, watch=True, answered=partial(self._listed_below, question[1]))
+        return super().next()
+
+    def happened(self, at: Moment, event: ZNodeEvent, path: str) -> None:
+        self._discovery.happened(path)
+        super().happened(at, event, path)
+
+    def read_refused(self) -> None:
+        self._discovery.read_refused()
+        super().read_refused()
+
+    # -- which clusters ------------------------------------------------------------------------------------------------
+
+    def _listed_below(self, path: str, at: Moment, answer: Answer) -> None:
+        before = self._discovery.problem
+        self._discovery.answered(path, answer)
+        if refused := self._discovery.refused:
+            self._discovery.refused = None
+            path, reason = refused
+            if self.throttle.is_due(path):
+                _log.warning("cannot find clusters below %s%s: %s", self._where, clean(path), reason)
+        if (problem := self._discovery.problem) and problem != before:
+            _log.warning("no cluster can be found below %s in ZooKeeper: %s; retrying", self._where, problem)
+            self._complete = False
+            self._list(at)
+        self._compare(at)
+
+    def _compare(self, at: Moment) -> None:
+        """Begin with the clusters that were found, and note which are gone."""
+        exist, now = self._discovery.clusters, time.monotonic()
+        for name in self._clusters.keys() - exist:
+            self._vanished.setdefault(name, now)
+        for name in self._vanished.keys() & exist:
+            del self._vanished[name]
+        new = sorted(exist - self._clusters.keys())
+        room = max(0, self._most - len(self._clusters))
+        for name in new[:room]:
+            self._begin(at, name)
+        self._left_out = len(new[room:]) + self._discovery.left_out
+        if self._complete:
+            self._list(at)
+
+    def _begin(self, at: Moment, name: str) -> None:
+        reporter = Reporter(name, f"{self._where}/{name}", self.throttle, _CONFIRMED_WITHIN)
+        reporter.observer = self._report
+        self._report(ClusterFound(at, name))
+        reporter.report_view(at, ConnectionState.CONNECTED)
+        self._read_all(name, self.add(name, reporter))
+
+    def _list(self, at: Moment) -> None:
+        """Report what is known of the clusters that there are, if that changed."""
+        refused = self._discovery.problem or ""
+        if self._listed == (self._complete, self._left_out, refused):
+            return
+        self._listed = self._complete, self._left_out, refused
+        ids = frozenset(self._clusters) if self._complete else None
+        self._report(ClustersListed(at, self._place, ids, self._left_out, refused))
+        if self._left_out and self.throttle.is_due("left out"):
+            _log.warning("%d paths below %s are not watched: there are too many", self._left_out, self._where)
+        if self._complete and not self._clusters and not self._missing_logged:
+            self._missing_logged = True
+            _log.warning("no Flink cluster was found in %s yet: waiting", self._place)
 
 
 class ZooKeeperFinder(Connection):
@@ -24,7 +164,7 @@ class ZooKeeperFinder(Connection):
         where = root_of(settings.quorum, settings.root)
         super().__init__(
             where,
-            ManyClusters(where, settings.place, self._report, most=most),
+            FoundClusters(where, settings.place, self._report, most),
             Probe(settings.session_timeout),
             clock,
             session_timeout=settings.session_timeout,
