@@ -4,7 +4,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from sidecar.core.moment import Moment
 from sidecar.core.observations import EndObservation, FinderObservation, PlanObservation
@@ -25,6 +25,7 @@ from sidecar.settings import (
     KubernetesSettings,
     Settings,
     ZooKeeperFinderSettings,
+    ZooKeeperSettings,
 )
 
 if TYPE_CHECKING:
@@ -85,49 +86,54 @@ class Drivers:
             stop.join()
 
     def _driver(self, cluster: ClusterSettings) -> LeaderRetrievalDriver:
-        if isinstance(cluster, KubernetesSettings):
-            from sidecar.drivers.kubernetes import Access, KubernetesDriver
+        match cluster:
+            case KubernetesSettings():
+                from sidecar.drivers.kubernetes import Access, KubernetesDriver
 
-            source = (cluster.kubeconfig, cluster.context)
-            access = self._accesses.setdefault(source, Access(*source))
-            return KubernetesDriver(access, cluster.namespace, cluster.cluster_id, self._clock)
-        from sidecar.drivers.zookeeper import ZooKeeperDriver
-        from sidecar.drivers.zookeeper.security import Security
+                source = (cluster.kubeconfig, cluster.context)
+                access = self._accesses.setdefault(source, Access(*source))
+                return KubernetesDriver(access, cluster.namespace, cluster.cluster_id, self._clock)
+            case ZooKeeperSettings():
+                from sidecar.drivers.zookeeper import ZooKeeperDriver
+                from sidecar.drivers.zookeeper.security import Security
 
-        return ZooKeeperDriver(
-            cluster.quorum,
-            cluster.namespace,
-            cluster.cluster_id,
-            self._clock,
-            session_timeout=cluster.session_timeout,
-            connection_timeout=cluster.connection_timeout,
-            security=Security(cluster.tls, cluster.sasl, cluster.authorization),
-        )
+                return ZooKeeperDriver(
+                    cluster.quorum,
+                    cluster.namespace,
+                    cluster.cluster_id,
+                    self._clock,
+                    session_timeout=cluster.session_timeout,
+                    connection_timeout=cluster.connection_timeout,
+                    security=Security(cluster.tls, cluster.sasl, cluster.authorization),
+                )
+            case _:
+                assert_never(cluster)
 
     def _found_by(self, finder: AnyFinderSettings) -> ClusterFinder:
-        if isinstance(finder, ZooKeeperFinderSettings):
-            from sidecar.drivers.zookeeper.finder import ZooKeeperFinder
+        match finder:
+            case ZooKeeperFinderSettings():
+                from sidecar.drivers.zookeeper.finder import ZooKeeperFinder
 
-            return ZooKeeperFinder(finder, self._clock)
-        from sidecar.drivers.kubernetes import Access, KubernetesFinder
+                return ZooKeeperFinder(finder, self._clock)
+            case FinderSettings():
+                from sidecar.drivers.kubernetes import Access, KubernetesFinder
 
-        return KubernetesFinder(Access(finder.kubeconfig, finder.context), finder, self._clock)
+                return KubernetesFinder(Access(finder.kubeconfig, finder.context), finder, self._clock)
+            case _:
+                assert_never(finder)
 
 
 def ledger_of_found(finder: AnyFinderSettings, name: str = "ledger") -> LedgerStore:
     """The document of this name that all sidecars share that find the same clusters: one for all of these clusters, in Kubernetes in the
     sidecars' own namespace.
     """
-    if isinstance(finder, ZooKeeperFinderSettings):
-        from sidecar.drivers.zookeeper.ledger import ZooKeeperLedger
-        from sidecar.drivers.zookeeper.security import Security
-
-        security = Security(finder.tls, finder.sasl, finder.authorization)
-        return ZooKeeperLedger(finder.quorum, finder.root.rstrip("/"), name=name, security=security)
-    from sidecar.drivers.kubernetes import Access
-    from sidecar.drivers.kubernetes.ledger import KubernetesLedger
-
-    return KubernetesLedger(Access(finder.kubeconfig, finder.context), finder.home, ALL_FOUND, name=name)
+    match finder:
+        case ZooKeeperFinderSettings():
+            return _zookeeper_ledger(finder, finder.root.rstrip("/"), name)
+        case FinderSettings():
+            return _kubernetes_ledger(finder, finder.home, ALL_FOUND, name)
+        case _:
+            assert_never(finder)
 
 
 def pod_directories_of(clusters: Sequence[ClusterSettings]) -> dict[str, PodDirectory]:
@@ -145,14 +151,18 @@ def ha_probe_of(
     cluster: ClusterSettings, wall: Callable[[], int], *, ledger: bool
 ) -> "EnsembleProbe | DeploymentProbe":
     """What reads the facts of `ha check`. `wall`: microseconds; `ledger`: whether sidecars share documents in the cluster's store."""
-    if isinstance(cluster, KubernetesSettings):
-        from sidecar.drivers.kubernetes import Access
-        from sidecar.drivers.kubernetes.deployment_probe import DeploymentProbe
+    match cluster:
+        case KubernetesSettings():
+            from sidecar.drivers.kubernetes import Access
+            from sidecar.drivers.kubernetes.deployment_probe import DeploymentProbe
 
-        return DeploymentProbe(Access(cluster.kubeconfig, cluster.context), cluster, wall, ledger=ledger)
-    from sidecar.drivers.zookeeper.ensemble_probe import EnsembleProbe
+            return DeploymentProbe(Access(cluster.kubeconfig, cluster.context), cluster, wall, ledger=ledger)
+        case ZooKeeperSettings():
+            from sidecar.drivers.zookeeper.ensemble_probe import EnsembleProbe
 
-    return EnsembleProbe(cluster, wall)
+            return EnsembleProbe(cluster, wall)
+        case _:
+            assert_never(cluster)
 
 
 def event_stores_of(clusters: Sequence[ClusterSettings]) -> dict[str, EventStore]:
@@ -213,17 +223,30 @@ def process_ends_of(settings: Settings, clock: Callable[[], Moment]) -> "Process
 
 def ledger_of(cluster: ClusterSettings, name: str = "ledger") -> LedgerStore:
     """The document of this name that all sidecars of `cluster` share, in the cluster's own store. It connects when it is used."""
-    if isinstance(cluster, KubernetesSettings):
-        from sidecar.drivers.kubernetes import Access
-        from sidecar.drivers.kubernetes.ledger import KubernetesLedger
+    match cluster:
+        case KubernetesSettings():
+            return _kubernetes_ledger(cluster, cluster.namespace, cluster.cluster_id, name)
+        case ZooKeeperSettings():
+            return _zookeeper_ledger(cluster, cluster.namespace, name)
+        case _:
+            assert_never(cluster)
 
-        access = Access(cluster.kubeconfig, cluster.context)
-        return KubernetesLedger(access, cluster.namespace, cluster.cluster_id, name=name)
+
+def _kubernetes_ledger(
+    settings: KubernetesSettings | FinderSettings, namespace: str, cluster_id: str, name: str
+) -> LedgerStore:
+    from sidecar.drivers.kubernetes import Access
+    from sidecar.drivers.kubernetes.ledger import KubernetesLedger
+
+    return KubernetesLedger(Access(settings.kubeconfig, settings.context), namespace, cluster_id, name=name)
+
+
+def _zookeeper_ledger(settings: ZooKeeperSettings | ZooKeeperFinderSettings, root: str, name: str) -> LedgerStore:
     from sidecar.drivers.zookeeper.ledger import ZooKeeperLedger
     from sidecar.drivers.zookeeper.security import Security
 
-    security = Security(cluster.tls, cluster.sasl, cluster.authorization)
-    return ZooKeeperLedger(cluster.quorum, cluster.namespace, name=name, security=security)
+    security = Security(settings.tls, settings.sasl, settings.authorization)
+    return ZooKeeperLedger(settings.quorum, root, name=name, security=security)
 
 
 def silence_stores_of(settings: Settings) -> dict[str, LedgerStore]:

@@ -137,16 +137,16 @@ def _texts(pid: int, folder: str) -> Iterable[tuple[str, str]]:
 def _compare(configuration: "HighAvailability", cluster: Mapping[str, str]) -> Owner:
     options = {name: given.text for name, given in configuration.options.items()}
     mode = configuration.mode
-    if mode not in {"ZOOKEEPER", "KUBERNETES"}:
-        return Owner.OTHER if mode in _WITHOUT_LEADERS else Owner.UNKNOWN
-    if mode.lower() != cluster["store"]:
-        return Owner.OTHER
-    if mode == "ZOOKEEPER":
-        return _compare_zookeeper(options, cluster)
-    if "cluster_id" not in options:
-        return Owner.UNKNOWN
-    same = all(options[name] == cluster[name] for name in ("cluster_id", "namespace"))
-    return Owner.OURS if same else Owner.OTHER
+    match mode:
+        case "ZOOKEEPER" | "KUBERNETES" if mode.lower() != cluster["store"]:
+            return Owner.OTHER
+        case "ZOOKEEPER":
+            return _compare_zookeeper(options, cluster)
+        case "KUBERNETES" if "cluster_id" in options:
+            same = all(options[name] == cluster[name] for name in ("cluster_id", "namespace"))
+            return Owner.OURS if same else Owner.OTHER
+        case _:
+            return Owner.OTHER if mode in _WITHOUT_LEADERS else Owner.UNKNOWN
 
 
 def _compare_zookeeper(options: Mapping[str, str], cluster: Mapping[str, str]) -> Owner:

@@ -5,7 +5,7 @@ and after, whether the leader removed its own address, and whether this observer
 """
 
 from enum import StrEnum
-from typing import Final
+from typing import Final, assert_never
 
 from msgspec import Struct
 
@@ -328,11 +328,7 @@ def _by_who_leads(facts: Facts) -> Verdict | None:
 def _by_its_end(facts: Facts) -> Verdict | None:
     if facts.unseen or (facts.succeeded and facts.same_process is not False):
         return None
-    ended = (
-        _lapsed(facts)
-        if facts.store is Store.KUBERNETES
-        else "The JobManager's ZooKeeper session expired: it did not shut down cleanly."
-    )
+    ended = _expired(facts)
     leads = "Another JobManager took over." if facts.succeeded else "There is no new leader yet."
     if facts.released and facts.succeeded:
         # A JobManager that ends itself removes its addresses before it gives its lease up.
@@ -364,6 +360,16 @@ def _partly(facts: Facts) -> str:
 
 def _same_process(facts: Facts) -> bool:
     return facts.same_process if facts.same_process is not None else bool(facts.same_place and facts.counted_on)
+
+
+def _expired(facts: Facts) -> str:
+    match facts.store:
+        case Store.KUBERNETES:
+            return _lapsed(facts)
+        case Store.ZOOKEEPER:
+            return "The JobManager's ZooKeeper session expired: it did not shut down cleanly."
+        case _:
+            assert_never(facts.store)
 
 
 def _lapsed(facts: Facts) -> str:

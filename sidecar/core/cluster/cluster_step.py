@@ -1,6 +1,7 @@
 """One cluster: raw observations in, the next state and its records out."""
 
 from collections.abc import Callable
+from typing import assert_never
 
 from msgspec.structs import replace
 
@@ -65,9 +66,7 @@ def observe(
         case NodeObserved() | PlaceRemoved() | NodeRefused() | ChildrenObserved():
             znode_leaders.observed(draft, observation)
         case NotProcessed():
-            (configmap_leaders if policy.store_of(cluster_id) is Store.KUBERNETES else znode_leaders).not_processed(
-                draft, observation
-            )
+            _not_processed(draft, observation, policy.store_of(cluster_id))
         case ViewConfirmed():
             until = observation.at.steady + observation.again_within + policy.trust_window
             draft.update(confirmed=Confirmed(observation.at, until))
@@ -156,3 +155,13 @@ def _left_alone(cluster: ClusterState, component: ComponentId, now: Moment) -> b
 
 def _is_calm(cluster: ClusterState, component: ComponentId, now: Moment) -> bool:
     return split_leadership.is_calm(cluster.components[component].contest, cluster.view.turned_at.steady, now)
+
+
+def _not_processed(draft: Draft, observation: NotProcessed, store: Store) -> None:
+    match store:
+        case Store.KUBERNETES:
+            configmap_leaders.not_processed(draft, observation)
+        case Store.ZOOKEEPER:
+            znode_leaders.not_processed(draft, observation)
+        case _:
+            assert_never(store)

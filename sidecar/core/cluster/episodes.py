@@ -8,7 +8,7 @@ fails over alone opens no episode.
 
 from collections.abc import Collection, Iterable
 from enum import StrEnum
-from typing import Final
+from typing import Final, assert_never
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -168,18 +168,27 @@ def facts_at_opening(
     """The facts when `transition` opens an episode that ends the term of `led`. `contended`: how many JobManagers contended."""
     at, store = transition.at.steady, transition.store
     related = loss is not None and (loss.ended is None or at - loss.ended.steady <= RELATED)
-    sessions = {leader.session_id for leader in led}
-    old = any(leader.address.startswith(_OLD_SCHEME) for leader in led)
     return Facts(
         store,
         opened=at,
         loss=loss if related else None,
         contended=contended,
         unseen=transition.kind in {Kind.DISCOVERED, Kind.GRANTED},
-        # Up to 1.17 a clean shutdown lets the lease expire. Up to 1.14 (each component has its own session id) it leaves the znodes until
-        # the ZooKeeper session ends.
-        quiet_end=old if store is Store.KUBERNETES else len(sessions) > 1,
+        quiet_end=_ends_quietly(store, led),
     )
+
+
+def _ends_quietly(store: Store, led: Collection[LeaderInformation]) -> bool:
+    """Whether this version of Flink leaves the traces of a crash when it shuts down cleanly."""
+    match store:
+        case Store.KUBERNETES:  # up to 1.17: it lets the lease expire
+            return any(leader.address.startswith(_OLD_SCHEME) for leader in led)
+        case (
+            Store.ZOOKEEPER
+        ):  # up to 1.14, where each component has its own session id: its znodes stay until the session ends
+            return len({leader.session_id for leader in led}) > 1
+        case _:
+            assert_never(store)
 
 
 def moved(

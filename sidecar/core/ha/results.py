@@ -1,7 +1,7 @@
 """Which checks there are for a cluster, and what they found."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 from msgspec import Struct
 
@@ -32,9 +32,14 @@ class CheckResult(Struct, frozen=True, kw_only=True):
 
 def results(store: ZooKeeperFacts | KubernetesFacts, flink: FlinkFacts) -> tuple[CheckResult, ...]:
     """The checks that apply to a cluster."""
-    checks: Mapping[str, Callable[[Any], Finding | None]]
-    checks = ZOOKEEPER_CHECKS if isinstance(store, ZooKeeperFacts) else KUBERNETES_CHECKS
-    return (*_results(checks, store), *_results(FLINK_CHECKS, flink))
+    match store:
+        case ZooKeeperFacts():
+            of_store = _results(ZOOKEEPER_CHECKS, store)
+        case KubernetesFacts():
+            of_store = _results(KUBERNETES_CHECKS, store)
+        case _:
+            assert_never(store)
+    return (*of_store, *_results(FLINK_CHECKS, flink))
 
 
 def _results(checks: Mapping[str, Callable[[Any], Finding | None]], facts: object) -> Iterator[CheckResult]:

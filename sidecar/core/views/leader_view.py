@@ -1,13 +1,22 @@
 """Who leads, as data for people and scripts: `who` and `GET /api/v1/leaders`."""
 
 import re
-from typing import Final
+from typing import Final, assert_never
 
 from msgspec import Struct
 
 from sidecar.core.cluster.state import ClusterState, TooOld, contending
 from sidecar.core.flink import configmaps, znode_paths
-from sidecar.core.flink.leadership import Blindness, Held, Leadership, Position, Unknown, Vacant, ZNodePosition
+from sidecar.core.flink.leadership import (
+    Blindness,
+    ConfigMapPosition,
+    Held,
+    Leadership,
+    Position,
+    Unknown,
+    Vacant,
+    ZNodePosition,
+)
 from sidecar.core.moment import Timestamp, stored_at, timestamp
 from sidecar.core.pods import name_at
 from sidecar.core.views.snapshot import Snapshot
@@ -73,9 +82,13 @@ def web_ui(address: str | None) -> str | None:
 
 def _flink(cluster_id: str, position: Position) -> str | None:
     """The Flink versions that write a leader there; None if several layouts share the place."""
-    if isinstance(position, ZNodePosition):
-        return znode_paths.layout_of(position.path)
-    return configmaps.layout_of(cluster_id, position.name, position.key)
+    match position:
+        case ZNodePosition():
+            return znode_paths.layout_of(position.path)
+        case ConfigMapPosition():
+            return configmaps.layout_of(cluster_id, position.name, position.key)
+        case _:
+            assert_never(position)
 
 
 def state_of(cluster: ClusterState, leadership: Leadership) -> str:

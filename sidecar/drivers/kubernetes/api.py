@@ -97,6 +97,7 @@ class Api:
 
     @property
     def where(self) -> str:
+        """The namespace, for texts."""
         return f"namespace {self._namespace}" if self._namespace else "all namespaces"
 
     def read(self, selector: Selector) -> ConfigMapList:
