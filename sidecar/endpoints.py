@@ -31,8 +31,8 @@ class AppriseUrl(Struct, frozen=True, tag="apprise"):
     @property
     def scheme(self) -> str:
         """In lower case; empty if there is none."""
-        scheme, found, _ = self.url.reveal().strip().partition("://")
-        return self.native or (scheme.lower() if found else "")
+        scheme, separator, _ = self.url.reveal().strip().partition("://")
+        return self.native or (scheme.lower() if separator else "")
 
     @property
     def may_be_native(self) -> bool:

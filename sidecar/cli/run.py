@@ -57,19 +57,19 @@ def check(config: Path | None, output: Output, **overrides: Any) -> int:
     from sidecar.settings import mistakes as reading
 
     read = reading.check(config, overrides)
-    found, settings = list(read.mistakes), read.settings
+    errors, settings = list(read.mistakes), read.settings
     if settings:
         settings, more = checking.checked(settings)
-        found += more
+        errors += more
         if problem := checking.unwritable(settings.state_dir):
-            found.append(SettingsError(f"{read.state_dir}: {problem}"))
-    summary = _summary(settings) if settings and not found else {}
+            errors.append(SettingsError(f"{read.state_dir}: {problem}"))
+    summary = _summary(settings) if settings and not errors else {}
     if output == "json":
-        print_value({"mistakes": [*map(str, reading.in_order(found))], **summary}, "", output)
-        return SettingsError.exit_status if found else 0
-    for mistake in reading.in_order(found):
+        print_value({"mistakes": [*map(str, reading.in_order(errors))], **summary}, "", output)
+        return SettingsError.exit_status if errors else 0
+    for mistake in reading.in_order(errors):
         print_mistake(str(mistake))
-    if found or not settings:
+    if errors or not settings:
         return SettingsError.exit_status
     _print_summary(summary, settings.policy().services())
     print_line("ok")

@@ -39,8 +39,8 @@ def of_cluster(snapshot: Snapshot, day: LastDay, cluster_id: str, hours: int) ->
         component_state = cluster.components.get(ComponentId(Component(component)))
         state = current(component_state.leadership) if component_state else None
         changes = day.changes.get((cluster_id, component), ())
-        found = spans(changes, blind, state, start, end, day.since or end)
-        rows[component] = _with_pods(found, cluster.pods)
+        row = spans(changes, blind, state, start, end, day.since or end)
+        rows[component] = _with_pods(row, cluster.pods)
     going_on = [each for each in in_progress(snapshot) if each.id not in day.episodes]
     episodes: list[EpisodeRecord | EpisodeView] = [*day.episodes.values(), *going_on]
     marks = [_mark(each) for each in episodes if each.cluster_id == cluster_id]

@@ -151,8 +151,8 @@ def _counts(judged: Sequence[ClusterVerdict]) -> str:
 def _latest(snapshot: Snapshot, day: LastDay, only: str | None) -> list[EpisodeView]:
     """The latest failovers, those in progress first."""
     closed = [each for each in day.episodes.values() if only in {None, each.cluster_id}]
-    found = episode_view.latest(closed[:EPISODES_SHOWN], day.outcomes, snapshot)
-    return [each for each in found if only in {None, each.cluster_id}][:EPISODES_SHOWN]
+    views = episode_view.latest(closed[:EPISODES_SHOWN], day.outcomes, snapshot)
+    return [each for each in views if only in {None, each.cluster_id}][:EPISODES_SHOWN]
 
 
 def _next_step(failover: EpisodeView | None) -> str | None:

@@ -93,8 +93,8 @@ def differences(session: SparkSession, audit: str) -> Iterator[str]:
         rows = stored[view].withColumn("_n", F.lit(1)).unionByName(expected[view].withColumn("_n", F.lit(-1)))
         rows = rows.where(F.col(day) <= F.lit(last))  # not those without a date
         different = rows.groupBy(*stored[view].columns).agg(F.sum("_n").alias("_n")).where("_n <> 0")
-        found = different.select(day, "cluster_id").distinct().orderBy(day, "cluster_id").limit(_MOST_DIFFERENCES)
-        for row in found.collect():
+        examples = different.select(day, "cluster_id").distinct().orderBy(day, "cluster_id").limit(_MOST_DIFFERENCES)
+        for row in examples.collect():
             yield f"{view}: {row[day]}: {row.cluster_id}: not what the records say; run audit materialize, or delete {CLOSED} first"
 
 

@@ -74,10 +74,10 @@ class Setting(Struct, frozen=True):
             raise self.invalid(f"is unknown: {did_you_mean(members, self.text)}")
         return members[self.text]
 
-    def one_of(self, known: Collection[str], what: str, shown: Collection[str] | None = None) -> str:
-        """The text, which must be one of `known`. `shown`: the names that an error may show; None: `known`."""
-        if self.text not in known:
-            names = known if shown is None else shown
+    def one_of(self, words: Collection[str], what: str, shown: Collection[str] | None = None) -> str:
+        """The text, which must be one of `words`. `shown`: the names that an error may show; None: `words`."""
+        if self.text not in words:
+            names = words if shown is None else shown
             hint = did_you_mean(names, self.text) if names else "there are none"
             raise self.invalid(f"is not one of the {what}: {hint}")
         return self.text
