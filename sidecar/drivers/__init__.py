@@ -180,36 +180,32 @@ def plan_source_of(
     clusters: Sequence[ClusterSettings], finder: AnyFinderSettings | None, clock: Callable[[], Moment]
 ) -> PlanSource | None:
     """What is meant to happen to those clusters that want it read; None: none does. One watch for all of a namespace."""
-    wanted = [
-        each
-        for each in clusters
-        if isinstance(each, KubernetesSettings) and (each.flink_deployments or each.node_drains or each.deaths)
-    ]
-    found = finder if isinstance(finder, FinderSettings) else None
-    if found and not (found.flink_deployments or found.node_drains or found.deaths):
-        found = None
-    if not wanted and found is None:
+    wanted = [cluster for cluster in clusters if isinstance(cluster, KubernetesSettings) and any(_plans_read(cluster))]
+    finding = finder if isinstance(finder, FinderSettings) and any(_plans_read(finder)) else None
+    if not wanted and finding is None:
         return None
     from sidecar.drivers.kubernetes import Access
     from sidecar.drivers.kubernetes.plans import KubernetesPlans
     from sidecar.drivers.kubernetes.pod_reports import Scope
 
-    scopes: list[tuple[Access, Scope]] = []
-    together: dict[tuple[object, ...], list[KubernetesSettings]] = {}
-    for each in wanted:
-        key = each.kubeconfig, each.context, each.namespace, each.flink_deployments, each.node_drains, each.deaths
-        together.setdefault(key, []).append(each)
-    for first, *others in together.values():
-        names = frozenset(each.cluster_id for each in (first, *others))
-        scope = Scope(first.namespace, names, first.flink_deployments, first.node_drains, first.deaths)
-        scopes.append((Access(first.kubeconfig, first.context), scope))
-    if found:
-        for namespace in (None,) if found.namespaces is None else found.namespaces:
-            scope = Scope(
-                namespace, None, found.flink_deployments, found.node_drains, found.deaths, qualified=found.qualified
-            )
-            scopes.append((Access(found.kubeconfig, found.context), scope))
+    together: dict[tuple[Path | None, str | None, str, tuple[bool, bool, bool]], set[str]] = {}
+    for cluster in wanted:
+        key = cluster.kubeconfig, cluster.context, cluster.namespace, _plans_read(cluster)
+        together.setdefault(key, set()).add(cluster.cluster_id)
+    scopes = [
+        (Access(kubeconfig, context), Scope(namespace, frozenset(names), *read))
+        for (kubeconfig, context, namespace, read), names in together.items()
+    ]
+    if finding:
+        access, read = Access(finding.kubeconfig, finding.context), _plans_read(finding)
+        namespaces = [None] if finding.namespaces is None else finding.namespaces
+        scopes += [(access, Scope(name, None, *read, qualified=finding.qualified)) for name in namespaces]
     return KubernetesPlans(scopes, clock)
+
+
+def _plans_read(settings: KubernetesSettings | FinderSettings) -> tuple[bool, bool, bool]:
+    """Whether FlinkDeployments, drains of nodes, and how JobManagers end are read."""
+    return settings.flink_deployments, settings.node_drains, settings.deaths
 
 
 def process_ends_of(settings: Settings, clock: Callable[[], Moment]) -> "ProcessWatch | None":

@@ -143,18 +143,28 @@ def _of_object(body: Mapping[str, Any], depth: int = _DEEPEST) -> Refusal | None
     for name in sorted(_WRAPPERS & fields.keys()):
         if depth and isinstance(fields[name], dict) and (found := _of_object(fields[name], depth - 1)):
             return found
-    code = next(filter(None, (_refusing_code(fields[name]) for name in sorted(_CODES & fields.keys()))), None)
-    status = _number(fields.get("status"))
-    if code is None and status is not None and 400 <= status < 600:
-        code = str(status)
+    code = _code(fields)
     answers = {str(fields[name]).lower() for name in _ANSWERS & fields.keys() if not isinstance(fields[name], dict)}
-    said_no = bool(answers & _NO) or any(fields[name] is False for name in _FLAGS & fields.keys())
-    said_no = said_no or any(_is_no_word(fields[name]) for name in _WORDS & fields.keys())
-    error = next((fields[name] for name in _ERRORS if _is_error(fields.get(name))), None)
-    if code is None and not said_no and (error is None or "true" in answers):
+    is_error = "true" not in answers and any(_is_error(fields.get(name)) for name in _ERRORS)
+    if code is None and not is_error and not _says_no(fields, answers):
         return None
     reason = next((said for name in _TEXTS if (said := _said([fields.get(name)]))), "it gives no reason")
     return Refusal(_line(reason if code is None else f"{code} {reason}"), code == _LATER)
+
+
+def _code(fields: Mapping[str, Any]) -> str | None:
+    """The first code that refuses; else a status as HTTP has them."""
+    code = next(filter(None, (_refusing_code(fields[name]) for name in sorted(_CODES & fields.keys()))), None)
+    status = _number(fields.get("status"))
+    return str(status) if code is None and status is not None and 400 <= status < 600 else code
+
+
+def _says_no(fields: Mapping[str, Any], answers: set[str]) -> bool:
+    return (
+        bool(answers & _NO)
+        or any(fields[name] is False for name in _FLAGS & fields.keys())
+        or any(_is_no_word(fields[name]) for name in _WORDS & fields.keys())
+    )
 
 
 def _of_text(text: str) -> Refusal | None:
