@@ -228,6 +228,19 @@ def test_random_histories_have_the_same_answers(spark: SparkSession, spool: Path
     assert verify(spark, str(audit), deep=True).findings == []
 
 
+def test_what_came_before_the_first_carry_is_not_forgotten(spark: SparkSession, spool: Path, audit: Path) -> None:
+    """The first run closes all but the last dates at once. A late record among those is folded after all that came before it."""
+    history = History("orders")
+    history.granted(0, A, None, None).covered(0, 9 * DAY)
+    recorded(spark, spool, audit, history.records)
+    materialize(spark, str(audit), before=FIRST + timedelta(days=8))
+    late = History("orders")
+    late.revoked(3 * DAY, A).granted(3 * DAY + 60, B, A, 60.0)
+    recorded(spark, spool, audit, late.records)
+    assert materialize(spark, str(audit), before=FIRST + timedelta(days=8)).redone > 0
+    assert_same_answers(spark, audit)
+
+
 def test_a_damaged_or_forgotten_file_is_found(spark: SparkSession, cases: Path, tmp_path: Path) -> None:
     """Of each file that counts every byte is read; what does not count was left by a command that died."""
     audit = tmp_path / "audit"

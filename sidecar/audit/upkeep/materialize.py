@@ -142,8 +142,7 @@ class Closing:
 
     def _redo(self, manifest: Manifest, late: list[date], clusters: set[str]) -> int:
         since = max(late[0] - _DAY, (manifest.base or date.min) + _DAY)
-        before = max((day for day in manifest.carries if day < since), default=None)
-        start = before + _DAY if before else since
+        before, start = self._carried(manifest, since)
         fold = Fold(self._session, self._audit, self._listed, clusters=clusters, manifest=manifest)
         carry = read_carry(self._session, self._audit, manifest, before)
         done, carries = list[Folded](), dict[date, str]()
@@ -180,13 +179,17 @@ class Closing:
 
     def _staged_carry(self, base: date) -> str:
         """A staged file with what of the dates up to `base` matters later."""
-        before = max((day for day in self.manifest.carries if day < base), default=None)
-        dates = {day for listed in self._listed.values() for day in listed}
-        start = before + _DAY if before else min((*dates, base))
+        before, start = self._carried(self.manifest, base)
         fold = Fold(self._session, self._audit, self._listed)
         carry = read_carry(self._session, self._audit, self.manifest, before)
         self._tune(days(start - _DAY, base + _DAY), carry)
         return fold.merged_carry(fold.dates(start, base, carry, since=base + _DAY))
+
+    def _carried(self, manifest: Manifest, day: date) -> tuple[date | None, date]:
+        """The last carry before `day`, and the date from which on records are folded: the next one, or the first of all."""
+        before = max((carried for carried in manifest.carries if carried < day), default=None)
+        dates = (listed for by_date in self._listed.values() for listed in by_date)
+        return before, before + _DAY if before else min((*dates, day))
 
     def _publish(self, manifest: Manifest, done: Iterable[Folded], carries: Mapping[date, str]) -> None:
         """Make staged files visible, then the manifest that names them."""
