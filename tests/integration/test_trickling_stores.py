@@ -22,8 +22,9 @@ from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.loop import Loop
 from sidecar.ports import LeaderRetrievalDriver
 from tests.integration.conftest import Watch
-from tests.kit.cluster import CLUSTER, A, B
+from tests.kit.cluster import CLUSTER, RESOURCE_MANAGER, REST_SERVER, A, B
 from tests.kit.cluster import DISPATCHER as DISPATCHER_ID
+from tests.kit.config_maps import LEADER
 from tests.kit.driver_recorder import CONNECTED, SUSPENDED
 from tests.kit.java_serialization import connection_info
 from tests.kit.kubernetes_server import Kubernetes, Namespace
@@ -148,7 +149,8 @@ def test_a_view_of_zookeeper_is_confirmed_all_the_time(
 # -- Kubernetes --------------------------------------------------------------------------------------------------------
 
 CONFIG_MAP = f"{CLUSTER}-cluster-config-map"
-LEADER = "org.apache.flink.k8s.leader.dispatcher"
+LED = {"dispatcher": DISPATCHER_ID, "resourcemanager": RESOURCE_MANAGER, "restserver": REST_SERVER}
+"""All of the cluster's components, by their keys: one that nobody led would rightly be notified of."""
 
 
 @pytest.fixture
@@ -168,9 +170,9 @@ def renew(flink: Namespace, number: int, holder: str = "jm-a") -> None:
         "renewTime": f"{number}",
         "leaderTransitions": 0,
     }
-    leader = A.leads(DISPATCHER_ID)
-    data = {LEADER: f"{leader.session_id},{leader.address}", "padding": "x" * 5000}
-    flink.replace(CONFIG_MAP, data, json.dumps(lease))
+    leaders = {f"{LEADER}{key}": A.leads(component) for key, component in LED.items()}
+    data = {key: f"{leader.session_id},{leader.address}" for key, leader in leaders.items()}
+    flink.replace(CONFIG_MAP, data | {"padding": "x" * 5000}, json.dumps(lease))
 
 
 def test_a_watch_of_kubernetes_that_trickles_pages_nobody(
