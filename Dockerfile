@@ -67,7 +67,7 @@ ARG SOURCE_DATE_EPOCH
 COPY pyproject.toml README.md LICENSE ./
 COPY sidecar sidecar
 COPY rules rules
-COPY docs/how-to/troubleshooting.md docs/
+COPY docs/how-to/troubleshooting.md docs/how-to/
 COPY deploy/sbom.py ./
 RUN set -eu; \
     /opt/tools/bin/pip wheel --no-index --no-deps --no-build-isolation --wheel-dir wheels .; \
