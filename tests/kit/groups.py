@@ -183,6 +183,7 @@ LONG: Final[dict[str, tuple[str, ...]]] = {
         "integration/test_zookeeper_ha_checks.py::test_an_ensemble_without_a_quorum",
         "integration/test_zookeeper_ha_servers.py::test_servers_with_tls",
         "integration/test_zookeeper_finder.py::test_whatever_comes_and_goes",
+        "shell/test_ha_checks_shown.py::test_a_cluster_is_checked_also",
     ),
 }
 """Why tests are in `make test-long` alone, and the beginnings of their ids; so are those that assert seconds. All others are the gate's. A

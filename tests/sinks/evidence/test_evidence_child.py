@@ -130,6 +130,7 @@ def test_a_process_named_java_that_is_no_jvm_gets_no_signal(python: Run, alive: 
     """It might react to SIGQUIT in any way."""
     name = "org.apache.flink.Pretender"
     process = python(JAVA_IN_NAME_ONLY, name, name=name, argv0="java")
+    Path(f"/tmp/.java_pid{process.pid}").unlink(missing_ok=True)  # noqa: S108  of a killed JVM that had the same id
     [found] = [found for found in processes.find(set()) if found.pid == process.pid]
     assert (found.is_java, found.subject) == (True, f"pid {process.pid} (Pretender)")
     assert refused(lambda: jvm_attach.thread_dump(found, 5)) == (
