@@ -31,7 +31,6 @@ _MOST_FAULTS: Final = 100
 _MOST_NAMED: Final = 3
 MOST_NAME: Final = 40
 """Characters of a job's name in a message."""
-_FAULTS: Final = {Trigger.JOB_MISSING: Fault.MISSING, Trigger.JOB_RESURRECTED: Fault.RESURRECTED}
 _REST_SERVER: Final = ComponentId(Component.REST_SERVER)
 JOBS: Final = ComponentId(Component.JOB)
 """All jobs of a failover, as one subject."""
@@ -39,7 +38,9 @@ Holding = Mapping[ComponentId | None, Alert]
 """Conditions that hold, by component; None: of the cluster as a whole."""
 
 
-def conditions(rule: Rule, policy: Policy, name: str, cluster: ClusterState, alerts: Alerts, now: Moment) -> Holding:
+def conditions(  # noqa: PLR0911  one for each trigger
+    rule: Rule, policy: Policy, name: str, cluster: ClusterState, alerts: Alerts, now: Moment
+) -> Holding:
     """The conditions of `rule` that hold in the cluster `name`."""
     match rule.on:
         case Trigger.VACANT:
@@ -54,7 +55,19 @@ def conditions(rule: Rule, policy: Policy, name: str, cluster: ClusterState, ale
         case Trigger.ZXID_HEADROOM if (left_over := zxid_headroom(cluster)) is not None and left_over < ZXID_HEADROOM:
             epoch = (cluster.zxid or 0) >> 32
             return {None: new_alert(policy, rule, name, None, now, epoch, count=left_over)}
-    return _of_days(rule, policy, name, cluster, now)
+        case Trigger.DRILL_OVERDUE:
+            return _overdue(rule, policy, name, cluster, now)
+        case Trigger.BUDGET_BURN:
+            return _burn(rule, policy, name, cluster, now)
+        case Trigger.LEADER_SILENT:
+            return _silence(rule, policy, name, cluster)
+        case Trigger.JOB_MISSING:
+            return _faults(rule, policy, name, cluster, Fault.MISSING)
+        case Trigger.JOB_RESURRECTED:
+            return _faults(rule, policy, name, cluster, Fault.RESURRECTED)
+        case Trigger.NOT_RECOVERED:
+            return _not_recovered(rule, policy, name, cluster)
+    return {}
 
 
 def _blindness(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Holding:
@@ -75,16 +88,6 @@ def _failovers(rule: Rule, policy: Policy, name: str, failovers: Failovers, now:
     if count < rule.count:
         return {}
     return {None: new_alert(policy, rule, name, None, now, count=count, episode_id=recent[-1].episode_id)}
-
-
-def _of_days(rule: Rule, policy: Policy, name: str, cluster: ClusterState, now: Moment) -> Holding:
-    """What days of watching say, or what came back after a failover."""
-    match rule.on:
-        case Trigger.DRILL_OVERDUE:
-            return _overdue(rule, policy, name, cluster, now)
-        case Trigger.BUDGET_BURN:
-            return _burn(rule, policy, name, cluster, now)
-    return _of_rest(rule, policy, name, cluster)
 
 
 def _overdue(rule: Rule, policy: Policy, name: str, cluster: ClusterState, now: Moment) -> Holding:
@@ -117,14 +120,10 @@ def _silence(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Ho
     return {_REST_SERVER: alert}
 
 
-def _of_rest(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Holding:
-    """That the leader does not answer, or what did not come back after a failover."""
-    if rule.on is Trigger.LEADER_SILENT:
-        return _silence(rule, policy, name, cluster)
-    if fault := _FAULTS.get(rule.on):
-        return _faults(rule, policy, name, cluster, fault)
+def _not_recovered(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Holding:
+    """Jobs have not come back since the cluster is led again."""
     led, jobs = assessment.led_since(cluster), assessment.waiting(cluster)
-    if rule.on is not Trigger.NOT_RECOVERED or led is None or not jobs:
+    if led is None or not jobs:
         return {}
     began, episode = led
     names = ", ".join(clean(job, MOST_NAME) for job in sorted(jobs.values())[:_MOST_NAMED])
