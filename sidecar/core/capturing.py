@@ -9,6 +9,7 @@ from sidecar.core.effects import Append, Effect, Gather
 from sidecar.core.evidence import Capture, EvidenceItem
 from sidecar.core.moment import Moment
 from sidecar.core.observations import EvidenceGathered
+from sidecar.core.overlay import with_items
 from sidecar.core.policy.policy import Policy
 from sidecar.core.quarantine import Quarantine
 from sidecar.core.state import State
@@ -24,7 +25,7 @@ def tick(policy: Policy, state: State, quarantine: Quarantine, now: Moment) -> t
                 asked = (
                     {**state.captures, **{capture.id: capture for capture in captures}} if captures else state.captures
                 )
-                state = replace(state, clusters={**state.clusters, name: after}, captures=asked)
+                state = replace(state, clusters=with_items(state.clusters, {name: after}), captures=asked)
                 effects += map(Gather, captures)
     return state, effects
 
@@ -52,7 +53,8 @@ def _answered(
     captures = {key: other for key, other in state.captures.items() if key != capture.id}
     clusters = state.clusters
     if cluster := clusters.get(capture.cluster_id):
-        clusters = {**clusters, capture.cluster_id: evidence_requests.gathered(cluster, capture, pieces)}
+        gathered = evidence_requests.gathered(cluster, capture, pieces)
+        clusters = with_items(clusters, {capture.cluster_id: gathered})
     all_of_it = [*pieces[: evidence_requests.MOST_PIECES], *evidence_requests.beyond(capture)]
     records = evidence_requests.records(policy, capture, all_of_it, at)
     return replace(state, clusters=clusters, captures=captures), [Append(record) for record in records]

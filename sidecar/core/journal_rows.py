@@ -102,10 +102,9 @@ def changes(before: State, after: State) -> Iterator[Row]:
     yield from _diff("drill", before.drills, after.drills)
     if before.silences is not after.silences:
         yield from _diff("silence", _silences(before.silences), _silences(after.silences))
-    for name in {**before.clusters, **after.clusters}:
-        old, new = before.clusters.get(name), after.clusters.get(name)
-        if old is not new:
-            yield from _cluster_changes(name, old, new)
+    removed, replaced = differing(before.clusters, after.clusters)
+    for name in (*removed, *replaced):
+        yield from _cluster_changes(name, before.clusters.get(name), after.clusters.get(name))
 
 
 def _cluster_changes(name: str, old: ClusterState | None, new: ClusterState | None) -> Iterator[Row]:

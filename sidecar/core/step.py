@@ -123,13 +123,14 @@ def _find(policy: Policy, state: State, observation: ClusterFound | ClusterRemov
         case ClusterFound(cluster_id=name):
             if name in state.clusters:
                 return state, []
-            clusters = {**state.clusters, name: replace(fresh_cluster(at), operated=state.unclaimed.get(name))}
+            new = replace(fresh_cluster(at), operated=state.unclaimed.get(name))
+            clusters = with_items(state.clusters, {name: new})
             return replace(state, clusters=clusters, unclaimed=without(state.unclaimed, [name])), []
         case ClusterRemoved(cluster_id=name, on_purpose=on_purpose):
             cluster = state.clusters.get(name)
             on_purpose = on_purpose or (cluster is not None and plans.is_unwanted(cluster.operated))
             if cluster and removal.has_leader(cluster) and not on_purpose:
-                return replace(state, clusters={**state.clusters, name: replace(cluster, gone=at)}), []
+                return replace(state, clusters=with_items(state.clusters, {name: replace(cluster, gone=at)})), []
             return _remove(policy, state, [name] if cluster else [], at)
         case ClustersListed(place=place, cluster_ids=names):
             finder = Finder(place, names is not None, observation.left_out, observation.refused)
@@ -221,7 +222,7 @@ def _loaded(policy: Policy, state: State, read: PodNamed | SilencesRead) -> Stat
     cluster = state.clusters.get(read.cluster_id)
     if cluster is None or (pods := with_pod(cluster.pods, read.host, read.pod)) is cluster.pods:
         return state
-    return replace(state, clusters={**state.clusters, read.cluster_id: replace(cluster, pods=pods)})
+    return replace(state, clusters=with_items(state.clusters, {read.cluster_id: replace(cluster, pods=pods)}))
 
 
 def _start(policy: Policy, state: State, now: Moment) -> Step:
@@ -288,7 +289,7 @@ def _pictures(policy: Policy, state: State, quarantine: Quarantine, now: Moment)
                 asked[name] = after
                 requests.append(request)
     effects: list[Effect] = [TakePicture(request) for request in rest_server.limited(state.clusters, requests)]
-    return replace(state, clusters={**state.clusters, **asked}) if asked else state, effects
+    return replace(state, clusters=with_items(state.clusters, asked)) if asked else state, effects
 
 
 def _clusters(policy: Policy, state: State, _: Quarantine, now: Moment) -> Step:
