@@ -4,9 +4,6 @@ import gzip
 import hashlib
 import tarfile
 from pathlib import Path
-from typing import Final
-
-_CHUNK: Final = 1 << 20
 
 
 def pack(folder: Path, archive: Path, epoch: int) -> None:
@@ -39,8 +36,5 @@ def checksums(folder: Path) -> str:
 
 
 def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -277,5 +277,5 @@ class SharedLedger:
 
 
 def _already_sent(ledger: Ledger, delivery: Delivery) -> Permit:
-    entry = ledger.entries.get(claims.name_of(delivery))
-    return Permit(outcome=DeliveryOutcome.ALREADY_TOLD, detail=f"by {clean(entry.by)}" if entry else "")
+    by = claims.entry_of(ledger, delivery).by
+    return Permit(outcome=DeliveryOutcome.ALREADY_TOLD, detail=f"by {clean(by)}" if by else "")
