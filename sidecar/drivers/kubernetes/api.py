@@ -15,7 +15,7 @@ from urllib3 import PoolManager, ProxyManager, Timeout
 from urllib3.exceptions import HTTPError
 
 from sidecar.drivers.kubernetes.access import Access, Credentials
-from sidecar.drivers.kubernetes.api_error import ApiError, TooLargeError, retry_after
+from sidecar.drivers.kubernetes.api_error import ApiError, TooLargeError, wait_after
 from sidecar.drivers.kubernetes.responses import (
     ConfigMap,
     ConfigMapList,
@@ -242,7 +242,7 @@ class Api:
 
     def _refusal(self, verb: str, selector: Selector, response: Any) -> ApiError:
         status, message = response.status, ""
-        wait = retry_after(status, response.headers.get("Retry-After", ""))
+        wait = wait_after(status, response.headers)
         with suppress(ApiError):
             message = " ".join(read_message(_body(response, _MOST_REFUSAL_BYTES, "")).split())[:_MESSAGE_LENGTH]
         match status:

@@ -1,7 +1,10 @@
 """The one exception that requests to the API server raise."""
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
+
+from sidecar.retry_after import asked_wait
 
 _LONGEST_WAIT: Final = 60.0
 _THROTTLED_WAIT: Final = 1.0
@@ -43,7 +46,7 @@ class TooLargeError(ApiError):
     """An answer is larger than it may be."""
 
 
-def retry_after(status: int, header: str) -> float:
-    """How many seconds an answer with this `Retry-After` asks to wait, within bounds. The API server sends no dates."""
-    seconds = min(float(header), _LONGEST_WAIT) if header.isdecimal() else 0.0
+def wait_after(status: int, headers: Mapping[str, str]) -> float:
+    """How many seconds to wait after an answer, as it asks, within bounds."""
+    seconds = min(asked_wait(headers) or 0.0, _LONGEST_WAIT)
     return max(seconds, _THROTTLED_WAIT) if status == HTTPStatus.TOO_MANY_REQUESTS else seconds

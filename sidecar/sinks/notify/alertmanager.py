@@ -6,7 +6,6 @@ The times of an alert are made here, when it is sent: an alert that waited for a
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -14,6 +13,7 @@ from msgspec import DecodeError, Struct, json
 
 from sidecar.core.message import FeedAlert, Message
 from sidecar.endpoints import Alertmanager, Endpoint
+from sidecar.retry_after import http_date
 from sidecar.sinks.notify.http_client import Client, Reply, authorization, authorized
 from sidecar.sinks.notify.refusals import refusal
 from sidecar.sinks.notify.sender_protocol import Answer
@@ -139,10 +139,8 @@ def _timestamp(micros: int) -> str:
 
 def _ahead(date: str) -> int:
     """By how many microseconds a `Date` header is ahead of our clock; 0 for less than CLOCK_DIFFERENCE, or without a date."""
-    try:
-        theirs = parsedate_to_datetime(date[:40])
-    except (ValueError, TypeError, IndexError, OverflowError):
+    theirs = http_date(date)
+    if theirs is None:
         return 0
-    difference = (theirs if theirs.tzinfo else theirs.replace(tzinfo=UTC)) - _EPOCH - timedelta(microseconds=_now())
-    ahead = difference // timedelta(microseconds=1)
+    ahead = (theirs - _EPOCH) // timedelta(microseconds=1) - _now()
     return ahead if abs(ahead) > CLOCK_DIFFERENCE else 0

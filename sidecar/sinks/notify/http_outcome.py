@@ -1,12 +1,9 @@
 """How the HTTP requests of an attempt were answered, which Apprise does not report. Used only by the sender's child process."""
 
 import math
-import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import cache
 from http import HTTPStatus
 from http.client import HTTPException
@@ -17,6 +14,7 @@ from requests import RequestException, Response
 from requests.adapters import HTTPAdapter
 from urllib3.exceptions import ConnectTimeoutError
 
+from sidecar.retry_after import asked_wait
 from sidecar.sinks.notify.refusals import Refusal, refusal
 
 MOST_BYTES: Final = 1 << 20
@@ -27,8 +25,8 @@ _SENDING: Final = frozenset(
 )
 """Python's audit events for whatever sends data: there is no hook that all plugins use."""
 
-_SECONDS: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{0,20})?")
-_LONGEST_DATE: Final = 40
+_ABSURD: Final = 1e9
+"""Seconds."""
 
 
 class ServiceResponse:
@@ -71,7 +69,7 @@ class ServiceResponse:
         """Keep the newest answer; None: a request has started."""
         self._response = response
         self.status = response.status_code if response is not None else None
-        self.retry_after = _retry_after(response.headers) if response is not None else None
+        self.retry_after = _wait_after(response) if response is not None else None
 
 
 def of_exception(error: BaseException | None) -> str:
@@ -156,23 +154,7 @@ def _bound(response: Response) -> None:
     response.raw.stream = bounded
 
 
-def _retry_after(headers: Mapping[str, str]) -> int | None:
-    """In seconds, a fraction rounded up; a date counts by the service's own clock. None if it cannot be parsed."""
-    value = headers.get("Retry-After", "").strip()
-    if _SECONDS.fullmatch(value):
-        return math.ceil(float(value))
-    until = _date(value)
-    if until is None:
-        return None
-    now = _date(headers.get("Date", "").strip()) or datetime.now(UTC)
-    return max(round((until - now).total_seconds()), 0)
-
-
-def _date(text: str) -> datetime | None:
-    if len(text) > _LONGEST_DATE:
-        return None
-    try:
-        date = parsedate_to_datetime(text)
-        return date.astimezone(UTC) if date.tzinfo else date.replace(tzinfo=UTC)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
+def _wait_after(response: Response) -> int | None:
+    """For how many seconds it asks to wait, a fraction rounded up. None: it does not, or for longer than anybody means."""
+    seconds = asked_wait(response.headers)
+    return math.ceil(seconds) if seconds is not None and seconds < _ABSURD else None

@@ -7,10 +7,11 @@ from http import HTTPStatus
 from typing import Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
-from urllib3 import PoolManager, Retry, Timeout
-from urllib3.exceptions import HTTPError, InvalidHeader
+from urllib3 import PoolManager, Timeout
+from urllib3.exceptions import HTTPError
 
 from sidecar.core.sanitize import clean
+from sidecar.retry_after import asked_wait
 from sidecar.settings.model import OtlpSettings
 
 _CONNECT_SECONDS: Final = 4.0
@@ -63,7 +64,7 @@ class Collector:
         reason = f"{self.name} answered {status} {self._shown(body)}".rstrip()
         if status in _REFUSED:
             raise RefusedError(reason)
-        raise CollectorError(reason, _pause(headers))
+        raise CollectorError(reason, min(asked_wait(headers) or 0.0, _LONGEST_PAUSE))
 
     def _post(self, url: str, content: bytes) -> tuple[int, Mapping[str, str], bytes]:
         headers = {
@@ -90,11 +91,3 @@ class Collector:
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return clean(text, _MOST_SHOWN)
-
-
-def _pause(headers: Mapping[str, str]) -> float:
-    """Seconds, as `Retry-After` asks: a number or a date."""
-    try:
-        return min(Retry().parse_retry_after(headers.get("Retry-After", "0")), _LONGEST_PAUSE)
-    except InvalidHeader:
-        return 0.0

@@ -154,7 +154,16 @@ def test_the_past_of_a_sidecar_is_not_exported(tmp_path: Path, collector: OtelCo
         assert soon(lambda: collector.ids() == [record.id for record in RECORDS[-1:] if record.id in IDS])
 
 
-@pytest.mark.parametrize("reply", [Reply(503), Reply(401, b"unknown token hush-hush"), Reply(404), Reply(302)])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(503),
+        Reply(503, headers={"Retry-After": "Fri, 20 Nov 99999999999 08:00:42 GMT"}),
+        Reply(401, b"unknown token hush-hush"),
+        Reply(404),
+        Reply(302),
+    ],
+)
 def test_a_collector_that_is_away_misses_nothing(
     tmp_path: Path, collector: OtelCollector, reply: Reply, caplog: pytest.LogCaptureFixture
 ) -> None:
