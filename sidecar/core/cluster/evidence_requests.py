@@ -130,8 +130,8 @@ def _calm(episode: Episode, cluster: ClusterState) -> int:
     """For how long nothing may have moved when Flink is asked."""
     if episode.jobs_away:
         return PATIENCE
-    jobs = [known for component, known in cluster.components.items() if component.job_id]
-    return SOON if all(episodes.has_part(known.absence, episode) for known in jobs) else CALM
+    jobs = [state for component, state in cluster.components.items() if component.job_id]
+    return SOON if all(episodes.has_part(state.absence, episode) for state in jobs) else CALM
 
 
 def _capture(
@@ -160,6 +160,6 @@ def _capture(
 
 
 def _jobs(episode: Episode, cluster: ClusterState) -> Iterator[str]:
-    for component, known in cluster.components.items():
-        if component.job_id and episodes.has_part(known.absence, episode):
+    for component, state in cluster.components.items():
+        if component.job_id and episodes.has_part(state.absence, episode):
             yield component.job_id

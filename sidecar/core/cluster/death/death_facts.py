@@ -76,8 +76,8 @@ class DeathFacts(Struct, frozen=True):
     @property
     def seen_at(self) -> int | None:
         """When its end was first observed (wall microseconds)."""
-        seen = self.process.at.wall if self.process else None, self.container.seen_at if self.container else None
-        return min((at for at in seen if at is not None), default=None)
+        times = self.process.at.wall if self.process else None, self.container.seen_at if self.container else None
+        return min((at for at in times if at is not None), default=None)
 
     @property
     def says_ended(self) -> bool:

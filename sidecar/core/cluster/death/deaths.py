@@ -100,9 +100,9 @@ def death_of(cluster: ClusterState, episode: Episode) -> DeathVerdict | None:
 
 def name_of(cluster: ClusterState, address: str) -> str | None:
     """The name of the pod at a leader's address, by what is known of pods from anywhere. None: not known."""
-    named = name_at(cluster.pods, address)
+    name = name_at(cluster.pods, address)
     pods = [pod.status.name for pod in ends.pods_at(cluster.ends, address) if pod.gone_at is None]
-    return named or (pods[0] if len(pods) == 1 else None)
+    return name or (pods[0] if len(pods) == 1 else None)
 
 
 def is_due(cluster: ClusterState, now: Moment) -> bool:

@@ -303,8 +303,8 @@ def with_process(ends: Ends, end: ProcessEnd, hosts: Iterable[str], at: Moment) 
 
 def with_log(ends: Ends, log: LogEnd, pod_uid: str | None, hosts: Iterable[str], at: Moment) -> Ends:
     """The end of a log was read."""
-    read = LogRead(at, () if pod_uid else _few(hosts), fault_of(log), pod_uid, log.followed)
-    return replace(ends, logs=_latest((read, *ends.logs), MOST_ENDS))
+    log_read = LogRead(at, () if pod_uid else _few(hosts), fault_of(log), pod_uid, log.followed)
+    return replace(ends, logs=_latest((log_read, *ends.logs), MOST_ENDS))
 
 
 def with_reboot(ends: Ends, booted_at: int, hosts: Iterable[str], at: Moment) -> Ends:

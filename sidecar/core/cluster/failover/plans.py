@@ -260,8 +260,8 @@ def drain(disruptions: Mapping[str, Disruption], leader: str, opened: Moment) ->
 
 def without(disruptions: Mapping[str, Disruption], leader: str) -> Mapping[str, Disruption]:
     """The disruptions after a failover of this leader: another pod may get its address, or its name."""
-    left = {uid: disruption for uid, disruption in disruptions.items() if not _is_at(disruption, leader)}
-    return disruptions if len(left) == len(disruptions) else left
+    remaining = {uid: disruption for uid, disruption in disruptions.items() if not _is_at(disruption, leader)}
+    return disruptions if len(remaining) == len(disruptions) else remaining
 
 
 def _is_at(disruption: Disruption, leader: str) -> bool:

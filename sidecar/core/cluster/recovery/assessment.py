@@ -237,8 +237,8 @@ def _led(cluster: ClusterState, assessment: Assessment) -> ClusterState:
     episode = cluster.episode
     if episode and is_left_out(episode.facts) is not assessment.left_out:
         assessment = replace(assessment, left_out=not assessment.left_out)
-    if isinstance(dispatcher.leadership, Held) and all(isinstance(known.leadership, Held) for known in own):
-        session, led_at = dispatcher.leadership.leader.session_id, max(known.since for known in own)
+    if isinstance(dispatcher.leadership, Held) and all(isinstance(state.leadership, Held) for state in own):
+        session, led_at = dispatcher.leadership.leader.session_id, max(state.since for state in own)
         if session != assessment.session_id:
             assessment = Assessment(
                 *(assessment.episode_id, assessment.opened_at, assessment.left_session, assessment.left_out),

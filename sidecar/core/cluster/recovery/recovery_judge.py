@@ -193,9 +193,9 @@ def judgement(
         reasons.insert(0, "The new leader's REST server has not described the cluster.")
     worst = min(grades, key=_WORST_FIRST.index)
     more = len(reasons) - MOST_REASONS
-    shown = (*reasons[:MOST_REASONS], *([f"… and {more} more."] if more > 0 else []))
+    shown_reasons = (*reasons[:MOST_REASONS], *([f"… and {more} more."] if more > 0 else []))
     is_open = not answered or registered.open or any(job.open for job in jobs)
-    return Judgement(worst, shown, jobs, registered, is_open and not left_out)
+    return Judgement(worst, shown_reasons, jobs, registered, is_open and not left_out)
 
 
 def _final(job: JobRuling) -> Grade:
