@@ -195,7 +195,7 @@ class Loop:
     def _quarantine(self, culprit: Quarantined) -> None:
         """Log what raised an error and was left out, count it, and show it for a while."""
         self._quarantines += 1
-        line = self._log_error("left out what raised an error, all else goes on", clean(culprit.what), culprit.error)
+        line = self._log_error("left out what raised an error, all else goes on", clean(culprit.name), culprit.error)
         self._quarantined.pop(line, None)
         self._quarantined[line] = time.monotonic()
 

@@ -39,12 +39,16 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
     text, problem = _title(about)
     page = f"episodes/{failover.episode.id}" if failover else ""
     lines = [phrases.line(about.rules[alert.rule], alert, about.pods) for alert in notice.alerts]
-    shown = [*compress(lines, _not_said(notice, about.rules))]
+    compressed = [*compress(lines, _not_said(notice, about.rules))]
     step = first_step(cluster) if cluster and headline.rule.on is Trigger.VACANT and not headline.over else None
     return Content(
         f"[{headline.label}] {text}",
         "\n".join(
-            [*([f"Next: {step}"] if step else []), *bounded(shown, MOST_BYTES, len(shown)), *_why(about, problem)]
+            [
+                *([f"Next: {step}"] if step else []),
+                *bounded(compressed, MOST_BYTES, len(compressed)),
+                *_why(about, problem),
+            ]
         ),
         headline.severity,
         tuple((clean(name), clean(value)) for name, value in _facts(about)),

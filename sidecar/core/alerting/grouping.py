@@ -109,10 +109,10 @@ def group_of(groups: Mapping[str, Group], route: Route, alert: Alert) -> tuple[s
     return fingerprint, groups.get(fingerprint) or Group(route.key, labels)
 
 
-def with_alert(group: Group, alert: Alert, known: Member | None = None) -> Group:
-    """The group with this alert; what is known of it as a member (by default: in this group) is kept."""
-    known = known or group.members.get(alert.id)
-    member = replace(known, alert=alert) if known else Member(alert)
+def with_alert(group: Group, alert: Alert, before: Member | None = None) -> Group:
+    """The group with this alert. `before`: the member whose history it keeps (by default: the one in this group)."""
+    before = before or group.members.get(alert.id)
+    member = replace(before, alert=alert) if before else Member(alert)
     return replace(group, members=with_items(group.members, {alert.id: member}))
 
 

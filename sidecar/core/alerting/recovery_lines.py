@@ -29,8 +29,8 @@ def lines(cluster: ClusterState, episode: Episode) -> Iterator[str]:
         if jobs:
             yield _affected(before, jobs, episode.opened_at.wall)
             if cluster.recovery.led_at:
-                left = assessment.waiting(cluster).keys() | cluster.job_faults.keys()
-                running = sum(job.id not in left for job in jobs)
+                unfinished = assessment.waiting(cluster).keys() | cluster.job_faults.keys()
+                running = sum(job.id not in unfinished for job in jobs)
                 yield f"{running} of {len(jobs)} jobs seen running again, or ended, so far"
 
 
@@ -47,11 +47,13 @@ def _affected(before: Picture, jobs: Sequence[Job], at: int) -> str:
     """How many jobs ran on how many TaskManagers, the largest job, and its last checkpoint."""
     total = len(jobs) + before.jobs_beyond
     largest = max(jobs, key=lambda job: job.total_tasks)
-    known = known_checkpoints(largest.checkpoints)
-    last = f", last checkpoint {_shown(known[-1])}, {age(at - known[-1].ended_at)} before the loss" if known else ""
+    checkpoints = known_checkpoints(largest.checkpoints)
+    last = ""
+    if checkpoints:
+        last = f", last checkpoint {_checkpoint_text(checkpoints[-1])}, {age(at - checkpoints[-1].ended_at)} before the loss"
     which = "" if total == 1 else "the largest is "
-    what = f"{which}{clean(largest.name, _NAME)} with {counted(largest.total_tasks, 'task')}"
-    return f"{counted(total, 'job')} ran before{_on(before)}: {what}{last}"
+    largest_job = f"{which}{clean(largest.name, _NAME)} with {counted(largest.total_tasks, 'task')}"
+    return f"{counted(total, 'job')} ran before{_on(before)}: {largest_job}{last}"
 
 
 def _on(before: Picture) -> str:
@@ -64,7 +66,7 @@ def _on(before: Picture) -> str:
     return f" on {managers} ({before.slots_total - before.slots_free} of {counted(before.slots_total, 'slot')} taken)"
 
 
-def _shown(checkpoint: Checkpoint) -> str:
+def _checkpoint_text(checkpoint: Checkpoint) -> str:
     return str(checkpoint.id) if checkpoint.size is None else f"{checkpoint.id} ({data_size(checkpoint.size)})"
 
 

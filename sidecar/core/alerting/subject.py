@@ -96,9 +96,9 @@ def _episode(cluster: ClusterState | None, alerts: Sequence[Alert]) -> Episode |
     """The failover that the alerts belong to, if it is the current or the last one."""
     if cluster is None:
         return None
-    named = {alert.episode_id for alert in alerts if alert.episode_id}
+    episode_ids = {alert.episode_id for alert in alerts if alert.episode_id}
     for episode in (cluster.episode, cluster.last_episode):
-        if episode and (episode.id in named or episodes.concerns(episode, (alert.began for alert in alerts))):
+        if episode and (episode.id in episode_ids or episodes.concerns(episode, (alert.began for alert in alerts))):
             return episode
     return None
 

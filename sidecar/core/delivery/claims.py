@@ -138,8 +138,8 @@ def released(ledger: Ledger, delivery: Delivery, claim: Claim, wall: int, *, uns
     entry = entry_of(ledger, delivery)
     if entry.claim is None or not _is_same(entry.claim, claim):
         return ledger
-    left = _doubted(entry, entry.claim) if unsure else entry
-    return _with(ledger, delivery, replace(left, claim=None), wall)
+    after = _doubted(entry, entry.claim) if unsure else entry
+    return _with(ledger, delivery, replace(after, claim=None), wall)
 
 
 def _has_news(entry: Entry, delivery: Delivery) -> bool:
