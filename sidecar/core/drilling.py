@@ -58,32 +58,32 @@ def with_records(state: State, effects: Iterable[Effect]) -> State:
         return state
     drills = dict(state.drills)
     for drill_id, running in drills.items():
-        known = running.findings
+        findings = running.findings
         for record in records:
-            known = noted(known, running.began, record, running.over.wall if running.over else None)
-        if known is not running.findings:
-            drills[drill_id] = replace(running, findings=known)
+            findings = noted(findings, running.began, record, running.over.wall if running.over else None)
+        if findings is not running.findings:
+            drills[drill_id] = replace(running, findings=findings)
     return replace(state, drills=drills)
 
 
 def _active(policy: Policy, state: State, now: Moment) -> Iterator[Silence]:
     """The drills of watched clusters, each in its own document."""
-    for document, known in state.silences.items():
-        for silence in known.known.values():
-            name = silence.drilled_cluster
-            if name in state.clusters and policy.silences_of(name) == document and silence.is_active(now):
+    for name, document in state.silences.items():
+        for silence in document.known.values():
+            cluster_id = silence.drilled_cluster
+            if cluster_id in state.clusters and policy.silences_of(cluster_id) == name and silence.is_active(now):
                 yield silence
 
 
 def _began(policy: Policy, state: State, drill: Silence, now: Moment) -> tuple[State, list[Effect]]:
     deliveries = [*messages(policy, drill, now)]
-    receivers = tuple(each.destination for each in deliveries if each.reason is Reason.DRILL)
+    receivers = tuple(delivery.destination for delivery in deliveries if delivery.reason is Reason.DRILL)
     record = began(policy, drill, receivers, now)
     running = RunningDrill(record, now)
     episode = state.clusters[drill.drilled_cluster].episode
     if episode and episode.opened_at.wall >= begins(record):
-        known = replace(running.findings, episode_id=episode.id, lost_at=timestamp(episode.opened_at.wall))
-        running = replace(running, findings=known)
+        findings = replace(running.findings, episode_id=episode.id, lost_at=timestamp(episode.opened_at.wall))
+        running = replace(running, findings=findings)
     state, effects = notifying.queued(policy, state, deliveries, now)
     return replace(state, drills={**state.drills, drill.id: running}), [Append(record), *effects]
 
@@ -113,7 +113,7 @@ def _awaits_failover(cluster: ClusterState, running: RunningDrill) -> bool:
 
 def _ended(policy: Policy, state: State, running: RunningDrill, over: Moment, now: Moment) -> tuple[State, Append]:
     record = ended(policy, running, over, now)
-    drills = {key: each for key, each in state.drills.items() if key != record.drill_id}
+    drills = {key: other for key, other in state.drills.items() if key != record.drill_id}
     state = replace(state, drills=drills)
     cluster = state.clusters.get(record.cluster_id)
     if cluster and record.result == Result.PASSED:
