@@ -123,8 +123,8 @@ def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
     values, problems = _decoded(rows)
     silences: dict[str, Silences] = {}
     for (document, silence_id), silence in values["silence"].items():
-        known = silences.get(document, Silences()).known
-        silences[document] = Silences({**known, silence_id: silence})
+        by_id = silences.get(document, Silences()).known
+        silences[document] = Silences({**by_id, silence_id: silence})
     state = State(
         {name: _cluster(name, values) for name in values["view"]},
         Alerts(values["pending"], values["group"], values["failovers"]),
@@ -159,7 +159,7 @@ def _cluster(name: str, values: Mapping[str, Mapping[Any, Any]]) -> ClusterState
     fields |= {field: values[kind][name] for kind, field in (*_ONE.items(), ("ends", "ends")) if name in values[kind]}
     return ClusterState(
         **fields,
-        contested=frozenset(component for component, known in fields["components"].items() if known.contest.since),
+        contested=frozenset(component for component, state in fields["components"].items() if state.contest.since),
         leases={lease: Lease(record=record, lapsed=True) for lease, record in of_cluster("lapsed").items()},
         picture=fields.get("picture_kept"),
     )

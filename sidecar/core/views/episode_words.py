@@ -66,7 +66,7 @@ def facts(explained: Explanation, *, with_jobs: bool = False) -> Iterator[Fact]:
 
 def _notified(notifications: Sequence[Notification]) -> Iterator[Fact]:
     """What became of each notification, by its last attempt; suppressed alerts that differ in their subject alone are one line."""
-    last = {each.delivery_id or each.id: each for each in notifications}.values()
+    last = {notification.delivery_id or notification.id: notification for notification in notifications}.values()
     if lines := list(dict.fromkeys(map(_outcome, last))):
         more = [f"… and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
         yield "notified", [*lines[:MOST_LINES], *more]
@@ -75,8 +75,10 @@ def _notified(notifications: Sequence[Notification]) -> Iterator[Fact]:
 def _outcome(notification: Notification) -> str:
     to, detail = notification.destination or notification.receiver, notification.detail
     silence = f" {notification.silence_id}" if notification.silence_id else ""
-    what = f"{notification.alert} {notification.reason}{silence}"
-    return clean(f"{to}: {what} {notification.outcome} at {notification.observed_at}{f': {detail}' if detail else ''}")
+    subject = f"{notification.alert} {notification.reason}{silence}"
+    return clean(
+        f"{to}: {subject} {notification.outcome} at {notification.observed_at}{f': {detail}' if detail else ''}"
+    )
 
 
 def _noted(annotation: Annotation) -> Fact:
@@ -89,8 +91,8 @@ def _noted(annotation: Annotation) -> Fact:
 
 
 def _of_evidence(evidence: Evidence) -> Fact:
-    what = f"{evidence_outcome(evidence)} by {clean(evidence.observer)}"
-    lines = [what, evidence.detail, evidence.file and f"file {evidence.file}"]
+    outcome = f"{evidence_outcome(evidence)} by {clean(evidence.observer)}"
+    lines = [outcome, evidence.detail, evidence.file and f"file {evidence.file}"]
     return "evidence", [clean(line) for line in lines if line]
 
 
@@ -153,8 +155,8 @@ def _counts(episode: EpisodeRecord | EpisodeView) -> str:
             episode.jobs_missing
         ),
     }
-    shown = [text for text, number in counts.items() if number]
-    return ", ".join([f"{episode.jobs_affected} of {episode.jobs_total} failed over", *shown])
+    parts = [text for text, number in counts.items() if number]
+    return ", ".join([f"{episode.jobs_affected} of {episode.jobs_total} failed over", *parts])
 
 
 def _of_progress(episode: EpisodeRecord | EpisodeView) -> Iterator[Fact]:
