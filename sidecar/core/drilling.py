@@ -16,7 +16,7 @@ from sidecar.core.alerting.silences import Silence
 from sidecar.core.cluster.death.deaths import death_of
 from sidecar.core.cluster.state import ClusterState, Drilled
 from sidecar.core.drills.drill import RunningDrill, began, ended
-from sidecar.core.drills.findings import begins, noted
+from sidecar.core.drills.findings import begins, with_record
 from sidecar.core.drills.judge import SETTLING, Result
 from sidecar.core.drills.messages import messages
 from sidecar.core.effects import Append, Effect
@@ -36,17 +36,17 @@ def tick(policy: Policy, state: State, now: Moment) -> tuple[State, list[Effect]
     for drill_id, running in state.drills.items():
         if running.over is None and drill_id not in active:
             over = replace(running, over=now)
-            alerts = grouping.unhidden(state.alerts, drill_id, now)
+            alerts = grouping.due_after_silence(state.alerts, drill_id, now)
             state = replace(state, drills={**state.drills, drill_id: over}, alerts=alerts)
     for running in state.drills.values():
         if running.over and not _awaits(state, running, running.over, now):
-            state, record = _ended(policy, state, running, running.over, now)
+            state, record = _end(policy, state, running, running.over, now)
             effects.append(record)
     drilled = {running.began.cluster_id for running in state.drills.values()}
     for drill in active.values():
         if drill.id not in state.drills and drill.drilled_cluster not in drilled:
             drilled.add(drill.drilled_cluster)
-            state, more = _began(policy, state, drill, now)
+            state, more = _begin(policy, state, drill, now)
             effects += more
     return state, effects
 
@@ -60,7 +60,7 @@ def with_records(state: State, effects: Iterable[Effect]) -> State:
     for drill_id, running in drills.items():
         findings = running.findings
         for record in records:
-            findings = noted(findings, running.began, record, running.over.wall if running.over else None)
+            findings = with_record(findings, running.began, record, running.over.wall if running.over else None)
         if findings is not running.findings:
             drills[drill_id] = replace(running, findings=findings)
     return replace(state, drills=drills)
@@ -75,7 +75,7 @@ def _active(policy: Policy, state: State, now: Moment) -> Iterator[Silence]:
                 yield silence
 
 
-def _began(policy: Policy, state: State, drill: Silence, now: Moment) -> tuple[State, list[Effect]]:
+def _begin(policy: Policy, state: State, drill: Silence, now: Moment) -> tuple[State, list[Effect]]:
     deliveries = [*messages(policy, drill, now)]
     receivers = tuple(delivery.destination for delivery in deliveries if delivery.reason is Reason.DRILL)
     record = began(policy, drill, receivers, now)
@@ -111,7 +111,7 @@ def _awaits_failover(cluster: ClusterState, running: RunningDrill) -> bool:
     return bool(last and last.id == episode_id and last.death is None and death_of(cluster, last))
 
 
-def _ended(policy: Policy, state: State, running: RunningDrill, over: Moment, now: Moment) -> tuple[State, Append]:
+def _end(policy: Policy, state: State, running: RunningDrill, over: Moment, now: Moment) -> tuple[State, Append]:
     record = ended(policy, running, over, now)
     drills = {key: other for key, other in state.drills.items() if key != record.drill_id}
     state = replace(state, drills=drills)

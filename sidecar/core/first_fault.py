@@ -108,7 +108,7 @@ def log_end(source: str, text: str) -> LogEnd:
     ended_at = max((entry.at for entry in run if entry.at is not None), default=None)
     end = next((number for number, entry in enumerate(run) if _SHUTDOWN.search(entry.message)), len(run))
     last = _masked_line(text.rstrip().rpartition("\n")[2])
-    fault = _first([entry for entry in run[:end] if entry.is_error], ended_at)
+    fault = _first_error([entry for entry in run[:end] if entry.is_error], ended_at)
     if fault is None:
         return LogEnd(source, None, last_line=last)
     age = None if fault.at is None or ended_at is None else ended_at - fault.at
@@ -140,7 +140,7 @@ def before_last_run(text: str) -> str:
     return text[: text.rfind("\n", 0, begun[-1].start()) + 1] if begun else ""
 
 
-def _first(errors: list[_Entry], ended_at: int | None) -> _Entry | None:
+def _first_error(errors: list[_Entry], ended_at: int | None) -> _Entry | None:
     """The first error near the end that is no known consequence, if there is one."""
     own = [
         entry
@@ -160,7 +160,7 @@ def _entries(text: str) -> Iterator[_Entry]:
     at: int | None = None
     crashed = False
     for fields, line in lines:
-        begun = _of_json(fields) if fields else _begun(line, has_layout)
+        begun = _of_json(fields) if fields else _new_entry(line, has_layout)
         if crashed and (problem := line.lstrip("# ")):  # below the line that says that it crashed
             begun, crashed = _Entry("FATAL", "", problem), False
         crashed = crashed or bool(_CRASH.match(line))
@@ -177,7 +177,7 @@ def _entries(text: str) -> Iterator[_Entry]:
         yield entry
 
 
-def _begun(line: str, has_layout: bool) -> _Entry | None:
+def _new_entry(line: str, has_layout: bool) -> _Entry | None:
     """The entry that begins with this line, which is no JSON; None: it belongs to the one before."""
     if header := _HEADER.match(line):
         rest = header["rest"] or ""

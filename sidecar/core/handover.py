@@ -260,7 +260,7 @@ def _cluster(content: schema.Document) -> ClusterState:
         assessed=unbounded(Assessed, content.assessed, rows=()) if content.assessed else None,
         job_faults={job_id: unbounded(JobFault, fault) for job_id, fault in content.job_faults.items()},
         rest_server=unbounded(RestServer, content.rest_server) if content.rest_server else None,
-        drilled=_drilled(content),
+        drilled=_drills(content),
         account=_account(content.account) if content.account else None,
     )
 
@@ -276,7 +276,7 @@ def _components(content: schema.Document) -> dict[ComponentId, ComponentState]:
     return components
 
 
-def _drilled(content: schema.Document) -> Drilled:
+def _drills(content: schema.Document) -> Drilled:
     """What is known of drills: nothing that is later than the document, which would put off a drill that is overdue."""
     if content.drilled is None or max(content.drilled.since, content.drilled.passed_at) > content.alive.wall:
         return Drilled(since=content.alive.wall)

@@ -100,7 +100,7 @@ def unpacked(content: bytes, cluster_id: str) -> Document:
             )
         return _DOCUMENT.decode(text) if number == FORMAT else _from_rows(_ROWS.decode(text), cluster_id)
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
-        # The path, without what stands there: `$.groups[...].members[...].alert.began.wall`.
+        # The path, without the value there: `$.groups[...].members[...].alert.began.wall`.
         where = str(error).rpartition(" - at ")[2] if isinstance(error, msgspec.ValidationError) else ""
         raise HandoverError(f"{NOT_OURS}{f' (see {where[:200]})' if where else ''}") from None
 

@@ -79,7 +79,7 @@ def _step(policy: Policy, state: State, observation: Observation) -> Step:
         case Started() | PolicyLoaded() | HandoverRead():
             return _begin(policy, state, observation)
         case PodNamed() | SilencesRead():
-            return _loaded(policy, state, observation), []
+            return _load(policy, state, observation), []
         case Stopped():
             return _each_cluster(policy, replace(state, alive=observation.at), observation.at, cluster_step.stop)
         case _:
@@ -211,7 +211,7 @@ def _begin(policy: Policy, state: State, observation: Started | PolicyLoaded | H
     return state, [*effects, *more]
 
 
-def _loaded(policy: Policy, state: State, observation: PodNamed | SilencesRead) -> State:
+def _load(policy: Policy, state: State, observation: PodNamed | SilencesRead) -> State:
     """The state with the name of a pod, or with other silences."""
     if isinstance(observation, SilencesRead):
         if observation.document not in policy.silence_documents:
@@ -244,13 +244,13 @@ def _start(policy: Policy, state: State, now: Moment) -> Step:
     started, effects = _each_cluster(
         policy, started, now, lambda p, name, c, at: cluster_step.restart(p, name, c, alive, at)
     )
-    started, lost = capturing.lost(policy, started, state.captures.values(), "the sidecar ended meanwhile", now)
+    started, lost = capturing.give_up(policy, started, state.captures.values(), "the sidecar ended meanwhile", now)
     return started, [*left_out, *effects, *lost]
 
 
 def _effect_done(policy: Policy, state: State, done: DeliverySettled | EvidenceGathered) -> Step:
     if isinstance(done, EvidenceGathered):
-        return capturing.answered(policy, state, done)
+        return capturing.take_result(policy, state, done)
     outbox, settled = settle(state.outbox, done)
     return notifying.queued(policy, replace(state, outbox=outbox), [], done.at, [settled] if settled else [])
 

@@ -47,20 +47,20 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
             [
                 *([f"Next: {step}"] if step else []),
                 *bounded(compressed, MOST_BYTES, len(compressed)),
-                *_why(about, problem),
+                *_failover_lines(about, problem),
             ]
         ),
         headline.severity,
         tuple((clean(name), clean(value)) for name, value in _facts(about)),
         None if policy.link is None else f"{policy.link}/{page}",
         failover.episode.id if failover else None,
-        tuple(_apart(alert, line) for alert, line in zip(notice.alerts[:MOST_ALERTS], lines, strict=False)),
+        tuple(_message_alert(alert, line) for alert, line in zip(notice.alerts[:MOST_ALERTS], lines, strict=False)),
         failover.death if failover else None,
         failover.recovery if failover else None,
     )
 
 
-def _apart(alert: Alert, text: str) -> MessageAlert:
+def _message_alert(alert: Alert, text: str) -> MessageAlert:
     labels = {name: clean(value, MOST_SUMMARY) for name, value in alert.labels.items()}
     return MessageAlert(alert.id, labels, text, alert.began.wall, alert.ended.wall if alert.ended else 0)
 
@@ -74,7 +74,7 @@ def _not_said(notice: Notice, rules: Mapping[str, Rule]) -> Iterator[bool]:
         yield not is_end or (alert.cluster_id, alert.component) not in changed
 
 
-def _why(about: Subject, problem: str | None) -> Iterator[str]:
+def _failover_lines(about: Subject, problem: str | None) -> Iterator[str]:
     """Lines about the failover behind the alerts."""
     if failover := about.failover:
         if failover.death:

@@ -117,7 +117,7 @@ class _Flush:
     def _waits(self, group: Group) -> bool:
         """Whether a group that is due waits: for silences, for the cause of a failover, or because too much was matched in this flush."""
         if (
-            silences.awaited(self._policy, self._documents, group, self._now)
+            silences.awaits_document(self._policy, self._documents, group, self._now)
             or self._matched >= silences.MOST_MATCHED
             or awaits_cause(group, self._decided_at, self._now)
         ):

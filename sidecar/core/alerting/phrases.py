@@ -184,7 +184,7 @@ def headline(
     failovers are counted.
     """
     phrases = _phrases(rule, alerts[0])
-    fields = _fields(rule, alerts, pods) | {"again": _again(alerts, counted_within)}
+    fields = _fields(rule, alerts, pods) | {"again": _failover_number(alerts, counted_within)}
     fields |= {name: "" for name in without if name != "who" or fields["what"] == _ALL_OWN}
     return (phrases.title_over if over else phrases.title).format_map(fields)
 
@@ -316,7 +316,7 @@ def _longest(alerts: Sequence[Alert]) -> str:
     return f" after {lasted(at_least, at_most)}"
 
 
-def _again(alerts: Sequence[Alert], within: int) -> str:
+def _failover_number(alerts: Sequence[Alert], within: int) -> str:
     """The number of the failover, if it was not the first one in that time."""
     number = max(alert.count or 0 for alert in alerts)
     if number < 2 or not within:

@@ -136,7 +136,7 @@ def _alert_of_transition(
 
 
 def _with_leaders(alert: Alert, transition: Transition) -> Alert:
-    """The alert with the leaders of before and after, and how long there was none."""
+    """The alert with the previous and the new leader, and how long there was none."""
     leader, last = transition.leader, transition.last_known
     return replace(
         alert,

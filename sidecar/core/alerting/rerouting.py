@@ -32,7 +32,7 @@ def rerouted(alerts: Alerts, policy: Policy, now: Moment) -> Alerts:
             before = alerts.groups.get(fingerprint)
             # A new group is not notified of a resolved alert, unless a group that no longer exists still had to be.
             if not alert.ended or is_owed or (before and alert.id in before.members):
-                groups[fingerprint] = _joined(groups, before, route, alert, policy, now)
+                groups[fingerprint] = _group_after(groups, before, route, alert, policy, now)
     failovers = {name: counted for name, counted in alerts.failovers.items() if policy.watches(name)}
     return Alerts(_relabelled_pending(alerts, policy, rules), groups, failovers)
 
@@ -63,7 +63,7 @@ def _without_members(groups: Mapping[str, Group], policy: Policy) -> dict[str, G
     }
 
 
-def _joined(
+def _group_after(
     groups: Mapping[str, Group], before: Group | None, route: Route, alert: Alert, policy: Policy, now: Moment
 ) -> Group:
     """The group that the alert is in now. `before`: the same one under the other policy."""

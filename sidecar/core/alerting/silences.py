@@ -84,8 +84,10 @@ def _with_end(silence: Written, before: Silence | None, at: Moment) -> Silence:
     return Silence(**fields, until=at.steady + silence.ends_at - silence.starts_at, hid=before.hid if before else 0)
 
 
-def asked(policy: Policy, documents: Documents, groups: Iterable[Group], now: Moment) -> tuple[Documents, list[str]]:
-    """The documents to read now: those whose interval has passed, and those of groups that are due soon."""
+def request_reads(
+    policy: Policy, documents: Documents, groups: Iterable[Group], now: Moment
+) -> tuple[Documents, list[str]]:
+    """The documents, and the names of those to read now: their interval has passed, or a group of theirs is due soon."""
     if not policy.silence_documents:
         return documents, []
     needed = _needed(policy, groups, now)
@@ -120,7 +122,7 @@ def _is_due(document: Silences, needed: int | None, interval: int, now: int) -> 
     return now >= asked + interval or (needed is not None and answered < needed)
 
 
-def awaited(policy: Policy, documents: Documents, group: Group, now: Moment) -> bool:
+def awaits_document(policy: Policy, documents: Documents, group: Group, now: Moment) -> bool:
     """Whether a group that is due waits for a document: it was not read shortly before, and will soon be."""
     if group.flush_at is None or now.steady >= group.flush_at + PATIENCE:
         return False
@@ -165,7 +167,7 @@ def _hides(silence: Silence, member: Member, drilled: Collection[str]) -> bool:
     return silence.matches(member.alert.labels)
 
 
-def counted(policy: Policy, documents: Documents, suppressed: Iterable[Suppressed]) -> Documents:
+def with_hits(policy: Policy, documents: Documents, suppressed: Iterable[Suppressed]) -> Documents:
     """The documents after their silences have hidden these alerts."""
     hidden = Counter(
         (policy.silences_of(suppression.alert.cluster_id), suppression.silence)

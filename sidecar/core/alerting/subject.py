@@ -19,7 +19,7 @@ from sidecar.core.pods import Pods, spelled
 from sidecar.core.policy.policy import Policy, Rule, Trigger
 
 _OF_A_LOSS: Final = frozenset({Trigger.LEADER_CHANGED, Trigger.VACANT})
-"""Triggers of alerts that say why the leader of before ended."""
+"""Triggers of alerts that say why the previous leader ended."""
 
 
 class Failover(NamedTuple):
@@ -28,7 +28,7 @@ class Failover(NamedTuple):
     episode: Episode
     verdict: Verdict
     death: DeathVerdict | None
-    """Why the leader of before ended, if an alert is about that, and if that is known."""
+    """Why the previous leader ended, if an alert is about that, and if that is known."""
     successor: str | None
     """Its pod or `host:port`. None: there is none yet."""
     jobs: MovedJobs

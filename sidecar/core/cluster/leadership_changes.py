@@ -117,7 +117,7 @@ def evolve(
 ) -> tuple[ComponentState, Episode | None]:
     """The component and the failover in progress behind `transition`. `complete`: the view of the store was, when it was observed."""
     at, kind = transition.at, transition.kind
-    episode, absence = episodes.moved(episode, state.absence, transition)
+    episode, absence = episodes.after_transition(episode, state.absence, transition)
     if kind is not Kind.OBSCURED:
         state = _with_nothing_missed(state)
     lasts = kind is Kind.READDRESSED
@@ -172,7 +172,7 @@ def _transition(
     draft: Draft, component: ComponentId, state: ComponentState, reading: Reading, kind: Kind
 ) -> Transition:
     held = state.leadership if isinstance(state.leadership, Held) else None
-    gap, elections = _counted(state) if kind is not Kind.OBSCURED else (None, None)
+    gap, elections = _missed_changes(state) if kind is not Kind.OBSCURED else (None, None)
     last = _last_led(draft, state, reading) if kind in {Kind.REVOKED, Kind.CHANGED} else state.last_led
     contest = split_leadership.succeeded(state.contest, state.last_known, reading.leader, draft.at)
     vanished = kind is Kind.RETIRED and _plan_vanished(draft, state, _last_led(draft, state, reading))
@@ -258,7 +258,7 @@ def _leadership(reading: Reading) -> Leadership:
     return Held(reading.leader, reading.position)
 
 
-def _counted(state: ComponentState) -> tuple[Gap | None, int | None]:
+def _missed_changes(state: ComponentState) -> tuple[Gap | None, int | None]:
     """Unobserved changes since the last transition, and elections, as far as the store counts them."""
     if state.look:
         return state.look.gap, state.look.births.count if state.look.births else None

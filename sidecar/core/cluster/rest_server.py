@@ -97,7 +97,7 @@ def bounded(clusters: Mapping[str, ClusterState], answer: PictureTaken) -> Pictu
 
 
 def answered(cluster: ClusterState, answer: PictureTaken) -> tuple[ClusterState, PictureTaken | None]:
-    """The cluster, and the answer as far as it is of use: None if another leads by now than when it was asked."""
+    """The cluster, and the answer as far as it is of use: None if another leader leads now than when it was asked."""
     last, leader = cluster.picture_request, cluster.rest_leader
     if answer.picture and _is_of_another(cluster, answer.picture):
         answer = replace(
@@ -160,7 +160,7 @@ def _pause(policy: Policy, cluster: ClusterState, last: PictureRequested, *, ass
 
 
 def _is_of_another(cluster: ClusterState, picture: Picture) -> bool:
-    """Whether the store knows jobs, and none of those that the picture shows: an address may belong to another cluster by now."""
+    """Whether the store knows jobs, and none of those that the picture shows: an address may now belong to another cluster."""
     job_ids = {job.id for job in picture.jobs if job.state not in ENDED}
     stored = {component.job_id for component in cluster.components if component.job_id}.union(cluster.stored_jobs)
     return bool(job_ids and stored) and job_ids.isdisjoint(stored)

@@ -275,7 +275,7 @@ class ClusterState(Struct, frozen=True):
     recovery: Assessment | None = None
     """The recovery that is assessed. None: none is."""
     recovering: Mapping[str, JobAfter] = {}
-    """What became of the jobs of before, by their ids of before, as far as Flink lists them."""
+    """What became of the jobs from before the failover, by their previous ids, as far as Flink lists them."""
     assessed: Assessed | None = None
     """The last recovery that was judged."""
     job_faults: Mapping[str, JobFault] = {}

@@ -1,4 +1,4 @@
-"""What another configuration drops from an open incident: the services that show it are told, or it is recorded that nobody can tell them.
+"""What another configuration drops from an open incident: the services that show it are notified, or it is recorded that none can be.
 
 Groups know where they are shown, because the configuration before is not known after a restart. Messages hold names and times alone: the
 rule may be gone, and a group may come from a handover, which others can write.

@@ -77,11 +77,11 @@ def findings_of(drill: Drill, records: Iterable[AnyRecord], until: int | None = 
     """What the observer's records say of a drill. `drill`: as it was recorded when it began; `until`: when its window was over."""
     findings = Findings()
     for record in records:
-        findings = noted(findings, drill, record, until)
+        findings = with_record(findings, drill, record, until)
     return findings
 
 
-def noted(  # noqa: PLR0911  one for each type of record
+def with_record(  # noqa: PLR0911  one for each type of record
     findings: Findings, drill: Drill, record: AnyRecord, until: int | None = None
 ) -> Findings:
     """What is known after one more record. `until`: when the window was over (wall microseconds); None: it is not."""
@@ -96,15 +96,15 @@ def noted(  # noqa: PLR0911  one for each type of record
             if is_part:
                 return replace(findings, episode_id=record.id, episode=record, lost_at=record.opened_at)
         case Death() | Recovery() if record.episode_id == findings.episode_id:
-            return _outcome(findings, record)
+            return _with_outcome(findings, record)
         case Notification():
-            return _notified(findings, drill, record)
+            return _with_notification(findings, drill, record)
         case Coverage(state="blind") if record.from_ < record.to and parsed(record.to) > begins(drill):
             return replace(findings, blind=findings.blind or until is None or parsed(record.from_) < until)
     return findings
 
 
-def _outcome(findings: Findings, record: Death | Recovery) -> Findings:
+def _with_outcome(findings: Findings, record: Death | Recovery) -> Findings:
     if isinstance(record, Death):
         return replace(findings, death=record)
     if record.job_id is None:
@@ -112,7 +112,7 @@ def _outcome(findings: Findings, record: Death | Recovery) -> Findings:
     return replace(findings, jobs=(*findings.jobs, record)[:MOST_JOBS], jobs_total=findings.jobs_total + 1)
 
 
-def _notified(findings: Findings, drill: Drill, record: Notification) -> Findings:
+def _with_notification(findings: Findings, drill: Drill, record: Notification) -> Findings:
     if record.reason == Reason.DRILL and record.fingerprint == drill.drill_id:
         before = findings.messages.get(record.destination)
         if record.outcome == "queued":

@@ -181,7 +181,7 @@ class Destination(Struct, frozen=True):
 
     @property
     def shows_incidents(self) -> bool:
-        """Whether it shows an incident as open until it is told the end."""
+        """Whether it shows an incident as open until it is notified of its end."""
         return self.in_order and self.send_resolved
 
 

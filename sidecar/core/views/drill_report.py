@@ -22,7 +22,7 @@ MOST_EARLIER: Final = 10
 
 
 class NoDrillError(OperatorError):
-    """There is no such drill: whether it has passed cannot be told."""
+    """There is no such drill: whether it has passed is unknown."""
 
     exit_status = 3
 
@@ -151,7 +151,7 @@ def in_words(report: Report) -> Iterator[str]:
     """The report but for its table, a line each."""
     of = report.drill
     yield f"{'drill':10} {of.drill_id} of {clean(of.cluster_id)}: {report.result}"
-    for name, lines in (("", report.reasons), *_window(report), *_failover(report), *_reached(report)):
+    for name, lines in (("", report.reasons), *_window(report), *_failover(report), *_messages(report)):
         for line in lines:
             yield f"{name:10} {line}"
             name = ""  # noqa: PLW2901  further lines are indented below the name
@@ -225,7 +225,7 @@ def _recovery(report: Report) -> Iterator[_Lines]:
         yield "recovery", ["not assessed: that needs flink_rest among the evidence"]
 
 
-def _reached(report: Report) -> Iterator[_Lines]:
+def _messages(report: Report) -> Iterator[_Lines]:
     lines = [_message_line(message) for message in report.messages]
     yield "message", lines or ["to nobody: no receiver would get a critical alert of this cluster"]
     if report.hidden:

@@ -32,11 +32,11 @@ Fact = tuple[str, Sequence[str]]
 
 def in_words(explained: Explanation) -> Iterator[str]:
     """The facts, notifications, evidence and notes of an episode, then its transitions in order; a line each."""
-    evidence, notes = map(_of_evidence, explained.evidence), map(_noted, explained.annotations)
+    evidence, notes = map(_of_evidence, explained.evidence), map(_note, explained.annotations)
     for name, lines in (
         *facts(explained, with_jobs=True),
-        *_staged(explained),
-        *_notified(explained.notifications),
+        *_stages(explained),
+        *_notifications(explained.notifications),
         *evidence,
         *notes,
     ):
@@ -64,7 +64,7 @@ def facts(explained: Explanation, *, with_jobs: bool = False) -> Iterator[Fact]:
         yield "recovery", [cluster_line(recovery), *(_jobs(recovery) if with_jobs else ())]
 
 
-def _notified(notifications: Sequence[Notification]) -> Iterator[Fact]:
+def _notifications(notifications: Sequence[Notification]) -> Iterator[Fact]:
     """What became of each notification, by its last attempt; suppressed alerts that differ in their subject alone are one line."""
     last = {notification.delivery_id or notification.id: notification for notification in notifications}.values()
     if lines := list(dict.fromkeys(map(_outcome, last))):
@@ -81,7 +81,7 @@ def _outcome(notification: Notification) -> str:
     )
 
 
-def _noted(annotation: Annotation) -> Fact:
+def _note(annotation: Annotation) -> Fact:
     by = f" by {clean(annotation.author)}" if annotation.author else ""
     planned = ": planned" if annotation.planned else ""
     return "note", [
@@ -96,7 +96,7 @@ def _of_evidence(evidence: Evidence) -> Fact:
     return "evidence", [clean(line) for line in lines if line]
 
 
-def _died(death: Death) -> Fact:
+def _death(death: Death) -> Fact:
     return "died", [death_line(death), *map(clean, death.facts)]
 
 
@@ -107,7 +107,7 @@ def _jobs(recovery: RecoveryView) -> Iterator[str]:
         yield f"… and {counted(more, 'more job')}"
 
 
-def _staged(explained: Explanation) -> Iterator[Fact]:
+def _stages(explained: Explanation) -> Iterator[Fact]:
     if lines := list(stages.in_words(explained.stages)):
         yield "stages", lines
 
@@ -121,7 +121,7 @@ def _of_episode(episode: EpisodeRecord | EpisodeView, death: Death | None) -> It
     )
     yield "cause", [f"{episode.cause} ({episode.confidence}){so_far}", *map(clean, episode.facts)]
     if death:
-        yield _died(death)
+        yield _death(death)
     if episode.planned is not None:
         yield "planned", ["yes" if episode.planned else "no"]
     if not episode.closed_at:

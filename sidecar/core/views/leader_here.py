@@ -27,7 +27,7 @@ from sidecar.core.views.leader_view import leaders, web_ui
 from sidecar.core.views.snapshot import Snapshot
 
 _OLDEST: Final = 5 * SECOND
-"""A snapshot that is older says nothing about now: the owner publishes one at least each second, unless it is stuck."""
+"""A snapshot that is older is out of date: the owner publishes one at least each second, unless it is stuck."""
 
 
 class Decision(StrEnum):

@@ -48,7 +48,7 @@ def stages(
     transitions: Sequence[TransitionRecord], death: Death | None, recovery: RecoveryView | None
 ) -> Sequence[Stage]:
     """The stages of the cluster in the order of time, then those of its jobs, the slowest first."""
-    of_cluster = {**_recovered(recovery), **_led(transitions), **_died(death)}
+    of_cluster = {**_recovery_times(recovery), **_transition_times(transitions), **_death_times(death)}
     jobs = [(job, at) for job in (recovery.jobs if recovery else ()) if (at := job.running_at)]
     jobs.sort(key=lambda running: running[1], reverse=True)
     start = min(map(parsed, (*of_cluster.values(), *(at for _, at in jobs))), default=0)
@@ -92,8 +92,8 @@ def label(stage: Stage) -> str:
     return f"{clean(stage.name or stage.job_id, 60)}: {words}" if stage.job_id else words
 
 
-def _led(transitions: Sequence[TransitionRecord]) -> dict[str, Timestamp]:
-    """What was observed as it happened: a leader that was only discovered says nothing about when it was elected."""
+def _transition_times(transitions: Sequence[TransitionRecord]) -> dict[str, Timestamp]:
+    """What was observed as it happened: a leader that was only discovered has no time of election."""
     own = [transition for transition in transitions if transition.job_id is None]
     lost = [transition for transition in own if transition.kind == Kind.REVOKED]
     elected = [transition for transition in own if transition.kind in {Kind.GRANTED, Kind.CHANGED}]
@@ -105,11 +105,11 @@ def _led(transitions: Sequence[TransitionRecord]) -> dict[str, Timestamp]:
     return times
 
 
-def _recovered(recovery: RecoveryView | None) -> dict[str, Timestamp]:
+def _recovery_times(recovery: RecoveryView | None) -> dict[str, Timestamp]:
     times = {"dead": recovery.dead_at, "dispatcher": recovery.dispatcher_led_at} if recovery else {}
     return {name: at for name, at in times.items() if at}
 
 
-def _died(death: Death | None) -> dict[str, Timestamp]:
+def _death_times(death: Death | None) -> dict[str, Timestamp]:
     times = {"dead": death.ended_at, "seen_dead": death.seen_at} if death else {}
     return {name: at for name, at in times.items() if at}

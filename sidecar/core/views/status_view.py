@@ -86,13 +86,13 @@ def joined(live: State, remembered: State, *, running: bool) -> State:
     `running`: whether it observed everything until now.
     """
     clusters = {
-        name: _joined(cluster, remembered.clusters.get(name), running=running)
+        name: _with_remembered(cluster, remembered.clusters.get(name), running=running)
         for name, cluster in live.clusters.items()
     }
     return replace(live, clusters=clusters, alerts=remembered.alerts, silences=remembered.silences)
 
 
-def _joined(live: ClusterState, remembered: ClusterState | None, *, running: bool) -> ClusterState:
+def _with_remembered(live: ClusterState, remembered: ClusterState | None, *, running: bool) -> ClusterState:
     if remembered is None:
         return live
     components = {
@@ -128,19 +128,21 @@ def _longest(live: ComponentState, remembered: ComponentState | None, *, running
 
 
 def with_beginnings(live: State) -> State:
-    """`live`, of which everything was just read, with what the store tells of when it began, and without what it does not tell.
+    """`live`, of which everything was just read, with the beginnings that the store has, and without those that it does not have.
 
     In Kubernetes a leader of the cluster itself leads since its holder has acquired the lease, by that holder's clock. If a lease expires
     that was never observed to be renewed, its holder died before.
     """
     clusters = {}
     for name, cluster in live.clusters.items():
-        components = {component: _began(component, state, cluster) for component, state in cluster.components.items()}
+        components = {
+            component: _with_beginning(component, state, cluster) for component, state in cluster.components.items()
+        }
         clusters[name] = replace(cluster, components=components)
     return replace(live, clusters=clusters)
 
 
-def _began(component: ComponentId, state: ComponentState, cluster: ClusterState) -> ComponentState:
+def _with_beginning(component: ComponentId, state: ComponentState, cluster: ClusterState) -> ComponentState:
     place = state.last_position
     if not isinstance(place, ConfigMapPosition):
         return state
@@ -166,7 +168,7 @@ def status(snapshot: Snapshot, journal: JournalStatus | None, problem: str | Non
             problems.append(verdict.sentence)
             outcomes.add(Outcome.BLIND if verdict.level == Level.BLIND else Outcome.LED)
             continue
-        own = [_aged(leader, snapshot.at) for leader in leaderships if leader.cluster_id == name]
+        own = [_with_age(leader, snapshot.at) for leader in leaderships if leader.cluster_id == name]
         own.sort(key=lambda leader: (leader.job_id is not None, leader.state == "held"))
         standbys = _standbys(snapshot.state.clusters[name], own)
         about = [alert for alert in firing if alert.cluster_id == name]
@@ -190,7 +192,7 @@ def _standbys(cluster: ClusterState, own: Sequence[LeaderStatus]) -> int | None:
     return contenders - any(leader.state == "held" for leader in own) if contenders else None
 
 
-def _aged(leader: Leader, now: Moment) -> LeaderStatus:
+def _with_age(leader: Leader, now: Moment) -> LeaderStatus:
     began = parsed(leader.since or leader.observed_since)
     fields = {name: getattr(leader, name) for name in leader.__struct_fields__}
     return LeaderStatus(**fields, age_seconds=round(max(0, now.wall - began) / SECOND, 1))

@@ -30,7 +30,7 @@ _LATE: Final = 3 * SECOND
 _REPORTED: Final = 5 * SECOND
 """By how much later than the ends of its containers a pod is said to have failed."""
 _SHUTDOWN: Final = 120 * SECOND
-"""How long a process may take to end after it was told to."""
+"""How long a process may take to end after it was asked to."""
 _TWO_EVENTS: Final = 200 * SECOND
 
 

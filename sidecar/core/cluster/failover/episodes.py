@@ -105,7 +105,7 @@ class Episode(Struct, frozen=True):
     closed_at: Moment | None = None
     """None: it is open, or nothing of it is left to be recorded."""
     death: DeathVerdict | None = None
-    """Why the leader of before ended, once that is recorded."""
+    """Why the previous leader ended, once that is recorded."""
 
     @property
     def phase(self) -> Phase:
@@ -115,10 +115,12 @@ class Episode(Struct, frozen=True):
 def key(cluster_id: str, store: Store, led: Collection[LeaderInformation], places: Collection[Position]) -> str:
     """The id of the episode that ends the term of these leaders at these positions. A leader that came back may leave its term again."""
     sessions = {str(leader.session_id) for leader in led}
-    return record_id("episode", cluster_id, store, *sorted(sessions), *sorted({_begun(place) for place in places}))
+    return record_id(
+        "episode", cluster_id, store, *sorted(sessions), *sorted({_start_of_term(place) for place in places})
+    )
 
 
-def _begun(place: Position) -> str:
+def _start_of_term(place: Position) -> str:
     """Where in the store's history a leader began to lead: differs for a leader that came back."""
     if isinstance(place, ZNodePosition):
         return f"{place.czxid} {place.returned}" if place.returned else str(place.czxid)
@@ -191,7 +193,7 @@ def _ends_quietly(store: Store, led: Collection[LeaderInformation]) -> bool:
             assert_never(store)
 
 
-def moved(
+def after_transition(
     episode: Episode | None, absence: Absence | None, transition: Transition
 ) -> tuple[Episode | None, Absence | None]:
     """The episode and the component's absence after `transition`."""
@@ -205,9 +207,9 @@ def moved(
         part = replace(part, left_at=transition.at.steady, withdrew=_reason(transition) is VacancyReason.REMOVED)
     after = _absence_after(part, transition)
     if episode and has_part(part, episode):
-        episode = _counted(episode, transition, is_departure, after)
+        episode = _with_counts(episode, transition, is_departure, after)
         if transition.component.job_id is None:
-            episode = _informed(episode, transition, is_departure=is_departure)
+            episode = _with_facts(episode, transition, is_departure=is_departure)
         episode = replace(episode, moved_at=transition.at)
     return episode, after
 
@@ -235,7 +237,7 @@ def _absence_after(absence: Absence, transition: Transition) -> Absence:
     return replace(absence, since=None, vacant=vacant, downtime=downtime, leaders=leaders)
 
 
-def _counted(episode: Episode, transition: Transition, is_departure: bool, after: Absence) -> Episode:
+def _with_counts(episode: Episode, transition: Transition, is_departure: bool, after: Absence) -> Episode:
     ended = transition.kind is Kind.RETIRED
     change = int(is_departure) - int(ended or after.since is None)
     if transition.component.job_id is None:
@@ -259,7 +261,7 @@ def _reason(transition: Transition) -> VacancyReason | None:
     return transition.vacancy.reason if transition.vacancy else None
 
 
-def _informed(episode: Episode, transition: Transition, *, is_departure: bool) -> Episode:
+def _with_facts(episode: Episode, transition: Transition, *, is_departure: bool) -> Episode:
     """`episode`, with the facts that a transition of one of the cluster's own components adds."""
     facts = _with_departure(episode.facts, transition) if is_departure else episode.facts
     if transition.leader is None:

@@ -41,13 +41,13 @@ def transition_line(transition: TransitionRecord) -> str:
         f"  no published leader for {transition.vacant_seconds:.3f} s" if transition.vacant_seconds is not None else ""
     )
     down = working(transition.downtime_seconds_at_least, transition.downtime_seconds_at_most)
-    missed = f"  {_missed(transition)}" if transition.unobserved_at_least else ""
+    missed = f"  {_missed_text(transition)}" if transition.unobserved_at_least else ""
     component = f"{transition.component} {transition.job_id}" if transition.job_id else transition.component
     why = f"  {transition.reason}" if transition.reason and transition.kind == Kind.REVOKED else ""
     return f"{transition.kind:11} {transition.pattern:8} {component:45} {where}{why}{vacant}{f'  {down}' if down else ''}{missed}".rstrip()
 
 
-def _missed(transition: TransitionRecord) -> str:
+def _missed_text(transition: TransitionRecord) -> str:
     least = "at least " if transition.unobserved is None else ""
     return f"{least}{transition.unobserved_at_least} unobserved"
 

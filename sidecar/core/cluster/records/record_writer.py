@@ -111,7 +111,7 @@ class RecordWriter:
         )
 
     def contention(self, latch: str, names: Sequence[str], before: Sequence[str] | None) -> Contention:
-        """Who contends at `latch`. Curator never gives a name twice, so the names of before and after say which change it was. A first
+        """Who contends at `latch`. Curator never gives a name twice, so the previous and the new names say which change it was. A first
         look is no change: it is this observer's own.
         """
         component = znode_paths.latched(latch)
@@ -159,7 +159,7 @@ class RecordWriter:
         )
 
     def death(self, episode_id: str, death: DeathVerdict) -> Death:
-        """Why the leader of before ended in this failover, as this observer knows it."""
+        """Why the previous leader ended in this failover, as this observer knows it."""
         return Death(
             id=record_id("death", episode_id, self._policy.observer),
             episode_id=episode_id,

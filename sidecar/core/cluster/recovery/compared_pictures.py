@@ -164,7 +164,7 @@ def _is_starting(picture: Picture) -> bool:
 
 
 def _is_foreign(cluster: ClusterState, before: Picture, picture: Picture) -> bool:
-    """Whether the picture, which has none of the jobs of before, has none that the store knows."""
+    """Whether the picture, which has none of the jobs from before the failover, has none that the store knows."""
     return bool(before.jobs and picture.jobs) and cluster.stored_jobs.isdisjoint(job.id for job in picture.jobs)
 
 

@@ -173,7 +173,7 @@ def judgement(
     left_out: bool = False,
 ) -> Judgement:
     """The verdict about a failover. `beyond`: jobs that were not assessed; `answered`: whether the new leader's REST server did;
-    `left_out`: whether the picture of before was.
+    `left_out`: whether the picture from before the failover was.
     """
     jobs = tuple(map(job_ruling, cases))
     grades = [registered.grade, *(_final(job) if patience_over else job.grade for job in jobs)]

@@ -140,7 +140,7 @@ def _as_read(draft: Draft, state: ComponentState, verdict: LeaseVerdict) -> Comp
         state = replace(state, seen_at=draft.at.steady)
     if verdict.position:
         lease = draft.state.leases[verdict.position.name]
-        elections = unobserved.counted(state.elections, lease.uid, lease.elections, sure=bool(lease.counts))
+        elections = unobserved.elections_after(state.elections, lease.uid, lease.elections, sure=bool(lease.counts))
         if elections != state.elections:
             state = replace(state, elections=elections)
     return state

@@ -157,17 +157,17 @@ def take(before: Lease | None, observed: ConfigMapObserved, clock: LeaseClock, l
         changed_at=same.changed_at if same and same.seen_at else clock.now,
         seen_at=clock.now,
     )
-    lease = _lapsed(lease, same, clock)
+    lease = _with_expiry(lease, same, clock)
     earlier = before if before and before.uid == lease.uid else None
     lease = _renewed(lease, earlier, clock)
-    written = _written(earlier, observed, lease.term, last)
+    written = _values_written(earlier, observed, lease.term, last)
     first_look = earlier is None or earlier.seen_at < clock.connected_at
     if first_look and observed.name == configmaps.cluster_config_map(observed.cluster_id):
         written = _with_left_behind(earlier, written)
     return replace(lease, written=written, counts=_counts(earlier, record))
 
 
-def _lapsed(lease: Lease, same: Lease | None, clock: LeaseClock) -> Lease:
+def _with_expiry(lease: Lease, same: Lease | None, clock: LeaseClock) -> Lease:
     """The lease, which expires if its holder has not renewed it for long enough. `same`: the one before, if its record is the same."""
     if not isinstance(lease.record, LeaderElectionRecord):
         return lease
@@ -249,7 +249,9 @@ def _vacancy(lease: Lease, written: Written) -> Vacancy | None:
     return None
 
 
-def _written(before: Lease | None, observed: ConfigMapObserved, term: Term | None, last: Last) -> dict[str, Written]:
+def _values_written(
+    before: Lease | None, observed: ConfigMapObserved, term: Term | None, last: Last
+) -> dict[str, Written]:
     """The values, each with the term in which it was first observed."""
     values = configmaps.values(observed.cluster_id, observed.name, observed.data)
     written = {}
