@@ -160,7 +160,7 @@ def take(before: Lease | None, observed: ConfigMapObserved, clock: LeaseClock, l
     lease = _with_expiry(lease, same, clock)
     earlier = before if before and before.uid == lease.uid else None
     lease = _renewed(lease, earlier, clock)
-    written = _values_written(earlier, observed, lease.term, last)
+    written = _values(earlier, observed, lease.term, last)
     first_look = earlier is None or earlier.seen_at < clock.connected_at
     if first_look and observed.name == configmaps.cluster_config_map(observed.cluster_id):
         written = _with_left_behind(earlier, written)
@@ -249,9 +249,7 @@ def _vacancy(lease: Lease, written: Written) -> Vacancy | None:
     return None
 
 
-def _values_written(
-    before: Lease | None, observed: ConfigMapObserved, term: Term | None, last: Last
-) -> dict[str, Written]:
+def _values(before: Lease | None, observed: ConfigMapObserved, term: Term | None, last: Last) -> dict[str, Written]:
     """The values, each with the term in which it was first observed."""
     values = configmaps.values(observed.cluster_id, observed.name, observed.data)
     written = {}
