@@ -87,4 +87,4 @@ def report(state_dir: Path, name: str) -> Report:
         of, ended, earlier = drill_report.chosen(drills, None if name == LAST else name)
         state = journal.state()
         waiting = (record for record in unrecorded.records(Snapshot(Clock()(), state)) if isinstance(record, Death))
-        return drill_report.report(of, ended, earlier, chain(journal.remembered(), waiting), state)
+        return drill_report.build_report(of, ended, earlier, chain(journal.remembered(), waiting), state)

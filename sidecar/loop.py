@@ -195,7 +195,7 @@ class Loop:
     def _quarantine(self, culprit: Quarantined) -> None:
         """Log what raised an error and was left out, count it, and show it for a while."""
         self._quarantines += 1
-        line = self._log_error("left out what raised an error, all else goes on", clean(culprit.what), culprit.error)
+        line = self._log_error("left out what raised an error, all else goes on", clean(culprit.name), culprit.error)
         self._quarantined.pop(line, None)
         self._quarantined[line] = time.monotonic()
 
@@ -235,7 +235,7 @@ class Loop:
         records = [replace(effect.record, recorded_at=recorded_at) for effect in effects if isinstance(effect, Append)]
         # Record before sending. Send even if recording fails: a missing alert is worse than one without a record.
         self._journal.commit(self._state, records, self._sealed())
-        _log(records, named=self._policy.finds is not None or len(self._policy.stores) > 1)
+        _log(records, with_cluster=self._policy.finds is not None or len(self._policy.stores) > 1)
         saved = self._journal.problem, self._journal.unsaved, self._journal.lost, self._journal.unsealed
         health = Health(*saved, self.rules_problem, self._unprocessed, self._shown(), self._quarantines)
         tally, clusters, before = self.snapshot.tally, self._state.clusters.keys(), self.snapshot.state.clusters.keys()
@@ -284,13 +284,13 @@ def _path(observation: Observation) -> str:
             return ""
 
 
-def _log(records: list[AnyRecord], *, named: bool) -> None:
-    """Log one line for each record, `named` with its cluster; of very many records the first ones and the number. What did not arrive is a
+def _log(records: list[AnyRecord], *, with_cluster: bool) -> None:
+    """Log one line for each record, of very many the first ones and the number. `with_cluster`: with its id. What did not arrive is a
     warning.
     """
     for record in records[:MOST_LOGGED]:
         if not isinstance(record, Coverage):
             failed = isinstance(record, Notification) and record.outcome in NOT_DELIVERED
-            log.log(logging.WARNING if failed else logging.INFO, "%s", record_line(record, named=named))
+            log.log(logging.WARNING if failed else logging.INFO, "%s", record_line(record, with_cluster=with_cluster))
     if len(records) > MOST_LOGGED:
         log.info("… and %d more records", len(records) - MOST_LOGGED)

@@ -80,7 +80,7 @@ def timeline(
     further = history.following(folder, wanted, latest.newest) if follow else ()
     for record in chain(latest.records, further):
         clusters.add(record.cluster_id)
-        line = f"{record.observed_at} {record_line(record, named=len(clusters) > 1)}"
+        line = f"{record.observed_at} {record_line(record, with_cluster=len(clusters) > 1)}"
         print_value(record, line, output)
 
 

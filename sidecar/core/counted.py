@@ -6,9 +6,9 @@ from typing import Final
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
-def counted(number: int, what: str, *, thousands: bool = False) -> str:
-    """`1 job`, `2000 jobs`; with `thousands` separated: `2,000 jobs`. `what` is one of them, with a regular plural."""
-    return f"{number:{',' if thousands else ''}} {what}{'' if number == 1 else 's'}"
+def counted(number: int, noun: str, *, thousands: bool = False) -> str:
+    """`1 job`, `2000 jobs`; with `thousands` separated: `2,000 jobs`. `noun` is one of them, with a regular plural."""
+    return f"{number:{',' if thousands else ''}} {noun}{'' if number == 1 else 's'}"
 
 
 def listed(names: Sequence[str], most: int) -> str:

@@ -16,7 +16,7 @@ from sidecar.core.alerting.silences import Silence
 from sidecar.core.cluster.death.deaths import death_of
 from sidecar.core.cluster.state import ClusterState, Drilled
 from sidecar.core.drills.drill import RunningDrill, began, ended
-from sidecar.core.drills.findings import begins, noted
+from sidecar.core.drills.findings import begins, with_record
 from sidecar.core.drills.judge import SETTLING, Result
 from sidecar.core.drills.messages import messages
 from sidecar.core.effects import Append, Effect
@@ -36,17 +36,17 @@ def tick(policy: Policy, state: State, now: Moment) -> tuple[State, list[Effect]
     for drill_id, running in state.drills.items():
         if running.over is None and drill_id not in active:
             over = replace(running, over=now)
-            alerts = grouping.unhidden(state.alerts, drill_id, now)
+            alerts = grouping.due_after_silence(state.alerts, drill_id, now)
             state = replace(state, drills={**state.drills, drill_id: over}, alerts=alerts)
     for running in state.drills.values():
         if running.over and not _awaits(state, running, running.over, now):
-            state, record = _ended(policy, state, running, running.over, now)
+            state, record = _end(policy, state, running, running.over, now)
             effects.append(record)
     drilled = {running.began.cluster_id for running in state.drills.values()}
     for drill in active.values():
         if drill.id not in state.drills and drill.drilled_cluster not in drilled:
             drilled.add(drill.drilled_cluster)
-            state, more = _began(policy, state, drill, now)
+            state, more = _begin(policy, state, drill, now)
             effects += more
     return state, effects
 
@@ -58,32 +58,32 @@ def with_records(state: State, effects: Iterable[Effect]) -> State:
         return state
     drills = dict(state.drills)
     for drill_id, running in drills.items():
-        known = running.findings
+        findings = running.findings
         for record in records:
-            known = noted(known, running.began, record, running.over.wall if running.over else None)
-        if known is not running.findings:
-            drills[drill_id] = replace(running, findings=known)
+            findings = with_record(findings, running.began, record, running.over.wall if running.over else None)
+        if findings is not running.findings:
+            drills[drill_id] = replace(running, findings=findings)
     return replace(state, drills=drills)
 
 
 def _active(policy: Policy, state: State, now: Moment) -> Iterator[Silence]:
     """The drills of watched clusters, each in its own document."""
-    for document, known in state.silences.items():
-        for silence in known.known.values():
-            name = silence.drilled_cluster
-            if name in state.clusters and policy.silences_of(name) == document and silence.is_active(now):
+    for name, document in state.silences.items():
+        for silence in document.known.values():
+            cluster_id = silence.drilled_cluster
+            if cluster_id in state.clusters and policy.silences_of(cluster_id) == name and silence.is_active(now):
                 yield silence
 
 
-def _began(policy: Policy, state: State, drill: Silence, now: Moment) -> tuple[State, list[Effect]]:
+def _begin(policy: Policy, state: State, drill: Silence, now: Moment) -> tuple[State, list[Effect]]:
     deliveries = [*messages(policy, drill, now)]
-    receivers = tuple(each.destination for each in deliveries if each.reason is Reason.DRILL)
+    receivers = tuple(delivery.destination for delivery in deliveries if delivery.reason is Reason.DRILL)
     record = began(policy, drill, receivers, now)
     running = RunningDrill(record, now)
     episode = state.clusters[drill.drilled_cluster].episode
     if episode and episode.opened_at.wall >= begins(record):
-        known = replace(running.findings, episode_id=episode.id, lost_at=timestamp(episode.opened_at.wall))
-        running = replace(running, findings=known)
+        findings = replace(running.findings, episode_id=episode.id, lost_at=timestamp(episode.opened_at.wall))
+        running = replace(running, findings=findings)
     state, effects = notifying.queued(policy, state, deliveries, now)
     return replace(state, drills={**state.drills, drill.id: running}), [Append(record), *effects]
 
@@ -111,9 +111,9 @@ def _awaits_failover(cluster: ClusterState, running: RunningDrill) -> bool:
     return bool(last and last.id == episode_id and last.death is None and death_of(cluster, last))
 
 
-def _ended(policy: Policy, state: State, running: RunningDrill, over: Moment, now: Moment) -> tuple[State, Append]:
+def _end(policy: Policy, state: State, running: RunningDrill, over: Moment, now: Moment) -> tuple[State, Append]:
     record = ended(policy, running, over, now)
-    drills = {key: each for key, each in state.drills.items() if key != record.drill_id}
+    drills = {key: other for key, other in state.drills.items() if key != record.drill_id}
     state = replace(state, drills=drills)
     cluster = state.clusters.get(record.cluster_id)
     if cluster and record.result == Result.PASSED:

@@ -88,8 +88,8 @@ class _Entry(Struct):
     def decisive(self) -> str:
         """The line that names the problem best; the message itself if it does, or if there is no exception."""
         chain = [line for line in (self.message, *self.lines) if _EXCEPTION.match(line)]
-        named = (line for line in (self.message, *chain) if _DECISIVE.search(line))
-        return next(named, chain[-1] if chain else self.message)
+        lines = (line for line in (self.message, *chain) if _DECISIVE.search(line))
+        return next(lines, chain[-1] if chain else self.message)
 
     def exhausted(self) -> bool:
         return bool(_EXHAUSTED.search(self.decisive()))
@@ -107,8 +107,8 @@ def log_end(source: str, text: str) -> LogEnd:
     run = entries[starts[-1] :] if starts else entries
     ended_at = max((entry.at for entry in run if entry.at is not None), default=None)
     end = next((number for number, entry in enumerate(run) if _SHUTDOWN.search(entry.message)), len(run))
-    last = _shown(text.rstrip().rpartition("\n")[2])
-    fault = _first([entry for entry in run[:end] if entry.is_error], ended_at)
+    last = _masked_line(text.rstrip().rpartition("\n")[2])
+    fault = _first_error([entry for entry in run[:end] if entry.is_error], ended_at)
     if fault is None:
         return LogEnd(source, None, last_line=last)
     age = None if fault.at is None or ended_at is None else ended_at - fault.at
@@ -118,13 +118,13 @@ def log_end(source: str, text: str) -> LogEnd:
 def _spelled(fault: _Entry) -> str:
     """The message, and the line of its exceptions that says most."""
     line, said = fault.decisive(), fault.message.rstrip(" .:")
-    return _shown(line if line == fault.message or not said else f"{said}: {line.removeprefix('Caused by: ')}")
+    return _masked_line(line if line == fault.message or not said else f"{said}: {line.removeprefix('Caused by: ')}")
 
 
 def _exception_of(fault: _Entry) -> str | None:
     line = fault.decisive()
-    if named := _ERROR.search(line):
-        return named[0]
+    if error := _ERROR.search(line):
+        return error[0]
     exception = _EXCEPTION.match(line)
     return exception["name"] if exception else None
 
@@ -140,7 +140,7 @@ def before_last_run(text: str) -> str:
     return text[: text.rfind("\n", 0, begun[-1].start()) + 1] if begun else ""
 
 
-def _first(errors: list[_Entry], ended_at: int | None) -> _Entry | None:
+def _first_error(errors: list[_Entry], ended_at: int | None) -> _Entry | None:
     """The first error near the end that is no known consequence, if there is one."""
     own = [
         entry
@@ -160,7 +160,7 @@ def _entries(text: str) -> Iterator[_Entry]:
     at: int | None = None
     crashed = False
     for fields, line in lines:
-        begun = _of_json(fields) if fields else _begun(line, has_layout)
+        begun = _of_json(fields) if fields else _new_entry(line, has_layout)
         if crashed and (problem := line.lstrip("# ")):  # below the line that says that it crashed
             begun, crashed = _Entry("FATAL", "", problem), False
         crashed = crashed or bool(_CRASH.match(line))
@@ -177,7 +177,7 @@ def _entries(text: str) -> Iterator[_Entry]:
         yield entry
 
 
-def _begun(line: str, has_layout: bool) -> _Entry | None:
+def _new_entry(line: str, has_layout: bool) -> _Entry | None:
     """The entry that begins with this line, which is no JSON; None: it belongs to the one before."""
     if header := _HEADER.match(line):
         rest = header["rest"] or ""
@@ -226,8 +226,8 @@ def _of_json(fields: Mapping[str, Any]) -> _Entry:
     at = second * SECOND if isinstance(second, int) else _time(text("@timestamp", "timestamp", "time"))
     level = text("level", "log.level", "severity").upper()
     logger = text("loggerName", "log.logger", "logger_name", "logger")
-    shown = [line[:_MOST_OF_A_LINE] for line in lines[:_MOST_OF_AN_ENTRY]]
-    return _Entry(level, logger[:_MOST_OF_A_LINE], message[:_MOST_OF_A_LINE], at, shown)
+    bounded_lines = [line[:_MOST_OF_A_LINE] for line in lines[:_MOST_OF_AN_ENTRY]]
+    return _Entry(level, logger[:_MOST_OF_A_LINE], message[:_MOST_OF_A_LINE], at, bounded_lines)
 
 
 def _time(text: str | None) -> int | None:
@@ -239,5 +239,5 @@ def _time(text: str | None) -> int | None:
         return None
 
 
-def _shown(line: str) -> str:
+def _masked_line(line: str) -> str:
     return clean(masked(line[:_MOST_OF_A_LINE].strip()), MOST_SHOWN)

@@ -69,8 +69,8 @@ class Handover(Struct, frozen=True):
     def gist(self) -> object:
         """What two sidecars that observe the same have in common, to be compared: without times, and without alerts about themselves."""
         components = {
-            component: (known.last_known, _term(known.last_position), _part(known.absence), known.registered)
-            for component, known in self.cluster.components.items()
+            component: (state.last_known, _term(state.last_position), _part(state.absence), state.registered)
+            for component, state in self.cluster.components.items()
         }
         alerts = {
             (fingerprint, key, member.notified, member.alert.ended is None)
@@ -85,15 +85,18 @@ class Handover(Struct, frozen=True):
 
     def _ends(self) -> object:
         """What is known of the ends of JobManagers: as coarse as two sidecars see it alike."""
-        known = self.cluster.ends
-        pods = {(uid, len(pod.ends), pod.deleted_at is None, pod.gone_at is None) for uid, pod in known.pods.items()}
-        signs = {(each.uid, each.sign) for each in known.signs}
-        return pods, signs, {each.reason for each in known.operator}, {each.end.ended_at for each in known.processes}
+        cluster_ends = self.cluster.ends
+        pods = {
+            (uid, len(pod.ends), pod.deleted_at is None, pod.gone_at is None) for uid, pod in cluster_ends.pods.items()
+        }
+        signs = {(sign.uid, sign.sign) for sign in cluster_ends.signs}
+        reasons = {event.reason for event in cluster_ends.operator}
+        return pods, signs, reasons, {process.end.ended_at for process in cluster_ends.processes}
 
     @property
     def leaders(self) -> int:
         """How many leaders it knows."""
-        return sum(1 for known in self.cluster.components.values() if known.last_known)
+        return sum(1 for state in self.cluster.components.values() if state.last_known)
 
 
 def of(policy: Policy, state: State, cluster_id: str, at: Moment, *, ended: bool = False) -> Handover:
@@ -124,7 +127,7 @@ def _document(
 ) -> schema.Document:
     """The document with these `jobs` alone, and with at most so many alerts. What its schema does not allow is left out."""
     cluster, alerts = handover.cluster, handover.alerts
-    own = {component: known for component, known in cluster.components.items() if not component.job_id}
+    own = {component: state for component, state in cluster.components.items() if not component.job_id}
     components = [*document.components({**own, **jobs}.items())]
     faults = dict([*cluster.job_faults.items()][: schema.MOST_PICTURED])
     counted = alerts.failovers.get(cluster_id, Failovers()).known
@@ -155,21 +158,21 @@ def _document(
     )
 
 
-def _ends(known: Ends) -> schema.Ends | None:
+def _ends(cluster_ends: Ends) -> schema.Ends | None:
     """What is known of the ends of JobManagers, without what its schema does not allow."""
-    if known == NOTHING:
+    if cluster_ends == NOTHING:
         return None
 
     def within(kind: type[_S], values: Iterable[object]) -> tuple[_S, ...]:
         return tuple(item for value in values if (item := bounded(kind, value)))
 
     return schema.Ends(
-        bounded_values(schema.KnownPod, known.pods),
-        within(schema.PodSign, known.signs),
-        within(schema.OperatorEvent, known.operator),
-        within(schema.KnownProcessEnd, known.processes),
-        within(schema.LogRead, known.logs),
-        within(schema.Rebooted, known.reboots),
+        bounded_values(schema.KnownPod, cluster_ends.pods),
+        within(schema.PodSign, cluster_ends.signs),
+        within(schema.OperatorEvent, cluster_ends.operator),
+        within(schema.KnownProcessEnd, cluster_ends.processes),
+        within(schema.LogRead, cluster_ends.logs),
+        within(schema.Rebooted, cluster_ends.reboots),
     )
 
 
@@ -179,10 +182,10 @@ def _pictured(picture: Picture | None, most: int) -> Picture | None:
         return None
     most = min(most, schema.MOST_PICTURED)
     largest = sorted(picture.jobs, key=lambda job: (job.state in ENDED, -job.total_tasks))
-    shown = (replace(job, name=clean(job.name)) for job in largest[:most])
-    jobs = tuple(job for job in shown if bounded(schema.Job, job))
+    with_clean_names = (replace(job, name=clean(job.name)) for job in largest[:most])
+    jobs = tuple(job for job in with_clean_names if bounded(schema.Job, job))
     registered = picture.task_managers or ()
-    managers = tuple(each for each in registered[:most] if bounded(schema.TaskManager, each))
+    managers = tuple(manager for manager in registered[:most] if bounded(schema.TaskManager, manager))
     return replace(
         picture,
         jobs=jobs,
@@ -196,8 +199,8 @@ def _groups(groups: Mapping[str, Group], most: int) -> dict[str, schema.Group]:
     """The groups with at most so many alerts in all."""
     kept = {}
     for fingerprint, group in [*groups.items()][: schema.MOST_ALERTS]:
-        found = ((key, bounded(schema.Member, member)) for key, member in [*group.members.items()][:most])
-        members = {key: member for key, member in found if member}
+        bounded_members = ((key, bounded(schema.Member, member)) for key, member in [*group.members.items()][:most])
+        members = {key: member for key, member in bounded_members if member}
         most -= len(members)
         alone = bounded(schema.Group, replace(group, members={}))
         if alone and (members or not group.members):
@@ -227,8 +230,8 @@ def _read(content: bytes, cluster_id: str, now: Moment) -> Handover:
     if sum(len(group.members) for group in handover.groups.values()) > schema.MOST_ALERTS:
         raise HandoverError(f"it holds more than {schema.MOST_ALERTS} alerts")
     cluster, alerts = _cluster(handover), _alerts(handover, cluster_id)
-    known = replace(alerts, groups={key: replace(group, flush_at=None) for key, group in alerts.groups.items()})
-    if any(time > alive.steady for time in (*steady_times(cluster), *steady_times(known))):
+    without_flush = replace(alerts, groups={key: replace(group, flush_at=None) for key, group in alerts.groups.items()})
+    if any(time > alive.steady for time in (*steady_times(cluster), *steady_times(without_flush))):
         raise HandoverError("it has times that are later than itself")
     return Handover(handover.observer, alive, handover.ended, cluster, alerts, handover.jobs_left_out)
 
@@ -243,7 +246,7 @@ def _cluster(content: schema.Document) -> ClusterState:
     return replace(
         fresh_cluster(alive),
         components=components,
-        contested=frozenset(component for component, known in components.items() if known.contest.since),
+        contested=frozenset(component for component, state in components.items() if state.contest.since),
         leases={name: Lease(record=record, lapsed=True) for name, record in lapsed.items()},
         episode=_episode(content.episode, components),
         last_episode=_episode(content.last_episode, components),
@@ -257,7 +260,7 @@ def _cluster(content: schema.Document) -> ClusterState:
         assessed=unbounded(Assessed, content.assessed, rows=()) if content.assessed else None,
         job_faults={job_id: unbounded(JobFault, fault) for job_id, fault in content.job_faults.items()},
         rest_server=unbounded(RestServer, content.rest_server) if content.rest_server else None,
-        drilled=_drilled(content),
+        drilled=_drills(content),
         account=_account(content.account) if content.account else None,
     )
 
@@ -266,14 +269,14 @@ def _components(content: schema.Document) -> dict[ComponentId, ComponentState]:
     components = dict(fresh_cluster(content.alive).components)
     for key, value in content.components:
         if (key.component is Component.JOB) == (key.job_id is not None):
-            known = unbounded(ComponentState, value, leadership=Unknown(), since=content.alive)
-            if known.contest.since and not known.contest.returns:
-                known = replace(known, contest=replace(known.contest, returns=(known.contest.since.steady,)))
-            components[ComponentId(key.component, key.job_id)] = known
+            state = unbounded(ComponentState, value, leadership=Unknown(), since=content.alive)
+            if state.contest.since and not state.contest.returns:
+                state = replace(state, contest=replace(state.contest, returns=(state.contest.since.steady,)))
+            components[ComponentId(key.component, key.job_id)] = state
     return components
 
 
-def _drilled(content: schema.Document) -> Drilled:
+def _drills(content: schema.Document) -> Drilled:
     """What is known of drills: nothing that is later than the document, which would put off a drill that is overdue."""
     if content.drilled is None or max(content.drilled.since, content.drilled.passed_at) > content.alive.wall:
         return Drilled(since=content.alive.wall)
@@ -293,8 +296,8 @@ def _episode(episode: schema.Episode | None, components: Mapping[ComponentId, Co
     facts = {**to_builtins(episode.facts), "store": Store.ZOOKEEPER}  # the reader knows its store
     away = [
         component
-        for component, known in components.items()
-        if known.absence and known.absence.episode_id == episode.id and episodes.is_away(known.absence)
+        for component, state in components.items()
+        if state.absence and state.absence.episode_id == episode.id and episodes.is_away(state.absence)
     ]
     jobs = sum(1 for component in away if component.job_id)
     return unbounded(Episode, episode, facts=facts, away=len(away) - jobs, jobs_away=jobs)
@@ -309,11 +312,11 @@ def _alerts(content: schema.Document, cluster_id: str) -> Alerts:
     )
 
 
-def is_watched(known: ClusterState | None) -> bool:
+def is_watched(cluster: ClusterState | None) -> bool:
     """Whether a cluster has been watched: what a handover says of it is out of date then. A sidecar that was killed before it had read the
     handover leaves a journal with a cluster that was not.
     """
-    return known is not None and (known.ever_led or known.view.connection is not None)
+    return cluster is not None and (cluster.ever_led or cluster.view.connection is not None)
 
 
 def adopt(
@@ -322,38 +325,40 @@ def adopt(
     """The state that goes on from the handover, and the groups that it was left. If this sidecar watches the cluster already, it only
     learns how the failover in progress began.
     """
-    known = state.clusters.get(cluster_id)
+    current = state.clusters.get(cluster_id)
     if not policy.watches(cluster_id):
         return state, {}
     # The other process's steady clock began elsewhere: between the two, the wall clock says how much time passed.
     by = now.steady - handover.alive.steady - max(0, now.wall - handover.alive.wall)
-    if known and is_watched(known):
+    if current and is_watched(current):
         theirs = _with_sources(policy, cluster_id, rebased(handover.cluster, by))
-        cluster = succession.informed(known, theirs.episode, handover.observer)
-        pods, of_ends = merged(known.pods, handover.cluster.pods), ends.merged(known.ends, theirs.ends)
-        if pods is not known.pods or of_ends is not known.ends:
+        cluster = succession.informed(current, theirs.episode, handover.observer)
+        pods, of_ends = merged(current.pods, handover.cluster.pods), ends.merged(current.ends, theirs.ends)
+        if pods is not current.pods or of_ends is not current.ends:
             cluster = replace(cluster, pods=pods, ends=of_ends)
-        return state if cluster is known else replace(state, clusters={**state.clusters, cluster_id: cluster}), {}
+        return state if cluster is current else replace(state, clusters={**state.clusters, cluster_id: cluster}), {}
     cluster = _with_sources(policy, cluster_id, rebased(handover.cluster, by))
     cluster = succession.take_over(cluster, handover.observer, now)
     own = handover.observer == policy.observer
     if not own and not handover.ended:  # it answers another sidecar, in another place, which may still run
         cluster = replace(cluster, rest_server=None)
-    if known:  # what was observed before the handover was read
-        cluster = replace(cluster, pods=merged(cluster.pods, known.pods), ends=ends.merged(known.ends, cluster.ends))
-    if known and (operated := known.operated):  # read before the handover was
+    if current:  # what was observed before the handover was read
+        cluster = replace(
+            cluster, pods=merged(cluster.pods, current.pods), ends=ends.merged(current.ends, cluster.ends)
+        )
+    if current and (operated := current.operated):  # read before the handover was
         cluster = replace(cluster, operated=plans.observed(cluster.operated, operated.deployment, now))
     if cluster.picture:
         room = MOST_HELD - rest_server.held(state.clusters.values())
         picture = cluster.picture.within(max(0, room))
         cluster = replace(cluster, picture=picture, picture_kept=picture)
-    taken_from = _without_plans(policy, cluster_id, handover.alerts.groups)
-    groups = _with_members(taken_from, lambda member: _is_taken(policy, member, own=own))
-    taken = rerouting.rerouted(rebased(replace(handover.alerts, groups=groups), by), policy, now)
+    handed_over = _without_plans(policy, cluster_id, handover.alerts.groups)
+    groups = _with_members(handed_over, lambda member: _is_adopted(policy, member, own=own))
+    adopted = rerouting.rerouted(rebased(replace(handover.alerts, groups=groups), by), policy, now)
     alerts = replace(
         state.alerts,
-        groups=_merged(state.alerts.groups, taken.groups),
-        failovers={**taken.failovers, **state.alerts.failovers},
+        groups=_merged(state.alerts.groups, adopted.groups),
+        failovers={**adopted.failovers, **state.alerts.failovers},
     )
     return replace(state, clusters={**state.clusters, cluster_id: cluster}, alerts=alerts), groups
 
@@ -373,8 +378,8 @@ def _progress(episode: Episode | None) -> object:
     return episode and (episode.id, episode.away, episode.jobs_away, episode.facts.unseen, episode.facts.orderly)
 
 
-def _has_part(known: ComponentState, episode: Episode | None) -> bool:
-    return episode is not None and episodes.has_part(known.absence, episode)
+def _has_part(state: ComponentState, episode: Episode | None) -> bool:
+    return episode is not None and episodes.has_part(state.absence, episode)
 
 
 def _with_undelivered(groups: Mapping[str, Group], deliveries: Iterable[Delivery]) -> dict[str, Group]:
@@ -382,29 +387,29 @@ def _with_undelivered(groups: Mapping[str, Group], deliveries: Iterable[Delivery
 
     An incident that has not been opened yet is not closed: what opens it comes last. One that its group has no more is closed for itself.
     """
-    found = dict(groups)
-    for delivery in sorted(deliveries, key=lambda each: not each.is_closing):
+    by_key = dict(groups)
+    for delivery in sorted(deliveries, key=lambda delivery: not delivery.is_closing):
         if delivery.owed:
             closes = delivery.is_closing or delivery.reason is Reason.CONFIGURATION_CHANGED
-            known = found.get(delivery.fingerprint)
-            is_another = closes and known is not None and known.incident not in {"", delivery.incident}
+            group = by_key.get(delivery.fingerprint)
+            is_another = closes and group is not None and group.incident not in {"", delivery.incident}
             key = delivery.incident if is_another else delivery.fingerprint
-            known = found.get(key) or Group("", delivery.group_labels, incident=delivery.incident)
+            group = by_key.get(key) or Group("", delivery.group_labels, incident=delivery.incident)
             if closes:
-                shown = tuple(dict.fromkeys((*known.opened_at, delivery.destination)))
-                known = replace(known, incident=delivery.incident, opened_at=shown)
+                opened_at = tuple(dict.fromkeys((*group.opened_at, delivery.destination)))
+                group = replace(group, incident=delivery.incident, opened_at=opened_at)
             members = {}
             for owed in delivery.owed:
-                member = known.members.get(owed.alert.id, owed)  # it may have ended meanwhile
+                member = group.members.get(owed.alert.id, owed)  # it may have ended meanwhile
                 members[owed.alert.id] = replace(member, notified=owed.notified, closes=owed.closes)
             due = delivery.next_at if delivery.is_closing else delivery.queued_at.steady
-            found[key] = replace(
-                known,
-                members={**known.members, **members},
-                flush_at=due if known.flush_at is None else min(due, known.flush_at),
-                notified_at=_notified_at(known, delivery),
+            by_key[key] = replace(
+                group,
+                members={**group.members, **members},
+                flush_at=due if group.flush_at is None else min(due, group.flush_at),
+                notified_at=_notified_at(group, delivery),
             )
-    return found
+    return by_key
 
 
 def _notified_at(group: Group, delivery: Delivery) -> int | None:
@@ -416,15 +421,15 @@ def _notified_at(group: Group, delivery: Delivery) -> int | None:
 
 def _with_members(groups: Mapping[str, Group], wanted: Callable[[Member], bool]) -> dict[str, Group]:
     """The groups with these alerts alone. One that has none left is dropped; one that had none stays: it says when it was notified."""
-    found = {}
+    by_fingerprint = {}
     for fingerprint, group in groups.items():
         members = {key: member for key, member in group.members.items() if wanted(member)}
         if members or not group.members:
-            found[fingerprint] = replace(group, members=members)
-    return found
+            by_fingerprint[fingerprint] = replace(group, members=members)
+    return by_fingerprint
 
 
-def _is_taken(policy: Policy, member: Member, *, own: bool) -> bool:
+def _is_adopted(policy: Policy, member: Member, *, own: bool) -> bool:
     """Whether the alert is not about another observer, and one that its rule may fire."""
     alert = member.alert
     kinds = {rule.on in EVENTS for rule in policy.rules if rule.alert == alert.rule}
@@ -441,7 +446,7 @@ def _with_sources(policy: Policy, cluster_id: str, cluster: ClusterState) -> Clu
         logs = tuple(log for log in of_ends.logs if not log.pod_uid)
         of_ends = replace(of_ends, pods={}, signs=(), operator=(), logs=logs)
 
-    def known(episode: Episode | None) -> Episode | None:
+    def without_foreign_facts(episode: Episode | None) -> Episode | None:
         if episode is None:
             return None
         facts = replace(
@@ -455,8 +460,8 @@ def _with_sources(policy: Policy, cluster_id: str, cluster: ClusterState) -> Clu
 
     return replace(
         cluster,
-        episode=known(cluster.episode),
-        last_episode=known(cluster.last_episode),
+        episode=without_foreign_facts(cluster.episode),
+        last_episode=without_foreign_facts(cluster.last_episode),
         operated=cluster.operated if deployments else None,
         disruptions=cluster.disruptions if drains else {},
         ends=of_ends,
@@ -473,16 +478,16 @@ def _without_plans(policy: Policy, cluster_id: str, groups: Mapping[str, Group])
 
     return {
         fingerprint: replace(
-            group, members={key: replace(each, alert=own(each.alert)) for key, each in group.members.items()}
+            group, members={key: replace(member, alert=own(member.alert)) for key, member in group.members.items()}
         )
         for fingerprint, group in groups.items()
     }
 
 
-def _merged(groups: Mapping[str, Group], taken: Mapping[str, Group]) -> dict[str, Group]:
+def _merged(groups: Mapping[str, Group], others: Mapping[str, Group]) -> dict[str, Group]:
     """A group may hold alerts of several clusters, each of which is handed over by itself."""
-    merged = {**groups, **taken}
-    for fingerprint in groups.keys() & taken.keys():
-        group = taken[fingerprint]
+    merged = {**groups, **others}
+    for fingerprint in groups.keys() & others.keys():
+        group = others[fingerprint]
         merged[fingerprint] = replace(group, members={**group.members, **groups[fingerprint].members})
     return merged

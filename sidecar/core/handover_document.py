@@ -93,14 +93,14 @@ def unpacked(content: bytes, cluster_id: str) -> Document:
     """The document about this cluster. Raises HandoverError."""
     text = _text(content)
     try:
-        found = _HEADER.decode(text).format
-        if found > FORMAT:
+        number = _HEADER.decode(text).format
+        if number > FORMAT:
             raise ForeignFormatError(
-                f"it was written by a newer version (format {found}, this version reads up to {FORMAT}): update this sidecar, or delete it"
+                f"it was written by a newer version (format {number}, this version reads up to {FORMAT}): update this sidecar, or delete it"
             )
-        return _DOCUMENT.decode(text) if found == FORMAT else _from_rows(_ROWS.decode(text), cluster_id)
+        return _DOCUMENT.decode(text) if number == FORMAT else _from_rows(_ROWS.decode(text), cluster_id)
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
-        # The path, without what stands there: `$.groups[...].members[...].alert.began.wall`.
+        # The path, without the value there: `$.groups[...].members[...].alert.began.wall`.
         where = str(error).rpartition(" - at ")[2] if isinstance(error, msgspec.ValidationError) else ""
         raise HandoverError(f"{NOT_OURS}{f' (see {where[:200]})' if where else ''}") from None
 

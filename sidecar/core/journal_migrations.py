@@ -40,12 +40,12 @@ FORMAT: Final = 1 + len(_MIGRATIONS)
 """The current format of rows."""
 
 
-def migrated(rows: Iterable[Row], found: int) -> Iterator[Row]:
-    """Rows of format `found` in the current format. An invalid row stays as it is: its reader reports it."""
+def migrated(rows: Iterable[Row], old_format: int) -> Iterator[Row]:
+    """Rows of format `old_format` in the current format. An invalid row stays as it is: its reader reports it."""
     for row in rows:
         try:
             now = row
-            for migrate in _MIGRATIONS[found - 1 :]:
+            for migrate in _MIGRATIONS[old_format - 1 :]:
                 now = migrate(now)
             yield now
         except (msgspec.MsgspecError, ValueError, KeyError, AttributeError, TypeError, RecursionError):

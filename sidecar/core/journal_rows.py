@@ -93,7 +93,7 @@ class Row(Struct, frozen=True):
 
 def changes(before: State, after: State) -> Iterator[Row]:
     """The rows that turn `before` into `after`."""
-    yield from _diff("alive", _one("", before.alive), _one("", after.alive))
+    yield from _diff("alive", _row_of_one("", before.alive), _row_of_one("", after.alive))
     yield from _diff("pending", before.alerts.pending, after.alerts.pending)
     yield from _diff("group", before.alerts.groups, after.alerts.groups)
     yield from _diff("failovers", before.alerts.failovers, after.alerts.failovers)
@@ -110,12 +110,12 @@ def changes(before: State, after: State) -> Iterator[Row]:
 def _cluster_changes(name: str, old: ClusterState | None, new: ClusterState | None) -> Iterator[Row]:
     for kind, field in _ONE.items():
         if (before := getattr(old, field, None)) is not (after := getattr(new, field, None)):
-            yield from _diff(kind, _one(name, before), _one(name, after))
+            yield from _diff(kind, _row_of_one(name, before), _row_of_one(name, after))
     for kind, field in _MANY.items():
         if (values := getattr(old, field, _NONE)) is not (others := getattr(new, field, _NONE)):
             yield from _diff(kind, values, others, prefix=name)
     yield from _diff("ends", _ends(name, old), _ends(name, new))
-    yield from _diff("lapsed", _lapsed(old), _lapsed(new), prefix=name)
+    yield from _diff("lapsed", _expired_leases(old), _expired_leases(new), prefix=name)
 
 
 def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
@@ -123,8 +123,8 @@ def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
     values, problems = _decoded(rows)
     silences: dict[str, Silences] = {}
     for (document, silence_id), silence in values["silence"].items():
-        known = silences.get(document, Silences()).known
-        silences[document] = Silences({**known, silence_id: silence})
+        by_id = silences.get(document, Silences()).known
+        silences[document] = Silences({**by_id, silence_id: silence})
     state = State(
         {name: _cluster(name, values) for name in values["view"]},
         Alerts(values["pending"], values["group"], values["failovers"]),
@@ -159,7 +159,7 @@ def _cluster(name: str, values: Mapping[str, Mapping[Any, Any]]) -> ClusterState
     fields |= {field: values[kind][name] for kind, field in (*_ONE.items(), ("ends", "ends")) if name in values[kind]}
     return ClusterState(
         **fields,
-        contested=frozenset(component for component, known in fields["components"].items() if known.contest.since),
+        contested=frozenset(component for component, state in fields["components"].items() if state.contest.since),
         leases={lease: Lease(record=record, lapsed=True) for lease, record in of_cluster("lapsed").items()},
         picture=fields.get("picture_kept"),
     )
@@ -181,7 +181,7 @@ def _key(key: object, prefix: str | None) -> bytes:
     return json.encode(key if prefix is None else (prefix, key))
 
 
-def _one(name: str, value: _S | None) -> Mapping[str, _S]:
+def _row_of_one(name: str, value: _S | None) -> Mapping[str, _S]:
     return {name: value} if value else {}
 
 
@@ -193,7 +193,7 @@ def _ends(name: str, cluster: ClusterState | None) -> Mapping[str, Ends]:
     return {name: cluster.ends} if cluster and cluster.ends != NOTHING else {}
 
 
-def _lapsed(cluster: ClusterState | None) -> Mapping[str, LeaderElectionRecord]:
+def _expired_leases(cluster: ClusterState | None) -> Mapping[str, LeaderElectionRecord]:
     """The expired leases: a new process must not take them for valid."""
     return {
         name: lease.record

@@ -11,8 +11,8 @@ _WORDS: Final = (
 _VALUE: Final = r"""(?:"[^"]{0,1000}"?|'[^']{0,1000}'?|(?:Bearer |Basic )?[^\s"',;&)\]}]{1,1000})"""
 
 _PATTERNS: Final = tuple(
-    (re.compile(pattern, re.IGNORECASE), shown)
-    for pattern, shown in (
+    (re.compile(pattern, re.IGNORECASE), replacement)
+    for pattern, replacement in (
         (r"(\b[a-z][a-z0-9+.-]{0,30}://)[^/\s@]{1,500}@", rf"\1{MASK}@"),
         # `s3.secret-key: x`, `"password": "x"`, `sasl.password=x`, `&X-Amz-Signature=x`; no class, such as FencingTokenException: …
         (rf"""((?:{_WORDS})["']?\s{{0,3}}:\s{{0,3}}){_VALUE}""", rf"\1{MASK}"),
@@ -29,6 +29,6 @@ _PATTERNS: Final = tuple(
 
 def masked(text: str) -> str:
     """The text without what looks like a secret: passwords in addresses, values of keys that are named like one, tokens."""
-    for pattern, shown in _PATTERNS:
-        text = pattern.sub(shown, text)
+    for pattern, replacement in _PATTERNS:
+        text = pattern.sub(replacement, text)
     return text

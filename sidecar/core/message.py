@@ -90,7 +90,7 @@ class Content(Struct, frozen=True):
     alerts: tuple[MessageAlert, ...] = ()
     """The first alerts, one by one."""
     death: Death | None = None
-    """Why the leader of before ended."""
+    """Why the previous leader ended."""
     recovery: Recovery | None = None
     """What came back after the failover. None: it is not assessed."""
 

@@ -22,11 +22,11 @@ def tick(
     """The state after what is due was notified. `groups`: as the journal has them."""
     blind = {name for name, cluster in state.clusters.items() if not cluster.leaders_in_sight}
     alerts = rules.evaluate(state.alerts, policy, state.clusters, now, quarantine)
-    documents, asked = silences.asked(policy, state.silences, alerts.groups.values(), now)
+    documents, asked = silences.request_reads(policy, state.silences, alerts.groups.values(), now)
     alerts, deliveries, suppressed = due(policy, alerts, state.clusters, blind, documents, quarantine, now)
     effects: list[Effect] = [Append(notification_records.suppression(policy, alert, now)) for alert in suppressed]
-    documents = silences.counted(policy, documents, suppressed)
-    alerts = grouping.kept(groups, alerts)
+    documents = silences.with_hits(policy, documents, suppressed)
+    alerts = grouping.with_unchanged_groups(groups, alerts)
     if any(part is not before for part, before in ((alerts, state.alerts), (documents, state.silences))):
         state = replace(state, alerts=alerts, silences=documents)
     state, more = queued(policy, state, deliveries, now)

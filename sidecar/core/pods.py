@@ -58,8 +58,8 @@ def pod_at(pods: Pods, place: str | None) -> Pod | None:
     if not pods:
         return None
     host = host_of(place or "")
-    if known := pods.get(host):
-        return known
+    if pod := pods.get(host):
+        return pod
     first = "" if is_address(host) else host.partition(".")[0]
     return next((pod for pod in pods.values() if pod.name == first), None)
 
@@ -73,12 +73,12 @@ def name_at(pods: Pods, place: str | None) -> str | None:
 def with_pod(pods: Pods, host: str, pod: Pod | None) -> Pods:
     """The pods when `pod` has the address `host`; None: it is not known which one has. The same object if nothing changes."""
     host = canonical(host)
-    known = pods.get(host)
+    before = pods.get(host)
     if pod is None:
-        return pods if known is None else {key: each for key, each in pods.items() if key != host}
+        return pods if before is None else {key: other for key, other in pods.items() if key != host}
     if not _is_valid(host, pod):
         return pods
-    if known and ((known.name, known.uid) == (pod.name, pod.uid) or known.named_at > pod.named_at):
+    if before and ((before.name, before.uid) == (pod.name, pod.uid) or before.named_at > pod.named_at):
         return pods
     latest = sorted({**pods, host: pod}.items(), key=lambda item: item[1].named_at)
     return dict(latest[-MOST_PODS:])
@@ -108,5 +108,7 @@ def _without_port(place: str) -> str:
 
 def _is_valid(host: str, pod: Pod) -> bool:
     """Whether the names are those of Kubernetes: others can write them."""
-    named = len(pod.name) <= _LONGEST_NAME and _NAME.fullmatch(pod.name) and (not pod.uid or _UID.fullmatch(pod.uid))
-    return bool(named) and 0 < len(host) <= _LONGEST_NAME
+    is_name_valid = (
+        len(pod.name) <= _LONGEST_NAME and _NAME.fullmatch(pod.name) and (not pod.uid or _UID.fullmatch(pod.uid))
+    )
+    return bool(is_name_valid) and 0 < len(host) <= _LONGEST_NAME

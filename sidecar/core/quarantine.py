@@ -9,7 +9,7 @@ from msgspec import Struct
 class Quarantined(Struct, frozen=True):
     """A part of a step that raised an error."""
 
-    what: str
+    name: str
     """`cluster orders`, `rule FlinkNoLeader of cluster orders`, …: untrusted text."""
     error: Exception
 
@@ -19,27 +19,27 @@ class Quarantine:
 
     def __init__(self, *, strict: bool = False) -> None:
         """`strict`: nothing is left out, errors are raised."""
-        self.found: list[Quarantined] = []
+        self.left_out: list[Quarantined] = []
         self._strict = strict
 
-    def guard(self, *what: object) -> "Guard":
-        """For `with`: leaves the rest of the block out if it raises. `what`: the words of its name."""
-        return Guard(self, what)
+    def guard(self, *words: object) -> "Guard":
+        """For `with`: leaves the rest of the block out if it raises. `words`: those of its name."""
+        return Guard(self, words)
 
-    def add(self, what: tuple[object, ...], error: Exception) -> bool:
+    def add(self, words: tuple[object, ...], error: Exception) -> bool:
         """Note an error. False: it is to be raised."""
-        self.found.append(Quarantined(" ".join(map(str, what)), error))
+        self.left_out.append(Quarantined(" ".join(map(str, words)), error))
         return not self._strict
 
 
 class Guard:
     """One block of a step."""
 
-    __slots__ = ("_quarantine", "_what", "raised")
+    __slots__ = ("_quarantine", "_words", "raised")
 
-    def __init__(self, quarantine: Quarantine, what: tuple[object, ...]) -> None:
+    def __init__(self, quarantine: Quarantine, words: tuple[object, ...]) -> None:
         self._quarantine = quarantine
-        self._what = what
+        self._words = words
         self.raised = False
 
     def __enter__(self) -> Self:
@@ -47,7 +47,7 @@ class Guard:
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: TracebackType | None) -> bool:
         self.raised = isinstance(error, Exception)
-        return isinstance(error, Exception) and self._quarantine.add(self._what, error)
+        return isinstance(error, Exception) and self._quarantine.add(self._words, error)
 
 
 STRICT: Final = Quarantine(strict=True)

@@ -53,9 +53,9 @@ def rebased(value: _T, by: int) -> _T:
             if any(field is not getattr(value, name) for name, field in fields.items()):
                 moved = replace(value, **fields)
         case dict():
-            moved = {key: rebased(each, by) for key, each in value.items()}
+            moved = {key: rebased(item, by) for key, item in value.items()}
         case tuple():
-            moved = tuple(rebased(each, by) for each in value)
+            moved = tuple(rebased(item, by) for item in value)
     return cast("_T", moved)
 
 
@@ -71,11 +71,11 @@ def steady_times(value: object) -> Iterator[int]:
                 elif field is not None:
                     yield from field if isinstance(field, tuple) else (field,)
         case dict():
-            for each in value.values():
-                yield from steady_times(each)
+            for item in value.values():
+                yield from steady_times(item)
         case tuple():
-            for each in value:
-                yield from steady_times(each)
+            for item in value:
+                yield from steady_times(item)
 
 
 def _later(time: Any, by: int) -> Any:
@@ -83,5 +83,5 @@ def _later(time: Any, by: int) -> Any:
         case int():
             return time + by
         case tuple():
-            return tuple(each + by for each in time)
+            return tuple(item + by for item in time)
     return time

@@ -12,8 +12,8 @@ _SHORT_ESCAPES: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 def clean(text: object, at_most: int = MOST_CHARACTERS) -> str:
     """Untrusted text as one printable, bounded line."""
-    shown = printable(str(text)[: at_most + 1])
-    return shown if len(shown) <= at_most else shown[:at_most] + "…"
+    line = printable(str(text)[: at_most + 1])
+    return line if len(line) <= at_most else line[:at_most] + "…"
 
 
 def printable(text: str) -> str:

@@ -79,7 +79,7 @@ def _step(policy: Policy, state: State, observation: Observation) -> Step:
         case Started() | PolicyLoaded() | HandoverRead():
             return _begin(policy, state, observation)
         case PodNamed() | SilencesRead():
-            return _loaded(policy, state, observation), []
+            return _load(policy, state, observation), []
         case Stopped():
             return _each_cluster(policy, replace(state, alive=observation.at), observation.at, cluster_step.stop)
         case _:
@@ -211,18 +211,20 @@ def _begin(policy: Policy, state: State, observation: Started | PolicyLoaded | H
     return state, [*effects, *more]
 
 
-def _loaded(policy: Policy, state: State, read: PodNamed | SilencesRead) -> State:
+def _load(policy: Policy, state: State, observation: PodNamed | SilencesRead) -> State:
     """The state with the name of a pod, or with other silences."""
-    if isinstance(read, SilencesRead):
-        if read.document not in policy.silence_documents:
+    if isinstance(observation, SilencesRead):
+        if observation.document not in policy.silence_documents:
             return state
-        before = state.silences.get(read.document, silences.Silences())
-        learned = silences.learned(before, read.content, read.problem, policy.longest_silence, read.at)
-        return replace(state, silences={**state.silences, read.document: learned})
-    cluster = state.clusters.get(read.cluster_id)
-    if cluster is None or (pods := with_pod(cluster.pods, read.host, read.pod)) is cluster.pods:
+        before = state.silences.get(observation.document, silences.Silences())
+        learned = silences.learned(
+            before, observation.content, observation.problem, policy.longest_silence, observation.at
+        )
+        return replace(state, silences={**state.silences, observation.document: learned})
+    cluster = state.clusters.get(observation.cluster_id)
+    if cluster is None or (pods := with_pod(cluster.pods, observation.host, observation.pod)) is cluster.pods:
         return state
-    return replace(state, clusters=with_items(state.clusters, {read.cluster_id: replace(cluster, pods=pods)}))
+    return replace(state, clusters=with_items(state.clusters, {observation.cluster_id: replace(cluster, pods=pods)}))
 
 
 def _start(policy: Policy, state: State, now: Moment) -> Step:
@@ -236,19 +238,19 @@ def _start(policy: Policy, state: State, now: Moment) -> Step:
     alerts = replace(
         alerts, pending={key: pending for key, pending in alerts.pending.items() if pending.alert.is_event}
     )
-    documents = {name: known for name, known in state.silences.items() if name in policy.silence_documents}
+    documents = {name: document for name, document in state.silences.items() if name in policy.silence_documents}
     parts = {"clusters": clusters, "alerts": alerts, "outbox": outbox, "silences": documents}
     started = replace(state, **parts, finder=None, unclaimed={}, alive=now)
     started, effects = _each_cluster(
         policy, started, now, lambda p, name, c, at: cluster_step.restart(p, name, c, alive, at)
     )
-    started, lost = capturing.lost(policy, started, state.captures.values(), "the sidecar ended meanwhile", now)
+    started, lost = capturing.give_up(policy, started, state.captures.values(), "the sidecar ended meanwhile", now)
     return started, [*left_out, *effects, *lost]
 
 
 def _effect_done(policy: Policy, state: State, done: DeliverySettled | EvidenceGathered) -> Step:
     if isinstance(done, EvidenceGathered):
-        return capturing.answered(policy, state, done)
+        return capturing.take_result(policy, state, done)
     outbox, settled = settle(state.outbox, done)
     return notifying.queued(policy, replace(state, outbox=outbox), [], done.at, [settled] if settled else [])
 
@@ -262,7 +264,7 @@ def _tick(policy: Policy, state: State, now: Moment) -> Step:
     state, more = notifying.tick(policy, state, groups, quarantine, now)
     if state.alive is None or now.steady - state.alive.steady >= ALIVE_INTERVAL:
         state = replace(state, alive=now)
-    return state, [*effects, *more, *quarantine.found]
+    return state, [*effects, *more, *quarantine.left_out]
 
 
 def _drills(policy: Policy, state: State, quarantine: Quarantine, now: Moment) -> Step:
@@ -344,7 +346,7 @@ def _take(policy: Policy, state: State, cluster_id: str, outcome: ClusterStep, a
         for event in happened
         if not isinstance(event, BadRestore)
     ]
-    effects += quarantine.found
+    effects += quarantine.left_out
     effects += (Publish(event) for event in events(policy, cluster_id, before, after, happened))
     if cluster_id in policy.pod_names:
         own = (event for event in happened if isinstance(event, Transition) and not event.component.job_id)

@@ -64,10 +64,10 @@ class ReplayedCluster:
         return happened
 
     def _take(self, draft: Draft, transition: Transition) -> Transition:
-        component = draft.known(transition.component) or ComponentState(Unknown(), draft.at)
+        state = draft.state_of(transition.component) or ComponentState(Unknown(), draft.at)
         if isinstance(transition.position, ZNodePosition):
             draft.update(zxid=max(self.state.zxid or 0, transition.position.mzxid))
-        leadership_changes.take(draft, component, replace(transition, last_position=component.last_position))
+        leadership_changes.take(draft, state, replace(transition, last_position=state.last_position))
         episode = draft.state.episode
         if episode and episode.facts.intent is None and (cause := self._planned.get(episode.id)):
             intent = Intent(_PLANS.get(cause, Plan.SUSPENSION), 0)

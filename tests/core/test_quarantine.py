@@ -57,7 +57,7 @@ def notified(effects: list[Effect]) -> set[tuple[str, str]]:
 
 
 def left_out(effects: list[Effect]) -> set[str]:
-    return {effect.what for effect in effects if isinstance(effect, Quarantined)}
+    return {effect.name for effect in effects if isinstance(effect, Quarantined)}
 
 
 @pytest.mark.parametrize("name", [CLUSTER, OTHER])

@@ -125,7 +125,7 @@ class Group(Struct, frozen=True, rename={"notified_at": "told_at"}):
     hastened_at: int | None = None
     """When it was last notified sooner than after `group_interval`, because it had got worse (steady)."""
     opened_at: tuple[str, ...] = ()
-    """The names of the destinations that were last sent a message, and show its incident until they are told its end."""
+    """The names of the destinations that were last sent a message, and show its incident until they are notified of its end."""
 
 
 PendingKey = tuple[str, str, ComponentId | None]

@@ -39,24 +39,28 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
     text, problem = _title(about)
     page = f"episodes/{failover.episode.id}" if failover else ""
     lines = [phrases.line(about.rules[alert.rule], alert, about.pods) for alert in notice.alerts]
-    shown = [*compress(lines, _not_said(notice, about.rules))]
+    compressed = [*compress(lines, _not_said(notice, about.rules))]
     step = first_step(cluster) if cluster and headline.rule.on is Trigger.VACANT and not headline.over else None
     return Content(
         f"[{headline.label}] {text}",
         "\n".join(
-            [*([f"Next: {step}"] if step else []), *bounded(shown, MOST_BYTES, len(shown)), *_why(about, problem)]
+            [
+                *([f"Next: {step}"] if step else []),
+                *bounded(compressed, MOST_BYTES, len(compressed)),
+                *_failover_lines(about, problem),
+            ]
         ),
         headline.severity,
         tuple((clean(name), clean(value)) for name, value in _facts(about)),
         None if policy.link is None else f"{policy.link}/{page}",
         failover.episode.id if failover else None,
-        tuple(_apart(alert, line) for alert, line in zip(notice.alerts[:MOST_ALERTS], lines, strict=False)),
+        tuple(_message_alert(alert, line) for alert, line in zip(notice.alerts[:MOST_ALERTS], lines, strict=False)),
         failover.death if failover else None,
         failover.recovery if failover else None,
     )
 
 
-def _apart(alert: Alert, text: str) -> MessageAlert:
+def _message_alert(alert: Alert, text: str) -> MessageAlert:
     labels = {name: clean(value, MOST_SUMMARY) for name, value in alert.labels.items()}
     return MessageAlert(alert.id, labels, text, alert.began.wall, alert.ended.wall if alert.ended else 0)
 
@@ -70,7 +74,7 @@ def _not_said(notice: Notice, rules: Mapping[str, Rule]) -> Iterator[bool]:
         yield not is_end or (alert.cluster_id, alert.component) not in changed
 
 
-def _why(about: Subject, problem: str | None) -> Iterator[str]:
+def _failover_lines(about: Subject, problem: str | None) -> Iterator[str]:
     """Lines about the failover behind the alerts."""
     if failover := about.failover:
         if failover.death:

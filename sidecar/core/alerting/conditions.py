@@ -48,8 +48,8 @@ def conditions(  # noqa: PLR0911  one for each trigger
         case Trigger.BLIND:
             return _blindness(rule, policy, name, cluster)
         case Trigger.NO_STANDBY if (since := cluster.standby.alone_since) and contending(cluster.contenders) == 1:
-            left = sorted(other for names in cluster.contenders.values() for other in names)
-            return {None: new_alert(policy, rule, name, None, since, *left)}
+            contenders = sorted(other for names in cluster.contenders.values() for other in names)
+            return {None: new_alert(policy, rule, name, None, since, *contenders)}
         case Trigger.EPISODES:
             return _failovers(rule, policy, name, alerts.failovers.get(name, Failovers()), now)
         case Trigger.ZXID_HEADROOM if (left_over := zxid_headroom(cluster)) is not None and left_over < ZXID_HEADROOM:
@@ -111,12 +111,14 @@ def _burn(rule: Rule, policy: Policy, name: str, cluster: ClusterState, now: Mom
 
 def _silence(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Holding:
     """The published leader does not answer. One that is not wanted any more may end."""
-    leader, known = cluster.rest_leader, rest_server.unanswered(cluster)
-    if leader is None or known is None or plans.is_unwanted(cluster.operated):
+    leader, unanswered = cluster.rest_leader, rest_server.unanswered(cluster)
+    if leader is None or unanswered is None or plans.is_unwanted(cluster.operated):
         return {}
-    what = {"before": place_of(leader.address), "reach": known.reach}
+    facts = {"before": place_of(leader.address), "reach": unanswered.reach}
     agreement = agreements.on_silence(cluster.peers)
-    alert = new_alert(policy, rule, name, _REST_SERVER, known.since, leader.session_id, **what, agreement=agreement)
+    alert = new_alert(
+        policy, rule, name, _REST_SERVER, unanswered.since, leader.session_id, **facts, agreement=agreement
+    )
     return {_REST_SERVER: alert}
 
 
@@ -137,8 +139,8 @@ def _faults(rule: Rule, policy: Policy, name: str, cluster: ClusterState, fault:
     holding: dict[ComponentId | None, Alert] = {}
     for job_id in jobs:
         job, component = cluster.job_faults[job_id], ComponentId(Component.JOB, job_id)
-        what = {"episode_id": job.episode_id, "about": job.name and clean(job.name, MOST_NAME)}
-        holding[component] = new_alert(policy, rule, name, component, job.since, job.episode_id, **what)
+        facts = {"episode_id": job.episode_id, "about": job.name and clean(job.name, MOST_NAME)}
+        holding[component] = new_alert(policy, rule, name, component, job.since, job.episode_id, **facts)
     return holding
 
 
@@ -147,18 +149,18 @@ def _vacancies(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> 
     if plans.is_unwanted(cluster.operated):
         return {}
     vacant = {
-        component: known for component, known in cluster.components.items() if isinstance(known.leadership, Vacant)
+        component: state for component, state in cluster.components.items() if isinstance(state.leadership, Vacant)
     }
     unled = _unled_jobs(cluster, vacant)
     is_left_behind = policy.finds is not None and _is_left_behind(cluster)
     holding: dict[ComponentId, Alert] = {}
     jobs: defaultdict[str, list[Moment]] = defaultdict(list)
-    for component, known in vacant.items():
-        episode = known.absence.episode_id if known.absence else None
+    for component, state in vacant.items():
+        episode = state.absence.episode_id if state.absence else None
         if component.job_id and (episode or component in unled):
-            jobs[episode or ""].append(known.vacated_at or known.since)
+            jobs[episode or ""].append(state.vacated_at or state.since)
         else:
-            holding[component] = _vacancy(rule, policy, name, component, known, episode)
+            holding[component] = _vacancy(rule, policy, name, component, state, episode)
     if jobs:
         holding[JOBS] = _vacancy_of_jobs(rule, policy, name, jobs)
     return {
@@ -173,14 +175,14 @@ def _vacancies(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> 
 
 
 def _vacancy(
-    rule: Rule, policy: Policy, name: str, component: ComponentId, known: ComponentState, episode: str | None
+    rule: Rule, policy: Policy, name: str, component: ComponentId, state: ComponentState, episode: str | None
 ) -> Alert:
     """One component has no leader."""
-    left, began = known.last_known, known.vacated_at or known.since
-    subjects = _subjects(rule, name, component, *([JOBS] if component.job_id and not left else []))
-    session_id, before = (left.session_id, place_of(left.address)) if left else (None, None)
+    last_leader, began = state.last_known, state.vacated_at or state.since
+    subjects = _subjects(rule, name, component, *([JOBS] if component.job_id and not last_leader else []))
+    session_id, before = (last_leader.session_id, place_of(last_leader.address)) if last_leader else (None, None)
     alert = new_alert(policy, rule, name, component, began, session_id, before=before, subjects=subjects)
-    return replace(alert, certain=left is not None, episode_id=episode)
+    return replace(alert, certain=last_leader is not None, episode_id=episode)
 
 
 def _vacancy_of_jobs(rule: Rule, policy: Policy, name: str, jobs: Mapping[str, Sequence[Moment]]) -> Alert:
@@ -194,23 +196,23 @@ def _vacancy_of_jobs(rule: Rule, policy: Policy, name: str, jobs: Mapping[str, S
 
 def _unled_jobs(cluster: ClusterState, vacant: Mapping[ComponentId, ComponentState]) -> set[ComponentId]:
     """The jobs that never had a leader, if they are so many that one alert tells the number."""
-    unled = {component for component, known in vacant.items() if component.job_id and _never_led(cluster, known)}
+    unled = {component for component, state in vacant.items() if component.job_id and _never_led(cluster, state)}
     return unled if len(unled) > _MOST_UNLED else set()
 
 
 def _is_left_behind(cluster: ClusterState) -> bool:
     """Whether nobody has led in a cluster since it was observed, and nobody contends: what is left of one that ended."""
-    own = [known for component, known in cluster.components.items() if component.job_id is None]
-    return all(_never_led(cluster, known) for known in own) and not contending(cluster.contenders)
+    own = [state for component, state in cluster.components.items() if component.job_id is None]
+    return all(_never_led(cluster, state) for state in own) and not contending(cluster.contenders)
 
 
-def _never_led(cluster: ClusterState, known: ComponentState) -> bool:
+def _never_led(cluster: ClusterState, state: ComponentState) -> bool:
     """Whether there is no leader, and none was alive as far as this observer knows: a lease that was there was never renewed."""
-    if not isinstance(known.leadership, Vacant):
+    if not isinstance(state.leadership, Vacant):
         return False
-    place = known.last_position
+    place = state.last_position
     lease = cluster.leases.get(place.name) if isinstance(place, ConfigMapPosition) else None
-    return known.last_known is None or (lease is not None and lease.lapsed and lease.renewed_at is None)
+    return state.last_known is None or (lease is not None and lease.lapsed and lease.renewed_at is None)
 
 
 def _subjects(rule: Rule, name: str, *components: ComponentId) -> tuple[str, ...]:

@@ -56,15 +56,15 @@ def waiting(
     pending: Mapping[PendingKey, Pending], rule: Rule, name: str, cluster: ClusterState, now: Moment
 ) -> dict[PendingKey, Pending]:
     """The events of this rule that wait until it is known whether they were planned. Those that were are dropped."""
-    left = {}
+    events = {}
     for key, event in pending.items():
         if key[:2] == (rule.alert, name) and event.alert.is_event:
             until = excused_until(rule, cluster, event.alert.episode_id)
             if now.steady >= until:
-                left[key] = Pending(min(event.due, now.steady), event.alert)
+                events[key] = Pending(min(event.due, now.steady), event.alert)
             elif not is_known_to_be_planned(cluster, event.alert.episode_id):
-                left[key] = event
-    return left
+                events[key] = event
+    return events
 
 
 def _intent(cluster: ClusterState, episode: Episode) -> Intent | None:

@@ -8,7 +8,7 @@ from sidecar.core.flink.leadership import Vacant
 def first_step(cluster: ClusterState) -> str | None:
     """One sentence; None: each of the cluster's own components has a leader, or none is wanted, or it cannot be seen now."""
     vacant = any(
-        isinstance(known.leadership, Vacant) for component, known in cluster.components.items() if not component.job_id
+        isinstance(state.leadership, Vacant) for component, state in cluster.components.items() if not component.job_id
     )
     if not vacant or not cluster.leaders_in_sight or plans.is_unwanted(cluster.operated):
         return None

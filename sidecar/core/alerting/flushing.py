@@ -38,8 +38,8 @@ def flush(
     groups = {fingerprint: due.after(fingerprint, group) for fingerprint, group in alerts.groups.items()}
     if all(groups[fingerprint] is group for fingerprint, group in alerts.groups.items()):
         return alerts, [], []
-    left = {fingerprint: group for fingerprint, group in groups.items() if group is not None}
-    return replace(alerts, groups=left), due.notices, due.suppressed
+    remaining = {fingerprint: group for fingerprint, group in groups.items() if group is not None}
+    return replace(alerts, groups=remaining), due.notices, due.suppressed
 
 
 class _Suppression(NamedTuple):
@@ -117,7 +117,7 @@ class _Flush:
     def _waits(self, group: Group) -> bool:
         """Whether a group that is due waits: for silences, for the cause of a failover, or because too much was matched in this flush."""
         if (
-            silences.awaited(self._policy, self._documents, group, self._now)
+            silences.awaits_document(self._policy, self._documents, group, self._now)
             or self._matched >= silences.MOST_MATCHED
             or awaits_cause(group, self._decided_at, self._now)
         ):
@@ -133,7 +133,7 @@ class _Flush:
             for key, member in group.members.items()
             if (why := _newly_suppressed(key, member, suppression))
         )
-        members = _left(group, suppression)
+        members = _remaining_members(group, suppression)
         is_notified = contents.is_notified
         if is_notified:
             group = self._notified(fingerprint, group, route, contents)
@@ -165,13 +165,13 @@ class _Flush:
         return _Suppression(reasons | dict.fromkeys(silenced, Reason.SUPPRESSED_BY_SILENCE), silenced)
 
     def _contents(self, group: Group, route: Route, suppression: _Suppression) -> _Contents:
-        shown = [member for key, member in group.members.items() if key not in suppression.reasons]
-        news = [member.alert for member in shown if _is_news(member)]
-        known = [member for member in shown if member.notified]
-        over = [member for member in known if member.alert.ended]
-        still = [m.alert for m in known if not m.alert.ended and is_observable(m.alert, self._blind)]
+        visible = [member for key, member in group.members.items() if key not in suppression.reasons]
+        news = [member.alert for member in visible if _is_news(member)]
+        notified = [member for member in visible if member.notified]
+        over = [member for member in notified if member.alert.ended]
+        still = [m.alert for m in notified if not m.alert.ended and is_observable(m.alert, self._blind)]
         hidden = (group.members[key] for key in suppression.reasons if group.members[key].notified)
-        goes_on = any(not member.alert.ended for members in (shown, hidden) for member in members)
+        goes_on = any(not member.alert.ended for members in (visible, hidden) for member in members)
         return _Contents(news, over, still, goes_on, _is_repeated(group, route, self._now))
 
     def _notified(self, fingerprint: str, group: Group, route: Route, contents: _Contents) -> Group:
@@ -207,7 +207,7 @@ def _newly_suppressed(key: str, member: Member, suppression: _Suppression) -> Re
     return why if is_lost else None
 
 
-def _left(group: Group, suppression: _Suppression) -> dict[str, Member]:
+def _remaining_members(group: Group, suppression: _Suppression) -> dict[str, Member]:
     """The alerts that stay in the group: those that fire, and resolved ones that are still to be notified."""
     return {
         key: replace(

@@ -80,8 +80,8 @@ def withdraw(alerts: Alerts, turned_out_wrong: Callable[[Alert], bool]) -> Alert
     return replace(alerts, groups=groups)
 
 
-def unhidden(alerts: Alerts, silence: str, now: Moment) -> Alerts:
-    """The alerts, with the groups that this silence hid something of due now."""
+def due_after_silence(alerts: Alerts, silence: str, now: Moment) -> Alerts:
+    """The alerts after a silence ended: the groups in which it hid alerts are due now."""
     due = {
         fingerprint: replace(group, flush_at=min(now.steady, group.flush_at or now.steady))
         for fingerprint, group in alerts.groups.items()
@@ -90,8 +90,8 @@ def unhidden(alerts: Alerts, silence: str, now: Moment) -> Alerts:
     return replace(alerts, groups={**alerts.groups, **due}) if due else alerts
 
 
-def kept(before: Mapping[str, Group], alerts: Alerts) -> Alerts:
-    """The alerts, with the very groups of before where they are equal: an event that was suppressed at once leaves no row to write."""
+def with_unchanged_groups(before: Mapping[str, Group], alerts: Alerts) -> Alerts:
+    """The alerts with the previous object of each group that is equal: an event that was suppressed at once leaves no row to write."""
     if alerts.groups is before:
         return alerts
     same = {key: old for key, old in before.items() if (new := alerts.groups.get(key)) is not old and new == old}
@@ -109,10 +109,10 @@ def group_of(groups: Mapping[str, Group], route: Route, alert: Alert) -> tuple[s
     return fingerprint, groups.get(fingerprint) or Group(route.key, labels)
 
 
-def with_alert(group: Group, alert: Alert, known: Member | None = None) -> Group:
-    """The group with this alert; what is known of it as a member (by default: in this group) is kept."""
-    known = known or group.members.get(alert.id)
-    member = replace(known, alert=alert) if known else Member(alert)
+def with_alert(group: Group, alert: Alert, before: Member | None = None) -> Group:
+    """The group with this alert. `before`: the member whose history it keeps (by default: the one in this group)."""
+    before = before or group.members.get(alert.id)
+    member = replace(before, alert=alert) if before else Member(alert)
     return replace(group, members=with_items(group.members, {alert.id: member}))
 
 

@@ -17,12 +17,12 @@ def new_risks(
 ) -> Iterator[Alert]:
     """An alert for each check that is a RISK and has none. `firing`: the alerts of this rule and cluster that are not over."""
     alerted = {alert.about for alert in firing}
-    for check, known in (cluster.readiness.checks if cluster.readiness else {}).items():
-        if known.result.verdict is Verdict.RISK and check not in alerted:
+    for check_id, check in (cluster.readiness.checks if cluster.readiness else {}).items():
+        if check.result.verdict is Verdict.RISK and check_id not in alerted:
             # The id does not say since when: observers check at different times.
-            alert = new_alert(policy, rule, name, None, known.risk_since or known.since, check, about=check)
-            detail = f"{known.result.text}: {known.result.advice}"
-            yield replace(alert, labels={**alert.labels, CHECK: check}, detail=detail)
+            alert = new_alert(policy, rule, name, None, check.risk_since or check.since, check_id, about=check_id)
+            detail = f"{check.result.text}: {check.result.advice}"
+            yield replace(alert, labels={**alert.labels, CHECK: check_id}, detail=detail)
 
 
 def is_over(alert: Alert, cluster: ClusterState) -> bool:

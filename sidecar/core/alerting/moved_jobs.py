@@ -33,11 +33,11 @@ class MovedJobs(Struct, frozen=True):
 
 def moved_jobs(episode: Episode, cluster: ClusterState) -> MovedJobs:
     parts = [
-        (component.job_id, known)
-        for component, known in cluster.components.items()
-        if component.job_id and episodes.has_part(known.absence, episode)
+        (component.job_id, state)
+        for component, state in cluster.components.items()
+        if component.job_id and episodes.has_part(state.absence, episode)
     ]
-    away = [job_id for job_id, known in parts if episodes.is_away(known.absence)]
+    away = [job_id for job_id, state in parts if episodes.is_away(state.absence)]
     moved = len(parts) + episode.jobs_ended
     ids = away or [job_id for job_id, _ in parts]
     return MovedJobs(

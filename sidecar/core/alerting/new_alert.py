@@ -14,11 +14,11 @@ ABOUT_OBSERVER: Final = frozenset({Trigger.BLIND, Trigger.UNOBSERVED})
 
 
 def new_alert(
-    policy: Policy, rule: Rule, name: str, component: ComponentId | None, began: Moment, *what: object, **facts: Any
+    policy: Policy, rule: Rule, name: str, component: ComponentId | None, began: Moment, *parts: object, **facts: Any
 ) -> Alert:
-    """An alert whose id is derived from `what`; `facts` are further fields of `Alert`."""
+    """An alert whose id is derived from `parts`; `facts` are further fields of `Alert`."""
     return Alert(
-        id=record_id("alert", rule.alert, name, component or "", *what),
+        id=record_id("alert", rule.alert, name, component or "", *parts),
         rule=rule.alert,
         cluster_id=name,
         labels=labels_of(policy, rule, name, component, ours=rule.on in ABOUT_OBSERVER),

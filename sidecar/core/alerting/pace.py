@@ -23,8 +23,8 @@ def awaits_cause(group: Group, decided_at: Mapping[str, int], now: Moment) -> bo
     if not decided_at or group.flush_at is None or now.steady >= group.flush_at + PATIENCE:
         return False
     new = (member.alert for member in group.members.values() if not member.notified or member.alert.ended)
-    known = (decided_at.get(alert.episode_id) for alert in new if alert.episode_id)
-    return any(at is not None and at <= group.flush_at + PATIENCE for at in known)
+    times = (decided_at.get(alert.episode_id) for alert in new if alert.episode_id)
+    return any(at is not None and at <= group.flush_at + PATIENCE for at in times)
 
 
 def rescheduled(group: Group, route: Route, now: Moment, joined: Member | None = None) -> Group:
@@ -69,8 +69,8 @@ def _is_worse(group: Group, route: Route, now: Moment, joined: Member | None) ->
         return False
     if joined and not joined.notified and _rank(joined.alert) <= group.worst:
         return False  # those that joined before it did not make the group worse either: else it would be due
-    known = [_rank(member.alert) for member in group.members.values() if member.notified and not member.alert.ended]
-    worst = max([group.worst, *known])
+    ranks = [_rank(member.alert) for member in group.members.values() if member.notified and not member.alert.ended]
+    worst = max([group.worst, *ranks])
     new = (member for member in group.members.values() if not member.notified and not member.suppressed_by)
     return any(_rank(member.alert) > worst for member in new if not member.alert.ended or member.alert.is_event)
 

@@ -184,7 +184,7 @@ def headline(
     failovers are counted.
     """
     phrases = _phrases(rule, alerts[0])
-    fields = _fields(rule, alerts, pods) | {"again": _again(alerts, counted_within)}
+    fields = _fields(rule, alerts, pods) | {"again": _failover_number(alerts, counted_within)}
     fields |= {name: "" for name in without if name != "who" or fields["what"] == _ALL_OWN}
     return (phrases.title_over if over else phrases.title).format_map(fields)
 
@@ -225,13 +225,13 @@ def host(host_port: str | None) -> str | None:
 
 
 def _fields(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> dict[str, str]:
-    first, what = alerts[0], _what(alerts)
+    first, subject = alerts[0], _subject(alerts)
     vacant = seconds(int((first.vacant_seconds or 0) * SECOND))
     down = working(first.downtime_seconds_at_least, first.downtime_seconds_at_most)
     return {
         **_leader_fields(alerts, pods),
-        "what": what,
-        "who": f"{what} ",
+        "what": subject,
+        "who": f"{subject} ",
         "began": spoken(first.began.wall),
         "ended": spoken(first.ended.wall) if first.ended else "",
         "lasted": vacant,
@@ -256,27 +256,27 @@ def _leader_fields(alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> dict[st
     """Who led before and after."""
     first = alerts[0]
     before, after = (_spelled(place, pods.get(first.cluster_id, {})) for place in (first.before, first.after))
-    led, left = f"elected {clean(after)}" if after else "its job ended", _left(alerts, pods)
+    led, previous = f"elected {clean(after)}" if after else "its job ended", _previous_leader(alerts, pods)
     return {
         "before": clean(before or "?"),
         "after": clean(after or "?"),
         "move": move(before, after),
         "moves": _moves(alerts, pods),
         "sides": f": {clean(before or '?')} and {clean(after or '?')}",
-        "left": f", {left} led before" if left else "",
-        "at": f": {left}" if left else "",
+        "left": f", {previous} led before" if previous else "",
+        "at": f": {previous}" if previous else "",
         "formerly": f" (previous leader: {clean(before)})" if before else "",
         "led": "new leaders, or ended" if first.component == JOBS else led,
     }
 
 
-def _what(alerts: Sequence[Alert]) -> str:
+def _subject(alerts: Sequence[Alert]) -> str:
     """What the alerts are about."""
     components = {alert.component: alert for alert in alerts if alert.component}
     if len(components) == 1:
         [(component, alert)] = components.items()
-        named = f"job {alert.about}" if alert.about else str(component)
-        return counted(alert.count or 0, "job") if component == JOBS else named
+        name = f"job {alert.about}" if alert.about else str(component)
+        return counted(alert.count or 0, "job") if component == JOBS else name
     kinds = Counter(component.component is Component.JOB for component in components)
     texts = [f"{kinds[False]} components"] if kinds[False] else []
     if kinds[False] == len(Component) - 1:
@@ -297,7 +297,7 @@ def _process(alert: Alert, place: str | None, pods: Mapping[str, Pods]) -> str |
     return name_at(pods.get(alert.cluster_id, {}), place) or host(place)
 
 
-def _left(alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> str:
+def _previous_leader(alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> str:
     """The leader that they are about, or the one before it, if it is one process."""
     processes = {_process(alert, alert.before, pods) for alert in alerts if alert.before}
     before, *others = processes or {None}
@@ -307,16 +307,16 @@ def _left(alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> str:
 def _longest(alerts: Sequence[Alert]) -> str:
     """For how long there was no leader, published or working. Empty if nothing is known, or it is zero."""
     own = [alert for alert in alerts if alert.component is None or alert.component.component is not Component.JOB]
-    known = own or alerts
-    at_least = max(max(alert.vacant_seconds or 0, alert.downtime_seconds_at_least or 0) for alert in known)
-    bounded = [alert.downtime_seconds_at_most for alert in known if alert.downtime_seconds_at_most is not None]
-    at_most = max(*bounded, at_least) if len(bounded) == len(known) else None
+    relevant = own or alerts
+    at_least = max(max(alert.vacant_seconds or 0, alert.downtime_seconds_at_least or 0) for alert in relevant)
+    bounded = [alert.downtime_seconds_at_most for alert in relevant if alert.downtime_seconds_at_most is not None]
+    at_most = max(*bounded, at_least) if len(bounded) == len(relevant) else None
     if (at_least if at_most is None else at_most) < _SHORTEST_SECONDS:
         return ""
     return f" after {lasted(at_least, at_most)}"
 
 
-def _again(alerts: Sequence[Alert], within: int) -> str:
+def _failover_number(alerts: Sequence[Alert], within: int) -> str:
     """The number of the failover, if it was not the first one in that time."""
     number = max(alert.count or 0 for alert in alerts)
     if number < 2 or not within:
@@ -332,6 +332,6 @@ def _moves(alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> str:
     if others:
         return f", in {len(others) + 1} different moves"
     if before == after:  # several processes on one host: only their ports differ, and one pair stands for all
-        shown = min(alerts, key=lambda alert: alert.component == _REST_SERVER)  # its port says least of a process
-        before, after = shown.before, shown.after
+        example = min(alerts, key=lambda alert: alert.component == _REST_SERVER)  # its port says least of a process
+        before, after = example.before, example.after
     return f": {move(before, after)}"

@@ -94,7 +94,7 @@ def _react_to_transition(
 
 def _without_jobs_of(episode: Episode, alerts: Alerts, rule: Rule, cluster_id: str, cluster: ClusterState) -> Alerts:
     """Withdraw the alerts of jobs that were the first components to move in this failover. Older alerts are not part of it."""
-    moved = {job for job, known in cluster.components.items() if job.job_id and has_part(known.absence, episode)}
+    moved = {job for job, state in cluster.components.items() if job.job_id and has_part(state.absence, episode)}
     since = episode.opened_at.steady - LOOK_BACK
     return grouping.withdraw(
         alerts,
@@ -117,10 +117,10 @@ def _alert_of_transition(
         case Trigger.LEADER_CHANGED if changed and not component.job_id:
             # The id names the new leader, not the previous one: an observer that missed a failover knows another previous leader.
             # A leader that returned was notified when it was first elected: then the failover that brought it back is part of the id.
-            what = (session_id, episode_id if transition.returned else None)
+            parts = (session_id, episode_id if transition.returned else None)
             ended = None if in_progress(cluster, episode_id) else at
             alert = new_alert(
-                policy, rule, name, component, at, *what, episode_id=episode_id, ended=ended, is_event=True
+                policy, rule, name, component, at, *parts, episode_id=episode_id, ended=ended, is_event=True
             )
             alert = replace(alert, count=_number(alerts, policy, cluster, alert))
         case Trigger.JOB_LEADER_CHANGED if changed and component.job_id and not episode_id:
@@ -136,7 +136,7 @@ def _alert_of_transition(
 
 
 def _with_leaders(alert: Alert, transition: Transition) -> Alert:
-    """The alert with the leaders of before and after, and how long there was none."""
+    """The alert with the previous and the new leader, and how long there was none."""
     leader, last = transition.leader, transition.last_known
     return replace(
         alert,
@@ -194,10 +194,10 @@ def _count_failover(alerts: Alerts, policy: Policy, episode: EpisodeRecord, at: 
         return alerts
     if episode.planned and episode.cause != Cause.ROLLBACK:
         return alerts
-    known = alerts.failovers.get(episode.cluster_id, Failovers()).known
+    failovers = alerts.failovers.get(episode.cluster_id, Failovers()).known
     # The leaders of a split replace each other endlessly: it has an alert of its own, and counts as one failover.
     times = 1 if episode.cause == Cause.SPLIT_LEADERSHIP else max(1, episode.failovers)
-    latest = (*known, CountedFailover(episode.id, at.steady, times))[-MOST_FAILOVERS:]
+    latest = (*failovers, CountedFailover(episode.id, at.steady, times))[-MOST_FAILOVERS:]
     return replace(alerts, failovers={**alerts.failovers, episode.cluster_id: Failovers(latest)})
 
 

@@ -20,7 +20,7 @@ _NAME: Final = 60
 
 
 def lines(cluster: ClusterState, episode: Episode) -> Iterator[str]:
-    """While it is assessed: what was affected, and how many jobs run by now. Then the verdict with its proof, or the reasons."""
+    """While it is assessed: what was affected, and how many jobs run now. Then the verdict with its proof, or the reasons."""
     before = cluster.picture
     if cluster.assessed and assessment.is_judged(cluster, episode):
         yield from _proof(cluster.assessed)
@@ -29,8 +29,8 @@ def lines(cluster: ClusterState, episode: Episode) -> Iterator[str]:
         if jobs:
             yield _affected(before, jobs, episode.opened_at.wall)
             if cluster.recovery.led_at:
-                left = assessment.waiting(cluster).keys() | cluster.job_faults.keys()
-                running = sum(job.id not in left for job in jobs)
+                unfinished = assessment.waiting(cluster).keys() | cluster.job_faults.keys()
+                running = sum(job.id not in unfinished for job in jobs)
                 yield f"{running} of {len(jobs)} jobs seen running again, or ended, so far"
 
 
@@ -47,14 +47,16 @@ def _affected(before: Picture, jobs: Sequence[Job], at: int) -> str:
     """How many jobs ran on how many TaskManagers, the largest job, and its last checkpoint."""
     total = len(jobs) + before.jobs_beyond
     largest = max(jobs, key=lambda job: job.total_tasks)
-    known = known_checkpoints(largest.checkpoints)
-    last = f", last checkpoint {_shown(known[-1])}, {age(at - known[-1].ended_at)} before the loss" if known else ""
+    checkpoints = known_checkpoints(largest.checkpoints)
+    last = ""
+    if checkpoints:
+        last = f", last checkpoint {_checkpoint_text(checkpoints[-1])}, {age(at - checkpoints[-1].ended_at)} before the loss"
     which = "" if total == 1 else "the largest is "
-    what = f"{which}{clean(largest.name, _NAME)} with {counted(largest.total_tasks, 'task')}"
-    return f"{counted(total, 'job')} ran before{_on(before)}: {what}{last}"
+    largest_job = f"{which}{clean(largest.name, _NAME)} with {counted(largest.total_tasks, 'task')}"
+    return f"{counted(total, 'job')} ran before{_task_managers(before)}: {largest_job}{last}"
 
 
-def _on(before: Picture) -> str:
+def _task_managers(before: Picture) -> str:
     """` on 4 TaskManagers, 12 of 16 slots taken`. Empty: not known."""
     if before.task_managers is None:
         return ""
@@ -64,7 +66,7 @@ def _on(before: Picture) -> str:
     return f" on {managers} ({before.slots_total - before.slots_free} of {counted(before.slots_total, 'slot')} taken)"
 
 
-def _shown(checkpoint: Checkpoint) -> str:
+def _checkpoint_text(checkpoint: Checkpoint) -> str:
     return str(checkpoint.id) if checkpoint.size is None else f"{checkpoint.id} ({data_size(checkpoint.size)})"
 
 
@@ -73,7 +75,7 @@ def _proof(assessed: Assessed) -> Iterator[str]:
     of_cluster, *rows = assessed.rows
     running = [row for row in rows if row.outcome == "running"]
     expected = [row for row in rows if row.outcome not in {"ended", "resurrected"}]
-    ran = f"{len(running)} of {len(expected)} jobs RUNNING{_after(running)}" if expected else ""
+    ran = f"{len(running)} of {len(expected)} jobs RUNNING{_slowest_job(running)}" if expected else ""
     latest = sum(row.restored_from == "latest" for row in running)
     restored = (
         f"{latest} restored from {'its' if latest == 1 else 'their'} latest checkpoint{'' if latest == 1 else 's'}"
@@ -84,6 +86,6 @@ def _proof(assessed: Assessed) -> Iterator[str]:
         yield f"… and {more} more"
 
 
-def _after(rows: Sequence[Recovery]) -> str:
+def _slowest_job(rows: Sequence[Recovery]) -> str:
     latest = max((row.running_after_seconds for row in rows if row.running_after_seconds is not None), default=None)
     return "" if latest is None else f" after {seconds(micros(latest))}"

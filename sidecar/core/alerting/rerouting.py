@@ -32,8 +32,8 @@ def rerouted(alerts: Alerts, policy: Policy, now: Moment) -> Alerts:
             before = alerts.groups.get(fingerprint)
             # A new group is not notified of a resolved alert, unless a group that no longer exists still had to be.
             if not alert.ended or is_owed or (before and alert.id in before.members):
-                groups[fingerprint] = _joined(groups, before, route, alert, policy, now)
-    failovers = {name: known for name, known in alerts.failovers.items() if policy.watches(name)}
+                groups[fingerprint] = _group_after(groups, before, route, alert, policy, now)
+    failovers = {name: counted for name, counted in alerts.failovers.items() if policy.watches(name)}
     return Alerts(_relabelled_pending(alerts, policy, rules), groups, failovers)
 
 
@@ -48,7 +48,7 @@ def continued(alerts: Alerts, policy: Policy, now: Moment) -> tuple[Alerts, Sequ
                 rerouted(replace(alerts, groups={fingerprint: group}), policy, now)
             if not guard.raised:
                 groups[fingerprint] = group
-        return rerouted(replace(alerts, groups=groups), policy, now), quarantine.found
+        return rerouted(replace(alerts, groups=groups), policy, now), quarantine.left_out
 
 
 def _without_members(groups: Mapping[str, Group], policy: Policy) -> dict[str, Group]:
@@ -63,15 +63,15 @@ def _without_members(groups: Mapping[str, Group], policy: Policy) -> dict[str, G
     }
 
 
-def _joined(
+def _group_after(
     groups: Mapping[str, Group], before: Group | None, route: Route, alert: Alert, policy: Policy, now: Moment
 ) -> Group:
     """The group that the alert is in now. `before`: the same one under the other policy."""
     fingerprint, group = group_of(groups, route, alert)
     if before and fingerprint not in groups:
         showing = policy.incident_destinations()
-        shown = tuple(name for name in before.opened_at if name in showing)
-        group = replace(before, route=group.route, labels=group.labels, members={}, opened_at=shown)
+        opened_at = tuple(name for name in before.opened_at if name in showing)
+        group = replace(before, route=group.route, labels=group.labels, members={}, opened_at=opened_at)
     member = before.members.get(alert.id) if before else None
     waits = member is not None and group.flush_at is not None
     return (brought_forward if waits else rescheduled)(with_alert(group, alert, member), route, now)

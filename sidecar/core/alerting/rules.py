@@ -89,8 +89,8 @@ def _without_counts(alerts: Alerts, name: str) -> Alerts:
     return replace(
         alerts,
         pending={key: waiting for key, waiting in alerts.pending.items() if key[1] != name},
-        failovers={other: known for other, known in alerts.failovers.items() if other != name},
-        evaluated={other: known for other, known in alerts.evaluated.items() if other != name},
+        failovers={other: failovers for other, failovers in alerts.failovers.items() if other != name},
+        evaluated={other: evaluated for other, evaluated in alerts.evaluated.items() if other != name},
     )
 
 
@@ -198,8 +198,8 @@ def _completed(alert: Alert, cluster: ClusterState, now: Moment) -> Alert:
     """The alert with its new leader and its duration; an event stays as it is."""
     if alert.is_event:
         return alert
-    known = cluster.components.get(alert.component) if alert.component else None
-    address = known.leadership.leader.address if known and isinstance(known.leadership, Held) else None
+    state = cluster.components.get(alert.component) if alert.component else None
+    address = state.leadership.leader.address if state and isinstance(state.leadership, Held) else None
     if address is None and plans.is_unwanted(cluster.operated):
         alert = replace(alert, unwanted=True)
     lasted = now.steady - alert.began.steady
@@ -207,7 +207,7 @@ def _completed(alert: Alert, cluster: ClusterState, now: Moment) -> Alert:
         unwanted, reach = plans.is_unwanted(cluster.operated), rest_server.reach_after(cluster, alert.reach)
         lasting = in_seconds(lasted)
         return replace(alert, after=place_of(address), reach=reach, unwanted=unwanted, vacant_seconds=lasting)
-    absence = known.absence if known and address is not None else None
+    absence = state.absence if state and address is not None else None
     # Of several vacancies in one failover the bounds are those of all together.
     is_only_one = absence is not None and absence.vacant is not None and absence.vacant <= lasted
     down = absence.downtime if absence and is_only_one else None
@@ -220,8 +220,8 @@ def _without_old_failovers(alerts: Alerts, policy: Policy, name: str, now: Momen
         return alerts
     longest = policy.failovers_counted_within()
     failovers = alerts.failovers[name].known
-    left = tuple(failover for failover in failovers if now.steady - failover.at <= longest)
-    if len(left) == len(failovers):
+    recent = tuple(failover for failover in failovers if now.steady - failover.at <= longest)
+    if len(recent) == len(failovers):
         return alerts
     rest = {other: counted for other, counted in alerts.failovers.items() if other != name}
-    return replace(alerts, failovers={**rest, name: Failovers(left)} if left else rest, evaluated={})
+    return replace(alerts, failovers={**rest, name: Failovers(recent)} if recent else rest, evaluated={})

@@ -142,11 +142,11 @@ def read(content: bytes, longest: int) -> tuple[dict[str, Written], list[str]]:
     problems = []
     of_drills = ((f"drill {place}", raw, _drill) for place, raw in enumerate(document.drills, 1))
     of_silences = ((f"silence {place}", raw, _silence) for place, raw in enumerate(document.silences, 1))
-    for what, raw, decoded in (*of_silences, *of_drills):
+    for entry, raw, decoded in (*of_silences, *of_drills):
         try:
             silence = _checked(decoded(raw), longest)
         except (DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-            problems.append(f"{what} of the document is not used: {clean(error)}")
+            problems.append(f"{entry} of the document is not used: {clean(error)}")
         else:
             silences[silence.id] = silence
     if problem := _too_many_patterns(silences):

@@ -61,30 +61,33 @@ Documents = Mapping[str, Silences]
 """By the name of the document: `Policy.silences_of`."""
 
 
-def learned(known: Silences, content: bytes | None, problem: str | None, longest: int, at: Moment) -> Silences:
-    """What is known after a read. `content` None: it could not be read, because of `problem`; known silences hold on."""
-    answered = replace(known, answered_at=at.steady, problem=problem)
+def learned(document: Silences, content: bytes | None, problem: str | None, longest: int, at: Moment) -> Silences:
+    """The document after a read. `content` None: it could not be read, because of `problem`; its silences hold on."""
+    answered = replace(document, answered_at=at.steady, problem=problem)
     if content is None:
         return answered
     try:
         latest, _ = read(content, longest)
     except SilencesError as error:
         return replace(answered, known={}, problem=str(error))
-    silences = {key: _known(silence, known.known.get(key), at) for key, silence in latest.items()}
-    if silences.keys() == known.known.keys() and all(silences[key] is silence for key, silence in known.known.items()):
+    silences = {key: _with_end(silence, document.known.get(key), at) for key, silence in latest.items()}
+    unchanged = silences.keys() == document.known.keys()
+    if unchanged and all(silences[key] is silence for key, silence in document.known.items()):
         return answered
     return replace(answered, known=silences)
 
 
-def _known(silence: Written, before: Silence | None, at: Moment) -> Silence:
+def _with_end(silence: Written, before: Silence | None, at: Moment) -> Silence:
     fields = {name: getattr(silence, name) for name in silence.__struct_fields__}
     if before and all(getattr(before, name) == value for name, value in fields.items()):
         return before
     return Silence(**fields, until=at.steady + silence.ends_at - silence.starts_at, hid=before.hid if before else 0)
 
 
-def asked(policy: Policy, documents: Documents, groups: Iterable[Group], now: Moment) -> tuple[Documents, list[str]]:
-    """The documents to read now: those whose interval has passed, and those of groups that are due soon."""
+def request_reads(
+    policy: Policy, documents: Documents, groups: Iterable[Group], now: Moment
+) -> tuple[Documents, list[str]]:
+    """The documents, and the names of those to read now: their interval has passed, or a group of theirs is due soon."""
     if not policy.silence_documents:
         return documents, []
     needed = _needed(policy, groups, now)
@@ -110,8 +113,8 @@ def _needed(policy: Policy, groups: Iterable[Group], now: Moment) -> dict[str, i
     return needed
 
 
-def _is_due(known: Silences, needed: int | None, interval: int, now: int) -> bool:
-    asked, answered = known.asked_at, known.answered_at
+def _is_due(document: Silences, needed: int | None, interval: int, now: int) -> bool:
+    asked, answered = document.asked_at, document.answered_at
     if asked is None:
         return True
     if answered is None or answered < asked:
@@ -119,7 +122,7 @@ def _is_due(known: Silences, needed: int | None, interval: int, now: int) -> boo
     return now >= asked + interval or (needed is not None and answered < needed)
 
 
-def awaited(policy: Policy, documents: Documents, group: Group, now: Moment) -> bool:
+def awaits_document(policy: Policy, documents: Documents, group: Group, now: Moment) -> bool:
     """Whether a group that is due waits for a document: it was not read shortly before, and will soon be."""
     if group.flush_at is None or now.steady >= group.flush_at + PATIENCE:
         return False
@@ -164,7 +167,7 @@ def _hides(silence: Silence, member: Member, drilled: Collection[str]) -> bool:
     return silence.matches(member.alert.labels)
 
 
-def counted(policy: Policy, documents: Documents, suppressed: Iterable[Suppressed]) -> Documents:
+def with_hits(policy: Policy, documents: Documents, suppressed: Iterable[Suppressed]) -> Documents:
     """The documents after their silences have hidden these alerts."""
     hidden = Counter(
         (policy.silences_of(suppression.alert.cluster_id), suppression.silence)
@@ -174,7 +177,7 @@ def counted(policy: Policy, documents: Documents, suppressed: Iterable[Suppresse
     changed = dict(documents)
     for (name, silence_id), number in hidden.items():
         if name in changed and silence_id in changed[name].known:
-            known = changed[name].known
-            more = replace(known[silence_id], hid=known[silence_id].hid + number)
-            changed[name] = replace(changed[name], known={**known, silence_id: more})
+            by_id = changed[name].known
+            more = replace(by_id[silence_id], hid=by_id[silence_id].hid + number)
+            changed[name] = replace(changed[name], known={**by_id, silence_id: more})
     return changed if hidden else documents

@@ -19,7 +19,7 @@ from sidecar.core.pods import Pods, spelled
 from sidecar.core.policy.policy import Policy, Rule, Trigger
 
 _OF_A_LOSS: Final = frozenset({Trigger.LEADER_CHANGED, Trigger.VACANT})
-"""Triggers of alerts that say why the leader of before ended."""
+"""Triggers of alerts that say why the previous leader ended."""
 
 
 class Failover(NamedTuple):
@@ -28,7 +28,7 @@ class Failover(NamedTuple):
     episode: Episode
     verdict: Verdict
     death: DeathVerdict | None
-    """Why the leader of before ended, if an alert is about that, and if that is known."""
+    """Why the previous leader ended, if an alert is about that, and if that is known."""
     successor: str | None
     """Its pod or `host:port`. None: there is none yet."""
     jobs: MovedJobs
@@ -96,9 +96,9 @@ def _episode(cluster: ClusterState | None, alerts: Sequence[Alert]) -> Episode |
     """The failover that the alerts belong to, if it is the current or the last one."""
     if cluster is None:
         return None
-    named = {alert.episode_id for alert in alerts if alert.episode_id}
+    episode_ids = {alert.episode_id for alert in alerts if alert.episode_id}
     for episode in (cluster.episode, cluster.last_episode):
-        if episode and (episode.id in named or episodes.concerns(episode, (alert.began for alert in alerts))):
+        if episode and (episode.id in episode_ids or episodes.concerns(episode, (alert.began for alert in alerts))):
             return episode
     return None
 

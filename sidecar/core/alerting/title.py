@@ -107,8 +107,8 @@ def _texts(about: Headline, notice: Notice, pods: Mapping[str, Pods], jobs: str,
     """The same with less and less."""
     first = "still: " if notice.reason is Reason.REPEAT_INTERVAL_ELAPSED else ""
     first += f"{about.lost}, " if about.lost else ""
-    named = about.lost or any(map(_is_of_jobs, about.alerts))
-    jobs = jobs if not named and (about.rule.on in _WITH_JOBS or about.is_end_of_vacancy) else ""
+    is_named = about.lost or any(map(_is_of_jobs, about.alerts))
+    jobs = jobs if not is_named and (about.rule.on in _WITH_JOBS or about.is_end_of_vacancy) else ""
     more = f", and {counted(about.others, 'more alert')}" if about.others else ""
     still = ", more fires" if about.goes_on else ""
     still = f", {about.still} more fire{'s' if about.still == 1 else ''}" if about.still else still

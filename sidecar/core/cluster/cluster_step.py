@@ -184,8 +184,8 @@ def restart(policy: Policy, cluster_id: str, cluster: ClusterState, alive: Momen
     draft = Draft(policy, cluster_id, cluster, now)
     failover_in_progress.record_departed(draft, *cluster.departed)
     store_view.cover(draft, Sighting.BLIND, max(alive, cluster.view.since))
-    for component, known in cluster.components.items():
-        draft.keep(component, as_last_known(known, now))
+    for component, state in cluster.components.items():
+        draft.keep(component, as_last_known(state, now))
     since = draft.state.view.since
     draft.update(
         view=View(since=since, turned_at=since),

@@ -52,7 +52,7 @@ class Draft:
         """Set fields of the state, except `components`."""
         self.state = replace(self.state, **fields)
 
-    def known(self, component: ComponentId) -> ComponentState | None:
+    def state_of(self, component: ComponentId) -> ComponentState | None:
         """The current state of `component`."""
         if component in self._ended:
             return None
@@ -62,16 +62,16 @@ class Draft:
         """All components, including those removed in this step."""
         return with_items(self.before.components, self._components)
 
-    def all_known(self) -> Iterator[tuple[ComponentId, ComponentState]]:
+    def all_states(self) -> Iterator[tuple[ComponentId, ComponentState]]:
         """All components with their current state."""
         for component in self.components():
-            if known := self.known(component):
-                yield component, known
+            if state := self.state_of(component):
+                yield component, state
 
-    def keep(self, component: ComponentId, known: ComponentState) -> None:
+    def keep(self, component: ComponentId, state: ComponentState) -> None:
         """Set the state of `component`."""
         self._ended.discard(component)
-        self._components[component] = known
+        self._components[component] = state
 
     def remove(self, component: ComponentId) -> None:
         """Forget `component`."""

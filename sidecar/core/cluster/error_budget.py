@@ -63,7 +63,7 @@ def standing(cluster: ClusterState) -> Standing:
     if cluster.view.sighting is Sighting.BLIND:
         return Standing.UNOBSERVED
     own = [
-        known.leadership if (known := cluster.components.get(component)) else None for component in CLUSTER_COMPONENTS
+        state.leadership if (state := cluster.components.get(component)) else None for component in CLUSTER_COMPONENTS
     ]
     if any(isinstance(leadership, Vacant) for leadership in own):
         return Standing.SUSPENDED if cluster.view.suspended else Standing.VACANT

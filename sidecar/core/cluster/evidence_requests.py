@@ -31,7 +31,7 @@ LIMIT: Final = 300 * SECOND
 MOST_ROUNDS: Final = 10
 """Of the failovers within one episode, how many are captured."""
 MOST_JOBS: Final = 20
-"""Of a storm so many jobs are asked for."""
+"""How many jobs of a storm are requested."""
 MOST_PIECES: Final = 100
 """Of one request."""
 MOST_TOLD: Final = 5
@@ -39,7 +39,7 @@ MOST_TOLD: Final = 5
 
 
 def ask(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> tuple[ClusterState, list[Capture]]:
-    """The cluster, of whose failover all that is due has been asked for, and those requests."""
+    """The cluster after the evidence of its failover that is due now was requested, and these requests."""
     episode = cluster.episode
     if episode is None or not policy.evidence:
         return cluster, []
@@ -56,8 +56,8 @@ def ask(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> 
     return replace(cluster, episode=episode), [capture for capture in captures if capture]
 
 
-def gathered(cluster: ClusterState, capture: Capture, pieces: Sequence[EvidenceItem]) -> ClusterState:
-    """The cluster, whose failover knows of these pieces."""
+def with_evidence(cluster: ClusterState, capture: Capture, pieces: Sequence[EvidenceItem]) -> ClusterState:
+    """The cluster with these pieces of evidence added to its failover."""
     files = sum(1 for piece in pieces if piece.file)
     details = [
         p.detail for p in pieces if p.detail and (p.kind, p.outcome) == (EvidenceKind.JOB, CaptureOutcome.CAPTURED)
@@ -74,16 +74,16 @@ def gathered(cluster: ClusterState, capture: Capture, pieces: Sequence[EvidenceI
     return cluster
 
 
-def beyond(capture: Capture) -> list[EvidenceItem]:
-    """What was not even asked for."""
+def unrequested(capture: Capture) -> list[EvidenceItem]:
+    """The evidence that was not requested."""
     if not capture.jobs_beyond:
         return []
     why = f"{capture.jobs_beyond} more jobs moved, and Flink was not asked for them: {MOST_JOBS} are asked for"
     return [EvidenceItem(EvidenceKind.JOB, "others", CaptureOutcome.FAILED, why)]
 
 
-def nothing(capture: Capture, why: str, outcome: CaptureOutcome = CaptureOutcome.LOST) -> list[EvidenceItem]:
-    """Stands for evidence that was not captured, or will not be delivered."""
+def missing_evidence(capture: Capture, why: str, outcome: CaptureOutcome = CaptureOutcome.LOST) -> list[EvidenceItem]:
+    """Stands in for evidence that was not captured, or will not be delivered."""
     if capture.source is Source.PROCESSES:
         return [EvidenceItem(EvidenceKind.PROCESS, "", outcome, why)]
     dump = (
@@ -130,8 +130,8 @@ def _calm(episode: Episode, cluster: ClusterState) -> int:
     """For how long nothing may have moved when Flink is asked."""
     if episode.jobs_away:
         return PATIENCE
-    jobs = [known for component, known in cluster.components.items() if component.job_id]
-    return SOON if all(episodes.has_part(known.absence, episode) for known in jobs) else CALM
+    jobs = [state for component, state in cluster.components.items() if component.job_id]
+    return SOON if all(episodes.has_part(state.absence, episode) for state in jobs) else CALM
 
 
 def _capture(
@@ -160,6 +160,6 @@ def _capture(
 
 
 def _jobs(episode: Episode, cluster: ClusterState) -> Iterator[str]:
-    for component, known in cluster.components.items():
-        if component.job_id and episodes.has_part(known.absence, episode):
+    for component, state in cluster.components.items():
+        if component.job_id and episodes.has_part(state.absence, episode):
             yield component.job_id

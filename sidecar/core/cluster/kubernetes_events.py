@@ -60,9 +60,9 @@ def events(
     if cluster_id not in policy.events:
         return
     if first := _opening(before, after, happened):
-        left = first.last_known.address if first.last_known else None
+        former = first.last_known.address if first.last_known else None
         opened = EventReason.LEADER_LOST, _loss(first, after), timestamp(first.at.wall), first.episode_id or ""
-        yield from _about(cluster_id, after, left, *opened)
+        yield from _about(cluster_id, after, former, *opened)
     for record in happened:
         if isinstance(record, EpisodeRecord) and record.cause != Cause.OBSERVER_BLIND:
             message = ". ".join([episode_line(record), *(fact.removesuffix(".") for fact in record.facts)])
@@ -86,11 +86,11 @@ def _loss(transition: Transition, cluster: ClusterState) -> str:
     leaders = transition.last_known, transition.leader
     before, after = (_spelled(leader.address, cluster) if leader else None for leader in leaders)
     if after:
-        what = f"{transition.component} has another leader: {move(before, after)}"
+        text = f"{transition.component} has another leader: {move(before, after)}"
     else:
         why = f": {transition.vacancy}" if transition.vacancy else ""
-        what = f"{transition.component} lost its leader {clean(before)}{why}"
-    return f"{what} [{transition.episode_id}]"
+        text = f"{transition.component} lost its leader {clean(before)}{why}"
+    return f"{text} [{transition.episode_id}]"
 
 
 def _spelled(address: str, cluster: ClusterState) -> str:
@@ -117,7 +117,7 @@ def _about(
 def _config_map(cluster: ClusterState) -> Subject | None:
     """The ConfigMap in which the dispatcher's leader was last observed, else that of another component."""
     for component in (ComponentId(Component.DISPATCHER), *CLUSTER_COMPONENTS):
-        known = cluster.components.get(component)
-        if known and isinstance(position := known.last_position, ConfigMapPosition):
+        state = cluster.components.get(component)
+        if state and isinstance(position := state.last_position, ConfigMapPosition):
             return Subject("ConfigMap", position.name, position.uid)
     return None

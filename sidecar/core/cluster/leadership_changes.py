@@ -33,8 +33,8 @@ from sidecar.core.overlay import with_items
 from sidecar.core.sanitize import clean
 
 
-class Seen(Struct, frozen=True):
-    """One observation of one component."""
+class Reading(Struct, frozen=True):
+    """What one read of the store shows of one leadership."""
 
     sight: Sight
     leader: LeaderInformation | None = None
@@ -46,19 +46,19 @@ class Seen(Struct, frozen=True):
 
 def reconciled(draft: Draft, component: ComponentId) -> None:
     """End the split leadership of `component`."""
-    known = draft.before.components[component]
-    draft.keep(component, replace(known, contest=split_leadership.ended(known.contest)))
+    state = draft.before.components[component]
+    draft.keep(component, replace(state, contest=split_leadership.ended(state.contest)))
     draft.update(contested=draft.state.contested - {component})
 
 
-def apply(draft: Draft, component: ComponentId, known: ComponentState, seen: Seen) -> None:
-    """Update `component` to what is `seen`, and record the transition that the table gives, if any."""
-    kind = kind_of(known.leadership, seen.sight)
+def apply(draft: Draft, component: ComponentId, state: ComponentState, reading: Reading) -> None:
+    """Update `component` by a `reading`, and record the transition that the table gives, if any."""
+    kind = kind_of(state.leadership, reading.sight)
     if kind is None:
-        _refresh(draft, component, known, seen)
+        _refresh(draft, component, state, reading)
         return
-    transition = _transition(draft, component, known, seen, kind)
-    take(draft, known, transition)
+    transition = _transition(draft, component, state, reading, kind)
+    take(draft, state, transition)
     failover_in_progress.record_departed(draft, component)
     if component.job_id and kind is Kind.REVOKED and draft.state.episode is None:
         draft.update(departed=with_items(draft.state.departed, {component: transition}))
@@ -66,29 +66,29 @@ def apply(draft: Draft, component: ComponentId, known: ComponentState, seen: See
         draft.happened.append(transition)
 
 
-def _refresh(draft: Draft, component: ComponentId, known: ComponentState, seen: Seen) -> None:
+def _refresh(draft: Draft, component: ComponentId, state: ComponentState, reading: Reading) -> None:
     """Update positions without a transition."""
-    match after := _leadership(seen):
+    match after := _leadership(reading):
         case Held(leader, position):
-            known = replace(
-                known, leadership=after, last_known=leader, last_position=position, vacated_at=None, last_led=None
+            state = replace(
+                state, leadership=after, last_known=leader, last_position=position, vacated_at=None, last_led=None
             )
         case Vacant():
-            known = replace(known, leadership=after, published_at=None)
-        case Unknown() if seen.path:
-            known = replace(known, leadership=after, vacated_at=None, last_led=None, published_at=None)
+            state = replace(state, leadership=after, published_at=None)
+        case Unknown() if reading.path:
+            state = replace(state, leadership=after, vacated_at=None, last_led=None, published_at=None)
         case Unknown():
             return
-    draft.keep(component, known)
+    draft.keep(component, state)
 
 
-def take(draft: Draft, known: ComponentState, transition: Transition) -> None:
-    """Update the state after `transition` of the component whose state was `known`."""
+def take(draft: Draft, state: ComponentState, transition: Transition) -> None:
+    """Update the draft after `transition` of a component. `state`: the component before it."""
     component, episode = transition.component, draft.state.episode
     begins = transition.episode_id is not None and (episode is None or episode.id != transition.episode_id)
     if begins and component.job_id is None:
         failover_in_progress.open_episode(draft, transition)
-    known, episode = evolve(known, draft.state.episode, transition, complete=draft.state.view.complete)
+    state, episode = evolve(state, draft.state.episode, transition, complete=draft.state.view.complete)
     if episode is not draft.state.episode:
         draft.update(episode=episode)
     if component.component is Component.REST_SERVER:
@@ -97,8 +97,8 @@ def take(draft: Draft, known: ComponentState, transition: Transition) -> None:
         _lose(draft, transition, episode)
         draft.remove(component)
         return
-    draft.keep(component, known)
-    if known.contest.since and component not in draft.state.contested:
+    draft.keep(component, state)
+    if state.contest.since and component not in draft.state.contested:
         draft.update(contested=draft.state.contested | {component})
 
 
@@ -113,28 +113,28 @@ def _lose(draft: Draft, transition: Transition, episode: Episode | None) -> None
 
 
 def evolve(
-    known: ComponentState, episode: Episode | None, transition: Transition, *, complete: bool
+    state: ComponentState, episode: Episode | None, transition: Transition, *, complete: bool
 ) -> tuple[ComponentState, Episode | None]:
     """The component and the failover in progress behind `transition`. `complete`: the view of the store was, when it was observed."""
     at, kind = transition.at, transition.kind
-    episode, absence = episodes.moved(episode, known.absence, transition)
+    episode, absence = episodes.after_transition(episode, state.absence, transition)
     if kind is not Kind.OBSCURED:
-        known = _with_nothing_missed(known)
+        state = _with_nothing_missed(state)
     lasts = kind is Kind.READDRESSED
-    known = replace(
-        known,
+    state = replace(
+        state,
         leadership=transition.after,
-        since=known.since if lasts else at,
-        discovered=known.discovered if lasts else kind is Kind.DISCOVERED,
-        last_known=transition.last_known or known.last_known,
-        contest=_contest(known.contest, transition),
+        since=state.since if lasts else at,
+        discovered=state.discovered if lasts else kind is Kind.DISCOVERED,
+        last_known=transition.last_known or state.last_known,
+        contest=_contest(state.contest, transition),
         absence=absence,
     )
     match transition.after:
         case Held(leader, position):
             published_at = at.steady if complete and kind is not Kind.DISCOVERED else None
-            known = replace(
-                known,
+            state = replace(
+                state,
                 last_known=leader,
                 last_position=position,
                 vacated_at=None,
@@ -146,19 +146,19 @@ def evolve(
             last_led = transition.last_led if kind in {Kind.REVOKED, Kind.DISCOVERED} else None
             if last_led and last_led.latest is None:
                 last_led = replace(last_led, latest=at.steady)
-            known = replace(known, vacated_at=at if left_now else None, last_led=last_led, published_at=None)
+            state = replace(state, vacated_at=at if left_now else None, last_led=last_led, published_at=None)
         case Unknown():
-            known = replace(known, vacated_at=None, last_led=None, published_at=None)
-    return known, episode
+            state = replace(state, vacated_at=None, last_led=None, published_at=None)
+    return state, episode
 
 
-def _with_nothing_missed(known: ComponentState) -> ComponentState:
-    """`known` without the unobserved changes, which this transition reports."""
-    if known.look:
-        known = replace(known, look=replace(known.look, gap=unobserved.NO_GAP))
-    if known.elections:
-        known = replace(known, elections=replace(known.elections, gap=unobserved.NO_GAP))
-    return known
+def _with_nothing_missed(state: ComponentState) -> ComponentState:
+    """`state` without the unobserved changes, which this transition reports."""
+    if state.look:
+        state = replace(state, look=replace(state.look, gap=unobserved.NO_GAP))
+    if state.elections:
+        state = replace(state, elections=replace(state.elections, gap=unobserved.NO_GAP))
+    return state
 
 
 def _contest(contest: Contest, transition: Transition) -> Contest:
@@ -168,12 +168,14 @@ def _contest(contest: Contest, transition: Transition) -> Contest:
     return contest
 
 
-def _transition(draft: Draft, component: ComponentId, known: ComponentState, seen: Seen, kind: Kind) -> Transition:
-    held = known.leadership if isinstance(known.leadership, Held) else None
-    gap, elections = _counted(known) if kind is not Kind.OBSCURED else (None, None)
-    last = _last_led(draft, known, seen) if kind in {Kind.REVOKED, Kind.CHANGED} else known.last_led
-    contest = split_leadership.succeeded(known.contest, known.last_known, seen.leader, draft.at)
-    vanished = kind is Kind.RETIRED and _plan_vanished(draft, known, _last_led(draft, known, seen))
+def _transition(
+    draft: Draft, component: ComponentId, state: ComponentState, reading: Reading, kind: Kind
+) -> Transition:
+    held = state.leadership if isinstance(state.leadership, Held) else None
+    gap, elections = _missed_changes(state) if kind is not Kind.OBSCURED else (None, None)
+    last = _last_led(draft, state, reading) if kind in {Kind.REVOKED, Kind.CHANGED} else state.last_led
+    contest = split_leadership.succeeded(state.contest, state.last_known, reading.leader, draft.at)
+    vanished = kind is Kind.RETIRED and _plan_vanished(draft, state, _last_led(draft, state, reading))
     transition = Transition(
         id="",
         at=draft.at,
@@ -181,52 +183,52 @@ def _transition(draft: Draft, component: ComponentId, known: ComponentState, see
         store=draft.policy.store_of(draft.cluster_id),
         component=component,
         kind=kind,
-        before=known.leadership,
-        after=Vacant() if kind is Kind.RETIRED else _leadership(seen),
-        position=seen.position or (held.position if held and kind is not Kind.OBSCURED else None),
-        written_at=seen.position.mtime if isinstance(seen.position, ZNodePosition) else None,
-        last_known=known.last_known,
-        last_position=known.last_position,
+        before=state.leadership,
+        after=Vacant() if kind is Kind.RETIRED else _leadership(reading),
+        position=reading.position or (held.position if held and kind is not Kind.OBSCURED else None),
+        written_at=reading.position.mtime if isinstance(reading.position, ZNodePosition) else None,
+        last_known=state.last_known,
+        last_position=state.last_position,
         last_led=last,
-        vacancy=seen.vacancy,
-        obscured_by=seen.obscured_by,
+        vacancy=reading.vacancy,
+        obscured_by=reading.obscured_by,
         gap=gap,
         elections=elections,
         contenders=contending(draft.state.contenders),
-        vacant_for=draft.at.steady - known.vacated_at.steady if seen.leader and known.vacated_at else None,
-        returned=seen.leader is not None and seen.leader.session_id in known.contest.earlier,
+        vacant_for=draft.at.steady - state.vacated_at.steady if reading.leader and state.vacated_at else None,
+        returned=reading.leader is not None and reading.leader.session_id in state.contest.earlier,
         split=contest.since is not None,
         plan_vanished=vanished,
         connection=draft.state.view.connection,
     )
-    if seen.leader and last:
+    if reading.leader and last:
         down = downtime.until(last, draft.at.steady, same_leader=transition.same_leader)
         transition = replace(transition, downtime=down)
     return replace(
         transition,
         id=transition_id(transition, draft.policy.observer),
-        episode_id=failover_in_progress.episode_id(draft, known, transition),
+        episode_id=failover_in_progress.episode_id(draft, state, transition),
     )
 
 
-def _last_led(draft: Draft, known: ComponentState, seen: Seen) -> LastLed | None:
+def _last_led(draft: Draft, state: ComponentState, reading: Reading) -> LastLed | None:
     """When the lost leader may have worked last."""
-    if not isinstance(known.leadership, Held):
+    if not isinstance(state.leadership, Held):
         return None
     view = draft.state.view
-    gone = Gone(known.leadership.position, draft.at.steady, known.published_at, seen.vacancy, in_sight=view.complete)
+    gone = Gone(state.leadership.position, draft.at.steady, state.published_at, reading.vacancy, in_sight=view.complete)
     timeout = draft.policy.session_timeouts.get(draft.cluster_id)
     return downtime.last_led(gone, timeout, view.loss, draft.before.leases)
 
 
-def _plan_vanished(draft: Draft, known: ComponentState, led: LastLed | None) -> bool:
+def _plan_vanished(draft: Draft, state: ComponentState, led: LastLed | None) -> bool:
     """Whether nobody led when the plan of a job vanished. `led`: when the job's leader worked last. One that ends removes the plan before
     it withdraws, but both may be observed in the other order, and what has withdrawn lives on for a moment.
     """
-    at, dispatcher = known.unregistered_at, draft.known(ComponentId(Component.DISPATCHER))
+    at, dispatcher = state.unregistered_at, draft.state_of(ComponentId(Component.DISPATCHER))
     if at is None or dispatcher is None or plans.is_unwanted(draft.state.operated):
         return False
-    if isinstance(known.leadership, Held) and isinstance(known.leadership.position, ZNodePosition):
+    if isinstance(state.leadership, Held) and isinstance(state.leadership.position, ZNodePosition):
         return draft.at.steady > at + episodes.LOOK_BACK  # a job that ends removes its leader's address before its plan
     match dispatcher.leadership:
         case Vacant() if dispatcher.vacated_at:
@@ -240,26 +242,26 @@ def _plan_vanished(draft: Draft, known: ComponentState, led: LastLed | None) -> 
     return led is not None and led.latest is not None and at > led.latest + (0 if is_ordered else episodes.LOOK_BACK)
 
 
-def without_leader(known: ComponentState) -> Sight:
+def without_leader(state: ComponentState) -> Sight:
     """Why there is no leader: the job may have ended."""
-    return Sight.JOB_ENDED if known.registered is False else Sight.NO_LEADER
+    return Sight.JOB_ENDED if state.registered is False else Sight.NO_LEADER
 
 
-def _leadership(seen: Seen) -> Leadership:
-    match seen.sight:
+def _leadership(reading: Reading) -> Leadership:
+    match reading.sight:
         case Sight.NO_VIEW:
-            return Unknown(Blindness.UNREADABLE if seen.path else Blindness.VIEW_LOST, seen.path)
+            return Unknown(Blindness.UNREADABLE if reading.path else Blindness.VIEW_LOST, reading.path)
         case Sight.NO_LEADER | Sight.JOB_ENDED:
             return Vacant()
-    assert seen.leader is not None  # noqa: S101  the remaining sights have a leader
-    assert seen.position is not None  # noqa: S101  and a position
-    return Held(seen.leader, seen.position)
+    assert reading.leader is not None  # noqa: S101  the remaining sights have a leader
+    assert reading.position is not None  # noqa: S101  and a position
+    return Held(reading.leader, reading.position)
 
 
-def _counted(known: ComponentState) -> tuple[Gap | None, int | None]:
+def _missed_changes(state: ComponentState) -> tuple[Gap | None, int | None]:
     """Unobserved changes since the last transition, and elections, as far as the store counts them."""
-    if known.look:
-        return known.look.gap, known.look.births.count if known.look.births else None
-    if known.elections and known.elections.sure:
-        return known.elections.gap, known.elections.count
-    return (NOT_KNOWABLE if known.elections else None), None
+    if state.look:
+        return state.look.gap, state.look.births.count if state.look.births else None
+    if state.elections and state.elections.sure:
+        return state.elections.gap, state.elections.count
+    return (NOT_KNOWABLE if state.elections else None), None

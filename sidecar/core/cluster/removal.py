@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from sidecar.core.cluster.draft import ClusterStep, Draft
 from sidecar.core.cluster.failover import episodes, failover_in_progress
-from sidecar.core.cluster.leadership_changes import Seen, apply
+from sidecar.core.cluster.leadership_changes import Reading, apply
 from sidecar.core.cluster.leadership_table import Sight
 from sidecar.core.cluster.state import ClusterState, Sighting
 from sidecar.core.cluster.store import store_view
@@ -25,7 +25,7 @@ REMOVED_AFTER: Final = 600 * SECOND
 def has_leader(cluster: ClusterState) -> bool:
     """Whether one of the cluster's own components is known to have a leader now."""
     return any(
-        isinstance(known.leadership, Held) for component, known in cluster.components.items() if not component.job_id
+        isinstance(state.leadership, Held) for component, state in cluster.components.items() if not component.job_id
     )
 
 
@@ -40,13 +40,13 @@ def removed(policy: Policy, cluster_id: str, cluster: ClusterState, at: Moment) 
     failover_in_progress.record_departed(draft, *cluster.departed)
     episode = cluster.episode
     parts = {
-        component: known
-        for component, known in cluster.components.items()
-        if not component.job_id and episode and episodes.has_part(known.absence, episode)
+        component: state
+        for component, state in cluster.components.items()
+        if not component.job_id and episode and episodes.has_part(state.absence, episode)
     }
-    for component, known in cluster.components.items():
-        if known.last_known or not isinstance(known.leadership, Unknown):
-            apply(draft, component, known, Seen(Sight.JOB_ENDED))
+    for component, state in cluster.components.items():
+        if state.last_known or not isinstance(state.leadership, Unknown):
+            apply(draft, component, state, Reading(Sight.JOB_ENDED))
         else:
             draft.remove(component)
     if episode and draft.state.episode:

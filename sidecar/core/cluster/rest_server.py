@@ -86,62 +86,62 @@ def limited(clusters: Mapping[str, ClusterState], requests: Sequence[PictureRequ
         yield replace(request, most=_most(clusters[request.cluster_id], all_held))
 
 
-def bounded(clusters: Mapping[str, ClusterState], taken: PictureTaken) -> PictureTaken:
+def bounded(clusters: Mapping[str, ClusterState], answer: PictureTaken) -> PictureTaken:
     """The answer, whose picture is left out if it does not fit beside those of the other clusters."""
-    picture, cluster = taken.picture, clusters[taken.cluster_id]
+    picture, cluster = answer.picture, clusters[answer.cluster_id]
     if picture and picture.size > _held(cluster):
         picture = picture.within(_most(cluster, held(clusters.values())))
     if picture is None or not picture.left_out:
-        return taken
-    return replace(taken, picture=picture, problem=f"its description was left out: {NOT_HELD}")
+        return answer
+    return replace(answer, picture=picture, problem=f"its description was left out: {NOT_HELD}")
 
 
-def answered(cluster: ClusterState, taken: PictureTaken) -> tuple[ClusterState, PictureTaken | None]:
-    """The cluster, and the answer as far as it is of use: None if another leads by now than when it was asked."""
+def answered(cluster: ClusterState, answer: PictureTaken) -> tuple[ClusterState, PictureTaken | None]:
+    """The cluster, and the answer as far as it is of use: None if another leader leads now than when it was asked."""
     last, leader = cluster.picture_request, cluster.rest_leader
-    if taken.picture and _is_of_another(cluster, taken.picture):
-        taken = replace(
-            taken,
+    if answer.picture and _is_of_another(cluster, answer.picture):
+        answer = replace(
+            answer,
             picture=None,
             reach=None,
             problem="the REST server describes another cluster: all of its jobs are unknown in the store",
         )
     if last is None or not last.waiting:  # nobody asked: it counts if it is an answer of the leader
-        return cluster, taken if leader and leader.address == taken.address else None
-    if last.leader.address != taken.address:
+        return cluster, answer if leader and leader.address == answer.address else None
+    if last.leader.address != answer.address:
         return cluster, None
-    if taken.picture and not taken.picture.left_out:
-        settled = replace(last, waiting=False, failures=0, good_at=taken.at.steady, problem=None)
+    if answer.picture and not answer.picture.left_out:
+        settled = replace(last, waiting=False, failures=0, good_at=answer.at.steady, problem=None)
     else:
-        settled = replace(last, waiting=False, failures=last.failures + 1, problem=taken.problem)
-    return replace(cluster, picture_request=settled), taken if leader == last.leader else None
+        settled = replace(last, waiting=False, failures=last.failures + 1, problem=answer.problem)
+    return replace(cluster, picture_request=settled), answer if leader == last.leader else None
 
 
-def observed(policy: Policy, cluster: ClusterState, taken: PictureTaken) -> ClusterState:
+def observed(policy: Policy, cluster: ClusterState, answer: PictureTaken) -> ClusterState:
     """The cluster after a request to its leading REST server is done."""
     leader, server = cluster.rest_leader, cluster.rest_server
-    reach = Reach.ANSWERS if taken.picture else taken.reach
+    reach = Reach.ANSWERS if answer.picture else answer.reach
     if leader is None or reach is None or Source.FLINK_REST not in policy.evidence:
         return cluster
     if reach is Reach.ANSWERS:
         after = RestServer(leader)
     elif server and (server.leader.session_id == leader.session_id or server.leader.address == leader.address):
         last = server.unanswered if server.leader == leader else None
-        after = RestServer(leader, _unanswered_again(last, taken, reach, cluster.view.turned_at.steady))
+        after = RestServer(leader, _unanswered_again(last, answer, reach, cluster.view.turned_at.steady))
     else:
         return cluster
     return cluster if after == server else replace(cluster, rest_server=after)
 
 
-def _unanswered_again(last: Unanswered | None, taken: PictureTaken, reach: Reach, seeing_since: int) -> Unanswered:
+def _unanswered_again(last: Unanswered | None, answer: PictureTaken, reach: Reach, seeing_since: int) -> Unanswered:
     """One more request that was not answered, after the `last` ones: those before this sidecar was blind, or was started again, count only
     if they were a proof.
     """
     if last and last.requests < LEAST_REQUESTS and last.until < seeing_since:
         last = None
     if last is None or not last.requests:
-        last = Unanswered(taken.asked_at or taken.at, 0, reach)
-    return Unanswered(last.since, taken.at.steady, reach, min(last.requests + 1, LEAST_REQUESTS))
+        last = Unanswered(answer.asked_at or answer.at, 0, reach)
+    return Unanswered(last.since, answer.at.steady, reach, min(last.requests + 1, LEAST_REQUESTS))
 
 
 def failing(cluster: ClusterState, now: Moment) -> str | None:
@@ -160,10 +160,10 @@ def _pause(policy: Policy, cluster: ClusterState, last: PictureRequested, *, ass
 
 
 def _is_of_another(cluster: ClusterState, picture: Picture) -> bool:
-    """Whether the store knows jobs, and none of those that the picture shows: an address may belong to another cluster by now."""
-    shown = {job.id for job in picture.jobs if job.state not in ENDED}
+    """Whether the store knows jobs, and none of those that the picture shows: an address may now belong to another cluster."""
+    job_ids = {job.id for job in picture.jobs if job.state not in ENDED}
     stored = {component.job_id for component in cluster.components if component.job_id}.union(cluster.stored_jobs)
-    return bool(shown and stored) and shown.isdisjoint(stored)
+    return bool(job_ids and stored) and job_ids.isdisjoint(stored)
 
 
 def after_transition(server: RestServer | None, transition: Transition) -> RestServer | None:

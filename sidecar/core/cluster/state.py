@@ -76,9 +76,9 @@ class ComponentState(Struct, frozen=True, gc=False):
     """When it was first observed to be in no job store any more (steady)."""
 
 
-def as_last_known(known: ComponentState, at: Moment) -> ComponentState:
+def as_last_known(state: ComponentState, at: Moment) -> ComponentState:
     """The component as another process begins with it at `at`: nothing has been read yet, the leader is the last known one."""
-    return replace(known, leadership=Unknown(), since=at, vacated_at=None, last_led=None, published_at=None)
+    return replace(state, leadership=Unknown(), since=at, vacated_at=None, last_led=None, published_at=None)
 
 
 class Sighting(StrEnum):
@@ -128,8 +128,8 @@ class Missing(Struct, frozen=True):
         if self.beside is None:
             there = "which clusters are beside it cannot be read"
         elif self.beside:
-            shown = ", ".join(clean(name) for name in self.beside[:_MOST_SHOWN])
-            there = f"clusters found beside it: {shown}" + (", …" if len(self.beside) > _MOST_SHOWN else "")
+            names = ", ".join(clean(name) for name in self.beside[:_MOST_SHOWN])
+            there = f"clusters found beside it: {names}" + (", …" if len(self.beside) > _MOST_SHOWN else "")
         else:
             there = "no other cluster is beside it either"
         return f"no such cluster: nothing was ever found under {clean(self.place)}; {there}"
@@ -275,7 +275,7 @@ class ClusterState(Struct, frozen=True):
     recovery: Assessment | None = None
     """The recovery that is assessed. None: none is."""
     recovering: Mapping[str, JobAfter] = {}
-    """What became of the jobs of before, by their ids of before, as far as Flink lists them."""
+    """What became of the jobs from before the failover, by their previous ids, as far as Flink lists them."""
     assessed: Assessed | None = None
     """The last recovery that was judged."""
     job_faults: Mapping[str, JobFault] = {}
@@ -302,7 +302,7 @@ class ClusterState(Struct, frozen=True):
     @property
     def ever_led(self) -> bool:
         """Whether the cluster has ever had a leader, as far as is known."""
-        return any(known.last_known for known in self.components.values())
+        return any(state.last_known for state in self.components.values())
 
     def is_overdue(self, now: Moment) -> bool:
         """Whether the view has not been confirmed for longer than it may be."""
@@ -316,8 +316,8 @@ class ClusterState(Struct, frozen=True):
     @property
     def rest_leader(self) -> LeaderInformation | None:
         """The leading REST server. None: there is none, or the leaders are not in sight."""
-        known = self.components.get(_REST_SERVER) if self.leaders_in_sight else None  # a handover may lack it
-        return known.leadership.leader if known and isinstance(known.leadership, Held) else None
+        state = self.components.get(_REST_SERVER) if self.leaders_in_sight else None  # a handover may lack it
+        return state.leadership.leader if state and isinstance(state.leadership, Held) else None
 
     @property
     def in_sight(self) -> bool:
@@ -329,9 +329,9 @@ def without_memory(cluster: ClusterState, at: Moment) -> ClusterState:
     """The cluster with what was read of it in this view alone: who leads, since `at`. Of earlier failovers and plans nothing is known."""
     components = {
         component: ComponentState(
-            known.leadership, at, known.last_known, known.last_position, known.seen_at, registered=known.registered
+            state.leadership, at, state.last_known, state.last_position, state.seen_at, registered=state.registered
         )
-        for component, known in cluster.components.items()
+        for component, state in cluster.components.items()
     }
     return ClusterState(
         replace(cluster.view, since=at, turned_at=at, loss=None),

@@ -32,7 +32,8 @@ def hand_over(policy: Policy, cluster_id: str, cluster: ClusterState, now: Momen
     return replace(
         fresh_cluster(now),
         components={
-            c: _handed_over(policy, cluster_id, cluster, known, now) for c, known in cluster.components.items()
+            component: _handed_over(policy, cluster_id, cluster, state, now)
+            for component, state in cluster.components.items()
         },
         leases={name: lease for name, lease in cluster.leases.items() if lease.lapsed},
         episode=cluster.episode,
@@ -53,12 +54,12 @@ def hand_over(policy: Policy, cluster_id: str, cluster: ClusterState, now: Momen
 
 
 def _handed_over(
-    policy: Policy, cluster_id: str, cluster: ClusterState, known: ComponentState, now: Moment
+    policy: Policy, cluster_id: str, cluster: ClusterState, state: ComponentState, now: Moment
 ) -> ComponentState:
-    last_led, absence = known.last_led, known.absence
-    match known.leadership:
+    last_led, absence = state.last_led, state.absence
+    match state.leadership:
         case Held(_, position):
-            gone = Gone(position, now.steady, known.published_at, None, in_sight=cluster.in_sight)
+            gone = Gone(position, now.steady, state.published_at, None, in_sight=cluster.in_sight)
             timeout = policy.session_timeouts.get(cluster_id)
             last_led = LastLed(downtime.last_led(gone, timeout, cluster.view.loss, cluster.leases).earliest, None)
         case Vacant() if absence and last_led and last_led.latest is not None:
@@ -66,7 +67,7 @@ def _handed_over(
             observed = Downtime(now.steady - last_led.latest, 0)
             absence = replace(absence, downtime=absence.downtime + observed)
             last_led = LastLed(last_led.earliest, None)
-    return replace(as_last_known(known, now), last_led=last_led, absence=absence, seen_at=0)
+    return replace(as_last_known(state, now), last_led=last_led, absence=absence, seen_at=0)
 
 
 def take_over(cluster: ClusterState, observer: str, now: Moment) -> ClusterState:

@@ -113,7 +113,7 @@ class Transition(Struct, frozen=True, kw_only=True):
 def transition_id(transition: Transition, observer: str) -> str:
     """A UUIDv5 of what happened in the store. What is about our view, and not about Flink, is `observer`'s alone."""
     component = transition.component
-    what = (
+    identity = (
         "transition",
         transition.cluster_id,
         transition.store,
@@ -124,17 +124,17 @@ def transition_id(transition: Transition, observer: str) -> str:
     match transition.kind, transition.before, transition.after:
         case ((Kind.GRANTED | Kind.CHANGED | Kind.READDRESSED), before, Held(leader, position)):
             session = before.leader.session_id if isinstance(before, Held) else None
-            return record_id(*what, session, *_written(leader, position))
+            return record_id(*identity, session, *_write_key(leader, position))
         case Kind.REVOKED, Held(leader, position), _:
-            return record_id(*what, leader.session_id, *_written(leader, position))
+            return record_id(*identity, leader.session_id, *_write_key(leader, position))
         case Kind.RETIRED, _, _ if transition.last_known and transition.last_position:
             # Whether its leader or its graph went first: the job ended once.
-            begun = _begun(transition.last_known, transition.last_position)
-            return record_id(*what, transition.last_known.session_id, *begun)
-    return record_id(*what, observer, transition.at.wall, transition.at.steady)
+            begun = _run_key(transition.last_known, transition.last_position)
+            return record_id(*identity, transition.last_known.session_id, *begun)
+    return record_id(*identity, observer, transition.at.wall, transition.at.steady)
 
 
-def _written(leader: LeaderInformation, position: Position) -> tuple[object, ...]:
+def _write_key(leader: LeaderInformation, position: Position) -> tuple[object, ...]:
     """Identifies one write of a leader. A store that was wiped counts from the beginning again, so its numbers alone
     do not.
     """
@@ -147,7 +147,7 @@ def _written(leader: LeaderInformation, position: Position) -> tuple[object, ...
             return leader.session_id, leader.address, *term, position.returned
 
 
-def _begun(leader: LeaderInformation, position: Position) -> tuple[object, ...]:
+def _run_key(leader: LeaderInformation, position: Position) -> tuple[object, ...]:
     """Identifies one run of a job among others of the same id."""
     match position:
         case ZNodePosition():

@@ -102,7 +102,7 @@ def claimed(ledger: Ledger, delivery: Delivery, claim: Claim, wall: int) -> Ledg
     """The ledger with this claim. The notification of a previous claim may have arrived."""
     entry = entry_of(ledger, delivery)
     ours = replace(claim, about=tuple(part.alert_id for part in delivery.parts))
-    return _with(ledger, delivery, replace(_doubted(entry, entry.claim), claim=ours), wall)
+    return _with_entry(ledger, delivery, replace(_with_doubt(entry, entry.claim), claim=ours), wall)
 
 
 def renewed(ledger: Ledger, delivery: Delivery, claim: Claim, wall: int) -> Ledger:
@@ -111,7 +111,7 @@ def renewed(ledger: Ledger, delivery: Delivery, claim: Claim, wall: int) -> Ledg
     if entry.claim is None or not _is_same(entry.claim, claim):
         return ledger
     again = replace(entry.claim, renewed=(entry.claim.renewed or 0) + 1)
-    return _with(ledger, delivery, replace(entry, claim=again), wall)
+    return _with_entry(ledger, delivery, replace(entry, claim=again), wall)
 
 
 def marked(ledger: Ledger, delivery: Delivery, observer: str, wall: int) -> Ledger:
@@ -128,7 +128,7 @@ def marked(ledger: Ledger, delivery: Delivery, observer: str, wall: int) -> Ledg
     other = entry.claim if entry.claim and entry.claim.by != observer else None
     parts = {part.alert_id for part in delivery.parts}
     unsure = tuple(alert for alert in entry.unsure if alert not in parts)
-    return _with(
+    return _with_entry(
         ledger, delivery, Entry(latest, wall, observer, other, unsure, lasting=_lasting(entry, delivery, wall)), wall
     )
 
@@ -138,8 +138,8 @@ def released(ledger: Ledger, delivery: Delivery, claim: Claim, wall: int, *, uns
     entry = entry_of(ledger, delivery)
     if entry.claim is None or not _is_same(entry.claim, claim):
         return ledger
-    left = _doubted(entry, entry.claim) if unsure else entry
-    return _with(ledger, delivery, replace(left, claim=None), wall)
+    after = _with_doubt(entry, entry.claim) if unsure else entry
+    return _with_entry(ledger, delivery, replace(after, claim=None), wall)
 
 
 def _has_news(entry: Entry, delivery: Delivery) -> bool:
@@ -209,7 +209,7 @@ def _is_same(claim: Claim, other: Claim) -> bool:
     return (claim.by, claim.token) == (other.by, other.token)
 
 
-def _doubted(entry: Entry, claim: Claim | None) -> Entry:
+def _with_doubt(entry: Entry, claim: Claim | None) -> Entry:
     """The entry in which the alerts of a claim may have arrived."""
     about = claim.about if claim else ()
     return replace(entry, unsure=tuple(dict.fromkeys((*entry.unsure, *about)))[-ledger_document.MOST_ALERTS :])
@@ -225,5 +225,5 @@ def _began_anew(entry: Entry, part: Part) -> bool:
     return False
 
 
-def _with(ledger: Ledger, delivery: Delivery, entry: Entry, wall: int) -> Ledger:
+def _with_entry(ledger: Ledger, delivery: Delivery, entry: Entry, wall: int) -> Ledger:
     return replace(ledger, entries={**ledger.entries, name_of(delivery): replace(entry, changed_at=wall)})

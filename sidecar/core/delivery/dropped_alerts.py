@@ -1,4 +1,4 @@
-"""What another configuration drops from an open incident: the services that show it are told, or it is recorded that nobody can tell them.
+"""What another configuration drops from an open incident: the services that show it are notified, or it is recorded that none can be.
 
 Groups know where they are shown, because the configuration before is not known after a restart. Messages hold names and times alone: the
 rule may be gone, and a group may come from a handover, which others can write.
@@ -29,16 +29,16 @@ def of_change(
     """The messages to the destinations that show an incident of `before`, of which `after` has less; and the incidents that `policy` has
     no destination for any more.
     """
-    shown = policy.incident_destinations()
+    destinations = policy.incident_destinations()
     deliveries: list[Delivery] = []
     lost: list[Settled] = []
     for fingerprint, group in before.items():
         notified = {key: member.alert for key, member in group.members.items() if member.notified}
-        left = after[fingerprint].members if fingerprint in after else {}
-        kept = {key for key, member in left.items() if member.notified}
+        members = after[fingerprint].members if fingerprint in after else {}
+        kept = {key for key, member in members.items() if member.notified}
         dropped = [alert for key, alert in notified.items() if key not in kept]
         for name in group.opened_at if notified else ():
-            if name not in shown:
+            if name not in destinations:
                 by_hand = f"this configuration can close no incident there: close {group.incident} by hand"
                 unsent = _delivery(policy, fingerprint, group, [*notified.values()], name, now)
                 lost.append(Settled(unsent, "gave_up", by_hand))

@@ -1,6 +1,7 @@
 """What is due for notification now: groups are flushed, and the messages about them are queued."""
 
 from collections.abc import Collection, Mapping
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -34,25 +35,25 @@ def due(
 
     decided_at = failover_in_progress.decided_at(clusters.values())
 
-    def found(them: Alerts) -> Due:
-        after, notices, suppressed = flushing.flush(them, policy, blind, now, documents, decided_at)
-        deliveries = [each for notice in notices for each in new_deliveries.of_notice(policy, clusters, notice, now)]
-        return after, deliveries, suppressed
+    def deliver(part: Alerts) -> Due:
+        after, notices, suppressed = flushing.flush(part, policy, blind, now, documents, decided_at)
+        deliveries = (new_deliveries.of_notice(policy, clusters, notice, now) for notice in notices)
+        return after, [*chain.from_iterable(deliveries)], suppressed
 
     try:
-        return found(alerts)
+        return deliver(alerts)
     except Exception:  # noqa: BLE001  whatever it is, only its own alerts are left out
         groups: dict[str, Group] = {}
         for fingerprint, group in alerts.groups.items():
             members = {}
             for key, member in group.members.items():
                 with quarantine.guard("alert", member.alert.rule, "of cluster", member.alert.cluster_id) as guard:
-                    found(replace(alerts, groups={fingerprint: replace(group, members={key: member})}))
+                    deliver(replace(alerts, groups={fingerprint: replace(group, members={key: member})}))
                 if not guard.raised:
                     members[key] = member
-            left = group if len(members) == len(group.members) else replace(group, members=members)
+            rest = group if len(members) == len(group.members) else replace(group, members=members)
             with quarantine.guard("group", fingerprint) as guard:
-                found(replace(alerts, groups={fingerprint: left}))
+                deliver(replace(alerts, groups={fingerprint: rest}))
             if not guard.raised:
-                groups[fingerprint] = left
-        return found(replace(alerts, groups=groups))
+                groups[fingerprint] = rest
+        return deliver(replace(alerts, groups=groups))

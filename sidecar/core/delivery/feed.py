@@ -28,7 +28,7 @@ def of_notice(
 ) -> tuple[FeedAlert, ...]:
     """What is new or has ended; what still fires is in every resend."""
     changed = (alert for place, alert in enumerate(notice.alerts) if place < notice.news or alert.ended)
-    return _folded(_fed(policy, clusters, notice.route, alert, feed) for alert in changed)
+    return _one_per_labels(_feed_alert(policy, clusters, notice.route, alert, feed) for alert in changed)
 
 
 def firing(policy: Policy, alerts: Alerts, receiver: str) -> Iterator[tuple[Route, Alert]]:
@@ -46,13 +46,15 @@ def again(
 ) -> tuple[FeedAlert, ...]:
     """All alerts of a resend."""
     blind = {name for name, cluster in clusters.items() if not cluster.leaders_in_sight}
-    return _folded(
-        replace(_fed(policy, clusters, route, alert, feed), seen=is_observable(alert, blind))
+    return _one_per_labels(
+        replace(_feed_alert(policy, clusters, route, alert, feed), seen=is_observable(alert, blind))
         for route, alert in firing(policy, alerts, receiver)
     )
 
 
-def _fed(policy: Policy, clusters: Mapping[str, ClusterState], route: Route, alert: Alert, feed: Feed) -> FeedAlert:
+def _feed_alert(
+    policy: Policy, clusters: Mapping[str, ClusterState], route: Route, alert: Alert, feed: Feed
+) -> FeedAlert:
     ended = 0 if alert.ended is None or alert.is_event else alert.ended.wall
     notice = Notice("", route, Reason.RESOLVED if ended else Reason.FIRST, (alert,))
     message = compose(notice, policy, {name: clusters[name] for name in (alert.cluster_id,) if name in clusters})
@@ -76,7 +78,7 @@ def _fed(policy: Policy, clusters: Mapping[str, ClusterState], route: Route, ale
     )
 
 
-def _folded(alerts: Iterable[FeedAlert]) -> tuple[FeedAlert, ...]:
+def _one_per_labels(alerts: Iterable[FeedAlert]) -> tuple[FeedAlert, ...]:
     """One alert for each set of labels: the latest that fires, else the latest that has ended."""
     latest = sorted(alerts, key=lambda alert: (alert.fires_for > 0, alert.began, alert.ended))
     return tuple({frozenset(alert.labels.items()): alert for alert in latest}.values())

@@ -12,7 +12,7 @@ from sidecar.core.records import Notification, record_id
 def suppression(policy: Policy, suppressed: Suppressed, at: Moment) -> Notification:
     """An alert that was resolved before it could be notified, or that is silenced."""
     alert, silence = suppressed.alert, suppressed.silence
-    sharing, connected, known = _observers(alert.agreement)
+    sharing, connected, total = _observers(alert.agreement)
     return Notification(
         id=record_id(
             "suppressed", policy.observer, suppressed.fingerprint, alert.id, alert.began.wall, *filter(None, [silence])
@@ -34,7 +34,7 @@ def suppression(policy: Policy, suppressed: Suppressed, at: Moment) -> Notificat
         job_id=alert.component.job_id if alert.component else None,
         observers_sharing=sharing,
         observers_connected=connected,
-        observers_known=known,
+        observers_known=total,
         **envelope(policy, alert.cluster_id, at),
     )
 
@@ -42,7 +42,7 @@ def suppression(policy: Policy, suppressed: Suppressed, at: Moment) -> Notificat
 def outcome(policy: Policy, settled: Settled, at: Moment) -> Notification:
     """A delivery that was queued, attempted or given up."""
     delivery = settled.delivery
-    sharing, connected, known = _observers(delivery.agreement)
+    sharing, connected, total = _observers(delivery.agreement)
     return Notification(
         id=record_id("notification", delivery.id, delivery.attempt, settled.outcome, at.wall, at.steady),
         alert=delivery.alert,
@@ -60,7 +60,7 @@ def outcome(policy: Policy, settled: Settled, at: Moment) -> Notification:
         service=policy.services().get(delivery.destination) or None,
         observers_sharing=sharing,
         observers_connected=connected,
-        observers_known=known,
+        observers_known=total,
         **envelope(policy, delivery.cluster_id, at),
     )
 

@@ -19,7 +19,7 @@ def outgoing(delivery: Delivery) -> Message:
     return replace(
         delivery,
         body=f"{delivery.body}\n\n{DUPLICATE_NOTE}" if delivery.possible_duplicate else delivery.body,
-        reason=_spoken(delivery),
+        reason=_service_reason(delivery),
         incident=delivery.incident or delivery.fingerprint,
         thread=delivery.thread if _ID.fullmatch(delivery.thread) else "",
         parts=(),
@@ -27,7 +27,7 @@ def outgoing(delivery: Delivery) -> Message:
     )
 
 
-def _spoken(delivery: Delivery) -> Reason:
+def _service_reason(delivery: Delivery) -> Reason:
     """The reason as services know it."""
     if delivery.reason is Reason.CONFIGURATION_CHANGED:
         return Reason.SHRANK if delivery.goes_on else Reason.RESOLVED

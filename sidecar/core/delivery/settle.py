@@ -42,16 +42,18 @@ def settle(outbox: Outbox, settled: DeliverySettled) -> tuple[Outbox, Settled | 
     if delivery is None or delivery.stage is not Stage.SENDING:
         return outbox, None
     if delivery.is_transient:
-        return _taken(outbox, delivery, settled), _not_resent(delivery, settled)
+        return _without_delivery(outbox, delivery, settled), _not_resent(delivery, settled)
     if settled.outcome in {DeliveryOutcome.HELD, DeliveryOutcome.NO_LEDGER}:
         return _waiting_for_ledger(outbox, delivery, settled)
     delivery = replace(delivery, possible_duplicate=delivery.possible_duplicate or settled.possible_duplicate)
     detail = settled.detail or None
     if settled.outcome in {DeliveryOutcome.DELIVERED, DeliveryOutcome.ALREADY_TOLD, DeliveryOutcome.NOT_SENT}:
         attempts = delivery.attempt - (settled.outcome is DeliveryOutcome.ALREADY_TOLD)  # this observer sent nothing
-        return _taken(outbox, delivery, settled), Settled(replace(delivery, attempt=attempts), settled.outcome, detail)
+        return _without_delivery(outbox, delivery, settled), Settled(
+            replace(delivery, attempt=attempts), settled.outcome, detail
+        )
     if why := _given_up(outbox, delivery, settled):
-        return _taken(outbox, delivery, settled), Settled(delivery, "gave_up", *why)
+        return _without_delivery(outbox, delivery, settled), Settled(delivery, "gave_up", *why)
     return _waiting_again(outbox, delivery, settled), Settled(delivery, settled.outcome, detail)
 
 
@@ -117,7 +119,7 @@ def _waiting_for_ledger(outbox: Outbox, delivery: Delivery, settled: DeliverySet
     return {**outbox, delivery.id: again}, record
 
 
-def _taken(outbox: Outbox, delivery: Delivery, settled: DeliverySettled) -> Outbox:
+def _without_delivery(outbox: Outbox, delivery: Delivery, settled: DeliverySettled) -> Outbox:
     """The outbox without `delivery`. If it was delivered, the destination works: the pauses of its other messages end."""
     rest = {key: other for key, other in outbox.items() if key != delivery.id}
     if settled.outcome is DeliveryOutcome.DELIVERED:

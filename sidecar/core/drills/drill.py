@@ -48,10 +48,10 @@ def began(policy: Policy, drill: Written, receivers: tuple[str, ...], now: Momen
 
 def ended(policy: Policy, drill: RunningDrill, over: Moment, now: Moment) -> Drill:
     """What is recorded when a drill is over."""
-    of, known = drill.began, drill.findings
-    result, reasons = judged(of, known, over.wall, is_final=True)
-    measured = figures(known)
-    arrived = {name for name, message in known.messages.items() if message.arrived}
+    of, findings = drill.began, drill.findings
+    result, reasons = judged(of, findings, over.wall, is_final=True)
+    measured = figures(findings)
+    arrived = {name for name, message in findings.messages.items() if message.arrived}
     # One that could not see speaks for itself alone: its row does not stand for those of others.
     own = (policy.observer,) if result is Result.UNKNOWN else ()
     return Drill(
@@ -68,15 +68,15 @@ def ended(policy: Policy, drill: RunningDrill, over: Moment, now: Moment) -> Dri
         over_at=timestamp(over.wall),
         result=result.value,
         reasons=list(reasons),
-        episode_id=known.episode_id,
+        episode_id=findings.episode_id,
         detected_after_seconds=measured.detected_after,
         detected_after_seconds_at_most=measured.detected_after_at_most,
         leaderless_seconds=measured.leaderless,
         led_after_seconds=measured.led_after,
         running_after_seconds=measured.running_after,
-        recovery_verdict=known.recovery.verdict if known.recovery else None,
+        recovery_verdict=findings.recovery.verdict if findings.recovery else None,
         delivered=[name for name in of.receivers if name in arrived],
         undelivered=[name for name in of.receivers if name not in arrived],
-        hidden=known.hidden_total,
+        hidden=findings.hidden_total,
         **envelope(policy, of.cluster_id, now),
     )

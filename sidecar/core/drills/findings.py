@@ -73,57 +73,58 @@ def begins(drill: Drill) -> int:
     return max(min(parsed(drill.starts_at), known_at), known_at - BEFORE_KNOWN)
 
 
-def findings(drill: Drill, records: Iterable[AnyRecord], until: int | None = None) -> Findings:
+def findings_of(drill: Drill, records: Iterable[AnyRecord], until: int | None = None) -> Findings:
     """What the observer's records say of a drill. `drill`: as it was recorded when it began; `until`: when its window was over."""
-    known = Findings()
+    findings = Findings()
     for record in records:
-        known = noted(known, drill, record, until)
-    return known
+        findings = with_record(findings, drill, record, until)
+    return findings
 
 
-def noted(  # noqa: PLR0911  one for each type of record
-    known: Findings, drill: Drill, record: AnyRecord, until: int | None = None
+def with_record(  # noqa: PLR0911  one for each type of record
+    findings: Findings, drill: Drill, record: AnyRecord, until: int | None = None
 ) -> Findings:
     """What is known after one more record. `until`: when the window was over (wall microseconds); None: it is not."""
     if record.cluster_id != drill.cluster_id:
-        return known
+        return findings
     match record:
         case TransitionRecord(job_id=None, episode_id=str(episode_id)) if record.kind in _LOST:
-            is_first = known.episode_id is None and _is_within(drill, record.observed_at, until)
-            return replace(known, episode_id=episode_id, lost_at=record.observed_at) if is_first else known
-        case EpisodeRecord() if known.episode is None and known.episode_id in {None, record.id}:
+            is_first = findings.episode_id is None and _is_within(drill, record.observed_at, until)
+            return replace(findings, episode_id=episode_id, lost_at=record.observed_at) if is_first else findings
+        case EpisodeRecord() if findings.episode is None and findings.episode_id in {None, record.id}:
             is_part = record.cause != Cause.OBSERVER_BLIND and _is_within(drill, record.opened_at, until)
-            return replace(known, episode_id=record.id, episode=record, lost_at=record.opened_at) if is_part else known
-        case Death() | Recovery() if record.episode_id == known.episode_id:
-            return _outcome(known, record)
+            if is_part:
+                return replace(findings, episode_id=record.id, episode=record, lost_at=record.opened_at)
+        case Death() | Recovery() if record.episode_id == findings.episode_id:
+            return _with_outcome(findings, record)
         case Notification():
-            return _notified(known, drill, record)
+            return _with_notification(findings, drill, record)
         case Coverage(state="blind") if record.from_ < record.to and parsed(record.to) > begins(drill):
-            return replace(known, blind=known.blind or until is None or parsed(record.from_) < until)
-    return known
+            return replace(findings, blind=findings.blind or until is None or parsed(record.from_) < until)
+    return findings
 
 
-def _outcome(known: Findings, record: Death | Recovery) -> Findings:
+def _with_outcome(findings: Findings, record: Death | Recovery) -> Findings:
     if isinstance(record, Death):
-        return replace(known, death=record)
+        return replace(findings, death=record)
     if record.job_id is None:
-        return replace(known, recovery=record)
-    return replace(known, jobs=(*known.jobs, record)[:MOST_JOBS], jobs_total=known.jobs_total + 1)
+        return replace(findings, recovery=record)
+    return replace(findings, jobs=(*findings.jobs, record)[:MOST_JOBS], jobs_total=findings.jobs_total + 1)
 
 
-def _notified(known: Findings, drill: Drill, record: Notification) -> Findings:
+def _with_notification(findings: Findings, drill: Drill, record: Notification) -> Findings:
     if record.reason == Reason.DRILL and record.fingerprint == drill.drill_id:
-        before = known.messages.get(record.destination)
+        before = findings.messages.get(record.destination)
         if record.outcome == "queued":
             message = before or Message(record.queued_at)
         else:
             message = Message(record.queued_at, record.outcome, record.observed_at, record.detail)
-        return replace(known, messages={**known.messages, record.destination: message})
+        return replace(findings, messages={**findings.messages, record.destination: message})
     if record.silence_id == drill.drill_id:
         alert = (record.alert, record.receiver)
-        hidden = known.hidden if alert in known.hidden else (*known.hidden, alert)[:MOST_HIDDEN]
-        return replace(known, hidden=hidden, hidden_total=known.hidden_total + 1)
-    return known
+        hidden = findings.hidden if alert in findings.hidden else (*findings.hidden, alert)[:MOST_HIDDEN]
+        return replace(findings, hidden=hidden, hidden_total=findings.hidden_total + 1)
+    return findings
 
 
 def _is_within(drill: Drill, at: Timestamp, until: int | None) -> bool:

@@ -28,50 +28,51 @@ class Judgement(NamedTuple):
     reasons: tuple[str, ...]
 
 
-def judged(drill: Drill, known: Findings, until: int | None = None, *, is_final: bool = False) -> Judgement:
+def judged(drill: Drill, findings: Findings, until: int | None = None, *, is_final: bool = False) -> Judgement:
     """Whether what the drill expects has happened. `drill`: as it began; `until`: when its window was over (wall microseconds);
     `is_final`: no more becomes known.
     """
     shortcomings = [
-        *_failover(known, until, is_final=is_final),
-        *_recovery(drill, known),
-        *_messages(drill, known, is_final=is_final),
+        *_failover(findings, until, is_final=is_final),
+        *_recovery(drill, findings),
+        *_messages(drill, findings, is_final=is_final),
     ]
-    worst = next((each for each in Result if any(found is each for found, _ in shortcomings)), Result.PASSED)
+    results = {result for result, _ in shortcomings}
+    worst = next((result for result in Result if result in results), Result.PASSED)
     return Judgement(worst, tuple(reason for _, reason in shortcomings))
 
 
-def _failover(known: Findings, until: int | None, *, is_final: bool) -> Iterator[tuple[Result, str]]:
+def _failover(findings: Findings, until: int | None, *, is_final: bool) -> Iterator[tuple[Result, str]]:
     """What is missing of the failover."""
-    if known.episode_id is None:
+    if findings.episode_id is None:
         if until is None:
             yield Result.UNKNOWN, "No failover was observed yet."
-        elif known.blind:
+        elif findings.blind:
             yield Result.UNKNOWN, "No failover was observed, and this sidecar could not see the leaders all the time."
         else:
             yield Result.FAILED, "No failover was observed in the window."
-    elif known.episode is None and not is_final:
+    elif findings.episode is None and not is_final:
         yield Result.UNKNOWN, "Not every component has a leader again yet."
-    elif known.episode is None or (until is not None and parsed(known.episode.closed_at) > until):
+    elif findings.episode is None or (until is not None and parsed(findings.episode.closed_at) > until):
         yield Result.FAILED, "Not every component had a leader again when the window ended."
 
 
-def _recovery(drill: Drill, known: Findings) -> Iterator[tuple[Result, str]]:
-    if known.episode is None:
+def _recovery(drill: Drill, findings: Findings) -> Iterator[tuple[Result, str]]:
+    if findings.episode is None:
         return
-    if known.episode.jobs_lost:
-        yield Result.FAILED, f"The failover lost {known.episode.jobs_lost} jobs."
-    if known.recovery is None:
+    if findings.episode.jobs_lost:
+        yield Result.FAILED, f"The failover lost {findings.episode.jobs_lost} jobs."
+    if findings.recovery is None:
         if drill.assessed:
             yield Result.UNKNOWN, "The recovery is not assessed yet."
-    elif (result := _PROVEN.get(known.recovery.verdict, Result.UNKNOWN)) is not Result.PASSED:
-        why = " ".join(clean(reason) for reason in known.recovery.reasons)
-        yield result, f"The recovery is {clean(known.recovery.verdict)}. {why}".rstrip()
+    elif (result := _PROVEN.get(findings.recovery.verdict, Result.UNKNOWN)) is not Result.PASSED:
+        why = " ".join(clean(reason) for reason in findings.recovery.reasons)
+        yield result, f"The recovery is {clean(findings.recovery.verdict)}. {why}".rstrip()
 
 
-def _messages(drill: Drill, known: Findings, *, is_final: bool) -> Iterator[tuple[Result, str]]:
+def _messages(drill: Drill, findings: Findings, *, is_final: bool) -> Iterator[tuple[Result, str]]:
     for name in drill.receivers:
-        message = known.messages.get(name)
+        message = findings.messages.get(name)
         if message is None or not message.arrived:
             gave_up = message is not None and message.outcome in {"gave_up", "not_sent"}
             why = f": {clean(message.detail)}" if message and message.detail else ""
@@ -90,22 +91,22 @@ class Figures(NamedTuple):
     running_after: float | None
 
 
-def figures(known: Findings) -> Figures:
+def figures(findings: Findings) -> Figures:
     """The durations of the failover."""
-    if known.lost_at is None:
+    if findings.lost_at is None:
         return Figures(None, None, None, None, None)
-    lost, episode = parsed(known.lost_at), known.episode
-    ended_at = known.death.ended_at if known.death else None
+    lost, episode = parsed(findings.lost_at), findings.episode
+    ended_at = findings.death.ended_at if findings.death else None
     # A leader that withdraws in order ends after the loss of its leadership was observed.
     began = min(lost, parsed(ended_at)) if ended_at else lost
-    led_at = (known.recovery.led_at if known.recovery else None) or (episode.closed_at if episode else None)
+    led_at = (findings.recovery.led_at if findings.recovery else None) or (episode.closed_at if episode else None)
     vacant, down = (episode.vacant_seconds, episode.downtime_seconds_at_most) if episode else (None, None)
     return Figures(
         in_seconds(lost - began) if ended_at else None,
         None if vacant is None or down is None else max(0.0, round(down - vacant, 6)),
         vacant,
         in_seconds(max(0, parsed(led_at) - began)) if led_at else None,
-        known.recovery.running_after_seconds if known.recovery else None,
+        findings.recovery.running_after_seconds if findings.recovery else None,
     )
 
 

@@ -80,7 +80,7 @@ def _message(policy: Policy, drill: Written, destination: Destination, now: Mome
         group_labels={"cluster_id": cluster_id},
         # Every sidecar queues it, one sends it.
         parts=(Part(record_id("drill", drill.id), drill.starts_at, drill.starts_at, is_event=True),),
-        feed=(_fed(policy, drill, title, body, now),) if destination.feed else (),
+        feed=(_feed_alert(policy, drill, title, body, now),) if destination.feed else (),
         in_order=destination.in_order,
         send_resolved=destination.send_resolved,
         queued_at=now,
@@ -88,7 +88,7 @@ def _message(policy: Policy, drill: Written, destination: Destination, now: Mome
     )
 
 
-def _fed(policy: Policy, drill: Written, title: str, body: str, now: Moment) -> FeedAlert:
+def _feed_alert(policy: Policy, drill: Written, title: str, body: str, now: Moment) -> FeedAlert:
     """The message as an Alertmanager gets it: a critical alert that ends by itself."""
     own = {"alertname": f"Flink{ALERT}", "severity": Severity.CRITICAL.value, "cluster_id": drill.drilled_cluster}
     labels = {**policy.external_labels, **own, "store": policy.store_of(drill.drilled_cluster).value}

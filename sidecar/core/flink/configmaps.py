@@ -159,14 +159,14 @@ def values(cluster_id: str, name: str, data: Mapping[str, str]) -> dict[str, tup
         return {_ADDRESS: (owner, f"{session_id or ''},{address or ''}")} if session_id or address else {}
     if name != cluster_config_map(cluster_id):
         return {}
-    found = {}
+    by_key = {}
     for key, value in data.items():
         leader = key.removeprefix(_LEADER) if key.startswith(_LEADER) else ""
         if value and leader in _COMPONENTS:
-            found[key] = _COMPONENTS[leader], value
+            by_key[key] = _COMPONENTS[leader], value
         elif value and (match := _JOB.fullmatch(leader)):
-            found[key] = ComponentId(Component.JOB, match[1]), value
-    return found
+            by_key[key] = ComponentId(Component.JOB, match[1]), value
+    return by_key
 
 
 def decode_leader(value: str) -> LeaderInformation | Unreadable:
@@ -192,20 +192,20 @@ def decode_lease(annotation: str) -> LeaderElectionRecord | Unreadable:
     if not _is_text(annotation):
         return Unreadable("the lease is not text")
     try:
-        found = _ANNOTATION.decode(annotation)
+        lease = _ANNOTATION.decode(annotation)
     except msgspec.ValidationError:
         return Unreadable("a field of the lease has a value that it never has")
     except (msgspec.DecodeError, RecursionError):
         return Unreadable("the lease is not JSON")
-    duration = _duration(found.lease_duration)
+    duration = _duration(lease.lease_duration)
     if duration is None:
         return Unreadable("the duration of the lease cannot be read")
-    transitions = found.leader_transitions
+    transitions = lease.leader_transitions
     return LeaderElectionRecord(
-        found.holder_identity or "",
+        lease.holder_identity or "",
         duration,
-        found.acquire_time or "",
-        found.renew_time or "",
+        lease.acquire_time or "",
+        lease.renew_time or "",
         transitions if transitions is not None and 0 <= transitions < 1 << 63 else None,
     )
 

@@ -65,11 +65,12 @@ def is_own_host(address: str, *, in_kubernetes: bool) -> bool:
     """
     host = host_port(address).rpartition(":")[0].strip("[]").lower().removesuffix(".")
     try:
-        given = ip_address(host)
+        ip = ip_address(host)
     except ValueError:
         return not in_kubernetes and host.partition(".")[0] not in LOCAL_NAMES and ".svc" not in host
-    found = (given.ipv4_mapped or given) if isinstance(given, IPv6Address) else given
-    return not found.is_loopback and not found.is_unspecified
+    if isinstance(ip, IPv6Address):
+        ip = ip.ipv4_mapped or ip
+    return not ip.is_loopback and not ip.is_unspecified
 
 
 class ZNodePosition(Struct, frozen=True, tag="znode"):

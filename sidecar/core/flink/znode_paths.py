@@ -88,9 +88,9 @@ def component_of(path: str) -> ComponentId | None:
     """The component whose leader is published at `path`, or None for other paths."""
     for _, pattern in _LEADER_NODES:
         if match := pattern.fullmatch(path):
-            found = match.groupdict()
-            job_id = found.get("job")
-            return ComponentId(Component.JOB, job_id) if job_id else ComponentId(Component(found["component"]))
+            groups = match.groupdict()
+            job_id = groups.get("job")
+            return ComponentId(Component.JOB, job_id) if job_id else ComponentId(Component(groups["component"]))
     return None
 
 
@@ -139,9 +139,9 @@ def is_cluster(names: Iterable[str], leaders: Iterable[str]) -> bool:
 
     Flink of every version makes `leader`. A folder of that name, by which somebody orders clusters, has nothing of Flink in or beside it.
     """
-    found = {*names}
+    children = {*names}
     beside = {"jobgraphs", "execution-plans", "leaderlatch"}
-    return "leader" in found and (not beside.isdisjoint(found) or any(map(is_leaders_child, leaders)))
+    return "leader" in children and (not beside.isdisjoint(children) or any(map(is_leaders_child, leaders)))
 
 
 def is_leaders_child(name: str) -> bool:

@@ -61,42 +61,43 @@ def sidecar_rights(facts: KubernetesFacts) -> Finding:
 
 def flink_rights(facts: KubernetesFacts) -> Finding:
     """Whether Flink may write its own ConfigMaps."""
-    found = facts.flink_rights
-    if isinstance(found, Unknown):
-        return unknown(found.reason)
-    missing = [right for right in found.rights if not right.allowed]
+    rights = facts.flink_rights
+    if isinstance(rights, Unknown):
+        return unknown(rights.reason)
+    missing = [right for right in rights.rights if not right.allowed]
     if not missing:
-        return passes(f"service account {clean(found.account)} has all verbs on configmaps that Flink uses")
+        return passes(f"service account {clean(rights.account)} has all verbs on configmaps that Flink uses")
     patch = (
         " (Flink 1.18 and newer renew the lease by patch)" if any(right.verb == "patch" for right in missing) else ""
     )
     return risk(
-        f"service account {clean(found.account)} may not {_verbs(missing)}{patch}",
+        f"service account {clean(rights.account)} may not {_verbs(missing)}{patch}",
         f"add to the Role of Flink's service account: {_rules(missing)}",
     )
 
 
 def config_map_size(facts: KubernetesFacts) -> Finding:
     """Whether Flink may soon be unable to write: a ConfigMap holds 1 MiB."""
-    read = facts.config_maps
-    own = [] if isinstance(read, Unknown) else [each for each in read if each.app == facts.cluster_id]
+    config_maps = facts.config_maps
+    all_maps = () if isinstance(config_maps, Unknown) else config_maps
+    own = [config_map for config_map in all_maps if config_map.app == facts.cluster_id]
     leaders = facts.leaders if isinstance(facts.leaders, HaConfigMap) else None
-    if leaders and all(each.name != leaders.name for each in own):
+    if leaders and all(config_map.name != leaders.name for config_map in own):
         own.append(leaders)
-    near = sorted((each for each in own if each.size >= _NEAR), key=lambda each: -each.size)
+    near = [config_map for config_map in sorted(own, key=_size, reverse=True) if config_map.size >= _NEAR]
     if near:
-        sizes = ", ".join(f"{clean(each.name)} {data_size(each.size)}" for each in near[:_MOST_NAMED])
+        sizes = ", ".join(f"{clean(config_map.name)} {data_size(config_map.size)}" for config_map in near[:_MOST_NAMED])
         return risk(
             f"near the limit of {data_size(_LARGEST)}: {sizes}",
             "keep fewer checkpoints (state.checkpoints.num-retained) or jobs in one cluster, and remove leftovers: beyond the limit Flink "
             "can neither renew its lease nor complete a checkpoint",
         )
-    if isinstance(read, Unknown):
-        known = f"{leaders.name} has {data_size(leaders.size)}; " if leaders else ""
-        return unknown(f"{known}the ConfigMaps of jobs are not known: {read.reason}")
+    if isinstance(config_maps, Unknown):
+        leaders_size = f"{leaders.name} has {data_size(leaders.size)}; " if leaders else ""
+        return unknown(f"{leaders_size}the ConfigMaps of jobs are not known: {config_maps.reason}")
     if not own:
         return unknown(f"namespace {facts.namespace} has no ConfigMap of this cluster")
-    largest = max(own, key=lambda each: each.size)
+    largest = max(own, key=_size)
     return passes(
         f"the largest of {len(own)}, {clean(largest.name)}, has {data_size(largest.size)} of {data_size(_LARGEST)}"
     )
@@ -112,7 +113,7 @@ def erased_leaders(facts: KubernetesFacts) -> Finding:
     missing = COMPONENTS - first.components - (later.components if later else frozenset())
     if not missing:
         return passes("all components have a published leader")
-    names = f"without a published leader: {', '.join(sorted(each.replace('_', ' ') for each in missing))}"
+    names = f"without a published leader: {', '.join(sorted(component.replace('_', ' ') for component in missing))}"
     led = _renewed_for(first, later) if later else None
     if led is None:
         return unknown(
@@ -138,20 +139,28 @@ def _renewed_for(first: HaConfigMap, later: HaConfigMap) -> int | None:
 
 def leftover_clusters(facts: KubernetesFacts) -> Finding:
     """Whether the namespace has HA data of clusters that nobody leads."""
-    read = facts.config_maps
-    if isinstance(read, Unknown):
-        return unknown(read.reason)
-    others = [each for each in read if each.name == cluster_config_map(each.app) and each.app != facts.cluster_id]
-    ages = {each.app: since for each in others if (since := _unled_for(each, facts.read_at)) is not None}
-    left = {app: since for app, since in ages.items() if since >= _LEFT_AFTER and not _is_deployed(facts, app)}
-    if not left:
+    config_maps = facts.config_maps
+    if isinstance(config_maps, Unknown):
+        return unknown(config_maps.reason)
+    others = [
+        config_map
+        for config_map in config_maps
+        if config_map.name == cluster_config_map(config_map.app) and config_map.app != facts.cluster_id
+    ]
+    unled_for = {config_map.app: _unled_for(config_map, facts.read_at) for config_map in others}
+    leftovers = {
+        app: unled
+        for app, unled in unled_for.items()
+        if unled is not None and unled >= _LEFT_AFTER and not _is_deployed(facts, app)
+    }
+    if not leftovers:
         return passes(
             f"{counted(len(others), 'other cluster')} in namespace {facts.namespace}, none of them left behind"
         )
-    oldest = sorted(left, key=lambda app: -left[app])
-    named = listed([f"{clean(app)} ({age(left[app])})" for app in oldest], _MOST_NAMED)
+    oldest = sorted(leftovers, key=lambda app: -leftovers[app])
+    names = listed([f"{clean(app)} ({age(leftovers[app])})" for app in oldest], _MOST_NAMED)
     return risk(
-        f"HA ConfigMaps of {counted(len(left), 'cluster')} without a leader: {named}{_unsure(facts)}",
+        f"HA ConfigMaps of {counted(len(leftovers), 'cluster')} without a leader: {names}{_unsure(facts)}",
         "a cluster that is started again with this id recovers the old jobs. If none will be: "
         + "; ".join(
             f"kubectl -n {facts.namespace} delete configmap -l app={clean(app)},{_FLINK_LABEL}"
@@ -162,34 +171,43 @@ def leftover_clusters(facts: KubernetesFacts) -> Finding:
 
 def leftover_jobs(facts: KubernetesFacts) -> Finding:
     """Whether the cluster has checkpoints' ConfigMaps of jobs that Flink will not recover."""
-    read, leaders = facts.config_maps, facts.leaders
-    for each in (read, leaders):
-        if isinstance(each, Unknown):
-            return unknown(each.reason)
-    if isinstance(read, Unknown) or not isinstance(leaders, HaConfigMap):
+    config_maps, leaders = facts.config_maps, facts.leaders
+    if isinstance(config_maps, Unknown):
+        return unknown(config_maps.reason)
+    if isinstance(leaders, Unknown):
+        return unknown(leaders.reason)
+    if leaders is None:
         return unknown(f"there is no ConfigMap {cluster_config_map(facts.cluster_id)}")
     own = [
-        (each, match[2]) for each in read if each.app == facts.cluster_id and (match := _JOB_MAP.fullmatch(each.name))
+        (config_map, match[2])
+        for config_map in config_maps
+        if config_map.app == facts.cluster_id and (match := _JOB_MAP.fullmatch(config_map.name))
     ]
-    left = [each for each, job in own if job not in leaders.jobs and _is_old(each, facts.read_at)]
-    if not left:
+    leftovers = [
+        config_map for config_map, job in own if job not in leaders.jobs and _is_old(config_map, facts.read_at)
+    ]
+    if not leftovers:
         return passes(f"{counted(len(own), 'ConfigMap')} of checkpoints, of jobs in {leaders.name}")
-    oldest = sorted(left, key=lambda each: each.created_at or 0)
-    names = [clean(each.name) for each in oldest]
+    oldest = sorted(leftovers, key=lambda config_map: config_map.created_at or 0)
+    names = [clean(config_map.name) for config_map in oldest]
     since = age(facts.read_at - (oldest[0].created_at or facts.read_at))
-    what = f"{counted(len(left), 'ConfigMap')} of checkpoints of jobs that Flink would not recover"
+    text = f"{counted(len(leftovers), 'ConfigMap')} of checkpoints of jobs that Flink would not recover"
     return risk(
-        f"{what}, the oldest made {since} ago: {listed(names, _MOST_NAMED)}",
+        f"{text}, the oldest made {since} ago: {listed(names, _MOST_NAMED)}",
         "their checkpoints are kept in the storage for nothing, or a job was lost (docs/explanation/recovery.md). If the jobs ended: "
         f"kubectl -n {facts.namespace} delete configmap {' '.join(names[:_MOST_NAMED])}",
     )
+
+
+def _size(config_map: HaConfigMap) -> int:
+    return config_map.size
 
 
 def _unled_for(config_map: HaConfigMap, now: int) -> int | None:
     """Since when nobody has renewed the lease, by the times that the last holder wrote. None: not known."""
     lease = config_map.lease
     renewed = _wall(lease.renew_time) if lease else None
-    last = max((each for each in (renewed, config_map.created_at) if each is not None), default=None)
+    last = max((time for time in (renewed, config_map.created_at) if time is not None), default=None)
     return None if last is None else now - last
 
 
@@ -202,7 +220,7 @@ def _is_deployed(facts: KubernetesFacts, app: str) -> bool:
     flink = facts.flink_deployments
     workloads = () if isinstance(facts.workloads, Unknown) else facts.workloads
     return (not isinstance(flink, Unknown) and app in flink) or any(
-        app in {each.name, each.labels.get("app")} for each in workloads
+        app in {workload.name, workload.labels.get("app")} for workload in workloads
     )
 
 
@@ -227,7 +245,7 @@ def _verbs(missing: Sequence[Right]) -> str:
     by_object: dict[str, list[str]] = {}
     for right in missing:
         by_object.setdefault(f"{right.resource} {right.name}".strip(), []).append(right.verb)
-    return "; ".join(f"{', '.join(verbs)} {what}" for what, verbs in by_object.items())
+    return "; ".join(f"{', '.join(verbs)} {target}" for target, verbs in by_object.items())
 
 
 def _rules(missing: Sequence[Right]) -> str:

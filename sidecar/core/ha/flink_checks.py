@@ -110,10 +110,10 @@ def masters(facts: FlinkFacts) -> Finding | None:
         return unknown(listed.reason)
     if isinstance(contenders, Unknown):
         return unknown(contenders.reason)
-    shown = f"the file masters lists {counted(listed, 'JobManager')}, and {contenders} contend for leadership"
+    text = f"the file masters lists {counted(listed, 'JobManager')}, and {contenders} contend for leadership"
     if listed == contenders:
-        return passes(shown)
-    return risk(shown, "start the JobManagers that are missing, or correct the file masters")
+        return passes(text)
+    return risk(text, "start the JobManagers that are missing, or correct the file masters")
 
 
 FLINK_CHECKS: Final[Mapping[str, Callable[[FlinkFacts], Finding | None]]] = {

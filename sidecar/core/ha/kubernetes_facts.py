@@ -206,8 +206,8 @@ def pods_of(facts: KubernetesFacts) -> tuple[FlinkPod, ...] | Unknown:
     if isinstance(pods, Unknown):
         return pods
     pods = tuple(pod for pod in pods if not pod.deleting)
-    if named := tuple(pod for pod in pods if pod.is_named and pod.app == facts.cluster_id):
-        return named
+    if own := tuple(pod for pod in pods if pod.is_named and pod.app == facts.cluster_id):
+        return own
     others = tuple(pod for pod in pods if not pod.is_named)
     apps = _apps(facts, others)
     if len(apps) > 1:
@@ -244,7 +244,7 @@ def selects(budget: DisruptionBudget, labels: Mapping[str, str]) -> bool:
     if not budget.match_labels and not budget.requirements:
         return budget.selects_all
     labelled = all(labels.get(key) == value for key, value in budget.match_labels.items())
-    return labelled and all(_is_met(each, labels) for each in budget.requirements)
+    return labelled and all(_is_met(requirement, labels) for requirement in budget.requirements)
 
 
 def _is_met(requirement: Requirement, labels: Mapping[str, str]) -> bool:

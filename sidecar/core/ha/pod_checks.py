@@ -90,7 +90,7 @@ def workload_of(facts: KubernetesFacts) -> Workload | None:
         return None
     pods = job_managers_of(facts)
     apps = {facts.cluster_id} if isinstance(pods, Unknown) or not pods else {pod.app for pod in pods}
-    own = [each for each in facts.workloads if each.labels.get("app") in apps]
+    own = [workload for workload in facts.workloads if workload.labels.get("app") in apps]
     return own[0] if len(own) == 1 else None
 
 
@@ -99,7 +99,7 @@ def disruption_budget(facts: KubernetesFacts, pods: _Pods) -> Finding:
     """Whether a drain of nodes may evict all JobManagers at once."""
     if isinstance(facts.budgets, Unknown):
         return unknown(facts.budgets.reason)
-    uncovered = [pod for pod in pods if not any(selects(each, pod.labels) for each in facts.budgets)]
+    uncovered = [pod for pod in pods if not any(selects(budget, pod.labels) for budget in facts.budgets)]
     if uncovered:
         return risk(f"no PodDisruptionBudget selects {_names(uncovered)}", _BUDGET)
     for budget in facts.budgets:
@@ -109,7 +109,7 @@ def disruption_budget(facts: KubernetesFacts, pods: _Pods) -> Finding:
             return passes(
                 f"PodDisruptionBudget {clean(budget.name)} lets {going} of {own} JobManagers be evicted at once"
             )
-    names = sorted(clean(each.name) for each in facts.budgets if any(selects(each, pod.labels) for pod in pods))
+    names = sorted(clean(budget.name) for budget in facts.budgets if any(selects(budget, pod.labels) for pod in pods))
     return risk(
         f"PodDisruptionBudget {', '.join(names[:_MOST_NAMED])} lets all {len(pods)} JobManagers be evicted at once",
         _BUDGET,

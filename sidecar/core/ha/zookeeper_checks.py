@@ -65,12 +65,12 @@ def ensemble_size(facts: ZooKeeperFacts) -> Finding:
         return unknown(facts.members.reason)
     voting = sum(member.votes for member in facts.members)
     if voting < 3:
-        shown = (
+        text = (
             f"the ensemble has {counted(voting, 'voting server')}"
             if voting
             else "ZooKeeper is one server, without an ensemble"
         )
-        return risk(shown, _THREE)
+        return risk(text, _THREE)
     if voting % 2 == 0:
         return risk(
             f"the ensemble has {voting} voting servers, and survives the loss of {_tolerated(voting)}, as one with {voting - 1}",
@@ -93,14 +93,14 @@ def failure_tolerance(facts: ZooKeeperFacts) -> Finding:
         return unknown("the ensemble is too small to survive the loss of a server: see ensemble_size")
     modes = [server.report.mode for server in facts.servers if isinstance(server.report, ServerReport)]
     serving = sum(mode in {Mode.LEADER, Mode.FOLLOWER} for mode in modes)
-    left = serving - (len(voting) // 2 + 1)
-    shown = f"{serving} of {len(voting)} voting servers serve: {max(0, left)} may still fail"
-    if left >= 1:
-        return passes(shown)
-    is_partial = left < 0  # the ensemble serves: its members were read
+    spare = serving - (len(voting) // 2 + 1)
+    text = f"{serving} of {len(voting)} voting servers serve: {max(0, spare)} may still fail"
+    if spare >= 1:
+        return passes(text)
+    is_partial = spare < 0  # the ensemble serves: its members were read
     if is_partial or len(facts.servers) < len(voting) or any(_may_serve(server) for server in facts.servers):
         return unknown(f"only {serving} of {len(voting)} voting servers are known to serve: {_why_not(facts)}")
-    return risk(shown, "bring the other servers back: the next one that fails takes every leader with it")
+    return risk(text, "bring the other servers back: the next one that fails takes every leader with it")
 
 
 def _may_serve(server: Server) -> bool:
@@ -163,13 +163,13 @@ def zxid_headroom(facts: ZooKeeperFacts) -> Finding:
     if isinstance(facts.zxid, Unknown):
         return unknown(facts.zxid.reason)
     used = facts.zxid & _EPOCH
-    shown = f"{used / _EPOCH:.0%} of the transactions of this epoch are used"
+    text = f"{used / _EPOCH:.0%} of the transactions of this epoch are used"
     if used > _NEAR_END * _EPOCH:
         return risk(
-            shown,
+            text,
             "restart ZooKeeper's leader at a quiet time: at the end of the epoch it steps down by itself",
         )
-    return passes(shown)
+    return passes(text)
 
 
 def server_load(facts: ZooKeeperFacts) -> Finding:
@@ -235,25 +235,27 @@ def leftover_jobs(facts: ZooKeeperFacts) -> Finding:
     )
 
 
-def _leftovers(facts: ZooKeeperFacts, left: tuple[Leftover, ...] | Unknown, what: str, advice: str) -> Finding:
-    if isinstance(left, Unknown):
-        return unknown(left.reason)
-    dated = [(each.changed_at, each) for each in left if not isinstance(each.changed_at, Unknown)]
+def _leftovers(facts: ZooKeeperFacts, leftovers: tuple[Leftover, ...] | Unknown, noun: str, advice: str) -> Finding:
+    if isinstance(leftovers, Unknown):
+        return unknown(leftovers.reason)
+    dated = [(node.changed_at, node) for node in leftovers if not isinstance(node.changed_at, Unknown)]
     old = sorted((item for item in dated if facts.read_at - item[0] > _LEFT), key=lambda item: item[0])
     if not old:
         hidden = [
-            f"{clean(each.path)}: {each.changed_at.reason}" for each in left if isinstance(each.changed_at, Unknown)
+            f"{clean(node.path)}: {node.changed_at.reason}"
+            for node in leftovers
+            if isinstance(node.changed_at, Unknown)
         ]
-        return unknown(_listed(hidden)) if hidden else passes(f"no {what}")
-    kind, _, rest = what.partition(" ")
-    shown = (f"{clean(each.name)} (last written {age(facts.read_at - changed_at)} ago)" for changed_at, each in old)
-    commands = "; ".join(f"deleteall {each.path}" for _, each in old[:_MOST_NAMED] if _PLAIN.fullmatch(each.path))
+        return unknown(_listed(hidden)) if hidden else passes(f"no {noun}")
+    kind, _, rest = noun.partition(" ")
+    texts = (f"{clean(node.name)} (last written {age(facts.read_at - changed_at)} ago)" for changed_at, node in old)
+    commands = "; ".join(f"deleteall {node.path}" for _, node in old[:_MOST_NAMED] if _PLAIN.fullmatch(node.path))
     in_shell = f". In zkCli.sh: {commands}" if commands else ""
-    return risk(f"{counted(len(old), kind)} {rest}: {_listed(shown)}", f"{advice}{in_shell}")
+    return risk(f"{counted(len(old), kind)} {rest}: {_listed(texts)}", f"{advice}{in_shell}")
 
 
-def _listed(shown: Iterable[str]) -> str:
-    return listed([*shown], _MOST_NAMED)
+def _listed(texts: Iterable[str]) -> str:
+    return listed([*texts], _MOST_NAMED)
 
 
 def _reports(facts: ZooKeeperFacts) -> Sequence[ServerReport]:

@@ -35,16 +35,16 @@ class Matcher(Struct, frozen=True):
         return f'{self.label}{self.operator}"{self.value}"'
 
     def matches(self, labels: Labels) -> bool:
-        found = labels.get(self.label, "")
+        value = labels.get(self.label, "")
         match self.operator:
             case Operator.EQUAL:
-                return found == self.value
+                return value == self.value
             case Operator.NOT_EQUAL:
-                return found != self.value
+                return value != self.value
             case Operator.MATCHES:
-                return _compiled(self.value).fullmatch(found) is not None
+                return _compiled(self.value).fullmatch(value) is not None
             case Operator.MATCHES_NOT:
-                return _compiled(self.value).fullmatch(found) is None
+                return _compiled(self.value).fullmatch(value) is None
 
 
 def match_all(matchers: Iterable[Matcher], labels: Labels) -> bool:

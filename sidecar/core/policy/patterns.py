@@ -51,8 +51,8 @@ def _compiled(pattern: str) -> Any:
         raise PatternError("is not text") from error
     except re2.error as error:
         reason = error.args[0] if error.args else b""
-        shown = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-        raise PatternError(f"is not understood: {clean(shown)}") from error
+        text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        raise PatternError(f"is not understood: {clean(text)}") from error
     if compiled.programsize > LARGEST:
         raise PatternError("is too large: use fewer repetitions, or two patterns")
     return compiled

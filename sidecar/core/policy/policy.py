@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct
@@ -180,7 +181,7 @@ class Destination(Struct, frozen=True):
 
     @property
     def shows_incidents(self) -> bool:
-        """Whether it shows an incident as open until it is told the end."""
+        """Whether it shows an incident as open until it is notified of its end."""
         return self.in_order and self.send_resolved
 
 
@@ -249,7 +250,7 @@ class Policy(Struct, frozen=True):
 
     def services(self) -> Mapping[str, str]:
         """The service of each destination, by its name."""
-        return {each.name: each.service for destinations in self.receivers.values() for each in destinations}
+        return {destination.name: destination.service for destination in self._destinations()}
 
     def failovers_counted_within(self) -> int:
         """The longest time (microseconds) in which a rule counts failovers; 0: no rule does."""
@@ -257,11 +258,14 @@ class Policy(Struct, frozen=True):
 
     def incident_destinations(self) -> Mapping[str, Destination]:
         """The destinations that show incidents, by their names."""
-        return {each.name: each for found in self.receivers.values() for each in found if each.shows_incidents}
+        return {destination.name: destination for destination in self._destinations() if destination.shows_incidents}
 
     def feeds(self) -> Iterator[Destination]:
         """The destinations that get single alerts."""
-        return (each for destinations in self.receivers.values() for each in destinations if each.feed)
+        return (destination for destination in self._destinations() if destination.feed)
+
+    def _destinations(self) -> Iterator[Destination]:
+        return chain.from_iterable(self.receivers.values())
 
     def watches(self, cluster_id: str) -> bool:
         """Whether the cluster is configured, or may be one that was found."""

@@ -68,13 +68,13 @@ def matching(route: Route, labels: Labels) -> list[Route]:
     """The routes of an alert with these labels: those below `route`, else `route` itself. Empty if `route` does not match."""
     if not match_all(route.matchers, labels):
         return []
-    taken: list[Route] = []
+    routes: list[Route] = []
     for child in route.routes:
-        found = matching(child, labels)
-        taken += found
-        if found and not child.continues:
+        below = matching(child, labels)
+        routes += below
+        if below and not child.continues:
             break
-    return taken or [route]
+    return routes or [route]
 
 
 def every(route: Route) -> Iterator[Route]:
@@ -159,7 +159,7 @@ class TimeInterval(Struct, frozen=True):
     ranges: tuple[TimeRange, ...]
 
     def contains(self, wall: int) -> bool:
-        return any(each.contains(wall) for each in self.ranges)
+        return any(time_range.contains(wall) for time_range in self.ranges)
 
 
 def _is_in(spans: tuple[Span, ...], value: int) -> bool:

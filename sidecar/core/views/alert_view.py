@@ -87,17 +87,17 @@ def alerts(snapshot: Snapshot) -> list[AlertView]:
 def grouped(snapshot: Snapshot) -> list[AlertGroup]:
     """The same, one for all subjects of a rule in a cluster, in the same order."""
     views = _Views(snapshot)
-    found: dict[tuple[str | None, ...], list[tuple[AlertView, Alert]]] = {}
+    groups: dict[tuple[str | None, ...], list[tuple[AlertView, Alert]]] = {}
     for view, alert in _sorted(views):
-        found.setdefault((view.alert, view.cluster_id, view.state, view.reason), []).append((view, alert))
+        groups.setdefault((view.alert, view.cluster_id, view.state, view.reason), []).append((view, alert))
     return [
         AlertGroup(together[0][0], len(together), views.headline([alert for _, alert in together]))
-        for together in found.values()
+        for together in groups.values()
     ]
 
 
 def _sorted(views: "_Views") -> list[tuple[AlertView, Alert]]:
-    return sorted([*views.active(), *views.pending()], key=lambda each: _order(each[0]))
+    return sorted([*views.active(), *views.pending()], key=lambda pair: _order(pair[0]))
 
 
 def _order(view: AlertView) -> tuple[int, int, str, str]:
@@ -115,17 +115,17 @@ class _Views:
 
     def active(self) -> Iterator[tuple[AlertView, Alert]]:
         """The alerts that fire, each once, in however many groups it is."""
-        found: dict[str, Alert] = {}
+        by_id: dict[str, Alert] = {}
         notified = set()
         for group in self._state.alerts.groups.values():
             for key, member in group.members.items():
                 if member.alert.ended is None and member.alert.rule in self._rules:
-                    found[key] = member.alert
+                    by_id[key] = member.alert
                     notified |= {key} if member.notified else set()
-        everything = Group("", {}, {key: Member(alert) for key, alert in found.items()})
+        everything = Group("", {}, {key: Member(alert) for key, alert in by_id.items()})
         hidden = silences.hiding(self._policy, self._state.silences, everything, self._at)
-        firing = [alert.labels for alert in found.values()]
-        for key, alert in found.items():
+        firing = [alert.labels for alert in by_id.values()]
+        for key, alert in by_id.items():
             routes = matching(self._policy.route, alert.labels)
             state, reason = self._suppression(alert, hidden.get(key), firing, routes)
             was_notified = key in notified
@@ -149,8 +149,8 @@ class _Views:
         self, alert: Alert, silence_id: str | None, firing: Sequence[Labels], routes: Sequence[Route]
     ) -> tuple[AlertState, str | None]:
         if silence_id is not None:
-            known = self._state.silences[self._policy.silences_of(alert.cluster_id) or ""].known
-            return AlertState.SILENCED, _silenced(known[silence_id])
+            by_id = self._state.silences[self._policy.silences_of(alert.cluster_id) or ""].known
+            return AlertState.SILENCED, _silenced(by_id[silence_id])
         if source := inhibitor(self._policy.inhibit_rules, alert.labels, firing):
             return AlertState.INHIBITED, f"inhibited by {clean(source['alert'])} of {clean(source['cluster_id'])}"
         muted = [route.muted_by(self._at.wall) for route in routes]

@@ -51,14 +51,14 @@ def annotation(explained: Explanation, noted: Note, at: Timestamp) -> Annotation
     )
 
 
-def _line(what: str, text: str, most: int) -> str:
+def _line(part: str, text: str, most: int) -> str:
     line = " ".join(text.split())
     if not line:
-        raise NoteError(f"the {what} of a note is empty: 1 to {most} characters are needed")
+        raise NoteError(f"the {part} of a note is empty: 1 to {most} characters are needed")
     if len(line) > most:
-        raise NoteError(f"the {what} of a note has {len(line)} characters: at most {most} are recorded")
+        raise NoteError(f"the {part} of a note has {len(line)} characters: at most {most} are recorded")
     if bad := next((character for character in line if not character.isprintable()), None):
         raise NoteError(
-            f"the {what} of a note holds the control character U+{ord(bad):04X}: only printable text is recorded"
+            f"the {part} of a note holds the control character U+{ord(bad):04X}: only printable text is recorded"
         )
     return line

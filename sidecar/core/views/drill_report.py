@@ -8,7 +8,7 @@ from msgspec import Struct
 from sidecar.core.cluster.records.record_lines import cluster_line, death_line, job_line, move
 from sidecar.core.counted import counted
 from sidecar.core.drills.drill import STARTED
-from sidecar.core.drills.findings import Message, findings
+from sidecar.core.drills.findings import Message, findings_of
 from sidecar.core.drills.judge import Figures, Result, figures, judged
 from sidecar.core.errors import OperatorError
 from sidecar.core.moment import Timestamp, in_seconds, micros, parsed, seconds
@@ -22,7 +22,7 @@ MOST_EARLIER: Final = 10
 
 
 class NoDrillError(OperatorError):
-    """There is no such drill: whether it has passed cannot be told."""
+    """There is no such drill: whether it has passed is unknown."""
 
     exit_status = 3
 
@@ -85,18 +85,18 @@ def chosen(drills: Iterable[Drill], name: str | None) -> tuple[Drill, Drill | No
     ends: dict[str, Drill] = {}
     for drill in drills:
         (began if drill.phase == STARTED else ends).setdefault(drill.drill_id, drill)
-    fitting = [each for each in began.values() if name is None or each.drill_id.startswith(name)]
+    fitting = [drill for drill in began.values() if name is None or drill.drill_id.startswith(name)]
     if name is not None and len(fitting) > 1:
         raise NoDrillError(f"{len(fitting)} drills begin with {clean(name)!r}: give more of the id")
     if not fitting:
         which = "no drill is recorded" if name is None else f"no recorded drill begins with {clean(name)!r}"
         raise NoDrillError(f"{which}: a sidecar knows a drill ten seconds after `drill start`")
     of = fitting[-1]
-    earlier = [each for each in ends.values() if each.cluster_id == of.cluster_id and each.starts_at < of.starts_at]
-    return of, ends.get(of.drill_id), sorted(earlier, key=lambda each: each.starts_at, reverse=True)[:MOST_EARLIER]
+    earlier = [drill for drill in ends.values() if drill.cluster_id == of.cluster_id and drill.starts_at < of.starts_at]
+    return of, ends.get(of.drill_id), sorted(earlier, key=lambda drill: drill.starts_at, reverse=True)[:MOST_EARLIER]
 
 
-def report(
+def build_report(
     of: Drill, ended: Drill | None, earlier: Sequence[Drill], records: Iterable[AnyRecord], state: State
 ) -> Report:
     """The report of one drill. `records`: of the journal, oldest first; `state`: as it is there."""
@@ -106,9 +106,9 @@ def report(
         over = parsed(ended.over_at)
     elif running is None:
         over = parsed(of.ends_at)  # the sidecar has lost its state in the middle of the drill
-    known = findings(of, records, over)
-    result, reasons = judged(of, known, over, is_final=running is None)
-    measured = figures(known)
+    findings = findings_of(of, records, over)
+    result, reasons = judged(of, findings, over, is_final=running is None)
+    measured = figures(findings)
     if ended and ended.result:
         result, reasons, measured = Result(ended.result), tuple(ended.reasons), _figures_of(ended)
     return Report(
@@ -116,18 +116,18 @@ def report(
         result=result.value,
         reasons=reasons,
         over_at=ended.over_at if ended else None,
-        episode=known.episode,
-        death=known.death,
-        recovery=known.recovery,
-        jobs=known.jobs,
-        jobs_total=known.jobs_total,
+        episode=findings.episode,
+        death=findings.death,
+        recovery=findings.recovery,
+        jobs=findings.jobs,
+        jobs_total=findings.jobs_total,
         detected_after_seconds=measured.detected_after,
         detected_after_seconds_at_most=measured.detected_after_at_most,
         leaderless_seconds=measured.leaderless,
         led_after_seconds=measured.led_after,
         running_after_seconds=measured.running_after,
-        messages=[_delivery(name, known.messages.get(name)) for name in of.receivers],
-        hidden=[Hidden(alert, receiver) for alert, receiver in known.hidden],
+        messages=[_delivery(name, findings.messages.get(name)) for name in of.receivers],
+        hidden=[Hidden(alert, receiver) for alert, receiver in findings.hidden],
         earlier=earlier,
     )
 
@@ -147,32 +147,32 @@ def _delivery(name: str, message: Message | None) -> Delivery:
 # -- in words ----------------------------------------------------------------------------------------------------------
 
 
-def in_words(found: Report) -> Iterator[str]:
+def in_words(report: Report) -> Iterator[str]:
     """The report but for its table, a line each."""
-    of = found.drill
-    yield f"{'drill':10} {of.drill_id} of {clean(of.cluster_id)}: {found.result}"
-    for name, lines in (("", found.reasons), *_window(found), *_failover(found), *_reached(found)):
+    of = report.drill
+    yield f"{'drill':10} {of.drill_id} of {clean(of.cluster_id)}: {report.result}"
+    for name, lines in (("", report.reasons), *_window(report), *_failover(report), *_messages(report)):
         for line in lines:
             yield f"{name:10} {line}"
             name = ""  # noqa: PLW2901  further lines are indented below the name
 
 
-def table(found: Report) -> list[tuple[str, ...]]:
+def table(report: Report) -> list[tuple[str, ...]]:
     """This drill beside the earlier ones, below their header. Empty: there is no earlier one."""
-    if not found.earlier:
+    if not report.earlier:
         return []
-    verdict = found.recovery.verdict if found.recovery else None
-    own = _row(found.drill, _figures_of(found), verdict, found.result)
-    earlier = (_row(drill, _figures_of(drill), drill.recovery_verdict, drill.result) for drill in found.earlier)
+    verdict = report.recovery.verdict if report.recovery else None
+    own = _row(report.drill, _figures_of(report), verdict, report.result)
+    earlier = (_row(drill, _figures_of(drill), drill.recovery_verdict, drill.result) for drill in report.earlier)
     header = ("Started (UTC)", "Detected", "Leaderless", "Led Again", "Jobs Run", "Recovery", "Result")
     return [header, own, *earlier]
 
 
 def _row(drill: Drill, measured: Figures, verdict: str | None, result: str | None) -> tuple[str, ...]:
     exactly, at_most = measured.detected_after, measured.detected_after_at_most
-    seen = _spelled(exactly) if exactly is not None or at_most is None else f"≤ {_spelled(at_most)}"
-    times = (_spelled(each) for each in (measured.leaderless, measured.led_after, measured.running_after))
-    return drill.starts_at[:16].replace("T", " "), seen, *times, clean(verdict or "-"), clean(result or "-")
+    detected = _spelled(exactly) if exactly is not None or at_most is None else f"≤ {_spelled(at_most)}"
+    times = (_spelled(duration) for duration in (measured.leaderless, measured.led_after, measured.running_after))
+    return drill.starts_at[:16].replace("T", " "), detected, *times, clean(verdict or "-"), clean(result or "-")
 
 
 def _spelled(duration: float | None) -> str:
@@ -182,8 +182,8 @@ def _spelled(duration: float | None) -> str:
 _Lines = tuple[str, Sequence[str]]
 
 
-def _window(found: Report) -> Iterator[_Lines]:
-    of, over_at = found.drill, found.over_at
+def _window(report: Report) -> Iterator[_Lines]:
+    of, over_at = report.drill, report.over_at
     why = f": {clean(of.comment)}" if of.comment else ""
     until = f"{_clock(over_at)}" if over_at else f"{_clock(of.ends_at)}, open"
     early = ", stopped" if over_at and over_at[:19] < of.ends_at[:19] else ""
@@ -194,42 +194,42 @@ def _clock(at: Timestamp) -> str:
     return f"{at[:19].replace('T', ' ')}Z"
 
 
-def _failover(found: Report) -> Iterator[_Lines]:
-    if episode := found.episode:
+def _failover(report: Report) -> Iterator[_Lines]:
+    if episode := report.episode:
         before = spelled(episode.before_address, episode.before_pod)
         moved = move(before, spelled(episode.after_address, episode.after_pod))
         yield "failover", [f"{moved}: {episode.cause} ({episode.confidence}) [{episode.id}]"]
-    if found.death:
-        yield "death", [death_line(found.death)]
-    if found.detected_after_seconds is not None:
-        yield "detected", [f"{_spelled(found.detected_after_seconds)} after the leader's process ended"]
-    elif found.detected_after_seconds_at_most is not None:
-        at_most = _spelled(found.detected_after_seconds_at_most)
+    if report.death:
+        yield "death", [death_line(report.death)]
+    if report.detected_after_seconds is not None:
+        yield "detected", [f"{_spelled(report.detected_after_seconds)} after the leader's process ended"]
+    elif report.detected_after_seconds_at_most is not None:
+        at_most = _spelled(report.detected_after_seconds_at_most)
         yield "detected", [f"{at_most} after the store last heard of the leader, at most: when it ended is not known"]
-    if found.led_after_seconds is not None:
-        vacant = found.leaderless_seconds
+    if report.led_after_seconds is not None:
+        vacant = report.leaderless_seconds
         without = "" if vacant is None else f" (no published leader for {_spelled(vacant)})"
-        yield "led again", [f"after {_spelled(found.led_after_seconds)}{without}"]
-    yield from _recovery(found)
+        yield "led again", [f"after {_spelled(report.led_after_seconds)}{without}"]
+    yield from _recovery(report)
 
 
-def _recovery(found: Report) -> Iterator[_Lines]:
-    if found.recovery:
-        jobs = [job_line(job) for job in found.jobs]
-        more = found.jobs_total - len(jobs)
+def _recovery(report: Report) -> Iterator[_Lines]:
+    if report.recovery:
+        jobs = [job_line(job) for job in report.jobs]
+        more = report.jobs_total - len(jobs)
         yield (
             "recovery",
-            [cluster_line(found.recovery), *jobs, *([f"… and {counted(more, 'more job')}"] if more > 0 else [])],
+            [cluster_line(report.recovery), *jobs, *([f"… and {counted(more, 'more job')}"] if more > 0 else [])],
         )
-    elif found.episode and not found.drill.assessed:
+    elif report.episode and not report.drill.assessed:
         yield "recovery", ["not assessed: that needs flink_rest among the evidence"]
 
 
-def _reached(found: Report) -> Iterator[_Lines]:
-    lines = [_message_line(each) for each in found.messages]
+def _messages(report: Report) -> Iterator[_Lines]:
+    lines = [_message_line(message) for message in report.messages]
     yield "message", lines or ["to nobody: no receiver would get a critical alert of this cluster"]
-    if found.hidden:
-        yield "hidden", [f"{clean(each.alert)}, to {clean(each.receiver)}" for each in found.hidden]
+    if report.hidden:
+        yield "hidden", [f"{clean(hidden.alert)}, to {clean(hidden.receiver)}" for hidden in report.hidden]
 
 
 def _message_line(message: Delivery) -> str:
@@ -242,6 +242,6 @@ def _message_line(message: Delivery) -> str:
     return f"NOT delivered to {name} ({clean(message.outcome)}){detail}"
 
 
-def exit_status(found: Report) -> int:
+def exit_status(report: Report) -> int:
     """0: passed; 1: failed; 3: cannot tell yet."""
-    return {Result.PASSED.value: 0, Result.FAILED.value: 1}.get(found.result, 3)
+    return {Result.PASSED.value: 0, Result.FAILED.value: 1}.get(report.result, 3)

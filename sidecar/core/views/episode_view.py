@@ -87,28 +87,28 @@ def with_outcome(episode: EpisodeView, outcome: Outcome) -> EpisodeView:
 
 def latest(recorded: Sequence[EpisodeRecord], outcomes: Mapping[str, Outcome], snapshot: Snapshot) -> list[EpisodeView]:
     """Those in progress, then the recorded ones in their order. One that has just been recorded may still be in the snapshot."""
-    known = {episode.id for episode in recorded}
-    opened = (episode for episode in in_progress(snapshot) if episode.id not in known)
+    recorded_ids = {episode.id for episode in recorded}
+    opened = (episode for episode in in_progress(snapshot) if episode.id not in recorded_ids)
     outcomes = {**outcomes, **outcomes_of(unrecorded.records(snapshot), outcomes)}
-    return [with_outcome(each, outcomes.get(each.id, Outcome())) for each in (*opened, *map(closed, recorded))]
+    return [with_outcome(episode, outcomes.get(episode.id, Outcome())) for episode in (*opened, *map(closed, recorded))]
 
 
 def _in_progress(cluster_id: str, cluster: ClusterState, episode: episodes.Episode) -> EpisodeView:
     parts = {
-        component: known.absence
-        for component, known in cluster.components.items()
-        if known.absence and episodes.has_part(known.absence, episode)
+        component: state.absence
+        for component, state in cluster.components.items()
+        if state.absence and episodes.has_part(state.absence, episode)
     }
-    found = cause_of(cluster, episode)
+    verdict = cause_of(cluster, episode)
     return EpisodeView(
         phase=episode.phase.value,
         id=episode.id,
         cluster_id=cluster_id,
         opened_at=timestamp(episode.opened_at.wall),
         closed_at=None,
-        cause=found.cause.value,
-        confidence=found.confidence.value,
-        facts=list(found.facts),
+        cause=verdict.cause.value,
+        confidence=verdict.confidence.value,
+        facts=list(verdict.facts),
         components=sorted({component.component.value for component in parts}),
         jobs_affected=sum(1 for component in parts if component.job_id) + episode.jobs_ended,
         jobs_ended=episode.jobs_ended,

@@ -32,11 +32,11 @@ Fact = tuple[str, Sequence[str]]
 
 def in_words(explained: Explanation) -> Iterator[str]:
     """The facts, notifications, evidence and notes of an episode, then its transitions in order; a line each."""
-    evidence, notes = map(_of_evidence, explained.evidence), map(_noted, explained.annotations)
+    evidence, notes = map(_of_evidence, explained.evidence), map(_note, explained.annotations)
     for name, lines in (
         *facts(explained, with_jobs=True),
-        *_staged(explained),
-        *_notified(explained.notifications),
+        *_stages(explained),
+        *_notifications(explained.notifications),
         *evidence,
         *notes,
     ):
@@ -64,9 +64,9 @@ def facts(explained: Explanation, *, with_jobs: bool = False) -> Iterator[Fact]:
         yield "recovery", [cluster_line(recovery), *(_jobs(recovery) if with_jobs else ())]
 
 
-def _notified(notifications: Sequence[Notification]) -> Iterator[Fact]:
+def _notifications(notifications: Sequence[Notification]) -> Iterator[Fact]:
     """What became of each notification, by its last attempt; suppressed alerts that differ in their subject alone are one line."""
-    last = {each.delivery_id or each.id: each for each in notifications}.values()
+    last = {notification.delivery_id or notification.id: notification for notification in notifications}.values()
     if lines := list(dict.fromkeys(map(_outcome, last))):
         more = [f"… and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
         yield "notified", [*lines[:MOST_LINES], *more]
@@ -75,11 +75,13 @@ def _notified(notifications: Sequence[Notification]) -> Iterator[Fact]:
 def _outcome(notification: Notification) -> str:
     to, detail = notification.destination or notification.receiver, notification.detail
     silence = f" {notification.silence_id}" if notification.silence_id else ""
-    what = f"{notification.alert} {notification.reason}{silence}"
-    return clean(f"{to}: {what} {notification.outcome} at {notification.observed_at}{f': {detail}' if detail else ''}")
+    subject = f"{notification.alert} {notification.reason}{silence}"
+    return clean(
+        f"{to}: {subject} {notification.outcome} at {notification.observed_at}{f': {detail}' if detail else ''}"
+    )
 
 
-def _noted(annotation: Annotation) -> Fact:
+def _note(annotation: Annotation) -> Fact:
     by = f" by {clean(annotation.author)}" if annotation.author else ""
     planned = ": planned" if annotation.planned else ""
     return "note", [
@@ -89,12 +91,12 @@ def _noted(annotation: Annotation) -> Fact:
 
 
 def _of_evidence(evidence: Evidence) -> Fact:
-    what = f"{evidence_outcome(evidence)} by {clean(evidence.observer)}"
-    lines = [what, evidence.detail, evidence.file and f"file {evidence.file}"]
+    outcome = f"{evidence_outcome(evidence)} by {clean(evidence.observer)}"
+    lines = [outcome, evidence.detail, evidence.file and f"file {evidence.file}"]
     return "evidence", [clean(line) for line in lines if line]
 
 
-def _died(death: Death) -> Fact:
+def _death(death: Death) -> Fact:
     return "died", [death_line(death), *map(clean, death.facts)]
 
 
@@ -105,7 +107,7 @@ def _jobs(recovery: RecoveryView) -> Iterator[str]:
         yield f"… and {counted(more, 'more job')}"
 
 
-def _staged(explained: Explanation) -> Iterator[Fact]:
+def _stages(explained: Explanation) -> Iterator[Fact]:
     if lines := list(stages.in_words(explained.stages)):
         yield "stages", lines
 
@@ -119,7 +121,7 @@ def _of_episode(episode: EpisodeRecord | EpisodeView, death: Death | None) -> It
     )
     yield "cause", [f"{episode.cause} ({episode.confidence}){so_far}", *map(clean, episode.facts)]
     if death:
-        yield _died(death)
+        yield _death(death)
     if episode.planned is not None:
         yield "planned", ["yes" if episode.planned else "no"]
     if not episode.closed_at:
@@ -153,8 +155,8 @@ def _counts(episode: EpisodeRecord | EpisodeView) -> str:
             episode.jobs_missing
         ),
     }
-    shown = [text for text, number in counts.items() if number]
-    return ", ".join([f"{episode.jobs_affected} of {episode.jobs_total} failed over", *shown])
+    parts = [text for text, number in counts.items() if number]
+    return ", ".join([f"{episode.jobs_affected} of {episode.jobs_total} failed over", *parts])
 
 
 def _of_progress(episode: EpisodeRecord | EpisodeView) -> Iterator[Fact]:

@@ -71,36 +71,36 @@ def find(
 
     `in_progress`: open episodes by their ids, which may have no record yet.
     """
-    found: dict[str, _Found] = {}
+    candidates: dict[str, _Candidate] = {}
     if len(name) >= _LEAST:
-        found = {episode_id: _Found(known=True) for episode_id in in_progress if episode_id.startswith(name)}
+        candidates = {episode_id: _Candidate(exists=True) for episode_id in in_progress if episode_id.startswith(name)}
         for record in records:
             episode_id = _episode_of(record)
             if episode_id and episode_id.startswith(name):
-                found.setdefault(episode_id, _Found()).add(record)
-    fitting = [episode_id for episode_id, of in found.items() if of.known]
+                candidates.setdefault(episode_id, _Candidate()).add(record)
+    fitting = [episode_id for episode_id, candidate in candidates.items() if candidate.exists]
     if len(fitting) != 1:
-        what = f"{len(fitting)} episodes begin" if fitting else "no known episode begins"
-        raise UnknownEpisodeError(f"{what} with {clean(name)!r}: `episodes` lists them")
-    of = found[fitting[0]]
-    failover = None if of.episode else in_progress.get(fitting[0])
-    recovery = recovery_of(of.recoveries, of.jobs)
+        problem = f"{len(fitting)} episodes begin" if fitting else "no known episode begins"
+        raise UnknownEpisodeError(f"{problem} with {clean(name)!r}: `episodes` lists them")
+    episode = candidates[fitting[0]]
+    failover = None if episode.record else in_progress.get(fitting[0])
+    recovery = recovery_of(episode.recoveries, episode.jobs)
     return Explanation(
         fitting[0],
-        of.episode,
-        *(of.transitions, of.total, of.notifications, of.annotations, of.evidence),
-        *(of.death, recovery, stages(of.transitions, of.death, recovery)),
+        episode.record,
+        *(episode.transitions, episode.total, episode.notifications, episode.annotations, episode.evidence),
+        *(episode.death, recovery, stages(episode.transitions, episode.death, recovery)),
         failover,
     )
 
 
-class _Found:
-    """The records of one episode found so far."""
+class _Candidate:
+    """The records so far of one episode whose id begins with the given name."""
 
-    def __init__(self, *, known: bool = False) -> None:
-        self.known = known
+    def __init__(self, *, exists: bool = False) -> None:
+        self.exists = exists
         """Whether anything but annotations and notifications names the episode."""
-        self.episode: EpisodeRecord | None = None
+        self.record: EpisodeRecord | None = None
         self.transitions: list[TransitionRecord] = []
         self.total = 0
         self.notifications: list[Notification] = []
@@ -116,9 +116,9 @@ class _Found:
     def add(self, record: AnyRecord) -> None:
         match record:
             case EpisodeRecord():
-                self.episode, self.known = record, True
+                self.record, self.exists = record, True
             case TransitionRecord():
-                self.known = True
+                self.exists = True
                 self.total += 1
                 if self._has_room(("job", record.job_id is not None), record):
                     self.transitions.append(record)

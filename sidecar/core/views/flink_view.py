@@ -59,7 +59,8 @@ class FlinkView:
             case ViewObserved(connection=connection) if connection in self._clearing:
                 return self._calls(observation, dict.fromkeys(self._cached))
             case ViewObserved(connection=ConnectionState.CONNECTED):
-                return self._calls(observation, {key: each.leader for key, each in self._cached.items() if each.leader})
+                leaders = {key: cached.leader for key, cached in self._cached.items() if cached.leader}
+                return self._calls(observation, leaders)
             case NodeObserved():
                 return self._node(observation)
             case ConfigMapObserved() if observation.uid is not None:

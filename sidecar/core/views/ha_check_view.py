@@ -27,20 +27,20 @@ class HaCheckView(Struct, frozen=True):
 
 def ha_checks(snapshot: Snapshot, *cluster_ids: str) -> Sequence[HaCheckView]:
     """The checks of these clusters, without any of all, cluster by cluster: risks first, then what is unknown."""
-    named = {name: snapshot.state.clusters[name] for name in cluster_ids or sorted(snapshot.state.clusters)}
+    clusters = {name: snapshot.state.clusters[name] for name in cluster_ids or sorted(snapshot.state.clusters)}
     return [
         HaCheckView(
             name,
-            known.result.check,
-            known.result.verdict.value,
-            timestamp(known.since.wall),
+            check.result.check,
+            check.result.verdict.value,
+            timestamp(check.since.wall),
             timestamp(cluster.readiness.at.wall),
-            known.result.text,
-            known.result.advice or None,
+            check.result.text,
+            check.result.advice or None,
         )
-        for name, cluster in named.items()
+        for name, cluster in clusters.items()
         if cluster.readiness
-        for known in sorted(
-            cluster.readiness.checks.values(), key=lambda known: WORST_FIRST.index(known.result.verdict)
+        for check in sorted(
+            cluster.readiness.checks.values(), key=lambda check: WORST_FIRST.index(check.result.verdict)
         )
     ]

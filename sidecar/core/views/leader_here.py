@@ -27,7 +27,7 @@ from sidecar.core.views.leader_view import leaders, web_ui
 from sidecar.core.views.snapshot import Snapshot
 
 _OLDEST: Final = 5 * SECOND
-"""A snapshot that is older says nothing about now: the owner publishes one at least each second, unless it is stuck."""
+"""A snapshot that is older is out of date: the owner publishes one at least each second, unless it is stuck."""
 
 
 class Decision(StrEnum):
@@ -108,7 +108,7 @@ def leader_here(snapshot: Snapshot, component: ComponentId, cluster_id: str | No
 def cluster_leader(snapshot: Snapshot, cluster_id: str, component: ComponentId, now: Moment) -> ClusterLeader:
     """Who leads `component` of a watched cluster."""
     cluster = snapshot.state.clusters[cluster_id]
-    own = {each: known for each, known in cluster.components.items() if each.job_id is None}
+    own = {own_component: state for own_component, state in cluster.components.items() if own_component.job_id is None}
     alone = replace(snapshot.state, clusters={cluster_id: replace(cluster, components=own)})
     by_name = {leader.component: leader for leader in leaders(replace(snapshot, state=alone))}
     leader, rest_server = by_name.get(component.component), by_name.get(Component.REST_SERVER)
@@ -136,8 +136,8 @@ def cluster_leader(snapshot: Snapshot, cluster_id: str, component: ComponentId, 
 
 def _here(policy: Policy, cluster_id: str, cluster: ClusterState, component: ComponentId) -> LeaderHere:
     """Of a cluster that can be seen."""
-    known = cluster.components.get(component)
-    match known.leadership if known else Unknown():
+    state = cluster.components.get(component)
+    match state.leadership if state else Unknown():
         case Unknown(reason=Blindness.UNREADABLE):
             return LeaderHere(Decision.UNREADABLE, "unknown: the leader data is unreadable")
         case Unknown():

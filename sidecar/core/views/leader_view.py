@@ -48,31 +48,31 @@ class Leader(Struct, frozen=True):
 
 def leaders(snapshot: Snapshot) -> list[Leader]:
     """Every leadership of every watched cluster, sorted by cluster, job and component."""
-    found = []
+    rows = []
     for cluster_id, cluster in sorted(snapshot.state.clusters.items()):
-        for component, known in sorted(
+        for component, state in sorted(
             cluster.components.items(), key=lambda item: (item[0].job_id or "", item[0].component)
         ):
-            held = known.leadership if isinstance(known.leadership, Held) else None
+            held = state.leadership if isinstance(state.leadership, Held) else None
             written = stored_at(held.position.mtime) if held and isinstance(held.position, ZNodePosition) else None
-            found.append(
+            rows.append(
                 Leader(
                     cluster_id,
                     component.component.value,
                     component.job_id,
-                    state_of(cluster, known.leadership),
+                    state_of(cluster, state.leadership),
                     held.leader.address if held else None,
                     str(held.leader.session_id) if held else None,
-                    written or (None if known.discovered else timestamp(known.since.wall)),
-                    timestamp(known.since.wall),
-                    _reason(cluster, known.leadership),
+                    written or (None if state.discovered else timestamp(state.since.wall)),
+                    timestamp(state.since.wall),
+                    _reason(cluster, state.leadership),
                     contending(cluster.contenders),
                     _flink(cluster_id, held.position) if held else None,
                     name_at(cluster.pods, held.leader.address) if held else None,
-                    known.last_known.address if known.last_known else None,
+                    state.last_known.address if state.last_known else None,
                 )
             )
-    return found
+    return rows
 
 
 def web_ui(address: str | None) -> str | None:

@@ -43,7 +43,7 @@ def _observation(observer: str, name: str, cluster: ClusterState, *, sees: bool)
     if not sees or cluster.missing:
         return ObservationView(name, observer, sees=False)
     components = cluster.components.items()
-    vacant = {component.component for component, known in components if isinstance(known.leadership, Vacant)}
+    vacant = {component.component for component, state in components if isinstance(state.leadership, Vacant)}
     return ObservationView(name, observer, True, tuple(sorted(vacant)), rest_server.reach(cluster))
 
 

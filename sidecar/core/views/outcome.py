@@ -60,9 +60,9 @@ def outcomes_of(
     records: Iterable[Death | Recovery | Annotation], earlier: Mapping[str, Outcome] = MappingProxyType({})
 ) -> dict[str, Outcome]:
     """What the records say of the failovers that they are about, by their ids; added to what `earlier` ones said."""
-    found: dict[str, Outcome] = {}
+    outcomes: dict[str, Outcome] = {}
     for record in records:
-        outcome = found.get(record.episode_id) or earlier.get(record.episode_id, Outcome())
+        outcome = outcomes.get(record.episode_id) or earlier.get(record.episode_id, Outcome())
         match record:
             case Death():
                 outcome = replace(outcome, death=best_death(filter(None, (outcome.death, record))))
@@ -71,13 +71,13 @@ def outcomes_of(
                 outcome = replace(outcome, verdict=max(verdicts, key=lambda verdict: _rank(_VERDICTS, verdict)))
             case Annotation():
                 outcome = replace(outcome, reviewed=True)
-        found[record.episode_id] = outcome
-    return found
+        outcomes[record.episode_id] = outcome
+    return outcomes
 
 
-def needs_review(episode: EpisodeRecord, found: Mapping[str, Outcome]) -> bool:
+def needs_review(episode: EpisodeRecord, outcomes: Mapping[str, Outcome]) -> bool:
     """Whether nobody has annotated it yet. Of a time in which only this sidecar was blind there is nothing to review."""
-    return episode.cause != Cause.OBSERVER_BLIND and not found.get(episode.id, Outcome()).reviewed
+    return episode.cause != Cause.OBSERVER_BLIND and not outcomes.get(episode.id, Outcome()).reviewed
 
 
 def best_death(deaths: Iterable[Death]) -> Death | None:

@@ -34,17 +34,18 @@ class SilenceView(Struct, frozen=True):
 
 def silences(snapshot: Snapshot) -> list[SilenceView]:
     """All silences that are known, active ones first, of these the one that ends next first."""
-    found: dict[str, Silence] = {}
+    by_id: dict[str, Silence] = {}
     clusters: dict[str, list[str]] = {}
     hid = Counter[str]()
     for name, document in sorted(snapshot.state.silences.items()):
         for key, silence in document.known.items():
-            found[key] = silence
+            by_id[key] = silence
             clusters.setdefault(key, []).append(name)
             hid[key] += silence.hid
     hides = _hidden_now(snapshot)
     views = [
-        _view(each, snapshot.at, clusters[key], hides[key], max(hid[key], hides[key])) for key, each in found.items()
+        _view(silence, snapshot.at, clusters[key], hides[key], max(hid[key], hides[key]))
+        for key, silence in by_id.items()
     ]
     return sorted(views, key=lambda view: (view.state != "active", view.ends_at, view.id))
 
@@ -52,14 +53,14 @@ def silences(snapshot: Snapshot) -> list[SilenceView]:
 def _hidden_now(snapshot: Snapshot) -> Counter[str]:
     """By silence: the alerts that fire and that it matches, as the alerts are shown; also before a notification of them is due."""
     groups = snapshot.state.alerts.groups.values()
-    firing = {key: each for group in groups for key, each in group.members.items() if each.alert.ended is None}
+    firing = {key: member for group in groups for key, member in group.members.items() if member.alert.ended is None}
     together = Group("", {}, firing)
     return Counter(hiding(snapshot.policy, snapshot.state.silences, together, snapshot.at).values())
 
 
 def problems(snapshot: Snapshot) -> dict[str, str]:
     """By cluster: why its silences are not up to date."""
-    return {name: each.problem for name, each in sorted(snapshot.state.silences.items()) if each.problem}
+    return {name: document.problem for name, document in sorted(snapshot.state.silences.items()) if document.problem}
 
 
 def _view(silence: Silence, at: Moment, clusters: Sequence[str], hides: int, hid: int) -> SilenceView:

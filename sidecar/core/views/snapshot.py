@@ -157,13 +157,13 @@ class Snapshot(Struct, frozen=True):
     def ready(self) -> bool:
         """Every watched cluster was read completely, and can be read now."""
         clusters, finder = self.state.clusters.values(), self.state.finder
-        found = finder.connected if finder else bool(clusters)
-        return found and all(cluster.in_sight for cluster in clusters)
+        is_connected = finder.connected if finder else bool(clusters)
+        return is_connected and all(cluster.in_sight for cluster in clusters)
 
 
-def _from_0(known: Iterable[tuple[str, ...]], counted: Mapping[_Labels, int]) -> dict[_Labels, int]:
-    """The counters, with a 0 for those of `known` that have not counted. Keys are the plain text of their labels."""
-    return {cast("_Labels", tuple(map(str, labels))): 0 for labels in known} | dict(counted)
+def _from_0(label_sets: Iterable[tuple[str, ...]], counted: Mapping[_Labels, int]) -> dict[_Labels, int]:
+    """The counters, with a 0 for those of `label_sets` that have not counted. Keys are the plain text of their labels."""
+    return {cast("_Labels", tuple(map(str, labels))): 0 for labels in label_sets} | dict(counted)
 
 
 def _seconds_between(earlier: str, later: str) -> float:

@@ -48,7 +48,7 @@ def stages(
     transitions: Sequence[TransitionRecord], death: Death | None, recovery: RecoveryView | None
 ) -> Sequence[Stage]:
     """The stages of the cluster in the order of time, then those of its jobs, the slowest first."""
-    of_cluster = {**_recovered(recovery), **_led(transitions), **_died(death)}
+    of_cluster = {**_recovery_times(recovery), **_transition_times(transitions), **_death_times(death)}
     jobs = [(job, at) for job in (recovery.jobs if recovery else ()) if (at := job.running_at)]
     jobs.sort(key=lambda running: running[1], reverse=True)
     start = min(map(parsed, (*of_cluster.values(), *(at for _, at in jobs))), default=0)
@@ -57,58 +57,59 @@ def stages(
         since = in_seconds(parsed(at) - start)
         return Stage(name, at, since, job.job_id, job.name) if job else Stage(name, at, since)
 
-    in_order = sorted(of_cluster.items(), key=lambda each: (each[1], list(WORDS).index(each[0])))
-    found = [stage(name, at) for name, at in in_order]
-    for job, running in jobs:
-        found.append(stage("running", running, job))
+    in_order = sorted(of_cluster.items(), key=lambda item: (item[1], list(WORDS).index(item[0])))
+    timeline = [stage(name, at) for name, at in in_order]
+    for job, running_at in jobs:
+        timeline.append(stage("running", running_at, job))
         if job.checkpointed_at:
-            found.append(stage("checkpointed", job.checkpointed_at, job))
-    return found
+            timeline.append(stage("checkpointed", job.checkpointed_at, job))
+    return timeline
 
 
-def in_words(found: Sequence[Stage]) -> Iterator[str]:
+def in_words(timeline: Sequence[Stage]) -> Iterator[str]:
     """A line each: the seconds since the first one, and what is true from then on. None if there are only those of the leadership."""
-    shown, others = slowest(found)
-    for stage in shown:
+    slowest_stages, others = slowest(timeline)
+    for stage in slowest_stages:
         yield f"{f'+{seconds(round(stage.seconds * SECOND))}':9} {label(stage)}"
     if others:
         yield others
 
 
-def slowest(found: Sequence[Stage]) -> tuple[Sequence[Stage], str]:
+def slowest(timeline: Sequence[Stage]) -> tuple[Sequence[Stage], str]:
     """The stages of the cluster and of the slowest jobs, and the other jobs in words. Nothing if all that is known is who led."""
-    if {stage.stage for stage in found} <= _LED:
+    if {stage.stage for stage in timeline} <= _LED:
         return [], ""
-    jobs = list(dict.fromkeys(stage.job_id for stage in found if stage.job_id))
-    shown = {None, *jobs[:MOST_JOBS]}
-    rest = [stage.seconds for stage in found if stage.stage == "running" and stage.job_id not in shown]
+    jobs = list(dict.fromkeys(stage.job_id for stage in timeline if stage.job_id))
+    shown_jobs = {None, *jobs[:MOST_JOBS]}
+    rest = [stage.seconds for stage in timeline if stage.stage == "running" and stage.job_id not in shown_jobs]
     others = f"{len(rest)} more jobs ran after {seconds(round(max(rest) * SECOND))} at most" if rest else ""
-    return [stage for stage in found if stage.job_id in shown], others
+    return [stage for stage in timeline if stage.job_id in shown_jobs], others
 
 
 def label(stage: Stage) -> str:
     """What is true from then on, of which job."""
-    what = WORDS[stage.stage]
-    return f"{clean(stage.name or stage.job_id, 60)}: {what}" if stage.job_id else what
+    words = WORDS[stage.stage]
+    return f"{clean(stage.name or stage.job_id, 60)}: {words}" if stage.job_id else words
 
 
-def _led(transitions: Sequence[TransitionRecord]) -> dict[str, Timestamp]:
-    """What was observed as it happened: a leader that was only discovered says nothing about when it was elected."""
-    own = [each for each in transitions if each.job_id is None]
-    lost = [each for each in own if each.kind == Kind.REVOKED]
-    elected = [each for each in own if each.kind in {Kind.GRANTED, Kind.CHANGED}]
-    dispatcher = [each for each in own if each.component == Component.DISPATCHER]
-    found = {name: each[0].observed_at for name, each in (("no_leader", lost), ("elected", elected)) if each}
+def _transition_times(transitions: Sequence[TransitionRecord]) -> dict[str, Timestamp]:
+    """What was observed as it happened: a leader that was only discovered has no time of election."""
+    own = [transition for transition in transitions if transition.job_id is None]
+    lost = [transition for transition in own if transition.kind == Kind.REVOKED]
+    elected = [transition for transition in own if transition.kind in {Kind.GRANTED, Kind.CHANGED}]
+    dispatcher = [transition for transition in own if transition.component == Component.DISPATCHER]
+    firsts = (("no_leader", lost), ("elected", elected))
+    times = {name: of_kind[0].observed_at for name, of_kind in firsts if of_kind}
     if dispatcher and dispatcher[-1] in elected:
-        found["dispatcher"] = dispatcher[-1].observed_at
-    return found
+        times["dispatcher"] = dispatcher[-1].observed_at
+    return times
 
 
-def _recovered(recovery: RecoveryView | None) -> dict[str, Timestamp]:
-    known = {"dead": recovery.dead_at, "dispatcher": recovery.dispatcher_led_at} if recovery else {}
-    return {name: at for name, at in known.items() if at}
+def _recovery_times(recovery: RecoveryView | None) -> dict[str, Timestamp]:
+    times = {"dead": recovery.dead_at, "dispatcher": recovery.dispatcher_led_at} if recovery else {}
+    return {name: at for name, at in times.items() if at}
 
 
-def _died(death: Death | None) -> dict[str, Timestamp]:
-    known = {"dead": death.ended_at, "seen_dead": death.seen_at} if death else {}
-    return {name: at for name, at in known.items() if at}
+def _death_times(death: Death | None) -> dict[str, Timestamp]:
+    times = {"dead": death.ended_at, "seen_dead": death.seen_at} if death else {}
+    return {name: at for name, at in times.items() if at}

@@ -86,77 +86,81 @@ def joined(live: State, remembered: State, *, running: bool) -> State:
     `running`: whether it observed everything until now.
     """
     clusters = {
-        name: _joined(cluster, remembered.clusters.get(name), running=running)
+        name: _with_remembered(cluster, remembered.clusters.get(name), running=running)
         for name, cluster in live.clusters.items()
     }
     return replace(live, clusters=clusters, alerts=remembered.alerts, silences=remembered.silences)
 
 
-def _joined(live: ClusterState, known: ClusterState | None, *, running: bool) -> ClusterState:
-    if known is None:
+def _with_remembered(live: ClusterState, remembered: ClusterState | None, *, running: bool) -> ClusterState:
+    if remembered is None:
         return live
     components = {
-        component: _longest(each, known.components.get(component), running=running)
-        for component, each in live.components.items()
+        component: _longest(state, remembered.components.get(component), running=running)
+        for component, state in live.components.items()
     }
-    unseen = running and not live.view.complete and known.view.sighting is Sighting.BLIND
+    unseen = running and not live.view.complete and remembered.view.sighting is Sighting.BLIND
     return replace(
         live,
-        view=known.view if unseen else live.view,
+        view=remembered.view if unseen else live.view,
         components=components,
-        pods=merged(known.pods, live.pods),
-        operated=known.operated,
-        episode=known.episode if running else None,
+        pods=merged(remembered.pods, live.pods),
+        operated=remembered.operated,
+        episode=remembered.episode if running else None,
     )
 
 
-def _longest(live: ComponentState, known: ComponentState | None, *, running: bool) -> ComponentState:
+def _longest(live: ComponentState, remembered: ComponentState | None, *, running: bool) -> ComponentState:
     """The component with the older beginning of its present state, if it is known that it lasted."""
-    if known is None:
+    if remembered is None:
         return live
-    match live.leadership, known.leadership:
-        case Held(leader=now), Held(leader=before) if now == before and not known.discovered:
-            return replace(live, since=known.since, discovered=False)
-        case Held(leader=now), Held(leader=before) if now == before and known.since.wall < live.since.wall:
+    match live.leadership, remembered.leadership:
+        case Held(leader=now), Held(leader=before) if now == before and not remembered.discovered:
+            return replace(live, since=remembered.since, discovered=False)
+        case Held(leader=now), Held(leader=before) if now == before and remembered.since.wall < live.since.wall:
             # It led already then. If its lease says that it did not, its clock is ahead.
-            return replace(live, since=known.since, discovered=True)
+            return replace(live, since=remembered.since, discovered=True)
         case Vacant(), Vacant() if running:
-            return replace(live, since=known.since, discovered=known.discovered, last_known=known.last_known)
-    return replace(live, last_known=live.last_known or known.last_known)
+            return replace(
+                live, since=remembered.since, discovered=remembered.discovered, last_known=remembered.last_known
+            )
+    return replace(live, last_known=live.last_known or remembered.last_known)
 
 
 def with_beginnings(live: State) -> State:
-    """`live`, of which everything was just read, with what the store tells of when it began, and without what it does not tell.
+    """`live`, of which everything was just read, with the beginnings that the store has, and without those that it does not have.
 
     In Kubernetes a leader of the cluster itself leads since its holder has acquired the lease, by that holder's clock. If a lease expires
     that was never observed to be renewed, its holder died before.
     """
     clusters = {}
     for name, cluster in live.clusters.items():
-        components = {component: _began(component, each, cluster) for component, each in cluster.components.items()}
+        components = {
+            component: _with_beginning(component, state, cluster) for component, state in cluster.components.items()
+        }
         clusters[name] = replace(cluster, components=components)
     return replace(live, clusters=clusters)
 
 
-def _began(component: ComponentId, known: ComponentState, cluster: ClusterState) -> ComponentState:
-    place = known.last_position
+def _with_beginning(component: ComponentId, state: ComponentState, cluster: ClusterState) -> ComponentState:
+    place = state.last_position
     if not isinstance(place, ConfigMapPosition):
-        return known
-    if isinstance(known.leadership, Held) and known.discovered and component.job_id is None:
+        return state
+    if isinstance(state.leadership, Held) and state.discovered and component.job_id is None:
         with suppress(ValueError):
             wall = parsed(place.acquire_time)
-            if wall <= known.since.wall:  # else that clock is ahead of ours, and says nothing
-                since = Moment(known.since.steady - known.since.wall + wall, wall)
-                return replace(known, since=since, discovered=False)
+            if wall <= state.since.wall:  # else that clock is ahead of ours, and says nothing
+                since = Moment(state.since.steady - state.since.wall + wall, wall)
+                return replace(state, since=since, discovered=False)
     lease = cluster.leases.get(place.name)
-    if isinstance(known.leadership, Vacant) and lease and lease.lapsed and lease.renewed_at is None:
-        return replace(known, discovered=True)
-    return known
+    if isinstance(state.leadership, Vacant) and lease and lease.lapsed and lease.renewed_at is None:
+        return replace(state, discovered=True)
+    return state
 
 
 def status(snapshot: Snapshot, journal: JournalStatus | None, problem: str | None = None) -> Status:
     """The status of all clusters in `snapshot`. `problem`: why the journal cannot be read."""
-    found, firing = leaders(snapshot), alerts(snapshot)
+    leaderships, firing = leaders(snapshot), alerts(snapshot)
     clusters, problems, outcomes = [], [], set()
     for verdict in verdicts(snapshot):
         name = verdict.cluster_id
@@ -164,7 +168,7 @@ def status(snapshot: Snapshot, journal: JournalStatus | None, problem: str | Non
             problems.append(verdict.sentence)
             outcomes.add(Outcome.BLIND if verdict.level == Level.BLIND else Outcome.LED)
             continue
-        own = [_aged(leader, snapshot.at) for leader in found if leader.cluster_id == name]
+        own = [_with_age(leader, snapshot.at) for leader in leaderships if leader.cluster_id == name]
         own.sort(key=lambda leader: (leader.job_id is not None, leader.state == "held"))
         standbys = _standbys(snapshot.state.clusters[name], own)
         about = [alert for alert in firing if alert.cluster_id == name]
@@ -188,7 +192,7 @@ def _standbys(cluster: ClusterState, own: Sequence[LeaderStatus]) -> int | None:
     return contenders - any(leader.state == "held" for leader in own) if contenders else None
 
 
-def _aged(leader: Leader, now: Moment) -> LeaderStatus:
+def _with_age(leader: Leader, now: Moment) -> LeaderStatus:
     began = parsed(leader.since or leader.observed_since)
     fields = {name: getattr(leader, name) for name in leader.__struct_fields__}
     return LeaderStatus(**fields, age_seconds=round(max(0, now.wall - began) / SECOND, 1))

@@ -56,9 +56,7 @@ _AFTER: Final = {"null": SpanState.VACANT, "?": SpanState.BLIND, "gone": SpanSta
 def change(record: TransitionRecord) -> Change:
     """The change that a transition recorded."""
     before, _, after = record.pattern.partition("->")
-    return Change(
-        parsed(record.observed_at), _known(before, record.before_address), _known(after, record.after_address)
-    )
+    return Change(parsed(record.observed_at), _side(before, record.before_address), _side(after, record.after_address))
 
 
 def blindness(record: Coverage) -> Blind | None:
@@ -127,16 +125,16 @@ def _joined(parts: Iterable[Span]) -> list[Span]:
     return joined
 
 
-def totals(found: Iterable[Span]) -> Mapping[SpanState, tuple[int, int]]:
+def totals(timeline: Iterable[Span]) -> Mapping[SpanState, tuple[int, int]]:
     """By state: in how many spans, and for how long in all (microseconds)."""
     sums: dict[SpanState, tuple[int, int]] = {}
-    for span in found:
+    for span in timeline:
         number, total = sums.get(span.state, (0, 0))
         sums[span.state] = number + 1, total + span.end - span.start
     return sums
 
 
-def _known(side: str, address: str | None) -> tuple[SpanState, str | None]:
+def _side(side: str, address: str | None) -> tuple[SpanState, str | None]:
     state = _AFTER.get(side, SpanState.HELD)
     return state, _leader(address) if state is SpanState.HELD else None
 

@@ -16,7 +16,7 @@ def records(snapshot: Snapshot) -> Iterator[Death | Recovery]:
         writer = RecordWriter(snapshot.policy, cluster_id, snapshot.at)
         for episode in filter(None, (cluster.last_episode, cluster.episode)):
             is_kept = episode.closed_at is None or snapshot.at.steady - episode.closed_at.steady < KEPT
-            if is_kept and episode.death is None and (found := death_of(cluster, episode)):
-                yield writer.death(episode.id, found)
+            if is_kept and episode.death is None and (death := death_of(cluster, episode)):
+                yield writer.death(episode.id, death)
         if cluster.recovery:
             yield from current_rows(snapshot.policy, cluster_id, cluster, snapshot.at)

@@ -68,16 +68,19 @@ def verdicts(snapshot: Snapshot) -> list[ClusterVerdict]:
         if alert.state != AlertState.PENDING:
             firing.setdefault(alert.cluster_id, []).append(alert)
     clusters = snapshot.state.clusters
-    found = [_of_cluster(name, each, firing.get(name, []), snapshot.at) for name, each in clusters.items()]
-    found += _of_sidecar(snapshot)
-    return sorted(found, key=lambda each: (_LEVELS.index(Level(each.level)), each.cluster_id or ""))
+    of_clusters = (_of_cluster(name, cluster, firing.get(name, []), snapshot.at) for name, cluster in clusters.items())
+    return sorted([*of_clusters, *_of_sidecar(snapshot)], key=_worst_first)
+
+
+def _worst_first(verdict: ClusterVerdict) -> tuple[int, str]:
+    return _LEVELS.index(Level(verdict.level)), verdict.cluster_id or ""
 
 
 def _of_cluster(name: str, cluster: ClusterState, firing: Sequence[AlertView], at: Moment) -> ClusterVerdict:
     if not cluster.leaders_in_sight:
         return _blind(name, cluster, at)
-    own = {component: known for component, known in cluster.components.items() if component.job_id is None}
-    vacant = {component: known for component, known in own.items() if isinstance(known.leadership, Vacant)}
+    own = {component: state for component, state in cluster.components.items() if component.job_id is None}
+    vacant = {component: state for component, state in own.items() if isinstance(state.leadership, Vacant)}
     if vacant and plans.is_unwanted(cluster.operated):
         sentence = "no leader is wanted: its FlinkDeployment is suspended, or was deleted"
         return ClusterVerdict(name, Level.OK.value, sentence, None)
@@ -85,10 +88,10 @@ def _of_cluster(name: str, cluster: ClusterState, firing: Sequence[AlertView], a
         since, sentence = _vacant(cluster, vacant, len(own), at)
         return ClusterVerdict(name, Level.DOWN.value, sentence, since, *_next_step(cluster))
     if cluster.contested:
-        what = ", ".join(map(str, sorted(cluster.contested)[:_MOST_NAMED]))
-        sentence = f"split leadership: two JobManagers act as leader of {what}"
+        components = ", ".join(map(str, sorted(cluster.contested)[:_MOST_NAMED]))
+        sentence = f"split leadership: two JobManagers act as leader of {components}"
         return ClusterVerdict(name, Level.DOWN.value, sentence, None, *_advice(Trigger.SPLIT))
-    if unreadable := [str(component) for component, known in own.items() if isinstance(known.leadership, Unknown)]:
+    if unreadable := [str(component) for component, state in own.items() if isinstance(state.leadership, Unknown)]:
         sentence = f"the leader data of {', '.join(sorted(unreadable))} cannot be read"
         return ClusterVerdict(name, Level.BLIND.value, sentence, None)
     return _led(name, cluster, firing)
@@ -115,8 +118,8 @@ def _blind(name: str, cluster: ClusterState, at: Moment) -> ClusterVerdict:
 def _last_known(cluster: ClusterState) -> str:
     """Who led when it was last seen, of the dispatcher, or of the first component that had a leader."""
     own = sorted(component for component in cluster.components if component.job_id is None)
-    known = (cluster.components[component].last_known for component in own)
-    last = next((leader for leader in known if leader), None)
+    last_leaders = (cluster.components[component].last_known for component in own)
+    last = next((leader for leader in last_leaders if leader), None)
     return f" (last known: {_process(cluster, last.address)})" if last else ""
 
 
@@ -129,11 +132,13 @@ def _vacant(
     cluster: ClusterState, vacant: Mapping[ComponentId, ComponentState], own: int, at: Moment
 ) -> tuple[Timestamp | None, str]:
     """Since when there is no leader, and the sentence: for how long, why, and whether another JobManager can take over."""
-    began = min((known.vacated_at or known.since for known in vacant.values()), key=lambda moment: moment.steady)
-    observed = all(not known.discovered for known in vacant.values())
+    began = min((state.vacated_at or state.since for state in vacant.values()), key=lambda moment: moment.steady)
+    observed = all(not state.discovered for state in vacant.values())
     at_least = "" if observed else "at least "
-    what = "" if len(vacant) == own else f" of {', '.join(sorted(map(str, vacant)))}"
-    parts = [f"no leader{what} for {at_least}{age(at.steady - began.steady)}" if cluster.ever_led else "no leader yet"]
+    of_which = "" if len(vacant) == own else f" of {', '.join(sorted(map(str, vacant)))}"
+    parts = [
+        f"no leader{of_which} for {at_least}{age(at.steady - began.steady)}" if cluster.ever_led else "no leader yet"
+    ]
     if why := _why(cluster):
         parts.append(why)
     number = contending(cluster.contenders)
@@ -167,20 +172,20 @@ def _why(cluster: ClusterState) -> str | None:
     episode = cluster.episode
     if episode is None:
         return None
-    found, death = cause_of(cluster, episode), death_of(cluster, episode)
+    verdict, death = cause_of(cluster, episode), death_of(cluster, episode)
     reason = death.reason if death else None
-    clause = advice.because(found.cause, _process(cluster, episode.before.address), reason)
-    confidence = death.confidence if death and advice.explains(reason, found.cause) else found.confidence
+    clause = advice.because(verdict.cause, _process(cluster, episode.before.address), reason)
+    confidence = death.confidence if death and advice.explains(reason, verdict.cause) else verdict.confidence
     return clause if not clause or confidence is Confidence.HIGH else f"probably because {clause}"
 
 
 def _led(name: str, cluster: ClusterState, firing: Sequence[AlertView]) -> ClusterVerdict:
     """All of its own components have a leader."""
-    jobs = [known for component, known in cluster.components.items() if component.job_id]
+    jobs = [state for component, state in cluster.components.items() if component.job_id]
     away = sum(isinstance(job.leadership, Vacant) for job in jobs)
     loud = [alert for alert in firing if alert.state == AlertState.FIRING and alert.severity in _URGENT]
     problems = [f"{away} of {len(jobs)} jobs without a leader"] if away else []
-    problems += _named([alert.alert for alert in loud])
+    problems += _firing_names([alert.alert for alert in loud])
     alone = cluster.standby.alone_since is not None
     number = contending(cluster.contenders)
     parts = ["all led", *([_standbys(number)] if number else []), *problems]
@@ -198,7 +203,7 @@ def _standbys(contenders: int) -> str:
     return "no standby" if contenders == 1 else counted(contenders - 1, "standby")
 
 
-def _named(alerts: Sequence[str]) -> list[str]:
+def _firing_names(alerts: Sequence[str]) -> list[str]:
     names = sorted(set(alerts))
     return [f"{listed(names, _MOST_NAMED)} fire{'' if len(names) > 1 else 's'}"] if names else []
 

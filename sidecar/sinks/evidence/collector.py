@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import json
 
 from sidecar.child import Child, NoAnswerError
-from sidecar.core.cluster.evidence_requests import nothing
+from sidecar.core.cluster.evidence_requests import missing_evidence
 from sidecar.core.evidence import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
 from sidecar.core.policy.policy import Source
 from sidecar.host import ownership
@@ -240,7 +240,7 @@ def _file_prefix(capture: Capture) -> str:
 
 
 def _not_captured(capture: Capture, outcome: CaptureOutcome, why: str) -> Items:
-    return tuple(nothing(capture, f"not captured: {why}", outcome))
+    return tuple(missing_evidence(capture, f"not captured: {why}", outcome))
 
 
 def _plain(tls: TlsSettings) -> dict[str, str | None]:

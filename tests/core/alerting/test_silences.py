@@ -242,7 +242,7 @@ def test_how_often_the_document_is_read() -> None:
         number = 0
         for second in range(seconds):
             at = Moment(START + second * SECOND, START)
-            documents, asked = silences.asked(policy, documents, [], at)
+            documents, asked = silences.request_reads(policy, documents, [], at)
             number += len(asked)
             answered = {name: replace(documents[name], answered_at=at.steady) for name in asked}
             documents = {**documents, **answered}

@@ -7,7 +7,7 @@ from sidecar.core.drills.judge import SETTLING
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.records import Drill
-from sidecar.core.views.drill_report import NoDrillError, Report, chosen, exit_status, in_words, report, table
+from sidecar.core.views.drill_report import NoDrillError, Report, build_report, chosen, exit_status, in_words, table
 from tests.core.drills.test_drills import DRILLING, drill
 from tests.kit.cluster import B
 from tests.kit.core_sidecar import Sidecar, fail_over, watching
@@ -16,7 +16,7 @@ from tests.kit.core_sidecar import Sidecar, fail_over, watching
 def reported(sidecar: Sidecar, name: str | None = None) -> Report:
     """As the command reads it."""
     of, ended, earlier = chosen([each for each in sidecar.records if isinstance(each, Drill)], name)
-    return report(of, ended, earlier, sidecar.records, sidecar.state)
+    return build_report(of, ended, earlier, sidecar.records, sidecar.state)
 
 
 def test_a_report_before_in_and_after_the_failover() -> None:

@@ -30,7 +30,7 @@ _LATE: Final = 3 * SECOND
 _REPORTED: Final = 5 * SECOND
 """By how much later than the ends of its containers a pod is said to have failed."""
 _SHUTDOWN: Final = 120 * SECOND
-"""How long a process may take to end after it was told to."""
+"""How long a process may take to end after it was asked to."""
 _TWO_EVENTS: Final = 200 * SECOND
 
 
@@ -76,8 +76,8 @@ class DeathFacts(Struct, frozen=True):
     @property
     def seen_at(self) -> int | None:
         """When its end was first observed (wall microseconds)."""
-        seen = self.process.at.wall if self.process else None, self.container.seen_at if self.container else None
-        return min((at for at in seen if at is not None), default=None)
+        times = self.process.at.wall if self.process else None, self.container.seen_at if self.container else None
+        return min((at for at in times if at is not None), default=None)
 
     @property
     def says_ended(self) -> bool:

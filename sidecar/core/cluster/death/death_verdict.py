@@ -105,7 +105,7 @@ def _qualified(death: DeathVerdict, facts: DeathFacts) -> DeathVerdict:
     against = tuple(_contradictions(facts))
     sure = death.confidence is Confidence.HIGH and not against
     confidence = death.confidence if sure or death.confidence is Confidence.NONE else Confidence.MEDIUM
-    return replace(death, confidence=confidence, facts=(*death.facts, *against, *_beside(facts)))
+    return replace(death, confidence=confidence, facts=(*death.facts, *against, *_side_facts(facts)))
 
 
 def _contradictions(facts: DeathFacts) -> Iterator[str]:
@@ -128,20 +128,20 @@ def _contradictions(facts: DeathFacts) -> Iterator[str]:
         yield f"It is at {clean(facts.address)}: another JobManager of this machine {_SAME}"
 
 
-def _beside(facts: DeathFacts) -> Iterator[str]:
+def _side_facts(facts: DeathFacts) -> Iterator[str]:
     """What explains nothing by itself."""
     process = facts.process
     if process and process.end.full_disk:
         yield f"The disk of {clean(process.end.full_disk)} was full."
     if process and (process.end.last_pause or 0) >= _LONG_PAUSE:
         yield f"In its last minute it paused for {process.end.last_pause:.1f} s to collect garbage."
-    if process and (pressed := _pressed(process.end.pressure)):
+    if process and (pressed := _pressure_text(process.end.pressure)):
         yield f"In its last minute tasks of its machine waited {pressed}."
     if facts.fault and facts.fault.text:
         yield f"The first error at the end of its log: {clean(facts.fault.text)}"
 
 
-def _pressed(pressure: Pressure) -> str:
+def _pressure_text(pressure: Pressure) -> str:
     """`45 % of the time for memory`: for what tasks of the machine had to wait for long."""
     shares = {"CPU": pressure.cpu, "memory": pressure.memory, "the disk": pressure.io}
     long = [f"{share:.0f} % of the time for {name}" for name, share in shares.items() if (share or 0) >= _PRESSED]
@@ -157,12 +157,14 @@ def _by_the_pod(facts: DeathFacts) -> DeathVerdict | None:
     if pod and pod.status.phase == "Failed" and (failed := _of_failed(pod.status, facts)):
         return failed
     if evicted := facts.sign_before(Sign.EVICTED):
-        return _sure(DeathReason.EVICTED, f"An Event says that the kubelet evicted its pod{_said(evicted.text)}.")
+        return _sure(
+            DeathReason.EVICTED, f"An Event says that the kubelet evicted its pod{_quoted_text(evicted.text)}."
+        )
     return None
 
 
 def _of_failed(status: PodStatus, facts: DeathFacts) -> DeathVerdict | None:
-    said = _said(status.message)
+    said = _quoted_text(status.message)
     if status.reason in _NODE_DOWN:
         reason, why = DeathReason.NODE_LOST, f"Its pod failed: {clean(status.reason)}{said}."
     elif status.reason == "Preempting":
@@ -182,7 +184,7 @@ def _by_who_needed_its_place(facts: DeathFacts) -> DeathVerdict | None:
     if facts.disruption in _PREEMPTION and facts.deleted_at:
         return _sure(DeathReason.PREEMPTED, "The scheduler deleted its pod to make room for one of a higher priority.")
     if preempted := facts.sign_before(Sign.PREEMPTED):
-        return _sure(DeathReason.PREEMPTED, f"An Event says that its pod was preempted{_said(preempted.text)}.")
+        return _sure(DeathReason.PREEMPTED, f"An Event says that its pod was preempted{_quoted_text(preempted.text)}.")
     return None
 
 
@@ -233,14 +235,16 @@ def _by_the_oom_killer(facts: DeathFacts) -> DeathVerdict | None:
     if container and container.reason == "OOMKilled" and is_killed and kills != 0:
         if (deleted := facts.deleted_at) and container.at.steady >= deleted.steady + facts.grace - ROUNDED:
             return None  # its grace period was over
-        return _sure(DeathReason.OOM_KILLED, f"Its container's state is OOMKilled, exit code 137{_limited(facts)}.")
+        return _sure(DeathReason.OOM_KILLED, f"Its container's state is OOMKilled, exit code 137{_limit_text(facts)}.")
     if kills and (is_killed or facts.exit_code is None):
         counted = (
             f"The kernel killed {kills} process{'es' if kills > 1 else ''} of its cgroup for memory at that moment"
         )
         if is_killed and not (container and facts.deleted_at):
-            return _sure(DeathReason.OOM_KILLED, f"{counted}{_limited(facts)}; its exit code was 137.")
-        return _likely(DeathReason.OOM_KILLED, f"{counted}{_limited(facts)}.", f"A child that is killed alone {_SAME}")
+            return _sure(DeathReason.OOM_KILLED, f"{counted}{_limit_text(facts)}; its exit code was 137.")
+        return _likely(
+            DeathReason.OOM_KILLED, f"{counted}{_limit_text(facts)}.", f"A child that is killed alone {_SAME}"
+        )
     return None
 
 
@@ -251,7 +255,7 @@ def _by_its_deletion(facts: DeathFacts) -> DeathVerdict | None:
     when = f"The deletion of its pod was requested at {spoken(deleted.wall)}."
     if facts.disruption == "EvictionByEvictionAPI":
         return _sure(DeathReason.DRAINED, f"Its pod was evicted from {_node(pod)} through the API.", *_by_force(facts))
-    if revised := _revised(facts):
+    if revised := _pod_difference(facts):
         return _sure(DeathReason.REPLACED, when, revised, *_by_force(facts))
     if pod.status.cordoned:
         alike = f"A deletion by hand {_SAME}"
@@ -374,7 +378,7 @@ _JUDGES: Final = (
 # -- parts of facts ----------------------------------------------------------------------------------------------------
 
 
-def _revised(facts: DeathFacts) -> str | None:
+def _pod_difference(facts: DeathFacts) -> str | None:
     """How the pods that took its place differ."""
     before, deleted = facts.pod.status if facts.pod else None, facts.deleted_at
     if before is None or deleted is None or not before.revision or not facts.newcomers:
@@ -401,7 +405,7 @@ def _node(pod: KnownPod) -> str:
     return f"node {clean(pod.status.node)}" if pod.status.node else "its node"
 
 
-def _limited(facts: DeathFacts) -> str:
+def _limit_text(facts: DeathFacts) -> str:
     limit = facts.limit_bytes
     return f", at a limit of {limit >> 20} MiB" if limit else ""
 
@@ -410,7 +414,7 @@ def _ended_with(facts: DeathFacts) -> str:
     return f"It ended with exit code {facts.exit_code}."
 
 
-def _said(text: str) -> str:
+def _quoted_text(text: str) -> str:
     return f": {clean(text).rstrip('. ')}" if text else ""
 
 

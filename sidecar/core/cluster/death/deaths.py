@@ -82,7 +82,7 @@ def observe(policy: Policy, cluster_id: str, cluster: ClusterState, observation:
 
 
 def death_of(cluster: ClusterState, episode: Episode) -> DeathVerdict | None:
-    """Why the leader of before ended, as far as is known, of the failover in progress or the last one. None: nothing says that it did, or
+    """Why the previous leader ended, as far as is known, of the failover in progress or the last one. None: nothing says that it did, or
     nothing that could say it was ever observed.
     """
     if episode.death or cluster.ends == ends.NOTHING:
@@ -100,9 +100,9 @@ def death_of(cluster: ClusterState, episode: Episode) -> DeathVerdict | None:
 
 def name_of(cluster: ClusterState, address: str) -> str | None:
     """The name of the pod at a leader's address, by what is known of pods from anywhere. None: not known."""
-    named = name_at(cluster.pods, address)
+    name = name_at(cluster.pods, address)
     pods = [pod.status.name for pod in ends.pods_at(cluster.ends, address) if pod.gone_at is None]
-    return named or (pods[0] if len(pods) == 1 else None)
+    return name or (pods[0] if len(pods) == 1 else None)
 
 
 def is_due(cluster: ClusterState, now: Moment) -> bool:
@@ -120,7 +120,7 @@ def is_due(cluster: ClusterState, now: Moment) -> bool:
 
 
 def record(draft: Draft) -> None:
-    """Record why the leader of before ended in the last failover. It is not judged anew afterwards."""
+    """Record why the previous leader ended in the last failover. It is not judged anew afterwards."""
     episode = draft.state.last_episode
     if episode and episode.death is None and (death := death_of(draft.state, episode)):
         draft.happened.append(draft.writer.death(episode.id, death))
@@ -154,7 +154,7 @@ def _facts(cluster: ClusterState, episode: Episode, after: int) -> DeathFacts:
     """What was observed of the leader that this failover left, up to so long after that."""
     remembered, lost = cluster.ends, _lost(cluster, episode, after)
     pod, container = _pod(remembered, lost)
-    process = _nearest(_beside(remembered.processes, lost), lost.opened)
+    process = _nearest(_at_leader(remembered.processes, lost), lost.opened)
     if process and container and abs(process.at.steady - container.at.steady) > _ROUNDED:
         process = None  # of another process of the pod, or of the next one
     log = _log(remembered, lost, pod, container or process)
@@ -203,7 +203,7 @@ def _fault(log: LogRead | None, container: ContainerEnded | None) -> LogFault | 
 def _reboot(remembered: Ends, lost: _Lost, *, unseen: bool) -> Rebooted | None:
     earlier = _BOOTED - _BEFORE if unseen else 0
     lost = lost._replace(since=lost.since - earlier, until=lost.until + _AFTER)
-    return _nearest(_beside(remembered.reboots, lost), lost.opened)
+    return _nearest(_at_leader(remembered.reboots, lost), lost.opened)
 
 
 def _pod(remembered: Ends, lost: _Lost) -> tuple[KnownPod | None, ContainerEnded | None]:
@@ -218,7 +218,7 @@ def _pod(remembered: Ends, lost: _Lost) -> tuple[KnownPod | None, ContainerEnded
     return pods[0] if len(pods) == 1 else (None, None)
 
 
-def _beside(values: Iterable[_B], lost: _Lost) -> Iterator[_B]:
+def _at_leader(values: Iterable[_B], lost: _Lost) -> Iterator[_B]:
     """Those of a sidecar at the leader's address."""
     return (value for value in values if lost.has(value.at) and ends.is_at(lost.address, value.hosts))
 

@@ -297,19 +297,19 @@ def _sign(event: SeenEvent) -> Sign:
 
 def with_process(ends: Ends, end: ProcessEnd, hosts: Iterable[str], at: Moment) -> Ends:
     """The end of the JobManager's process beside a sidecar at these hosts was observed."""
-    ended = KnownProcessEnd(_moment(end.ended_at, at), _few(hosts), end)
+    ended = KnownProcessEnd(_moment(end.ended_at, at), _first_hosts(hosts), end)
     return replace(ends, processes=_latest((ended, *ends.processes), MOST_ENDS))
 
 
 def with_log(ends: Ends, log: LogEnd, pod_uid: str | None, hosts: Iterable[str], at: Moment) -> Ends:
     """The end of a log was read."""
-    read = LogRead(at, () if pod_uid else _few(hosts), fault_of(log), pod_uid, log.followed)
-    return replace(ends, logs=_latest((read, *ends.logs), MOST_ENDS))
+    log_read = LogRead(at, () if pod_uid else _first_hosts(hosts), fault_of(log), pod_uid, log.followed)
+    return replace(ends, logs=_latest((log_read, *ends.logs), MOST_ENDS))
 
 
 def with_reboot(ends: Ends, booted_at: int, hosts: Iterable[str], at: Moment) -> Ends:
     """The machine of a sidecar at these hosts was restarted."""
-    reboot = Rebooted(_moment(booted_at, at), _few(hosts))
+    reboot = Rebooted(_moment(booted_at, at), _first_hosts(hosts))
     return replace(ends, reboots=_latest((reboot, *ends.reboots), MOST_ENDS))
 
 
@@ -424,7 +424,7 @@ def _pods(pods: Mapping[str, KnownPod]) -> Mapping[str, KnownPod]:
     return dict(order[-MOST_PODS:])
 
 
-def _few(hosts: Iterable[str]) -> tuple[str, ...]:
+def _first_hosts(hosts: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(hosts)[:MOST_HOSTS])
 
 

@@ -249,7 +249,9 @@ def _by_who_wrote(facts: Facts) -> Verdict | None:
 
 def _by_what_was_written(facts: Facts) -> Verdict | None:
     if facts.returned and facts.not_renewed_for:
-        return _sure(Cause.LEASE_RENEWAL_FAILED, _lapsed(facts), "The same leader continued, with its old session id.")
+        return _sure(
+            Cause.LEASE_RENEWAL_FAILED, _lapse_text(facts), "The same leader continued, with its old session id."
+        )
     if facts.returned and not facts.loss:
         return _sure(
             Cause.REWRITTEN_BY_FLINK,
@@ -265,7 +267,7 @@ def _by_what_was_written(facts: Facts) -> Verdict | None:
 def _by_the_store(facts: Facts) -> Verdict | None:
     if facts.loss is None:
         return None
-    lost = _lost(facts.loss, facts.opened)
+    lost = _loss_text(facts.loss, facts.opened)
     if facts.store_reelected:
         return _sure(Cause.STORE_REELECTION, lost, "ZooKeeper elected a new leader of its own in between.")
     if not facts.succeeded:
@@ -299,11 +301,11 @@ def _by_who_contends(facts: Facts, lost: str) -> Verdict | None:
 def _by_what_the_leader_did(facts: Facts) -> Verdict | None:
     handed_over = facts.orderly and not facts.same_process  # one that lives may withdraw too, and be elected again
     if handed_over and facts.withdrawn < facts.left:
-        return Verdict(Cause.GRACEFUL_HANDOVER, Confidence.MEDIUM, (_partly(facts), _CUT_SHORT))
+        return Verdict(Cause.GRACEFUL_HANDOVER, Confidence.MEDIUM, (_partial_removal_text(facts), _CUT_SHORT))
     if handed_over:
         return _sure(Cause.GRACEFUL_HANDOVER, "The leader removed its own addresses.")
     if (facts.not_renewed_for or facts.released) and _same_process(facts):
-        return _sure(Cause.LEASE_RENEWAL_FAILED, _lapsed(facts), "The same process acquired it again.")
+        return _sure(Cause.LEASE_RENEWAL_FAILED, _lapse_text(facts), "The same process acquired it again.")
     return None
 
 
@@ -328,7 +330,7 @@ def _by_who_leads(facts: Facts) -> Verdict | None:
 def _by_its_end(facts: Facts) -> Verdict | None:
     if facts.unseen or (facts.succeeded and facts.same_process is not False):
         return None
-    ended = _expired(facts)
+    ended = _expiry_text(facts)
     leads = "Another JobManager took over." if facts.succeeded else "There is no new leader yet."
     if facts.released and facts.succeeded:
         # A JobManager that ends itself removes its addresses before it gives its lease up.
@@ -354,7 +356,7 @@ _COUNTED_ON: Final = (
 )
 
 
-def _partly(facts: Facts) -> str:
+def _partial_removal_text(facts: Facts) -> str:
     return f"The leader removed {facts.withdrawn} of its {facts.left} addresses and left the others."
 
 
@@ -362,17 +364,17 @@ def _same_process(facts: Facts) -> bool:
     return facts.same_process if facts.same_process is not None else bool(facts.same_place and facts.counted_on)
 
 
-def _expired(facts: Facts) -> str:
+def _expiry_text(facts: Facts) -> str:
     match facts.store:
         case Store.KUBERNETES:
-            return _lapsed(facts)
+            return _lapse_text(facts)
         case Store.ZOOKEEPER:
             return "The JobManager's ZooKeeper session expired: it did not shut down cleanly."
         case _:
             assert_never(facts.store)
 
 
-def _lapsed(facts: Facts) -> str:
+def _lapse_text(facts: Facts) -> str:
     if facts.not_renewed_for:
         return f"The lease was not renewed for {facts.not_renewed_for / SECOND:.1f} s."
     if facts.released:
@@ -380,7 +382,7 @@ def _lapsed(facts: Facts) -> str:
     return "Another holder acquired the lease."
 
 
-def _lost(loss: Loss, opened: int) -> str:
+def _loss_text(loss: Loss, opened: int) -> str:
     if loss.ended is None:
         return "This observer could not read the store either."
     for_long = seconds(loss.ended.steady - loss.began.steady)

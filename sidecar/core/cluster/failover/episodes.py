@@ -105,7 +105,7 @@ class Episode(Struct, frozen=True):
     closed_at: Moment | None = None
     """None: it is open, or nothing of it is left to be recorded."""
     death: DeathVerdict | None = None
-    """Why the leader of before ended, once that is recorded."""
+    """Why the previous leader ended, once that is recorded."""
 
     @property
     def phase(self) -> Phase:
@@ -115,10 +115,12 @@ class Episode(Struct, frozen=True):
 def key(cluster_id: str, store: Store, led: Collection[LeaderInformation], places: Collection[Position]) -> str:
     """The id of the episode that ends the term of these leaders at these positions. A leader that came back may leave its term again."""
     sessions = {str(leader.session_id) for leader in led}
-    return record_id("episode", cluster_id, store, *sorted(sessions), *sorted({_begun(place) for place in places}))
+    return record_id(
+        "episode", cluster_id, store, *sorted(sessions), *sorted({_start_of_term(place) for place in places})
+    )
 
 
-def _begun(place: Position) -> str:
+def _start_of_term(place: Position) -> str:
     """Where in the store's history a leader began to lead: differs for a leader that came back."""
     if isinstance(place, ZNodePosition):
         return f"{place.czxid} {place.returned}" if place.returned else str(place.czxid)
@@ -191,23 +193,23 @@ def _ends_quietly(store: Store, led: Collection[LeaderInformation]) -> bool:
             assert_never(store)
 
 
-def moved(
+def after_transition(
     episode: Episode | None, absence: Absence | None, transition: Transition
 ) -> tuple[Episode | None, Absence | None]:
     """The episode and the component's absence after `transition`."""
-    left = leaves(transition, absence)
+    is_departure = leaves(transition, absence)
     away = is_away(absence)
-    if transition.kind is Kind.OBSCURED or not (left or away):
+    if transition.kind is Kind.OBSCURED or not (is_departure or away):
         return episode, absence
-    known = absence if absence and (away or (episode and has_part(absence, episode))) else None
-    known = known or Absence(episode.id if episode else None)
-    if left:
-        known = replace(known, left_at=transition.at.steady, withdrew=_reason(transition) is VacancyReason.REMOVED)
-    after = _absence_after(known, transition)
-    if episode and has_part(known, episode):
-        episode = _counted(episode, transition, left, after)
+    part = absence if absence and (away or (episode and has_part(absence, episode))) else None
+    part = part or Absence(episode.id if episode else None)
+    if is_departure:
+        part = replace(part, left_at=transition.at.steady, withdrew=_reason(transition) is VacancyReason.REMOVED)
+    after = _absence_after(part, transition)
+    if episode and has_part(part, episode):
+        episode = _with_counts(episode, transition, is_departure, after)
         if transition.component.job_id is None:
-            episode = _informed(episode, transition, left=left)
+            episode = _with_facts(episode, transition, is_departure=is_departure)
         episode = replace(episode, moved_at=transition.at)
     return episode, after
 
@@ -224,20 +226,20 @@ def is_away(absence: Absence | None) -> bool:
     return absence is not None and absence.since is not None
 
 
-def _absence_after(known: Absence, transition: Transition) -> Absence:
+def _absence_after(absence: Absence, transition: Transition) -> Absence:
     if transition.leader is None:
-        return known if known.since is not None else replace(known, since=transition.at.steady)
-    vacant = known.vacant
+        return absence if absence.since is not None else replace(absence, since=transition.at.steady)
+    vacant = absence.vacant
     if transition.vacant_for is not None:
         vacant = (vacant or 0) + transition.vacant_for
-    leaders = known.leaders + (not transition.same_leader)
-    downtime = known.downtime + (transition.downtime or Downtime(0, None))
-    return replace(known, since=None, vacant=vacant, downtime=downtime, leaders=leaders)
+    leaders = absence.leaders + (not transition.same_leader)
+    downtime = absence.downtime + (transition.downtime or Downtime(0, None))
+    return replace(absence, since=None, vacant=vacant, downtime=downtime, leaders=leaders)
 
 
-def _counted(episode: Episode, transition: Transition, left: bool, after: Absence) -> Episode:
+def _with_counts(episode: Episode, transition: Transition, is_departure: bool, after: Absence) -> Episode:
     ended = transition.kind is Kind.RETIRED
-    change = int(left) - int(ended or after.since is None)
+    change = int(is_departure) - int(ended or after.since is None)
     if transition.component.job_id is None:
         begins = change > 0 and not episode.away
         failovers = max(episode.failovers + begins, after.leaders)
@@ -259,9 +261,9 @@ def _reason(transition: Transition) -> VacancyReason | None:
     return transition.vacancy.reason if transition.vacancy else None
 
 
-def _informed(episode: Episode, transition: Transition, *, left: bool) -> Episode:
+def _with_facts(episode: Episode, transition: Transition, *, is_departure: bool) -> Episode:
     """`episode`, with the facts that a transition of one of the cluster's own components adds."""
-    facts = _with_departure(episode.facts, transition) if left else episode.facts
+    facts = _with_departure(episode.facts, transition) if is_departure else episode.facts
     if transition.leader is None:
         return replace(episode, facts=facts)
     is_first = episode.after is None or transition.component.component is Component.DISPATCHER

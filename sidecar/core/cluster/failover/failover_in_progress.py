@@ -20,21 +20,26 @@ from sidecar.core.flink.leadership import (
 from sidecar.core.overlay import without
 
 
-def episode_id(draft: Draft, known: ComponentState, transition: Transition) -> str | None:
+def episode_id(draft: Draft, state: ComponentState, transition: Transition) -> str | None:
     """The episode that the transition belongs to or opens, if any."""
     if draft.state.episode:
-        is_part = episodes.belongs(transition, known.absence, draft.state.episode)
+        is_part = episodes.belongs(transition, state.absence, draft.state.episode)
         return draft.state.episode.id if is_part else None
-    if transition.component.job_id or not episodes.leaves(transition, known.absence):
+    if transition.component.job_id or not episodes.leaves(transition, state.absence):
         return None
-    own = [k for c, k in draft.all_known() if c.job_id is None]
-    led = [k.last_known for k in own if k.last_known]
-    return episodes.key(draft.cluster_id, transition.store, led, [k.last_position for k in own if k.last_position])
+    own = [state for component, state in draft.all_states() if component.job_id is None]
+    led = [state.last_known for state in own if state.last_known]
+    places = [state.last_position for state in own if state.last_position]
+    return episodes.key(draft.cluster_id, transition.store, led, places)
 
 
 def open_episode(draft: Draft, transition: Transition) -> None:
     """Open an episode with `transition`. Jobs that left shortly before belong to it."""
-    led = {c: k.last_known for c, k in draft.all_known() if k.last_known and c.job_id is None}
+    led = {
+        component: state.last_known
+        for component, state in draft.all_states()
+        if state.last_known and component.job_id is None
+    }
     first = next(iter(led.values()), transition.last_known) or LeaderInformation("", UUID(int=0))
     loss = draft.state.view.loss
     facts = episodes.facts_at_opening(transition, loss, [*led.values()], _contended(draft))
@@ -45,7 +50,7 @@ def open_episode(draft: Draft, transition: Transition) -> None:
         moved_at=draft.at,
         facts=facts,
         before=led.get(ComponentId(Component.DISPATCHER)) or first,
-        jobs_total=sum(1 for c, _ in draft.all_known() if c.job_id),
+        jobs_total=sum(1 for component, _ in draft.all_states() if component.job_id),
     )
     draft.update(episode=_with_earlier_jobs(draft, episode))
     consider_plans(draft, opening=True)
@@ -56,11 +61,11 @@ def open_episode(draft: Draft, transition: Transition) -> None:
 
 def _with_earlier_jobs(draft: Draft, episode: Episode) -> Episode:
     """The new episode with the jobs that left shortly before it, whose loss is recorded now."""
-    for component, known in [*draft.all_known()]:
-        absence = known.absence
+    for component, state in [*draft.all_states()]:
+        absence = state.absence
         recent = absence and draft.at.steady - absence.left_at <= episodes.LOOK_BACK
         if component.job_id and absence and absence.episode_id is None and recent:
-            draft.keep(component, replace(known, absence=replace(absence, episode_id=episode.id)))
+            draft.keep(component, replace(state, absence=replace(absence, episode_id=episode.id)))
             episode = replace(episode, jobs_away=episode.jobs_away + episodes.is_away(absence))
             record_departed(draft, component, episode_id=episode.id)
     return episode
@@ -87,8 +92,8 @@ def record_departed(draft: Draft, *components: ComponentId, episode_id: str | No
     for component in components:
         if transition := departed.get(component):
             draft.happened.append(replace(transition, episode_id=episode_id))
-    if (left := without(departed, components)) is not departed:
-        draft.update(departed=left)
+    if (remaining := without(departed, components)) is not departed:
+        draft.update(departed=remaining)
 
 
 def _contended(draft: Draft) -> int | None:
@@ -105,15 +110,15 @@ def close_episode(draft: Draft) -> None:
     assert episode  # noqa: S101  the caller checked
     operated = draft.state.operated
     closed = replace(episode, facts=facts_of(draft.state, episode), closed_at=draft.at)
-    parts = {component: known for component, known in draft.all_known() if episodes.has_part(known.absence, episode)}
+    parts = {component: state for component, state in draft.all_states() if episodes.has_part(state.absence, episode)}
     draft.happened.append(draft.writer.episode(closed, parts, draft.state.pods))
-    left, remembered, last = draft.state.disruptions, draft.state.ends, draft.state.last_episode
+    disruptions, ends_before, last = draft.state.disruptions, draft.state.ends, draft.state.last_episode
     draft.update(
         episode=None,
         last_episode=closed,
         operated=plans.used_up(operated),
-        disruptions=plans.without(left, episode.before.address),
-        ends=ends.after(remembered, last.moved_at) if last else remembered,
+        disruptions=plans.without(disruptions, episode.before.address),
+        ends=ends.after(ends_before, last.moved_at) if last else ends_before,
     )
 
 
@@ -121,8 +126,8 @@ def close_blindness(draft: Draft) -> None:
     """Record that the store could not be read, and that no leader changed meanwhile."""
     loss = draft.state.view.loss
     assert loss  # noqa: S101  the caller checked
-    known = draft.known(ComponentId(Component.DISPATCHER))
-    draft.happened.append(draft.writer.blindness(loss, known.last_known if known else None))
+    dispatcher = draft.state_of(ComponentId(Component.DISPATCHER))
+    draft.happened.append(draft.writer.blindness(loss, dispatcher.last_known if dispatcher else None))
     draft.update(view=replace(draft.state.view, loss=replace(loss, obscured=False)))
 
 

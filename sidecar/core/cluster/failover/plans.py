@@ -109,20 +109,20 @@ class Operated(Struct, frozen=True):
 def observed(operated: Operated | None, deployment: FlinkDeployment | None, at: Moment) -> Operated | None:
     """What is known after the FlinkDeployment was read; `deployment` None: there is none. The same object if nothing changes."""
     if operated is None:
-        return None if deployment is None else _wanted(_acted(None, Operated(deployment), at), None, at)
+        return None if deployment is None else _wanted(_with_action(None, Operated(deployment), at), None, at)
     if operated.deployment == deployment and operated.unread_since is None:
         return operated
     if deployment is None:
         gone = replace(operated, deployment=None, unread_since=None, changed_at=None)
-        return replace(_ended(gone, at), unwanted_since=operated.unwanted_since or at)
+        return replace(_with_end(gone, at), unwanted_since=operated.unwanted_since or at)
     before = operated.deployment
     if before is None or before.uid != deployment.uid:  # deleted and made anew
         anew = replace(operated, deployment=deployment, unread_since=None, changed_at=None)
-        return _wanted(_acted(None, _ended(anew, at), at), operated, at)
+        return _wanted(_with_action(None, _with_end(anew, at), at), operated, at)
     after = replace(
         operated, deployment=deployment, unread_since=None, changed_at=_changed_at(operated, before, deployment, at)
     )
-    return _wanted(_acted(operated, after, at), operated, at)
+    return _wanted(_with_action(operated, after, at), operated, at)
 
 
 def unread(operated: Operated | None, at: Moment) -> Operated | None:
@@ -164,7 +164,7 @@ def _changed_at(operated: Operated, before: FlinkDeployment, now: FlinkDeploymen
     return None if processed else since
 
 
-def _acted(operated: Operated | None, after: Operated, at: Moment) -> Operated:
+def _with_action(operated: Operated | None, after: Operated, at: Moment) -> Operated:
     """`after`, with what the operator does now. `operated`: the same FlinkDeployment, as it was known before."""
     deployment = after.deployment
     assert deployment  # noqa: S101  the callers have one
@@ -179,7 +179,7 @@ def _acted(operated: Operated | None, after: Operated, at: Moment) -> Operated:
             return replace(after, plan=plan, asked_at=asked or after.changed_at, began=said, ended=None)
         case _ if operated and missed and (done := _unobserved_plan(operated, deployment)):
             return replace(after, plan=done, asked_at=operated.changed_at, began=said, ended=said, changed_at=None)
-    return _ended(after, said)
+    return _with_end(after, said)
 
 
 def _unobserved_plan(operated: Operated, now: FlinkDeployment) -> Plan | None:
@@ -192,7 +192,7 @@ def _unobserved_plan(operated: Operated, now: FlinkDeployment) -> Plan | None:
     return Plan.UPGRADE if operated.changed_at and (now.observed_generation or 0) >= before.generation else None
 
 
-def _ended(operated: Operated, at: Moment) -> Operated:
+def _with_end(operated: Operated, at: Moment) -> Operated:
     return replace(operated, ended=at) if operated.began and operated.ended is None else operated
 
 
@@ -260,8 +260,8 @@ def drain(disruptions: Mapping[str, Disruption], leader: str, opened: Moment) ->
 
 def without(disruptions: Mapping[str, Disruption], leader: str) -> Mapping[str, Disruption]:
     """The disruptions after a failover of this leader: another pod may get its address, or its name."""
-    left = {uid: disruption for uid, disruption in disruptions.items() if not _is_at(disruption, leader)}
-    return disruptions if len(left) == len(disruptions) else left
+    remaining = {uid: disruption for uid, disruption in disruptions.items() if not _is_at(disruption, leader)}
+    return disruptions if len(remaining) == len(disruptions) else remaining
 
 
 def _is_at(disruption: Disruption, leader: str) -> bool:

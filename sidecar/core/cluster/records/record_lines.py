@@ -41,13 +41,13 @@ def transition_line(transition: TransitionRecord) -> str:
         f"  no published leader for {transition.vacant_seconds:.3f} s" if transition.vacant_seconds is not None else ""
     )
     down = working(transition.downtime_seconds_at_least, transition.downtime_seconds_at_most)
-    missed = f"  {_missed(transition)}" if transition.unobserved_at_least else ""
+    missed = f"  {_missed_text(transition)}" if transition.unobserved_at_least else ""
     component = f"{transition.component} {transition.job_id}" if transition.job_id else transition.component
     why = f"  {transition.reason}" if transition.reason and transition.kind == Kind.REVOKED else ""
     return f"{transition.kind:11} {transition.pattern:8} {component:45} {where}{why}{vacant}{f'  {down}' if down else ''}{missed}".rstrip()
 
 
-def _missed(transition: TransitionRecord) -> str:
+def _missed_text(transition: TransitionRecord) -> str:
     least = "at least " if transition.unobserved is None else ""
     return f"{least}{transition.unobserved_at_least} unobserved"
 
@@ -59,9 +59,9 @@ def episode_line(episode: EpisodeRecord) -> str:
     down = working(episode.downtime_seconds_at_least, episode.downtime_seconds_at_most)
     jobs = f", {episode.jobs_affected} of {episode.jobs_total} jobs" if episode.jobs_total else ""
     missing = f", {episode.jobs_missing} still without a leader" if episode.jobs_missing else ""
-    what = f"failover {moved}" if episode.failovers else "no failover"
+    headline = f"failover {moved}" if episode.failovers else "no failover"
     planned = ", planned" if episode.planned else ""
-    return f"{what}: {episode.cause} ({episode.confidence}){planned}{lasted}{f', {down}' if down else ''}{jobs}{missing} [{episode.id}]"
+    return f"{headline}: {episode.cause} ({episode.confidence}){planned}{lasted}{f', {down}' if down else ''}{jobs}{missing} [{episode.id}]"
 
 
 def working(at_least: float | None, at_most: float | None) -> str:
@@ -79,9 +79,9 @@ def coverage_line(coverage: Coverage) -> str:
     return f"{coverage.state} from {coverage.from_} to {coverage.to}"
 
 
-def record_line(record: AnyRecord, *, named: bool = False) -> str:
-    """What happened, as one line of a log or a terminal; `named`: in which cluster, too."""
-    return f"{clean(record.cluster_id)}: {_line(record)}" if named else _line(record)
+def record_line(record: AnyRecord, *, with_cluster: bool = False) -> str:
+    """What happened, as one line of a log or a terminal. `with_cluster`: with the name of the cluster."""
+    return f"{clean(record.cluster_id)}: {_line(record)}" if with_cluster else _line(record)
 
 
 def _line(record: AnyRecord) -> str:  # noqa: PLR0911  one for each type of record
@@ -130,8 +130,8 @@ def notification_line(notification: Notification) -> str:
     by = f" {notification.silence_id}" if notification.silence_id else ""
     subject = "".join(f" {clean(part)}" for part in (notification.component, notification.job_id) if part)
     where = notification.destination or notification.receiver
-    what = f"{notification.alert}{subject} {notification.reason}{by} to {where}"
-    return f"{what}: {notification.outcome}{attempt}{detail}"
+    message = f"{notification.alert}{subject} {notification.reason}{by} to {where}"
+    return f"{message}: {notification.outcome}{attempt}{detail}"
 
 
 def drill_line(drill: Drill) -> str:

@@ -111,7 +111,7 @@ class RecordWriter:
         )
 
     def contention(self, latch: str, names: Sequence[str], before: Sequence[str] | None) -> Contention:
-        """Who contends at `latch`. Curator never gives a name twice, so the names of before and after say which change it was. A first
+        """Who contends at `latch`. Curator never gives a name twice, so the previous and the new names say which change it was. A first
         look is no change: it is this observer's own.
         """
         component = znode_paths.latched(latch)
@@ -127,10 +127,10 @@ class RecordWriter:
     def episode(self, episode: Episode, parts: Mapping[ComponentId, ComponentState], pods: Pods) -> EpisodeRecord:
         """An episode that is over, and the components that had a part in it."""
         why, vacant = verdict(episode.facts), _vacancies(episode, parts)
-        jobs = [known for component, known in parts.items() if component.job_id]
-        own = [known for component, known in parts.items() if not component.job_id]
+        jobs = [state for component, state in parts.items() if component.job_id]
+        own = [state for component, state in parts.items() if not component.job_id]
         before, after = episode.before, episode.after
-        down = [known.absence.downtime for known in own if known.absence]
+        down = [state.absence.downtime for state in own if state.absence]
         return EpisodeRecord(
             id=episode.id,
             opened_at=timestamp(episode.opened_at.wall),
@@ -154,12 +154,12 @@ class RecordWriter:
             after_address=after.address if after else None,
             after_pod=name_at(pods, after.address) if after else None,
             planned=is_planned(episode.facts),
-            failovers=max((known.absence.leaders for known in own if known.absence), default=0),
+            failovers=max((state.absence.leaders for state in own if state.absence), default=0),
             **envelope(self._policy, self._cluster_id, self._at),
         )
 
     def death(self, episode_id: str, death: DeathVerdict) -> Death:
-        """Why the leader of before ended in this failover, as this observer knows it."""
+        """Why the previous leader ended in this failover, as this observer knows it."""
         return Death(
             id=record_id("death", episode_id, self._policy.observer),
             episode_id=episode_id,
@@ -211,10 +211,10 @@ class RecordWriter:
 def _vacancies(episode: Episode, parts: Mapping[ComponentId, ComponentState]) -> dict[str, float]:
     """The longest vacancy in seconds, by kind of component."""
     vacant: dict[str, int] = {}
-    for component, known in parts.items():
-        if known.absence and known.absence.vacant is not None:
+    for component, state in parts.items():
+        if state.absence and state.absence.vacant is not None:
             name = component.component.value
-            vacant[name] = max(vacant.get(name, 0), known.absence.vacant)
+            vacant[name] = max(vacant.get(name, 0), state.absence.vacant)
     if episode.longest_ended is not None:
         vacant[Component.JOB.value] = max(vacant.get(Component.JOB.value, 0), episode.longest_ended)
     return {name: in_seconds(micros) for name, micros in sorted(vacant.items())}

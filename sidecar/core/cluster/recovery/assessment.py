@@ -61,7 +61,7 @@ def observe(policy: Policy, cluster_id: str, cluster: ClusterState, observation:
         if cluster.episode:  # its assessment begins with the next tick, or there was no picture before it
             return cluster, []
         return with_picture(remembered(cluster, picture), picture), []
-    cluster = _led(cluster, assessment)
+    cluster = _with_leaders(cluster, assessment)
     assessment = cluster.recovery
     assert assessment  # noqa: S101  as before
     led_at, before = assessment.led_at, cluster.picture
@@ -84,11 +84,11 @@ def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
         cluster, happened = _ended(policy, cluster_id, cluster, now)
     if cluster.recovery is None:
         if episode and cluster.picture and not is_judged(cluster, episode):
-            cluster = _begun(cluster, episode)
+            cluster = _with_assessment(cluster, episode)
         return cluster, happened
     if plans.is_unwanted(cluster.operated):
         return replace(cluster, recovery=None, recovering={}), happened
-    cluster = _led(cluster, cluster.recovery)
+    cluster = _with_leaders(cluster, cluster.recovery)
     if _waits_for_nothing(policy, cluster, now):
         cluster, more = _judged(policy, cluster_id, cluster, now)
         happened += more
@@ -96,7 +96,7 @@ def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
 
 
 def _waits_for_nothing(policy: Policy, cluster: ClusterState, now: Moment) -> bool:
-    """Whether no picture can tell more: the patience is over, or the one of before was left out."""
+    """Whether no picture can tell more: the patience is over, or the previous one was left out."""
     assessment, before = cluster.recovery, cluster.picture
     if assessment is None:
         return False
@@ -165,7 +165,7 @@ def current_rows(policy: Policy, cluster_id: str, cluster: ClusterState, now: Mo
 
 
 def dead_at(cluster: ClusterState, assessment: Assessment) -> int | None:
-    """When the leader of before ended (wall microseconds). None: not known."""
+    """When the previous leader ended (wall microseconds). None: not known."""
     episodes = (cluster.episode, cluster.last_episode)
     episode = next((episode for episode in episodes if episode and episode.id == assessment.episode_id), None)
     death = deaths.death_of(cluster, episode) if episode else None
@@ -223,22 +223,22 @@ def led_since(cluster: ClusterState) -> tuple[Moment, str] | None:
     return (last.led_at, last.episode_id) if last and last.led_at else None
 
 
-def _begun(cluster: ClusterState, episode: Episode) -> ClusterState:
+def _with_assessment(cluster: ClusterState, episode: Episode) -> ClusterState:
     assessment = Assessment(
         episode.id, episode.opened_at, episode.before.session_id, left_out=is_left_out(episode.facts)
     )
     return replace(cluster, recovery=assessment, recovering={}, picture_kept=cluster.picture)
 
 
-def _led(cluster: ClusterState, assessment: Assessment) -> ClusterState:
+def _with_leaders(cluster: ClusterState, assessment: Assessment) -> ClusterState:
     """The cluster, whose assessment knows since when it is led, and by whom."""
     own = [cluster.components[component] for component in CLUSTER_COMPONENTS]
     dispatcher = cluster.components[_DISPATCHER]
     episode = cluster.episode
     if episode and is_left_out(episode.facts) is not assessment.left_out:
         assessment = replace(assessment, left_out=not assessment.left_out)
-    if isinstance(dispatcher.leadership, Held) and all(isinstance(known.leadership, Held) for known in own):
-        session, led_at = dispatcher.leadership.leader.session_id, max(known.since for known in own)
+    if isinstance(dispatcher.leadership, Held) and all(isinstance(state.leadership, Held) for state in own):
+        session, led_at = dispatcher.leadership.leader.session_id, max(state.since for state in own)
         if session != assessment.session_id:
             assessment = Assessment(
                 *(assessment.episode_id, assessment.opened_at, assessment.left_session, assessment.left_out),
@@ -280,7 +280,7 @@ def _cases(cluster: ClusterState, assessment: Assessment, before: Picture, led_f
 
 
 def _dead_by(assessment: Assessment, died: int | None) -> int:
-    """When the leader of before had ended at the latest. The kubelet says when in whole seconds."""
+    """When the previous leader had ended at the latest. The kubelet says when in whole seconds."""
     if died is None:
         return assessment.opened_at.wall
     return died if died % SECOND else died + SECOND
@@ -367,7 +367,7 @@ def _ended(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) 
 
 
 def expected(cluster: ClusterState) -> Picture | None:
-    """The last picture, with the jobs of before that did not come back yet: at the next failover they are still expected."""
+    """The last picture, with the jobs from before the failover that did not come back yet: at the next failover they are still expected."""
     before, now = cluster.picture, cluster.picture_now
     if before is None or now is None:
         return before

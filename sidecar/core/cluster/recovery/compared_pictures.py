@@ -114,18 +114,19 @@ def _listed(earlier: JobAfter | None, job: Job, at: int) -> JobAfter:
     )
 
 
-def _with_checkpoints(after: JobAfter, read: Checkpoints | None, led_at: int) -> JobAfter:
-    if read is None or read.read_at < led_at or not read.restored_known:  # the first one is carried over from before
+def _with_checkpoints(after: JobAfter, checkpoints: Checkpoints | None, led_at: int) -> JobAfter:
+    # The first ones are carried over from before.
+    if checkpoints is None or checkpoints.read_at < led_at or not checkpoints.restored_known:
         return after
-    restored = after.restored or read.restored
-    first = [done.ended_at for done in read.completed if restored is None or done.id > restored.id]
+    restored = after.restored or checkpoints.restored
+    first = [done.ended_at for done in checkpoints.completed if restored is None or done.id > restored.id]
     is_confirmed = after.read_at and after.running_at and after.read_at > after.running_at
     return replace(
         after,
-        read_at=after.read_at if is_confirmed else read.read_at,
-        enabled=read.enabled,
+        read_at=after.read_at if is_confirmed else checkpoints.read_at,
+        enabled=checkpoints.enabled,
         restored=restored,
-        first_id=after.first_id if after.first_id is not None else read.first_id,
+        first_id=after.first_id if after.first_id is not None else checkpoints.first_id,
         checkpointed_at=after.checkpointed_at or min(first, default=None),
     )
 
@@ -163,7 +164,7 @@ def _is_starting(picture: Picture) -> bool:
 
 
 def _is_foreign(cluster: ClusterState, before: Picture, picture: Picture) -> bool:
-    """Whether the picture, which has none of the jobs of before, has none that the store knows."""
+    """Whether the picture, which has none of the jobs from before the failover, has none that the store knows."""
     return bool(before.jobs and picture.jobs) and cluster.stored_jobs.isdisjoint(job.id for job in picture.jobs)
 
 
@@ -174,17 +175,17 @@ def _workers(picture: Picture) -> dict[str, Any]:
     return {"task_managers": picture.task_managers, "task_managers_beyond": picture.task_managers_beyond}
 
 
-class _Shown:
+class _PicturedJobs:
     """What a picture shows. Each job that runs is at most one of those that were waited for."""
 
     def __init__(self, picture: Picture, namesakes: Iterable[str]) -> None:
         """`namesakes`: jobs that were there beside those that are waited for, and whose name says nothing."""
         self.states = {job.id: job.state for job in picture.jobs}
-        self.taken = set(namesakes)
+        self.namesakes = set(namesakes)
         self._running = {job.id for job in picture.jobs if job.is_running}
         self._by_name = defaultdict[str, list[str]](list)
         for job in picture.jobs:
-            if job.is_running and job.id not in self.taken:
+            if job.is_running and job.id not in self.namesakes:
                 self._by_name[clean(job.name)].append(job.id)
 
     def has_ended(self, job_id: str) -> bool:
@@ -196,7 +197,7 @@ class _Shown:
             return True
         again = None if name is None else self._by_name.get(name)
         if again:
-            self.taken.add(again.pop(0))
+            self.namesakes.add(again.pop(0))
             return True
         return False
 
@@ -207,21 +208,21 @@ def with_picture(cluster: ClusterState, picture: Picture) -> ClusterState:
     waiting = dict(assessed.waiting) if assessed else {}
     if not waiting and not faults:
         return cluster
-    shown = _Shown(picture, assessed.namesakes if assessed else ())
+    pictured = _PicturedJobs(picture, assessed.namesakes if assessed else ())
     for job_id, name in sorted(waiting.items()):
-        if shown.is_back(job_id, name) or shown.has_ended(job_id):
+        if pictured.is_back(job_id, name) or pictured.has_ended(job_id):
             del waiting[job_id]
     for job_id, fault in sorted(faults.items()):
         if fault.fault is Fault.RESURRECTED:
-            is_over = shown.has_ended(job_id) or job_id not in shown.states
+            is_over = pictured.has_ended(job_id) or job_id not in pictured.states
         else:
-            is_over = shown.is_back(job_id, fault.name)
+            is_over = pictured.is_back(job_id, fault.name)
         if is_over:
             del faults[job_id]
     if len(faults) < len(cluster.job_faults):
         cluster = replace(cluster, job_faults=faults)
     if assessed:
-        after = replace(assessed, waiting=waiting, namesakes=tuple(sorted(shown.taken)[:MOST_ROWS]))
+        after = replace(assessed, waiting=waiting, namesakes=tuple(sorted(pictured.namesakes)[:MOST_ROWS]))
         cluster = cluster if after == assessed else replace(cluster, assessed=after)
     return cluster
 
@@ -231,8 +232,10 @@ def without_old_faults(cluster: ClusterState, now: Moment) -> ClusterState:
     assessed = cluster.assessed
     if assessed and assessed.waiting and now.steady - assessed.at.steady >= KEPT:
         cluster = replace(cluster, assessed=replace(assessed, waiting={}))
-    left = {job_id: fault for job_id, fault in cluster.job_faults.items() if not _is_over(cluster, job_id, fault, now)}
-    return cluster if len(left) == len(cluster.job_faults) else replace(cluster, job_faults=left)
+    faults = {
+        job_id: fault for job_id, fault in cluster.job_faults.items() if not _is_over(cluster, job_id, fault, now)
+    }
+    return cluster if len(faults) == len(cluster.job_faults) else replace(cluster, job_faults=faults)
 
 
 def _is_over(cluster: ClusterState, job_id: str, fault: JobFault, now: Moment) -> bool:

@@ -173,7 +173,7 @@ def judgement(
     left_out: bool = False,
 ) -> Judgement:
     """The verdict about a failover. `beyond`: jobs that were not assessed; `answered`: whether the new leader's REST server did;
-    `left_out`: whether the picture of before was.
+    `left_out`: whether the picture from before the failover was.
     """
     jobs = tuple(map(job_ruling, cases))
     grades = [registered.grade, *(_final(job) if patience_over else job.grade for job in jobs)]
@@ -193,9 +193,9 @@ def judgement(
         reasons.insert(0, "The new leader's REST server has not described the cluster.")
     worst = min(grades, key=_WORST_FIRST.index)
     more = len(reasons) - MOST_REASONS
-    shown = (*reasons[:MOST_REASONS], *([f"… and {more} more."] if more > 0 else []))
+    shown_reasons = (*reasons[:MOST_REASONS], *([f"… and {more} more."] if more > 0 else []))
     is_open = not answered or registered.open or any(job.open for job in jobs)
-    return Judgement(worst, shown, jobs, registered, is_open and not left_out)
+    return Judgement(worst, shown_reasons, jobs, registered, is_open and not left_out)
 
 
 def _final(job: JobRuling) -> Grade:

@@ -22,7 +22,7 @@ MOST_ROWS: Final = 200
 
 
 class JobAfter(Struct, frozen=True):
-    """What the new leader's REST server said of a job of before. Times are wall microseconds."""
+    """What the new leader's REST server said of a job from before the failover. Times are wall microseconds."""
 
     id: str
     """By which Flink knows it now: another one, if `main()` ran anew."""
@@ -60,7 +60,7 @@ class JobAfter(Struct, frozen=True):
 
 
 class Assessment(Struct, frozen=True):
-    """The recovery from a failover, while it is assessed. The picture of before is `ClusterState.picture`, which stays until the end."""
+    """The recovery from a failover, while it is assessed. The previous picture is `ClusterState.picture`, which stays until the end."""
 
     episode_id: str
     opened_at: Moment

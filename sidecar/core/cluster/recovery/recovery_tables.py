@@ -47,13 +47,13 @@ class Origin(StrEnum):
 
 
 class JobCase(Struct, frozen=True):
-    """What is known of one job of before."""
+    """What is known of one job from before the failover."""
 
     before: Job
     after: JobAfter | None
     """None: the new leader's REST server does not list it."""
     same_leader: bool = False
-    """Whether the dispatcher's leader is the one of before, so that nothing was restarted."""
+    """Whether the dispatcher's leader is the previous one, so that nothing was restarted."""
     complete: bool = False
     """Whether the new leader has listed its jobs for long enough."""
     stored: bool = False
@@ -66,13 +66,13 @@ class JobCase(Struct, frozen=True):
     anew: bool = False
     foreign: bool = False
     dead_at: int | None = None
-    """When the leader of before ended (wall microseconds)."""
+    """When the previous leader ended (wall microseconds)."""
     dead_by: int = 0
     """When it had ended at the latest."""
 
     @property
     def continued(self) -> bool:
-        """Whether its JobMaster is the one of before."""
+        """Whether its JobMaster is the previous one."""
         return continued(self.before, self.after)
 
     @property
@@ -81,12 +81,12 @@ class JobCase(Struct, frozen=True):
 
 
 def continued(before: Job, after: JobAfter | None) -> bool:
-    """Whether the job's JobMaster is the one of before."""
+    """Whether the job's JobMaster is the previous one."""
     return after is not None and before.started_at > 0 and after.started_at == before.started_at
 
 
 def runs(before: Job, after: JobAfter | None, *, same_leader: bool) -> bool:
-    """Whether the job runs; of another leader than before, what is said of the JobMaster of before is out of date."""
+    """Whether the job runs; under another leader, the data about the previous JobMaster is out of date."""
     return after is not None and after.is_running and continued(before, after) <= same_leader
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar.core.cluster.draft import Draft
-from sidecar.core.cluster.leadership_changes import Seen, apply
+from sidecar.core.cluster.leadership_changes import Reading, apply
 from sidecar.core.cluster.leadership_table import Sight
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.flink.leadership import Component, ComponentId, Vacant
@@ -28,15 +28,15 @@ def jobs_listed(draft: Draft, store: str, job_ids: frozenset[str]) -> None:
     all_ids = frozenset[str]().union(*draft.state.jobs.values())
     for job_id in all_ids:
         component = ComponentId(Component.JOB, job_id)
-        known = draft.before.components.get(component) or draft.newcomer()
-        if not known.registered:
-            draft.keep(component, replace(known, registered=True, unregistered_at=None))
-    for component, known in draft.before.components.items():
-        if known.registered and component.job_id not in all_ids:
-            ended = replace(known, registered=False, unregistered_at=draft.at.steady)
+        state = draft.before.components.get(component) or draft.newcomer()
+        if not state.registered:
+            draft.keep(component, replace(state, registered=True, unregistered_at=None))
+    for component, state in draft.before.components.items():
+        if state.registered and component.job_id not in all_ids:
+            ended = replace(state, registered=False, unregistered_at=draft.at.steady)
             draft.keep(component, ended)
-            if isinstance(known.leadership, Vacant):
-                apply(draft, component, ended, Seen(Sight.JOB_ENDED))
+            if isinstance(state.leadership, Vacant):
+                apply(draft, component, ended, Reading(Sight.JOB_ENDED))
 
 
 def forget(draft: Draft) -> None:
@@ -44,17 +44,17 @@ def forget(draft: Draft) -> None:
     if not draft.state.view.complete or not _knows_stores(draft.state):
         return
     unled = {
-        component: known
-        for component, known in draft.before.components.items()
+        component: state
+        for component, state in draft.before.components.items()
         if component.job_id
-        and known.registered is None
-        and isinstance(known.leadership, Vacant)
-        and known.since.steady <= draft.at.steady
+        and state.registered is None
+        and isinstance(state.leadership, Vacant)
+        and state.since.steady <= draft.at.steady
     }
     newest_first = sorted(unled, key=lambda component: unled[component].since.steady, reverse=True)
     for place, component in enumerate(newest_first):
         if place >= MOST or draft.at.steady - unled[component].since.steady >= KEPT_FOR:
-            apply(draft, component, unled[component], Seen(Sight.JOB_ENDED))
+            apply(draft, component, unled[component], Reading(Sight.JOB_ENDED))
 
 
 def _knows_stores(cluster: ClusterState) -> bool:

@@ -75,7 +75,7 @@ class Written(Struct, frozen=True):
     value: str
     leader: LeaderInformation | Unreadable
     term: Term | None
-    left: bool = False
+    left_behind: bool = False
     """A job's that an earlier leader has left: it was there at first sight, and the cluster's leader has another session."""
 
 
@@ -157,17 +157,17 @@ def take(before: Lease | None, observed: ConfigMapObserved, clock: LeaseClock, l
         changed_at=same.changed_at if same and same.seen_at else clock.now,
         seen_at=clock.now,
     )
-    lease = _lapsed(lease, same, clock)
+    lease = _with_expiry(lease, same, clock)
     earlier = before if before and before.uid == lease.uid else None
     lease = _renewed(lease, earlier, clock)
-    written = _written(earlier, observed, lease.term, last)
+    written = _values(earlier, observed, lease.term, last)
     first_look = earlier is None or earlier.seen_at < clock.connected_at
     if first_look and observed.name == configmaps.cluster_config_map(observed.cluster_id):
-        written = _without_left(earlier, written)
+        written = _with_left_behind(earlier, written)
     return replace(lease, written=written, counts=_counts(earlier, record))
 
 
-def _lapsed(lease: Lease, same: Lease | None, clock: LeaseClock) -> Lease:
+def _with_expiry(lease: Lease, same: Lease | None, clock: LeaseClock) -> Lease:
     """The lease, which expires if its holder has not renewed it for long enough. `same`: the one before, if its record is the same."""
     if not isinstance(lease.record, LeaderElectionRecord):
         return lease
@@ -234,7 +234,7 @@ def _vacancy(lease: Lease, written: Written) -> Vacancy | None:
         return Vacancy(VacancyReason.NO_LEASE)
     if not lease.term.holder_identity:
         return Vacancy(VacancyReason.RELEASED)
-    if written.left:
+    if written.left_behind:
         return Vacancy(VacancyReason.LEFT)
     if written.term != lease.term:
         same_holder = written.term and written.term.holder_identity == lease.term.holder_identity
@@ -249,7 +249,7 @@ def _vacancy(lease: Lease, written: Written) -> Vacancy | None:
     return None
 
 
-def _written(before: Lease | None, observed: ConfigMapObserved, term: Term | None, last: Last) -> dict[str, Written]:
+def _values(before: Lease | None, observed: ConfigMapObserved, term: Term | None, last: Last) -> dict[str, Written]:
     """The values, each with the term in which it was first observed."""
     values = configmaps.values(observed.cluster_id, observed.name, observed.data)
     written = {}
@@ -272,7 +272,7 @@ def _written(before: Lease | None, observed: ConfigMapObserved, term: Term | Non
     return written
 
 
-def _without_left(before: Lease | None, written: Mapping[str, Written]) -> dict[str, Written]:
+def _with_left_behind(before: Lease | None, written: Mapping[str, Written]) -> dict[str, Written]:
     """At the first observation, jobs of an earlier leader are recognised by their session: since 1.15 a leader has one for everything."""
     leaders = [value.leader for value in written.values() if value.component in CLUSTER_COMPONENTS]
     if any(isinstance(leader, Unreadable) for leader in leaders):
@@ -282,7 +282,7 @@ def _without_left(before: Lease | None, written: Mapping[str, Written]) -> dict[
     for key, value in written.items():
         new = before is None or before.written.get(key) != value
         if new and value.component.job_id and isinstance(value.leader, LeaderInformation):
-            marked[key] = replace(value, left=value.leader.session_id not in sessions)
+            marked[key] = replace(value, left_behind=value.leader.session_id not in sessions)
     return marked
 
 

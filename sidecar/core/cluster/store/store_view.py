@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from sidecar.core.cluster.draft import Draft
 from sidecar.core.cluster.failover import plans
 from sidecar.core.cluster.failover.causes import Loss
-from sidecar.core.cluster.leadership_changes import Seen, apply, without_leader
+from sidecar.core.cluster.leadership_changes import Reading, apply, without_leader
 from sidecar.core.cluster.leadership_table import Sight
 from sidecar.core.cluster.state import ComponentState, Missing, Sighting, TooOld, contending
 from sidecar.core.cluster.store import unobserved
@@ -39,9 +39,9 @@ def view_changed(draft: Draft, observation: ViewObserved | StoreRefused) -> None
     draft.update(confirmed=None, stale=False, refused=None)
     if connection is ConnectionState.CONNECTED:
         # Everything is read again: unreadable data may have changed.
-        for component, known in draft.before.components.items():
-            if isinstance(known.leadership, Unknown) and known.leadership != Unknown():
-                draft.keep(component, replace(known, leadership=Unknown()))
+        for component, state in draft.before.components.items():
+            if isinstance(state.leadership, Unknown) and state.leadership != Unknown():
+                draft.keep(component, replace(state, leadership=Unknown()))
         draft.update(view=replace(view, connection=connection, connected_at=draft.at.steady, complete=False))
         return
     deadline = view.obscure_at
@@ -66,9 +66,9 @@ def something_found(draft: Draft) -> None:
         draft.update(missing=None)
         if draft.state.in_sight:
             cover(draft, Sighting.SEEING, draft.at)
-        for component, known in draft.before.components.items():
-            if isinstance(known.leadership, Vacant):
-                draft.keep(component, replace(known, since=draft.at))
+        for component, state in draft.before.components.items():
+            if isinstance(state.leadership, Vacant):
+                draft.keep(component, replace(state, since=draft.at))
 
 
 def judge_version(draft: Draft) -> None:
@@ -84,11 +84,11 @@ def _is_too_old(draft: Draft) -> bool:
     """Whether the only leader that there ever was is the JobManager of Flink up to 1.4. A job of that id is in a job store, and its Flink
     has other components.
     """
-    known = draft.known(_OLD_JOB_MANAGER)
-    place = known and known.last_position
+    job_manager = draft.state_of(_OLD_JOB_MANAGER)
+    place = job_manager and job_manager.last_position
     if not isinstance(place, ZNodePosition) or znode_paths.layout_of(place.path) is not ZNodeLayout.Z1:
         return False
-    led = {component for component, state in draft.all_known() if state.last_known}
+    led = {component for component, state in draft.all_states() if state.last_known}
     jobs = frozenset[str]().union(*draft.state.jobs.values())
     contenders = contending(draft.state.contenders)
     return led == {_OLD_JOB_MANAGER} and znode_paths.OLD_JOB_MANAGER not in jobs and not contenders
@@ -106,9 +106,9 @@ def aged(draft: Draft, *, stale: bool) -> None:
 
 def snapshot_completed(draft: Draft) -> None:
     for component in draft.before.components:
-        known = draft.known(component)
-        if known and isinstance(known.leadership, Unknown) and known.leadership.reason is not Blindness.UNREADABLE:
-            apply(draft, component, _looked_for(draft, known), Seen(without_leader(known)))
+        state = draft.state_of(component)
+        if state and isinstance(state.leadership, Unknown) and state.leadership.reason is not Blindness.UNREADABLE:
+            apply(draft, component, _looked_for(draft, state), Reading(without_leader(state)))
     cover(draft, Sighting.SEEING, draft.at)
     loss = draft.state.view.loss
     if loss and loss.ended is None:
@@ -121,12 +121,12 @@ def snapshot_completed(draft: Draft) -> None:
     )
 
 
-def _looked_for(draft: Draft, known: ComponentState) -> ComponentState:
-    """`known` after a snapshot without its path: there is no leader node."""
-    if known.look is None or known.seen_at >= draft.state.view.connected_at:
-        return known
-    absent = NodeObserved(draft.at, "", known.look.path)
-    return replace(known, look=unobserved.look(known.look, absent), seen_at=draft.at.steady)
+def _looked_for(draft: Draft, state: ComponentState) -> ComponentState:
+    """`state` after a snapshot without its path: there is no leader node."""
+    if state.look is None or state.seen_at >= draft.state.view.connected_at:
+        return state
+    absent = NodeObserved(draft.at, "", state.look.path)
+    return replace(state, look=unobserved.look(state.look, absent), seen_at=draft.at.steady)
 
 
 def obscure(draft: Draft) -> None:
@@ -134,9 +134,9 @@ def obscure(draft: Draft) -> None:
     view = draft.state.view
     connected = view.connection is ConnectionState.CONNECTED
     why = "not read again yet" if connected else f"the store cannot be read: {view.connection}"
-    for component, known in draft.before.components.items():
-        if not connected or known.seen_at < view.connected_at:
-            apply(draft, component, known, Seen(Sight.NO_VIEW, obscured_by=why))
+    for component, state in draft.before.components.items():
+        if not connected or state.seen_at < view.connected_at:
+            apply(draft, component, state, Reading(Sight.NO_VIEW, obscured_by=why))
     loss = draft.state.view.loss and replace(draft.state.view.loss, obscured=True)
     draft.update(view=replace(draft.state.view, obscure_at=None, loss=loss))
 

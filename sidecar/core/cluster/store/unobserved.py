@@ -58,19 +58,19 @@ class Elections(Struct, frozen=True, gc=False):
     gap: Gap = NOT_KNOWABLE
 
 
-def counted(before: Elections | None, uid: str, count: int | None, *, sure: bool) -> Elections:
+def elections_after(before: Elections | None, uid: str, count: int | None, *, sure: bool) -> Elections:
     """The elections that follow `before`."""
     if before is None:
         return Elections(uid, count, sure)
     if count is None or before.count is None or uid != before.uid or count < before.count:
         return Elections(uid, count, sure, Gap(None, before.gap.at_least))
-    return Elections(uid, count, sure, before.gap + _exactly(max(0, count - before.count - 1)))
+    return Elections(uid, count, sure, before.gap + _exact_gap(max(0, count - before.count - 1)))
 
 
 def look(before: Look | None, node: NodeObserved) -> Look:
     """The read that follows `before`. Before the first one nothing counts as missed, but the number is not known either."""
     position = node.position
-    missed = _missed(before, node)
+    missed = _gap_between(before, node)
     return Look(
         node.path,
         position.czxid if position else None,
@@ -80,13 +80,13 @@ def look(before: Look | None, node: NodeObserved) -> Look:
     )
 
 
-def _missed(before: Look | None, node: NodeObserved) -> Gap:
+def _gap_between(before: Look | None, node: NodeObserved) -> Gap:
     position = node.position
     if before and position and position.czxid == before.czxid and before.path == node.path:
         sets = position.version - before.version
-        return _exactly(max(0, sets - 1)) if sets >= 0 else NOT_KNOWABLE  # the store itself went back in time
+        return _exact_gap(max(0, sets - 1)) if sets >= 0 else NOT_KNOWABLE  # the store itself went back in time
     if node.writes is not None:
-        return _exactly(max(0, node.writes - 1))
+        return _exact_gap(max(0, node.writes - 1))
     if before is None:
         return NOT_KNOWABLE
     sets = position.version if position else 0
@@ -97,7 +97,7 @@ def _missed(before: Look | None, node: NodeObserved) -> Gap:
     created = stands if born is None else max(born, stands)
     deleted = stood + created - stands
     missed = max(0, created + deleted + sets - 1)
-    return _exactly(missed) if born is not None and not deleted else Gap(None, missed)
+    return _exact_gap(missed) if born is not None and not deleted else Gap(None, missed)
 
 
 def _born_between(before: Births | None, after: Births | None) -> int | None:
@@ -115,5 +115,5 @@ def _births_still(before: Look | None, node: NodeObserved) -> Births | None:
     return before.births if same_node or (node.position is None and node.writes == 0) else None
 
 
-def _exactly(writes: int) -> Gap:
+def _exact_gap(writes: int) -> Gap:
     return Gap(writes, writes)
