@@ -10,8 +10,7 @@ from typing import Final
 
 from sidecar.clock import Clock
 from sidecar.core import handover
-from sidecar.core.handover import Handover
-from sidecar.core.handover_document import ForeignFormatError, HandoverError
+from sidecar.core.handover import ForeignFormatError, Handover, HandoverError
 from sidecar.core.moment import SECOND, Moment, seconds
 from sidecar.core.observations import HandoverRead, PodNamed
 from sidecar.core.pods import Pods, merged

@@ -28,7 +28,7 @@ from sidecar.core.delivery.claims import Standing
 from sidecar.core.delivery.ledger_document import LEASE_UNRENEWED, Claim, ForeignFormatError
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.effects import Append, ReadSilences, Send
-from sidecar.core.handover_document import HandoverError
+from sidecar.core.handover.writer import MOST_BYTES
 from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import (
@@ -360,16 +360,16 @@ def of_handover(random: Random, text: bytes) -> str:
     policy = random.choice((PLAIN, PLANS))
     try:
         found = handover.read(content, CLUSTER, at(150))
-    except HandoverError:
+    except handover.HandoverError:
         found = None
     if found:
         again = handover.written(CLUSTER, found)
-        if len(again) > handover.MOST_BYTES or handover.read(again, CLUSTER, at(150)) is None:
+        if len(again) > MOST_BYTES or handover.read(again, CLUSTER, at(150)) is None:
             raise FuzzError("what was read cannot be written again")
     reader = Reader(policy).takes(Started(at(150)))
     try:
         reader.takes(HandoverRead(at(150), CLUSTER, content))
-    except HandoverError:
+    except handover.HandoverError:
         if found:
             raise
         return "refused"

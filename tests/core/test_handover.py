@@ -11,13 +11,14 @@ import pytest
 from msgspec import inspect, json
 from msgspec.structs import replace
 
-from sidecar.core import handover, handover_document
-from sidecar.core import handover_schema as schema
+from sidecar.core import handover
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.effects import Append, Effect, Send
 from sidecar.core.flink.leadership import Component, ComponentId, Held
-from sidecar.core.handover import CLOCK_SKEW, KEPT, MOST_BYTES
-from sidecar.core.handover_document import HandoverError
+from sidecar.core.handover import HandoverError, schema
+from sidecar.core.handover import document as handover_document
+from sidecar.core.handover.reader import CLOCK_SKEW, KEPT
+from sidecar.core.handover.writer import MOST_BYTES
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
     ConnectionState,

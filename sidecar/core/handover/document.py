@@ -9,7 +9,7 @@ import msgspec
 from msgspec import DecodeError, Raw, Struct, json
 
 from sidecar.core.errors import OperatorError
-from sidecar.core.handover_schema import FORMAT, ComponentId, ComponentState, Document
+from sidecar.core.handover.schema import FORMAT, ComponentId, ComponentState, Document
 from sidecar.core.journal_migrations import migrated
 from sidecar.core.journal_rows import Row
 from sidecar.core.moment import Moment

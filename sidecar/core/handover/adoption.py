@@ -1,0 +1,138 @@
+"""How a state goes on from a handover: facts that this sidecar could not observe itself are left out."""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from sidecar.core.alerting import rerouting
+from sidecar.core.alerting.alerts import Alert, Group, Member
+from sidecar.core.cluster import rest_server, succession
+from sidecar.core.cluster.death import ends
+from sidecar.core.cluster.failover import plans
+from sidecar.core.cluster.failover.episodes import Episode
+from sidecar.core.cluster.failover.plans import Plan
+from sidecar.core.cluster.recovery import assessment
+from sidecar.core.cluster.state import ClusterState
+from sidecar.core.handover.contents import Handover, with_members
+from sidecar.core.moment import Moment
+from sidecar.core.pictures import MOST_HELD
+from sidecar.core.pods import merged
+from sidecar.core.policy.labels import PLANNED
+from sidecar.core.policy.policy import EVENTS, Policy, Source
+from sidecar.core.rebase import rebased
+from sidecar.core.state import State
+
+
+def is_watched(cluster: ClusterState | None) -> bool:
+    """Whether a cluster has been watched: what a handover says of it is out of date then. A sidecar that was killed before it had read the
+    handover leaves a journal with a cluster that was not.
+    """
+    return cluster is not None and (cluster.ever_led or cluster.view.connection is not None)
+
+
+def adopt(
+    policy: Policy, state: State, cluster_id: str, handover: Handover, now: Moment
+) -> tuple[State, Mapping[str, Group]]:
+    """The state that goes on from the handover, and the groups that it was left. If this sidecar watches the cluster already, it only
+    learns how the failover in progress began.
+    """
+    current = state.clusters.get(cluster_id)
+    if not policy.watches(cluster_id):
+        return state, {}
+    # The other process's steady clock began elsewhere: between the two, the wall clock says how much time passed.
+    by = now.steady - handover.alive.steady - max(0, now.wall - handover.alive.wall)
+    if current and is_watched(current):
+        theirs = _with_sources(policy, cluster_id, rebased(handover.cluster, by))
+        cluster = succession.informed(current, theirs.episode, handover.observer)
+        pods, of_ends = merged(current.pods, handover.cluster.pods), ends.merged(current.ends, theirs.ends)
+        if pods is not current.pods or of_ends is not current.ends:
+            cluster = replace(cluster, pods=pods, ends=of_ends)
+        return state if cluster is current else replace(state, clusters={**state.clusters, cluster_id: cluster}), {}
+    cluster = _with_sources(policy, cluster_id, rebased(handover.cluster, by))
+    cluster = succession.take_over(cluster, handover.observer, now)
+    own = handover.observer == policy.observer
+    if not own and not handover.ended:  # it answers another sidecar, in another place, which may still run
+        cluster = replace(cluster, rest_server=None)
+    if current:  # what was observed before the handover was read
+        cluster = replace(
+            cluster, pods=merged(cluster.pods, current.pods), ends=ends.merged(current.ends, cluster.ends)
+        )
+    if current and (operated := current.operated):  # read before the handover was
+        cluster = replace(cluster, operated=plans.observed(cluster.operated, operated.deployment, now))
+    if cluster.picture:
+        room = MOST_HELD - rest_server.held(state.clusters.values())
+        picture = cluster.picture.within(max(0, room))
+        cluster = replace(cluster, picture=picture, picture_kept=picture)
+    handed_over = _without_plans(policy, cluster_id, handover.alerts.groups)
+    groups = with_members(handed_over, lambda member: _is_adopted(policy, member, own=own))
+    adopted = rerouting.rerouted(rebased(replace(handover.alerts, groups=groups), by), policy, now)
+    alerts = replace(
+        state.alerts,
+        groups=_merged(state.alerts.groups, adopted.groups),
+        failovers={**adopted.failovers, **state.alerts.failovers},
+    )
+    return replace(state, clusters={**state.clusters, cluster_id: cluster}, alerts=alerts), groups
+
+
+def _is_adopted(policy: Policy, member: Member, *, own: bool) -> bool:
+    """Whether the alert is not about another observer, and one that its rule may fire."""
+    alert = member.alert
+    kinds = {rule.on in EVENTS for rule in policy.rules if rule.alert == alert.rule}
+    return (own or "observer" not in alert.labels) and alert.is_event in (kinds or {alert.is_event})
+
+
+def _with_sources(policy: Policy, cluster_id: str, cluster: ClusterState) -> ClusterState:
+    """The cluster without plans whose source this sidecar does not have. Those that it has expire, unless it observes them itself."""
+    deployments, drains = cluster_id in policy.deployments, cluster_id in policy.drains
+    if Source.FLINK_REST not in policy.evidence:
+        cluster = assessment.without_rest(cluster)
+    of_ends = ends.restarted(cluster.ends)
+    if cluster_id not in policy.deaths:
+        logs = tuple(log for log in of_ends.logs if not log.pod_uid)
+        of_ends = replace(of_ends, pods={}, signs=(), operator=(), logs=logs)
+
+    def without_foreign_facts(episode: Episode | None) -> Episode | None:
+        if episode is None:
+            return None
+        facts = replace(
+            episode.facts, store=policy.store_of(cluster_id), operated=episode.facts.operated and deployments
+        )
+        if facts.intent and not (drains if facts.intent.plan is Plan.DRAIN else deployments):
+            facts = replace(facts, intent=None)
+        if cluster_id not in policy.deaths:
+            facts = replace(facts, restart=None)
+        return replace(episode, facts=facts)
+
+    return replace(
+        cluster,
+        episode=without_foreign_facts(cluster.episode),
+        last_episode=without_foreign_facts(cluster.last_episode),
+        operated=cluster.operated if deployments else None,
+        disruptions=cluster.disruptions if drains else {},
+        ends=of_ends,
+    )
+
+
+def _without_plans(policy: Policy, cluster_id: str, groups: Mapping[str, Group]) -> Mapping[str, Group]:
+    """The groups, with no alert that is labelled as planned where this sidecar could not know it."""
+    if cluster_id in policy.deployments | policy.drains:
+        return groups
+
+    def own(alert: Alert) -> Alert:
+        return replace(alert, labels={name: text for name, text in alert.labels.items() if name != PLANNED})
+
+    return {
+        fingerprint: replace(
+            group, members={key: replace(member, alert=own(member.alert)) for key, member in group.members.items()}
+        )
+        for fingerprint, group in groups.items()
+    }
+
+
+def _merged(groups: Mapping[str, Group], others: Mapping[str, Group]) -> dict[str, Group]:
+    """A group may hold alerts of several clusters, each of which is handed over by itself."""
+    merged = {**groups, **others}
+    for fingerprint in groups.keys() & others.keys():
+        group = others[fingerprint]
+        merged[fingerprint] = replace(group, members={**group.members, **groups[fingerprint].members})
+    return merged

@@ -1,0 +1,134 @@
+"""What is handed over of one cluster, and when two handovers say the same."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sidecar.core.alerting.alerts import Alerts, Group, Member, Reason
+from sidecar.core.cluster import succession
+from sidecar.core.cluster.failover import episodes
+from sidecar.core.cluster.failover.episodes import Absence, Episode
+from sidecar.core.cluster.state import ClusterState
+from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.flink.leadership import ConfigMapPosition, Position
+from sidecar.core.moment import Moment
+from sidecar.core.policy.policy import Policy
+from sidecar.core.state import State
+
+
+class Handover(Struct, frozen=True):
+    """What one sidecar knew of one cluster when it wrote it."""
+
+    observer: str
+    alive: Moment
+    """When it was written: until then its writer is known to have watched."""
+    ended: bool
+    """Whether its writer ended in order after it."""
+    cluster: ClusterState
+    alerts: Alerts
+    jobs_left_out: int = 0
+
+    def gist(self) -> object:
+        """What two sidecars that observe the same have in common, to be compared: without times, and without alerts about themselves."""
+        components = {
+            component: (state.last_known, _term(state.last_position), _part(state.absence), state.registered)
+            for component, state in self.cluster.components.items()
+        }
+        alerts = {
+            (fingerprint, key, member.notified, member.alert.ended is None)
+            for fingerprint, group in self.alerts.groups.items()
+            for key, member in group.members.items()
+            if "observer" not in member.alert.labels
+        }
+        jobs = {(job.id, job.state) for job in self.cluster.picture.jobs} if self.cluster.picture else set()
+        failovers = _progress(self.cluster.episode), _progress(self.cluster.last_episode)
+        pods = {host: pod.name for host, pod in self.cluster.pods.items()}
+        return components, failovers, alerts, pods, jobs, self._ends()
+
+    def _ends(self) -> object:
+        """What is known of the ends of JobManagers: as coarse as two sidecars see it alike."""
+        cluster_ends = self.cluster.ends
+        pods = {
+            (uid, len(pod.ends), pod.deleted_at is None, pod.gone_at is None) for uid, pod in cluster_ends.pods.items()
+        }
+        signs = {(sign.uid, sign.sign) for sign in cluster_ends.signs}
+        reasons = {event.reason for event in cluster_ends.operator}
+        return pods, signs, reasons, {process.end.ended_at for process in cluster_ends.processes}
+
+    @property
+    def leaders(self) -> int:
+        """How many leaders it knows."""
+        return sum(1 for state in self.cluster.components.values() if state.last_known)
+
+
+def of(policy: Policy, state: State, cluster_id: str, at: Moment, *, ended: bool = False) -> Handover:
+    """What is to be handed over of one cluster now."""
+    cluster = succession.hand_over(policy, cluster_id, state.clusters[cluster_id], at)
+    undelivered = _with_undelivered(state.alerts.groups, state.outbox.values())
+    groups = with_members(undelivered, lambda member: member.alert.cluster_id == cluster_id)
+    failovers = state.alerts.failovers.get(cluster_id)
+    alerts = Alerts(groups=groups, failovers={cluster_id: failovers} if failovers else {})
+    return Handover(policy.observer, at, ended, cluster, alerts)
+
+
+def with_members(groups: Mapping[str, Group], wanted: Callable[[Member], bool]) -> dict[str, Group]:
+    """The groups with these alerts alone. One that has none left is dropped; one that had none stays: it says when it was notified."""
+    by_fingerprint = {}
+    for fingerprint, group in groups.items():
+        members = {key: member for key, member in group.members.items() if wanted(member)}
+        if members or not group.members:
+            by_fingerprint[fingerprint] = replace(group, members=members)
+    return by_fingerprint
+
+
+def _with_undelivered(groups: Mapping[str, Group], deliveries: Iterable[Delivery]) -> dict[str, Group]:
+    """`groups` as if nothing in the outbox had been notified. Destinations that did get it are known by the ledger.
+
+    An incident that has not been opened yet is not closed: what opens it comes last. One that its group has no more is closed for itself.
+    """
+    by_key = dict(groups)
+    for delivery in sorted(deliveries, key=lambda delivery: not delivery.is_closing):
+        if delivery.owed:
+            closes = delivery.is_closing or delivery.reason is Reason.CONFIGURATION_CHANGED
+            group = by_key.get(delivery.fingerprint)
+            is_another = closes and group is not None and group.incident not in {"", delivery.incident}
+            key = delivery.incident if is_another else delivery.fingerprint
+            group = by_key.get(key) or Group("", delivery.group_labels, incident=delivery.incident)
+            if closes:
+                opened_at = tuple(dict.fromkeys((*group.opened_at, delivery.destination)))
+                group = replace(group, incident=delivery.incident, opened_at=opened_at)
+            members = {}
+            for owed in delivery.owed:
+                member = group.members.get(owed.alert.id, owed)  # it may have ended meanwhile
+                members[owed.alert.id] = replace(member, notified=owed.notified, closes=owed.closes)
+            due = delivery.next_at if delivery.is_closing else delivery.queued_at.steady
+            by_key[key] = replace(
+                group,
+                members={**group.members, **members},
+                flush_at=due if group.flush_at is None else min(due, group.flush_at),
+                notified_at=_notified_at(group, delivery),
+            )
+    return by_key
+
+
+def _notified_at(group: Group, delivery: Delivery) -> int | None:
+    """When the group was notified, so that the next sidecar gives `delivery` the same reason."""
+    if delivery.is_closing:
+        return group.notified_at
+    return None if delivery.reason is Reason.FIRST else group.notified_at or delivery.queued_at.steady
+
+
+def _term(position: Position | None) -> object:
+    if isinstance(position, ConfigMapPosition):
+        return position.path, position.uid, position.holder_identity, position.acquire_time
+    return position
+
+
+def _part(absence: Absence | None) -> object:
+    return absence and (absence.episode_id, episodes.is_away(absence), absence.leaders)
+
+
+def _progress(episode: Episode | None) -> object:
+    """How far an episode is, and whether it is known how it began."""
+    return episode and (episode.id, episode.away, episode.jobs_away, episode.facts.unseen, episode.facts.orderly)

@@ -1,0 +1,137 @@
+"""The handover in a document that others may have written: nothing of it is later than the document, and all of it adds up."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from sidecar.core.alerting.alerts import Alerts, CountedFailover, Failovers, Group
+from sidecar.core.cluster import leadership_account
+from sidecar.core.cluster.death.ends import NOTHING, Ends
+from sidecar.core.cluster.failover import episodes, plans
+from sidecar.core.cluster.failover.episodes import Episode
+from sidecar.core.cluster.failover.plans import Disruption, Operated
+from sidecar.core.cluster.leadership_account import Account
+from sidecar.core.cluster.recovery.recovery_state import Assessed, JobFault
+from sidecar.core.cluster.state import ClusterState, ComponentState, Drilled, RestServer, Standby, fresh_cluster
+from sidecar.core.cluster.store.leases import Lease
+from sidecar.core.flink.configmaps import LeaderElectionRecord
+from sidecar.core.flink.leadership import Component, ComponentId, Unknown
+from sidecar.core.handover import document, schema
+from sidecar.core.handover.contents import Handover, with_members
+from sidecar.core.handover.document import HandoverError, unbounded
+from sidecar.core.moment import SECOND, Moment
+from sidecar.core.pictures import Picture
+from sidecar.core.pods import Pod, merged
+from sidecar.core.policy.policy import Store
+from sidecar.core.rebase import steady_times
+
+KEPT: Final = 7 * 24 * 3600 * SECOND
+"""One that is older is not taken over."""
+CLOCK_SKEW: Final = 2 * 3600 * SECOND
+"""By so much the clocks of two nodes may differ."""
+
+
+def read(content: bytes, cluster_id: str, now: Moment) -> Handover | None:
+    """The handover in a document; None if there is none. Raises HandoverError: not ours, from a newer version, or not of this time."""
+    if not content:
+        return None
+    try:
+        return _read(content, cluster_id, now)
+    except HandoverError:
+        raise
+    except Exception as error:
+        raise HandoverError(f"{document.NOT_OURS} ({type(error).__name__})") from error
+
+
+def _read(content: bytes, cluster_id: str, now: Moment) -> Handover:
+    handover = document.unpacked(content, cluster_id)
+    alive = handover.alive
+    if alive.wall > now.wall + CLOCK_SKEW:
+        raise HandoverError("it says that it was written in the future: check the clocks of the nodes")
+    if alive.wall < now.wall - KEPT:
+        raise HandoverError(f"it is older than {KEPT // (24 * 3600 * SECOND)} days")
+    if sum(len(group.members) for group in handover.groups.values()) > schema.MOST_ALERTS:
+        raise HandoverError(f"it holds more than {schema.MOST_ALERTS} alerts")
+    cluster, alerts = _cluster(handover), _alerts(handover, cluster_id)
+    without_flush = replace(alerts, groups={key: replace(group, flush_at=None) for key, group in alerts.groups.items()})
+    if any(time > alive.steady for time in (*steady_times(cluster), *steady_times(without_flush))):
+        raise HandoverError("it has times that are later than itself")
+    return Handover(handover.observer, alive, handover.ended, cluster, alerts, handover.jobs_left_out)
+
+
+def _cluster(content: schema.Document) -> ClusterState:
+    """The cluster of a document, of which nothing has been read yet."""
+    alive, components = content.alive, _components(content)
+    pods = {host: unbounded(Pod, pod, named_at=min(pod.named_at, alive.wall)) for host, pod in content.pods.items()}
+    lapsed = {name: unbounded(LeaderElectionRecord, record) for name, record in content.lapsed.items()}
+    disruptions = {uid: unbounded(Disruption, disruption) for uid, disruption in content.disruptions.items()}
+    picture = unbounded(Picture, content.picture, at=min(content.picture.at, alive.wall)) if content.picture else None
+    return replace(
+        fresh_cluster(alive),
+        components=components,
+        contested=frozenset(component for component, state in components.items() if state.contest.since),
+        leases={name: Lease(record=record, lapsed=True) for name, record in lapsed.items()},
+        episode=_episode(content.episode, components),
+        last_episode=_episode(content.last_episode, components),
+        standby=unbounded(Standby, content.standby) if content.standby else Standby(),
+        pods=merged({}, pods),
+        operated=unbounded(Operated, content.operated, unread_since=alive) if content.operated else None,
+        disruptions=plans.latest(disruptions),
+        ends=unbounded(Ends, content.ends) if content.ends else NOTHING,
+        picture=picture,
+        picture_kept=picture,
+        assessed=unbounded(Assessed, content.assessed, rows=()) if content.assessed else None,
+        job_faults={job_id: unbounded(JobFault, fault) for job_id, fault in content.job_faults.items()},
+        rest_server=unbounded(RestServer, content.rest_server) if content.rest_server else None,
+        drilled=_drills(content),
+        account=_account(content.account) if content.account else None,
+    )
+
+
+def _components(content: schema.Document) -> dict[ComponentId, ComponentState]:
+    components = dict(fresh_cluster(content.alive).components)
+    for key, value in content.components:
+        if (key.component is Component.JOB) == (key.job_id is not None):
+            state = unbounded(ComponentState, value, leadership=Unknown(), since=content.alive)
+            if state.contest.since and not state.contest.returns:
+                state = replace(state, contest=replace(state.contest, returns=(state.contest.since.steady,)))
+            components[ComponentId(key.component, key.job_id)] = state
+    return components
+
+
+def _drills(content: schema.Document) -> Drilled:
+    """What is known of drills: nothing that is later than the document, which would put off a drill that is overdue."""
+    if content.drilled is None or max(content.drilled.since, content.drilled.passed_at) > content.alive.wall:
+        return Drilled(since=content.alive.wall)
+    return unbounded(Drilled, content.drilled)
+
+
+def _account(written: schema.Account) -> Account | None:
+    """The account, if it adds up."""
+    account = unbounded(Account, written)
+    return account if leadership_account.is_consistent(account) else None
+
+
+def _episode(episode: schema.Episode | None, components: Mapping[ComponentId, ComponentState]) -> Episode | None:
+    """The failover, with as many components away as there are."""
+    if episode is None:
+        return None
+    facts = {**to_builtins(episode.facts), "store": Store.ZOOKEEPER}  # the reader knows its store
+    away = [
+        component
+        for component, state in components.items()
+        if state.absence and state.absence.episode_id == episode.id and episodes.is_away(state.absence)
+    ]
+    jobs = sum(1 for component in away if component.job_id)
+    return unbounded(Episode, episode, facts=facts, away=len(away) - jobs, jobs_away=jobs)
+
+
+def _alerts(content: schema.Document, cluster_id: str) -> Alerts:
+    groups = {fingerprint: unbounded(Group, group) for fingerprint, group in content.groups.items()}
+    failovers = tuple(unbounded(CountedFailover, failover) for failover in content.failovers)
+    return Alerts(
+        groups=with_members(groups, lambda member: member.alert.cluster_id == cluster_id),
+        failovers={cluster_id: Failovers(failovers)} if failovers else {},
+    )
