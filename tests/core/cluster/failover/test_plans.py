@@ -13,7 +13,7 @@ from sidecar.core.moment import SECOND, Moment, parsed
 from sidecar.core.observations import ClusterFound, DeploymentObserved, DeploymentUnreadable, PodDisrupted
 from sidecar.core.policy.policy import PLANNED_BUDGET, Policy, Rule, Severity, Trigger
 from sidecar.core.records import EpisodeRecord
-from tests.core.cluster.test_found_clusters import Finder, finder, withdraw
+from tests.core.cluster.test_removal import Finder, finder, withdraw
 from tests.kit.cluster import CLUSTER, THE_JOB, B, JobManager, job_manager
 from tests.kit.core_sidecar import KUBERNETES, LeaseSidecar, leased
 from tests.kit.fake_flink import Flink
