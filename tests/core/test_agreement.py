@@ -125,7 +125,7 @@ class TestBlind:
         asked_for(sidecar, 60, SEES)
         sidecar.observe(PeersAsked(sidecar.moment, CLUSTER, 1, (CANNOT,)))
         sidecar.waits(0.5)
-        assert sidecar.told() == [("Blind", "FIRST")]
+        assert sidecar.sent_reasons() == [("Blind", "FIRST")]
 
     def test_an_answer_that_is_too_old_counts_no_longer(self) -> None:
         """The others may have ended since."""
@@ -134,7 +134,7 @@ class TestBlind:
         sidecar.waits(FRESH / SECOND - 6)
         assert sidecar.sent == []
         sidecar.waits(7)
-        assert sidecar.told() == [("Blind", "FIRST")]
+        assert sidecar.sent_reasons() == [("Blind", "FIRST")]
 
     def test_one_that_has_paged_is_resolved_by_a_message(self) -> None:
         """Though others could read the store before the end."""
@@ -142,7 +142,7 @@ class TestBlind:
         asked_for(sidecar, 30)
         asked_for(sidecar, 30, SEES)
         sidecar.connects().waits(300)
-        assert sidecar.told() == [("Blind", "FIRST"), ("Blind", "RESOLVED")]
+        assert sidecar.sent_reasons() == [("Blind", "FIRST"), ("Blind", "RESOLVED")]
 
 
 def cut_off() -> Sidecar:

@@ -63,7 +63,7 @@ BY_ALERT: Final = replace(POLICY, route=Route("ops", group_by=("cluster_id", "al
 """Each rule has a group of its own."""
 
 
-def telling(*destinations: Destination, policy: Policy = POLICY) -> Policy:
+def with_destinations(*destinations: Destination, policy: Policy = POLICY) -> Policy:
     """`policy` with these to be notified."""
     return replace(policy, receivers={"ops": destinations})
 
@@ -124,7 +124,7 @@ class Sidecar:
     def notifications(self) -> list[Notification]:
         return [record for record in self.records if isinstance(record, Notification)]
 
-    def told(self) -> list[tuple[str, str]]:
+    def sent_reasons(self) -> list[tuple[str, str]]:
         """What was sent: alert and reason."""
         return [(delivery.alert, delivery.reason.value) for delivery in self.sent]
 
@@ -286,25 +286,25 @@ class LeaseSidecar(Sidecar):
 
     def __init__(self, flink: Flink, policy: Policy = KUBERNETES) -> None:
         super().__init__(flink, policy)
-        self._told: set[str] = set()
+        self._reported_names: set[str] = set()
 
     def reads_everything(self) -> None:
         self.flink.config_maps.changed.clear()
-        self.tells(*sorted(self._told | {*self.flink.config_maps.maps}))
+        self.reports(*sorted(self._reported_names | {*self.flink.config_maps.maps}))
 
     def sees_changes(self) -> "LeaseSidecar":
         changed = list(dict.fromkeys(self.flink.config_maps.changed))
         self.flink.config_maps.changed.clear()
-        self.tells(*changed)
+        self.reports(*changed)
         return self
 
     def looks(self) -> "LeaseSidecar":
-        """Nothing was heard: the driver asks, and tells what stands, changed or not."""
+        """Nothing was heard: the driver asks, and reports what stands, changed or not."""
         self.reads_everything()
         return self
 
-    def tells(self, *names: str) -> None:
-        self._told.update(names)
+    def reports(self, *names: str) -> None:
+        self._reported_names.update(names)
         for name in names:
             self.observe(self.shown(name))
 

@@ -15,7 +15,7 @@ from sidecar.core.policy.policy import Source
 from sidecar.core.step import Step
 from tests.kit.cluster import ALL_FOUR, CLUSTER, JOB, THE_JOB, JobManager, job_manager
 from tests.kit.core_sidecar import POLICY, Sidecar
-from tests.kit.core_witness import UNKNOWN, VACANT, Known, Witness, known
+from tests.kit.core_witness import UNKNOWN, VACANT, Sights, Witness, sights
 from tests.kit.fake_flink import Flink
 from tests.kit.groups import examples
 from tests.kit.znodes import ZNodes
@@ -156,20 +156,20 @@ TO_US: st.SearchStrategy[Event] = st.one_of(
 EVENTS = st.one_of(IN_FLINK, IN_FLINK.map(shown), TO_US)
 
 
-def truth(flink: Flink) -> Known:
+def truth(flink: Flink) -> Sights:
     """What stands in ZooKeeper."""
-    found: Known = {}
+    leaders: Sights = {}
     for component in ALL_FOUR if runs(flink) else CLUSTER_COMPONENTS:
         node = flink.znodes.tree.nodes.get(flink.znodes.path(component))
         leader = decode_connection_info(node.data) if node and node.data else None
         match leader:
             case None:
-                found[component] = VACANT
+                leaders[component] = VACANT
             case LeaderInformation(address, session_id):
-                found[component] = ("A", str(session_id), address)
+                leaders[component] = ("A", str(session_id), address)
             case _:
-                found[component] = UNKNOWN
-    return found
+                leaders[component] = UNKNOWN
+    return leaders
 
 
 @settings(max_examples=examples(400))
@@ -182,10 +182,10 @@ def test_after_a_complete_look_the_sidecar_knows_what_is_there(era: ZNodeLayout,
     sidecar = Witnessed(flink)
     for event in (connected, *events, connected):
         event(flink, sidecar)
-    found = known(sidecar.state)
+    known = sights(sidecar.state)
     if (
-        not runs(flink) and found.get(THE_JOB) == VACANT
+        not runs(flink) and known.get(THE_JOB) == VACANT
     ):  # its leader was seen, its graph never was: it might still be recovered
         assert sidecar.known(THE_JOB).registered is None
-        del found[THE_JOB]
-    assert found == truth(flink)
+        del known[THE_JOB]
+    assert known == truth(flink)

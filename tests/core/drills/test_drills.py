@@ -80,7 +80,7 @@ def test_a_drill_is_recorded_sent_to_who_is_on_call_and_hides_its_failover() -> 
     flink, sidecar = in_drill()
     fail_over(flink, sidecar, after=40)
     sidecar.waits(1000)
-    assert sidecar.told() == [("Drill", "DRILL")]
+    assert sidecar.sent_reasons() == [("Drill", "DRILL")]
     [message] = sidecar.sent
     assert (message.receiver, message.severity) == ("oncall", Severity.CRITICAL)
     assert message.title == "[DRILL] default: failover drill, nothing is wrong"
@@ -107,9 +107,9 @@ def test_what_still_fires_when_the_window_ends_is_notified_at_once() -> None:
     flink, sidecar = in_drill(drill(lasts=300))
     flink.vacate()
     sidecar.sees_changes().waits(300 - 15 - 1)
-    assert sidecar.told() == [("Drill", "DRILL")]
+    assert sidecar.sent_reasons() == [("Drill", "DRILL")]
     sidecar.waits(5)
-    assert ("FlinkNoLeader", "FIRST") in sidecar.told()
+    assert ("FlinkNoLeader", "FIRST") in sidecar.sent_reasons()
     sidecar.waits(SETTLING / SECOND + 1)
     assert result(sidecar).result == "failed"
     assert result(sidecar).reasons == ["Not every component had a leader again when the window ended."]
@@ -122,7 +122,7 @@ def test_a_drill_that_is_stopped_hides_nothing_any_more() -> None:
     sidecar.sees_changes().waits(60)
     sidecar.silenced_by(replace(drill(), expired_at=sidecar.now))
     sidecar.waits(15)
-    assert ("FlinkNoLeader", "FIRST") in sidecar.told()
+    assert ("FlinkNoLeader", "FIRST") in sidecar.sent_reasons()
 
 
 def test_a_failover_outside_of_the_window_is_notified_as_ever() -> None:
@@ -133,7 +133,7 @@ def test_a_failover_outside_of_the_window_is_notified_as_ever() -> None:
     assert result(sidecar).reasons == ["No failover was observed in the window."]
     fail_over(flink, sidecar)
     sidecar.waits(30)
-    assert sidecar.told() == [("Drill", "DRILL"), ("FlinkLeaderChanged", "FIRST")]
+    assert sidecar.sent_reasons() == [("Drill", "DRILL"), ("FlinkLeaderChanged", "FIRST")]
 
 
 @given(st.integers(0, 400), st.integers(1, 120))
@@ -148,7 +148,7 @@ def test_an_alert_is_hidden_or_notified_never_lost(at: int, lasts: int) -> None:
     sidecar.sees_changes().waits(lasts)
     flink.elect(B)
     sidecar.sees_changes().waits(400)
-    paged = ("FlinkNoLeader", "FIRST") in sidecar.told()
+    paged = ("FlinkNoLeader", "FIRST") in sidecar.sent_reasons()
     fires, ends = at + 30, at + lasts
     hidden = any(each.alert == "FlinkNoLeader" for each in sidecar.notifications() if each.silence_id)
     if ends < fires - 1:
@@ -210,7 +210,7 @@ def test_blindness_in_the_window_is_notified_and_no_failover_is_unknown_then() -
     blind = Rule("FlinkLeadersOutOfSight", Trigger.BLIND, Severity.WARNING, hold_for=60 * SECOND)
     _, sidecar = in_drill(drill(lasts=300), replace(DRILLING, rules=(LEADER_CHANGED, NO_LEADER, blind)))
     sidecar.is_cut_off().waits(120)
-    assert (blind.alert, "FIRST") in sidecar.told()
+    assert (blind.alert, "FIRST") in sidecar.sent_reasons()
     sidecar.connects().waits(300)
     ended = result(sidecar)
     assert ended.result == "unknown"
@@ -354,16 +354,16 @@ def test_a_drill_is_overdue_since_the_last_one_that_has_passed() -> None:
     flink, sidecar = watching(policy=policy)
     sidecar.waits(1.5 * day, tick=300).is_replaced().connects()
     sidecar.waits(0.4 * day, tick=300)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
     sidecar.waits(0.2 * day, tick=300)
-    assert sidecar.told()[0] == ("FlinkDrillOverdue", "FIRST")
+    assert sidecar.sent_reasons()[0] == ("FlinkDrillOverdue", "FIRST")
     assert "no failover drill has passed for 2 d" in sidecar.sent[0].title
     assert "no drill has passed since 2026-11-20 08:00:00 UTC" in sidecar.sent[0].body
     sidecar.silenced_by(drill(starts=(sidecar.now - START) / SECOND, lasts=120))
     sidecar.waits(15)
     fail_over(flink, sidecar)
     sidecar.waits(300)
-    assert sidecar.told()[-1] == ("FlinkDrillOverdue", "RESOLVED")
+    assert sidecar.sent_reasons()[-1] == ("FlinkDrillOverdue", "RESOLVED")
 
 
 def test_what_is_not_known_is_not_overdue() -> None:
@@ -373,9 +373,9 @@ def test_what_is_not_known_is_not_overdue() -> None:
     cluster = sidecar.state.clusters[CLUSTER]
     sidecar.state = replace(sidecar.state, clusters={CLUSTER: replace(cluster, drilled=Drilled())})
     sidecar.waits(7200, tick=60)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
     sidecar.is_killed().connects().waits(1800, tick=60)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
     assert sidecar.state.clusters[CLUSTER].drilled.since >= START + 7200 * SECOND
 
 

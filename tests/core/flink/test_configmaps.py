@@ -246,7 +246,7 @@ def test_everything_that_real_flink_wrote_is_read(
         metadata = entry["ev"]["object"]["metadata"] if "ev" in entry else {}
         if not configmaps.is_leaders(configmap_recordings.CLUSTER, metadata.get("name", "")):
             continue
-        told = configmap_recordings.told(0, entry["ev"]["object"])
+        told = configmap_recordings.observed(0, entry["ev"]["object"])
         names.add(told.name)
         lease = decode_lease(told.leader or "")
         assert isinstance(lease, LeaderElectionRecord)

@@ -128,7 +128,7 @@ def test_an_upgrade_under_us_moves_every_leader_and_loses_none() -> None:
         for component in CLUSTER_COMPONENTS:
             assert [t.pattern for t in sidecar.transitions(component)] == ["A->null", "null->B"], (before, component)
             assert sidecar.transitions(component)[-1].after_address == versions[after].leads(component).address
-    assert sidecar.told() == [("FlinkLeaderChanged", "FIRST")] * 3
+    assert sidecar.sent_reasons() == [("FlinkLeaderChanged", "FIRST")] * 3
 
 
 @pytest.mark.parametrize(

@@ -250,7 +250,7 @@ def test_only_we_could_not_see() -> None:
     assert episode.facts == [
         "This observer could not read the store for 20 s; afterwards every leader was the same as before."
     ]
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
     assert len(sidecar.waits(3600, tick=60).episodes()) == 1
 
 

@@ -38,7 +38,7 @@ def operator_of(sidecar: LeaseSidecar) -> Operator:
     def tell(deployment: FlinkDeployment | None) -> None:
         sidecar.observe(DeploymentObserved(sidecar.moment, CLUSTER, deployment))
 
-    return Operator(tell, lambda: sidecar.moment.wall).tells()
+    return Operator(tell, lambda: sidecar.moment.wall).reports()
 
 
 def ends(flink: Flink, sidecar: LeaseSidecar) -> None:
@@ -82,7 +82,7 @@ def test_an_upgrade_within_its_budget_is_one_info_at_its_end(lag: float) -> None
     episode = the_episode(sidecar)
     assert (episode.cause, episode.confidence, episode.planned) == ("planned_upgrade", "high", True)
     assert "upgrading the FlinkDeployment" in episode.facts[0]
-    assert sidecar.told() == QUIETLY
+    assert sidecar.sent_reasons() == QUIETLY
     assert [delivery.severity for delivery in sidecar.sent] == [Severity.INFO]
     assert sidecar.state.alerts.pending == {}
 
@@ -91,13 +91,15 @@ def test_an_upgrade_beyond_its_budget_pages_once() -> None:
     """The new version does not come up: no leader for longer than five minutes."""
     flink, sidecar, operator = operated()
     upgrade(flink, sidecar, operator, gone_for=BUDGET - 10)
-    assert sidecar.told() == QUIETLY
+    assert sidecar.sent_reasons() == QUIETLY
     flink, sidecar, operator = operated()
     upgrade(flink, sidecar, operator, gone_for=BUDGET + 20)
-    assert sidecar.told()[0] == ("FlinkNoLeader", "FIRST")
+    assert sidecar.sent_reasons()[0] == ("FlinkNoLeader", "FIRST")
     lost = parsed(the_episode(sidecar).opened_at)
     assert PLANNED_BUDGET <= sidecar.sent[0].queued_at.wall - lost <= PLANNED_BUDGET + 6 * SECOND
-    assert [reason for alert, reason in sidecar.told() if "FlinkNoLeader" in alert and reason == "FIRST"] == ["FIRST"]
+    assert [reason for alert, reason in sidecar.sent_reasons() if "FlinkNoLeader" in alert and reason == "FIRST"] == [
+        "FIRST"
+    ]
 
 
 def test_the_label_is_fixed_when_the_alert_fires() -> None:
@@ -106,8 +108,8 @@ def test_the_label_is_fixed_when_the_alert_fires() -> None:
     flink, sidecar, operator = operated(by_label)
     upgrade(flink, sidecar, operator, gone_for=BUDGET + 20)
     sidecar.watches(120)
-    assert sidecar.told()[0] == ("FlinkNoLeader", "FIRST")
-    resolved = [reason for alert, reason in sidecar.told() if "FlinkNoLeader" in alert]
+    assert sidecar.sent_reasons()[0] == ("FlinkNoLeader", "FIRST")
+    resolved = [reason for alert, reason in sidecar.sent_reasons() if "FlinkNoLeader" in alert]
     assert resolved == ["FIRST", "RESOLVED"]
     flink, sidecar, operator = operated(by_label)
     ends(flink, sidecar)
@@ -124,7 +126,7 @@ def test_without_a_budget_a_planned_failover_alerts_as_any_other_with_its_label(
     rules = tuple(replace(rule, planned_budget=0) for rule in KUBERNETES.rules)
     flink, sidecar, operator = operated(replace(PLANNED, rules=rules))
     upgrade(flink, sidecar, operator, gone_for=8)
-    assert sidecar.told() == LOUDLY
+    assert sidecar.sent_reasons() == LOUDLY
 
 
 def test_a_missing_job_pages_when_the_budget_is_over() -> None:
@@ -139,9 +141,9 @@ def test_a_missing_job_pages_when_the_budget_is_over() -> None:
     flink.publish_all(B, *CLUSTER_COMPONENTS)
     sidecar.sees_changes()
     sidecar.watches(BUDGET - 40)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
     sidecar.watches(60)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
     assert sidecar.known(THE_JOB).absence
 
 
@@ -161,7 +163,7 @@ def test_a_rollback_pages_and_says_so() -> None:
     leads(flink, sidecar, C)
     episode = the_episode(sidecar)
     assert (episode.cause, episode.confidence, episode.planned) == ("rollback", "high", True)
-    assert sidecar.told()[0] == ("FlinkLeaderChanged", "FIRST")
+    assert sidecar.sent_reasons()[0] == ("FlinkLeaderChanged", "FIRST")
 
 
 def test_an_upgrade_that_is_rolled_back_before_a_leader_came_pages_at_once() -> None:
@@ -172,10 +174,10 @@ def test_an_upgrade_that_is_rolled_back_before_a_leader_came_pages_at_once() -> 
     operator.upgrades()
     operator.deploys()
     sidecar.waits(200)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
     operator.rolls_back()
     sidecar.waits(6)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
     operator.has_rolled_back()
     leads(flink, sidecar)
     assert (the_episode(sidecar).cause, the_episode(sidecar).planned) == ("rollback", True)
@@ -191,7 +193,7 @@ def test_an_unplanned_failover_is_known_to_be_one() -> None:
     sidecar.waits(2)
     leads(flink, sidecar)
     assert the_episode(sidecar).planned is False
-    assert sidecar.told() == LOUDLY
+    assert sidecar.sent_reasons() == LOUDLY
 
 
 def test_a_stale_upgrading_hides_nothing() -> None:
@@ -203,7 +205,7 @@ def test_a_stale_upgrading_hides_nothing() -> None:
     sidecar.waits(2)
     leads(flink, sidecar)
     assert the_episode(sidecar).planned is False
-    assert sidecar.told() == LOUDLY
+    assert sidecar.sent_reasons() == LOUDLY
 
 
 def test_a_crash_soon_after_an_upgrade_is_unplanned() -> None:
@@ -216,7 +218,7 @@ def test_a_crash_soon_after_an_upgrade_is_unplanned() -> None:
     ends(flink, sidecar)
     leads(flink, sidecar, C)
     assert the_episode(sidecar).planned is False
-    assert sidecar.told() == LOUDLY
+    assert sidecar.sent_reasons() == LOUDLY
 
 
 def test_an_upgrade_as_the_answer_to_a_crash_is_no_plan() -> None:
@@ -229,7 +231,7 @@ def test_an_upgrade_as_the_answer_to_a_crash_is_no_plan() -> None:
     operator.deploys()
     leads(flink, sidecar)
     assert the_episode(sidecar).planned is False
-    assert "FlinkLeaderChanged" in {alert for alert, _ in sidecar.told()}
+    assert "FlinkLeaderChanged" in {alert for alert, _ in sidecar.sent_reasons()}
 
 
 def test_a_crash_beside_a_change_that_deploys_nothing_is_notified_as_soon_as_that_is_known() -> None:
@@ -239,10 +241,10 @@ def test_a_crash_beside_a_change_that_deploys_nothing_is_notified_as_soon_as_tha
     ends(flink, sidecar)
     sidecar.waits(1)
     leads(flink, sidecar)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
     operator.ignores()
     sidecar.waits(7)
-    assert sidecar.told() == LOUDLY
+    assert sidecar.sent_reasons() == LOUDLY
 
 
 def test_a_change_that_the_operator_never_processes_delays_and_hides_nothing() -> None:
@@ -255,13 +257,13 @@ def test_a_change_that_the_operator_never_processes_delays_and_hides_nothing() -
     leads(flink, sidecar)
     assert the_episode(sidecar).planned is None
     sidecar.watches(AFTER // SECOND)
-    assert sidecar.told() == LOUDLY
+    assert sidecar.sent_reasons() == LOUDLY
     assert not sidecar.state.alerts.pending
     sidecar.sent.clear()
     sidecar.watches(BEFORE // SECOND)
     ends(flink, sidecar)
     leads(flink, sidecar, C)
-    assert sidecar.told() == LOUDLY
+    assert sidecar.sent_reasons() == LOUDLY
 
 
 def test_what_waits_is_not_lost_when_the_sidecar_is_killed() -> None:
@@ -274,7 +276,7 @@ def test_what_waits_is_not_lost_when_the_sidecar_is_killed() -> None:
     sidecar.is_killed(down_for=1)
     sidecar.connects()
     sidecar.watches(AFTER // SECOND + 10)
-    assert sidecar.told() == LOUDLY
+    assert sidecar.sent_reasons() == LOUDLY
 
 
 def test_an_upgrade_while_nobody_can_read_it_is_unknown() -> None:
@@ -285,7 +287,7 @@ def test_an_upgrade_while_nobody_can_read_it_is_unknown() -> None:
     sidecar.waits(2)
     leads(flink, sidecar)
     assert the_episode(sidecar).planned is None
-    assert sidecar.told() == LOUDLY
+    assert sidecar.sent_reasons() == LOUDLY
 
 
 def test_without_a_flink_deployment_nothing_is_known() -> None:
@@ -296,7 +298,7 @@ def test_without_a_flink_deployment_nothing_is_known() -> None:
     sidecar.waits(2)
     leads(flink, sidecar)
     assert the_episode(sidecar).planned is None
-    assert sidecar.told() == LOUDLY
+    assert sidecar.sent_reasons() == LOUDLY
 
 
 # -- the sidecar that ends with the JobManager -------------------------------------------------------------------------
@@ -324,7 +326,7 @@ def test_the_sidecar_in_the_pod_ends_with_it_and_the_next_one_knows() -> None:
     sidecar.watches(20)
     episode = the_episode(sidecar)
     assert (episode.cause, episode.planned) == ("planned_upgrade", True)
-    assert sidecar.told() == QUIETLY
+    assert sidecar.sent_reasons() == QUIETLY
 
 
 def test_the_next_one_may_read_the_deployment_before_what_was_handed_over() -> None:
@@ -348,13 +350,13 @@ def test_a_suspended_cluster_pages_nobody_however_long_and_comes_back_as_an_elec
     ends(flink, sidecar)
     operator.deploys()
     sidecar.waits(24 * 3600, tick=60)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
     operator.is_resumed()
     operator.upgrades()
     operator.deploys()
     sidecar.waits(30)
     leads(flink, sidecar)
-    assert sidecar.told() == QUIETLY
+    assert sidecar.sent_reasons() == QUIETLY
     episode = the_episode(sidecar)
     assert (episode.cause, episode.planned) == ("graceful_handover", True)
     assert "was suspended" in episode.facts[-1]
@@ -368,9 +370,9 @@ def test_a_cluster_that_does_not_come_back_pages_when_its_budget_is_over() -> No
     sidecar.waits(3600, tick=60)
     operator.is_resumed()
     sidecar.waits(BUDGET - 10)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
     sidecar.waits(20)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
 
 
 def test_an_alert_that_fires_is_resolved_when_nobody_wants_a_leader_any_more() -> None:
@@ -378,10 +380,10 @@ def test_an_alert_that_fires_is_resolved_when_nobody_wants_a_leader_any_more() -
     flink, sidecar, operator = operated()
     ends(flink, sidecar)
     sidecar.waits(60)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
     operator.is_suspended()
     sidecar.waits(90)
-    assert sidecar.told()[1:] == [("FlinkNoLeader", "RESOLVED")]
+    assert sidecar.sent_reasons()[1:] == [("FlinkNoLeader", "RESOLVED")]
     assert "no leader is wanted" in sidecar.sent[-1].title
     assert "suspended, or was deleted" in sidecar.sent[-1].body
 
@@ -394,9 +396,9 @@ def test_suspended_is_believed_only_for_a_while_when_it_can_no_longer_be_read() 
     sidecar.waits(60)
     sidecar.observe(DeploymentUnreadable(sidecar.moment, CLUSTER))
     sidecar.waits(UNREAD // SECOND - 60)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
     sidecar.waits(120)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
 
 
 @pytest.mark.parametrize("found", [False, True])
@@ -415,7 +417,7 @@ def test_a_deleted_deployment_pages_nobody(*, found: bool) -> None:
         ends(flink, sidecar)
     operator.is_gone()
     sidecar.waits(3600, tick=10)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
 
 
 def test_one_that_is_made_anew_is_an_election() -> None:
@@ -429,7 +431,7 @@ def test_one_that_is_made_anew_is_an_election() -> None:
     operator.deploys()
     sidecar.waits(20)
     leads(flink, sidecar)
-    assert sidecar.told() == QUIETLY
+    assert sidecar.sent_reasons() == QUIETLY
     assert "was deleted" in the_episode(sidecar).facts[-1]
 
 
@@ -441,7 +443,7 @@ def test_a_cluster_that_outlives_its_deployment_is_on_its_own() -> None:
     ends(flink, sidecar)
     leads(flink, sidecar)
     assert not the_episode(sidecar).planned
-    assert sidecar.told() == LOUDLY
+    assert sidecar.sent_reasons() == LOUDLY
 
 
 def test_the_colour_of_a_blue_green_pair_that_is_removed_pages_nobody_and_names_the_pair() -> None:
@@ -449,7 +451,7 @@ def test_the_colour_of_a_blue_green_pair_that_is_removed_pages_nobody_and_names_
     flink, sidecar = finder(replace(PLANNED, stores={}, finds=PLANNED.stores[CLUSTER]))
     operator = operator_of(sidecar)
     operator.deployment = replace(operator.deployment, owner="orders")
-    operator.tells().is_deleted()
+    operator.reports().is_deleted()
     withdraw(flink, sidecar)
     flink.config_maps.delete()
     sidecar.sees_removal()
@@ -458,7 +460,7 @@ def test_the_colour_of_a_blue_green_pair_that_is_removed_pages_nobody_and_names_
     episode = the_episode(sidecar)
     assert (episode.cause, episode.planned) == ("cluster_removed", True)
     assert episode.facts[-1].endswith("It is one colour of FlinkBlueGreenDeployment orders.")
-    assert sidecar.told() == QUIETLY
+    assert sidecar.sent_reasons() == QUIETLY
     assert sidecar.state.unclaimed == {}
 
 
@@ -491,7 +493,7 @@ def test_a_pod_that_is_evicted_is_a_node_drain(known_by: str) -> None:
     episode = the_episode(sidecar)
     assert (episode.cause, episode.confidence, episode.planned) == ("node_drain", "high", True)
     assert "evicted from node node-7" in episode.facts[0]
-    assert sidecar.told() == QUIETLY
+    assert sidecar.sent_reasons() == QUIETLY
 
 
 def test_a_pod_that_is_drained_after_it_failed_was_not_drained_for_it() -> None:
@@ -522,7 +524,7 @@ def test_a_suspension_as_the_answer_to_a_crash_is_no_plan() -> None:
     operator.is_resumed()
     leads(flink, sidecar)
     assert the_episode(sidecar).planned is False
-    assert sidecar.told() == LOUDLY
+    assert sidecar.sent_reasons() == LOUDLY
 
 
 def test_another_pod_that_is_evicted_explains_nothing() -> None:
@@ -532,7 +534,7 @@ def test_another_pod_that_is_evicted_explains_nothing() -> None:
     ends(flink, sidecar)
     leads(flink, sidecar)
     assert the_episode(sidecar).planned is None
-    assert sidecar.told() == LOUDLY
+    assert sidecar.sent_reasons() == LOUDLY
 
 
 def test_disruptions_are_bounded() -> None:

@@ -57,7 +57,7 @@ def test_other_config_maps_of_the_cluster_say_nothing() -> None:
     flink, sidecar = leased()
     for name in (f"{CLUSTER}-{JOB}-config-map", f"autoscaler-{CLUSTER}"):
         flink.config_maps.maps[name] = tampered(flink)
-        sidecar.tells(name)
+        sidecar.reports(name)
     assert sidecar.records == []
 
 
@@ -82,7 +82,7 @@ def test_what_was_read_again_is_not_obscured() -> None:
     flink, sidecar = leased(era=ConfigMapLayout.K1)
     sidecar.is_cut_off().waits(2)
     sidecar.reconnects()
-    sidecar.tells(flink.config_maps.name(DISPATCHER), flink.config_maps.name(THE_JOB))
+    sidecar.reports(flink.config_maps.name(DISPATCHER), flink.config_maps.name(THE_JOB))
     sidecar.waits(2)
     assert {(t.component, t.pattern) for t in sidecar.transitions()} == {
         ("resource_manager", "A->?"),

@@ -144,7 +144,7 @@ def test_a_lease_that_has_run_out_stays_so_until_it_is_renewed(how: str) -> None
     """Neither an outage nor a restart of ours brings a dead leader back, and nobody is notified that all is well."""
     flink, sidecar = leased()
     sidecar.hears_nothing(60)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
     if how == "blind":
         sidecar.is_cut_off().waits(60)
     else:
@@ -152,7 +152,7 @@ def test_a_lease_that_has_run_out_stays_so_until_it_is_renewed(how: str) -> None
     sidecar.connects()
     sidecar.hears_nothing(60)
     assert patterns(sidecar) == ["A->null", *(["null->?"] if how == "blind" else []), "?->null"]
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
     flink.config_maps.renew()
     sidecar.sees_changes()
     assert patterns(sidecar)[-1] == "null->B"

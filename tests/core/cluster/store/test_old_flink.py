@@ -40,7 +40,7 @@ def test_it_is_named_and_no_missing_leader_is_notified() -> None:
     }
     flink.vacate(JOB_MANAGER)
     sidecar.sees_changes().waits(600, tick=1)
-    assert sidecar.told() == [("FlinkLeadersOutOfSight", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkLeadersOutOfSight", "FIRST")]
 
 
 def test_a_new_process_knows_it_too() -> None:
@@ -60,8 +60,8 @@ def test_after_an_upgrade_it_is_watched() -> None:
     flink.elect(A, DISPATCHER)
     sidecar.sees_changes().waits(60, tick=1)
     assert missing(sidecar) == "None"
-    assert ("FlinkLeadersOutOfSight", "RESOLVED") in sidecar.told()
-    assert ("FlinkNoLeader", "FIRST") in sidecar.told()
+    assert ("FlinkLeadersOutOfSight", "RESOLVED") in sidecar.sent_reasons()
+    assert ("FlinkNoLeader", "FIRST") in sidecar.sent_reasons()
 
 
 @pytest.mark.parametrize("component", CLUSTER_COMPONENTS)
@@ -73,7 +73,7 @@ def test_with_any_other_leader_it_is_a_newer_flink(component: ComponentId) -> No
     assert missing(sidecar) == "None"
     flink.vacate(component)
     sidecar.sees_changes().waits(60, tick=1)
-    assert ("FlinkNoLeader", "FIRST") in sidecar.told()
+    assert ("FlinkNoLeader", "FIRST") in sidecar.sent_reasons()
 
 
 @pytest.mark.parametrize("era", [era for era in ZNodeLayout if era is not ZNodeLayout.Z1])
@@ -89,4 +89,4 @@ def test_an_application_that_is_in_a_job_store_is_a_job() -> None:
     flink.submit(OLD_JOB_MANAGER)
     sidecar.connects().waits(60, tick=1)
     assert missing(sidecar) == "None"
-    assert ("FlinkNoLeader", "FIRST") in sidecar.told()
+    assert ("FlinkNoLeader", "FIRST") in sidecar.sent_reasons()
