@@ -411,13 +411,13 @@ def of_ledger(random: Random, content: bytes) -> str:
             claims.ends(found, delivery, now)
             claimed = claims.renewed(claims.claimed(found, delivery, ours, now), delivery, ours, now)
             released = claims.released(claimed, delivery, ours, now, unsure=bool(random.randrange(2)))
-            told = claims.marked(claimed, delivery, "us", now)
-            for each in (released, told):
+            sent = claims.marked(claimed, delivery, "us", now)
+            for each in (released, sent):
                 text = ledger_document.written(each, now)
                 if len(text) > ledger_document.MOST_BYTES:
                     raise FuzzError("it grows without end")
                 ledger_document.believed(ledger_document.read(text), now)
-            if delivery.reason.value != "RESOLVED" and claims.standing(told, delivery, "other") is not Standing.TOLD:
+            if delivery.reason.value != "RESOLVED" and claims.standing(sent, delivery, "other") is not Standing.TOLD:
                 raise FuzzError("what is marked as sent is not")
     return "used"
 

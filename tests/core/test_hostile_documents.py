@@ -97,8 +97,8 @@ def test_any_ledger_is_read_used_and_written_again(content: bytes) -> None:
     assert isinstance(claims.oldest_news(read, DELIVERY), int)
     ours = Claim("us", "1")
     claimed = claims.claimed(ledger_document.begun(read, START), DELIVERY, ours, START)
-    told = claims.marked(claimed, DELIVERY, "us", START)
-    for changed in (read, claimed, told, claims.released(claimed, DELIVERY, ours, START, unsure=True)):
+    sent = claims.marked(claimed, DELIVERY, "us", START)
+    for changed in (read, claimed, sent, claims.released(claimed, DELIVERY, ours, START, unsure=True)):
         assert len(ledger_document.written(changed, START)) <= MOST_BYTES
 
 

@@ -100,7 +100,7 @@ class Sidecar:
     def moment(self) -> Moment:
         return Moment(self.now, self.now)
 
-    def known(self, component: ComponentId) -> ComponentState:
+    def component_state(self, component: ComponentId) -> ComponentState:
         return self.state.clusters[CLUSTER].components[component]
 
     def transitions(self, *components: ComponentId) -> list[TransitionRecord]:

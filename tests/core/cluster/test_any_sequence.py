@@ -106,8 +106,8 @@ class Observer:
 
     def brings(self, which: int, pieces: int) -> None:
         if self._asked:
-            found = EvidenceItem(EvidenceKind.JOB, JOB, EvidenceOutcome.CAPTURED, "restored from checkpoint 1")
-            self.observe(EvidenceGathered(self.now, self._asked[which % len(self._asked)], (found,) * pieces))
+            item = EvidenceItem(EvidenceKind.JOB, JOB, EvidenceOutcome.CAPTURED, "restored from checkpoint 1")
+            self.observe(EvidenceGathered(self.now, self._asked[which % len(self._asked)], (item,) * pieces))
 
 
 Event = Callable[[Observer], None]
@@ -171,8 +171,8 @@ def removed(on_purpose: bool) -> Event:
     return lambda o: o.observe(ClusterRemoved(o.now, CLUSTER, on_purpose))
 
 
-def listed(found: bool | None) -> Event:
-    ids = None if found is None else frozenset([CLUSTER] if found else [])
+def listed(is_there: bool | None) -> Event:
+    ids = None if is_there is None else frozenset([CLUSTER] if is_there else [])
     return lambda o: o.observe(ClustersListed(o.now, "here", ids))
 
 

@@ -93,7 +93,7 @@ def upgraded(era: ZNodeLayout) -> Event:
     return happens
 
 
-def seen(_: Flink, sidecar: Witnessed) -> None:
+def sees_changes(_: Flink, sidecar: Witnessed) -> None:
     if sidecar.connected:
         sidecar.sees_changes()
 
@@ -131,7 +131,7 @@ def brought(which: int, pieces: int) -> Event:
 def shown(event: Event) -> Event:
     def happens(flink: Flink, sidecar: Witnessed) -> None:
         event(flink, sidecar)
-        seen(flink, sidecar)
+        sees_changes(flink, sidecar)
 
     return happens
 
@@ -145,7 +145,7 @@ IN_FLINK: st.SearchStrategy[Event] = st.one_of(
     st.builds(upgraded, st.sampled_from(ZNodeLayout)),
 )
 TO_US: st.SearchStrategy[Event] = st.one_of(
-    st.just(seen),
+    st.just(sees_changes),
     st.builds(read, st.sampled_from(ALL_FOUR)),
     st.builds(cut_off, st.sampled_from([ConnectionState.SUSPENDED, ConnectionState.LOST])),
     st.just(connected),
@@ -182,10 +182,10 @@ def test_after_a_complete_look_the_sidecar_knows_what_is_there(era: ZNodeLayout,
     sidecar = Witnessed(flink)
     for event in (connected, *events, connected):
         event(flink, sidecar)
-    known = sights(sidecar.state)
+    actual = sights(sidecar.state)
     if (
-        not runs(flink) and known.get(THE_JOB) == VACANT
+        not runs(flink) and actual.get(THE_JOB) == VACANT
     ):  # its leader was seen, its graph never was: it might still be recovered
-        assert sidecar.known(THE_JOB).registered is None
-        del known[THE_JOB]
-    assert known == truth(flink)
+        assert sidecar.component_state(THE_JOB).registered is None
+        del actual[THE_JOB]
+    assert actual == truth(flink)

@@ -30,7 +30,7 @@ class Finder(LeaseSidecar):
         self.observe(ClustersListed(self.moment, "namespace flink", frozenset(names)))
 
     def sees_removal(self, *, on_purpose: bool = False) -> None:
-        """The driver tells both, and the core decides which of them counts."""
+        """The driver reports both, and the core decides which of them counts."""
         self.flink.config_maps.changed.clear()
         self.observe(ClusterRemoved(self.moment, CLUSTER, on_purpose))
         self.observe(ConfigMapObserved(self.moment, CLUSTER, ONE))

@@ -68,7 +68,7 @@ def test_what_cannot_be_seen_is_not_calm() -> None:
     assert ("FlinkSplitLeadership", "RESOLVED") in sidecar.waits(100).sent_reasons()
 
 
-def test_a_restart_in_the_middle_tells_nothing_again() -> None:
+def test_a_restart_in_the_middle_notifies_nothing_again() -> None:
     """A new process on the same disk knows of the split, and that it was notified."""
     flink, sidecar = split()
     take_turns(flink, sidecar, 40)

@@ -56,8 +56,8 @@ def test_each_component_has_its_places(component: ComponentId, places: list[tupl
         (ONE, f"{LEADER}dispatcher", None),
     ],
 )
-def test_a_place_tells_the_version_where_only_one_layout_has_it(name: str, key: str, flink: str | None) -> None:
-    """The cluster components stand where they do since 1.15: that tells nothing."""
+def test_a_place_shows_the_version_where_only_one_layout_has_it(name: str, key: str, flink: str | None) -> None:
+    """The cluster components stand where they do since 1.15: that shows nothing."""
     assert configmaps.layout_of("demo", name, key) == flink
 
 
@@ -246,12 +246,14 @@ def test_everything_that_real_flink_wrote_is_read(
         metadata = entry["ev"]["object"]["metadata"] if "ev" in entry else {}
         if not configmaps.is_leaders(configmap_recordings.CLUSTER, metadata.get("name", "")):
             continue
-        told = configmap_recordings.observed(0, entry["ev"]["object"])
-        names.add(told.name)
-        lease = decode_lease(told.leader or "")
+        config_map = configmap_recordings.observed(0, entry["ev"]["object"])
+        names.add(config_map.name)
+        lease = decode_lease(config_map.leader or "")
         assert isinstance(lease, LeaderElectionRecord)
         durations.add(lease.lease_duration)
-        for component, value in configmaps.values(configmap_recordings.CLUSTER, told.name, told.data).values():
+        for component, value in configmaps.values(
+            configmap_recordings.CLUSTER, config_map.name, config_map.data
+        ).values():
             leader = decode_leader(value)
             assert isinstance(leader, LeaderInformation)
             found[component] += 1

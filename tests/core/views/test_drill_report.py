@@ -20,7 +20,7 @@ def reported(sidecar: Sidecar, name: str | None = None) -> Report:
 
 
 def test_a_report_before_in_and_after_the_failover() -> None:
-    """It cannot tell until what is expected has happened; then it has passed, before the window ends, and afterwards it is the same."""
+    """It has no verdict until what is expected has happened; then it has passed, before the window ends, and afterwards it is the same."""
     flink, sidecar = watching(policy=DRILLING)
     sidecar.silenced_by(drill(lasts=300))
     sidecar.waits(15)

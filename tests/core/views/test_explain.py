@@ -130,7 +130,7 @@ stages     +0.0 s    the process ended
     ],
 )
 def test_a_job_that_was_lost_with_its_config_map_has_not_ended(jobs: dict[str, Any], line: str) -> None:
-    """Flink does not know it any more. Records of older versions do not tell these apart."""
+    """Flink does not know it any more. Records of older versions do not distinguish these."""
     counts = {"jobs_affected": 4, "jobs_total": 5, "jobs_lost": 0} | jobs
     assert f"\njobs       {line}" in words(replace(failed_over(), **counts))
 

@@ -35,10 +35,10 @@ def operated(policy: Policy = PLANNED) -> tuple[Flink, LeaseSidecar, Operator]:
 
 
 def operator_of(sidecar: LeaseSidecar) -> Operator:
-    def tell(deployment: FlinkDeployment | None) -> None:
+    def report(deployment: FlinkDeployment | None) -> None:
         sidecar.observe(DeploymentObserved(sidecar.moment, CLUSTER, deployment))
 
-    return Operator(tell, lambda: sidecar.moment.wall).reports()
+    return Operator(report, lambda: sidecar.moment.wall).reports()
 
 
 def ends(flink: Flink, sidecar: LeaseSidecar) -> None:
@@ -114,11 +114,11 @@ def test_the_label_is_fixed_when_the_alert_fires() -> None:
     flink, sidecar, operator = operated(by_label)
     ends(flink, sidecar)
     sidecar.waits(45)
-    [group] = [each for each in sidecar.state.alerts.groups.values() if each.members]
+    [group] = [group for group in sidecar.state.alerts.groups.values() if group.members]
     assert "planned" not in group.labels
     operator.upgrades()
     sidecar.waits(60)
-    assert ["planned" in each.labels for each in sidecar.state.alerts.groups.values() if each.members] == [False]
+    assert ["planned" in group.labels for group in sidecar.state.alerts.groups.values() if group.members] == [False]
 
 
 def test_without_a_budget_a_planned_failover_alerts_as_any_other_with_its_label() -> None:
@@ -144,7 +144,7 @@ def test_a_missing_job_pages_when_the_budget_is_over() -> None:
     assert sidecar.sent_reasons() == []
     sidecar.watches(60)
     assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
-    assert sidecar.known(THE_JOB).absence
+    assert sidecar.component_state(THE_JOB).absence
 
 
 def test_a_rollback_pages_and_says_so() -> None:
@@ -306,9 +306,11 @@ def test_without_a_flink_deployment_nothing_is_known() -> None:
 
 def unobserved(operator: Operator) -> FlinkDeployment:
     """The FlinkDeployment a few seconds later, when the operator has deployed the changed spec."""
-    known = operator.deployment
+    deployment = operator.deployment
     return replace(
-        known, observed_generation=known.generation, reconciled_at=(known.reconciled_at or 0) + 3_610_000_000
+        deployment,
+        observed_generation=deployment.generation,
+        reconciled_at=(deployment.reconciled_at or 0) + 3_610_000_000,
     )
 
 
@@ -331,9 +333,9 @@ def test_the_sidecar_in_the_pod_ends_with_it_and_the_next_one_knows() -> None:
 
 def test_the_next_one_may_read_the_deployment_before_what_was_handed_over() -> None:
     """The order of the two does not matter."""
-    known = plans.observed(None, FlinkDeployment("u", 1, 1, Reconciliation.DEPLOYED, 1), at(0))
-    known = plans.observed(known, FlinkDeployment("u", 2, 1, Reconciliation.DEPLOYED, 1), at(10))
-    handed = plans.unread(known, at(11))
+    operation = plans.observed(None, FlinkDeployment("u", 1, 1, Reconciliation.DEPLOYED, 1), at(0))
+    operation = plans.observed(operation, FlinkDeployment("u", 2, 1, Reconciliation.DEPLOYED, 1), at(10))
+    handed = plans.unread(operation, at(11))
     after = plans.observed(handed, FlinkDeployment("u", 2, 2, Reconciliation.DEPLOYED, at(14).wall), at(40))
     assert after
     assert (after.plan, after.began, after.changed_at) == (plans.Plan.UPGRADE, at(14), None)
@@ -401,11 +403,11 @@ def test_suspended_is_believed_only_for_a_while_when_it_can_no_longer_be_read() 
     assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
 
 
-@pytest.mark.parametrize("found", [False, True])
-def test_a_deleted_deployment_pages_nobody(*, found: bool) -> None:
+@pytest.mark.parametrize("is_found", [False, True])
+def test_a_deleted_deployment_pages_nobody(*, is_found: bool) -> None:
     """A configured cluster stays without a leader, a found one is retired at once even if a leader is still published."""
     flink, sidecar = (
-        finder(replace(PLANNED, stores={}, finds=PLANNED.stores[CLUSTER])) if found else leased(policy=PLANNED)
+        finder(replace(PLANNED, stores={}, finds=PLANNED.stores[CLUSTER])) if is_found else leased(policy=PLANNED)
     )
     operator = operator_of(sidecar)
     operator.is_deleted()
@@ -511,7 +513,7 @@ def test_a_pod_that_is_drained_after_it_failed_was_not_drained_for_it() -> None:
         ends(flink, sidecar)
         leads(flink, sidecar, job_manager("jm-0.jm.flink.svc", term))
     assert sidecar.episodes()[0].cause == "node_drain"
-    assert [each.planned for each in sidecar.episodes()] == [True, None]
+    assert [episode.planned for episode in sidecar.episodes()] == [True, None]
 
 
 def test_a_suspension_as_the_answer_to_a_crash_is_no_plan() -> None:
@@ -566,14 +568,14 @@ EVENTS = st.lists(st.tuples(st.integers(1, 400), st.just("lost") | st.none() | D
 
 
 def played(events: list[tuple[int, object]]) -> tuple[plans.Operated | None, int]:
-    known, now = None, 0
+    operation, now = None, 0
     for wait, what in events:
         now += wait
         if what == "lost":
-            known = plans.unread(known, at(now))
+            operation = plans.unread(operation, at(now))
         else:
-            known = plans.observed(known, what if isinstance(what, FlinkDeployment) else None, at(now))
-    return known, now
+            operation = plans.observed(operation, what if isinstance(what, FlinkDeployment) else None, at(now))
+    return operation, now
 
 
 @settings(max_examples=examples(300))
@@ -582,23 +584,23 @@ def test_whatever_was_observed_a_plan_is_near_the_loss_or_no_leader_is_wanted(
     events: list[tuple[int, object]], opened: int
 ) -> None:
     """No state of a FlinkDeployment, however stale, explains a loss that it does not touch."""
-    known, _ = played(events)
-    found = plans.intent(known, at(opened), unseen=False)
-    if found is None:
+    operation, _ = played(events)
+    intent = plans.intent(operation, at(opened), unseen=False)
+    if intent is None:
         return
-    assert known
-    assert found.after <= AFTER
-    if found.plan in {plans.Plan.UPGRADE, plans.Plan.ROLLBACK}:
-        assert found.after >= -BEFORE
-        assert known.ended is None or at(opened).steady <= known.ended.steady + LATE
+    assert operation
+    assert intent.after <= AFTER
+    if intent.plan in {plans.Plan.UPGRADE, plans.Plan.ROLLBACK}:
+        assert intent.after >= -BEFORE
+        assert operation.ended is None or at(opened).steady <= operation.ended.steady + LATE
     else:
-        assert known.unwanted_since
+        assert operation.unwanted_since
 
 
 @settings(max_examples=examples(300))
 @given(EVENTS)
 def test_what_is_read_again_unchanged_is_the_same_object(events: list[tuple[int, object]]) -> None:
     """So that nothing is written to the journal for it."""
-    known, now = played(events)
-    if known and known.deployment and not known.unread_since:
-        assert plans.observed(known, known.deployment, at(now + 1)) is known
+    operation, now = played(events)
+    if operation and operation.deployment and not operation.unread_since:
+        assert plans.observed(operation, operation.deployment, at(now + 1)) is operation

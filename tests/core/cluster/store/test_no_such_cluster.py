@@ -89,4 +89,4 @@ def test_where_a_leader_was_before_it_is_a_vacancy() -> None:
     sidecar.observe(NothingFound(sidecar.moment, CLUSTER, PLACE, ()))
     sidecar.waits(40, tick=1)
     assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
-    assert sidecar.known(DISPATCHER).last_known
+    assert sidecar.component_state(DISPATCHER).last_known

@@ -31,11 +31,11 @@ def test_it_is_named_and_no_missing_leader_is_notified() -> None:
     flink, sidecar = with_old_job_manager()
     flink.submit(JOB)
     sidecar.connects().waits(600, tick=1)
-    assert [(each.title, each.reason) for each in sidecar.sent] == [
+    assert [(delivery.title, delivery.reason) for delivery in sidecar.sent] == [
         ("[WARNING] default: this Flink is not supported", "FIRST")
     ]
     assert "this looks like Flink older than 1.5" in sidecar.sent[0].body
-    assert {(each.state, each.reason) for each in leaders(Snapshot(sidecar.moment, sidecar.state))} == {
+    assert {(leader.state, leader.reason) for leader in leaders(Snapshot(sidecar.moment, sidecar.state))} == {
         ("unknown", "not supported")
     }
     flink.vacate(JOB_MANAGER)
@@ -49,7 +49,7 @@ def test_a_new_process_knows_it_too() -> None:
     sidecar.connects().waits(5)
     sidecar.is_killed(10).connects().waits(100, tick=1)
     assert missing(sidecar) == str(TooOld())
-    assert not [each for each in sidecar.sent if each.alert == "FlinkNoLeader"]
+    assert not [delivery for delivery in sidecar.sent if delivery.alert == "FlinkNoLeader"]
 
 
 def test_after_an_upgrade_it_is_watched() -> None:

@@ -88,9 +88,9 @@ def test_a_stale_view_is_recorded_as_blindness_from_its_last_confirmation_on() -
     sidecar.waits(20)
     confirmed(sidecar)
     sidecar.waits(1)
-    seen, blind = sidecar.coverage()
-    assert (seen.state, blind.state) == ("seeing", "blind")
-    assert seen.to == blind.from_
+    seeing, blind = sidecar.coverage()
+    assert (seeing.state, blind.state) == ("seeing", "blind")
+    assert seeing.to == blind.from_
     assert sidecar.state.clusters[CLUSTER].view.since.steady - last >= 20 * SECOND
 
 
