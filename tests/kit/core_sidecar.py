@@ -128,9 +128,9 @@ class Sidecar:
         """What was sent: alert and reason."""
         return [(delivery.alert, delivery.reason.value) for delivery in self.sent]
 
-    def silenced_by(self, *found: Written) -> None:
+    def silenced_by(self, *silences: Written) -> None:
         """Have these silences, and no others, in the cluster's document."""
-        self.silences[CLUSTER] = silence_document.written({silence.id: silence for silence in found})
+        self.silences[CLUSTER] = silence_document.written({silence.id: silence for silence in silences})
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
@@ -162,10 +162,10 @@ class Sidecar:
         children = dict.fromkeys(znode_paths.wanted({}).lists, tuple[str, ...]())
         while True:
             wanted = znode_paths.wanted(children)
-            found = {path: self.flink.znodes.tree.children(path) for path in wanted.lists}
-            if found == children:
+            names = {path: self.flink.znodes.tree.children(path) for path in wanted.lists}
+            if names == children:
                 break
-            children = found
+            children = names
         self.reads_lists(sorted(children))
         self.reads(*sorted(wanted.nodes | self._seen_paths))
         self.flink.znodes.changed.clear()
@@ -309,11 +309,13 @@ class LeaseSidecar(Sidecar):
             self.observe(self.shown(name))
 
     def shown(self, name: str) -> ConfigMapObserved:
-        found = self.flink.config_maps.maps.get(name)
-        if found is None:
+        config_map = self.flink.config_maps.maps.get(name)
+        if config_map is None:
             return ConfigMapObserved(self.moment, CLUSTER, name)
-        lease = json.encode(found.lease).decode() if found.lease is not None else None
-        return ConfigMapObserved(self.moment, CLUSTER, name, found.uid, str(found.version), dict(found.data), lease)
+        lease = json.encode(config_map.lease).decode() if config_map.lease is not None else None
+        return ConfigMapObserved(
+            self.moment, CLUSTER, name, config_map.uid, str(config_map.version), dict(config_map.data), lease
+        )
 
     def completes(self) -> None:
         self.observe(SnapshotCompleted(self.moment, CLUSTER))

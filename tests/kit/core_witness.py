@@ -70,8 +70,8 @@ class Witness:
         now = after.clusters.get(self._cluster_id)
         if now is None:  # it was removed: of what never had a leader nothing is recorded
             components = before.clusters[self._cluster_id].components if self._cluster_id in before.clusters else {}
-            never_led = {component for component, each in components.items() if each.last_known is None}
-            earlier = {each: sight for each, sight in earlier.items() if sight != UNKNOWN or each not in never_led}
+            never_led = {component for component, state in components.items() if state.last_known is None}
+            earlier = {name: sight for name, sight in earlier.items() if sight != UNKNOWN or name not in never_led}
         _check_transitions(earlier, sights(after, self._cluster_id), transitions)
         if now:
             _check_sight(observation, now.view, transitions)

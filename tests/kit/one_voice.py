@@ -144,12 +144,12 @@ class Books(NamedTuple):
 
 def books(sidecar: Sidecar) -> Books:
     """From its records."""
-    found: dict[str, list[str]] = {}
+    ends_by_delivery: dict[str, list[str]] = {}
     outcomes: Counter[str] = Counter()
     for record in sidecar.records():
         if record["type"] == "notification" and record["delivery_id"]:
             outcomes[record["outcome"]] += 1
-            ends = found.setdefault(record["delivery_id"], [])
+            ends = ends_by_delivery.setdefault(record["delivery_id"], [])
             if record["outcome"] in {"delivered", "already_told", "gave_up", "superseded"}:
                 ends.append(record["outcome"])
     return Books(
@@ -158,5 +158,5 @@ def books(sidecar: Sidecar) -> Books:
         outcomes["already_told"],
         outcomes["gave_up"],
         outcomes["no_ledger"],
-        [delivery for delivery, ends in found.items() if len(ends) != 1],
+        [delivery for delivery, ends in ends_by_delivery.items() if len(ends) != 1],
     )

@@ -93,8 +93,8 @@ def test_a_drill_is_recorded_sent_to_who_is_on_call_and_hides_its_failover() -> 
     assert ended.leaderless_seconds == episode.vacant_seconds
     assert ended.led_after_seconds is not None
     assert 40 <= ended.led_after_seconds < 41
-    hidden = [each for each in sidecar.notifications() if each.silence_id == drill().id]
-    assert {(each.alert, each.receiver) for each in hidden} == {
+    hidden = [record for record in sidecar.notifications() if record.silence_id == drill().id]
+    assert {(record.alert, record.receiver) for record in hidden} == {
         ("FlinkLeaderChanged", "ops"),
         ("FlinkNoLeader", "oncall"),
     }
@@ -150,7 +150,7 @@ def test_an_alert_is_hidden_or_notified_never_lost(at: int, lasts: int) -> None:
     sidecar.sees_changes().waits(400)
     paged = ("FlinkNoLeader", "FIRST") in sidecar.sent_reasons()
     fires, ends = at + 30, at + lasts
-    hidden = any(each.alert == "FlinkNoLeader" for each in sidecar.notifications() if each.silence_id)
+    hidden = any(record.alert == "FlinkNoLeader" for record in sidecar.notifications() if record.silence_id)
     if ends < fires - 1:
         assert not paged
         assert not hidden
@@ -172,11 +172,11 @@ def only(rule: Rule, cluster_id: str = CLUSTER, **fields: object) -> Alert:
 def hidden(policy: Policy, member: Member, documents: Mapping[str, Written]) -> bool:
     """Whether the alert is hidden by these drills, by document."""
     at = Moment(START + 70 * SECOND, START + 70 * SECOND)
-    known = {
-        name: silences.learned(Silences(), written({each.id: each}), None, LONGEST, at)
-        for name, each in documents.items()
+    silences_by_document = {
+        name: silences.learned(Silences(), written({entry.id: entry}), None, LONGEST, at)
+        for name, entry in documents.items()
     }
-    return bool(silences.hiding(policy, known, Group("", {}, {"1": member}), at))
+    return bool(silences.hiding(policy, silences_by_document, Group("", {}, {"1": member}), at))
 
 
 @pytest.mark.parametrize("trigger", Trigger)
@@ -200,9 +200,9 @@ def test_what_the_drill_cannot_have_caused_is_notified() -> None:
     assert not hidden(policy, Member(only(NO_LEADER, "other")), {CLUSTER: drill(), "other": drill()})
     assert not hidden(policy, Member(only(NO_LEADER), notified=True), {CLUSTER: drill()})
     assert not hidden(policy, Member(only(LEADER_CHANGED, jobs_lost=1)), {CLUSTER: drill()})
-    found = replace(policy, stores={}, finds=Store.ZOOKEEPER, silence_documents=frozenset({ALL_FOUND}))
-    assert hidden(found, Member(only(NO_LEADER)), {ALL_FOUND: drill()})
-    assert not hidden(found, Member(only(NO_LEADER, "other")), {ALL_FOUND: drill()})
+    finding = replace(policy, stores={}, finds=Store.ZOOKEEPER, silence_documents=frozenset({ALL_FOUND}))
+    assert hidden(finding, Member(only(NO_LEADER)), {ALL_FOUND: drill()})
+    assert not hidden(finding, Member(only(NO_LEADER, "other")), {ALL_FOUND: drill()})
 
 
 def test_blindness_in_the_window_is_notified_and_no_failover_is_unknown_then() -> None:
@@ -236,8 +236,12 @@ def test_the_receivers_of_critical_alerts() -> None:
     names = ("ops", "rest", "muted", "oncall", "never")
     policy = replace(POLICY, route=route, receivers={name: (Destination(name, 0),) for name in names})
     at, later = Moment(START, START), Moment(START, START + 3600 * SECOND)
-    assert [each.name for each in critical_receivers(policy, CLUSTER, at)] == ["oncall#0", "rest#0"]
-    assert [each.name for each in critical_receivers(policy, CLUSTER, later)] == ["muted#0", "oncall#0", "rest#0"]
+    assert [destination.name for destination in critical_receivers(policy, CLUSTER, at)] == ["oncall#0", "rest#0"]
+    assert [destination.name for destination in critical_receivers(policy, CLUSTER, later)] == [
+        "muted#0",
+        "oncall#0",
+        "rest#0",
+    ]
     warnings = replace(policy, rules=(LEADER_CHANGED,))
     assert ONCALL in critical_receivers(warnings, CLUSTER, at), "a failover that loses jobs is critical"
 
@@ -259,7 +263,7 @@ def test_an_incident_that_the_message_opens_is_closed() -> None:
     paged = replace(ONCALL, keeps_incidents=True)
     _, sidecar = in_drill(policy=replace(DRILLING, receivers={**DRILLING.receivers, "oncall": (paged,)}))
     sidecar.waits(320)
-    assert [(each.reason, each.is_closing) for each in sidecar.sent] == [
+    assert [(delivery.reason, delivery.is_closing) for delivery in sidecar.sent] == [
         (Reason.DRILL, False),
         (Reason.RESOLVED, True),
     ]
@@ -281,7 +285,7 @@ def test_every_sidecar_writes_the_same_records() -> None:
         sidecar.sees_changes().waits(1000)
         ids.append({record.id for record in drills(sidecar)})
         assert result(sidecar).result == "passed", replaced
-        messages = {each.id for each in sidecar.sent if each.reason is Reason.DRILL}
+        messages = {delivery.id for delivery in sidecar.sent if delivery.reason is Reason.DRILL}
         assert len(messages) == 1
     assert ids[0] == ids[1] == ids[2]
 
@@ -293,7 +297,7 @@ def test_the_first_drill_of_a_cluster_counts_and_messages_have_a_distance() -> N
         now = (sidecar.now - START) / SECOND
         sidecar.silenced_by(drill(number=number, starts=now, lasts=20))
         sidecar.waits(10)
-    messages = [each for each in sidecar.sent if each.reason is Reason.DRILL]
+    messages = [delivery for delivery in sidecar.sent if delivery.reason is Reason.DRILL]
     assert 2 <= len(messages) <= 1 + 18 * 10 * SECOND // SHORTEST + 1
 
 
@@ -302,10 +306,10 @@ def test_a_passed_drill_is_remembered_and_handed_over() -> None:
     flink, sidecar = in_drill()
     fail_over(flink, sidecar)
     sidecar.waits(1000)
-    known = sidecar.state.clusters[CLUSTER].drilled
-    assert (known.since > 0, known.passed_at) == (True, START + 960 * SECOND + (known.passed_at - START) % SECOND)
-    assert sidecar.is_replaced().state.clusters[CLUSTER].drilled == known
-    assert sidecar.is_killed().state.clusters[CLUSTER].drilled == known
+    outcome = sidecar.state.clusters[CLUSTER].drilled
+    assert (outcome.since > 0, outcome.passed_at) == (True, START + 960 * SECOND + (outcome.passed_at - START) % SECOND)
+    assert sidecar.is_replaced().state.clusters[CLUSTER].drilled == outcome
+    assert sidecar.is_killed().state.clusters[CLUSTER].drilled == outcome
 
 
 # -- the document ------------------------------------------------------------------------------------------------------
@@ -316,9 +320,9 @@ def test_a_drill_in_the_document() -> None:
     made = drill(lasts=LONGEST_DRILL / SECOND + 1)
     silence = Written(str(UUID(int=9)), (Matcher("alert", Operator.EQUAL, "X"),), START, START + 1, "bob", "")
     content = written({made.id: made, silence.id: silence})
-    found, problems = read(content, LONGEST)
+    entries, problems = read(content, LONGEST)
     assert problems == []
-    assert found == {made.id: replace(made, ends_at=made.starts_at + LONGEST_DRILL), silence.id: silence}
+    assert entries == {made.id: replace(made, ends_at=made.starts_at + LONGEST_DRILL), silence.id: silence}
     [of_drill] = json.decode(content)["drills"]
     assert of_drill["expects"] == "failover"
     assert "matchers" not in of_drill
@@ -328,8 +332,8 @@ def test_what_no_drill_says_is_not_used() -> None:
     """An expectation of a newer version, a drill without a cluster; the rest of the document holds, and its size is bounded."""
     good = json.decode(written({drill().id: drill()}))["drills"][0]
     bad = [{**good, "expects": "chaos"}, {**good, "cluster_id": ""}, {**good, "ends_at": 1}, {**good, "id": "x"}, 7]
-    found, problems = read(json.encode({"format": 1, "silences": [], "drills": [*bad, good]}), LONGEST)
-    assert ([*found], len(problems)) == ([drill().id], len(bad))
+    entries, problems = read(json.encode({"format": 1, "silences": [], "drills": [*bad, good]}), LONGEST)
+    assert ([*entries], len(problems)) == ([drill().id], len(bad))
     assert all(line.startswith(f"drill {place} of the document is not used") for place, line in enumerate(problems, 1))
     with pytest.raises(SilencesError, match="of at most 100"):
         read(json.encode({"format": 1, "silences": [], "drills": [good] * (MOST + 1)}), LONGEST)
@@ -339,8 +343,8 @@ def test_matchers_in_a_drill_are_not_read() -> None:
     """Who writes one cannot hide more with it."""
     wide = [{"label": "alert", "operator": "!=", "value": ""}]
     good = {**json.decode(written({drill().id: drill()}))["drills"][0], "matchers": wide}
-    found, _ = read(json.encode({"format": 1, "drills": [good]}), LONGEST)
-    assert found[drill().id].matchers == drill().matchers
+    entries, _ = read(json.encode({"format": 1, "drills": [good]}), LONGEST)
+    assert entries[drill().id].matchers == drill().matchers
 
 
 # -- overdue -----------------------------------------------------------------------------------------------------------

@@ -69,8 +69,8 @@ def test_an_address_whose_absence_was_not_observed_is_not_said_to_have_been_publ
     fail_over(flink, sidecar)
     sidecar.waits(10)
     like = sidecar.episodes()[-1]
-    seen = {"downtime_seconds_at_least": 12.0, "downtime_seconds_at_most": 25.0}
-    record = replace(like, vacant_seconds=None, vacant_seconds_by_component={}, **seen)
+    bounds = {"downtime_seconds_at_least": 12.0, "downtime_seconds_at_most": 25.0}
+    record = replace(like, vacant_seconds=None, vacant_seconds_by_component={}, **bounds)
     lines = [*in_words(find([record], like.id))]
     assert "no leader  published: no gap was observed" in lines
     assert "           working: 12 to 25 s" in lines
