@@ -104,9 +104,7 @@ class TestBlind:
         asked_for(sidecar, 30, CANNOT)
         [delivery] = sidecar.sent
         assert delivery.body.splitlines()[0].endswith("changes are not observed (2 of 2 observers)")
-        assert {(record.observers_sharing, record.observers_connected) for record in sidecar.notifications()} == {
-            (2, 2)
-        }
+        assert {(n.observers_sharing, n.observers_connected) for n in sidecar.notifications()} == {(2, 2)}
 
     def test_nobody_answers_and_it_pages(self) -> None:
         """It says that it is the only one to say so."""

@@ -428,9 +428,7 @@ def test_no_text_of_a_message_is_read() -> None:
     """Not why an observer is blind, and not what evidence says about jobs."""
     contents = handover.read(poisoned(missing="call +1 555 0100"), CLUSTER, at(150))
     assert contents
-    assert {member.alert.missing for group in contents.alerts.groups.values() for member in group.members.values()} == {
-        None
-    }
+    assert {m.alert.missing for group in contents.alerts.groups.values() for m in group.members.values()} == {None}
     content = left_by([*first_sight(), *(gone(100, path) for path in PATHS)], 101)
     episode = document(content)["episode"]
     assert isinstance(episode, dict)

@@ -286,11 +286,11 @@ class LeaseSidecar(Sidecar):
 
     def __init__(self, flink: Flink, policy: Policy = KUBERNETES) -> None:
         super().__init__(flink, policy)
-        self._reported_names: set[str] = set()
+        self._names: set[str] = set()
 
     def reads_everything(self) -> None:
         self.flink.config_maps.changed.clear()
-        self.reports(*sorted(self._reported_names | {*self.flink.config_maps.maps}))
+        self.reports(*sorted(self._names | {*self.flink.config_maps.maps}))
 
     def sees_changes(self) -> "LeaseSidecar":
         changed = list(dict.fromkeys(self.flink.config_maps.changed))
@@ -304,7 +304,7 @@ class LeaseSidecar(Sidecar):
         return self
 
     def reports(self, *names: str) -> None:
-        self._reported_names.update(names)
+        self._names.update(names)
         for name in names:
             self.observe(self.shown(name))
 

@@ -55,7 +55,7 @@ def equals(label: str, value: str) -> Matcher:
 ANY: Final = Matcher("alert", Operator.NOT_EQUAL, "")
 matchers = st.sampled_from(
     [
-        *(equals("alert", configured.alert) for configured in RULES),
+        *(equals("alert", alert_rule.alert) for alert_rule in RULES),
         *(equals("severity", severity) for severity in Severity),
         equals("component", "dispatcher"),
         Matcher("component", Operator.NOT_EQUAL, ""),

@@ -171,16 +171,16 @@ def test_the_operator_chooses_the_words_of_the_title() -> None:
 
 def test_the_documented_fields_are_those_that_there_are() -> None:
     """The example that templates are tried on has every field, of the same type."""
-    tried = {}
+    actual = {}
 
     def look(fields: object) -> str:
         assert isinstance(fields, dict)
-        tried.update(fields)
+        actual.update(fields)
         return "title"
 
     rule = replace(LEADER_CHANGED, summary=look)
     content(alert(LEADER_CHANGED, DISPATCHER, "a:1", "b:1"), policy=replace(POLICY, rules=(rule,)))
-    assert {name: type(value) for name, value in tried.items()} == {
+    assert {name: type(value) for name, value in actual.items()} == {
         name: type(value) for name, value in EXAMPLE.items()
     }
 

@@ -254,13 +254,13 @@ def test_no_sequence_of_observations_breaks_a_promise(events: list[Event]) -> No
         event(observer)
 
 
-FOUND: st.SearchStrategy[Event] = st.one_of(
+FINDER_EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.just(found), st.just(found), st.builds(removed, st.booleans()), st.builds(listed, st.none() | st.booleans())
 )
 
 
 @settings(max_examples=examples(300))
-@given(st.lists(COMMON | CONFIG_MAPS | CONFIG_MAPS | FOUND, min_size=20, max_size=60))
+@given(st.lists(COMMON | CONFIG_MAPS | CONFIG_MAPS | FINDER_EVENTS, min_size=20, max_size=60))
 def test_no_coming_and_going_breaks_a_promise(events: list[Event]) -> None:
     """The same of a cluster that is found, removed at any moment, observed too late, and found again: nothing of it stays behind."""
     observer = Observer(FINDING)

@@ -21,7 +21,7 @@ from tests.kit.core_sidecar import KUBERNETES, POLICY, RENEWAL, Sidecar, fail_ov
 
 AWHILE = SETTLED / SECOND + 1
 TIMEOUT = 20
-KNOWN = replace(POLICY, session_timeouts={CLUSTER: TIMEOUT * SECOND})
+WITH_TIMEOUT = replace(POLICY, session_timeouts={CLUSTER: TIMEOUT * SECOND})
 EXPIRY = TIMEOUT + TICK / SECOND
 C = job_manager("jm-c")
 
@@ -37,7 +37,7 @@ def down(of: TransitionRecord | EpisodeRecord) -> tuple[float | None, float | No
 
 def test_a_session_that_expired_was_heard_of_a_timeout_before() -> None:
     """ZooKeeper, kill -9: no published leader for 2 s; the dead one may have been silent for the whole timeout and a tick before."""
-    flink, sidecar = watching(policy=KNOWN)
+    flink, sidecar = watching(policy=WITH_TIMEOUT)
     fail_over(flink, sidecar)
     sidecar.waits(AWHILE)
     grant = granted(sidecar)
@@ -59,7 +59,7 @@ def test_without_flinks_session_timeout_there_is_no_upper_bound() -> None:
 
 def test_a_leader_that_withdrew_was_alive_until_then() -> None:
     """It removed its address itself: both figures are one."""
-    flink, sidecar = watching(policy=KNOWN)
+    flink, sidecar = watching(policy=WITH_TIMEOUT)
     for component in CLUSTER_COMPONENTS:
         flink.vacate(component)
         sidecar.sees_changes()
@@ -79,7 +79,7 @@ def test_a_leader_that_withdrew_was_alive_until_then() -> None:
 
 def test_a_leader_that_published_itself_was_alive_then() -> None:
     """B leads for 3 s and is lost: it cannot have been silent for longer than it led. In one episode the times add up."""
-    flink, sidecar = watching(policy=KNOWN)
+    flink, sidecar = watching(policy=WITH_TIMEOUT)
     fail_over(flink, sidecar)
     sidecar.waits(3)
     first = granted(sidecar)
@@ -99,7 +99,7 @@ def test_a_leader_that_published_itself_was_alive_then() -> None:
 
 def test_an_outage_of_the_store_gives_sessions_their_time_again() -> None:
     """We lost the store 8 s before: the dead leader's session was last known to be valid then."""
-    flink, sidecar = watching(policy=KNOWN)
+    flink, sidecar = watching(policy=WITH_TIMEOUT)
     sidecar.is_cut_off().waits(2).connects().waits(6)
     fail_over(flink, sidecar)
     grant = granted(sidecar)
@@ -110,7 +110,7 @@ def test_an_outage_of_the_store_gives_sessions_their_time_again() -> None:
 
 def test_what_nobody_saw_has_no_bounds() -> None:
     """Changed while the sidecar was down or blind: found when it is back. A vacancy that blindness interrupted has none either."""
-    flink, sidecar = watching(policy=KNOWN)
+    flink, sidecar = watching(policy=WITH_TIMEOUT)
     sidecar.is_killed(down_for=30)
     flink.elect(B)
     sidecar.connects().waits(AWHILE)
@@ -127,7 +127,7 @@ def test_what_nobody_saw_has_no_bounds() -> None:
 
 def test_a_change_without_a_vacancy_has_bounds_too() -> None:
     """Flink was faster than the watch: no time without a published leader was seen, and yet the old one may have been dead."""
-    flink, sidecar = watching(policy=KNOWN)
+    flink, sidecar = watching(policy=WITH_TIMEOUT)
     flink.elect(B)
     sidecar.sees_changes()
     assert granted(sidecar).kind == "CHANGED"
@@ -137,7 +137,7 @@ def test_a_change_without_a_vacancy_has_bounds_too() -> None:
 
 def test_the_same_leader_may_have_worked_all_the_time() -> None:
     """Its address was gone, and it wrote it again: at least 0."""
-    flink, sidecar = watching(policy=KNOWN)
+    flink, sidecar = watching(policy=WITH_TIMEOUT)
     flink.vacate()
     sidecar.sees_changes().waits(1)
     flink.elect(A)
@@ -225,7 +225,7 @@ def test_a_configmap_that_was_deleted_was_somebodys_until_the_last_renewal() -> 
 
 def test_a_job_has_its_own_bounds() -> None:
     """Its leader is gone with the session, and comes later."""
-    flink, sidecar = watching(policy=KNOWN)
+    flink, sidecar = watching(policy=WITH_TIMEOUT)
     flink.vacate()
     sidecar.sees_changes().waits(1)
     flink.elect(B, *CLUSTER_COMPONENTS)
@@ -240,7 +240,7 @@ def test_a_job_has_its_own_bounds() -> None:
 def test_ids_do_not_follow_from_what_an_observer_can_bound() -> None:
     """One that knows the session timeout and one that does not derive the same ids of transitions and episode."""
     ids = []
-    for policy in (POLICY, KNOWN):
+    for policy in (POLICY, WITH_TIMEOUT):
         flink, sidecar = watching(policy=policy)
         fail_over(flink, sidecar)
         sidecar.waits(AWHILE)
@@ -250,7 +250,7 @@ def test_ids_do_not_follow_from_what_an_observer_can_bound() -> None:
 
 def test_a_split_adds_up_to_no_more_than_it_lasted() -> None:
     """Leaders that replace each other again and again: each cannot have been dead for longer than it led."""
-    flink, sidecar = watching(policy=KNOWN)
+    flink, sidecar = watching(policy=WITH_TIMEOUT)
     began = sidecar.now
     for leader, _ in pairwise([B, C] * 20):
         flink.elect(leader, RESOURCE_MANAGER)

@@ -20,7 +20,7 @@ from tests.kit.fake_flink import Flink
 from tests.kit.groups import examples
 from tests.kit.znodes import ZNodes
 
-FOUND = EvidenceItem(EvidenceKind.JOB, JOB, CaptureOutcome.CAPTURED, "restored from checkpoint 1")
+ITEM = EvidenceItem(EvidenceKind.JOB, JOB, CaptureOutcome.CAPTURED, "restored from checkpoint 1")
 JOB_MANAGERS = [job_manager(host, term) for host in ("jm-a", "jm-b") for term in (0, 1)]
 
 
@@ -123,7 +123,7 @@ def brought(which: int, pieces: int) -> Event:
 
     def happens(_: Flink, sidecar: Witnessed) -> None:
         for capture in sidecar.asked[which : which + 1]:
-            sidecar.observe(EvidenceGathered(sidecar.moment, capture.id, (FOUND,) * pieces))
+            sidecar.observe(EvidenceGathered(sidecar.moment, capture.id, (ITEM,) * pieces))
 
     return happens
 

@@ -156,7 +156,7 @@ def test_the_account_says_what_the_records_say(history: list[tuple[str, int]]) -
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(histories(*(each for each in ACTS if each != "replace")))
+@given(histories(*(act for act in ACTS if act != "replace")))
 def test_what_is_exposed_never_goes_back(history: list[tuple[str, int]]) -> None:
     """Counters of Prometheus that go back look like a restart, and the whole of them would count again."""
     flink = Flink().submit().elect(A)

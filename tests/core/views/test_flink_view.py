@@ -73,7 +73,7 @@ A_LEADS, B_LEADS = call_of(A.leads(DISPATCHER)), call_of(B.leads(DISPATCHER))
 
 
 def test_attaching_to_a_cluster_without_a_leader_is_no_call() -> None:
-    """The start state is null: there is nothing to call with."""
+    """The start state is null: no listener is called."""
     listener = Listener()
     listener.is_(CONNECTED)
     assert listener.calls == []

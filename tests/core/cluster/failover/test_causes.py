@@ -28,9 +28,9 @@ def loss(lasted: int, until: int | None) -> Loss:
     return Loss(Moment(began, began), None if ended is None else Moment(ended, ended))
 
 
-def facts(**given_facts: Any) -> Facts:
+def facts(**parts: Any) -> Facts:
     always: dict[str, Any] = {"store": Store.ZOOKEEPER, "opened": OPENED}
-    return Facts(**always | given_facts)
+    return Facts(**always | parts)
 
 
 LAPSED: Final = 16_500_000

@@ -6,14 +6,14 @@ from sidecar.core.views.snapshot import Snapshot
 from tests.kit.cluster import CLUSTER, DISPATCHER
 from tests.kit.core_sidecar import Sidecar, watching
 
-EACH = 1 * SECOND
+INTERVAL = 1 * SECOND
 """How often this driver confirms."""
 
 
 def confirmed(sidecar: Sidecar, seconds_ago: float = 0) -> None:
     """The driver confirms what it saw so long ago."""
     at = sidecar.moment
-    sidecar.observe(ViewConfirmed(type(at)(at.steady - round(seconds_ago * SECOND), at.wall), CLUSTER, EACH))
+    sidecar.observe(ViewConfirmed(type(at)(at.steady - round(seconds_ago * SECOND), at.wall), CLUSTER, INTERVAL))
 
 
 def sees_for(sidecar: Sidecar, seconds: int) -> None:
