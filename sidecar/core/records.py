@@ -1,8 +1,8 @@
 """The audit log's records: one definition, from which the JSON lines, the journal and the Parquet tables follow (CONTRACTS: Records).
 
-A field may be added (then SCHEMA rises); none is renamed, retyped or removed. Words of the core's enumerations are `str` here: a record with
-a word of a newer version is still read. The docstrings of types and fields are the comments of the
-audit log's tables and columns (docs/reference/audit-schema.md): they are written for whoever queries it.
+A field may be added (then SCHEMA rises); none is renamed, retyped or removed. Words of the core's enumerations are `str` here: a record
+with a word of a newer version is still read. The docstrings of types and fields are the comments of the audit log's tables and columns
+(docs/reference/audit-schema.md): they are written for whoever queries it.
 """
 
 from typing import Final

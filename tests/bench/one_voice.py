@@ -130,7 +130,7 @@ class Play:
     def _report(self, number: int) -> None:
         """How far it is, for who waits."""
         verdicts = [judge(receiver.arrivals, {}) for receiver in self.receivers]
-        kept, wrong = [len(each.tellings) for each in verdicts], [len(each.unlabelled) for each in verdicts]
+        kept, wrong = [len(each.messages) for each in verdicts], [len(each.unlabelled) for each in verdicts]
         print(f"{number} failovers, messages {kept}, not labelled {wrong}", file=sys.stderr, flush=True)
 
     def _acts(self) -> dict[int, Callable[[], None]]:
@@ -219,7 +219,7 @@ class Play:
         for sidecar in self.voices.sidecars:
             sidecar.wait_ready()
         time.sleep(5)  # what is seen is reported after group_wait and group_interval
-        assert until(self.voices.told_all, _DRAIN_SECONDS, 0.5), "the outboxes do not get empty"
+        assert until(self.voices.has_sent_all, _DRAIN_SECONDS, 0.5), "the outboxes do not get empty"
         for sidecar in self.voices.sidecars:
             assert sidecar.stop() == 0
         self._measure()
@@ -259,9 +259,9 @@ def _print(play: Play, verdicts: Sequence[Verdict]) -> None:
         *("late p50, s", "p95, s", "max, s", "by a, b, c"),
     )
     for name, verdict in zip(("well", "moody"), verdicts, strict=True):
-        late, by = verdict.delays, Counter(telling.observer for telling in verdict.tellings)
+        late, by = verdict.delays, Counter(message.observer for message in verdict.messages)
         table.row(
-            *(name, len(play.leaders.since) - 1, len(verdict.tellings), len(verdict.lost)),
+            *(name, len(play.leaders.since) - 1, len(verdict.messages), len(verdict.lost)),
             *(len(verdict.labelled), len(verdict.unlabelled), verdict.overlapping),
             *(f"{late[int(len(late) * part)]:.1f}" for part in (0.5, 0.95)),
             f"{late[-1]:.1f}",
@@ -284,11 +284,11 @@ def _complaints(play: Play, verdicts: Sequence[Verdict]) -> Iterator[bool]:
         for leader in verdict.lost:
             print(f"LOST at {name}: {leader}")
             yield True
-        for telling in verdict.unlabelled:
-            print(f"NOT LABELLED at {name}: {', '.join(sorted(telling.subjects))}")
+        for message in verdict.unlabelled:
+            print(f"NOT LABELLED at {name}: {', '.join(sorted(message.subjects))}")
             yield True
-            for other in verdict.tellings:
-                if other.subjects & telling.subjects:
+            for other in verdict.messages:
+                if other.subjects & message.subjects:
                     print(f"--- {time.strftime('%T', time.gmtime(other.at))}\n{other.text}\n")
     for sidecar in play.voices.sidecars:
         if left := books(sidecar).open:

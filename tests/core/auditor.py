@@ -38,7 +38,7 @@ class Auditor:
         self.effects: list[list[Effect]] = []
         self._began: set[str] = set()
         """Groups that were notified FIRST and are not forgotten."""
-        self._told_at: dict[str, int] = {}
+        self._notified_at: dict[str, int] = {}
         self._hastened_at: dict[str, int] = {}
         """When a group was notified sooner than after `group_interval`, because it got worse."""
         self._paced: set[str] = set()
@@ -50,7 +50,7 @@ class Auditor:
         self._owed: dict[Key, Alert] = {}
         """Events that are in a group and of which nothing has been said."""
         self._settled: dict[Key, str] = {}
-        """Events: "told" or "suppressed"."""
+        """Events: "notified" or "suppressed"."""
         self._hidden: dict[Key, set[str]] = {}
         """The silences that hid an alert, as recorded."""
         self._present: set[tuple[Key, int]] = set()
@@ -62,7 +62,7 @@ class Auditor:
         """By group: the key of its incident."""
 
     def nothing_is_owed(self) -> None:
-        assert self._owed == {}, "an event that nobody was told of, and that is not recorded as suppressed"
+        assert self._owed == {}, "an event that nobody was notified of, and that is not recorded as suppressed"
         assert not any(self._lasting.values()), "somebody still believes in what is over"
         assert self._open == {}, "an incident is open, and nothing of it goes on"
 
@@ -95,12 +95,12 @@ class Auditor:
             for fp, group in alerts.groups.items()
             for key, member in group.members.items()
         }
-        new = [each for key, each in after.outbox.items() if key not in before.outbox]
-        for each in new:
-            key = self._keys.setdefault(each.fingerprint, each.incident)
-            assert key == each.incident, "an incident has another key than before"
+        new = [delivery for key, delivery in after.outbox.items() if key not in before.outbox]
+        for delivery in new:
+            key = self._keys.setdefault(delivery.fingerprint, delivery.incident)
+            assert key == delivery.incident, "an incident has another key than before"
         beside = {Reason.RESEND, Reason.CONFIGURATION_CHANGED}
-        queued = [each for each in new if not each.is_closing and each.reason not in beside]
+        queued = [delivery for delivery in new if not delivery.is_closing and delivery.reason not in beside]
         self._check_quiet(policy, after, notices, observation.at)
         self._hear(policy, notices, queued, observation.at.steady)
         self._read(policy, [e.record for e in effects if isinstance(e, Append) and isinstance(e.record, Notification)])
@@ -144,13 +144,13 @@ class Auditor:
         """Nobody is notified of what may not be notified now."""
         firing = _firing(after)
         for notice in notices:
-            assert not notice.route.is_muted(at.wall), "told in a mute interval"
+            assert not notice.route.is_muted(at.wall), "notified in a mute interval"
             for alert in notice.alerts:
-                assert not _is_silenced(after, alert, at), "told, and silenced"
+                assert not _is_silenced(after, alert, at), "notified, and silenced"
             for alert in notice.lasting:
-                assert not is_inhibited(policy.inhibit_rules, alert.labels, firing), "told, and inhibited"
-                known = alert.id in self._lasting.get(notice.fingerprint, ())
-                assert not known or _in_sight(alert, after), "told again as if it were so, and nobody can see"
+                assert not is_inhibited(policy.inhibit_rules, alert.labels, firing), "notified, and inhibited"
+                is_lasting = alert.id in self._lasting.get(notice.fingerprint, ())
+                assert not is_lasting or _in_sight(alert, after), "notified again as if it held, while blind"
 
     def _hear(self, policy: Policy, notices: Sequence[Notice], queued: Sequence[Delivery], now: int) -> None:
         notices = [notice for notice in notices if not notice.closes]
@@ -160,8 +160,8 @@ class Auditor:
             for destination in policy.receivers[notice.route.receiver]
             if notice.news or destination.send_resolved or notice.reason not in {Reason.RESOLVED, Reason.SHRANK}
         ]
-        assert sorted(expected) == sorted((each.fingerprint, each.reason, each.destination) for each in queued)
-        assert len({notice.fingerprint for notice in notices}) == len(notices), "a group was told twice in a step"
+        assert sorted(expected) == sorted((sent.fingerprint, sent.reason, sent.destination) for sent in queued)
+        assert len({notice.fingerprint for notice in notices}) == len(notices), "a group was notified twice in a step"
         for notice in notices:
             assert len({"observer" in alert.labels for alert in notice.alerts}) == 1, "of one observer, and of all"
             fingerprint, reason = notice.fingerprint, notice.reason
@@ -169,14 +169,14 @@ class Auditor:
             if reason is not Reason.FIRST and fingerprint in self._paced:
                 repeated = reason is Reason.REPEAT_INTERVAL_ELAPSED
                 pause = notice.route.repeat_interval if repeated else notice.route.group_interval
-                if now < self._told_at[fingerprint] + pause:
-                    assert reason is not Reason.REPEAT_INTERVAL_ELAPSED, "told again too soon, and nothing is new"
+                if now < self._notified_at[fingerprint] + pause:
+                    assert reason is not Reason.REPEAT_INTERVAL_ELAPSED, "notified again too soon, and nothing is new"
                     last = self._hastened_at.get(fingerprint)
-                    assert last is None or now >= last + pause, "told again too soon, and not for the first time"
+                    assert last is None or now >= last + pause, "notified again too soon, and not for the first time"
                     self._hastened_at[fingerprint] = now
             self._began.add(fingerprint)
             self._paced.add(fingerprint)
-            self._told_at[fingerprint] = now
+            self._notified_at[fingerprint] = now
             lasting = self._lasting.setdefault(fingerprint, set())
             assert len({alert.id for alert in notice.alerts}) == len(notice.alerts), "the same alert twice in a message"
             if reason is Reason.RESOLVED:
@@ -186,13 +186,13 @@ class Auditor:
                 key = (fingerprint, alert.id)
                 news = alert.is_event and key not in self._settled
                 assert not alert.ended or alert.id in lasting or news, "over, of what nobody had heard"
-                assert self._settled.get(key) != "suppressed", "suppressed, and told"
-                assert alert.id in lasting or key not in self._settled, "an event was told twice"
+                assert self._settled.get(key) != "suppressed", "suppressed, and notified"
+                assert alert.id in lasting or key not in self._settled, "an event was notified twice"
                 _check_downtime(alert)
                 self._mentioned[key] = now
                 self._owed.pop(key, None)
                 if alert.is_event:
-                    self._settled[key] = "told"
+                    self._settled[key] = "notified"
                 (lasting.discard if alert.ended else lasting.add)(alert.id)
             assert (reason is Reason.RESOLVED) <= (not lasting), "RESOLVED, and something lasts"
 
@@ -200,12 +200,12 @@ class Auditor:
         """What a service that keeps incidents makes of messages. One that has waited may be followed by the next of its group."""
         for delivery in sent:
             incident = delivery.destination, delivery.incident
-            behind = [each for each in after.outbox.values() if (each.destination, each.incident) == incident]
+            behind = [other for other in after.outbox.values() if (other.destination, other.incident) == incident]
             assert ("observer" in delivery.group_labels) == (not delivery.parts), "others may have the same incident"
             if delivery.destination != PAGER.name or delivery.reason is Reason.SHRANK:
                 continue
             if delivery.reason is Reason.CONFIGURATION_CHANGED:
-                assert incident in self._open, "nobody was told of it"
+                assert incident in self._open, "nobody was notified of it"
                 if not delivery.goes_on:
                     del self._open[incident]
             elif delivery.reason is Reason.RESOLVED:
@@ -223,11 +223,13 @@ class Auditor:
         if PAGER.name in policy.incident_destinations():
             return
         records = (effect.record for effect in effects if isinstance(effect, Append))
-        found = {each.fingerprint for each in records if isinstance(each, Notification) and each.outcome == "gave_up"}
+        recorded = {
+            record.fingerprint for record in records if isinstance(record, Notification) and record.outcome == "gave_up"
+        }
         for incident, fingerprint in list(self._open.items()):
             group = before.groups.get(fingerprint)
             if group and any(member.notified for member in group.members.values()):
-                assert fingerprint in found, "nobody can close it, and that is not recorded"
+                assert fingerprint in recorded, "nobody can close it, and that is not recorded"
                 del self._open[incident]
 
     def _read(self, policy: Policy, records: Sequence[Notification]) -> None:
@@ -280,10 +282,10 @@ class Auditor:
         """A group is forgotten when nothing lasts in it and a group interval has passed, or when the policy has changed."""
         intervals = {route.key: route.group_interval for route in every(policy.route)}
         shortest = min(intervals.values())
-        for fingerprint in [each for each in self._began if each not in alerts.groups]:
+        for fingerprint in [group for group in self._began if group not in alerts.groups]:
             if not reloaded:
                 assert not self._lasting[fingerprint], "forgotten, and somebody believes that it lasts"
-                assert now >= self._told_at[fingerprint] + shortest, "forgotten too soon"
+                assert now >= self._notified_at[fingerprint] + shortest, "forgotten too soon"
             self._began.discard(fingerprint)
             self._keys.pop(fingerprint, None)
             self._lasting.pop(fingerprint)
@@ -307,7 +309,7 @@ class Auditor:
                 assert now < last + route.repeat_interval + route.group_interval + waits, "silent for too long"
             else:
                 since = max(since, member.alert.ended.steady if member.alert.ended else since)
-                assert now < since + route.group_interval + route.group_wait + waits, "not told in time"
+                assert now < since + route.group_interval + route.group_wait + waits, "not notified in time"
         self._free_since = free
 
 
@@ -334,8 +336,8 @@ def _is_silenced(state: State, alert: Alert, at: Moment) -> bool:
         and at.steady < silence.until
         and not silence.expired_at
         and all(matcher.matches(alert.labels) for matcher in silence.matchers)
-        for each in state.silences.values()
-        for silence in each.known.values()
+        for document in state.silences.values()
+        for silence in document.known.values()
     )
 
 
@@ -360,8 +362,8 @@ def _check_blindness(before: Alerts, after: State) -> None:
     for fingerprint, group in after.alerts.groups.items():
         for key, member in group.members.items():
             if not _in_sight(member.alert, after):
-                known = before.groups[fingerprint].members[key]
-                assert known.alert.ended == member.alert.ended, "it ended, and nobody could see"
+                earlier = before.groups[fingerprint].members[key]
+                assert earlier.alert.ended == member.alert.ended, "it ended, and nobody could see"
 
 
 def _check_rewrites(before: Alerts, after: Alerts) -> None:
@@ -398,23 +400,23 @@ class Audited(Sidecar):
 
     def again(self) -> list[list[Effect]]:
         """What the same observations give once more, with alerts that were on disk between all of them."""
-        state, found = State(), []
+        state, all_effects = State(), []
         following = [*(observation for _, observation in self.steps[1:]), None]
         for (policy, observation), later in zip(self.steps, following, strict=True):
             if isinstance(observation, Started):
                 empty = isinstance(later, HandoverRead)  # nothing was on its disk
                 state, _ = assemble(() if empty else changes(State(), state))
             state, effects = step(policy, state, observation)
-            found.append(effects)
+            all_effects.append(effects)
             kept, problems = assemble(changes(State(), State(alerts=state.alerts)))
             assert problems == []
             state = replace(state, alerts=replace(kept.alerts, beats=state.alerts.beats))  # which no disk has
-        return found
+        return all_effects
 
     def _step(self, observation: Observation) -> None:
         before, notices, flushed = self.state, list[Notice](), list[Alerts]()
 
-        def tell(
+        def recording_flush(
             alerts: Alerts,
             policy: Policy,
             blind: Collection[str],
@@ -422,12 +424,12 @@ class Audited(Sidecar):
             documents: Documents,
             decided_at: Mapping[str, int],
         ) -> flushing.Flushed:
-            told = _tell(alerts, policy, blind, now, documents, decided_at)
-            notices.extend(told[1])
+            result = _flush(alerts, policy, blind, now, documents, decided_at)
+            notices.extend(result[1])
             flushed.append(alerts)
-            return told
+            return result
 
-        with patch.object(flushing, "flush", tell):  # overheard, not changed
+        with patch.object(flushing, "flush", recording_flush):  # overheard, not changed
             self.state, effects = step(self.policy, before, observation)
         self.steps.append((self.policy, observation))
         self.notices += notices
@@ -443,4 +445,4 @@ class Audited(Sidecar):
         self.feed.saw(self.policy, self.state, observation)
 
 
-_tell = flushing.flush
+_flush = flushing.flush

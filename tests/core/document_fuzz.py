@@ -160,8 +160,8 @@ class Reader:
 def _left(policy: Policy, observations: Sequence[Observation], second: float) -> dict[str, Any]:
     state = Reader(replace(policy, observer="observer-1")).takes(*observations).state
     content = handover.written(CLUSTER, handover.of(policy, state, CLUSTER, at(second)))
-    found: dict[str, Any] = plain.loads(zlib.decompress(b64decode(content), wbits=31))
-    return found
+    document: dict[str, Any] = plain.loads(zlib.decompress(b64decode(content), wbits=31))
+    return document
 
 
 UNWANTED: Final = {
@@ -178,17 +178,20 @@ LEASE: Final = {"holder_identity": "jm", "acquire_time": "2026-11-20T08:00:00Z",
 def handovers() -> list[dict[str, Any]]:
     """Of a cluster that is led, of one that fails over, of one that has no leader and people know, of one that flaps."""
     vacant: list[Observation] = [*(gone(60, path) for path in PATHS), *(Ticked(at(60 + s)) for s in TICKS[:7])]
-    flaps = [each for n in range(4) for each in (*failover(20 + 10 * n, n + 2), Ticked(at(29 + 10 * n)))]
-    found = [
+    flaps = [observation for n in range(4) for observation in (*failover(20 + 10 * n, n + 2), Ticked(at(29 + 10 * n)))]
+    documents = [
         _left(PLAIN, first_sight(), 5),
         _left(PLAIN, [*first_sight(), *(gone(60, path) for path in PATHS)], 61),
         _left(PLAIN, [*first_sight(), *vacant], 121),
         _left(PLANS, [*first_sight(), *flaps, *vacant], 121),
     ]
-    found[1] |= {"operated": UNWANTED, "disruptions": {"uid": {"at": UNWANTED["began"], "pod": "jm-1", "address": ""}}}
-    found[3] |= {"lapsed": {"config-map": LEASE}, "pods": {"10.0.0.1": {"name": "jm-1", "named_at": at(1).wall}}}
-    found[3]["standby"] = {"several_since": UNWANTED["began"], "alone_since": UNWANTED["began"]}
-    return [*found, plain.loads(OLDER.read_text())]
+    documents[1] |= {
+        "operated": UNWANTED,
+        "disruptions": {"uid": {"at": UNWANTED["began"], "pod": "jm-1", "address": ""}},
+    }
+    documents[3] |= {"lapsed": {"config-map": LEASE}, "pods": {"10.0.0.1": {"name": "jm-1", "named_at": at(1).wall}}}
+    documents[3]["standby"] = {"several_since": UNWANTED["began"], "alone_since": UNWANTED["began"]}
+    return [*documents, plain.loads(OLDER.read_text())]
 
 
 SILENCE: Final = {
@@ -206,13 +209,13 @@ def ledgers() -> list[dict[str, Any]]:
     """What several sidecars have marked and claimed: an earlier vacancy and its end."""
     reader = Reader(PLAIN).takes(*first_sight()).vanish(10)
     reader.sees(700, 2).waits(700)
-    found = ledger_document.begun(ledger_document.Ledger(), at(0).wall)
+    ledger = ledger_document.begun(ledger_document.Ledger(), at(0).wall)
     for number, delivery in enumerate(reader.sent):
         claim = Claim("observer-1", f"{delivery.id}/{number}", renewed=0)
-        found = claims.claimed(found, delivery, claim, at(number).wall)
+        ledger = claims.claimed(ledger, delivery, claim, at(number).wall)
         if number % 3:
-            found = claims.marked(found, delivery, "observer-1", at(number).wall)
-    return [plain.loads(ledger_document.written(found, at(1400).wall))]
+            ledger = claims.marked(ledger, delivery, "observer-1", at(number).wall)
+    return [plain.loads(ledger_document.written(ledger, at(1400).wall))]
 
 
 @cache
@@ -259,14 +262,14 @@ _Place = tuple[Any, Any]
 
 
 def _places(value: Any, most: int = _MOST_PLACES) -> list[_Place]:
-    found: list[_Place] = []
+    places: list[_Place] = []
     waiting = [value]
-    while waiting and len(found) < most:
+    while waiting and len(places) < most:
         one = waiting.pop()
         keys = one.keys() if isinstance(one, dict) else range(len(one)) if isinstance(one, list) else ()
-        found += ((one, key) for key in keys)
+        places += ((one, key) for key in keys)
         waiting += (one[key] for key in keys)
-    return found
+    return places
 
 
 def _value(random: Random, of: Any) -> Any:
@@ -333,11 +336,11 @@ def mutated(random: Random, document: Any) -> Any:
 
 def damaged(random: Random, content: bytes) -> bytes:
     """Bytes of which some are others, or are missing."""
-    found = bytearray(content)
+    data = bytearray(content)
     for _ in range(random.randrange(1, 4)):
-        place = random.randrange(len(found) + 1)
-        found[place : place + random.choice((0, 1, 1, 50))] = random.randbytes(random.choice((0, 1, 4)))
-    return bytes(found)
+        place = random.randrange(len(data) + 1)
+        data[place : place + random.choice((0, 1, 1, 50))] = random.randbytes(random.choice((0, 1, 4)))
+    return bytes(data)
 
 
 def packed(text: bytes) -> bytes:
@@ -359,18 +362,18 @@ def of_handover(random: Random, text: bytes) -> str:
     content = packed(text)
     policy = random.choice((PLAIN, PLANS))
     try:
-        found = handover.read(content, CLUSTER, at(150))
+        document = handover.read(content, CLUSTER, at(150))
     except handover.HandoverError:
-        found = None
-    if found:
-        again = handover.written(CLUSTER, found)
+        document = None
+    if document:
+        again = handover.written(CLUSTER, document)
         if len(again) > MOST_BYTES or handover.read(again, CLUSTER, at(150)) is None:
             raise FuzzError("what was read cannot be written again")
     reader = Reader(policy).takes(Started(at(150)))
     try:
         reader.takes(HandoverRead(at(150), CLUSTER, content))
     except handover.HandoverError:
-        if found:
+        if document:
             raise
         return "refused"
     reader.waits(150)
@@ -388,7 +391,7 @@ def of_handover(random: Random, text: bytes) -> str:
 def _delivery() -> tuple[Delivery, ...]:
     """Of the vacancy that follows, and of its end."""
     reader = Reader(PLAIN).takes(*first_sight()).sees(100, 3).waits(100).vanish(1500)
-    first = next(each for each in reader.sent if VACANT in each.alert)
+    first = next(delivery for delivery in reader.sent if VACANT in delivery.alert)
     return first, reader.sees(20_000, 4).waits(20_000).sent[-1]
 
 
@@ -397,27 +400,27 @@ def of_ledger(random: Random, content: bytes) -> str:
     for delivery in _delivery():
         wall = delivery.queued_at.wall
         try:
-            found = ledger_document.begun(ledger_document.believed(ledger_document.read(content), wall), wall)
+            ledger = ledger_document.begun(ledger_document.believed(ledger_document.read(content), wall), wall)
         except ForeignFormatError:
             return "left alone"
-        if delivery is _delivery()[0] and claims.standing(found, delivery, "us") is Standing.TOLD:
+        if delivery is _delivery()[0] and claims.standing(ledger, delivery, "us") is Standing.TOLD:
             raise FuzzError("it says that people know of what happened after it was written")
         ours = Claim("us", "1", renewed=0)
         for second in (*TICKS, LEASE_UNRENEWED // SECOND):
             now = wall + int(second * SECOND)
-            claims.repeats(found, delivery)
-            claims.may_have_arrived(found, delivery)
-            claims.oldest_news(found, delivery)
-            claims.ends(found, delivery, now)
-            claimed = claims.renewed(claims.claimed(found, delivery, ours, now), delivery, ours, now)
+            claims.repeats(ledger, delivery)
+            claims.may_have_arrived(ledger, delivery)
+            claims.oldest_news(ledger, delivery)
+            claims.ends(ledger, delivery, now)
+            claimed = claims.renewed(claims.claimed(ledger, delivery, ours, now), delivery, ours, now)
             released = claims.released(claimed, delivery, ours, now, unsure=bool(random.randrange(2)))
-            told = claims.marked(claimed, delivery, "us", now)
-            for each in (released, told):
-                text = ledger_document.written(each, now)
+            sent = claims.marked(claimed, delivery, "us", now)
+            for changed in (released, sent):
+                text = ledger_document.written(changed, now)
                 if len(text) > ledger_document.MOST_BYTES:
                     raise FuzzError("it grows without end")
                 ledger_document.believed(ledger_document.read(text), now)
-            if delivery.reason.value != "RESOLVED" and claims.standing(told, delivery, "other") is not Standing.TOLD:
+            if delivery.reason.value != "RESOLVED" and claims.standing(sent, delivery, "other") is not Standing.TOLD:
                 raise FuzzError("what is marked as sent is not")
     return "used"
 
@@ -468,19 +471,19 @@ def main() -> int:
     parser.add_argument("--documents", type=int, default=600)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int, help="one document, with its traceback")
-    given = parser.parse_args()
-    if given.only is not None:
-        sys.stdout.write(f"{one(given.seed, given.only)}\n")
+    options = parser.parse_args()
+    if options.only is not None:
+        sys.stdout.write(f"{one(options.seed, options.only)}\n")
         return 0
     began, counted, failed = time.process_time(), Counter[str](), 0
-    for number, outcome, error in fuzz(given.seed, range(given.documents)):
+    for number, outcome, error in fuzz(options.seed, range(options.documents)):
         counted[outcome if error is None else "failed"] += 1
         failed += error is not None
         if error is not None and failed <= 20:
-            sys.stdout.write(f"--seed {given.seed} --only {number}: {outcome}\n")
+            sys.stdout.write(f"--seed {options.seed} --only {number}: {outcome}\n")
     cpu = time.process_time() - began
     figures = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counted.items()))
-    sys.stdout.write(f"seed {given.seed}: {given.documents} documents ({figures}) in {cpu:.0f} s of CPU\n")
+    sys.stdout.write(f"seed {options.seed}: {options.documents} documents ({figures}) in {cpu:.0f} s of CPU\n")
     return 1 if failed else 0
 
 

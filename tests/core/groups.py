@@ -50,7 +50,7 @@ class Groups:
         self.second = 0
         self.blind: set[str] = set()
         self.documents: Documents = {}
-        self.told: list[tuple[int, str, str, list[str]]] = []
+        self.notices: list[tuple[int, str, str, list[str]]] = []
         self.suppressed: list[tuple[int, str, str, str]] = []
 
     @property
@@ -59,12 +59,12 @@ class Groups:
         return Moment(at, at)
 
     def fires(self, *alerts: Alert) -> Self:
-        for each in alerts:
-            self.alerts = grouping.fire(self.alerts, self.policy, each, self.now)
+        for firing in alerts:
+            self.alerts = grouping.fire(self.alerts, self.policy, firing, self.now)
         return self
 
     def ends(self, *alerts: Alert) -> Self:
-        over = {each.id for each in alerts}
+        over = {ended.id for ended in alerts}
         self.alerts = grouping.resolve(self.alerts, self.policy, over, self.now, _as_it_is)
         return self
 
@@ -86,10 +86,10 @@ class Groups:
                 self.alerts, self.policy, self.blind, self.now, self.documents
             )
             for notice in notices:
-                names = [f"{each.id}{' is over' * (each.ended is not None)}" for each in notice.alerts]
-                self.told.append((self.second, notice.route.receiver, notice.reason.value, names))
-            for each in suppressed:
-                self.suppressed.append((self.second, each.route.receiver, each.reason.value, each.alert.id))
+                names = [f"{member.id}{' is over' * (member.ended is not None)}" for member in notice.alerts]
+                self.notices.append((self.second, notice.route.receiver, notice.reason.value, names))
+            for hidden in suppressed:
+                self.suppressed.append((self.second, hidden.route.receiver, hidden.reason.value, hidden.alert.id))
         return self
 
 

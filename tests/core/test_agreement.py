@@ -24,7 +24,7 @@ def third(opinion: Opinion) -> Opinion:
 
 
 @pytest.mark.parametrize(
-    ("known", "opinions", "agreement"),
+    ("others", "opinions", "agreement"),
     [
         (0, (), None),
         (1, (), Agreement(1, 1, 2)),
@@ -35,10 +35,10 @@ def third(opinion: Opinion) -> Opinion:
     ],
 )
 def test_of_those_that_answer_a_blind_observer_agrees_with_those_that_are_blind(
-    known: int, opinions: tuple[Opinion, ...], agreement: Agreement | None
+    others: int, opinions: tuple[Opinion, ...], agreement: Agreement | None
 ) -> None:
     """None: no other observer is known."""
-    assert on_blindness(Peers(known, opinions)) == agreement
+    assert on_blindness(Peers(others, opinions)) == agreement
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ class TestBlind:
         asked_for(sidecar, 30, CANNOT)
         [delivery] = sidecar.sent
         assert delivery.body.splitlines()[0].endswith("changes are not observed (2 of 2 observers)")
-        assert {(each.observers_sharing, each.observers_connected) for each in sidecar.notifications()} == {(2, 2)}
+        assert {(n.observers_sharing, n.observers_connected) for n in sidecar.notifications()} == {(2, 2)}
 
     def test_nobody_answers_and_it_pages(self) -> None:
         """It says that it is the only one to say so."""
@@ -117,7 +117,7 @@ class TestBlind:
         sidecar = cut_off()
         sidecar.waits(30)
         assert "observer" not in sidecar.sent[0].body
-        assert {each.observers_known for each in sidecar.notifications()} == {None}
+        assert {record.observers_known for record in sidecar.notifications()} == {None}
 
     def test_the_others_are_cut_off_later_and_it_pages_at_once(self) -> None:
         """Not only with the next interval of its group."""
@@ -125,7 +125,7 @@ class TestBlind:
         asked_for(sidecar, 60, SEES)
         sidecar.observe(PeersAsked(sidecar.moment, CLUSTER, 1, (CANNOT,)))
         sidecar.waits(0.5)
-        assert sidecar.told() == [("Blind", "FIRST")]
+        assert sidecar.sent_reasons() == [("Blind", "FIRST")]
 
     def test_an_answer_that_is_too_old_counts_no_longer(self) -> None:
         """The others may have ended since."""
@@ -134,7 +134,7 @@ class TestBlind:
         sidecar.waits(FRESH / SECOND - 6)
         assert sidecar.sent == []
         sidecar.waits(7)
-        assert sidecar.told() == [("Blind", "FIRST")]
+        assert sidecar.sent_reasons() == [("Blind", "FIRST")]
 
     def test_one_that_has_paged_is_resolved_by_a_message(self) -> None:
         """Though others could read the store before the end."""
@@ -142,7 +142,7 @@ class TestBlind:
         asked_for(sidecar, 30)
         asked_for(sidecar, 30, SEES)
         sidecar.connects().waits(300)
-        assert sidecar.told() == [("Blind", "FIRST"), ("Blind", "RESOLVED")]
+        assert sidecar.sent_reasons() == [("Blind", "FIRST"), ("Blind", "RESOLVED")]
 
 
 def cut_off() -> Sidecar:
@@ -158,10 +158,10 @@ def vacant() -> Sidecar:
     return sidecar.sees_changes()
 
 
-def asked_for(sidecar: Sidecar, seconds: int, *opinions: Opinion, known: int = 1) -> None:
+def asked_for(sidecar: Sidecar, seconds: int, *opinions: Opinion, others: int = 1) -> None:
     """The others are asked every five seconds, and answer this."""
     for _ in range(seconds // 5):
-        sidecar.observe(PeersAsked(sidecar.moment, CLUSTER, known, opinions))
+        sidecar.observe(PeersAsked(sidecar.moment, CLUSTER, others, opinions))
         sidecar.waits(5)
 
 
@@ -179,11 +179,11 @@ def test_a_vacancy_pages_whatever_others_see(opinions: tuple[Opinion, ...], text
     asked_for(sidecar, 40, *opinions)
     lines = sidecar.sent[0].body.splitlines()
     assert [line.endswith(text) for line in lines if line.startswith(("dispatcher", "rest_server"))] == [True, True]
-    assert sidecar.notifications()[0].observers_sharing == len([each for each in opinions if each.vacant]) + 1
+    assert sidecar.notifications()[0].observers_sharing == len([opinion for opinion in opinions if opinion.vacant]) + 1
 
 
 def test_more_than_two_others_that_do_not_answer_are_counted() -> None:
     """In words."""
     sidecar = vacant()
-    asked_for(sidecar, 40, known=3)
+    asked_for(sidecar, 40, others=3)
     assert "(only this observer: none of the other 3 answers)" in sidecar.sent[0].body

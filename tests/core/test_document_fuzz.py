@@ -5,10 +5,10 @@ import pytest
 from tests.core.document_fuzz import fuzz
 
 SEEDS = (1, 2, 3)
-"""Kept, with the documents that each once failed with: their numbers are in KNOWN."""
+"""Kept, with the documents that each once failed with: their numbers are in FAILURES."""
 DOCUMENTS = 100
 LONG_SEEDS = (11, 12, 13, 14)
-KNOWN = ((2, 322), (2, 2857), (2, 3777), (2, 4060), (2, 5982), (2, 8976))
+FAILURES = ((2, 322), (2, 2857), (2, 3777), (2, 4060), (2, 5982), (2, 8976))
 """Ledgers that took seconds to write; counted failovers that were none."""
 
 
@@ -18,7 +18,7 @@ def test_no_document_stops_slows_or_silences_a_sidecar(seed: int) -> None:
     assert [(number, outcome) for number, outcome, error in fuzz(seed, range(DOCUMENTS)) if error] == []
 
 
-@pytest.mark.parametrize(("seed", "number"), KNOWN)
+@pytest.mark.parametrize(("seed", "number"), FAILURES)
 def test_documents_that_once_did_something_wrong_do_not_any_more(seed: int, number: int) -> None:
     """Found by longer runs."""
     [(_, outcome, error)] = fuzz(seed, range(number, number + 1))

@@ -60,9 +60,9 @@ FATAL = line("ERROR", "Fatal error occurred in the cluster entrypoint.", "10:00:
 )
 def test_logs_of_real_jobmanagers(file: str, fault: str | None, exception: str | None) -> None:
     """Each of Flink 2.3.0, shortened. A checkpoint without space fails a job and no JobManager; after SIGTERM nothing is a fault."""
-    found = log_end(file, (LOGS / f"{file}.log").read_text())
-    assert (found.source, found.first_fault, found.exception) == (file, fault, exception)
-    assert found.last_line
+    end = log_end(file, (LOGS / f"{file}.log").read_text())
+    assert (end.source, end.first_fault, end.exception) == (file, fault, exception)
+    assert end.last_line
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ def test_logs_of_real_jobmanagers(file: str, fault: str | None, exception: str |
 )  # fmt: skip
 def test_the_first_fault(text: str, fault: str | None, exception: str | None) -> None:
     """Whatever the layout, and None where nothing says why the process ended."""
-    found = log_end("log", text)
-    assert (found.first_fault, found.exception) == (fault, exception)
+    end = log_end("log", text)
+    assert (end.first_fault, end.exception) == (fault, exception)
 
 
 @pytest.mark.parametrize(
@@ -145,9 +145,9 @@ def test_the_first_fault(text: str, fault: str | None, exception: str | None) ->
 def test_json_layouts(fields: dict[str, object]) -> None:
     """JsonLayout of Log4j, ECS and Logback's encoder."""
     info = {"level": "INFO", "message": "fine", "@timestamp": "2025-11-25T10:00:00Z"}
-    found = log_end("log", f"{json.dumps(info)}\n{json.dumps(fields)}\n")
-    assert (found.first_fault, found.exception) == (f"Broken: {HEAP}", "java.lang.OutOfMemoryError")
-    assert found.fault_age == 0
+    end = log_end("log", f"{json.dumps(info)}\n{json.dumps(fields)}\n")
+    assert (end.first_fault, end.exception) == (f"Broken: {HEAP}", "java.lang.OutOfMemoryError")
+    assert end.fault_age == 0
 
 
 def test_a_long_stack_in_a_line_of_json() -> None:
@@ -162,10 +162,10 @@ def test_a_long_stack_in_a_line_of_json() -> None:
         "error.stack_trace": stack,
     }
     second = {"@timestamp": "2025-11-25T10:00:02Z", "log.level": "ERROR", "message": "Later other failure"}
-    found = log_end("log", f"{json.dumps(first)}\n{json.dumps(second)}\n")
-    assert found.first_fault
-    assert found.first_fault.startswith("Broken")
-    assert found.fault_age == 1_000000
+    end = log_end("log", f"{json.dumps(first)}\n{json.dumps(second)}\n")
+    assert end.first_fault
+    assert end.first_fault.startswith("Broken")
+    assert end.fault_age == 1_000000
 
 
 def test_the_age_of_a_fault_is_known_in_any_time_zone() -> None:
@@ -182,10 +182,10 @@ def test_the_age_of_a_fault_is_known_in_any_time_zone() -> None:
 )  # fmt: skip
 def test_secrets_are_masked(secret: str) -> None:
     """In the fault and in the last line."""
-    found = log_end("log", line("ERROR", f"Could not connect with {secret}"))
-    assert found.first_fault
-    assert "<secret>" in found.first_fault
-    assert "geheim" not in found.first_fault + found.last_line
+    end = log_end("log", line("ERROR", f"Could not connect with {secret}"))
+    assert end.first_fault
+    assert "<secret>" in end.first_fault
+    assert "geheim" not in end.first_fault + end.last_line
 
 
 def test_a_class_is_no_secret() -> None:
@@ -208,8 +208,8 @@ def test_a_class_is_no_secret() -> None:
 )
 def test_hostile_logs(text: str) -> None:
     """Binary, without an end of line, made to be slow: one bounded, printable line in bounded time."""
-    found = log_end("log", text)
-    for shown in (found.first_fault or "", found.last_line, found.exception or ""):
+    end = log_end("log", text)
+    for shown in (end.first_fault or "", end.last_line, end.exception or ""):
         assert shown.isprintable()
         assert len(shown) <= MOST_SHOWN + 1
 

@@ -54,11 +54,11 @@ def begin(second: float, content: bytes, policy: Policy = NEXT) -> State:
     return play([Started(at(second)), HandoverRead(at(second), CLUSTER, content)], policy=policy)[0]
 
 
-def look(second: float, *found: Observation) -> list[Observation]:
+def look(second: float, *observations: Observation) -> list[Observation]:
     """The first look at the store, and a moment afterwards."""
     return [
         ViewObserved(at(second), CLUSTER, ConnectionState.CONNECTED),
-        *found,
+        *observations,
         SnapshotCompleted(at(second), CLUSTER),
         *(Ticked(at(second + after)) for after in (0.5, 5.5, 6, 12)),
     ]
@@ -77,9 +77,9 @@ def document(content: bytes) -> dict[str, object]:
     return json.decode(zlib.decompress(b64decode(content), wbits=31), type=dict[str, object])
 
 
-def packed(found: dict[str, object]) -> bytes:
+def packed(fields: dict[str, object]) -> bytes:
     packer = zlib.compressobj(wbits=31)
-    return b64encode(packer.compress(json.encode(found)) + packer.flush())
+    return b64encode(packer.compress(json.encode(fields)) + packer.flush())
 
 
 def forged(content: bytes, **fields: object) -> bytes:
@@ -110,7 +110,7 @@ def test_a_vacancy_that_two_sidecars_observed_lasted_as_long_as_both_saw_it() ->
     _, effects = play([*(held(130, path, 2) for path in PATHS), *(Ticked(at(s)) for s in (130.5, 136))], state, NEXT)
     [episode] = records(EpisodeRecord, effects)
     assert episode.downtime_seconds_at_least == (101 - 100) + (130 - 112)
-    assert {each.downtime_seconds_at_least for each in records(TransitionRecord, effects)} == {130 - 112}
+    assert {record.downtime_seconds_at_least for record in records(TransitionRecord, effects)} == {130 - 112}
 
 
 def test_how_a_failover_began_is_learned_from_a_sidecar_that_is_still_running() -> None:
@@ -131,8 +131,8 @@ def test_how_a_failover_began_is_learned_from_a_sidecar_that_is_still_running() 
     ]
     _, informed = play(new, second, NEXT)
     _, uninformed = play(new[1:], second, NEXT)
-    assert [each.cause for each in records(EpisodeRecord, informed)] == ["graceful_handover"]
-    assert [each.cause for each in records(EpisodeRecord, uninformed)] == ["unknown"]
+    assert [record.cause for record in records(EpisodeRecord, informed)] == ["graceful_handover"]
+    assert [record.cause for record in records(EpisodeRecord, uninformed)] == ["unknown"]
 
 
 def test_a_leader_that_changed_while_no_sidecar_ran_is_discovered() -> None:
@@ -140,7 +140,7 @@ def test_a_leader_that_changed_while_no_sidecar_ran_is_discovered() -> None:
     state = begin(400, left_by(first_sight(), 300))
     _, effects = play(look(401, *(held(350, path, 2) for path in PATHS)), state, NEXT)
     transitions = records(TransitionRecord, effects)
-    assert {(each.kind, each.last_known_address) for each in transitions} == {
+    assert {(transition.kind, transition.last_known_address) for transition in transitions} == {
         ("DISCOVERED", "pekko.tcp://flink@jm-1:6123/user/rpc/x_1")
     }
     [episode] = records(EpisodeRecord, effects)
@@ -197,9 +197,9 @@ def test_a_cluster_that_is_not_watched_is_not_taken_over() -> None:
 def test_alerts_about_another_sidecar_are_not_taken_over() -> None:
     """That it could not read the store is over with it."""
     content = left_by(first_sight(), 300)
-    found = handover.read(content, CLUSTER, at(301))
-    assert found
-    assert found.alerts.groups == {}
+    contents = handover.read(content, CLUSTER, at(301))
+    assert contents
+    assert contents.alerts.groups == {}
 
 
 @pytest.mark.parametrize("jobs", [0, 1, 100, 3_000, 10_000])
@@ -218,10 +218,10 @@ def test_it_is_bounded_whatever_the_number_of_jobs(jobs: int) -> None:
     state = replace(state, clusters={CLUSTER: replace(cluster, components={**cluster.components, **many})})
     content = handover.written(CLUSTER, handover.of(POLICY, state, CLUSTER, at(1)))
     assert len(content) <= MOST_BYTES
-    found = handover.read(content, CLUSTER, at(2))
-    assert found
-    assert found.leaders + found.jobs_left_out == 3 + jobs
-    assert found.leaders >= 3 + min(jobs, 1000)
+    contents = handover.read(content, CLUSTER, at(2))
+    assert contents
+    assert contents.leaders + contents.jobs_left_out == 3 + jobs
+    assert contents.leaders >= 3 + min(jobs, 1000)
 
 
 @pytest.mark.parametrize(
@@ -271,13 +271,13 @@ def test_a_document_that_claims_what_cannot_be_is_refused(fields: dict[str, obje
 def test_an_account_that_does_not_add_up_begins_anew(account: dict[str, object]) -> None:
     """Time that nobody observed is not made up by whoever can write the document; all else is taken over."""
     content = left_by(first_sight(), 11)
-    found = handover.read(forged(content, account=account), CLUSTER, at(12))
+    contents = handover.read(forged(content, account=account), CLUSTER, at(12))
     honest = handover.read(content, CLUSTER, at(12))
-    assert found
+    assert contents
     assert honest
-    assert found.cluster.account is None
+    assert contents.cluster.account is None
     assert honest.cluster.account
-    assert found.cluster == replace(honest.cluster, account=None)
+    assert contents.cluster == replace(honest.cluster, account=None)
 
 
 def older(**fields: object) -> bytes:
@@ -291,10 +291,10 @@ def test_rows_that_are_not_handed_over_are_ignored() -> None:
     content = older(
         rows=[*rows, ["delivery", "x", {}], ["view", CLUSTER, {"since": 7}], ["pod", ["other", "10.0.0.1"], {}]]
     )
-    found = handover.read(content, CLUSTER, at(141))
-    assert found == handover.read(older(), CLUSTER, at(141))
-    assert found
-    assert found.cluster.view.connection is None
+    contents = handover.read(content, CLUSTER, at(141))
+    assert contents == handover.read(older(), CLUSTER, at(141))
+    assert contents
+    assert contents.cluster.view.connection is None
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -305,13 +305,13 @@ def test_a_handover_of_an_older_version_is_continued(version: int) -> None:
         if row[0] == "episode":
             del row[2]["facts"]["not_renewed_for"]
             row[2]["facts"]["lapsed"] = "its lease was not renewed for 16.5 s"
-    found = handover.read(older(rows=rows, format=version), CLUSTER, at(141))
-    assert found
-    assert (found.leaders, [*found.cluster.pods]) == (3, ["10.1.2.3"])
-    assert found.cluster.episode
-    assert (found.cluster.episode.away, found.cluster.episode.jobs_away) == (3, 0)
-    assert found.cluster.episode.facts.not_renewed_for == (16_500_000 if version == 1 else None)
-    assert [len(each.known) for each in found.alerts.failovers.values()] == [1]
+    contents = handover.read(older(rows=rows, format=version), CLUSTER, at(141))
+    assert contents
+    assert (contents.leaders, [*contents.cluster.pods]) == (3, ["10.1.2.3"])
+    assert contents.cluster.episode
+    assert (contents.cluster.episode.away, contents.cluster.episode.jobs_away) == (3, 0)
+    assert contents.cluster.episode.facts.not_renewed_for == (16_500_000 if version == 1 else None)
+    assert [len(failovers.known) for failovers in contents.alerts.failovers.values()] == [1]
     _, effects = play(
         look(151, *(gone(151, path) for path in PATHS)), begin(150, older(rows=rows, format=version)), NEXT
     )
@@ -328,22 +328,22 @@ def test_a_handover_of_an_older_version_is_continued(version: int) -> None:
 # -- what others may write ---------------------------------------------------------------------------------------------
 
 
-def types_in(found: inspect.Type) -> Iterator[tuple[str, inspect.Type]]:
+def types_in(root: inspect.Type) -> Iterator[tuple[str, inspect.Type]]:
     """Each type in a type, with the field that it is of."""
-    waiting, seen = [("", found)], set[type]()
+    waiting, structs = [("", root)], set[type]()
     while waiting:
         name, one = waiting.pop()
         yield name, one
         match one:
-            case inspect.StructType(cls=cls, fields=fields) if cls not in seen:
-                seen.add(cls)
+            case inspect.StructType(cls=cls, fields=fields) if cls not in structs:
+                structs.add(cls)
                 waiting += ((f"{cls.__name__}.{field.name}", field.type) for field in fields)
             case inspect.UnionType(types=types):
-                waiting += ((name, each) for each in types)
+                waiting += ((name, inner) for inner in types)
             case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
                 waiting.append((name, item))
             case inspect.TupleType(item_types=items):
-                waiting += ((name, each) for each in items)
+                waiting += ((name, inner) for inner in items)
             case inspect.DictType(key_type=key, value_type=value):
                 waiting += ((name, key), (name, value))
 
@@ -427,18 +427,18 @@ def test_the_name_of_the_sidecar_before_is_a_name(observer: str) -> None:
 
 def test_no_text_of_a_message_is_read() -> None:
     """Not why an observer is blind, and not what evidence says about jobs."""
-    found = handover.read(poisoned(missing="call +1 555 0100"), CLUSTER, at(150))
-    assert found
-    assert {each.alert.missing for group in found.alerts.groups.values() for each in group.members.values()} == {None}
+    contents = handover.read(poisoned(missing="call +1 555 0100"), CLUSTER, at(150))
+    assert contents
+    assert {m.alert.missing for group in contents.alerts.groups.values() for m in group.members.values()} == {None}
     content = left_by([*first_sight(), *(gone(100, path) for path in PATHS)], 101)
     episode = document(content)["episode"]
     assert isinstance(episode, dict)
-    found = handover.read(
+    contents = handover.read(
         forged(content, episode={**episode, "gathered": {"jobs": ["call"], "jobs_total": 9}}), CLUSTER, at(150)
     )
-    assert found
-    assert found.cluster.episode
-    assert found.cluster.episode.gathered.jobs == ()
+    assert contents
+    assert contents.cluster.episode
+    assert contents.cluster.episode.gathered.jobs == ()
 
 
 def test_a_split_without_its_returns_does_not_stop_time() -> None:
@@ -446,8 +446,8 @@ def test_a_split_without_its_returns_does_not_stop_time() -> None:
     content = left_by(first_sight(), 11)
     components = document(content)["components"]
     assert isinstance(components, list)
-    for _, known in components:
-        known["contest"] = {"since": {"steady": 0, "wall": at(0).wall}, "returns": []}
+    for _, component in components:
+        component["contest"] = {"since": {"steady": 0, "wall": at(0).wall}, "returns": []}
     state = begin(20, forged(content, components=components))
     state, effects = play(look(21, *(held(0, path, 1) for path in PATHS)), state, NEXT)
     assert not [effect for effect in effects if isinstance(effect, Quarantined)]
@@ -522,8 +522,8 @@ def test_a_failover_is_not_planned_because_a_handover_says_so() -> None:
     """Neither the failover in progress nor an alert, where the reader could not know it."""
     planned = [*first_sight(), *(gone(100, path) for path in PATHS), *(Ticked(at(100 + s)) for s in (31, 37))]
     content = left_by(planned, 140)
-    found = document(content)
-    episode, groups = found["episode"], found["groups"]
+    fields = document(content)
+    episode, groups = fields["episode"], fields["groups"]
     assert isinstance(episode, dict)
     assert isinstance(groups, dict)
     intent = {"plan": "suspension", "after": 0}
@@ -536,7 +536,7 @@ def test_a_failover_is_not_planned_because_a_handover_says_so() -> None:
     assert taken
     assert taken.facts.intent is None
     labels = [m.alert.labels for group in state.alerts.groups.values() for m in group.members.values()]
-    assert [each.get("planned") for each in labels] == [None] * 3
+    assert [alert_labels.get("planned") for alert_labels in labels] == [None] * 3
 
 
 def test_an_empty_document_is_none() -> None:

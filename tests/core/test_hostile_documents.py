@@ -97,8 +97,8 @@ def test_any_ledger_is_read_used_and_written_again(content: bytes) -> None:
     assert isinstance(claims.oldest_news(read, DELIVERY), int)
     ours = Claim("us", "1")
     claimed = claims.claimed(ledger_document.begun(read, START), DELIVERY, ours, START)
-    told = claims.marked(claimed, DELIVERY, "us", START)
-    for changed in (read, claimed, told, claims.released(claimed, DELIVERY, ours, START, unsure=True)):
+    sent = claims.marked(claimed, DELIVERY, "us", START)
+    for changed in (read, claimed, sent, claims.released(claimed, DELIVERY, ours, START, unsure=True)):
         assert len(ledger_document.written(changed, START)) <= MOST_BYTES
 
 
@@ -177,7 +177,7 @@ CONFIG_MAPS = st.tuples(
 @given(st.lists(CONFIG_MAPS, max_size=12))
 @settings(max_examples=examples(40))
 def test_any_config_maps_are_stepped_through(
-    seen: list[tuple[str, str | None, str, dict[str, str], str | None, int]],
+    steps: list[tuple[str, str | None, str, dict[str, str], str | None, int]],
 ) -> None:
     """No step raises; every record can be written down, and the state that is kept is the state that is read again."""
     policy = replace(POLICY, stores={CLUSTER: Store.KUBERNETES})
@@ -187,7 +187,7 @@ def test_any_config_maps_are_stepped_through(
         ViewObserved(now, CLUSTER, ConnectionState.CONNECTED),
         SnapshotCompleted(now, CLUSTER),
     ]
-    for name, uid, version, data, leader, after in seen:
+    for name, uid, version, data, leader, after in steps:
         now = Moment(now.steady + after, now.wall + after)
         observations += [ConfigMapObserved(now, CLUSTER, name, uid, version, data, leader), Ticked(now)]
     for observation in observations:

@@ -103,7 +103,7 @@ def test_records_and_explain_and_page_name_the_pods() -> None:
     assert episode_view.closed(episode).after_pod == NEW_POD
     words = [*in_words(find(sidecar.records, episode.id))]
     assert f"leader     {OLD_POD}, 10.1.2.3:6123 → {NEW_POD}, 10.1.2.4:6123" in words
-    assert {each.pod for each in leaders(Snapshot(sidecar.moment, sidecar.state))} == {NEW_POD}
+    assert {leader.pod for leader in leaders(Snapshot(sidecar.moment, sidecar.state))} == {NEW_POD}
 
 
 def test_names_survive_a_restart_and_a_handover() -> None:

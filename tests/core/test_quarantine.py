@@ -30,7 +30,9 @@ IMPOSSIBLE = Contest(since=at(0), returns=())
 
 
 def of_other(observations: list[Observation]) -> list[Observation]:
-    return [replace(each, cluster_id=OTHER) for each in observations if not isinstance(each, Started)]
+    return [
+        replace(observation, cluster_id=OTHER) for observation in observations if not isinstance(observation, Started)
+    ]
 
 
 def two_clusters() -> State:

@@ -116,7 +116,7 @@ OF_LEASES = {"changed_at", "seen_at", "renewed_at"}
 
 def has_numbers(hint: object) -> bool:
     """Whether a value of this type is a number, or a tuple of them."""
-    return hint is int or any(each is int for each in typing.get_args(hint))
+    return hint is int or any(argument is int for argument in typing.get_args(hint))
 
 
 @pytest.mark.parametrize("kind", [*HANDED_OVER, *READ_BY_COMMANDS])

@@ -12,7 +12,7 @@ C = job_manager("jm-c")
 
 
 def test_a_cluster_that_is_not_watched_any_more_is_forgotten_with_its_alerts() -> None:
-    """Its vacancy was firing when the configuration changed: the next process tells nothing of it, and runs."""
+    """Its vacancy was firing when the configuration changed: the next process does not notify it, and runs."""
     flink, sidecar = watching()
     flink.vacate(DISPATCHER)
     sidecar.sees_changes().waits(40)
@@ -20,7 +20,7 @@ def test_a_cluster_that_is_not_watched_any_more_is_forgotten_with_its_alerts() -
     sidecar.sees_changes()
     sidecar.policy = replace(POLICY, stores={"another": Store.ZOOKEEPER})
     sidecar.is_killed().waits(5 * 3600, tick=5)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
     assert set(sidecar.state.clusters) == {"another"}
 
 
@@ -31,7 +31,7 @@ def test_a_rule_that_is_gone_takes_its_alerts_with_it() -> None:
     sidecar.sees_changes().waits(40)
     sidecar.policy = replace(POLICY, rules=(LEADER_CHANGED,))
     sidecar.is_killed().connects().waits(5 * 3600, tick=5)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
     assert sidecar.state.alerts.groups == {}
 
 
@@ -41,7 +41,7 @@ def test_two_rules_on_one_trigger_are_two_alerts() -> None:
     flink, sidecar = watching(policy=replace(BY_ALERT, rules=(soon, NO_LEADER)))
     flink.vacate(DISPATCHER)
     sidecar.sees_changes().waits(60)
-    assert sidecar.told() == [("NoLeaderYet", "FIRST"), ("FlinkNoLeader", "FIRST")]
+    assert sidecar.sent_reasons() == [("NoLeaderYet", "FIRST"), ("FlinkNoLeader", "FIRST")]
 
 
 def failover(policy: Policy) -> Sidecar:
@@ -133,4 +133,4 @@ def test_without_rules_everything_is_recorded_and_nothing_is_notified() -> None:
     flink.elect(B)
     sidecar.sees_changes().waits(60)
     assert [t.pattern for t in sidecar.transitions(DISPATCHER)] == ["A->B"]
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []

@@ -115,8 +115,8 @@ def passes_drill(_: Flink, sidecar: Audited) -> None:
 
 def operator_says(state: Reconciliation) -> Act:
     """What the cluster's FlinkDeployment says."""
-    found = FlinkDeployment("u", 1, 1, state)
-    return lambda _, sidecar: sidecar.observe(DeploymentObserved(sidecar.moment, CLUSTER, found))
+    deployment = FlinkDeployment("u", 1, 1, state)
+    return lambda _, sidecar: sidecar.observe(DeploymentObserved(sidecar.moment, CLUSTER, deployment))
 
 
 def cut_off(seconds: float) -> Act:
@@ -186,8 +186,8 @@ class Scene(NamedTuple):
 
 def _all(*acts: Act) -> Act:
     def act(flink: Flink, sidecar: Audited) -> None:
-        for each in acts:
-            each(flink, sidecar)
+        for step in acts:
+            step(flink, sidecar)
 
     return act
 
@@ -324,5 +324,5 @@ def watching(*rules: Rule, route: Route = EACH) -> tuple[Flink, Audited]:
     return flink, sidecar
 
 
-def told(sidecar: Audited) -> list[str]:
+def reasons(sidecar: Audited) -> list[str]:
     return [notice.reason.value for notice in sidecar.notices]

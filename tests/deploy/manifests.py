@@ -77,7 +77,7 @@ def for_1_20(manifests: Iterable[Manifest]) -> str:
 
 def apply(kubeconfig: Path, manifests: Iterable[Manifest], *options: str) -> str:
     """`kubectl apply`, which refuses fields that the API server does not know."""
-    return kubectl("--kubeconfig", str(kubeconfig), "apply", *options, "-f", "-", given=for_1_20(manifests))
+    return kubectl("--kubeconfig", str(kubeconfig), "apply", *options, "-f", "-", stdin=for_1_20(manifests))
 
 
 def without_hashes(manifests: Iterable[Manifest]) -> list[Manifest]:

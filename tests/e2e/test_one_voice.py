@@ -68,7 +68,7 @@ def test_three_sidecars_are_one_voice(leaders: Leaders, receivers: list[Receiver
         _await_told(leaders.present, receivers, 1)
     for sidecar in voices.sidecars:
         wait_for("the last leader to be seen", partial(leads, sidecar, leaders.present))
-    wait_for("the outboxes to get empty", voices.told_all)
+    wait_for("the outboxes to get empty", voices.has_sent_all)
     told = dict([*leaders.since.items()][1:])
     for verdict in (judge(receiver.arrivals, told) for receiver in receivers):
         assert (verdict.lost, verdict.unlabelled) == ([], [])
@@ -78,9 +78,9 @@ def test_three_sidecars_are_one_voice(leaders: Leaders, receivers: list[Receiver
     leaders.fail_over()
     _await_told(leaders.present, receivers, len(voices.sidecars))
     leaders.client.delete(LEDGER)
-    wait_for("the outboxes to get empty", voices.told_all)
+    wait_for("the outboxes to get empty", voices.has_sent_all)
     for receiver in receivers:
-        last = [each for each in judge(receiver.arrivals, told).tellings if leaders.present in each.text]
+        last = [each for each in judge(receiver.arrivals, told).messages if leaders.present in each.text]
         assert {(each.observer, each.labelled) for each in last} == {("a", True), ("b", True), ("c", True)}
     for sidecar in voices.sidecars:
         assert sidecar.stop() == 0

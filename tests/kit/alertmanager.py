@@ -72,12 +72,12 @@ class Alertmanager(ServerProcess):
 
     def alerts(self, *matchers: str) -> list[dict[str, Any]]:
         """The alerts that fire, silenced ones too, as `amtool alert query -o json` has them."""
-        found: list[dict[str, Any]] = json.decode(
+        firing: list[dict[str, Any]] = json.decode(
             self.amtool(
                 "alert", "query", "--output=json", "--active", "--silenced", "--inhibited", "--unprocessed", *matchers
             )
         )
-        return found
+        return firing
 
 
 def _receiver(webhook: str) -> dict[str, Any]:
@@ -88,14 +88,14 @@ def _program() -> tuple[str, ...]:
     """The command without options. A package that was unpacked, not installed, runs as a copy that finds its templates in its working
     directory: the path in it is replaced by one of the same length.
     """
-    found = find_tool("prometheus-alertmanager", PACKAGE)
+    binary = find_tool("prometheus-alertmanager", PACKAGE)
     if _TEMPLATES.is_dir():
-        return (str(found),)
-    copy = found.with_name("alertmanager-anywhere")
+        return (str(binary),)
+    copy = binary.with_name("alertmanager-anywhere")
     if not copy.is_file():
         path = bytes(_TEMPLATES)
         with tempfile.NamedTemporaryFile(dir=copy.parent, delete=False) as aside:
-            aside.write(found.read_bytes().replace(path, b"/proc/self/cwd".ljust(len(path), b"/")))
+            aside.write(binary.read_bytes().replace(path, b"/proc/self/cwd".ljust(len(path), b"/")))
         Path(aside.name).chmod(0o755)
         Path(aside.name).rename(copy)
-    return ("env", f"--chdir={found.parents[2] / _TEMPLATES.relative_to('/')}", str(copy))
+    return ("env", f"--chdir={binary.parents[2] / _TEMPLATES.relative_to('/')}", str(copy))

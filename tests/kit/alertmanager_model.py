@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sidecar.core.message import FeedAlert
 
 
-class Known(NamedTuple):
+class HeldAlert(NamedTuple):
     """An alert: when it began and until when it fires. In microseconds, by the clock of the history."""
 
     began: int
@@ -20,23 +20,23 @@ class AlertmanagerModel:
     """Alerts by their labels."""
 
     def __init__(self) -> None:
-        self.known: dict[frozenset[tuple[str, str]], Known] = {}
+        self.alerts: dict[frozenset[tuple[str, str]], HeldAlert] = {}
         self.sent: list[FeedAlert] = []
 
     def take(self, alerts: Iterable[FeedAlert], now: int) -> None:
         """Alerts arrive, as the sender makes them of `alerts`."""
         for alert in alerts:
             labels = key(alert.labels)
-            old = self.known.get(labels)
+            old = self.alerts.get(labels)
             if not alert.seen and (old is None or old.until <= now):
                 continue
             self.sent.append(alert)
-            new = Known(min(alert.began, now), now + alert.fires_for if alert.fires_for else now)
-            self.known[labels] = _merged(old, new, now) if old else new
+            new = HeldAlert(min(alert.began, now), now + alert.fires_for if alert.fires_for else now)
+            self.alerts[labels] = _merged(old, new, now) if old else new
 
     def firing(self, now: int) -> list[Mapping[str, str]]:
         """The labels of what fires."""
-        return [dict(labels) for labels, known in self.known.items() if known.until > now]
+        return [dict(labels) for labels, alert in self.alerts.items() if alert.until > now]
 
 
 def key(labels: Mapping[str, str]) -> frozenset[tuple[str, str]]:
@@ -44,11 +44,11 @@ def key(labels: Mapping[str, str]) -> frozenset[tuple[str, str]]:
     return frozenset(labels.items())
 
 
-def _merged(old: Known, new: Known, now: int) -> Known:
+def _merged(old: HeldAlert, new: HeldAlert, now: int) -> HeldAlert:
     overlap = old.began < new.until < old.until or old.began < new.began < old.until
     if not overlap:
         return new
     began = min(old.began, new.began)
     if new.until <= now:
-        return Known(began, max(old.until, new.until) if old.until <= now else new.until)
-    return Known(began, max(old.until, new.until))
+        return HeldAlert(began, max(old.until, new.until) if old.until <= now else new.until)
+    return HeldAlert(began, max(old.until, new.until))

@@ -21,25 +21,25 @@ Rooms = Mapping[str, Collection[str]]
 
 def rooms(*divided: str) -> Rooms:
     """The packages and modules directly below `sidecar` and the `divided` packages, these themselves excepted."""
-    found = defaultdict[str, set[str]](set)
+    imports = defaultdict[str, set[str]](set)
     for file in _CODE.rglob("*.py"):
         module = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         here = _room(module, divided)
         if here is None:
             continue
-        found[here] |= set()
+        imports[here] |= set()
         for imported in _imports(file):
             there = _room(imported, divided)
             if there and there != here:
-                found[here].add(there)
-    return found
+                imports[here].add(there)
+    return imports
 
 
-def drawn(known: Rooms) -> str:
+def drawn(imports: Rooms) -> str:
     """As a Mermaid diagram: an arrow for each import that does not follow from other arrows."""
     lines = ["graph TD"]
-    for room, below in sorted(known.items()):
-        indirect = {far for near in below for far in _reach(near, known)}
+    for room, below in sorted(imports.items()):
+        indirect = {far for near in below for far in _reach(near, imports)}
         lines += [f"  {room} --> {other}" for other in sorted({*below} - indirect)]
     return "\n".join(lines)
 
@@ -48,7 +48,7 @@ def the_map() -> str:
     """All rooms, with the core as one; then those of the core."""
     core = rooms("sidecar.core")
     inside = {room: {other for other in below if _is_core(other)} for room, below in core.items() if _is_core(room)}
-    return "\n".join(f"```mermaid\n{drawn(known)}\n```\n" for known in (rooms("sidecar.sinks"), inside))
+    return "\n".join(f"```mermaid\n{drawn(imports)}\n```\n" for imports in (rooms("sidecar.sinks"), inside))
 
 
 def _is_core(room: str) -> bool:
@@ -74,14 +74,14 @@ def _imports(file: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
 
 
-def _reach(room: str, known: Rooms) -> set[str]:
+def _reach(room: str, imports: Rooms) -> set[str]:
     """All that can be reached from a room, itself excepted."""
-    found, waiting = set[str](), [*known.get(room, ())]
+    reach, waiting = set[str](), [*imports.get(room, ())]
     while waiting:
-        if (now := waiting.pop()) not in found:
-            found.add(now)
-            waiting += known.get(now, ())
-    return found
+        if (now := waiting.pop()) not in reach:
+            reach.add(now)
+            waiting += imports.get(now, ())
+    return reach
 
 
 if __name__ == "__main__":

@@ -112,8 +112,8 @@ def _columns(schema: StructType, about: Mapping[str, str]) -> Iterator[str]:
         if isinstance(kind, StructType):
             nested = of_struct(PositionRecord).columns  # the only one
             yield from (
-                f"| `{name}.{each.name}` | `{each.dataType.simpleString()}` | {_linked(nested[each.name])} |\n"
-                for each in kind
+                f"| `{name}.{column.name}` | `{column.dataType.simpleString()}` | {_linked(nested[column.name])} |\n"
+                for column in kind
             )
 
 

@@ -18,5 +18,7 @@ def find_axe() -> Path:
 def barriers(page: Page) -> list[str]:
     """What is wrong with the page that is open: rule, weight and first place of each."""
     page.value(f"{find_axe().read_text(encoding='utf-8')}; undefined")
-    found = page.awaited("axe.run(document, {resultTypes: ['violations']}).then(r => JSON.stringify(r.violations))")
-    return [f"{rule['id']} ({rule['impact']}): {rule['nodes'][0]['html'][:200]}" for rule in json.loads(found)]
+    violations = page.awaited(
+        "axe.run(document, {resultTypes: ['violations']}).then(r => JSON.stringify(r.violations))"
+    )
+    return [f"{rule['id']} ({rule['impact']}): {rule['nodes'][0]['html'][:200]}" for rule in json.loads(violations)]

@@ -1,4 +1,4 @@
-"""A headless Chromium that opens one page, and tells what became of it: through its own debugging protocol."""
+"""A headless Chromium that opens one page, and reports what became of it, through its own debugging protocol."""
 
 import base64
 import json
@@ -118,14 +118,14 @@ class Page:
         """The page on paper, as PDF."""
         return base64.b64decode(self.call("Page.printToPDF", preferCSSPageSize=True, printBackground=True)["data"])
 
-    def _happened(self, event: str, told: dict[str, Any]) -> None:
+    def _happened(self, event: str, params: dict[str, Any]) -> None:
         match event:
             case "Network.requestWillBeSent":
-                self.requested.append(told["request"]["url"])
+                self.requested.append(params["request"]["url"])
             case "Log.entryAdded":
-                self.complaints.append(told["entry"]["text"])
+                self.complaints.append(params["entry"]["text"])
             case "Runtime.exceptionThrown":
-                self.complaints.append(str(told["exceptionDetails"].get("exception", told["exceptionDetails"])))
+                self.complaints.append(str(params["exceptionDetails"].get("exception", params["exceptionDetails"])))
             case "Page.javascriptDialogOpening":
                 self.dialogs += 1
 
@@ -154,13 +154,13 @@ def chromium() -> Iterator[Page]:
 
 
 def _port(profile: Path, browser: "subprocess.Popen[bytes]") -> int:
-    told = profile / "DevToolsActivePort"
+    port_file = profile / "DevToolsActivePort"
     deadline = time.monotonic() + _SECONDS
-    while not told.is_file() or not told.read_text().strip():
+    while not port_file.is_file() or not port_file.read_text().strip():
         assert browser.poll() is None, "Chromium ended"
         assert time.monotonic() < deadline, "Chromium does not start"
         time.sleep(0.05)
-    return int(told.read_text().splitlines()[0])
+    return int(port_file.read_text().splitlines()[0])
 
 
 def _connected(port: int) -> Iterator[Page]:

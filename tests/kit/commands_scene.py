@@ -100,8 +100,8 @@ class Scene:
 
     def _await(self, what: str, cluster_id: str) -> None:
         def recorded() -> bool:
-            found = (each for each in self.sidecar.records() if each["cluster_id"] == cluster_id)
-            return any(what in {each["type"], each.get("kind"), each.get("outcome")} for each in found)
+            records = (record for record in self.sidecar.records() if record["cluster_id"] == cluster_id)
+            return any(what in {record["type"], record.get("kind"), record.get("outcome")} for record in records)
 
         wait_for(f"{what} of {cluster_id}", recorded)
 

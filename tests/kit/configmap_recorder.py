@@ -20,14 +20,17 @@ class Recorder(driver_recorder.Recorder):
 
     def config_maps(self, name: str | None = None) -> list[ConfigMapObserved]:
         """All that was reported of one ConfigMap, or of all."""
-        return [told for told in list(self.all) if isinstance(told, ConfigMapObserved) and name in {None, told.name}]
+        observed = [observation for observation in list(self.all) if isinstance(observation, ConfigMapObserved)]
+        return [config_map for config_map in observed if name in {None, config_map.name}]
 
     def versions(self, name: str | None = None) -> list[tuple[str, str | None, str]]:
         """Name, uid and resource version of what was reported, without what was reported again."""
-        told = [(seen.name, seen.uid, seen.resource_version) for seen in self.config_maps(name)]
+        versions = [
+            (config_map.name, config_map.uid, config_map.resource_version) for config_map in self.config_maps(name)
+        ]
         last: dict[str, tuple[str, str | None, str]] = {}
         news = []
-        for version in told:
+        for version in versions:
             if last.get(version[0]) != version:
                 news.append(version)
             last[version[0]] = version
@@ -37,14 +40,16 @@ class Recorder(driver_recorder.Recorder):
         """Wait until this, as the API server answered it, was reported."""
         version = version_of(config_map)
         self.wait(lambda: version in self.versions(version[0]), timeout)
-        return next(told for told in self.config_maps(version[0]) if told.resource_version == version[2])
+        return next(
+            config_map for config_map in self.config_maps(version[0]) if config_map.resource_version == version[2]
+        )
 
     def wait_last(self, version: tuple[str, str | None, str], timeout: float = PATIENCE_SECONDS) -> None:
         """Wait until this is the version reported last."""
         self.wait(lambda: self.versions()[-1:] == [version], timeout)
 
     def wait_gone(self, name: str, timeout: float = PATIENCE_SECONDS) -> None:
-        self.wait(lambda: [told.uid for told in self.config_maps(name)][-1:] == [None], timeout)
+        self.wait(lambda: [config_map.uid for config_map in self.config_maps(name)][-1:] == [None], timeout)
 
 
 def drivers() -> AbstractContextManager[Callable[[KubernetesDriver], Recorder]]:

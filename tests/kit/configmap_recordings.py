@@ -74,8 +74,8 @@ def entries(version: str) -> tuple[dict[str, Any], ...]:
     return tuple(json.loads(line) for line in lines)
 
 
-def told(at: int, resource: dict[str, Any]) -> ConfigMapObserved:
-    """One ConfigMap as a driver tells it."""
+def observed(at: int, resource: dict[str, Any]) -> ConfigMapObserved:
+    """One ConfigMap as a driver reports it."""
     metadata = resource["metadata"]
     return ConfigMapObserved(
         Moment(at, at),
@@ -95,8 +95,8 @@ def observations(version: str, *, looking: bool = True) -> Iterator[tuple[str, C
         at = round(entry["t"] * SECOND)
         for look in driver.looks(at) if looking else ():
             yield _phase(version, look.at.steady), look
-        for seen in driver.hears(at, entry):
-            yield _phase(version, at), seen
+        for observation in driver.hears(at, entry):
+            yield _phase(version, at), observation
     end = datetime.fromisoformat(f"2026-11-20T{ENDS[version]}Z")
     for look in driver.looks(round(end.timestamp() * SECOND)) if looking else ():
         yield _phase(version, look.at.steady), look
@@ -121,26 +121,26 @@ class _Driver:
         if "CONNECTED" in note:
             self._connected = True
             yield ViewObserved(Moment(at, at), CLUSTER, ConnectionState.CONNECTED)
-            yield from (self._tells(at, name) for name in self._standing)
+            yield from (self._reports(at, name) for name in self._standing)
             yield SnapshotCompleted(Moment(at, at), CLUSTER)
         elif ("EOF" in note or " EXC " in note) and self._connected:
             self._connected = False
             yield ViewObserved(Moment(at, at), CLUSTER, ConnectionState.SUSPENDED)
         elif "ev" in entry and configmaps.is_leaders(CLUSTER, entry["ev"]["object"]["metadata"].get("name", "")):
-            seen = told(at, entry["ev"]["object"])
-            gone = ConfigMapObserved(seen.at, CLUSTER, seen.name)
-            self._standing[seen.name] = gone if entry["ev"]["type"] == "DELETED" else seen
-            yield self._tells(at, seen.name)
+            config_map = observed(at, entry["ev"]["object"])
+            gone = ConfigMapObserved(config_map.at, CLUSTER, config_map.name)
+            self._standing[config_map.name] = gone if entry["ev"]["type"] == "DELETED" else config_map
+            yield self._reports(at, config_map.name)
 
     def looks(self, until: int) -> Iterator[ConfigMapObserved]:
         """The looks that are due before `until`, at whatever has not been heard of for too long."""
-        while self._connected and (due := min(self._next.items(), key=lambda each: each[1], default=None)):
+        while self._connected and (due := min(self._next.items(), key=lambda look: look[1], default=None)):
             name, at = due
             if at >= until:
                 return
             self._next[name] = at + (NEXT_LOOK if at - self._heard[name] < SILENCE + URGENT else SILENCE)
             yield replace(self._standing[name], at=Moment(at, at))
 
-    def _tells(self, at: int, name: str) -> ConfigMapObserved:
+    def _reports(self, at: int, name: str) -> ConfigMapObserved:
         self._heard[name], self._next[name] = at, at + SILENCE
         return replace(self._standing[name], at=Moment(at, at))

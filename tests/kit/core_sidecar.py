@@ -63,7 +63,7 @@ BY_ALERT: Final = replace(POLICY, route=Route("ops", group_by=("cluster_id", "al
 """Each rule has a group of its own."""
 
 
-def telling(*destinations: Destination, policy: Policy = POLICY) -> Policy:
+def with_destinations(*destinations: Destination, policy: Policy = POLICY) -> Policy:
     """`policy` with these to be notified."""
     return replace(policy, receivers={"ops": destinations})
 
@@ -100,7 +100,7 @@ class Sidecar:
     def moment(self) -> Moment:
         return Moment(self.now, self.now)
 
-    def known(self, component: ComponentId) -> ComponentState:
+    def component_state(self, component: ComponentId) -> ComponentState:
         return self.state.clusters[CLUSTER].components[component]
 
     def transitions(self, *components: ComponentId) -> list[TransitionRecord]:
@@ -124,13 +124,13 @@ class Sidecar:
     def notifications(self) -> list[Notification]:
         return [record for record in self.records if isinstance(record, Notification)]
 
-    def told(self) -> list[tuple[str, str]]:
+    def sent_reasons(self) -> list[tuple[str, str]]:
         """What was sent: alert and reason."""
         return [(delivery.alert, delivery.reason.value) for delivery in self.sent]
 
-    def silenced_by(self, *found: Written) -> None:
+    def silenced_by(self, *silences: Written) -> None:
         """Have these silences, and no others, in the cluster's document."""
-        self.silences[CLUSTER] = silence_document.written({silence.id: silence for silence in found})
+        self.silences[CLUSTER] = silence_document.written({silence.id: silence for silence in silences})
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
@@ -162,10 +162,10 @@ class Sidecar:
         children = dict.fromkeys(znode_paths.wanted({}).lists, tuple[str, ...]())
         while True:
             wanted = znode_paths.wanted(children)
-            found = {path: self.flink.znodes.tree.children(path) for path in wanted.lists}
-            if found == children:
+            names = {path: self.flink.znodes.tree.children(path) for path in wanted.lists}
+            if names == children:
                 break
-            children = found
+            children = names
         self.reads_lists(sorted(children))
         self.reads(*sorted(wanted.nodes | self._seen_paths))
         self.flink.znodes.changed.clear()
@@ -286,34 +286,36 @@ class LeaseSidecar(Sidecar):
 
     def __init__(self, flink: Flink, policy: Policy = KUBERNETES) -> None:
         super().__init__(flink, policy)
-        self._told: set[str] = set()
+        self._names: set[str] = set()
 
     def reads_everything(self) -> None:
         self.flink.config_maps.changed.clear()
-        self.tells(*sorted(self._told | {*self.flink.config_maps.maps}))
+        self.reports(*sorted(self._names | {*self.flink.config_maps.maps}))
 
     def sees_changes(self) -> "LeaseSidecar":
         changed = list(dict.fromkeys(self.flink.config_maps.changed))
         self.flink.config_maps.changed.clear()
-        self.tells(*changed)
+        self.reports(*changed)
         return self
 
     def looks(self) -> "LeaseSidecar":
-        """Nothing was heard: the driver asks, and tells what stands, changed or not."""
+        """Nothing was heard: the driver asks, and reports what stands, changed or not."""
         self.reads_everything()
         return self
 
-    def tells(self, *names: str) -> None:
-        self._told.update(names)
+    def reports(self, *names: str) -> None:
+        self._names.update(names)
         for name in names:
             self.observe(self.shown(name))
 
     def shown(self, name: str) -> ConfigMapObserved:
-        found = self.flink.config_maps.maps.get(name)
-        if found is None:
+        config_map = self.flink.config_maps.maps.get(name)
+        if config_map is None:
             return ConfigMapObserved(self.moment, CLUSTER, name)
-        lease = json.encode(found.lease).decode() if found.lease is not None else None
-        return ConfigMapObserved(self.moment, CLUSTER, name, found.uid, str(found.version), dict(found.data), lease)
+        lease = json.encode(config_map.lease).decode() if config_map.lease is not None else None
+        return ConfigMapObserved(
+            self.moment, CLUSTER, name, config_map.uid, str(config_map.version), dict(config_map.data), lease
+        )
 
     def completes(self) -> None:
         self.observe(SnapshotCompleted(self.moment, CLUSTER))

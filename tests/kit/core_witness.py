@@ -19,18 +19,18 @@ from sidecar.core.step import Step, step
 from tests.kit.cluster import CLUSTER, START
 
 Sight = tuple[str, str | None, str | None]
-"""What is true of a leadership, as records tell it: letter, session id, address."""
+"""What is true of a leadership, as records have it: letter, session id, address."""
 UNKNOWN, VACANT, GONE = ("?", None, None), ("null", None, None), ("gone", None, None)
-Known = dict[ComponentId, Sight]
+Sights = dict[ComponentId, Sight]
 
 
-def known(state: State, cluster_id: str = CLUSTER) -> Known:
+def sights(state: State, cluster_id: str = CLUSTER) -> Sights:
     """What `state` says of each leadership."""
     cluster = state.clusters.get(cluster_id)
-    return {component: _told(now.leadership) for component, now in cluster.components.items()} if cluster else {}
+    return {component: _sight(now.leadership) for component, now in cluster.components.items()} if cluster else {}
 
 
-def _told(leadership: Leadership) -> Sight:
+def _sight(leadership: Leadership) -> Sight:
     match leadership:
         case Held(leader):
             return "A", str(leader.session_id), leader.address
@@ -58,10 +58,10 @@ class Witness:
         assert msgpack.encode(before) == picture, "a state was changed in place"
         assert (after, effects) == step(policy, before, observation), "the same step gave something else"
         records = [effect.record for effect in effects if isinstance(effect, Append)]
-        earlier = known(before, self._cluster_id)
+        earlier = sights(before, self._cluster_id)
         if isinstance(observation, Started):  # remembered, but not in sight
             earlier = dict.fromkeys(earlier, UNKNOWN)
-            assert set(known(after, self._cluster_id).values()) <= {UNKNOWN}
+            assert set(sights(after, self._cluster_id).values()) <= {UNKNOWN}
         transitions = _happened(
             _departed(policy, before, self._cluster_id),
             _departed(policy, after, self._cluster_id),
@@ -70,9 +70,9 @@ class Witness:
         now = after.clusters.get(self._cluster_id)
         if now is None:  # it was removed: of what never had a leader nothing is recorded
             components = before.clusters[self._cluster_id].components if self._cluster_id in before.clusters else {}
-            never_led = {component for component, each in components.items() if each.last_known is None}
-            earlier = {each: sight for each, sight in earlier.items() if sight != UNKNOWN or each not in never_led}
-        _check_transitions(earlier, known(after, self._cluster_id), transitions)
+            never_led = {component for component, state in components.items() if state.last_known is None}
+            earlier = {name: sight for name, sight in earlier.items() if sight != UNKNOWN or name not in never_led}
+        _check_transitions(earlier, sights(after, self._cluster_id), transitions)
         if now:
             _check_sight(observation, now.view, transitions)
             _check_episode(now, records)
@@ -147,7 +147,7 @@ def _is_of_flink(record: AnyRecord) -> bool:
     return isinstance(record, TransitionRecord) and record.kind not in {"DISCOVERED", "OBSCURED"}
 
 
-def _check_transitions(earlier: Known, later: Known, transitions: Sequence[TransitionRecord]) -> None:
+def _check_transitions(earlier: Sights, later: Sights, transitions: Sequence[TransitionRecord]) -> None:
     """The transitions lead each leadership from where it was to where it is, one from the end of the other, and none leads nowhere."""
     for component in earlier.keys() | later.keys():
         # A new job begins unseen, or with nobody in a complete view: both without a record.
@@ -184,9 +184,9 @@ def _check_downtime(transition: TransitionRecord) -> None:
 def _check_episode(after: ClusterState, records: Sequence[AnyRecord]) -> None:
     """Who is waited for is counted right, and whoever is over waits for none of the cluster's own components."""
     away = {
-        component: known.absence.episode_id
-        for component, known in after.components.items()
-        if known.absence and known.absence.since is not None
+        component: now.absence.episode_id
+        for component, now in after.components.items()
+        if now.absence and now.absence.since is not None
     }
     if after.episode:
         waited_for = [component for component, episode_id in away.items() if episode_id == after.episode.id]

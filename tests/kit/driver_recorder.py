@@ -51,23 +51,23 @@ class Observations(Generic[T]):
         self.all: list[T] = []
         self.confirmed: list[ViewConfirmed] = []
         """Apart from all the rest: these come all the time."""
-        self._told = threading.Condition()
+        self._arrival = threading.Condition()
 
     def __call__(self, observation: T) -> None:
-        with self._told:
+        with self._arrival:
             if isinstance(observation, ViewConfirmed):
                 self.confirmed.append(observation)
             else:
                 self.all.append(observation)
-            self._told.notify_all()
+            self._arrival.notify_all()
 
     def wait(self, condition: Callable[[], object], timeout: float = PATIENCE_SECONDS) -> None:
         """Wait until what was reported makes `condition` true; fails with what was reported when it does not."""
         deadline = time.monotonic() + timeout
-        with self._told:
+        with self._arrival:
             while not condition():
                 assert time.monotonic() < deadline, f"not within {timeout} s, of {self.all[-12:]}"
-                self._told.wait(0.05)  # not everything that is waited for is reported
+                self._arrival.wait(0.05)  # not everything that is waited for is reported
 
 
 class Recorder(Observations[ClusterObservation]):
@@ -100,36 +100,38 @@ class Recorder(Observations[ClusterObservation]):
         assert self.view() == list(states)
 
     def snapshots(self) -> int:
-        return sum(isinstance(told, SnapshotCompleted) for told in self.all)
+        return sum(isinstance(observation, SnapshotCompleted) for observation in self.all)
 
     def view(self) -> list[ConnectionState]:
-        return [told.connection for told in self.all if isinstance(told, ViewObserved)]
+        return [view.connection for view in self.all if isinstance(view, ViewObserved)]
 
     def seconds_until(self, state: ConnectionState, since: Moment) -> float:
         """How long after `since` the connection was first seen to be in `state`."""
         return next(
-            (told.at.steady - since.steady) / SECOND
-            for told in list(self.all)
-            if isinstance(told, ViewObserved) and told.connection is state and told.at.steady >= since.steady
+            (view.at.steady - since.steady) / SECOND
+            for view in list(self.all)
+            if isinstance(view, ViewObserved) and view.connection is state and view.at.steady >= since.steady
         )
 
     def nodes(self, path: str) -> list[NodeObserved]:
-        return [told for told in self.all if isinstance(told, NodeObserved) and told.path == path]
+        return [node for node in self.all if isinstance(node, NodeObserved) and node.path == path]
 
     def values(self, path: str) -> list[bytes | None]:
         """The values seen at `path`, None where there was nothing."""
-        return [told.data if told.position else None for told in self.nodes(path)]
+        return [node.data if node.position else None for node in self.nodes(path)]
 
     def standing(self) -> dict[str, bytes]:
         """The last value seen at each path where there is one."""
-        last = {told.path: told for told in self.all if isinstance(told, NodeObserved)}
-        return {path: told.data for path, told in last.items() if told.position}
+        last = {node.path: node for node in self.all if isinstance(node, NodeObserved)}
+        return {path: node.data for path, node in last.items() if node.position}
 
     def names(self, path: str) -> list[tuple[str, ...]]:
-        return [told.names for told in self.all if isinstance(told, ChildrenObserved) and told.path == path]
+        return [
+            children.names for children in self.all if isinstance(children, ChildrenObserved) and children.path == path
+        ]
 
     def refused(self, path: str) -> list[str]:
-        return [told.reason for told in self.all if isinstance(told, NodeRefused) and told.path == path]
+        return [refusal.reason for refusal in self.all if isinstance(refusal, NodeRefused) and refusal.path == path]
 
 
 @contextmanager
@@ -156,10 +158,10 @@ def recorders(record: Callable[[D], R]) -> Iterator[Callable[[D], R]]:
         yield start
 
 
-def recorded(told: Sequence[ClusterObservation], until: Moment, policy: Policy) -> list[AnyRecord]:
-    """What a fresh sidecar records of what was `told`, its clock ticking four times a second, `until` then."""
+def recorded(observations: Sequence[ClusterObservation], until: Moment, policy: Policy) -> list[AnyRecord]:
+    """What a fresh sidecar records of these observations, its clock ticking four times a second, `until` then."""
     state, records = State(), list[AnyRecord]()
-    for _, observation in ticked(((None, each) for each in [*told, Ticked(until)]), _TICK):
+    for _, observation in ticked(((None, observation) for observation in [*observations, Ticked(until)]), _TICK):
         state, effects = step(policy, state, observation)
         records.extend(effect.record for effect in effects if isinstance(effect, Append))
     return records

@@ -108,10 +108,10 @@ def _wait(pieces: Mapping[Future[bool], str]) -> bool:
     began, missing = time.monotonic(), {*pieces}
     while missing := wait(missing, _REPORT_SECONDS).not_done:
         names = (
-            f"{pieces[each]} ({hint})" if (hint := PIECES[pieces[each]].hint) else pieces[each] for each in missing
+            f"{name} ({hint})" if (hint := PIECES[name].hint) else name for name in map(pieces.__getitem__, missing)
         )
         _log(f"after {time.monotonic() - began:.0f} s not there yet: {', '.join(names)}")
-    return all(each.result() for each in pieces)
+    return all(piece.result() for piece in pieces)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -20,14 +20,14 @@ class Recorder(Observations[FinderObservation]):
 
     def of(self, cluster_id: str) -> list[ClusterObservation]:
         """What was reported of one cluster."""
-        return [each for each in list(self.all) if getattr(each, "cluster_id", None) == cluster_id]  # type: ignore[misc]
+        return [observation for observation in list(self.all) if getattr(observation, "cluster_id", None) == cluster_id]  # type: ignore[misc]
 
     def listed(self) -> list[ClustersListed]:
-        return [each for each in list(self.all) if isinstance(each, ClustersListed)]
+        return [observation for observation in list(self.all) if isinstance(observation, ClustersListed)]
 
     def views(self, cluster_id: str) -> list[ConnectionState]:
-        return [each.connection for each in self.of(cluster_id) if isinstance(each, ViewObserved)]
+        return [observation.connection for observation in self.of(cluster_id) if isinstance(observation, ViewObserved)]
 
     def wait_listed(self, cluster_ids: set[str]) -> None:
         """Wait until everything has been read, and these clusters are what there is."""
-        self.wait(lambda: [each.cluster_ids for each in self.listed()][-1:] == [frozenset(cluster_ids)])
+        self.wait(lambda: [observation.cluster_ids for observation in self.listed()][-1:] == [frozenset(cluster_ids)])

@@ -68,11 +68,13 @@ def install(server: ApiServer, *, strict: bool = True) -> None:
 def uninstall(server: ApiServer) -> None:
     """Delete the CRD, with all of its objects: nobody is there to finalize them."""
     everything = f"/apis/{GROUP}/v1beta1"
-    for found in server.ask("GET", f"{everything}/flinkdeployments")["items"]:
-        metadata = found["metadata"]
+    for deployment in server.ask("GET", f"{everything}/flinkdeployments")["items"]:
+        metadata = deployment["metadata"]
         if metadata.pop("finalizers", None):
             server.ask(
-                "PUT", f"{everything}/namespaces/{metadata['namespace']}/flinkdeployments/{metadata['name']}", found
+                "PUT",
+                f"{everything}/namespaces/{metadata['namespace']}/flinkdeployments/{metadata['name']}",
+                deployment,
             )
     with suppress(HTTPError):
         server.ask("DELETE", f"{_CRDS}/{NAME}")
@@ -106,23 +108,23 @@ class Deployment:
 
     def change(self, **job: str) -> int:
         """Somebody applies another spec. Returns its generation."""
-        found = self._server.ask("GET", self._path)
-        found["spec"]["restartNonce"] += 1
-        found["spec"]["job"] |= job
-        return int(self._server.ask("PUT", self._path, found)["metadata"]["generation"])
+        deployment = self._server.ask("GET", self._path)
+        deployment["spec"]["restartNonce"] += 1
+        deployment["spec"]["job"] |= job
+        return int(self._server.ask("PUT", self._path, deployment)["metadata"]["generation"])
 
     def says(self, state: str, **more: Any) -> None:
         """What the operator writes when it has processed the spec."""
-        found = self._server.ask("GET", self._path)
-        found["status"] = {
+        deployment = self._server.ask("GET", self._path)
+        deployment["status"] = {
             "lifecycleState": "STABLE" if state == "DEPLOYED" else state,
             "jobManagerDeploymentStatus": "READY",
             "jobStatus": {"state": "RUNNING"},
-            "observedGeneration": found["metadata"]["generation"],
+            "observedGeneration": deployment["metadata"]["generation"],
             "reconciliationStatus": {"state": state, "reconciliationTimestamp": time.time_ns() // 1_000_000},
             **more,
         }
-        self._server.ask("PUT", f"{self._path}/status", found)
+        self._server.ask("PUT", f"{self._path}/status", deployment)
 
     def delete(self) -> None:
         """Somebody deletes it: it stays until the operator has removed the cluster."""
@@ -130,6 +132,6 @@ class Deployment:
 
     def release(self) -> None:
         """The operator has removed the cluster."""
-        found = self._server.ask("GET", self._path)
-        found["metadata"]["finalizers"] = []
-        self._server.ask("PUT", self._path, found)
+        deployment = self._server.ask("GET", self._path)
+        deployment["metadata"]["finalizers"] = []
+        self._server.ask("PUT", self._path, deployment)

@@ -8,17 +8,17 @@ from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 
 
 class Operator:
-    """A FlinkDeployment that is stable, and what becomes of it. `tell` is called with each state that is written."""
+    """A FlinkDeployment that is stable, and what becomes of it. `report` is called with each state that is written."""
 
-    def __init__(self, tell: Callable[[FlinkDeployment | None], object], wall: Callable[[], int]) -> None:
+    def __init__(self, report: Callable[[FlinkDeployment | None], object], wall: Callable[[], int]) -> None:
         """`wall`: the operator's clock, in microseconds."""
-        self._tell = tell
+        self._report = report
         self._wall = wall
         self.deployment = FlinkDeployment("uid-1", 1, 1, Reconciliation.DEPLOYED, reconciled_at=wall() - 3_600_000_000)
 
-    def tells(self) -> "Operator":
+    def reports(self) -> "Operator":
         """It is read, as it is."""
-        self._tell(self.deployment)
+        self._report(self.deployment)
         return self
 
     def is_changed(self) -> None:
@@ -53,11 +53,11 @@ class Operator:
         self._write(deleting=True)
 
     def is_gone(self) -> None:
-        self._tell(None)
+        self._report(None)
 
     def is_made_anew(self) -> None:
         self.deployment = FlinkDeployment("uid-2", 1, 1, Reconciliation.UPGRADING, reconciled_at=self._wall())
-        self.tells()
+        self.reports()
 
     def _reconciles(self, state: Reconciliation) -> None:
         observed = self.deployment.generation
@@ -65,4 +65,4 @@ class Operator:
 
     def _write(self, **fields: object) -> None:
         self.deployment = replace(self.deployment, **fields)
-        self.tells()
+        self.reports()

@@ -48,7 +48,7 @@ class RestServer:
     """
 
     def __init__(self, answers: dict[str, list[Answer]], tls: ssl.SSLContext | None = None) -> None:
-        self._answers = {path: list(given) for path, given in answers.items()}
+        self._answers = {path: list(queue) for path, queue in answers.items()}
         self._tls = tls
         self._socket = socket.create_server(("127.0.0.1", 0))
         self._stopping = threading.Event()

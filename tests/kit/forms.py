@@ -41,19 +41,19 @@ def forms() -> Mapping[str, str]:
 
 
 def _pod() -> Node:
-    found = YAML(typ="safe").load(_SOURCE.read_text())
-    return dict(found["spec"]["template"]["spec"])
+    deployment = YAML(typ="safe").load(_SOURCE.read_text())
+    return dict(deployment["spec"]["template"]["spec"])
 
 
 def _native(container: Node) -> Node:
     """Started before the JobManager and stopped after it: it needs no pause before it stops."""
-    found: Node = {}
+    sidecar: Node = {}
     for key, value in container.items():
         if key != "lifecycle":
-            found[key] = value
+            sidecar[key] = value
         if key == "image":
-            found["restartPolicy"] = "Always"
-    return found
+            sidecar["restartPolicy"] = "Always"
+    return sidecar
 
 
 def _workload(pod: Node) -> Node:

@@ -23,6 +23,6 @@ def says(server: ZooKeeper, word: str) -> str:
 def zxid(server: ZooKeeper) -> int:
     """The number of its last transaction."""
     answer = says(server, "srvr")
-    found = re.search(r"Zxid: 0x([0-9a-f]+)", answer)
-    assert found, answer
-    return int(found[1], 16)
+    match = re.search(r"Zxid: 0x([0-9a-f]+)", answer)
+    assert match, answer
+    return int(match[1], 16)

@@ -274,7 +274,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if file := config.getoption("--collected"):
         marks = {item.nodeid: [*item.iter_markers("covers")] for item in items}
         file.write_text(
-            json.dumps({test: [name for mark in found for name in mark.args] for test, found in marks.items()})
+            json.dumps({test: [name for mark in covers for name in mark.args] for test, covers in marks.items()})
         )
 
 

@@ -125,7 +125,7 @@ class DataNode(_Server):
         self._name_node = name_node
 
     def choose_ports(self) -> None:
-        """It takes any, and tells the NameNode."""
+        """It takes any, and notifies the NameNode."""
 
     def build_command(self) -> Sequence[str]:
         options = {"datanode.data.dir": self._folder.as_uri()}

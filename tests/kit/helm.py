@@ -49,7 +49,7 @@ def render(chart: Path, values: Values, name: str, namespace: str) -> list[Manif
     """All manifests of `helm template`, without NOTES.txt. Raises HelmError."""
     answer = _ask("render", chart, values, name=name, namespace=namespace)
     texts = (text for path, text in sorted(answer.items()) if path.endswith(".yaml"))
-    return [found for text in texts for found in YAML(typ="safe").load_all(text) if found]
+    return [manifest for text in texts for manifest in YAML(typ="safe").load_all(text) if manifest]
 
 
 def notes(chart: Path, values: Values, name: str, namespace: str) -> str:
@@ -66,8 +66,8 @@ def validate(chart: Path, values: Values) -> None:
 def lint(chart: Path, values: Values) -> list[str]:
     """The warnings and errors of `helm lint --strict`."""
     answer = _ask("lint", chart, values, strict=True)
-    found = [message["error"] for message in answer["messages"] if message["severity"] > 1]
-    return [*found, *answer["errors"]]
+    errors = [message["error"] for message in answer["messages"] if message["severity"] > 1]
+    return [*errors, *answer["errors"]]
 
 
 def package(chart: Path, folder: Path) -> Path:

@@ -46,7 +46,7 @@ def objects(shape: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[
     """Objects of this shape in which any field may be missing, or be anything, and others may be."""
     fields = {key: st.one_of(strategy, strategy, values()) for key, strategy in shape.items()}
     return st.builds(
-        lambda known, more: {**more, **known},
+        lambda own, more: {**more, **own},
         st.fixed_dictionaries({}, optional=fields),
         st.dictionaries(texts(), values(), max_size=2),
     )
@@ -76,14 +76,16 @@ def nested(document: dict[str, Any]) -> list[bytes]:
 
     Not a strategy: hypothesis raises the limit of recursion, and everything would pass.
     """
-    found = []
+    documents = []
     for begin, end in (("[", "]"), ('{"a":', "}")):
         deep = begin * DEEP + "0" + end * DEEP
-        found.append(deep)
+        documents.append(deep)
         for key in (*document, "unknown"):
             fields = {name: json.dumps(content) for name, content in document.items()} | {key: deep}
-            found.append("{" + ", ".join(f"{json.dumps(name)}: {content}" for name, content in fields.items()) + "}")
-    return [each.encode() for each in found]
+            documents.append(
+                "{" + ", ".join(f"{json.dumps(name)}: {content}" for name, content in fields.items()) + "}"
+            )
+    return [content.encode() for content in documents]
 
 
 def lines(of: Iterable[bytes]) -> bytes:

@@ -69,8 +69,8 @@ class Image:
     def __init__(self, builder: "Builder", target: str) -> None:
         self._builder = builder
         self.name = f"{_NAME}:{builder.tag}" if target == "sidecar" else f"{_NAME}-{target}:{builder.tag}"
-        found = json.loads(builder.buildah("inspect", "--type", "image", self.name))
-        self.config: dict[str, Any] = found["OCIv1"]["config"]
+        image = json.loads(builder.buildah("inspect", "--type", "image", self.name))
+        self.config: dict[str, Any] = image["OCIv1"]["config"]
         (listed,) = json.loads(builder.buildah("images", "--json", self.name))
         self.size: str = listed["size"]
         """Unpacked, as buildah prints it."""

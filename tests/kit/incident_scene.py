@@ -92,26 +92,26 @@ class Scene:
         internet.fault = self._fault
         internet.took = self._took
         self.sidecars = [Watcher(self, name) for name in NAMES]
-        for each in self.sidecars:
-            each.connects().waits(60, tick=5)
+        for sidecar in self.sidecars:
+            sidecar.connects().waits(60, tick=5)
 
     @property
     def now(self) -> int:
-        return max(each.now for each in self.sidecars)
+        return max(sidecar.now for sidecar in self.sidecars)
 
     def waits(self, seconds: float, tick: int = 1) -> None:
         """All sidecars live through it, tick by tick, in any order."""
         for _ in range(round(seconds / tick)):
-            for each in self.moments.sample(self.sidecars, len(self.sidecars)):
-                self._lives(each, tick)
+            for sidecar in self.moments.sample(self.sidecars, len(self.sidecars)):
+                self._lives(sidecar, tick)
 
     def sees(self) -> None:
         """Each sidecar that is up reads what changed, a moment apart."""
         changed = list(self.flink.znodes.changed)
-        for each in self.moments.sample(self.sidecars, len(self.sidecars)):
-            if each.now >= each.down_until:
+        for sidecar in self.moments.sample(self.sidecars, len(self.sidecars)):
+            if sidecar.now >= sidecar.down_until:
                 self.flink.znodes.changed[:] = changed
-                self._while_it_lives(each, each.sees_changes)
+                self._while_it_lives(sidecar, sidecar.sees_changes)
             if self.moments.random() < 0.3:
                 self.flink.znodes.changed.clear()
                 self.waits(1)
@@ -251,8 +251,8 @@ def reloads(scene: Scene) -> None:
     for rules in ((CHANGED,), scene.policy.rules, (CHANGED,)):
         if moments.random() < 0.3:
             scene.outage(moments.choice((60, 300)))
-        for each in moments.sample(scene.sidecars, len(scene.sidecars)):
-            scene.loads(each, rules)
+        for sidecar in moments.sample(scene.sidecars, len(scene.sidecars)):
+            scene.loads(sidecar, rules)
             scene.waits(moments.choice((0, 5, 30)))
         scene.waits(moments.choice((0, 60, 700)))
     scene.kill_chance = 0.0

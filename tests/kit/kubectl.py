@@ -29,11 +29,11 @@ def find_kubectl() -> Path:
     return program
 
 
-def kubectl(*arguments: str, given: str | None = None) -> str:
+def kubectl(*arguments: str, stdin: str | None = None) -> str:
     """What a command prints; AssertionError with its errors."""
     done = subprocess.run(
         [str(find_kubectl()), *arguments],
-        input=given,
+        input=stdin,
         capture_output=True,
         text=True,
         timeout=_ANSWER_SECONDS,

@@ -127,8 +127,8 @@ class ApiServer(ServerProcess):
     def build_command(self) -> Sequence[str]:
         certificate, key = self._identity
         tokens = self._folder / "tokens.csv"
-        known = [f"{token},{user},{user}\n" for user, token in self.users.items()]
-        tokens.write_text(f'{_ADMIN_TOKEN},admin,admin,"system:masters"\n{"".join(known)}')
+        rows = [f"{token},{user},{user}\n" for user, token in self.users.items()]
+        tokens.write_text(f'{_ADMIN_TOKEN},admin,admin,"system:masters"\n{"".join(rows)}')
         return [
             *(str(self._binary), f"--etcd-servers={self._etcd.url}", "--bind-address=127.0.0.1"),
             *("--advertise-address=127.0.0.1", f"--secure-port={self._port}", f"--tls-cert-file={certificate}"),
@@ -193,15 +193,15 @@ class Kubernetes:
 
     def kubeconfig(self, user: str = "admin", *, server: str | None = None, **credentials: str) -> Path:
         """A kubeconfig for a user with a token, or with these `credentials` (`client_certificate=…`); `server` is a URL."""
-        given = {key.replace("_", "-"): value for key, value in credentials.items()}
-        known = {"token": _ADMIN_TOKEN if user == "admin" else self.server.users.get(user, "nobody's")}
+        own = {key.replace("_", "-"): value for key, value in credentials.items()}
+        token = {"token": _ADMIN_TOKEN if user == "admin" else self.server.users.get(user, "nobody's")}
         cluster = {"server": server or self.server.url, "certificate-authority": str(self.authority.ca)}
         file = self._folder / f"kubeconfig-{len(list(self._folder.glob('kubeconfig-*')))}"
         file.write_text(
             json.dumps(
                 {
                     "clusters": [{"name": "tests", "cluster": cluster}],
-                    "users": [{"name": user, "user": given or known}],
+                    "users": [{"name": user, "user": own or token}],
                     "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": user}}],
                     "current-context": "tests",
                 }
@@ -308,8 +308,8 @@ class Namespace:
         """The Events that `kubectl describe` shows of an object: it asks for these fields."""
         about = {"kind": kind, "name": of["metadata"]["name"], "uid": of["metadata"]["uid"], "namespace": self.name}
         fields = quote(",".join(f"involvedObject.{field}={value}" for field, value in about.items()))
-        found = self._server.ask("GET", f"/api/v1/namespaces/{self.name}/events?fieldSelector={fields}")
-        return sorted(found["items"], key=lambda event: str(event["firstTimestamp"]))
+        events = self._server.ask("GET", f"/api/v1/namespaces/{self.name}/events?fieldSelector={fields}")
+        return sorted(events["items"], key=lambda event: str(event["firstTimestamp"]))
 
     def get(self, name: str) -> Json:
         return self._server.ask("GET", f"{self._path}/{name}")

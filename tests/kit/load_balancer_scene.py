@@ -110,12 +110,16 @@ class History:
 
 def wrong_answers(answers: Sequence[Answer], history: History) -> list[Answer]:
     """The answers of JobManagers that did not lead at any time between request and answer."""
-    return [each for each in answers if each.server and each.server not in history.leaders(each.sent, each.received)]
+    return [
+        answer
+        for answer in answers
+        if answer.server and answer.server not in history.leaders(answer.sent, answer.received)
+    ]
 
 
 def seconds_of(wrong: Sequence[Answer]) -> float:
     """How long a client got such answers."""
-    return sum(each.received - each.sent + PERIOD for each in wrong)
+    return sum(answer.received - answer.sent + PERIOD for answer in wrong)
 
 
 class LoadBalancerScene:
@@ -124,8 +128,8 @@ class LoadBalancerScene:
     def __init__(self, lab: Lab, history: History, sidecars: Sequence[Sidecar], folder: Path, stack: ExitStack) -> None:
         self.lab = lab
         self.history = history
-        self.sidecars = {each.folder.name: each for each in sidecars}
-        servers = {each.name: f"{each.ip_address}:{each.rest_port}" for each in lab.jobmanagers}
+        self.sidecars = {sidecar.folder.name: sidecar for sidecar in sidecars}
+        servers = {manager.name: f"{manager.ip_address}:{manager.rest_port}" for manager in lab.jobmanagers}
         self.following, self.simple = (
             self._clients(HAProxy(folder / name, servers, sidecars[0].port, asks_sidecar=name == "leader"), stack)
             for name in ("leader", "any")
@@ -134,7 +138,7 @@ class LoadBalancerScene:
     def pair(self) -> tuple[JobManager, JobManager]:
         """The leader and the standby, as soon as both are there and the clients get answers of the leader."""
         leader = self.lab.wait_for_leader()
-        [standby] = [each for each in self.lab.jobmanagers if each is not leader]
+        [standby] = [manager for manager in self.lab.jobmanagers if manager is not leader]
         wait_for("the standby", lambda: standby.running and standby.is_ready() and self.history.contenders() == 2)
         wait_for("the leader's answers, and no others", lambda: self._answers_alone(leader.name))
         wait_for("the standby's sidecar", lambda: self.standby_status(standby) == http.HTTPStatus.OK)
@@ -167,7 +171,7 @@ class LoadBalancerScene:
     def _answers_alone(self, server: str) -> bool:
         """Whether all answers since HAProxy's last check of each server are of this one: when it starts, it takes all for up."""
         checked = time.time() - _CHECK_SECONDS
-        recent = [each.server for each in [*self.following.answers] if each.sent >= checked]
+        recent = [answer.server for answer in [*self.following.answers] if answer.sent >= checked]
         answers = self.following.answers
         return bool(answers) and answers[0].sent < checked and {*recent} == {server}
 
@@ -176,7 +180,9 @@ class LoadBalancerScene:
 
     def _first(self, server: str, since: float) -> Answer | None:
         answers = [*self.following.answers]
-        return next((each for each in answers if each.ok and each.server == server and each.received >= since), None)
+        return next(
+            (answer for answer in answers if answer.ok and answer.server == server and answer.received >= since), None
+        )
 
 
 class Failover(NamedTuple):
@@ -199,7 +205,7 @@ def load_balancer_scene(folder: Path) -> Iterator[LoadBalancerScene]:
         lab.start()
         client = stack.enter_context(connected(lab.zookeeper.address))
         port = free_port()
-        sidecars = [_sidecar(lab, each, folder / "sidecars", port) for each in lab.jobmanagers]
+        sidecars = [_sidecar(lab, manager, folder / "sidecars", port) for manager in lab.jobmanagers]
         for sidecar in sidecars:
             stack.callback(sidecar.kill)
             sidecar.start()

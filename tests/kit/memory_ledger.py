@@ -45,8 +45,8 @@ class Memory:
         with self.shared.lock:
             if self.races:
                 self.races -= 1
-                found = self.shared.document
-                self.shared.document = Document(found.content, int(found.version or 0) + 1)
+                document = self.shared.document
+                self.shared.document = Document(document.content, int(document.version or 0) + 1)
             if over.version != self.shared.document.version:
                 return None
             self.shared.document = Document(content, int(over.version or 0) + 1)

@@ -1,4 +1,4 @@
-"""Several sidecars that watch one cluster, and whom they tell: the scene of "one voice", and its judge.
+"""Several sidecars that watch one cluster, and whom they notify: the scene of "one voice", and its judge.
 
 Flink's znodes are written by the fake Flink (`tests.kit.leaders`): two hundred failovers of a real one take hours. All else is real.
 """
@@ -38,7 +38,7 @@ class Voices:
         for sidecar in self.sidecars:
             sidecar.wait_ready()
 
-    def told_all(self) -> bool:
+    def has_sent_all(self) -> bool:
         """Whether nothing waits to be sent anywhere."""
         return all("flink_ha_outbox_pending 0.0" in sidecar.get("/metrics")[1] for sidecar in self.sidecars)
 
@@ -66,12 +66,12 @@ def thaw(sidecar: Sidecar) -> None:
     sidecar.process.send_signal(signal.SIGCONT)
 
 
-class Telling(NamedTuple):
+class Message(NamedTuple):
     """One message, as far as the judge reads it."""
 
     at: float
     subjects: frozenset[str]
-    """The changes of leaders that it tells of, `dispatcher → jm-00002`, or what else."""
+    """The changes of leaders in it, `dispatcher → jm-00002`, or what else."""
     reason: str
     observer: str
     labelled: bool
@@ -81,57 +81,57 @@ class Telling(NamedTuple):
 class Verdict(NamedTuple):
     """What one destination was notified of."""
 
-    tellings: list[Telling]
+    messages: list[Message]
     lost: list[str]
     """Leaders that nobody reported."""
     delays: list[float]
     """Of each leader that was reported: seconds until it was, in order of length."""
-    labelled: list[Telling]
+    labelled: list[Message]
     """Duplicates: messages that somebody had sent before, for the same reason. Those that say that they may be."""
-    unlabelled: list[Telling]
+    unlabelled: list[Message]
     """And those that do not."""
     overlapping: int
-    """Messages that tell something new, and repeat something."""
+    """Messages with something new, and something repeated."""
 
 
-def read(arrival: Arrival) -> Telling:
-    """What a message tells. It is read like its readers do: from the text."""
+def read(arrival: Arrival) -> Message:
+    """What a message says. It is read like its readers do: from the text."""
     reason, observer = _REASON.search(arrival.body), _OBSERVER.search(arrival.body)
     assert reason, arrival.body
     assert observer, arrival.body
     changes = frozenset(" ".join(change) for change in _CHANGE.findall(arrival.body))
     other = frozenset({"flapping"} if _FLAPPING.search(arrival.body) else ())
     labelled = DUPLICATE_NOTE in arrival.body
-    return Telling(arrival.at, changes or other, reason[1], observer[1], labelled, arrival.body)
+    return Message(arrival.at, changes or other, reason[1], observer[1], labelled, arrival.body)
 
 
 def judge(arrivals: Sequence[Arrival], since: Mapping[str, float]) -> Verdict:
     """`since`: when each leader began to lead. Nothing that the sidecars say of themselves is asked, but the name in a message."""
-    tellings = [read(arrival) for arrival in arrivals]
+    messages = [read(arrival) for arrival in arrivals]
     first: dict[str, float] = {}
     said: set[tuple[str, str]] = set()
     duplicates, overlapping = [], 0
-    for telling in tellings:
-        says = {(subject, telling.reason) for subject in telling.subjects}
+    for message in messages:
+        says = {(subject, message.reason) for subject in message.subjects}
         if says <= said:
-            duplicates.append(telling)
+            duplicates.append(message)
         elif says & said:
             overlapping += 1
         said |= says
-        for subject in telling.subjects:
-            first.setdefault(subject.rpartition(" ")[2], telling.at)
+        for subject in message.subjects:
+            first.setdefault(subject.rpartition(" ")[2], message.at)
     return Verdict(
-        tellings,
+        messages,
         [leader for leader in since if leader not in first],
         sorted(first[leader] - at for leader, at in since.items() if leader in first),
-        [telling for telling in duplicates if telling.labelled],
-        [telling for telling in duplicates if not telling.labelled],
+        [message for message in duplicates if message.labelled],
+        [message for message in duplicates if not message.labelled],
         overlapping,
     )
 
 
 class Books(NamedTuple):
-    """What a sidecar says that became of what it had to tell."""
+    """What a sidecar says that became of its notifications."""
 
     queued: int
     delivered: int
@@ -144,12 +144,12 @@ class Books(NamedTuple):
 
 def books(sidecar: Sidecar) -> Books:
     """From its records."""
-    found: dict[str, list[str]] = {}
+    ends_by_delivery: dict[str, list[str]] = {}
     outcomes: Counter[str] = Counter()
     for record in sidecar.records():
         if record["type"] == "notification" and record["delivery_id"]:
             outcomes[record["outcome"]] += 1
-            ends = found.setdefault(record["delivery_id"], [])
+            ends = ends_by_delivery.setdefault(record["delivery_id"], [])
             if record["outcome"] in {"delivered", "already_told", "gave_up", "superseded"}:
                 ends.append(record["outcome"])
     return Books(
@@ -158,5 +158,5 @@ def books(sidecar: Sidecar) -> Books:
         outcomes["already_told"],
         outcomes["gave_up"],
         outcomes["no_ledger"],
-        [delivery for delivery, ends in found.items() if len(ends) != 1],
+        [delivery for delivery, ends in ends_by_delivery.items() if len(ends) != 1],
     )

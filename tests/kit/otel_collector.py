@@ -131,4 +131,4 @@ def attributes(pairs: Iterator[KeyValue] | list[KeyValue]) -> dict[str, object]:
 
 def _plain(value: AnyValue) -> object:
     kind = str(value.WhichOneof("value"))
-    return [_plain(each) for each in value.array_value.values] if kind == "array_value" else getattr(value, kind)
+    return [_plain(item) for item in value.array_value.values] if kind == "array_value" else getattr(value, kind)

@@ -71,7 +71,7 @@ class Desk:
             current.is_open = False
 
     def current(self, key: str) -> Incident | None:
-        return next((each for each in self.incidents if each.is_open and each.key == key), None)
+        return next((incident for incident in self.incidents if incident.is_open and incident.key == key), None)
 
     def answer(self, path: str, _headers: Mapping[str, str], body: bytes, /) -> Reply:
         """What becomes of a POST."""
@@ -121,9 +121,9 @@ class Opsgenie(Desk):
     def answer(self, path: str, headers: Mapping[str, str], body: bytes, /) -> Reply:
         if headers.get("Authorization") != f"GenieKey {KEY}":
             return Reply(422, {"message": "Key format is not valid!", "took": 0.0, "requestId": "r"})
-        found, payload = urlsplit(path), json.loads(body)
-        action = re.fullmatch(rf"{self.base}(?:/([^/]+)/(close|notes))?", found.path)
-        if action is None or (action[1] and parse_qs(found.query).get("identifierType") != ["alias"]):
+        url, payload = urlsplit(path), json.loads(body)
+        action = re.fullmatch(rf"{self.base}(?:/([^/]+)/(close|notes))?", url.path)
+        if action is None or (action[1] and parse_qs(url.query).get("identifierType") != ["alias"]):
             return Reply(404, {"message": "Not found", "requestId": "r"})
         alias = unquote(action[1]) if action[1] else payload.get("alias", "")
         if not 0 < len(alias) <= 512 or (not action[2] and not 0 < len(payload["message"]) <= 130):
@@ -239,7 +239,7 @@ class Slack(Desk):
     def _note(self) -> None:
         """The incidents as the channel shows them."""
         self.incidents = []
-        for message in (each for each in self.messages if "attachments" in each):
+        for message in (sent for sent in self.messages if "attachments" in sent):
             if about := message.get("metadata", {}).get("event_payload"):
                 incident = Incident(about["incident"], message["text"])
                 incident.is_open = about["state"] == "open"

@@ -39,7 +39,7 @@ def completed(number: int, **changed: Any) -> dict[str, Any]:
 
 def statistics(*history: dict[str, Any], restored: int | None = None, total: int | None = None) -> dict[str, Any]:
     """`/jobs/ID/checkpoints`: the latest first, as Flink lists them. `total`: how many there were, if it has forgotten some."""
-    done = [each for each in history if each["status"] == "COMPLETED"]
+    done = [checkpoint for checkpoint in history if checkpoint["status"] == "COMPLETED"]
     origin = {
         "id": restored,
         "restore_timestamp": STARTED + 100,
@@ -78,8 +78,8 @@ def pictured(
         "/applications/overview": [Answer({"applications": [{"name": "orders", "status": "RUNNING"}]})],
         "/jobs/overview": [Answer({"jobs": list(jobs)})],
     }
-    for each in jobs:
-        path = f"/jobs/{each['jid']}/checkpoints"
+    for job in jobs:
+        path = f"/jobs/{job['jid']}/checkpoints"
         answers |= {path: [numbers], f"{path}/config": [interval]}
-        answers[f"/jobs/{each['jid']}/metrics?get=numRestarts"] = [Answer([{"id": "numRestarts", "value": "3"}])]
+        answers[f"/jobs/{job['jid']}/metrics?get=numRestarts"] = [Answer([{"id": "numRestarts", "value": "3"}])]
     return answers | {path: [answer] for path, answer in (other or {}).items()}

@@ -45,14 +45,14 @@ class _Pod:
 
     def environment(self, container: Json) -> dict[str, str]:
         server = urlsplit(self._kubernetes.server.url)
-        found = {"KUBERNETES_SERVICE_HOST": str(server.hostname), "KUBERNETES_SERVICE_PORT": str(server.port)}
+        variables = {"KUBERNETES_SERVICE_HOST": str(server.hostname), "KUBERNETES_SERVICE_PORT": str(server.port)}
         for source in container.get("envFrom", []):
-            found |= self._texts("secrets", source["secretRef"]["name"])
+            variables |= self._texts("secrets", source["secretRef"]["name"])
         fields = {"metadata.name": self._name, "metadata.namespace": self._namespace}
         for variable in container.get("env", []):
             field = variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath")
-            found[variable["name"]] = fields[field] if field else variable["value"]
-        return found
+            variables[variable["name"]] = fields[field] if field else variable["value"]
+        return variables
 
     def volume(self, volume: Json, folder: Path) -> Path:
         if "configMap" in volume:

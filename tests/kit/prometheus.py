@@ -56,7 +56,7 @@ class Prometheus(ServerProcess):
         config = YAML(typ="safe").load(SCRAPE_CONFIG)
         [job] = config["scrape_configs"]
         job.pop("kubernetes_sd_configs")
-        job["static_configs"] = [*self._found()]
+        job["static_configs"] = [*self._targets()]
         job["scrape_interval"] = "1s"
         config["global"] = {"evaluation_interval": "1s"}
         config["rule_files"] = list(map(str, RULE_FILES))
@@ -70,17 +70,17 @@ class Prometheus(ServerProcess):
             f"--web.listen-address=127.0.0.1:{self._port}",
         )
 
-    def _found(self) -> Iterator[dict[str, Any]]:
+    def _targets(self) -> Iterator[dict[str, Any]]:
         """What the discovery of pods would find: each sidecar's port, and another port of its pod."""
         for pod, address in self._pods.items():
             for port, target in (("ha-sidecar", address), ("rpc", "127.0.0.1:1")):
-                found = {
+                meta = {
                     "namespace": NAMESPACE,
                     "pod_name": pod,
                     "pod_container_port_name": port,
                     "pod_phase": "Running",
                 }
-                labels = {f"__meta_kubernetes_{name}": value for name, value in found.items()}
+                labels = {f"__meta_kubernetes_{name}": value for name, value in meta.items()}
                 yield {"targets": [target], "labels": labels}
 
     def is_ready(self) -> bool:
@@ -91,13 +91,13 @@ class Prometheus(ServerProcess):
 
     def query(self, expression: str) -> list[Series]:
         """The result of an instant query, now."""
-        found = self._ask("query", query=expression)["result"]
-        return [(each["metric"], [_sample(each["value"])]) for each in found]
+        result = self._ask("query", query=expression)["result"]
+        return [(series["metric"], [_sample(series["value"])]) for series in result]
 
     def query_range(self, expression: str, start: float, end: float, step: float = 1) -> list[Series]:
         """The result of a range query. Times in seconds since the epoch."""
-        found = self._ask("query_range", query=expression, start=start, end=end, step=step)["result"]
-        return [(each["metric"], [*map(_sample, each["values"])]) for each in found]
+        result = self._ask("query_range", query=expression, start=start, end=end, step=step)["result"]
+        return [(series["metric"], [*map(_sample, series["values"])]) for series in result]
 
     def label_values(self, metric: str, label: str) -> list[str]:
         """What a template variable of a dashboard offers."""
@@ -144,18 +144,18 @@ class Dashboard:
 
     def annotations(self) -> Iterator[Query]:
         """The queries of annotations."""
-        for each in self.model["annotations"]["list"]:
-            yield Query(each["name"], each["expr"], is_instant=False)
+        for annotation in self.model["annotations"]["list"]:
+            yield Query(annotation["name"], annotation["expr"], is_instant=False)
 
     def variables(self) -> dict[str, tuple[str, str]]:
         """Metric and label of each variable that is asked of Prometheus."""
-        found = {}
-        for each in self.model["templating"]["list"]:
-            if each["type"] == "query":
-                asked = _LABEL_VALUES.fullmatch(each["query"]["query"])
-                assert asked, each
-                found[each["name"]] = (asked[1], asked[2])
-        return found
+        queries = {}
+        for variable in self.model["templating"]["list"]:
+            if variable["type"] == "query":
+                asked = _LABEL_VALUES.fullmatch(variable["query"]["query"])
+                assert asked, variable
+                queries[variable["name"]] = (asked[1], asked[2])
+        return queries
 
 
 def filled_in(expression: str, seconds: int, scrape_seconds: int = 1, **variables: str) -> str:
@@ -167,7 +167,7 @@ def filled_in(expression: str, seconds: int, scrape_seconds: int = 1, **variable
         "__interval": f"{scrape_seconds}s",
         **variables,
     }
-    return re.sub(r"\$(\w+)", lambda found: values[found[1]], expression)
+    return re.sub(r"\$(\w+)", lambda match: values[match[1]], expression)
 
 
 def metrics_in(expression: str) -> set[str]:

@@ -101,8 +101,8 @@ class ConfigMapStore:
         self._kind = "executionPlan" if flink_2 else "jobGraph"
 
     def checkpoints(self, job: str) -> list[int]:
-        found = self._core.read_namespaced_config_map(f"{CLUSTER_ID}-{job}-config-map", NAMESPACE).data or {}
-        return sorted(int(key.removeprefix("checkpointID-")) for key in found if key.startswith("checkpointID-"))
+        data = self._core.read_namespaced_config_map(f"{CLUSTER_ID}-{job}-config-map", NAMESPACE).data or {}
+        return sorted(int(key.removeprefix("checkpointID-")) for key in data if key.startswith("checkpointID-"))
 
     def remove_checkpoint(self, job: str, number: int) -> None:
         self._set(f"{CLUSTER_ID}-{job}-config-map", f"checkpointID-{number:019d}", None)
@@ -113,8 +113,8 @@ class ConfigMapStore:
         return plan
 
     def plan(self, job: str) -> object:
-        found = self._core.read_namespaced_config_map(f"{CLUSTER_ID}-cluster-config-map", NAMESPACE).data or {}
-        return found[f"{self._kind}-{job}"]
+        data = self._core.read_namespaced_config_map(f"{CLUSTER_ID}-cluster-config-map", NAMESPACE).data or {}
+        return data[f"{self._kind}-{job}"]
 
     def put_plan(self, job: str, plan: object) -> None:
         self._set(f"{CLUSTER_ID}-cluster-config-map", f"{self._kind}-{job}", plan)
@@ -275,8 +275,8 @@ class RecoveryScene:
 
     def _rows(self, since: float) -> list[Record]:
         """Those of the failover that began since then."""
-        found = [record for record in self.sidecar.records() if record["type"] == "recovery"]
-        return [row for row in found if _seconds(row["opened_at"]) > since]
+        rows = [record for record in self.sidecar.records() if record["type"] == "recovery"]
+        return [row for row in rows if _seconds(row["opened_at"]) > since]
 
     def _stand_by(self) -> None:
         """The job runs, has more than one checkpoint, and the sidecar has seen that; a standby is there."""
@@ -317,7 +317,7 @@ class RecoveryScene:
     def truth(self, last: int | None, *, had_ended: bool = False) -> Verdict:
         """What Flink says; `last`: the latest checkpoint completed before."""
         address = self.lab.wait_for_leader().rest_address
-        jobs = {each["jid"]: each["state"] for each in rest.call(address, "GET", "/jobs/overview")["jobs"]}
+        jobs = {job["jid"]: job["state"] for job in rest.call(address, "GET", "/jobs/overview")["jobs"]}
         managers = len(rest.call(address, "GET", "/taskmanagers")["taskmanagers"])
         running = sum(state == "RUNNING" for state in jobs.values())
         if jobs.get(self.job) != "RUNNING":

@@ -140,7 +140,7 @@ class Gate:
     """A TCP relay to one server. Whoever comes while the server is down is kept waiting: all get through together when it is back."""
 
     def __init__(self, target: str, serves: Callable[[], bool]) -> None:
-        """`serves` tells whether the server at `target` would take a client now."""
+        """`serves` returns whether the server at `target` would take a client now."""
         host, port = target.split(":")
         self._target = (host, int(port))
         self._serves = serves

@@ -78,8 +78,8 @@ def one_matcher(matcher: str, folder: Path) -> tuple[Path, Path]:
 
 def our_receivers(rules: Alerting, labels: list[str]) -> str:
     text = ",".join(labels)
-    found = labels_in(Setting(text, "the labels"))
-    return ",".join(route.receiver for route in matching(rules.route, found))
+    alert_labels = labels_in(Setting(text, "the labels"))
+    return ",".join(route.receiver for route in matching(rules.route, alert_labels))
 
 
 def _written(route: dict[str, Any], names: Sequence[str], labels: Sequence[str], folder: Path) -> tuple[Path, Path]:

@@ -104,7 +104,7 @@ http: {{host: {self.host}, port: {self.port}}}
         """The address of each leader that it shows; none while it does not answer."""
         status, answer = self.get("/api/v1/leaders")
         return (
-            [found["leader_address"] for found in json.loads(answer) if found["leader_address"]]
+            [leader["leader_address"] for leader in json.loads(answer) if leader["leader_address"]]
             if status == 200
             else []
         )

@@ -21,14 +21,14 @@ _LINES: Final = 4
 """Of a message's text there."""
 
 
-class Told(Struct, frozen=True):
+class Failover(Struct, frozen=True):
     """What happened, and the messages that followed."""
 
     what: str
     messages: tuple[ReceivedMessage, ...]
 
 
-def six_failovers(lab: Lab, folder: Path) -> list[Told]:
+def six_failovers(lab: Lab, folder: Path) -> list[Failover]:
     """Begin, update and all-clear, in about seven minutes. `lab` has two JobManagers and a job."""
     receiver = HttpReceiver()
     receiver.start()
@@ -43,15 +43,17 @@ def six_failovers(lab: Lab, folder: Path) -> list[Told]:
         receiver.stop()
 
 
-def _in_a_row(lab: Lab, receiver: HttpReceiver) -> list[Told]:
-    told: list[Told] = []
+def _in_a_row(lab: Lab, receiver: HttpReceiver) -> list[Failover]:
+    failovers: list[Failover] = []
 
     def after(what: str, act: Callable[[], object], title: str) -> None:
         """`title`: a pattern that one of the messages has."""
-        known = len(receiver.received)
+        before = len(receiver.received)
         act()
-        wait_for(what, lambda: any(re.search(title, each.title) for each in receiver.received[known:]), _PATIENCE)
-        told.append(Told(what, tuple(receiver.received[known:])))
+        wait_for(
+            what, lambda: any(re.search(title, message.title) for message in receiver.received[before:]), _PATIENCE
+        )
+        failovers.append(Failover(what, tuple(receiver.received[before:])))
 
     def killed() -> None:
         _leader(lab).kill()
@@ -69,9 +71,9 @@ def _in_a_row(lab: Lab, receiver: HttpReceiver) -> list[Told]:
         lab.add_jobmanager()
 
     def all_killed() -> None:
-        for each in lab.jobmanagers:
-            if each.running:
-                each.kill()
+        for job_manager in lab.jobmanagers:
+            if job_manager.running:
+                job_manager.kill()
 
     after("The leader is killed", killed, "failed over")
     after("The next leader is stopped in order", stopped, "failed over again")
@@ -79,7 +81,7 @@ def _in_a_row(lab: Lab, receiver: HttpReceiver) -> list[Told]:
     after("The next leader is killed while they are too many", killed, "4th in 1 h")
     after("All JobManagers are killed", all_killed, "no leader for")
     after("A JobManager is started", lab.add_jobmanager, "leader back")
-    return told
+    return failovers
 
 
 def _leader(lab: Lab) -> JobManager:
@@ -91,12 +93,12 @@ def shape(title: str) -> str:
     return re.sub(r"(at least )?[0-9.]+( to [0-9.]+)? s\b|127\.0\.0\.1:\d+", "#", title)
 
 
-def page(told: list[Told]) -> str:
+def page(failovers: list[Failover]) -> str:
     """The page of docs/ about them."""
     lines = []
-    for number, each in enumerate(told, 1):
-        lines += [f"## {number}. {each.what}", ""]
-        for message in each.messages:
+    for number, failover in enumerate(failovers, 1):
+        lines += [f"## {number}. {failover.what}", ""]
+        for message in failover.messages:
             body = message.body.strip()
             short = [line for text in body.split("\n") if text for line in wrap(text, _COLUMNS)][:_LINES]
             locked = "\n".join([*wrap(message.title, _COLUMNS), *short]) + "…"

@@ -65,8 +65,8 @@ class Terminal:
             assert left > 0, f"waited for {text!r}: {self._shown!r}"
             if select.select([self._master], [], [], left)[0]:
                 self._shown += os.read(self._master, 65536).decode(errors="replace")
-        before, found, self._shown = self._shown.partition(text)
-        return before + found
+        before, part, self._shown = self._shown.partition(text)
+        return before + part
 
     def ends(self, seconds: float = PATIENCE_SECONDS) -> int:
         """Wait until the program ends; returns its exit status."""

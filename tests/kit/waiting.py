@@ -18,10 +18,10 @@ _POLL_SECONDS = 0.05
 def wait_for(what: str, ready: Callable[[], T | None], seconds: float = PATIENCE_SECONDS) -> T:
     """What `ready` gives as soon as it gives something that is true."""
     deadline = time.monotonic() + seconds
-    while not (found := ready()):
+    while not (value := ready()):
         assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {what}"
         time.sleep(_POLL_SECONDS)
-    return found
+    return value
 
 
 def until(condition: Callable[[], object], seconds: float, every: float = 0.01) -> bool:

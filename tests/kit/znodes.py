@@ -39,11 +39,11 @@ class ZooKeeperWriter:
         return self._client.retry(self._client.exists, self._namespace + path) is not None
 
     def _write(self, path: str, data: bytes) -> None:
-        found = self._client.exists(path)
-        if found and found.ephemeralOwner == self._client.client_id[0]:
+        stat = self._client.exists(path)
+        if stat and stat.ephemeralOwner == self._client.client_id[0]:
             self._client.set(path, data)
             return
-        if found:
+        if stat:
             self._client.delete(path)
         self._client.create(path, data, ephemeral=self._ephemeral, makepath=True)
 

@@ -57,8 +57,8 @@ class Member(ZooKeeper):
 
     def mode(self) -> str:
         """What it says that it is: LEADER, FOLLOWER or READ_ONLY; nothing while it serves nobody."""
-        found = re.search(r"Mode: (\S+)", self.says("srvr"))
-        return found[1] if found else ""
+        match = re.search(r"Mode: (\S+)", self.says("srvr"))
+        return match[1] if match else ""
 
     def says(self, word: str) -> str:
         """Its answer to a four-letter word; nothing when it is dead or frozen."""

@@ -37,16 +37,20 @@ def led(address: str, place: str, names: str = "ab") -> Iterator[JobManagers]:
 
 def findings(address: str, place: str, *, later: int = 0, wall: int | None = None, **settings: Any) -> Findings:
     """What all checks find. `later`: by how many microseconds the sidecar's clock is ahead; `wall`: what it shows."""
-    given: dict[str, Any] = {"session_timeout": 10.0, "connection_timeout": 5.0, "tolerate_suspended": True} | settings
-    given = {"flink_session_timeout": 60.0} | given
-    cluster = ZooKeeperSettings(address, f"/flink/{place}", place, **given)
+    options: dict[str, Any] = {
+        "session_timeout": 10.0,
+        "connection_timeout": 5.0,
+        "tolerate_suspended": True,
+    } | settings
+    options = {"flink_session_timeout": 60.0} | options
+    cluster = ZooKeeperSettings(address, f"/flink/{place}", place, **options)
     facts = EnsembleProbe(cluster, lambda: now().wall + later if wall is None else wall).read()
     return {name: check(facts) for name, check in ZOOKEEPER_CHECKS.items()}
 
 
-def verdicts(found: Findings, verdict: Verdict) -> set[str]:
+def verdicts(findings: Findings, verdict: Verdict) -> set[str]:
     """The checks that have it."""
-    return {name for name, each in found.items() if each.verdict is verdict}
+    return {name for name, finding in findings.items() if finding.verdict is verdict}
 
 
 @contextmanager

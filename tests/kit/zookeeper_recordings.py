@@ -60,18 +60,18 @@ class Tree:
 @cache
 def tree(version: str, moment: str) -> Tree:
     recorded = json.loads((FOLDER / version / f"tree-{moment}.json").read_text())
-    found = Tree()
+    znodes = Tree()
     for node in recorded["nodes"]:
         if node["path"].startswith(NAMESPACE + "/"):
             path, stat = node["path"].removeprefix(NAMESPACE), node["stat"]
             data = None if node["data_hex"] is None else bytes.fromhex(node["data_hex"])
-            found.nodes[path] = ZNode(
+            znodes.nodes[path] = ZNode(
                 data,
                 ZNodePosition(
                     path, stat["czxid"], stat["mzxid"], stat["version"], stat["ephemeralOwner"], stat["mtime"]
                 ),
             )
-    return found
+    return znodes
 
 
 def histories() -> tuple[str, ...]:
@@ -144,7 +144,7 @@ def listener_log(version: str) -> tuple[tuple[str, dict[str, Any]], ...]:
 
 def observations(version: str, oracle: str) -> Iterator[tuple[str, ClusterObservation]]:
     """What a driver would have observed through the connection that `oracle` had: each with its phase."""
-    tree, seen = Tree(), set[str]()
+    tree, paths = Tree(), set[str]()
     log = deque(listener_log(version))
     connected, phase = False, ""
     for transaction in replay(version, tree):
@@ -156,12 +156,12 @@ def observations(version: str, oracle: str) -> Iterator[tuple[str, ClusterObserv
                 connected = connection is ConnectionState.CONNECTED
                 yield phase, ViewObserved(at, "default", connection)
                 if connected:
-                    yield from ((phase, _read(tree, path, at)) for path in sorted(seen | {*znode_paths.JOB_STORES}))
+                    yield from ((phase, _read(tree, path, at)) for path in sorted(paths | {*znode_paths.JOB_STORES}))
                     yield phase, SnapshotCompleted(at, "default")
         for path in transaction.paths:
             interesting = path.rpartition("/")[0] if path.startswith(znode_paths.JOB_STORES) else path
             if znode_paths.component_of(path) or interesting in znode_paths.JOB_STORES:
-                seen.add(interesting)
+                paths.add(interesting)
                 if connected:
                     yield phase, _read(tree, interesting, _moment(transaction.micros))
             elif connected and znode_paths.is_latch(path.rpartition("/")[0]):

@@ -29,7 +29,7 @@ from sidecar.core.records import EpisodeRecord
 from sidecar.core.state import State
 from sidecar.core.views.snapshot import Health, Snapshot, Tally
 from sidecar.sinks.metrics import SinkHealth, SnapshotCollector, renderer
-from tests.kit.core_sidecar import fail_over, telling, watching
+from tests.kit.core_sidecar import fail_over, watching, with_destinations
 from tests.kit.java_serialization import connection_info
 from tests.kit.metric_families import WELL
 from tests.kit.observed_failovers import CLUSTER, PATHS, at, failover, first_sight, gone, held, play
@@ -300,7 +300,7 @@ def test_deliveries_that_are_not_settled_are_counted() -> None:
 
 def test_a_scheduled_close_is_not_pending() -> None:
     """The incident of a failover that is over is closed later; a message that cannot be delivered is pending."""
-    flink, sidecar = watching(policy=telling(Destination("ops", 0, in_order=True, keeps_incidents=True)))
+    flink, sidecar = watching(policy=with_destinations(Destination("ops", 0, in_order=True, keeps_incidents=True)))
     fail_over(flink, sidecar)
     sidecar.waits(60)
     assert [each.is_closing for each in sidecar.state.outbox.values()] == [True]

@@ -17,7 +17,7 @@ from sidecar.core.policy.policy import Destination, Source
 from sidecar.core.views.snapshot import Health, Snapshot
 from sidecar.web.pages import EVIDENCE_SHOWN, POLICY
 from tests.kit.cluster import CLUSTER, A, B
-from tests.kit.core_sidecar import Sidecar, fail_over, telling, watching
+from tests.kit.core_sidecar import Sidecar, fail_over, watching, with_destinations
 from tests.kit.fake_flink import Flink
 from tests.kit.outcomes import oom_with_a_lost_job
 from tests.shell.reading import Markup, read, said, show
@@ -90,7 +90,7 @@ def test_blindness_is_not_the_absence_of_a_leader(site: Site) -> None:
 
 def test_a_rest_server_that_describes_nothing_is_shown(site: Site) -> None:
     """With its reason, once that has lasted longer than an election: not assessed is never healthy."""
-    _, sidecar = watching(policy=replace(telling(), evidence=frozenset({Source.FLINK_REST})))
+    _, sidecar = watching(policy=replace(with_destinations(), evidence=frozenset({Source.FLINK_REST})))
     line = "Flink's REST server does not describe the cluster : \N{REPLACEMENT CHARACTER}[2J refused ."
     for is_late in (False, True):
         cluster = sidecar.state.clusters[CLUSTER]
@@ -156,7 +156,7 @@ def test_how_the_sidecar_itself_is(site: Site, tmp_path: Path) -> None:
 def test_a_scheduled_close_is_no_pending_notification(site: Site) -> None:
     """The incident of a failover that is over is closed later."""
     pager = Destination("ops", 0, in_order=True, keeps_incidents=True)
-    flink, sidecar = watching(policy=telling(pager))
+    flink, sidecar = watching(policy=with_destinations(pager))
     fail_over(flink, sidecar)
     sidecar.waits(60)
     assert [each.is_closing for each in sidecar.state.outbox.values()] == [True]

@@ -7,7 +7,7 @@ from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.policy import Destination, Rule, Severity, Trigger
 from tests.kit.cluster import ALL_FOUR, DISPATCHER, JOB, REST_SERVER, THE_JOB, A, B, job_manager
-from tests.kit.core_sidecar import OPS, POLICY, Sidecar, telling, watching
+from tests.kit.core_sidecar import OPS, POLICY, Sidecar, watching, with_destinations
 from tests.kit.fake_flink import Flink
 
 C = job_manager("jm-c")
@@ -20,25 +20,25 @@ def test_a_fresh_cluster_never_alerts_at_its_first_election() -> None:
     flink.submit().elect(A)
     sidecar.sees_changes().waits(120)
     assert len(sidecar.transitions()) == 7
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
 
 
 def test_the_first_observation_of_a_running_cluster_fires_nothing() -> None:
     """A sidecar that is added to a running cluster has nothing to report."""
     _, sidecar = watching()
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
 
 
 def test_a_crash_is_one_notice_for_each_destination_naming_all_components() -> None:
     """3 + 1 components move, one after the other: each destination is notified once, of all of them, from whom to whom."""
-    flink, sidecar = watching(policy=telling(OPS, Destination("ops", 1), Destination("oncall", 0)))
+    flink, sidecar = watching(policy=with_destinations(OPS, Destination("ops", 1), Destination("oncall", 0)))
     flink.vacate()
     sidecar.sees_changes().waits(0.2)
     for component in ALL_FOUR:
         flink.elect(B, component)
         sidecar.sees_changes().waits(0.6)
     sidecar.waits(600)
-    assert sidecar.told() == [("FlinkLeaderChanged", "FIRST")] * 3
+    assert sidecar.sent_reasons() == [("FlinkLeaderChanged", "FIRST")] * 3
     assert {delivery.destination for delivery in sidecar.sent} == {"ops#0", "ops#1", "oncall#0"}
     assert len({delivery.id for delivery in sidecar.sent}) == 3
     for component in CLUSTER_COMPONENTS:
@@ -52,15 +52,15 @@ def test_a_crash_is_one_notice_for_each_destination_naming_all_components() -> N
 
 
 def test_group_wait_is_counted_from_the_first_change() -> None:
-    """Told five seconds after the first component moved, not before, and not later because more moved."""
+    """Notified five seconds after the first component moved, not before, and not later because more moved."""
     flink, sidecar = watching()
     flink.elect(B, DISPATCHER)
     sidecar.sees_changes().waits(3)
     flink.elect(B, REST_SERVER)
     sidecar.sees_changes().waits(1.5)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
     sidecar.waits(1)
-    assert sidecar.told() == [("FlinkLeaderChanged", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkLeaderChanged", "FIRST")]
 
 
 def test_the_same_leader_again_is_no_alert() -> None:
@@ -71,7 +71,7 @@ def test_the_same_leader_again_is_no_alert() -> None:
     flink.elect(A)
     sidecar.sees_changes().waits(120)
     assert len(sidecar.transitions()) == 8
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
 
 
 def test_a_new_term_of_the_same_process_is_an_alert() -> None:
@@ -79,7 +79,7 @@ def test_a_new_term_of_the_same_process_is_an_alert() -> None:
     flink, sidecar = watching()
     flink.publish(DISPATCHER, job_manager("jm-a", 1).leads(DISPATCHER), A.zookeeper_session)
     sidecar.sees_changes().waits(10)
-    assert sidecar.told() == [("FlinkLeaderChanged", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkLeaderChanged", "FIRST")]
     assert sidecar.sent[0].title == "[WARNING] default: dispatcher failed over: jm-a:6123, with a new session id"
 
 
@@ -93,7 +93,7 @@ def test_a_change_out_of_sight_alerts(out_of_sight: str) -> None:
         sidecar.is_killed(down_for=3600)
     flink.elect(B)
     sidecar.connects().waits(60)
-    assert sidecar.told() == [("FlinkLeaderChanged", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkLeaderChanged", "FIRST")]
     assert sidecar.sent[0].body.count("jm-a:6123 → jm-b:6123") == 2
 
 
@@ -106,7 +106,7 @@ def test_an_outage_of_our_own_fires_nothing(out_of_sight: str) -> None:
     else:
         sidecar.is_cut_off().waits(2 if out_of_sight == "suspended" else 3600)
     sidecar.connects().waits(600)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
 
 
 def test_a_second_failover_soon_after_is_notified_after_the_group_interval() -> None:
@@ -115,11 +115,11 @@ def test_a_second_failover_soon_after_is_notified_after_the_group_interval() -> 
     for leader in (B, C):
         flink.elect(leader)
         sidecar.sees_changes().waits(10)
-    assert sidecar.told() == [("FlinkLeaderChanged", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkLeaderChanged", "FIRST")]
     sidecar.waits(3600)
     flink.elect(A)
     sidecar.sees_changes().waits(10)
-    assert sidecar.told() == [("FlinkLeaderChanged", reason) for reason in ("FIRST", "GREW", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkLeaderChanged", reason) for reason in ("FIRST", "GREW", "FIRST")]
 
 
 def test_a_lasting_vacancy_fires_once_and_resolves() -> None:
@@ -133,7 +133,7 @@ def test_a_lasting_vacancy_fires_once_and_resolves() -> None:
     assert sidecar.sent[0].title == "[CRITICAL] default: no leader for dispatcher, jm-a led before"
     flink.elect(A, DISPATCHER)
     sidecar.sees_changes().waits(300)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "RESOLVED")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "RESOLVED")]
     assert sidecar.sent[1].title == "[RESOLVED] default: leader back for dispatcher after at least 329 s"
     assert "elected jm-a:6123" in sidecar.sent[1].body
     assert "no published leader for 330 s" in sidecar.sent[1].body
@@ -146,7 +146,7 @@ def test_a_short_vacancy_is_no_alert() -> None:
     sidecar.sees_changes().waits(29)
     flink.elect(A, DISPATCHER)
     sidecar.sees_changes().waits(600)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
 
 
 def test_a_vacancy_that_ends_before_anybody_was_notified_is_never_notified() -> None:
@@ -156,7 +156,7 @@ def test_a_vacancy_that_ends_before_anybody_was_notified_is_never_notified() -> 
     sidecar.sees_changes().waits(32)
     flink.elect(A, DISPATCHER)
     sidecar.sees_changes().waits(600)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
 
 
 @pytest.mark.parametrize("out_of_sight", ["blind", "killed"])
@@ -170,7 +170,7 @@ def test_a_pending_vacancy_is_dropped_when_we_cannot_see(out_of_sight: str) -> N
     else:
         sidecar.is_killed(down_for=3600)
     sidecar.waits(3600)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
 
 
 def test_a_vacancy_that_is_seen_again_begins_again() -> None:
@@ -178,27 +178,27 @@ def test_a_vacancy_that_is_seen_again_begins_again() -> None:
     flink, sidecar = watching()
     flink.vacate(DISPATCHER)
     sidecar.sees_changes().waits(10).is_cut_off().waits(60).connects().waits(29)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
     sidecar.waits(10)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
 
 
 def test_a_firing_vacancy_that_is_seen_again_is_not_another_one() -> None:
-    """Told, then out of sight, then still nobody: nothing new to tell."""
+    """Notified, then out of sight, then still nobody: nothing new to notify."""
     flink, sidecar = watching()
     flink.vacate(DISPATCHER)
     sidecar.sees_changes().waits(60).is_cut_off().waits(60).connects().waits(3600)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
 
 
 def test_a_firing_vacancy_survives_a_restart_and_resolves() -> None:
-    """Told before the crash, over when the new process has looked: the all-clear comes, the alarm does not come again."""
+    """Notified before the crash, over when the new process has looked: the all-clear comes, the alarm does not come again."""
     flink, sidecar = watching()
     flink.vacate(DISPATCHER)
     sidecar.sees_changes().waits(60).is_killed(down_for=60)
     flink.elect(A, DISPATCHER)
     sidecar.connects().waits(120)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "RESOLVED")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "RESOLVED")]
 
 
 def test_a_vacancy_that_lasts_is_notified_again_after_the_repeat_interval() -> None:
@@ -206,7 +206,7 @@ def test_a_vacancy_that_lasts_is_notified_again_after_the_repeat_interval() -> N
     flink, sidecar = watching()
     flink.vacate(DISPATCHER)
     sidecar.sees_changes().waits(9 * 3600, tick=5)
-    assert sidecar.told() == [
+    assert sidecar.sent_reasons() == [
         ("FlinkNoLeader", reason) for reason in ("FIRST", "REPEAT_INTERVAL_ELAPSED", "REPEAT_INTERVAL_ELAPSED")
     ]
 
@@ -216,9 +216,9 @@ def test_what_is_out_of_sight_is_not_said_again_as_if_it_were_so() -> None:
     flink, sidecar = watching()
     flink.vacate(DISPATCHER)
     sidecar.sees_changes().waits(60).is_cut_off().waits(9 * 3600, tick=5)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
     sidecar.connects().waits(5)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "REPEAT_INTERVAL_ELAPSED")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "REPEAT_INTERVAL_ELAPSED")]
 
 
 def test_a_vacancy_that_spreads_is_notified_after_the_group_interval() -> None:
@@ -228,9 +228,9 @@ def test_a_vacancy_that_spreads_is_notified_after_the_group_interval() -> None:
     sidecar.sees_changes().waits(36)
     flink.vacate(REST_SERVER)
     sidecar.sees_changes().waits(58)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
     sidecar.waits(10)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "GREW")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "GREW")]
     assert sidecar.sent[1].title == "[CRITICAL] default: no leader for rest_server, jm-a led before, 1 more fires"
 
 
@@ -243,7 +243,7 @@ def test_a_vacancy_that_was_never_notified_does_not_repeat_the_others() -> None:
     sidecar.sees_changes().waits(35)
     flink.elect(A, REST_SERVER)
     sidecar.sees_changes().waits(3600)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
 
 
 def test_a_vacancy_that_ends_for_some_is_notified_as_that() -> None:
@@ -253,12 +253,12 @@ def test_a_vacancy_that_ends_for_some_is_notified_as_that() -> None:
     sidecar.sees_changes().waits(100)
     flink.elect(A, DISPATCHER)
     sidecar.sees_changes().waits(100)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "SHRANK")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "SHRANK")]
     assert sidecar.sent[1].title == "[RESOLVED] default: leader back for dispatcher, 1 more fires"
     assert "dispatcher: elected jm-a:6123" in sidecar.sent[1].body
     flink.elect(A, REST_SERVER)
     sidecar.sees_changes().waits(100)
-    assert sidecar.told()[2:] == [("FlinkNoLeader", "RESOLVED")]
+    assert sidecar.sent_reasons()[2:] == [("FlinkNoLeader", "RESOLVED")]
 
 
 def test_a_job_that_ends_while_vacant_resolves() -> None:
@@ -268,7 +268,7 @@ def test_a_job_that_ends_while_vacant_resolves() -> None:
     sidecar.sees_changes().waits(60)
     flink.forget()
     sidecar.sees_changes().waits(120)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "RESOLVED")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "RESOLVED")]
     assert "its job ended" in sidecar.sent[1].body
 
 
@@ -279,13 +279,13 @@ def test_a_job_that_ends_in_order_is_no_alert() -> None:
     sidecar.sees_changes().waits(0.2)
     flink.forget()
     sidecar.sees_changes().waits(3600, tick=5)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
 
 
 def test_a_receiver_that_wants_no_all_clear_gets_none() -> None:
     """`send_resolved: false` holds for this destination alone."""
     quiet = Destination("pager", 0, send_resolved=False)
-    flink, sidecar = watching(policy=telling(OPS, quiet))
+    flink, sidecar = watching(policy=with_destinations(OPS, quiet))
     flink.vacate(DISPATCHER)
     sidecar.sees_changes().waits(60)
     flink.elect(A, DISPATCHER)
@@ -298,9 +298,9 @@ def test_out_of_sight_is_notified_also_when_nobody_ever_saw_anything() -> None:
     """A sidecar that starts while the store is away: after as long as the rule says, though coverage is recorded in pieces of an hour."""
     blind = Rule("Blind", Trigger.BLIND, hold_for=90 * 60 * SECOND)
     sidecar = Sidecar(Flink(), replace(POLICY, rules=(blind,))).waits(90 * 60, tick=5)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
     sidecar.waits(10)
-    assert sidecar.told() == [("Blind", "FIRST")]
+    assert sidecar.sent_reasons() == [("Blind", "FIRST")]
 
 
 def test_failovers_are_counted_on_while_they_are_too_many() -> None:
@@ -314,4 +314,4 @@ def test_failovers_are_counted_on_while_they_are_too_many() -> None:
     assert [delivery.title for delivery in sidecar.sent] == ["[WARNING] default: 2 failovers within 1 h"]
     sidecar.waits(500)
     assert sidecar.sent[-1].title == "[WARNING] default: still: 4 failovers within 1 h"
-    assert sidecar.told()[1:] == [("Flapping", "REPEAT_INTERVAL_ELAPSED")]
+    assert sidecar.sent_reasons()[1:] == [("Flapping", "REPEAT_INTERVAL_ELAPSED")]

@@ -55,8 +55,8 @@ def equals(label: str, value: str) -> Matcher:
 ANY: Final = Matcher("alert", Operator.NOT_EQUAL, "")
 matchers = st.sampled_from(
     [
-        *(equals("alert", each.alert) for each in RULES),
-        *(equals("severity", each) for each in Severity),
+        *(equals("alert", alert_rule.alert) for alert_rule in RULES),
+        *(equals("severity", severity) for severity in Severity),
         equals("component", "dispatcher"),
         Matcher("component", Operator.NOT_EQUAL, ""),
         Matcher("alert", Operator.MATCHES, "Vacant.*|Changed"),
@@ -180,10 +180,10 @@ class AnyAlerts(RuleBasedStateMachine):
             self.sidecar.reads_lists(["/leader/latch"])
         self.sidecar.waits(then, tick=max(0.5, then / 30))
 
-    @rule(host=st.sampled_from(HOSTS), whom=st.just(list[ComponentId]()) | components, seen=st.booleans())
-    def is_elected(self, host: str, whom: Sequence[ComponentId], seen: bool) -> None:
+    @rule(host=st.sampled_from(HOSTS), whom=st.just(list[ComponentId]()) | components, at_once=st.booleans())
+    def is_elected(self, host: str, whom: Sequence[ComponentId], at_once: bool) -> None:
         self.leads(host, *whom)
-        if seen:
+        if at_once:
             self.looks()
 
     @rule(host=st.sampled_from(HOSTS), apart=st.sampled_from([0, 1, 4]))
@@ -243,17 +243,17 @@ class AnyAlerts(RuleBasedStateMachine):
         self.sidecar.observe(PeersAsked(self.sidecar.moment, CLUSTER, 2, tuple(others)))
         self.looks(then)
 
-    @rule(down_for=st.sampled_from([0, 5, 3000]), seen=st.booleans())
-    def is_killed(self, down_for: float, seen: bool) -> None:
+    @rule(down_for=st.sampled_from([0, 5, 3000]), connected=st.booleans())
+    def is_killed(self, down_for: float, connected: bool) -> None:
         groups = self.sidecar.state.alerts.groups
         self.sidecar.is_killed(down_for)
         assert self.sidecar.state.alerts.groups == groups
-        self.connected = seen
-        if seen:
+        self.connected = connected
+        if connected:
             self.sidecar.connects()
 
-    @rule(down_for=st.sampled_from([0, 5, 3000]), seen=st.booleans())
-    def is_replaced(self, down_for: float, seen: bool) -> None:
+    @rule(down_for=st.sampled_from([0, 5, 3000]), connected=st.booleans())
+    def is_replaced(self, down_for: float, connected: bool) -> None:
         """As a restart, though its disk is empty. Without a view of the store nothing is handed over; what was not delivered is composed
         anew.
         """
@@ -261,14 +261,14 @@ class AnyAlerts(RuleBasedStateMachine):
             return
         self.delivers_all(but_closings=True)
         before = self.sidecar.state
-        closing = {each.fingerprint for each in before.outbox.values()}
+        closing = {delivery.fingerprint for delivery in before.outbox.values()}
         self.sidecar.is_replaced(down_for)
         groups = self.sidecar.state.alerts.groups
-        assert {key: each for key, each in groups.items() if key not in closing} == {
-            key: each for key, each in before.alerts.groups.items() if key not in closing
+        assert {key: group for key, group in groups.items() if key not in closing} == {
+            key: group for key, group in before.alerts.groups.items() if key not in closing
         }
-        self.connected = seen
-        if seen:
+        self.connected = connected
+        if connected:
             self.sidecar.connects()
 
     @rule(policy=policies)
@@ -322,13 +322,13 @@ class AnyAlerts(RuleBasedStateMachine):
     def delivers_all(self, *, but_closings: bool = False) -> None:
         """A destination takes one message a tick: a storm takes as many ticks as it has messages, and as those that come meanwhile."""
         for _ in range(1000):
-            if all(but_closings and each.is_closing for each in self.sidecar.state.outbox.values()):
+            if all(but_closings and delivery.is_closing for delivery in self.sidecar.state.outbox.values()):
                 return
             self.sidecar.waits(0.5, tick=0.5)
         raise AssertionError("the outbox does not become empty")
 
     def teardown(self) -> None:
-        """In the end all is well, and long enough: nothing is left to tell, and nothing is written any more."""
+        """In the end all is well, and long enough: nothing is left to notify, and nothing is written any more."""
         if not hasattr(self, "sidecar"):
             return
         self.flink.submit(OTHER_JOB)

@@ -31,7 +31,7 @@ def test_a_group_lives_from_first_to_resolved() -> None:
     groups = Groups().fires(D_LOW).waits(3).fires(R_LOW).waits(17)
     groups.fires(D_HIGH).waits(60).ends(R_LOW).waits(60)
     groups.waits(3700).ends(D_LOW, D_HIGH).waits(3600)
-    assert groups.told == [
+    assert groups.notices == [
         (5, "ops", "FIRST", ["Low dispatcher", "Low rest_server"]),
         (25, "ops", "GREW", ["High dispatcher", "Low dispatcher", "Low rest_server"]),
         (85, "ops", "SHRANK", ["Low rest_server is over", "Low dispatcher", "High dispatcher"]),
@@ -44,38 +44,38 @@ def test_a_group_lives_from_first_to_resolved() -> None:
 def test_news_long_after_the_last_ones_wait_for_what_comes_with_them() -> None:
     """Ten minutes after the last notice: group_wait, not at once and not group_interval."""
     groups = Groups().fires(D_LOW).waits(600).fires(R_LOW).waits(2).fires(D_HIGH).waits(60)
-    assert [(second, reason) for second, _, reason, _ in groups.told] == [(5, "FIRST"), (605, "GREW")]
+    assert [(second, reason) for second, _, reason, _ in groups.notices] == [(5, "FIRST"), (605, "GREW")]
 
 
 def test_a_group_that_gets_worse_is_notified_at_once_once_in_each_interval() -> None:
     """A critical alert does not wait behind a warning; what is no worse than the last message waits as ever."""
     groups = Groups().fires(D_LOW).waits(6).fires(D_HIGH).waits(6).fires(R_HIGH).waits(60).ends(D_LOW, D_HIGH, R_HIGH)
     groups.waits(61)
-    assert [(second, reason) for second, _, reason, _ in groups.told] == [
+    assert [(second, reason) for second, _, reason, _ in groups.notices] == [
         (5, "FIRST"),
         (11, "GREW"),
         (71, "GREW"),
         (131, "RESOLVED"),
     ]
     groups.fires(replace(D_LOW, id="anew")).waits(6)
-    assert groups.told[4][::2] == (138, "GREW")
+    assert groups.notices[4][::2] == (138, "GREW")
     groups.fires(replace(D_HIGH, id="anew too")).waits(58)
-    assert len(groups.told) == 5
+    assert len(groups.notices) == 5
     groups.waits(1)
-    assert groups.told[5][::2] == (198, "GREW")
+    assert groups.notices[5][::2] == (198, "GREW")
 
 
 def test_what_is_muted_or_inhibited_hastens_nothing() -> None:
     """It is not notified when the mute time ends sooner than anything else would be."""
     groups = Groups(ALL, InhibitRule(only(LOW), only(HIGH)))
     groups.fires(D_LOW).waits(6).fires(D_HIGH).waits(6).fires(R_LOW).waits(100)
-    assert [(second, reason) for second, _, reason, _ in groups.told] == [(5, "FIRST"), (65, "GREW")]
+    assert [(second, reason) for second, _, reason, _ in groups.notices] == [(5, "FIRST"), (65, "GREW")]
 
 
 def test_an_event_is_notified_once_and_its_group_is_forgotten_after_the_interval() -> None:
     """Another one within the interval makes the group grow; behind it, it is a first one."""
     groups = Groups().fires(D_EVENT).waits(30).fires(R_EVENT).waits(100).fires(replace(D_EVENT, id="later")).waits(70)
-    assert groups.told == [
+    assert groups.notices == [
         (5, "ops", "FIRST", ["Event dispatcher is over"]),
         (65, "ops", "GREW", ["Event rest_server is over"]),
         (135, "ops", "FIRST", ["later is over"]),
@@ -88,7 +88,7 @@ def test_a_condition_that_resolves_before_it_was_notified_is_never_notified() ->
     groups = Groups().fires(D_LOW).waits(2).ends(D_LOW).waits(1)
     assert groups.alerts == Alerts()
     groups.waits(100)
-    assert (groups.told, groups.suppressed) == ([], [])
+    assert (groups.notices, groups.suppressed) == ([], [])
 
 
 def test_an_event_that_lasts_is_notified_with_its_end_where_it_outlasts_the_wait() -> None:
@@ -96,7 +96,7 @@ def test_an_event_that_lasts_is_notified_with_its_end_where_it_outlasts_the_wait
     short, long = replace(D_EVENT, ended=None), replace(R_EVENT, ended=None)
     groups = Groups().fires(short).waits(3).ends(short).waits(200)
     groups.fires(long).waits(10).ends(long).waits(100)
-    assert [(second, reason) for second, _, reason, _ in groups.told] == [
+    assert [(second, reason) for second, _, reason, _ in groups.notices] == [
         (5, "FIRST"),
         (208, "FIRST"),
         (268, "RESOLVED"),
@@ -108,13 +108,13 @@ def test_what_is_out_of_sight_is_not_repeated_until_it_is_seen() -> None:
     groups = Groups().fires(D_LOW)
     groups.blind = {CLUSTER}
     groups.waits(4000)
-    assert groups.told == [(5, "ops", "FIRST", ["Low dispatcher"])]
+    assert groups.notices == [(5, "ops", "FIRST", ["Low dispatcher"])]
     idle = groups.alerts
     groups.waits(2)
     assert groups.alerts is idle
     groups.blind = set()
     groups.waits(1)
-    assert groups.told[1:] == [(4003, "ops", "REPEAT_INTERVAL_ELAPSED", ["Low dispatcher"])]
+    assert groups.notices[1:] == [(4003, "ops", "REPEAT_INTERVAL_ELAPSED", ["Low dispatcher"])]
 
 
 def test_nothing_changes_while_nothing_is_due() -> None:
@@ -132,7 +132,7 @@ def test_what_is_muted_is_notified_when_that_is_over_if_it_still_holds() -> None
     """Else it is recorded: the condition when it was looked at next, the event at once."""
     groups = Groups(replace(ALL, mute=(NIGHT,)))
     groups.fires(D_LOW, R_LOW, D_EVENT).waits(100).ends(R_LOW).waits(600)
-    assert groups.told == [(645, "ops", "FIRST", ["Low dispatcher"])]
+    assert groups.notices == [(645, "ops", "FIRST", ["Low dispatcher"])]
     why = "SUPPRESSED_BY_TIME_INTERVAL"
     assert groups.suppressed == [(5, "ops", why, "Event dispatcher"), (105, "ops", why, "Low rest_server")]
 
@@ -141,15 +141,15 @@ def test_the_end_of_what_was_notified_waits_for_the_end_of_a_mute_interval() -> 
     """Notified before the mute time, resolved in it: RESOLVED afterwards."""
     late = TimeInterval("late", (TimeRange(times=((8 * 60 + 1, 8 * 60 + 10),)),))
     groups = Groups(replace(ALL, mute=(late,))).fires(D_LOW).waits(100).ends(D_LOW).waits(1000)
-    assert [reason for _, _, reason, _ in groups.told] == ["FIRST", "RESOLVED"]
-    assert 600 <= groups.told[1][0] <= 660
+    assert [reason for _, _, reason, _ in groups.notices] == ["FIRST", "RESOLVED"]
+    assert 600 <= groups.notices[1][0] <= 660
     assert groups.alerts == Alerts()
 
 
 def test_what_is_inhibited_is_notified_when_its_inhibitor_is_over() -> None:
     """Within group_interval and group_wait; the inhibiting alert itself is sent at once."""
     groups = Groups(ALL, HIGH_SILENCES_LOW).fires(D_LOW, D_HIGH).waits(100).ends(D_HIGH).waits(70)
-    assert groups.told == [
+    assert groups.notices == [
         (5, "ops", "FIRST", ["High dispatcher"]),
         (105, "ops", "GREW", ["Low dispatcher", "High dispatcher is over"]),
     ]
@@ -159,7 +159,7 @@ def test_that_something_is_over_is_notified_also_when_it_is_inhibited() -> None:
     """A receiver of the alert must get its resolve."""
     groups = Groups(replace(ALL, group_by=("alert",)), HIGH_SILENCES_LOW)
     groups.fires(D_LOW).waits(10).fires(D_HIGH).waits(10).ends(D_LOW).waits(70)
-    low = [(second, reason) for second, _, reason, names in groups.told if names[0].startswith("Low")]
+    low = [(second, reason) for second, _, reason, names in groups.notices if names[0].startswith("Low")]
     assert low == [(5, "FIRST"), (65, "RESOLVED")]
 
 
@@ -167,7 +167,7 @@ def test_what_is_inhibited_is_not_repeated() -> None:
     """Notified, inhibited for hours, then not: notified again, as a repetition."""
     groups = Groups(replace(ALL, group_by=("alert",)), HIGH_SILENCES_LOW)
     groups.fires(D_LOW).waits(10).fires(D_HIGH).waits(8000).ends(D_HIGH).waits(65)
-    low = [(second, reason) for second, _, reason, names in groups.told if names[0].startswith("Low")]
+    low = [(second, reason) for second, _, reason, names in groups.notices if names[0].startswith("Low")]
     assert low[0] == (5, "FIRST")
     assert [reason for _, reason in low[1:]] == ["REPEAT_INTERVAL_ELAPSED"]
     assert 8010 < low[1][0] <= 8075
@@ -178,8 +178,10 @@ def test_a_suppressed_event_is_notified_or_recorded_never_both() -> None:
     event = replace(D_EVENT, ended=None)
     groups = Groups(ALL, InhibitRule(only(HIGH), only(EVENT)))
     groups.fires(event, D_HIGH).waits(20).ends(event, D_HIGH).waits(200)
-    assert [names for _, _, _, names in groups.told] == [["High dispatcher"], ["High dispatcher is over"]]
-    assert [each[2:] for each in groups.suppressed] == [("SUPPRESSED_BY_INHIBITION", "Event dispatcher")]
+    assert [names for _, _, _, names in groups.notices] == [["High dispatcher"], ["High dispatcher is over"]]
+    assert [(reason, name) for _, _, reason, name in groups.suppressed] == [
+        ("SUPPRESSED_BY_INHIBITION", "Event dispatcher")
+    ]
 
 
 def test_an_alert_that_joins_a_suppressed_group_waits_no_longer_than_group_wait() -> None:
@@ -187,7 +189,7 @@ def test_an_alert_that_joins_a_suppressed_group_waits_no_longer_than_group_wait(
     groups = Groups(ALL, InhibitRule(only(HIGH), only(LOW)))
     groups.policy = replace(groups.policy, route=replace(ALL, routes=(Route("nobody", "{}/1", only(HIGH)),)))
     groups.fires(D_HIGH, D_LOW).waits(6).fires(D_EVENT).waits(5)
-    assert (11, "ops", "FIRST", ["Event dispatcher is over"]) in groups.told
+    assert (11, "ops", "FIRST", ["Event dispatcher is over"]) in groups.notices
 
 
 # -- several receivers -------------------------------------------------------------------------------------------------
@@ -196,7 +198,7 @@ def test_an_alert_that_joins_a_suppressed_group_waits_no_longer_than_group_wait(
 def test_each_receiver_is_notified_by_its_own_clock() -> None:
     """`continue`: an alert in two groups, each notified and resolved separately."""
     groups = Groups(TWO).fires(D_LOW).waits(5).ends(D_LOW).waits(30)
-    assert [(second, receiver, reason) for second, receiver, reason, _ in groups.told] == [
+    assert [(second, receiver, reason) for second, receiver, reason, _ in groups.notices] == [
         (1, "oncall", "FIRST"),
         (2, "team", "FIRST"),
         (11, "oncall", "RESOLVED"),
@@ -207,7 +209,7 @@ def test_each_receiver_is_notified_by_its_own_clock() -> None:
 def test_a_resolve_goes_only_to_receivers_that_were_notified() -> None:
     """It resolved when the first receiver had been notified and the second had not."""
     groups = Groups(TWO).fires(D_LOW).waits(1).ends(D_LOW).waits(30)
-    assert [(receiver, reason) for _, receiver, reason, _ in groups.told] == [
+    assert [(receiver, reason) for _, receiver, reason, _ in groups.notices] == [
         ("oncall", "FIRST"),
         ("oncall", "RESOLVED"),
     ]
@@ -217,7 +219,7 @@ def test_one_receiver_is_muted_and_the_other_is_notified() -> None:
     """A mute interval belongs to a route, not to an alert."""
     first, second = TWO.routes
     groups = Groups(replace(TWO, routes=(replace(first, mute=(NIGHT,)), second))).fires(D_LOW, D_EVENT).waits(20)
-    assert [(receiver, names) for _, receiver, _, names in groups.told] == [
+    assert [(receiver, names) for _, receiver, _, names in groups.notices] == [
         ("team", ["Low dispatcher"]),
         ("ops", ["Event dispatcher is over"]),
     ]

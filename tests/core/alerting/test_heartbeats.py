@@ -42,7 +42,7 @@ def test_it_is_silent_while_nobody_can_see() -> None:
 
 
 def test_a_beat_that_does_not_arrive_is_not_sent_later() -> None:
-    """Silence is what tells: nothing waits in the outbox, nothing is recorded, and the next beat comes in time."""
+    """Their absence is the message: nothing waits in the outbox, nothing is recorded, and the next beat comes in time."""
     _, sidecar = watching(policy=BEATING)
     sidecar.answers["snitch#0"] = DeliveryOutcome.FAILED
     before = beats(sidecar)
@@ -86,7 +86,7 @@ def test_one_whose_attempt_was_never_settled_is_not_sent_again() -> None:
 
 
 def test_one_that_waits_is_replaced_and_dropped_when_blind() -> None:
-    """No heartbeat tells of a time that is over."""
+    """No heartbeat is about a time that is over."""
     _, sidecar = watching(policy=replace(BEATING, heartbeats=(Heartbeat(Destination("ops", 0), 60 * SECOND),)))
     sidecar.answers["ops#0"] = None
     sidecar.waits(61)

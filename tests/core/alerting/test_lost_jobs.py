@@ -28,7 +28,7 @@ def test_jobs_that_are_lost_with_their_config_map_are_paged_and_said_first() -> 
     sidecar.sees_changes().waits(40)
     flink.elect(B, *OWN)
     sidecar.sees_changes().watches(100)
-    assert [(each.destination, each.severity, each.title) for each in sidecar.sent] == [
+    assert [(delivery.destination, delivery.severity, delivery.title) for delivery in sidecar.sent] == [
         ("oncall#0", Severity.CRITICAL, "[CRITICAL] default: no leader for JobManager and 1 job, jm-a led before"),
         (
             "oncall#0",
@@ -44,8 +44,8 @@ def test_jobs_that_are_lost_with_their_config_map_are_paged_and_said_first() -> 
     lost = (
         "jobs: 1 of 1 lost their leader, 1 lost with the ConfigMap that was deleted (Flink does not know it any more)"
     )
-    for each in sidecar.sent[1:]:
-        assert lost in each.body.split("\n")
+    for delivery in sidecar.sent[1:]:
+        assert lost in delivery.body.split("\n")
 
 
 def test_a_config_map_that_is_made_anew_unseen_has_lost_its_jobs_too() -> None:
@@ -58,7 +58,7 @@ def test_a_config_map_that_is_made_anew_unseen_has_lost_its_jobs_too() -> None:
             sidecar.sees_changes()
         flink.elect(B, *OWN)
         sidecar.sees_changes().watches(30)
-        assert [each.title for each in sidecar.sent] == [
+        assert [delivery.title for delivery in sidecar.sent] == [
             "[CRITICAL] default: 1 of 1 jobs lost, JobManager failed over: jm-a → jm-b"
         ], whom
 

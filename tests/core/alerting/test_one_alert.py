@@ -12,7 +12,7 @@ from sidecar.core.moment import SECOND
 from sidecar.core.policy.policy import Trigger
 from sidecar.core.policy.routing import TimeInterval, TimeRange
 from tests.core.auditor import Audited
-from tests.core.triggers import EACH, SCENES, C, D, fails_over, moves, told, watching
+from tests.core.triggers import EACH, SCENES, C, D, fails_over, moves, reasons, watching
 from tests.kit.cluster import ALL_FOUR, DISPATCHER, REST_SERVER, THE_JOB, A, B
 from tests.kit.core_sidecar import POLICY
 from tests.kit.fake_flink import Flink
@@ -80,16 +80,16 @@ def test_who_sees_the_same_gives_it_the_same_id() -> None:
         observe(_is_blind_at_each_failover, "observer-number-c"),
         observe(_is_killed_after_each_change, "d"),
     ]
-    found = identities(first)
-    changed = {(rule, component) for rule, component, _ in found}
+    alerts = identities(first)
+    changed = {(rule, component) for rule, component, _ in alerts}
     assert changed == {
         *(("R", str(component)) for component in CLUSTER_COMPONENTS),
         ("Job", str(THE_JOB)),
         ("Flapping", "None"),
         ("Vacant", str(DISPATCHER)),
     }
-    assert len(found) == 3 * 2 + 3, "what happened twice has two ids"
-    assert [identities(other) ^ found for other in others] == [set(), set(), set()]
+    assert len(alerts) == 3 * 2 + 3, "what happened twice has two ids"
+    assert [identities(other) ^ alerts for other in others] == [set(), set(), set()]
 
 
 def test_who_missed_a_failover_counts_to_the_same_alert() -> None:
@@ -106,7 +106,7 @@ def test_who_missed_a_failover_counts_to_the_same_alert() -> None:
     misses.connects().waits(20)
     fails_over(D)(flink, misses)
     misses.waits(20)
-    assert told(misses) == ["FIRST"]
+    assert reasons(misses) == ["FIRST"]
     assert identities(misses) == identities(sees)
 
 
@@ -119,8 +119,8 @@ def test_a_leader_that_comes_back_is_notified_of_once_more() -> None:
     assert len(identities(sidecar)) == 3
 
 
-def test_what_only_this_observer_can_tell_has_a_group_of_its_own() -> None:
-    """Blind no more, though both have one route: what others can tell is in the ledger, and its incident is the same for all of them."""
+def test_what_only_this_observer_knows_has_a_group_of_its_own() -> None:
+    """Blind no more, though both have one route: what others notify of is in the ledger, and its incident is the same for all of them."""
     rules = (
         replace(SCENES[Trigger.EPISODES].rule, alert="Flapping"),
         replace(SCENES[Trigger.BLIND].rule, alert="Blind"),
@@ -128,9 +128,12 @@ def test_what_only_this_observer_can_tell_has_a_group_of_its_own() -> None:
     flink, sidecar = watching(*rules, route=replace(EACH, group_by=("cluster_id",)))
     fails_over(B, C, D)(flink, sidecar)
     sidecar.is_cut_off().waits(60).connects().waits(20)
-    found = [(each.reason.value, len(each.parts)) for each in sidecar.sent]
-    assert found == [("FIRST", 1), ("FIRST", 0), ("RESOLVED", 0)]
-    shared, own, over = (each.incident for each in sidecar.sent)
+    assert [(delivery.reason.value, len(delivery.parts)) for delivery in sidecar.sent] == [
+        ("FIRST", 1),
+        ("FIRST", 0),
+        ("RESOLVED", 0),
+    ]
+    shared, own, over = (delivery.incident for delivery in sidecar.sent)
     assert shared != own == over
 
 
@@ -151,7 +154,7 @@ def test_all_alerts_of_one_component_end_together() -> None:
     sidecar.waits(10)
     moves(("+", D, (REST_SERVER,)))(flink, sidecar)
     sidecar.waits(6)
-    assert told(sidecar)[0] == "FIRST"
+    assert reasons(sidecar)[0] == "FIRST"
     lasting = {alert.id for group in sidecar.state.alerts.groups.values() for alert in _lasting(group.members.values())}
     assert lasting == set()
 

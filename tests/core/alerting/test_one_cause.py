@@ -34,7 +34,7 @@ def test_the_message_waits_for_the_verdict_that_is_recorded(apart: float) -> Non
     contends(flink, sidecar, 2)
     sidecar.is_cut_off().waits(5)
     flink.vacate()
-    flink.elect(B, *[each for each in ALL_FOUR if each != THE_JOB])
+    flink.elect(B, *[component for component in ALL_FOUR if component != THE_JOB])
     sidecar.connects()
     contends(flink, sidecar, 1)
     sidecar.waits(apart)
@@ -53,13 +53,13 @@ def test_a_verdict_that_changes_after_the_message_is_corrected_once_when_the_fai
     sidecar.is_cut_off().waits(5)
     flink.vacate()
     sidecar.connects()
-    flink.elect(B, *[each for each in ALL_FOUR if each != THE_JOB])
+    flink.elect(B, *[component for component in ALL_FOUR if component != THE_JOB])
     sidecar.sees_changes().waits(30)
     contends(flink, sidecar, 1)
     flink.elect(B, THE_JOB)
     sidecar.sees_changes().waits(600)
     (recorded,) = [record for record in sidecar.records if isinstance(record, EpisodeRecord)]
-    assert [cause(each) for each in sidecar.sent] == [Cause.STORE_OUTAGE, recorded.cause]
+    assert [cause(delivery) for delivery in sidecar.sent] == [Cause.STORE_OUTAGE, recorded.cause]
     assert recorded.cause == Cause.UNKNOWN
 
 
@@ -87,7 +87,7 @@ def test_a_message_waits_for_jobs_that_get_their_leader_just_then() -> None:
         flink, sidecar = watching(policy=replace(POLICY, rules=POLICY.rules[:1]))
         flink.vacate()
         sidecar.sees_changes().waits(1)
-        flink.elect(B, *[each for each in ALL_FOUR if each != THE_JOB])
+        flink.elect(B, *[component for component in ALL_FOUR if component != THE_JOB])
         sidecar.sees_changes().waits(late)
         flink.elect(B, THE_JOB)
         sidecar.sees_changes().waits(20)
@@ -116,4 +116,4 @@ def test_while_there_is_no_leader_the_first_line_says_what_to_do(number: int, st
     assert (verdict.next_step or "").startswith(step)
     flink.elect(B)
     sidecar.sees_changes().waits(120)
-    assert all("Next: " not in each.body for each in sidecar.sent[1:])
+    assert all("Next: " not in delivery.body for delivery in sidecar.sent[1:])

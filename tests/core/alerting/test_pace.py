@@ -22,7 +22,7 @@ def alert(number: int, severity: str, now: Moment) -> Alert:
 @given(
     st.lists(
         st.one_of(
-            st.tuples(st.integers(0, 9), st.sampled_from([each.value for each in Severity])),
+            st.tuples(st.integers(0, 9), st.sampled_from([severity.value for severity in Severity])),
             st.tuples(st.integers(0, 9), st.none()),
             st.none(),
         ),
@@ -42,10 +42,10 @@ def test_an_alert_that_joins_is_enough_to_look_at(
             case (number, str(severity)):
                 alerts = grouping.fire(alerts, POLICY, alert(number, severity, now), now)
                 for fingerprint, group in alerts.groups.items():
-                    known = before.groups.get(fingerprint)
-                    again = replace(group, flush_at=known.flush_at if known else None)
+                    earlier = before.groups.get(fingerprint)
+                    again = replace(group, flush_at=earlier.flush_at if earlier else None)
                     assert group.flush_at == rescheduled(again, ROUTE, now).flush_at
             case (number, _):
-                alerts = grouping.resolve(alerts, POLICY, {str(number)}, now, lambda each: each)
+                alerts = grouping.resolve(alerts, POLICY, {str(number)}, now, lambda over: over)
             case None:
                 alerts, _, _ = flushing.flush(alerts, POLICY, (), now)

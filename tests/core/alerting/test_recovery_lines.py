@@ -52,7 +52,7 @@ def test_the_first_message_says_what_the_jobs_had() -> None:
     )
     one = before(sidecar)
     assert one.checkpoints
-    done = tuple(replace(each, size=3 << 29) for each in one.checkpoints.completed)
+    done = tuple(replace(checkpoint, size=3 << 29) for checkpoint in one.checkpoints.completed)
     shows(sidecar, replace(one, checkpoints=replace(one.checkpoints, completed=done)), slots_total=8, slots_free=5)
     sidecar.waits(1)
     flink.vacate()

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.policy.policy import Trigger
 from sidecar.core.policy.routing import Route
-from tests.core.triggers import EVENTS, LASTING, SCENES, contend, fails_over, moves, told, watching
+from tests.core.triggers import EVENTS, LASTING, SCENES, contend, fails_over, moves, reasons, watching
 from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, REST_SERVER, THE_JOB, B
 from tests.kit.features import covering
 
@@ -19,12 +19,12 @@ def test_each_trigger_has_a_scene() -> None:
 
 @pytest.mark.parametrize("trigger", covering("trigger", Trigger))
 def test_it_fires_once(trigger: Trigger) -> None:
-    """Told once, within group_wait, however long it lasts; with the labels of the rule."""
+    """Notified once, within group_wait, however long it lasts; with the labels of the rule."""
     flink, sidecar = watching(SCENES[trigger].rule)
     SCENES[trigger].begins(flink, sidecar)
     sidecar.waits(2)
-    assert {*told(sidecar)} == {"FIRST"}
-    number = len(told(sidecar))
+    assert {*reasons(sidecar)} == {"FIRST"}
+    number = len(reasons(sidecar))
     assert number == len({alert.id for notice in sidecar.notices for alert in notice.alerts})
     for notice in sidecar.notices:
         for alert in notice.alerts:
@@ -32,7 +32,7 @@ def test_it_fires_once(trigger: Trigger) -> None:
             assert alert.labels["cluster_id"] == CLUSTER
             assert ("observer" in alert.labels) == (trigger in {Trigger.BLIND, Trigger.UNOBSERVED})
     sidecar.waits(30)
-    assert len(told(sidecar)) == number
+    assert len(reasons(sidecar)) == number
 
 
 @pytest.mark.parametrize("trigger", Trigger)
@@ -41,7 +41,7 @@ def test_it_does_not_fire_for_less(trigger: Trigger) -> None:
     flink, sidecar = watching(SCENES[trigger].rule)
     SCENES[trigger].nearly(flink, sidecar)
     sidecar.waits(60)
-    assert told(sidecar) == []
+    assert reasons(sidecar) == []
 
 
 @pytest.mark.parametrize("trigger", LASTING)
@@ -52,7 +52,7 @@ def test_it_is_over_when_it_is_not_so_any_more(trigger: Trigger) -> None:
     sidecar.waits(10)
     SCENES[trigger].ends(flink, sidecar)  # type: ignore[misc]  # it has one
     sidecar.waits(20)
-    assert told(sidecar) == ["FIRST", "RESOLVED"]
+    assert reasons(sidecar) == ["FIRST", "RESOLVED"]
     sidecar.waits(700, tick=5)
     assert sidecar.state.alerts.groups == {}
     assert sidecar.state.alerts.pending == {}
@@ -61,7 +61,7 @@ def test_it_is_over_when_it_is_not_so_any_more(trigger: Trigger) -> None:
 
 @pytest.mark.parametrize("trigger", LASTING)
 def test_a_kill_does_not_end_it(trigger: Trigger) -> None:
-    """Told before; the new process tells nothing again, and the end when it comes."""
+    """Notified before; the new process does not notify again, but notifies the end when it comes."""
     flink, sidecar = watching(SCENES[trigger].rule)
     SCENES[trigger].begins(flink, sidecar)
     sidecar.waits(10)
@@ -69,10 +69,10 @@ def test_a_kill_does_not_end_it(trigger: Trigger) -> None:
     if trigger is not Trigger.BLIND:
         sidecar.connects()
     sidecar.waits(20)
-    assert told(sidecar) == ["FIRST"]
+    assert reasons(sidecar) == ["FIRST"]
     SCENES[trigger].ends(flink, sidecar)  # type: ignore[misc]  # it has one
     sidecar.waits(20)
-    assert told(sidecar) == ["FIRST", "RESOLVED"]
+    assert reasons(sidecar) == ["FIRST", "RESOLVED"]
 
 
 AT_THE_END = {
@@ -87,11 +87,11 @@ def test_an_event_that_was_not_notified_survives_a_kill(trigger: Trigger) -> Non
     """Killed within group_wait: the new process notifies it, once."""
     flink, sidecar = watching(SCENES[trigger].rule)
     SCENES[trigger].begins(flink, sidecar)
-    number = len(told(sidecar))
+    number = len(reasons(sidecar))
     sidecar.is_killed(down_for=3).connects().waits(60)
-    assert {*told(sidecar)} == {"FIRST"}
-    assert number < len(told(sidecar)) or trigger in AT_THE_END
-    assert len(told(sidecar)) == len({alert.id for notice in sidecar.notices for alert in notice.alerts})
+    assert {*reasons(sidecar)} == {"FIRST"}
+    assert number < len(reasons(sidecar)) or trigger in AT_THE_END
+    assert len(reasons(sidecar)) == len({alert.id for notice in sidecar.notices for alert in notice.alerts})
 
 
 @pytest.mark.parametrize("trigger", [trigger for trigger in LASTING if trigger is not Trigger.BLIND])
@@ -100,12 +100,12 @@ def test_what_cannot_be_seen_neither_ends_nor_begins_again(trigger: Trigger) -> 
     flink, sidecar = watching(SCENES[trigger].rule)
     SCENES[trigger].begins(flink, sidecar)
     sidecar.waits(10).is_cut_off().waits(60, tick=1)
-    assert told(sidecar) == ["FIRST"]
+    assert reasons(sidecar) == ["FIRST"]
     sidecar.connects().waits(20)
-    assert told(sidecar) == ["FIRST"]
+    assert reasons(sidecar) == ["FIRST"]
     SCENES[trigger].ends(flink, sidecar)  # type: ignore[misc]  # it has one
     sidecar.waits(20)
-    assert told(sidecar) == ["FIRST", "RESOLVED"]
+    assert reasons(sidecar) == ["FIRST", "RESOLVED"]
 
 
 # -- single rules ------------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def test_zookeepers_headroom_is_not_regained_by_a_restart() -> None:
     flink, sidecar = watching(SCENES[Trigger.ZXID_HEADROOM].rule)
     SCENES[Trigger.ZXID_HEADROOM].begins(flink, sidecar)
     sidecar.waits(10).is_killed().connects().waits(600, tick=5)
-    assert told(sidecar) == ["FIRST"]
+    assert reasons(sidecar) == ["FIRST"]
 
 
 def test_a_cluster_without_a_standby_from_the_beginning_is_left_alone() -> None:
@@ -124,7 +124,7 @@ def test_a_cluster_without_a_standby_from_the_beginning_is_left_alone() -> None:
     flink, sidecar = watching(SCENES[Trigger.NO_STANDBY].rule)
     contend(1)(flink, sidecar)
     sidecar.waits(3600, tick=10).is_killed(down_for=5).connects().waits(3600, tick=10)
-    assert told(sidecar) == []
+    assert reasons(sidecar) == []
 
 
 def test_counting_failovers_leaves_the_state_alone_while_nothing_happens() -> None:
@@ -153,7 +153,7 @@ def test_a_new_job_is_no_change() -> None:
     flink, sidecar = watching(SCENES[Trigger.JOB_LEADER_CHANGED].rule)
     flink.submit("ab" * 16).publish(ComponentId(Component.JOB, "ab" * 16), B.leads(THE_JOB))
     sidecar.sees_changes().waits(60)
-    assert told(sidecar) == []
+    assert reasons(sidecar) == []
 
 
 def test_a_title_never_reports_a_vacancy_when_there_is_a_leader() -> None:

@@ -31,6 +31,7 @@ from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.policy.policy import ALL_FOUND, Policy, Store
 from sidecar.core.policy.routing import InhibitRule
+from sidecar.core.records import Notification
 from tests.core.groups import ALL, D_EVENT, D_HIGH, D_LOW, HIGH, LOW, NIGHT, R_LOW, TWO, Groups, alert, only
 from tests.kit.cluster import ALL_FOUR, CLUSTER, START, B
 from tests.kit.core_sidecar import POLICY, Sidecar, fail_over, watching
@@ -52,16 +53,18 @@ def silence(
 class Silenced(Groups):
     """Groups whose document of silences is read whenever that is asked for."""
 
-    def has(self, *found: Written) -> Self:
+    def has(self, *entries: Written) -> Self:
         self.policy = replace(self.policy, silence_documents=frozenset({CLUSTER}))
-        content = written({each.id: each for each in found})
-        known = self.documents.get(CLUSTER, Silences())
-        self.documents = {CLUSTER: silences.learned(known, content, None, LONGEST, self.now)}
+        content = written({entry.id: entry for entry in entries})
+        before = self.documents.get(CLUSTER, Silences())
+        self.documents = {CLUSTER: silences.learned(before, content, None, LONGEST, self.now)}
         return self
 
     def waits(self, seconds: int) -> Self:
         for _ in range(seconds):
-            self.documents = {name: replace(each, answered_at=self.now.steady) for name, each in self.documents.items()}
+            self.documents = {
+                name: replace(learned, answered_at=self.now.steady) for name, learned in self.documents.items()
+            }
             super().waits(1)
         return self
 
@@ -73,7 +76,7 @@ def test_a_silenced_alert_is_notified_when_the_silence_ends_if_it_still_fires() 
     """Within the group interval; else never. Recorded when the silence begins to hide it, once, with the silence's id."""
     groups = Silenced().has(silence(lasts=600))
     groups.fires(D_LOW, R_LOW, D_EVENT).waits(100).ends(R_LOW).waits(600)
-    assert groups.told == [(645, "ops", "FIRST", ["Low dispatcher"])]
+    assert groups.notices == [(645, "ops", "FIRST", ["Low dispatcher"])]
     assert groups.suppressed == [
         (5, "ops", HIDDEN, "Low dispatcher"),
         (5, "ops", HIDDEN, "Low rest_server"),
@@ -84,7 +87,7 @@ def test_a_silenced_alert_is_notified_when_the_silence_ends_if_it_still_fires() 
 def test_other_alerts_of_the_group_are_notified() -> None:
     """And what is hidden joins them later."""
     groups = Silenced().has(silence(*only(LOW), lasts=100)).fires(D_LOW, D_HIGH).waits(170)
-    assert groups.told == [
+    assert groups.notices == [
         (5, "ops", "FIRST", ["High dispatcher"]),
         (125, "ops", "GREW", ["Low dispatcher", "High dispatcher"]),
     ]
@@ -94,14 +97,14 @@ def test_a_silence_that_is_ended_by_hand_hides_nothing_any_more() -> None:
     """At the next flush of the group."""
     made = silence()
     groups = Silenced().has(made).fires(D_LOW).waits(100).has(replace(made, expired_at=START)).waits(60)
-    assert groups.told == [(125, "ops", "FIRST", ["Low dispatcher"])]
+    assert groups.notices == [(125, "ops", "FIRST", ["Low dispatcher"])]
 
 
 def test_the_resolve_of_a_notified_alert_waits_for_the_end_of_the_silence() -> None:
     """While it is active nothing is sent, as in Alertmanager; then the receiver learns that it is over."""
     groups = Silenced().has().fires(D_LOW).waits(100)
     groups.has(silence(starts=100, lasts=600)).ends(D_LOW).waits(700)
-    assert groups.told == [
+    assert groups.notices == [
         (5, "ops", "FIRST", ["Low dispatcher"]),
         (705, "ops", "RESOLVED", ["Low dispatcher is over"]),
     ]
@@ -111,11 +114,11 @@ def test_the_resolve_of_a_notified_alert_waits_for_the_end_of_the_silence() -> N
 def test_a_notified_alert_that_is_silenced_is_not_repeated() -> None:
     """And is repeated as soon as the silence is over, if it still fires."""
     groups = Silenced().has().fires(D_LOW).waits(100).has(silence(starts=100, lasts=8000)).waits(8100)
-    assert [(second, reason) for second, _, reason, _ in groups.told] == [
+    assert [(second, reason) for second, _, reason, _ in groups.notices] == [
         (5, "FIRST"),
         (8105, "REPEAT_INTERVAL_ELAPSED"),
     ]
-    assert [each[2:] for each in groups.suppressed] == [(HIDDEN, "Low dispatcher")]
+    assert [(reason, name) for _, _, reason, name in groups.suppressed] == [(HIDDEN, "Low dispatcher")]
 
 
 def test_each_silence_is_recorded_for_what_it_hides() -> None:
@@ -133,27 +136,31 @@ def test_each_silence_is_recorded_for_what_it_hides() -> None:
 def test_every_receiver_of_an_alert_is_silenced() -> None:
     """A silence belongs to alerts, not to a route; each of the groups has a record."""
     groups = Silenced(TWO).has(silence(*only(LOW))).fires(D_LOW).waits(30)
-    assert groups.told == []
-    assert [each[1] for each in groups.suppressed] == ["oncall", "team"]
+    assert groups.notices == []
+    assert [receiver for _, receiver, _, _ in groups.suppressed] == ["oncall", "team"]
 
 
 def test_a_silence_in_a_mute_interval_is_the_reason() -> None:
     """Both suppress the alert; the silence is what somebody asked for. When it is ended, the mute interval is."""
     groups = Silenced(replace(ALL, mute=(NIGHT,))).has(silence(lasts=60)).fires(D_LOW).waits(100).ends(D_LOW).waits(100)
-    assert [each[2] for each in groups.suppressed] == [HIDDEN, "SUPPRESSED_BY_TIME_INTERVAL"]
+    assert [reason for _, _, reason, _ in groups.suppressed] == [HIDDEN, "SUPPRESSED_BY_TIME_INTERVAL"]
 
 
 def test_a_silenced_alert_still_inhibits() -> None:
     """As in Alertmanager: who silences the cause does not want its consequences."""
     groups = Silenced(ALL, InhibitRule(only(HIGH), only(LOW))).has(silence(*only(HIGH))).fires(D_HIGH, D_LOW).waits(100)
-    assert groups.told == []
+    assert groups.notices == []
 
 
 # -- the sidecar -------------------------------------------------------------------------------------------------------
 
 
 def hidden(sidecar: Sidecar) -> list[tuple[str, str | None]]:
-    return [(each.alert, each.silence_id) for each in sidecar.notifications() if each.outcome == "suppressed"]
+    return [(record.alert, record.silence_id) for record in suppressed(sidecar)]
+
+
+def suppressed(sidecar: Sidecar) -> list[Notification]:
+    return [record for record in sidecar.notifications() if record.outcome == "suppressed"]
 
 
 def test_a_planned_failover_is_quiet_and_recorded() -> None:
@@ -169,8 +176,7 @@ def test_a_planned_failover_is_quiet_and_recorded() -> None:
     assert sidecar.sent == []
     assert set(hidden(sidecar)) == {("FlinkLeaderChanged", made.id)}
     assert sidecar.state.silences[CLUSTER].known[made.id].hid == len(hidden(sidecar)) == 3
-    suppressed = [each for each in sidecar.notifications() if each.outcome == "suppressed"]
-    assert sorted(map(notification_line, suppressed)) == [
+    assert sorted(map(notification_line, suppressed(sidecar))) == [
         f"FlinkLeaderChanged {component} SUPPRESSED_BY_SILENCE {made.id} to ops: suppressed"
         for component in ("dispatcher", "resource_manager", "rest_server")
     ]
@@ -192,7 +198,7 @@ def test_a_known_silence_holds_while_the_store_cannot_be_read_also_after_a_resta
     sidecar.waits(1000)
     flink.vacate()
     sidecar.sees_changes().waits(60)
-    assert sidecar.told()
+    assert sidecar.sent_reasons()
 
 
 def test_without_the_store_and_without_a_journal_nothing_is_silenced() -> None:
@@ -201,7 +207,7 @@ def test_without_the_store_and_without_a_journal_nothing_is_silenced() -> None:
     sidecar.silences[CLUSTER] = None
     fail_over(flink, sidecar)
     sidecar.waits(5 + 0.25)
-    assert sidecar.told() == [("FlinkLeaderChanged", "FIRST")], "the document was asked for ahead, and answered"
+    assert sidecar.sent_reasons() == [("FlinkLeaderChanged", "FIRST")], "the document was asked for ahead, and answered"
 
 
 def test_a_document_that_does_not_answer_delays_a_message_by_the_patience() -> None:
@@ -210,9 +216,9 @@ def test_a_document_that_does_not_answer_delays_a_message_by_the_patience() -> N
     sidecar.store_hangs = True
     fail_over(flink, sidecar)
     sidecar.waits(5 + PATIENCE / SECOND - 0.5)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
     sidecar.waits(1)
-    assert sidecar.told() == [("FlinkLeaderChanged", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkLeaderChanged", "FIRST")]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +235,7 @@ def test_a_document_that_is_lost_or_garbled_silences_nothing(content: bytes) -> 
     assert (sidecar.state.silences[CLUSTER].problem is None) == (content == b"")
     fail_over(flink, sidecar)
     sidecar.waits(20)
-    assert sidecar.told() == [("FlinkLeaderChanged", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkLeaderChanged", "FIRST")]
 
 
 def test_how_often_the_document_is_read() -> None:
@@ -252,18 +258,18 @@ def test_how_often_the_document_is_read() -> None:
     many = frozenset(f"cluster-{number}" for number in range(200))
     reads.append(count(replace(POLICY, silence_documents=many), 3600))
     assert reads == [360, 7200]
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
 
 
 def test_the_silences_of_one_cluster_do_not_hide_alerts_of_another() -> None:
     """Who may write in one cluster's place does not silence the others. Found clusters share one."""
     group = next(iter(Groups().fires(D_LOW).alerts.groups.values()))
-    known = Silences({"x": silenced_now(silence())})
+    silenced = Silences({"x": silenced_now(silence())})
     for documents, stores, finds, expected in (
-        ({CLUSTER: known}, frozenset({CLUSTER}), None, True),
-        ({"other": known}, frozenset({CLUSTER, "other"}), None, False),
-        ({ALL_FOUND: known}, frozenset({ALL_FOUND}), Store.KUBERNETES, True),
-        ({CLUSTER: known}, frozenset[str](), None, False),
+        ({CLUSTER: silenced}, frozenset({CLUSTER}), None, True),
+        ({"other": silenced}, frozenset({CLUSTER, "other"}), None, False),
+        ({ALL_FOUND: silenced}, frozenset({ALL_FOUND}), Store.KUBERNETES, True),
+        ({CLUSTER: silenced}, frozenset[str](), None, False),
     ):
         policy = replace(POLICY, silence_documents=stores, finds=finds)
         assert bool(silences.hiding(policy, documents, group, Moment(START, START))) is expected
@@ -292,7 +298,7 @@ def test_no_document_stalls_a_tick(group_by: tuple[str, ...]) -> None:
         groups.waits(1)
         longest = max(longest, time.process_time() - began)
     assert longest < 1
-    assert sum(len(names) for *_, names in groups.told) == 600
+    assert sum(len(names) for *_, names in groups.notices) == 600
 
 
 # -- time --------------------------------------------------------------------------------------------------------------
@@ -327,35 +333,35 @@ def silenced_now(made: Written, at: int = START) -> Silence:
 )
 def test_the_end_is_judged_by_the_wall_clock_and_never_prolonged(wall: int, steady: int, active: bool) -> None:
     """Two hours, of which the sidecar learned when it began."""
-    known = silenced_now(silence())
-    assert known.is_active(Moment(START + steady * SECOND, START + wall * SECOND)) is active
+    silenced = silenced_now(silence())
+    assert silenced.is_active(Moment(START + steady * SECOND, START + wall * SECOND)) is active
 
 
 @given(st.lists(st.tuples(st.integers(1, 100), st.integers(-10_000, 10_000)), max_size=50))
 def test_no_clock_prolongs_a_silence(steps: list[tuple[int, int]]) -> None:
     """Wherever the wall clock jumps, also while the document is read again."""
     made = silence(lasts=1000)
-    known = silences.learned(Silences(), written({made.id: made}), None, LONGEST, Moment(START, START))
+    learned = silences.learned(Silences(), written({made.id: made}), None, LONGEST, Moment(START, START))
     steady = START
     for passes, jump in steps:
         steady += passes * SECOND
         at = Moment(steady, steady + jump * SECOND)
-        known = silences.learned(known, written({made.id: made}), None, LONGEST, at)
-        assert not known.known[made.id].is_active(at) or steady < START + 1000 * SECOND
+        learned = silences.learned(learned, written({made.id: made}), None, LONGEST, at)
+        assert not learned.known[made.id].is_active(at) or steady < START + 1000 * SECOND
 
 
 def test_no_silence_is_longer_than_the_readers_setting() -> None:
     """Whatever a document says."""
     made = silence(lasts=10 * LONGEST / SECOND)
-    found, problems = read(written({made.id: made}), 3600 * SECOND)
-    assert (found[made.id].ends_at, problems) == (START + 3600 * SECOND, [])
+    entries, problems = read(written({made.id: made}), 3600 * SECOND)
+    assert (entries[made.id].ends_at, problems) == (START + 3600 * SECOND, [])
 
 
 # -- the document ------------------------------------------------------------------------------------------------------
 
 
-def document(*found: object) -> bytes:
-    return json.encode({"format": 1, "silences": found})
+def document(*entries: object) -> bytes:
+    return json.encode({"format": 1, "silences": entries})
 
 
 def fields(**other: object) -> dict[str, object]:
@@ -388,8 +394,8 @@ def fields(**other: object) -> dict[str, object]:
 def test_one_bad_silence_is_left_out(other: dict[str, object]) -> None:
     """It silences nothing, and takes no other with it."""
     good = silence(number=2)
-    found, problems = read(document(fields(**other), good), LONGEST)
-    assert [*found] == [good.id]
+    entries, problems = read(document(fields(**other), good), LONGEST)
+    assert [*entries] == [good.id]
     assert len(problems) == 1
     assert problems[0].startswith("silence 1 of the document is not used: ")
     assert problems[0].isprintable()
@@ -412,10 +418,10 @@ def test_a_document_with_too_much_is_not_used() -> None:
 def test_any_bytes_are_read_or_refused(content: bytes) -> None:
     """In one line."""
     try:
-        found, problems = read(content, LONGEST)
+        entries, problems = read(content, LONGEST)
     except SilencesError as error:
-        problems, found = [str(error)], {}
-    assert found == {}
+        problems, entries = [str(error)], {}
+    assert entries == {}
     assert all(problem.isprintable() for problem in problems)
 
 
@@ -423,9 +429,9 @@ def test_a_silence_is_added_beside_the_others() -> None:
     """Those that ended more than a day ago are dropped; where there are too many, those that have ended."""
     old, ended, active = silence(number=1, lasts=1), silence(number=2, lasts=3600), silence(number=3, lasts=1e6)
     now = START + KEPT + 2 * SECOND
-    found = added({each.id: each for each in (old, ended, active)}, silence(number=4), now, LONGEST)
-    assert [*found] == [ended.id, active.id, silence(number=4).id]
-    full = {each.id: each for each in (silence(number=number, lasts=1e6) for number in range(1, MOST + 1))}
+    entries = added({entry.id: entry for entry in (old, ended, active)}, silence(number=4), now, LONGEST)
+    assert [*entries] == [ended.id, active.id, silence(number=4).id]
+    full = {entry.id: entry for entry in (silence(number=number, lasts=1e6) for number in range(1, MOST + 1))}
     with pytest.raises(SilencesError, match="there are 100 silences already: expire one"):
         added(full, silence(number=0), START, LONGEST)
     one_ended = {**full, silence(number=9).id: replace(silence(number=9), expired_at=START)}
@@ -461,7 +467,7 @@ def test_a_matcher_that_selects_nothing_is_known(matcher: Matcher, vacuous: bool
 
 def test_the_bounds_hold_together() -> None:
     """A full document can be written, and the reads that a group waits for are made ahead of it."""
-    full = {each.id: each for each in (silence(number=number) for number in range(1, MOST + 1))}
+    full = {entry.id: entry for entry in (silence(number=number) for number in range(1, MOST + 1))}
     assert len(written(full)) < MOST_BYTES
     assert silences.AHEAD < INTERVAL < CLOCK_SKEW
     assert len(ALL_FOUR) == 4

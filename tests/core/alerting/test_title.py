@@ -14,13 +14,13 @@ from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Policy, Rule, Severity, Store, Trigger
 from tests.core.auditor import PAGER
 from tests.kit.cluster import CLUSTER, DISPATCHER, START, A, B
-from tests.kit.core_sidecar import LEADER_CHANGED, NO_LEADER, POLICY, telling, watching
+from tests.kit.core_sidecar import LEADER_CHANGED, NO_LEADER, POLICY, watching, with_destinations
 
 AT: Final = Moment(START, START)
 LATER: Final = Moment(START + 63 * SECOND, START + 63 * SECOND)
 FLAPPING: Final = Rule("FlinkLeaderFlapping", Trigger.EPISODES, Severity.CRITICAL, count=3, within=3600 * SECOND)
 RULES: Final = (LEADER_CHANGED, NO_LEADER, FLAPPING)
-ONE_GROUP: Final = replace(telling(PAGER), rules=RULES)
+ONE_GROUP: Final = replace(with_destinations(PAGER), rules=RULES)
 """All alerts of a cluster are one incident."""
 
 
@@ -94,7 +94,7 @@ def test_each_failover_while_they_are_too_many_is_titled_as_itself_with_its_numb
     for leader in (B, A, B, A):
         flink.elect(leader)
         sidecar.sees_changes().waits(120)
-    titles = [each.title for each in sidecar.sent if not each.is_closing]
+    titles = [delivery.title for delivery in sidecar.sent if not delivery.is_closing]
     assert titles[0] == "[WARNING] default: JobManager failed over: jm-a → jm-b, 1 of 1 jobs led"
     assert titles[1] == "[WARNING] default: JobManager failed over again (2nd in 1 h), 1 of 1 jobs led"
     assert titles[2] == "[CRITICAL] default: 3 failovers within 1 h, and 3 more alerts"
@@ -123,10 +123,10 @@ def test_a_title_has_at_most_eighty_characters(cluster_id: str, number: int) -> 
 def test_the_figure_of_a_title_has_both_bounds_or_says_that_it_has_one() -> None:
     """0.3 s without a published leader may be 9 s without a working one: the smaller figure never stands alone."""
     change = replace(CHANGES[0], vacant_seconds=0.3, downtime_seconds_at_least=0.3)
-    known = titled(Reason.FIRST, 1, replace(change, downtime_seconds_at_most=8.6))
-    assert known.endswith("jm-a → jm-b after 0.3 to 8.6 s")
-    unknown = titled(Reason.FIRST, 1, replace(change, downtime_seconds_at_most=None))
-    assert unknown.endswith("jm-a → jm-b after at least 0.3 s")
+    between = titled(Reason.FIRST, 1, replace(change, downtime_seconds_at_most=8.6))
+    assert between.endswith("jm-a → jm-b after 0.3 to 8.6 s")
+    at_least = titled(Reason.FIRST, 1, replace(change, downtime_seconds_at_most=None))
+    assert at_least.endswith("jm-a → jm-b after at least 0.3 s")
     alone = replace(change, downtime_seconds_at_least=None, downtime_seconds_at_most=None)
     assert titled(Reason.FIRST, 1, alone).endswith("jm-a → jm-b after at least 0.3 s")
 
@@ -139,7 +139,7 @@ def test_the_end_of_a_vacancy_has_the_bounds_of_the_time_without_a_working_leade
     sidecar.sees_changes().waits(40)
     flink.elect(B)
     sidecar.sees_changes().waits(120)
-    resolved = next(each for each in sidecar.sent if each.title.startswith("[RESOLVED]"))
+    resolved = next(delivery for delivery in sidecar.sent if delivery.title.startswith("[RESOLVED]"))
     assert resolved.title == "[RESOLVED] default: leader back for JobManager and 1 job after 40 to 53 s"
     assert "no working leader for 40 to 53 s" in resolved.body
     lines = [line for line in resolved.body.split("\n") if line.startswith("dispatcher: ")]

@@ -29,10 +29,10 @@ def job(
     started: int = 1,
     state: str = "RUNNING",
     tasks: int = 2,
-    known: Checkpoints | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> Job:
     """A job, all of whose tasks run. `known`: its checkpoints; None: they are not read."""
-    return Job(job_id, name, state, started, started, tasks if state == "RUNNING" else 0, 2, known, restarts=0)
+    return Job(job_id, name, state, started, started, tasks if state == "RUNNING" else 0, 2, checkpoints, restarts=0)
 
 
 def shows(sidecar: Sidecar, *jobs: Job, **more: Any) -> None:
@@ -58,7 +58,7 @@ def before(sidecar: Sidecar, last: int = 41) -> Job:
     """A job that has completed checkpoint `last` two seconds ago, and the one before that."""
     at = sidecar.now
     done = tuple(checkpoint(last - back, at - (2 + back) * SECOND) for back in (1, 0))
-    return job(known=Checkpoints(at, done, first_id=1, interval=SECOND, shortest=SECOND // 10))
+    return job(checkpoints=Checkpoints(at, done, first_id=1, interval=SECOND, shortest=SECOND // 10))
 
 
 def after(sidecar: Sidecar, restored: int | None, first: int | None = None, *, savepoint: bool = False) -> Job:
@@ -66,4 +66,4 @@ def after(sidecar: Sidecar, restored: int | None, first: int | None = None, *, s
     at = sidecar.now
     done = () if first is None else (checkpoint(first, at - SECOND // 2),)
     origin = None if restored is None else Restored(restored, is_savepoint=savepoint)
-    return job(started=2, known=Checkpoints(at, done, origin, first, interval=SECOND))
+    return job(started=2, checkpoints=Checkpoints(at, done, origin, first, interval=SECOND))

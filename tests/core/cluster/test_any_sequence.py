@@ -106,8 +106,8 @@ class Observer:
 
     def brings(self, which: int, pieces: int) -> None:
         if self._asked:
-            found = EvidenceItem(EvidenceKind.JOB, JOB, EvidenceOutcome.CAPTURED, "restored from checkpoint 1")
-            self.observe(EvidenceGathered(self.now, self._asked[which % len(self._asked)], (found,) * pieces))
+            item = EvidenceItem(EvidenceKind.JOB, JOB, EvidenceOutcome.CAPTURED, "restored from checkpoint 1")
+            self.observe(EvidenceGathered(self.now, self._asked[which % len(self._asked)], (item,) * pieces))
 
 
 Event = Callable[[Observer], None]
@@ -171,8 +171,8 @@ def removed(on_purpose: bool) -> Event:
     return lambda o: o.observe(ClusterRemoved(o.now, CLUSTER, on_purpose))
 
 
-def listed(found: bool | None) -> Event:
-    ids = None if found is None else frozenset([CLUSTER] if found else [])
+def listed(is_there: bool | None) -> Event:
+    ids = None if is_there is None else frozenset([CLUSTER] if is_there else [])
     return lambda o: o.observe(ClustersListed(o.now, "here", ids))
 
 
@@ -254,13 +254,13 @@ def test_no_sequence_of_observations_breaks_a_promise(events: list[Event]) -> No
         event(observer)
 
 
-FOUND: st.SearchStrategy[Event] = st.one_of(
+FINDER_EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.just(found), st.just(found), st.builds(removed, st.booleans()), st.builds(listed, st.none() | st.booleans())
 )
 
 
 @settings(max_examples=examples(300))
-@given(st.lists(COMMON | CONFIG_MAPS | CONFIG_MAPS | FOUND, min_size=20, max_size=60))
+@given(st.lists(COMMON | CONFIG_MAPS | CONFIG_MAPS | FINDER_EVENTS, min_size=20, max_size=60))
 def test_no_coming_and_going_breaks_a_promise(events: list[Event]) -> None:
     """The same of a cluster that is found, removed at any moment, observed too late, and found again: nothing of it stays behind."""
     observer = Observer(FINDING)

@@ -34,7 +34,7 @@ def test_before_the_first_complete_look_nothing_is_vacant() -> None:
     sidecar.reconnects()
     sidecar.reads_everything()
     assert sidecar.transitions() == []
-    assert {type(sidecar.known(component).leadership) for component in CLUSTER_COMPONENTS} == {Unknown}
+    assert {type(sidecar.component_state(component).leadership) for component in CLUSTER_COMPONENTS} == {Unknown}
     sidecar.observe(SnapshotCompleted(sidecar.moment, CLUSTER))
     assert [t.pattern for t in sidecar.transitions()] == ["?->null"] * 3
 
@@ -105,7 +105,7 @@ def test_across_znodes_the_number_of_unseen_changes_is_not_knowable() -> None:
 def test_the_same_leader_at_another_address_is_readdressed() -> None:
     """Same session id, other address: A->A', and still the same leader, since as long as before."""
     flink, sidecar = watching()
-    since = sidecar.known(REST_SERVER).since
+    since = sidecar.component_state(REST_SERVER).since
     flink.publish(REST_SERVER, LeaderInformation("http://jm-a:9091", A.session_id), A.zookeeper_session)
     sidecar.sees_changes()
     (moved,) = sidecar.transitions(REST_SERVER)
@@ -115,7 +115,7 @@ def test_the_same_leader_at_another_address_is_readdressed() -> None:
         True,
         "http://jm-a:9091",
     )
-    assert sidecar.known(REST_SERVER).since == since
+    assert sidecar.component_state(REST_SERVER).since == since
 
 
 def test_the_same_bytes_again_are_quiet_but_counted() -> None:

@@ -21,7 +21,7 @@ from tests.kit.core_sidecar import KUBERNETES, POLICY, RENEWAL, Sidecar, fail_ov
 
 AWHILE = SETTLED / SECOND + 1
 TIMEOUT = 20
-KNOWN = replace(POLICY, session_timeouts={CLUSTER: TIMEOUT * SECOND})
+WITH_TIMEOUT = replace(POLICY, session_timeouts={CLUSTER: TIMEOUT * SECOND})
 EXPIRY = TIMEOUT + TICK / SECOND
 C = job_manager("jm-c")
 
@@ -37,19 +37,19 @@ def down(of: TransitionRecord | EpisodeRecord) -> tuple[float | None, float | No
 
 def test_a_session_that_expired_was_heard_of_a_timeout_before() -> None:
     """ZooKeeper, kill -9: no published leader for 2 s; the dead one may have been silent for the whole timeout and a tick before."""
-    flink, sidecar = watching(policy=KNOWN)
+    flink, sidecar = watching(policy=WITH_TIMEOUT)
     fail_over(flink, sidecar)
     sidecar.waits(AWHILE)
-    found = granted(sidecar)
-    assert found.vacant_seconds is not None
-    assert down(found) == (found.vacant_seconds, found.vacant_seconds + EXPIRY)
+    grant = granted(sidecar)
+    assert grant.vacant_seconds is not None
+    assert down(grant) == (grant.vacant_seconds, grant.vacant_seconds + EXPIRY)
     (episode,) = sidecar.episodes()
     assert episode.vacant_seconds is not None
     assert down(episode) == (episode.vacant_seconds, episode.vacant_seconds + EXPIRY)
 
 
 def test_without_flinks_session_timeout_there_is_no_upper_bound() -> None:
-    """Only Flink's configuration tells it."""
+    """Only Flink's configuration has it."""
     flink, sidecar = watching()
     fail_over(flink, sidecar)
     sidecar.waits(AWHILE)
@@ -59,7 +59,7 @@ def test_without_flinks_session_timeout_there_is_no_upper_bound() -> None:
 
 def test_a_leader_that_withdrew_was_alive_until_then() -> None:
     """It removed its address itself: both figures are one."""
-    flink, sidecar = watching(policy=KNOWN)
+    flink, sidecar = watching(policy=WITH_TIMEOUT)
     for component in CLUSTER_COMPONENTS:
         flink.vacate(component)
         sidecar.sees_changes()
@@ -79,7 +79,7 @@ def test_a_leader_that_withdrew_was_alive_until_then() -> None:
 
 def test_a_leader_that_published_itself_was_alive_then() -> None:
     """B leads for 3 s and is lost: it cannot have been silent for longer than it led. In one episode the times add up."""
-    flink, sidecar = watching(policy=KNOWN)
+    flink, sidecar = watching(policy=WITH_TIMEOUT)
     fail_over(flink, sidecar)
     sidecar.waits(3)
     first = granted(sidecar)
@@ -99,18 +99,18 @@ def test_a_leader_that_published_itself_was_alive_then() -> None:
 
 def test_an_outage_of_the_store_gives_sessions_their_time_again() -> None:
     """We lost the store 8 s before: the dead leader's session was last known to be valid then."""
-    flink, sidecar = watching(policy=KNOWN)
+    flink, sidecar = watching(policy=WITH_TIMEOUT)
     sidecar.is_cut_off().waits(2).connects().waits(6)
     fail_over(flink, sidecar)
-    found = granted(sidecar)
-    assert found.vacant_seconds is not None
-    assert found.downtime_seconds_at_most is not None
-    assert found.downtime_seconds_at_most >= found.vacant_seconds + EXPIRY + 8
+    grant = granted(sidecar)
+    assert grant.vacant_seconds is not None
+    assert grant.downtime_seconds_at_most is not None
+    assert grant.downtime_seconds_at_most >= grant.vacant_seconds + EXPIRY + 8
 
 
 def test_what_nobody_saw_has_no_bounds() -> None:
     """Changed while the sidecar was down or blind: found when it is back. A vacancy that blindness interrupted has none either."""
-    flink, sidecar = watching(policy=KNOWN)
+    flink, sidecar = watching(policy=WITH_TIMEOUT)
     sidecar.is_killed(down_for=30)
     flink.elect(B)
     sidecar.connects().waits(AWHILE)
@@ -127,7 +127,7 @@ def test_what_nobody_saw_has_no_bounds() -> None:
 
 def test_a_change_without_a_vacancy_has_bounds_too() -> None:
     """Flink was faster than the watch: no time without a published leader was seen, and yet the old one may have been dead."""
-    flink, sidecar = watching(policy=KNOWN)
+    flink, sidecar = watching(policy=WITH_TIMEOUT)
     flink.elect(B)
     sidecar.sees_changes()
     assert granted(sidecar).kind == "CHANGED"
@@ -137,7 +137,7 @@ def test_a_change_without_a_vacancy_has_bounds_too() -> None:
 
 def test_the_same_leader_may_have_worked_all_the_time() -> None:
     """Its address was gone, and it wrote it again: at least 0."""
-    flink, sidecar = watching(policy=KNOWN)
+    flink, sidecar = watching(policy=WITH_TIMEOUT)
     flink.vacate()
     sidecar.sees_changes().waits(1)
     flink.elect(A)
@@ -154,10 +154,10 @@ def test_a_lease_bounds_the_death_of_its_holder(era: ConfigMapLayout) -> None:
     sidecar.sees_changes().waits(0.4)
     flink.publish_all(B)
     sidecar.sees_changes()
-    found = granted(sidecar)
-    assert found.vacant_seconds is not None
-    assert found.vacant_seconds < 0.5
-    at_least, at_most = down(found)
+    grant = granted(sidecar)
+    assert grant.vacant_seconds is not None
+    assert grant.vacant_seconds < 0.5
+    at_least, at_most = down(grant)
     assert at_least is not None
     assert at_most is not None
     assert 15.4 <= at_most < 15.6
@@ -176,7 +176,7 @@ def test_a_lease_that_ran_out_has_the_same_bounds() -> None:
     assert at_least == pytest.approx(at_most - RENEWAL - LEASE_MARGIN / SECOND, abs=0.1)
 
 
-def test_a_renewal_that_nobody_saw_tells_no_time() -> None:
+def test_a_renewal_that_nobody_saw_has_no_time() -> None:
     """The sidecar has just started, or was cut off: the lease it finds may have been renewed at any time before."""
     flink, sidecar = leased()
     sidecar.is_killed()
@@ -225,32 +225,32 @@ def test_a_configmap_that_was_deleted_was_somebodys_until_the_last_renewal() -> 
 
 def test_a_job_has_its_own_bounds() -> None:
     """Its leader is gone with the session, and comes later."""
-    flink, sidecar = watching(policy=KNOWN)
+    flink, sidecar = watching(policy=WITH_TIMEOUT)
     flink.vacate()
     sidecar.sees_changes().waits(1)
     flink.elect(B, *CLUSTER_COMPONENTS)
     sidecar.sees_changes().waits(1)
     flink.elect(B, THE_JOB)
     sidecar.sees_changes()
-    found = sidecar.transitions(THE_JOB)[-1]
-    assert found.vacant_seconds is not None
-    assert down(found) == (found.vacant_seconds, found.vacant_seconds + EXPIRY)
+    grant = sidecar.transitions(THE_JOB)[-1]
+    assert grant.vacant_seconds is not None
+    assert down(grant) == (grant.vacant_seconds, grant.vacant_seconds + EXPIRY)
 
 
 def test_ids_do_not_follow_from_what_an_observer_can_bound() -> None:
     """One that knows the session timeout and one that does not derive the same ids of transitions and episode."""
-    found = []
-    for policy in (POLICY, KNOWN):
+    ids = []
+    for policy in (POLICY, WITH_TIMEOUT):
         flink, sidecar = watching(policy=policy)
         fail_over(flink, sidecar)
         sidecar.waits(AWHILE)
-        found.append([record.id for record in (*sidecar.transitions(), *sidecar.episodes())])
-    assert found[0] == found[1]
+        ids.append([record.id for record in (*sidecar.transitions(), *sidecar.episodes())])
+    assert ids[0] == ids[1]
 
 
 def test_a_split_adds_up_to_no_more_than_it_lasted() -> None:
     """Leaders that replace each other again and again: each cannot have been dead for longer than it led."""
-    flink, sidecar = watching(policy=KNOWN)
+    flink, sidecar = watching(policy=WITH_TIMEOUT)
     began = sidecar.now
     for leader, _ in pairwise([B, C] * 20):
         flink.elect(leader, RESOURCE_MANAGER)
@@ -298,8 +298,8 @@ FROZEN = "vi SIGSTOP leader 15s then SIGCONT, standby present"
 def test_the_truth_of_recorded_faults_in_zookeeper_lies_between_the_bounds(version: str, phase: str) -> None:
     """From the moment when the process was killed, or stopped, until the next leader: 5 s of session timeout."""
     began = next(entry["wall_ns"] for of, entry in zookeeper_recordings.listener_log(version) if of == phase) // 1000
-    found = test_recorded_failovers.watched(version).transitions[phase]
-    _check_bounds([t for t in found if t.kind in {"GRANTED", "CHANGED"}], timestamp(began))
+    transitions = test_recorded_failovers.watched(version).transitions[phase]
+    _check_bounds([t for t in transitions if t.kind in {"GRANTED", "CHANGED"}], timestamp(began))
 
 
 @pytest.mark.parametrize(
@@ -315,14 +315,14 @@ def test_the_truth_of_recorded_faults_in_zookeeper_lies_between_the_bounds(versi
 def test_the_truth_of_recorded_faults_in_kubernetes_lies_between_the_bounds(version: str, phase: str) -> None:
     """The same, with leases of 15 s and a renewal every 5 s."""
     began = next(clock for clock, name in configmap_recordings.PHASES[version] if name == phase)
-    found = test_recorded_configmaps.watched(version).phases[phase]
-    _check_bounds([t for t in found if t.kind in {"GRANTED", "CHANGED"}], f"2026-11-20T{began}Z")
+    transitions = test_recorded_configmaps.watched(version).phases[phase]
+    _check_bounds([t for t in transitions if t.kind in {"GRANTED", "CHANGED"}], f"2026-11-20T{began}Z")
 
 
 def _check_bounds(arrivals: Sequence[TransitionRecord], began: str) -> None:
-    assert {each.component for each in arrivals} >= {"dispatcher", "resource_manager", "rest_server"}
-    for each in arrivals:
-        true = (datetime.fromisoformat(each.observed_at) - datetime.fromisoformat(began)).total_seconds()
-        assert each.downtime_seconds_at_least is not None
-        assert each.downtime_seconds_at_most is not None
-        assert each.downtime_seconds_at_least <= true <= each.downtime_seconds_at_most, each.component
+    assert {arrival.component for arrival in arrivals} >= {"dispatcher", "resource_manager", "rest_server"}
+    for arrival in arrivals:
+        true = (datetime.fromisoformat(arrival.observed_at) - datetime.fromisoformat(began)).total_seconds()
+        assert arrival.downtime_seconds_at_least is not None
+        assert arrival.downtime_seconds_at_most is not None
+        assert arrival.downtime_seconds_at_least <= true <= arrival.downtime_seconds_at_most, arrival.component

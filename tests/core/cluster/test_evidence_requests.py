@@ -291,8 +291,8 @@ def test_what_nobody_brings_is_recorded_as_lost() -> None:
     sidecar.waits(LIMIT / SECOND - 10, tick=5)
     assert recorded(sidecar) == []
     sidecar.waits(20, tick=5)
-    assert {each.outcome for each in recorded(sidecar)} == {"lost"}
-    assert [each.kind for each in recorded(sidecar)] == ["process", "job", "thread_dump"]
+    assert {record.outcome for record in recorded(sidecar)} == {"lost"}
+    assert [record.kind for record in recorded(sidecar)] == ["process", "job", "thread_dump"]
     assert len(sidecar.asked) == 2
 
 
@@ -338,7 +338,7 @@ def test_where_it_was_not_known_at_first_the_all_clear_says_it() -> None:
     assert ["restored from checkpoint 17" in delivery.body for delivery in sidecar.sent] == [False, True]
 
 
-def test_a_message_tells_of_a_few_jobs_and_how_many_others_there_are() -> None:
+def test_a_message_names_a_few_jobs_and_how_many_others_there_are() -> None:
     """Five lines of sixty."""
     flink, sidecar = gathering()
     fail_over(flink, sidecar)

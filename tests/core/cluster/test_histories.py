@@ -15,12 +15,12 @@ from sidecar.core.policy.policy import Source
 from sidecar.core.step import Step
 from tests.kit.cluster import ALL_FOUR, CLUSTER, JOB, THE_JOB, JobManager, job_manager
 from tests.kit.core_sidecar import POLICY, Sidecar
-from tests.kit.core_witness import UNKNOWN, VACANT, Known, Witness, known
+from tests.kit.core_witness import UNKNOWN, VACANT, Sights, Witness, sights
 from tests.kit.fake_flink import Flink
 from tests.kit.groups import examples
 from tests.kit.znodes import ZNodes
 
-FOUND = EvidenceItem(EvidenceKind.JOB, JOB, CaptureOutcome.CAPTURED, "restored from checkpoint 1")
+ITEM = EvidenceItem(EvidenceKind.JOB, JOB, CaptureOutcome.CAPTURED, "restored from checkpoint 1")
 JOB_MANAGERS = [job_manager(host, term) for host in ("jm-a", "jm-b") for term in (0, 1)]
 
 
@@ -93,7 +93,7 @@ def upgraded(era: ZNodeLayout) -> Event:
     return happens
 
 
-def seen(_: Flink, sidecar: Witnessed) -> None:
+def sees_changes(_: Flink, sidecar: Witnessed) -> None:
     if sidecar.connected:
         sidecar.sees_changes()
 
@@ -123,7 +123,7 @@ def brought(which: int, pieces: int) -> Event:
 
     def happens(_: Flink, sidecar: Witnessed) -> None:
         for capture in sidecar.asked[which : which + 1]:
-            sidecar.observe(EvidenceGathered(sidecar.moment, capture.id, (FOUND,) * pieces))
+            sidecar.observe(EvidenceGathered(sidecar.moment, capture.id, (ITEM,) * pieces))
 
     return happens
 
@@ -131,7 +131,7 @@ def brought(which: int, pieces: int) -> Event:
 def shown(event: Event) -> Event:
     def happens(flink: Flink, sidecar: Witnessed) -> None:
         event(flink, sidecar)
-        seen(flink, sidecar)
+        sees_changes(flink, sidecar)
 
     return happens
 
@@ -145,7 +145,7 @@ IN_FLINK: st.SearchStrategy[Event] = st.one_of(
     st.builds(upgraded, st.sampled_from(ZNodeLayout)),
 )
 TO_US: st.SearchStrategy[Event] = st.one_of(
-    st.just(seen),
+    st.just(sees_changes),
     st.builds(read, st.sampled_from(ALL_FOUR)),
     st.builds(cut_off, st.sampled_from([ConnectionState.SUSPENDED, ConnectionState.LOST])),
     st.just(connected),
@@ -156,20 +156,20 @@ TO_US: st.SearchStrategy[Event] = st.one_of(
 EVENTS = st.one_of(IN_FLINK, IN_FLINK.map(shown), TO_US)
 
 
-def truth(flink: Flink) -> Known:
+def truth(flink: Flink) -> Sights:
     """What stands in ZooKeeper."""
-    found: Known = {}
+    leaders: Sights = {}
     for component in ALL_FOUR if runs(flink) else CLUSTER_COMPONENTS:
         node = flink.znodes.tree.nodes.get(flink.znodes.path(component))
         leader = decode_connection_info(node.data) if node and node.data else None
         match leader:
             case None:
-                found[component] = VACANT
+                leaders[component] = VACANT
             case LeaderInformation(address, session_id):
-                found[component] = ("A", str(session_id), address)
+                leaders[component] = ("A", str(session_id), address)
             case _:
-                found[component] = UNKNOWN
-    return found
+                leaders[component] = UNKNOWN
+    return leaders
 
 
 @settings(max_examples=examples(400))
@@ -182,10 +182,10 @@ def test_after_a_complete_look_the_sidecar_knows_what_is_there(era: ZNodeLayout,
     sidecar = Witnessed(flink)
     for event in (connected, *events, connected):
         event(flink, sidecar)
-    found = known(sidecar.state)
+    actual = sights(sidecar.state)
     if (
-        not runs(flink) and found.get(THE_JOB) == VACANT
+        not runs(flink) and actual.get(THE_JOB) == VACANT
     ):  # its leader was seen, its graph never was: it might still be recovered
-        assert sidecar.known(THE_JOB).registered is None
-        del found[THE_JOB]
-    assert found == truth(flink)
+        assert sidecar.component_state(THE_JOB).registered is None
+        del actual[THE_JOB]
+    assert actual == truth(flink)

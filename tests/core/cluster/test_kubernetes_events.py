@@ -61,8 +61,8 @@ def test_the_pods_have_them_too_where_they_are_known() -> None:
     named(sidecar, "10.1.2.3", "jm-old", "uid-old")
     named(sidecar, "10.1.2.4", "jm-new", "uid-new")
     fail_over(flink, sidecar)
-    found = [(event.reason, event.subject.kind, event.subject.name, event.subject.uid) for event in sidecar.events]
-    assert [each for each in found if each[1] == "Pod"] == [
+    events = [(event.reason, event.subject.kind, event.subject.name, event.subject.uid) for event in sidecar.events]
+    assert [event for event in events if event[1] == "Pod"] == [
         (LOST, "Pod", "jm-old", "uid-old"),
         (OVER, "Pod", "jm-new", "uid-new"),
     ]

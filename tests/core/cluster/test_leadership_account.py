@@ -59,7 +59,7 @@ def burning(sidecar: Sidecar) -> tuple[int, ...]:
     return sidecar.state.clusters[CLUSTER].burning
 
 
-def lasted(sidecar: Sidecar) -> Lasted:
+def totals_of(sidecar: Sidecar) -> Lasted:
     """The totals of now."""
     return totals(account_of(sidecar), sidecar.now)
 
@@ -67,8 +67,8 @@ def lasted(sidecar: Sidecar) -> Lasted:
 def suspended(sidecar: Sidecar, *, suspended: bool) -> None:
     """The cluster's FlinkDeployment is suspended, or resumed."""
     generation = 2 + suspended
-    found = FlinkDeployment("u", generation, generation, Reconciliation.DEPLOYED, suspended=suspended)
-    sidecar.observe(DeploymentObserved(sidecar.moment, CLUSTER, found))
+    deployment = FlinkDeployment("u", generation, generation, Reconciliation.DEPLOYED, suspended=suspended)
+    sidecar.observe(DeploymentObserved(sidecar.moment, CLUSTER, deployment))
 
 
 def act(name: str, flink: Flink, sidecar: Sidecar, seconds: int) -> None:
@@ -152,11 +152,11 @@ def test_the_account_says_what_the_records_say(history: list[tuple[str, int]]) -
     for name, seconds in history:
         act(name, flink, sidecar, seconds)
     sidecar.stops()
-    assert lasted(sidecar) == of_records(sidecar.records, began, sidecar.now)
+    assert totals_of(sidecar) == of_records(sidecar.records, began, sidecar.now)
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(histories(*(each for each in ACTS if each != "replace")))
+@given(histories(*(act for act in ACTS if act != "replace")))
 def test_what_is_exposed_never_goes_back(history: list[tuple[str, int]]) -> None:
     """Counters of Prometheus that go back look like a restart, and the whole of them would count again."""
     flink = Flink().submit().elect(A)
@@ -178,7 +178,7 @@ def exposed(state: State, at: Moment) -> Lasted:
 
 def of_records(records: list[AnyRecord], began: int, until: int) -> Lasted:
     """What the records say, edge by edge."""
-    seen = [(micros(r.from_), micros(r.to)) for r in records if isinstance(r, Coverage) and r.state == "seeing"]
+    seeing = [(micros(r.from_), micros(r.to)) for r in records if isinstance(r, Coverage) and r.state == "seeing"]
     unwanted = [(micros(r.from_), micros(r.to)) for r in records if isinstance(r, Coverage) and r.suspended]
     changes: dict[str, list[tuple[int, str]]] = {}
     for record in records:
@@ -189,22 +189,22 @@ def of_records(records: list[AnyRecord], began: int, until: int) -> Lasted:
     edges = {
         began,
         until,
-        *(t for pair in (*seen, *unwanted) for t in pair),
+        *(t for pair in (*seeing, *unwanted) for t in pair),
         *(t for c in changes.values() for t, _ in c),
     }
-    found = Lasted()
+    sums = Lasted()
     times = sorted(edge for edge in edges if began <= edge <= until)
     for since, ended in pairwise(times):
-        states = [next((s for t, s in reversed(each) if t <= since), "?") for each in changes.values()]
-        if not any(a <= since < b for a, b in seen):
+        states = [next((s for t, s in reversed(history) if t <= since), "?") for history in changes.values()]
+        if not any(a <= since < b for a, b in seeing):
             standing = Standing.UNOBSERVED
         elif "vacant" in states:
             standing = Standing.SUSPENDED if any(a <= since < b for a, b in unwanted) else Standing.VACANT
         else:
             is_led = states == ["led"] * len(CLUSTER_COMPONENTS)
             standing = Standing.LED if is_led else Standing.UNOBSERVED
-        found = found.plus(standing, ended - since)
-    return found
+        sums = sums.plus(standing, ended - since)
+    return sums
 
 
 def micros(text: str) -> int:
@@ -215,22 +215,22 @@ def micros(text: str) -> int:
 def test_a_vacancy_of_one_component_is_bad_and_one_of_a_job_is_not() -> None:
     """Dispatcher, resource manager and REST server have to be led together."""
     flink, sidecar = watching()
-    before = lasted(sidecar)
+    before = totals_of(sidecar)
     flink.vacate(THE_JOB)
     sidecar.sees_changes().waits(10)
-    assert lasted(sidecar).vacant == before.vacant
+    assert totals_of(sidecar).vacant == before.vacant
     flink.vacate(REST_SERVER)
     sidecar.sees_changes().waits(10)
-    assert lasted(sidecar).vacant - before.vacant == 10 * SECOND + 1000
+    assert totals_of(sidecar).vacant - before.vacant == 10 * SECOND + 1000
 
 
 def test_time_without_this_sidecar_is_unobserved() -> None:
     """Not the time until it was last known to run."""
     _, sidecar = watching()
-    before, alive = lasted(sidecar), sidecar.state.alive
+    before, alive = totals_of(sidecar), sidecar.state.alive
     assert alive
     sidecar.is_killed(3600).connects().waits(60)
-    after = lasted(sidecar)
+    after = totals_of(sidecar)
     assert after.unobserved - before.unobserved >= 3600 * SECOND
     assert after.vacant == before.vacant
     assert after.led >= before.led - (60 * SECOND)
@@ -240,11 +240,11 @@ def test_a_view_that_was_stale_was_blind_since_it_was_last_confirmed() -> None:
     """Also the vacancy that it saw since then is not known to have lasted."""
     flink, sidecar = watching()
     sidecar.observe(ViewConfirmed(sidecar.moment, CLUSTER, 5 * SECOND))
-    confirmed_at, before = sidecar.now - 1000, lasted(sidecar)
+    confirmed_at, before = sidecar.now - 1000, totals_of(sidecar)
     sidecar.waits(4)
     flink.vacate(*ALL_FOUR)
     sidecar.sees_changes().waits(20)
-    after = lasted(sidecar)
+    after = totals_of(sidecar)
     assert after.vacant == before.vacant
     assert after.unobserved - before.unobserved == sidecar.now - confirmed_at
 
@@ -258,7 +258,7 @@ def test_a_stale_view_takes_back_also_what_was_led_before_it_became_unreadable()
     sidecar.waits(4)
     sidecar.is_refused(flink.znodes.path(DISPATCHER))
     sidecar.waits(20)
-    after = lasted(sidecar)
+    after = totals_of(sidecar)
     assert after.led == before.led
     assert after.unobserved - before.unobserved == sidecar.now - confirmed_at
 
@@ -289,10 +289,10 @@ def test_the_budget_is_that_of_the_observed_time() -> None:
     _, sidecar = watching()
     cluster = replace(sidecar.state.clusters[CLUSTER], account=account)
     now = Moment(30 * 24 * HOUR, 0)
-    found = error_budget.budget(cluster, OBJECTIVE, now)
+    budget = error_budget.budget(cluster, OBJECTIVE, now)
     assert OBJECTIVE.allowed(OBJECTIVE.window) == (43 * 60 + 12) * SECOND
-    assert found.allowed == (43 * 60 + 12) * SECOND // 2
-    assert found.remaining == 1 - 60 * SECOND / found.allowed
+    assert budget.allowed == (43 * 60 + 12) * SECOND // 2
+    assert budget.remaining == 1 - 60 * SECOND / budget.allowed
     unseen = error_budget.budget(replace(cluster, account=opened(0)), OBJECTIVE, now)
     assert (unseen.allowed, unseen.remaining) == (0, None)
 

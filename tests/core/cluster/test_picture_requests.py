@@ -33,10 +33,10 @@ def cluster() -> ClusterState:
 
 
 def asks(
-    known: ClusterState, seconds: float, first: tuple[str, ...] | None = None
+    state: ClusterState, seconds: float, first: tuple[str, ...] | None = None
 ) -> tuple[ClusterState, PictureRequest | None]:
     """What is due, so many seconds after the first request. `first`: what an assessment asks for first."""
-    return rest_server.due(ASSESSING, CLUSTER, known, first, at(seconds))
+    return rest_server.due(ASSESSING, CLUSTER, state, first, at(seconds))
 
 
 def at(seconds: float) -> Moment:
@@ -44,20 +44,20 @@ def at(seconds: float) -> Moment:
     return Moment(moment, moment)
 
 
-def answers(known: ClusterState, *jobs: Job, problem: str | None = None, address: str = A_REST) -> ClusterState:
+def answers(state: ClusterState, *jobs: Job, problem: str | None = None, address: str = A_REST) -> ClusterState:
     """The cluster after an answer from `address`: these jobs, or a problem."""
-    return answer(known, *jobs, problem=problem, address=address)[0]
+    return answer(state, *jobs, problem=problem, address=address)[0]
 
 
 def answer(
-    known: ClusterState, *jobs: Job, problem: str | None = None, address: str = A_REST
+    state: ClusterState, *jobs: Job, problem: str | None = None, address: str = A_REST
 ) -> tuple[ClusterState, PictureTaken | None]:
     picture = None if problem else Picture(at(0).wall, address, jobs)
-    return rest_server.answered(known, PictureTaken(at(0), CLUSTER, address, picture, problem))
+    return rest_server.answered(state, PictureTaken(at(0), CLUSTER, address, picture, problem))
 
 
 def asked_at(
-    known: ClusterState,
+    state: ClusterState,
     seconds: int,
     answered: Callable[[ClusterState], ClusterState],
     first: tuple[str, ...] | None = None,
@@ -65,10 +65,10 @@ def asked_at(
     """The seconds at which a picture is requested, if every request is answered at once."""
     moments = []
     for second in range(seconds):
-        known, request = asks(known, second, first)
+        state, request = asks(state, second, first)
         if request:
             moments.append(second)
-            known = answered(known)
+            state = answered(state)
     return moments
 
 
@@ -78,56 +78,56 @@ def test_a_picture_is_requested_of_the_leading_rest_server() -> None:
 
 
 def test_a_picture_is_requested_in_each_interval() -> None:
-    assert asked_at(cluster(), 35, lambda known: answers(known, job())) == [0, 10, 20, 30]
+    assert asked_at(cluster(), 35, lambda state: answers(state, job())) == [0, 10, 20, 30]
 
 
 def test_the_next_request_waits_for_the_answer() -> None:
     """One at a time, until it can no longer be expected; then it has failed."""
-    known, _ = asks(cluster(), 0)
-    assert asks(known, 299)[1] is None
-    known, request = asks(known, 300)
+    state, _ = asks(cluster(), 0)
+    assert asks(state, 299)[1] is None
+    state, request = asks(state, 300)
     assert request
-    assert known.picture_request
-    assert known.picture_request.failures == 1
+    assert state.picture_request
+    assert state.picture_request.failures == 1
 
 
 def test_the_interval_doubles_with_each_failure_up_to_five_minutes() -> None:
     """A picture that is taken ends that."""
-    moments = asked_at(cluster(), 1300, lambda known: answers(known, problem="connection refused"))
+    moments = asked_at(cluster(), 1300, lambda state: answers(state, problem="connection refused"))
     assert [later - earlier for earlier, later in pairwise(moments)] == [
         *(20, 40, 80, 160),
         *(300, 300, 300),
     ]
-    known, _ = asks(cluster(), 0)
-    known, _ = asks(answers(known, problem="connection refused"), 20)
-    assert asks(answers(known, job()), 30)[1]
+    state, _ = asks(cluster(), 0)
+    state, _ = asks(answers(state, problem="connection refused"), 20)
+    assert asks(answers(state, job()), 30)[1]
 
 
 def test_while_a_failover_is_assessed_each_second_is_asked_for() -> None:
     """Thoroughly, and first of the jobs that it needs. Elections and starting jobs are failures that pass: the interval stays."""
     assert asks(cluster(), 0, (JOB,))[1] == PictureRequest(CLUSTER, A_REST, (JOB,), thorough=True)
-    moments = asked_at(cluster(), 40, lambda known: answers(known, problem="ongoing leader election"), (JOB,))
+    moments = asked_at(cluster(), 40, lambda state: answers(state, problem="ongoing leader election"), (JOB,))
     assert moments == [*range(31), 32, 36]
 
 
 def test_an_interval_that_is_shorter_is_not_made_longer_by_few_failures() -> None:
     """Nor is the longest exceeded by a setting: whoever wants a picture every ten minutes gets one every ten minutes."""
-    known, _ = asks(cluster(), 0, (JOB,))
-    assert asks(answers(known, problem="no"), 1, (JOB,))[1]
+    state, _ = asks(cluster(), 0, (JOB,))
+    assert asks(answers(state, problem="no"), 1, (JOB,))[1]
     rarely = replace(ASSESSING, picture_interval=600 * SECOND)
-    known, _ = rest_server.due(rarely, CLUSTER, cluster(), None, at(0))
-    known = answers(known, problem="no")
-    assert rest_server.due(rarely, CLUSTER, known, None, at(599))[1] is None
-    assert rest_server.due(rarely, CLUSTER, known, None, at(600))[1]
+    state, _ = rest_server.due(rarely, CLUSTER, cluster(), None, at(0))
+    state = answers(state, problem="no")
+    assert rest_server.due(rarely, CLUSTER, state, None, at(599))[1] is None
+    assert rest_server.due(rarely, CLUSTER, state, None, at(600))[1]
 
 
 def test_another_leader_is_asked_at_once() -> None:
     """However often the one before it failed."""
     flink, sidecar = watching(policy=POLICY)
-    known, _ = asks(sidecar.state.clusters[CLUSTER], 0)
-    known = answers(known, problem="connection refused")
+    state, _ = asks(sidecar.state.clusters[CLUSTER], 0)
+    state = answers(state, problem="connection refused")
     fail_over(flink, sidecar)
-    after = replace(sidecar.state.clusters[CLUSTER], picture_request=known.picture_request)
+    after = replace(sidecar.state.clusters[CLUSTER], picture_request=state.picture_request)
     after, request = asks(after, 1)
     assert request
     assert request.address == B_REST
@@ -150,9 +150,9 @@ def test_without_a_leader_in_sight_nothing_is_requested(vacant: bool) -> None:
 def test_the_answer_of_a_leader_that_is_gone_is_of_no_use() -> None:
     """It was asked, but another leads by now: what it says is not of this leader's time."""
     flink, sidecar = watching(policy=POLICY)
-    known, _ = asks(sidecar.state.clusters[CLUSTER], 0)
+    state, _ = asks(sidecar.state.clusters[CLUSTER], 0)
     fail_over(flink, sidecar)
-    after = replace(sidecar.state.clusters[CLUSTER], picture_request=known.picture_request)
+    after = replace(sidecar.state.clusters[CLUSTER], picture_request=state.picture_request)
     after, useful = answer(after, job())
     assert useful is None
     assert after.picture_request
@@ -187,8 +187,8 @@ def test_an_answer_that_nobody_waits_for_counts_if_it_is_the_leader_s() -> None:
 )
 def test_a_picture_of_another_cluster_is_a_problem(jobs: tuple[Job, ...], is_of_use: bool) -> None:
     """If the store knows none of its jobs, the address belongs to another cluster by now. Ended jobs, and none, say nothing of that."""
-    known, _ = asks(cluster(), 0)
-    after, useful = answer(known, *jobs)
+    state, _ = asks(cluster(), 0)
+    after, useful = answer(state, *jobs)
     assert useful
     assert (useful.picture is not None) is is_of_use
     assert is_of_use or "another cluster" in (useful.problem or "")
@@ -216,13 +216,13 @@ def test_a_restart_forgets_the_request() -> None:
 def test_a_leader_with_the_same_address_is_another_leader() -> None:
     """A JobManager that lost leadership and won it again: its interval begins anew."""
     flink, sidecar = watching(policy=POLICY)
-    known, _ = asks(sidecar.state.clusters[CLUSTER], 0)
-    known = answers(known, job())
+    state, _ = asks(sidecar.state.clusters[CLUSTER], 0)
+    state = answers(state, job())
     flink.vacate()
     sidecar.sees_changes().waits(1)
     flink.elect(replace(B, host="jm-a", session_id=UUID(int=7)))
     sidecar.sees_changes()
-    after = replace(sidecar.state.clusters[CLUSTER], picture_request=known.picture_request)
+    after = replace(sidecar.state.clusters[CLUSTER], picture_request=state.picture_request)
     _, request = asks(after, 1)
     assert request
     assert request.address == A_REST
@@ -230,16 +230,16 @@ def test_a_leader_with_the_same_address_is_another_leader() -> None:
 
 def test_a_problem_is_shown_once_it_has_lasted_longer_than_an_election() -> None:
     """Until the next picture comes, also while a request waits."""
-    known, shown = cluster(), []
+    state, shown = cluster(), []
     for second in (0, 20, 60, 140):
-        known, request = asks(known, second)
+        state, request = asks(state, second)
         assert request
-        known = answers(known, problem="connection refused")
-        shown.append(rest_server.failing(known, at(second)))
+        state = answers(state, problem="connection refused")
+        shown.append(rest_server.failing(state, at(second)))
     assert shown == [None, None, "connection refused", "connection refused"]
-    known, _ = asks(known, 300)
-    assert rest_server.failing(known, at(300)) == "connection refused"
-    assert rest_server.failing(answers(known, job()), at(300)) is None
+    state, _ = asks(state, 300)
+    assert rest_server.failing(state, at(300)) == "connection refused"
+    assert rest_server.failing(answers(state, job()), at(300)) is None
 
 
 EVENTS = st.sampled_from(["picture", "problem", "foreign", "elsewhere", "no answer", "vacant", "led", "blind"])
@@ -254,20 +254,20 @@ def test_whatever_happens_a_led_cluster_is_asked_again(events: list[tuple[str, i
     flink.vacate()
     scenes["vacant"] = sidecar.sees_changes().state.clusters[CLUSTER]
     scenes["blind"] = sidecar.is_cut_off().state.clusters[CLUSTER]
-    known, now, waiting_since = scenes["led"], 0, None
+    state, now, waiting_since = scenes["led"], 0, None
     for event, seconds in [*events, ("led", 602)]:
         if event in scenes:
-            known = replace(scenes[event], picture_request=known.picture_request)
+            state = replace(scenes[event], picture_request=state.picture_request)
         elif event != "no answer":
-            told = job(job_id="b" * 32) if event == "foreign" else job()
+            listed = job(job_id="b" * 32) if event == "foreign" else job()
             problem = "connection refused" if event == "problem" else None
-            known = answers(known, told, problem=problem, address=B_REST if event == "elsewhere" else A_REST)
-        if known.picture_request is None or not known.picture_request.waiting:
+            state = answers(state, listed, problem=problem, address=B_REST if event == "elsewhere" else A_REST)
+        if state.picture_request is None or not state.picture_request.waiting:
             waiting_since = None
         requests = 0
         for _ in range(seconds):
             now += 1
-            known, request = asks(known, now)
+            state, request = asks(state, now)
             if request:
                 assert waiting_since is None or now - waiting_since >= 300
                 waiting_since, requests = now, requests + 1
@@ -288,10 +288,10 @@ def test_a_picture_that_does_not_fit_beside_those_of_others_is_left_out() -> Non
     assert taken.picture
     assert (taken.picture.left_out, taken.picture.jobs, taken.picture.jobs_beyond) == (True, (), 2)
     assert taken.problem
-    known, request = asks(clusters[CLUSTER], 0)
+    state, request = asks(clusters[CLUSTER], 0)
     assert request
-    assert [each.most for each in rest_server.limited(clusters, [request])] == [1]
-    after, _ = rest_server.answered(known, taken)
+    assert [due.most for due in rest_server.limited(clusters, [request])] == [1]
+    after, _ = rest_server.answered(state, taken)
     assert after.picture_request
     assert (after.picture_request.failures, after.picture_request.problem) == (1, taken.problem)
 
@@ -299,10 +299,10 @@ def test_a_picture_that_does_not_fit_beside_those_of_others_is_left_out() -> Non
 def test_a_picture_keeps_its_place() -> None:
     """One more of another cluster is not taken from it; while its failover is assessed there is room for twice as many."""
     clusters = many(MOST_HELD)
-    assert [each.most for each in rest_server.limited(clusters, [PictureRequest("other", A_REST)])] == [MOST_HELD]
+    assert [due.most for due in rest_server.limited(clusters, [PictureRequest("other", A_REST)])] == [MOST_HELD]
     assessing = replace(clusters["other"], recovery=Assessment("e", at(0), UUID(int=1)))
     limited = rest_server.limited({"other": assessing}, [PictureRequest("other", A_REST)])
-    assert [each.most for each in limited] == [2 * MOST_HELD]
+    assert [due.most for due in limited] == [2 * MOST_HELD]
 
 
 def test_a_tick_asks_for_no_more_than_there_is_room_for() -> None:

@@ -70,10 +70,10 @@ def test_what_does_not_change_is_recorded_once_a_day() -> None:
     for _ in range(50):
         check(sidecar, standby=Verdict.RISK)
         sidecar.waits(3600, tick=600)
-    found = [record for record in sidecar.records if isinstance(record, HaCheck)]
-    assert len(found) == 3
-    assert {record.since for record in found} == {found[0].observed_at}
-    assert len({record.id for record in found}) == 3
+    checks = [record for record in sidecar.records if isinstance(record, HaCheck)]
+    assert len(checks) == 3
+    assert {record.since for record in checks} == {checks[0].observed_at}
+    assert len({record.id for record in checks}) == 3
 
 
 def test_each_risk_is_one_alert_that_says_what_to_do() -> None:

@@ -69,12 +69,12 @@ class Watched:
                 case Append(EpisodeRecord() as episode):
                     self.episodes.append((self._opened[episode.id], episode))
 
-    def _is_renewal(self, told: ConfigMapObserved) -> bool:
+    def _is_renewal(self, now: ConfigMapObserved) -> bool:
         """Whether the holder has written that it lives, and nobody anything else."""
-        before, self._last[told.name] = self._last.get(told.name), told
-        if before is None or (before.uid, before.data) != (told.uid, told.data) or before.leader == told.leader:
+        before, self._last[now.name] = self._last.get(now.name), now
+        if before is None or (before.uid, before.data) != (now.uid, now.data) or before.leader == now.leader:
             return False
-        return (before.leader or "").partition('"renewTime"')[0] == (told.leader or "").partition('"renewTime"')[0]
+        return (before.leader or "").partition('"renewTime"')[0] == (now.leader or "").partition('"renewTime"')[0]
 
 
 watched = cache(Watched)
@@ -119,8 +119,8 @@ REPORTED = {
 def test_each_fault_is_reported_as_what_it_was(version: str) -> None:
     """The whole recording, phase by phase: these transitions and no others."""
     for component in THREE:
-        found = {phase: patterns(version, phase, component) for _, phase in configmap_recordings.PHASES[version]}
-        assert {phase: letters for phase, letters in found.items() if letters} == REPORTED[version], component
+        by_phase = {phase: patterns(version, phase, component) for _, phase in configmap_recordings.PHASES[version]}
+        assert {phase: letters for phase, letters in by_phase.items() if letters} == REPORTED[version], component
 
 
 @pytest.mark.parametrize(("version", "renewals"), [("1.14.6", 68), ("1.20.5", 29), ("2.3.0", 6)])
@@ -149,8 +149,8 @@ def test_no_renewal_is_a_transition(version: str, renewals: int) -> None:
 )
 def test_each_vacancy_says_on_which_fact_it_rests(version: str, phase: str, reasons: set[str]) -> None:
     """One of few sentences, with the seconds where the lease ran out."""
-    found = [t.reason or "" for t in watched(version).phases[phase] if t.pattern == "A->null"]
-    assert {LAPSED if reason.startswith(LAPSED) else reason for reason in found} == reasons
+    vacancy_reasons = [t.reason or "" for t in watched(version).phases[phase] if t.pattern == "A->null"]
+    assert {LAPSED if reason.startswith(LAPSED) else reason for reason in vacancy_reasons} == reasons
 
 
 @pytest.mark.parametrize("version", REPORTED)
@@ -160,7 +160,7 @@ def test_a_lease_that_ran_out_is_noticed_at_the_next_look(version: str) -> None:
     lapses = [t.reason for t in watched(version).transitions if t.reason and t.reason.startswith(LAPSED)]
     seconds = [float(reason.removeprefix(f"{LAPSED} for ").removesuffix(" s")) for reason in lapses]
     assert seconds
-    assert all(least <= found * SECOND <= least + configmap_recordings.NEXT_LOOK for found in seconds)
+    assert all(least <= lapse * SECOND <= least + configmap_recordings.NEXT_LOOK for lapse in seconds)
 
 
 @pytest.mark.parametrize("version", REPORTED)
@@ -190,8 +190,8 @@ def test_elections_are_counted_where_the_lease_counts_them(version: str, electio
 
 def test_a_job_is_vacant_with_its_leader_and_retired_with_its_config_map() -> None:
     """2.3.0: its key outlives the leader; the ConfigMap that the dying leader makes anew does not know it any more."""
-    found = {phase: patterns("2.3.0", phase, "job") for _, phase in configmap_recordings.PHASES["2.3.0"]}
-    assert found == {"start": ["null->B"], "kill -9": FAILOVER, "kubectl delete": ["A->null", "null->gone"]}
+    by_phase = {phase: patterns("2.3.0", phase, "job") for _, phase in configmap_recordings.PHASES["2.3.0"]}
+    assert by_phase == {"start": ["null->B"], "kill -9": FAILOVER, "kubectl delete": ["A->null", "null->gone"]}
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_every_failover_is_notified_once(version: str, titles: list[str]) -> Non
 
 
 def test_without_a_look_of_ours_a_lease_ends_with_the_next_takeover() -> None:
-    """What is derived from silence needs somebody who looked: the stream alone tells of a failover when it is over."""
+    """What is derived from silence needs somebody who looked: the stream alone shows a failover when it is over."""
     stream = Watched("1.20.5", looking=False)
     assert LAPSED not in str([t.reason for t in stream.transitions])
     for phase in ("kill -9", "SIGTERM", "SIGSTOP"):
@@ -241,5 +241,5 @@ def test_flinks_own_listener_sees_no_vacancy_that_is_derived() -> None:
         calls = [
             call for _, observation in configmap_recordings.observations(version) for call in view.observe(observation)
         ]
-        found = [call.leader_session_id is None for call in calls]
-        assert (version, sum(found), len(found) - sum(found)) == (version, nulls, leaders)
+        is_null = [call.leader_session_id is None for call in calls]
+        assert (version, sum(is_null), len(is_null) - sum(is_null)) == (version, nulls, leaders)

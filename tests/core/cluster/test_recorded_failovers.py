@@ -111,5 +111,5 @@ def test_an_outage_of_the_store_is_blindness_and_then_what_there_is() -> None:
     phase = "v1 ZK down 15s (> session timeout), only ONE JM"
     for component in COMPONENTS:
         assert watched("2.3.0").patterns(phase, component) == ["A->?", "?->A", "A->null", "null->B"]
-    found = [t for t in watched("2.3.0").transitions[phase] if t.pattern == "?->A"]
-    assert all(t.same_leader for t in found)
+    discoveries = [t for t in watched("2.3.0").transitions[phase] if t.pattern == "?->A"]
+    assert all(t.same_leader for t in discoveries)

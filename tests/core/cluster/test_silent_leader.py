@@ -65,7 +65,7 @@ def is_asked(sidecar: Sidecar, reach: Reach | None, seconds: int) -> None:
 
 def said(sidecar: Sidecar) -> list[tuple[str, str]]:
     """Reason and title of what was sent."""
-    return [(each.reason.value, each.title) for each in sidecar.sent]
+    return [(delivery.reason.value, delivery.title) for delivery in sidecar.sent]
 
 
 def server(sidecar: Sidecar) -> RestServer | None:
@@ -120,13 +120,13 @@ CELLS: Final = {
 }
 
 
-def known(before: RestServer | None, **more: object) -> ClusterState:
+def led_cluster(before: RestServer | None, **more: object) -> ClusterState:
     """A cluster that A leads, since a minute ago."""
     _, sidecar = watching(policy=POLICY)
     cluster = sidecar.state.clusters[CLUSTER]
     components = {
-        component: replace(each, leadership=replace(each.leadership, leader=LEADER))
-        for component, each in cluster.components.items()
+        component: replace(state, leadership=replace(state.leadership, leader=LEADER))
+        for component, state in cluster.components.items()
     }
     view = replace(cluster.view, turned_at=Moment(T - 60 * SECOND, 0))
     return replace(cluster, components=components, view=view, rest_server=before, **more)
@@ -135,7 +135,7 @@ def known(before: RestServer | None, **more: object) -> ClusterState:
 @pytest.mark.parametrize("cell", CELLS.values(), ids=[*CELLS])
 def test_each_request_changes_what_is_known_so(cell: Cell) -> None:
     """By how far it got, and what its server did before."""
-    cluster, sent = known(cell.before), Moment(T - 2 * SECOND, T - 2 * SECOND)
+    cluster, sent = led_cluster(cell.before), Moment(T - 2 * SECOND, T - 2 * SECOND)
     taken = PictureTaken(Moment(T, T), CLUSTER, LEADER.address, None, "no description", cell.reach, sent)
     after = rest_server.observed(ASSESSING, cluster, taken)
     assert after.rest_server == cell.after
@@ -147,13 +147,13 @@ def test_each_request_changes_what_is_known_so(cell: Cell) -> None:
 def test_a_picture_is_an_answer() -> None:
     """Whoever took it."""
     taken = PictureTaken(Moment(T, T), CLUSTER, LEADER.address, Picture(T, LEADER.address))
-    assert rest_server.observed(ASSESSING, known(hung(2)), taken).rest_server == RestServer(LEADER)
+    assert rest_server.observed(ASSESSING, led_cluster(hung(2)), taken).rest_server == RestServer(LEADER)
 
 
 @pytest.mark.parametrize(("requests", "since"), [(1, T - 2 * SECOND), (LEAST_REQUESTS, T - 9 * SECOND)])
 def test_what_was_not_proven_before_a_blindness_begins_anew(requests: int, since: int) -> None:
     """Nobody looked in between. What was proven goes on until it answers."""
-    cluster = known(hung(requests))
+    cluster = led_cluster(hung(requests))
     cluster = replace(cluster, view=replace(cluster.view, turned_at=Moment(T - SECOND // 2, 0)))
     sent = Moment(T - 2 * SECOND, T - 2 * SECOND)
     taken = PictureTaken(Moment(T, T), CLUSTER, LEADER.address, None, None, HANGS, sent)
@@ -415,17 +415,17 @@ def lives(server: Busy, seconds: float, rule: Rule = SILENT) -> tuple[list[Asked
 def test_a_leader_that_stops_answering_is_asked_without_a_pause() -> None:
     """For 30 s, one request at a time; then each minute; and as before once it answers."""
     requests, _ = lives(Busy([(61, 400)]), 600)
-    first = next(index for index, each in enumerate(requests) if each.reach is HANGS)
+    first = next(index for index, request in enumerate(requests) if request.reach is HANGS)
     since = requests[first].at
-    hurried = [each for each in requests[first + 1 :] if each.at - since < 30]
-    assert all(each.at_once for each in hurried)
+    hurried = [request for request in requests[first + 1 :] if request.at - since < 30]
+    assert all(request.at_once for request in hurried)
     assert len(hurried) == 14  # two seconds each
-    later = [each for each in requests if each.at - since >= 30 and each.reach is HANGS]
+    later = [request for request in requests if request.at - since >= 30 and request.reach is HANGS]
     gaps = [after.at - before.at for before, after in pairwise(later)]
     assert gaps
     assert all(60 <= gap < 61 for gap in gaps)
-    calm = [each for each in requests if each.at > 470]
-    assert {each.at_once for each in calm} == {False}
+    calm = [request for request in requests if request.at > 470]
+    assert {request.at_once for request in calm} == {False}
     assert all(10 <= after.at - before.at < 13 for before, after in pairwise(calm))
 
 
@@ -457,13 +457,15 @@ def test_a_busy_day_is_no_false_alarm_and_a_real_silence_in_it_is_one(seed: int)
     day, random = 24 * 3600.0, Random(seed)
     busy = Busy([*pauses(random, day)], takes=0.4, errors=True)
     requests, sent = lives(busy, day)
-    unanswered = sum(each.reach is HANGS for each in requests)
+    unanswered = sum(request.reach is HANGS for request in requests)
     assert sent == []
     assert len(busy.pauses) > 1000
     assert unanswered > 500
     assert len(lives(busy, day, replace(SILENT, hold_for=4 * SECOND))[1]) > 20
     begins = random.uniform(3600, 7200)
-    real = sorted([(begins, begins + 20), *(each for each in busy.pauses if not begins - 10 < each[0] < begins + 30)])
+    real = sorted(
+        [(begins, begins + 20), *(request for request in busy.pauses if not begins - 10 < request[0] < begins + 30)]
+    )
     _, sent = lives(busy._replace(pauses=real, errors=False), 10_000)
     assert [reason for _, reason in sent] == ["FIRST", "RESOLVED"]
 

@@ -29,9 +29,9 @@ def test_a_split_is_notified_once_as_what_it_is() -> None:
     """Two take turns for half a minute: one critical alert that names both, none of the leader changes it is made of."""
     flink, sidecar = split()
     take_turns(flink, sidecar, 600)
-    assert sidecar.told() == [("FlinkSplitLeadership", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkSplitLeadership", "FIRST")]
     assert sidecar.sent[0].title == "[CRITICAL] default: split leadership of JobManager and 1 job"
-    assert sidecar.waits(30).told() == [("FlinkSplitLeadership", "FIRST")]
+    assert sidecar.waits(30).sent_reasons() == [("FlinkSplitLeadership", "FIRST")]
 
 
 def test_it_is_recorded_in_full() -> None:
@@ -49,12 +49,12 @@ def test_its_end_is_notified_once_after_a_calm_minute() -> None:
     flink, sidecar = split()
     take_turns(flink, sidecar, 40)
     sidecar.waits(50)
-    assert sidecar.told() == [("FlinkSplitLeadership", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkSplitLeadership", "FIRST")]
     sidecar.waits(80)
-    assert sidecar.told() == [("FlinkSplitLeadership", "FIRST"), ("FlinkSplitLeadership", "RESOLVED")]
+    assert sidecar.sent_reasons() == [("FlinkSplitLeadership", "FIRST"), ("FlinkSplitLeadership", "RESOLVED")]
     flink.elect(job_manager("jm-c"))
     sidecar.sees_changes().waits(60)
-    assert sidecar.told()[2:] == [("FlinkLeaderChanged", "FIRST")]
+    assert sidecar.sent_reasons()[2:] == [("FlinkLeaderChanged", "FIRST")]
 
 
 def test_what_cannot_be_seen_is_not_calm() -> None:
@@ -62,19 +62,19 @@ def test_what_cannot_be_seen_is_not_calm() -> None:
     flink, sidecar = split()
     take_turns(flink, sidecar, 40)
     sidecar.waits(10).is_cut_off().waits(300)
-    assert ("FlinkSplitLeadership", "RESOLVED") not in sidecar.told()
+    assert ("FlinkSplitLeadership", "RESOLVED") not in sidecar.sent_reasons()
     sidecar.connects().waits(30)
-    assert ("FlinkSplitLeadership", "RESOLVED") not in sidecar.told()
-    assert ("FlinkSplitLeadership", "RESOLVED") in sidecar.waits(100).told()
+    assert ("FlinkSplitLeadership", "RESOLVED") not in sidecar.sent_reasons()
+    assert ("FlinkSplitLeadership", "RESOLVED") in sidecar.waits(100).sent_reasons()
 
 
-def test_a_restart_in_the_middle_tells_nothing_again() -> None:
+def test_a_restart_in_the_middle_notifies_nothing_again() -> None:
     """A new process on the same disk knows of the split, and that it was notified."""
     flink, sidecar = split()
     take_turns(flink, sidecar, 40)
     sidecar.waits(10).is_killed().connects()
     take_turns(flink, sidecar, 40)
-    assert sidecar.waits(20).told() == [("FlinkSplitLeadership", "FIRST")]
+    assert sidecar.waits(20).sent_reasons() == [("FlinkSplitLeadership", "FIRST")]
 
 
 def test_a_repair_is_no_split() -> None:
@@ -87,7 +87,7 @@ def test_a_repair_is_no_split() -> None:
         sidecar.sees_changes().waits(20)
     assert all(t.returned for t in sidecar.transitions(DISPATCHER)[1::2])
     assert not any(t.split for t in sidecar.transitions())
-    assert "FlinkSplitLeadership" not in dict(sidecar.told())
+    assert "FlinkSplitLeadership" not in dict(sidecar.sent_reasons())
 
 
 def test_failovers_in_a_row_are_no_split() -> None:
@@ -97,7 +97,7 @@ def test_failovers_in_a_row_are_no_split() -> None:
         flink.elect(job_manager("jm-b", term), *ALL_FOUR)
         sidecar.sees_changes().waits(1)
     assert not any(t.returned for t in sidecar.transitions())
-    assert dict(sidecar.waits(20).told()) == {"FlinkLeaderChanged": "FIRST"}
+    assert dict(sidecar.waits(20).sent_reasons()) == {"FlinkLeaderChanged": "FIRST"}
 
 
 def test_the_same_leader_after_an_outage_is_no_return() -> None:
@@ -117,6 +117,6 @@ def test_the_end_of_a_split_is_notified_in_time_also_where_an_hour_of_coverage_e
     sidecar.waits(3600 - (sidecar.now - START) / SECOND - 30)
     take_turns(flink, sidecar, 10)
     sidecar.waits(58)
-    assert sidecar.told()[-1] != ("FlinkSplitLeadership", "RESOLVED")
+    assert sidecar.sent_reasons()[-1] != ("FlinkSplitLeadership", "RESOLVED")
     sidecar.waits(14)
-    assert sidecar.told()[-1] == ("FlinkSplitLeadership", "RESOLVED")
+    assert sidecar.sent_reasons()[-1] == ("FlinkSplitLeadership", "RESOLVED")

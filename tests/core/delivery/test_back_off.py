@@ -123,14 +123,14 @@ def test_a_receiver_that_is_down_is_not_tried_for_each_message_at_once() -> None
 def test_a_refused_message_makes_room_only_for_what_depends_on_it() -> None:
     """Nothing else is held up by it."""
     outbox = outbox_of(about("refused", "1"), about("independent", "2"))
-    outbox, told = ended(outbox, "refused", DeliveryOutcome.REJECTED, attempt=GIVES_WAY_AFTER)
-    assert told
-    assert told.outcome == "rejected"
-    outbox, told = ended(
+    outbox, settled = ended(outbox, "refused", DeliveryOutcome.REJECTED, attempt=GIVES_WAY_AFTER)
+    assert settled
+    assert settled.outcome == "rejected"
+    outbox, settled = ended(
         {**outbox, "b": about("b", "1")}, "refused", DeliveryOutcome.REJECTED, attempt=GIVES_WAY_AFTER + 1
     )
-    assert told
-    assert told.outcome == "gave_up"
+    assert settled
+    assert settled.outcome == "gave_up"
 
 
 def test_fifty_messages_behind_one_arrive_soon_after_the_receiver_is_well() -> None:

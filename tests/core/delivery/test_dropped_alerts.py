@@ -13,14 +13,14 @@ from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome, HandoverRead, PolicyLoaded
 from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Trigger
 from tests.kit.cluster import CLUSTER, A
-from tests.kit.core_sidecar import POLICY, Sidecar, fail_over, telling, watching
+from tests.kit.core_sidecar import POLICY, Sidecar, fail_over, watching, with_destinations
 from tests.kit.fake_flink import Flink
 
 CHAT, PAGER = Destination("ops", 0), Destination("ops", 1, in_order=True, keeps_incidents=True)
 VACANT = Rule("FlinkNoLeader", Trigger.VACANT, Severity.CRITICAL, hold_for=30 * SECOND)
 CHANGED = Rule("FlinkLeaderChanged", Trigger.LEADER_CHANGED)
 SOON = Rule("FlinkNoLeaderSoon", Trigger.VACANT)
-PAGED = replace(telling(CHAT, PAGER), rules=(VACANT,))
+PAGED = replace(with_destinations(CHAT, PAGER), rules=(VACANT,))
 
 
 def _reloads(sidecar: Sidecar, policy: Policy) -> None:
@@ -46,13 +46,15 @@ def vacant(policy: Policy = PAGED) -> tuple[Flink, Sidecar]:
     flink, sidecar = watching(policy=policy)
     flink.vacate()
     sidecar.sees_changes().waits(150)
-    assert {each.destination for each in sidecar.sent} == {each.name for each in policy.receivers["ops"]}
+    assert {delivery.destination for delivery in sidecar.sent} == {
+        destination.name for destination in policy.receivers["ops"]
+    }
     return flink, sidecar
 
 
 def dropped(sidecar: Sidecar) -> list[Delivery]:
     """What was sent because the configuration has changed."""
-    return [each for each in sidecar.waits(5).sent if each.reason is Reason.CONFIGURATION_CHANGED]
+    return [delivery for delivery in sidecar.waits(5).sent if delivery.reason is Reason.CONFIGURATION_CHANGED]
 
 
 TAKES_UP = pytest.mark.parametrize("takes_up", [_reloads, _restarts, _is_replaced])
@@ -71,10 +73,10 @@ def test_the_service_that_shows_an_incident_is_sent_its_end(
 ) -> None:
     """Once, by the key that opened it, in words that are no all-clear, on the record first; a chat hears nothing of it."""
     _, sidecar = vacant()
-    [opened] = [each for each in sidecar.sent if each.destination == PAGER.name]
+    [opened] = [delivery for delivery in sidecar.sent if delivery.destination == PAGER.name]
     takes_up(sidecar, replace(PAGED, **change))
-    queued = [each for each in sidecar.notifications() if each.reason == Reason.CONFIGURATION_CHANGED]
-    assert [(each.destination, each.outcome) for each in queued] == [(PAGER.name, "queued")]
+    queued = [record for record in sidecar.notifications() if record.reason == Reason.CONFIGURATION_CHANGED]
+    assert [(record.destination, record.outcome) for record in queued] == [(PAGER.name, "queued")]
     [closing] = dropped(sidecar)
     assert (closing.destination, closing.incident, closing.goes_on) == (PAGER.name, opened.incident, False)
     assert closing.title == "[CONFIGURATION CHANGED] default: FlinkNoLeader is no longer notified here"
@@ -89,7 +91,7 @@ def failed_over() -> tuple[Flink, Sidecar, Delivery]:
     flink, sidecar = watching(policy=replace(PAGED, rules=(CHANGED,)))
     fail_over(flink, sidecar)
     sidecar.waits(15)
-    [opened] = [each for each in sidecar.sent if each.destination == PAGER.name]
+    [opened] = [delivery for delivery in sidecar.sent if delivery.destination == PAGER.name]
     return flink, sidecar, opened
 
 
@@ -137,8 +139,10 @@ def test_scheduled_closes_of_two_incidents_of_a_group_are_both_handed_over() -> 
     sidecar.waits(15)
     sidecar.answers.clear()
     sidecar.is_replaced().connects().waits(900)
-    paged = [each for each in sidecar.sent if each.destination == PAGER.name]
-    ended = {each.incident for each in paged if each.reason in {Reason.RESOLVED, Reason.CONFIGURATION_CHANGED}}
+    paged = [delivery for delivery in sidecar.sent if delivery.destination == PAGER.name]
+    ended = {
+        delivery.incident for delivery in paged if delivery.reason in {Reason.RESOLVED, Reason.CONFIGURATION_CHANGED}
+    }
     assert len(ended) == 2
     assert first.incident in ended
 
@@ -153,7 +157,7 @@ def test_an_incident_goes_on_with_what_is_left_of_it(takes_up: Callable[[Sidecar
     flink.elect(A)
     sidecar.connects().waits(120)
     assert sidecar.sent[-1].reason is Reason.RESOLVED
-    assert {each.incident for each in sidecar.sent if each.destination == PAGER.name} == {update.incident}
+    assert {delivery.incident for delivery in sidecar.sent if delivery.destination == PAGER.name} == {update.incident}
 
 
 @TAKES_UP
@@ -168,7 +172,7 @@ def test_that_nobody_can_close_it_is_recorded(
     takes_up(sidecar, replace(PAGED, rules=rules, receivers={"ops": left}))
     takes_up(sidecar, replace(PAGED, rules=rules, receivers={"ops": left}))
     assert dropped(sidecar) == []
-    [given_up] = [each for each in sidecar.notifications() if each.reason == Reason.CONFIGURATION_CHANGED]
+    [given_up] = [record for record in sidecar.notifications() if record.reason == Reason.CONFIGURATION_CHANGED]
     assert (given_up.destination, given_up.outcome, given_up.alert) == (PAGER.name, "gave_up", "FlinkNoLeader")
     assert given_up.detail == f"this configuration can close no incident there: close {key} by hand"
 
@@ -177,7 +181,7 @@ def test_a_cluster_that_is_not_watched_any_more_leaves_no_incident() -> None:
     """After a restart without it."""
     _, sidecar = vacant()
     _restarts(sidecar, replace(PAGED, stores={"other": POLICY.stores[CLUSTER]}))
-    assert ["its cluster is not watched any more" in each.body for each in dropped(sidecar)] == [True]
+    assert ["its cluster is not watched any more" in delivery.body for delivery in dropped(sidecar)] == [True]
 
 
 def test_other_external_labels_leave_an_incident_its_key() -> None:
@@ -190,7 +194,11 @@ def test_other_external_labels_leave_an_incident_its_key() -> None:
         sidecar.connects().waits(300)
         flink.vacate()
         sidecar.sees_changes().waits(60)
-    reasons = [(each.reason.value, each.incident == key) for each in sidecar.sent if each.destination == PAGER.name]
+    reasons = [
+        (delivery.reason.value, delivery.incident == key)
+        for delivery in sidecar.sent
+        if delivery.destination == PAGER.name
+    ]
     assert reasons == [("FIRST", True), ("RESOLVED", True), ("FIRST", False), ("RESOLVED", False), ("FIRST", False)]
 
 
@@ -202,8 +210,8 @@ def test_an_incident_of_events_is_closed_before_the_next_one_with_another_key() 
         fail_over(flink, sidecar)
         flink.elect(A)
         sidecar.sees_changes().waits(100)
-    paged = [each for each in sidecar.sent if each.destination == PAGER.name]
-    assert [each.reason.value for each in paged] == ["FIRST", "RESOLVED", "FIRST"]
+    paged = [delivery for delivery in sidecar.sent if delivery.destination == PAGER.name]
+    assert [delivery.reason.value for delivery in paged] == ["FIRST", "RESOLVED", "FIRST"]
     assert paged[0].incident == paged[1].incident != paged[2].incident
 
 
@@ -218,7 +226,7 @@ def test_what_is_over_is_not_closed_again() -> None:
 
 
 def test_what_waits_for_its_service_is_handed_over() -> None:
-    """A pod is replaced before the service that is down has heard of it: the next one tells it."""
+    """A pod is replaced before the service that is down has heard of it: the next one notifies it."""
     _, sidecar = vacant()
     sidecar.answers[PAGER.name] = None
     _reloads(sidecar, replace(PAGED, rules=(CHANGED,)))
@@ -226,7 +234,7 @@ def test_what_waits_for_its_service_is_handed_over() -> None:
     del sidecar.answers[PAGER.name]
     _is_replaced(sidecar, sidecar.policy)
     again = dropped(sidecar)[1:]
-    assert [(each.incident, each.alert) for each in again] == [(unheard.incident, unheard.alert)]
+    assert [(delivery.incident, delivery.alert) for delivery in again] == [(unheard.incident, unheard.alert)]
 
 
 @dataclass
@@ -263,7 +271,7 @@ def test_a_handover_cannot_set_a_text(forged: Forged, sent: int) -> None:
     group = replace(group, members=members, labels=labels, incident=forged.incident, opened_at=forged.opened_at)
     sidecar.state = replace(sidecar.state, alerts=replace(sidecar.state.alerts, groups={key: group}))
     _is_replaced(sidecar, PAGED)
-    found = dropped(sidecar)
-    assert len(found) == sent
-    for each in found:
-        assert "555" not in repr(each.alerts) + repr(each.group_labels) + each.title + each.body
+    closings = dropped(sidecar)
+    assert len(closings) == sent
+    for delivery in closings:
+        assert "555" not in repr(delivery.alerts) + repr(delivery.group_labels) + delivery.title + delivery.body

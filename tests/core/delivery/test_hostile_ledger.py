@@ -13,14 +13,14 @@ from sidecar.core.alerting.alerts import Reason
 from sidecar.core.delivery import claims, ledger_document
 from sidecar.core.delivery.claims import Standing, claimed, marked, standing
 from sidecar.core.delivery.ledger_document import CLOCK_SKEW, Claim, Entry, Ledger, believed
-from tests.core.delivery.test_ledger_document import HOUR, NOW, VACANCY, A, told_of
+from tests.core.delivery.test_ledger_document import HOUR, NOW, VACANCY, A, delivery_of
 
 NAME = "ops#0 group"
 FUTURE = NOW + CLOCK_SKEW + 1
 ENDLESS = 2**62
 
 
-def found(entry: Entry, wall: int = NOW) -> Ledger:
+def ledger_with(entry: Entry, wall: int = NOW) -> Ledger:
     """What an observer takes from a document with this entry."""
     return believed(ledger_document.read(json.encode(Ledger(entries={NAME: entry}, began=1))), wall)
 
@@ -39,47 +39,47 @@ def found(entry: Entry, wall: int = NOW) -> Ledger:
 )
 def test_what_was_sent_in_the_future_was_not_sent(entry: Entry) -> None:
     """A clock may be wrong, or somebody wants silence: the alert is sent, and says that it may be a duplicate."""
-    vacant = told_of(replace(VACANCY, began=NOW + 5))
-    assert standing(found(entry), vacant, "sidecar-a") is Standing.FREE
-    assert claims.may_have_arrived(found(entry), vacant)
+    vacant = delivery_of(replace(VACANCY, began=NOW + 5))
+    assert standing(ledger_with(entry), vacant, "sidecar-a") is Standing.FREE
+    assert claims.may_have_arrived(ledger_with(entry), vacant)
 
 
 def test_clocks_may_differ_by_two_hours() -> None:
     """What another observer has sent is sent."""
     entry = Entry({"vacancy": 0}, at=NOW + CLOCK_SKEW, by="sidecar-b", changed_at=NOW + CLOCK_SKEW)
-    assert standing(found(entry), told_of(VACANCY), "sidecar-a") is Standing.TOLD
+    assert standing(ledger_with(entry), delivery_of(VACANCY), "sidecar-a") is Standing.TOLD
 
 
 def test_a_doubt_about_the_future_lasts_until_it_is_sent() -> None:
     """It is kept in the document that is written over it."""
-    doubted = found(Entry({"vacancy": 0}, at=ENDLESS, changed_at=ENDLESS))
+    doubted = ledger_with(Entry({"vacancy": 0}, at=ENDLESS, changed_at=ENDLESS))
     kept = believed(ledger_document.read(ledger_document.written(doubted, NOW)), NOW)
-    assert claims.may_have_arrived(kept, told_of(VACANCY))
-    told = marked(claimed(kept, told_of(VACANCY), A, NOW), told_of(VACANCY), "sidecar-a", NOW)
-    assert standing(believed(told, NOW), told_of(VACANCY), "sidecar-b") is Standing.TOLD
+    assert claims.may_have_arrived(kept, delivery_of(VACANCY))
+    ledger = marked(claimed(kept, delivery_of(VACANCY), A, NOW), delivery_of(VACANCY), "sidecar-a", NOW)
+    assert standing(believed(ledger, NOW), delivery_of(VACANCY), "sidecar-b") is Standing.TOLD
 
 
 def test_a_condition_that_was_sent_long_before_it_began_is_sent_again() -> None:
     """While it lasts somebody says it again in each repeat interval: what nobody has said for two of them is over, or was never so."""
-    told = Entry({"vacancy": 0}, at=NOW, changed_at=NOW)
+    ledger = Entry({"vacancy": 0}, at=NOW, changed_at=NOW)
     for later, expected in ((7 * HOUR, Standing.TOLD), (8 * HOUR + 1, Standing.FREE)):
-        vacant = told_of(replace(VACANCY, began=NOW + later), after=later)
-        assert standing(found(told, NOW + later), vacant, "sidecar-a") is expected
-        assert claims.repeats(found(told, NOW + later), vacant)
+        vacant = delivery_of(replace(VACANCY, began=NOW + later), after=later)
+        assert standing(ledger_with(ledger, NOW + later), vacant, "sidecar-a") is expected
+        assert claims.repeats(ledger_with(ledger, NOW + later), vacant)
 
 
 def test_a_claim_with_endless_names_is_none() -> None:
     """It is no claim of a sidecar: what it is about may have arrived."""
     claim = Claim("x" * 5000, "token", ("vacancy",))
-    left = found(Entry(claim=claim, changed_at=NOW))
-    assert standing(left, told_of(VACANCY), "sidecar-a") is Standing.FREE
-    assert claims.may_have_arrived(left, told_of(VACANCY))
+    left = ledger_with(Entry(claim=claim, changed_at=NOW))
+    assert standing(left, delivery_of(VACANCY), "sidecar-a") is Standing.FREE
+    assert claims.may_have_arrived(left, delivery_of(VACANCY))
 
 
 @pytest.mark.parametrize("renewed", [-1, 10**25, 1000])
 def test_a_claim_that_was_renewed_endlessly_counts_as_one_that_is_not_renewed(renewed: int) -> None:
     """It is held for longer then, and not for ever."""
-    claim = found(Entry(claim=Claim("x", "token", ("vacancy",), renewed), changed_at=NOW)).entries[NAME].claim
+    claim = ledger_with(Entry(claim=Claim("x", "token", ("vacancy",), renewed), changed_at=NOW)).entries[NAME].claim
     assert claim == Claim("x", "token", ("vacancy",), None)
 
 
@@ -96,7 +96,7 @@ def test_counts_and_lengths_are_bounded() -> None:
     entry = Entry(
         dict.fromkeys([*many, "x" * 5000], 0), unsure=(*many, "x" * 5000), claim=Claim("b", "1", (*many, "x" * 5000))
     )
-    kept = found(entry).entries[NAME]
+    kept = ledger_with(entry).entries[NAME]
     assert kept.claim
     assert {len(kept.sent), len(kept.unsure), len(kept.claim.about)} == {ledger_document.MOST_ALERTS}
     assert max(map(len, [*kept.sent, *kept.unsure, *kept.claim.about])) < 10
@@ -149,12 +149,12 @@ def test_a_ledger_much_larger_than_it_may_be_is_written_at_once() -> None:
 def test_no_document_breaks_anything(document: dict[str, Any], reason: Reason) -> None:
     """Whatever stands there can be read, asked, claimed, marked and written, and is read again as it was written."""
     read = believed(ledger_document.read(json.encode(document)), NOW)
-    delivery = told_of(VACANCY, reason=reason)
+    delivery = delivery_of(VACANCY, reason=reason)
     assert standing(read, delivery, "sidecar-a")
     assert claims.repeats(read, delivery) in {True, False}
     assert claims.oldest_news(read, delivery) <= NOW
     held = claimed(read, delivery, A, NOW)
     assert standing(held, delivery, A.by) in {Standing.OURS, Standing.TOLD}
-    told = believed(ledger_document.read(ledger_document.written(marked(held, delivery, A.by, NOW), NOW)), NOW)
-    assert standing(told, delivery, "sidecar-b") in {Standing.TOLD, Standing.HELD, Standing.FREE}
-    assert not claims.may_have_arrived(told, delivery) or standing(told, delivery, "sidecar-b") is not Standing.TOLD
+    ledger = believed(ledger_document.read(ledger_document.written(marked(held, delivery, A.by, NOW), NOW)), NOW)
+    assert standing(ledger, delivery, "sidecar-b") in {Standing.TOLD, Standing.HELD, Standing.FREE}
+    assert not claims.may_have_arrived(ledger, delivery) or standing(ledger, delivery, "sidecar-b") is not Standing.TOLD

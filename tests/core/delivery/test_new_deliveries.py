@@ -8,10 +8,10 @@ from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.policy.policy import Destination, Policy
-from tests.kit.core_sidecar import POLICY, Sidecar, fail_over, telling, watching
+from tests.kit.core_sidecar import POLICY, Sidecar, fail_over, watching, with_destinations
 
 PAGER = Destination("ops", 0, in_order=True, keeps_incidents=True)
-PAGED = telling(PAGER)
+PAGED = with_destinations(PAGER)
 
 
 def first_of(policy: Policy) -> Delivery:
@@ -23,7 +23,7 @@ def first_of(policy: Policy) -> Delivery:
 
 def paged(sidecar: Sidecar) -> list[tuple[str, bool]]:
     """Reasons, and whether it only closes."""
-    return [(each.reason.value, each.is_closing) for each in sidecar.sent]
+    return [(delivery.reason.value, delivery.is_closing) for delivery in sidecar.sent]
 
 
 def test_every_observer_has_the_same_key() -> None:
@@ -46,7 +46,7 @@ def test_clusters_of_one_id_have_keys_of_their_own() -> None:
 
 def test_a_failover_that_is_over_is_closed_after_five_minutes() -> None:
     """Not sooner, so that people are paged; once; and only at a service that keeps it open."""
-    flink, sidecar = watching(policy=telling(PAGER, Destination("ops", 1)))
+    flink, sidecar = watching(policy=with_destinations(PAGER, Destination("ops", 1)))
     fail_over(flink, sidecar)
     sidecar.waits(EVENT_OPEN / SECOND - 10)
     assert paged(sidecar) == [("FIRST", False), ("FIRST", False)]
@@ -59,7 +59,7 @@ def test_a_failover_that_is_over_is_closed_after_five_minutes() -> None:
 
 def test_the_next_sidecar_closes_what_its_predecessor_opened() -> None:
     """With an empty disk: from the handover. Once, only where it is kept open, and not before the message that opened it."""
-    flink, sidecar = watching(policy=telling(PAGER, Destination("ops", 1)))
+    flink, sidecar = watching(policy=with_destinations(PAGER, Destination("ops", 1)))
     fail_over(flink, sidecar)
     sidecar.waits(60)
     opened = sidecar.sent[0]
@@ -105,9 +105,9 @@ def test_what_closes_gives_way_to_a_newer_message() -> None:
     sidecar.sees_changes().waits(400)
     assert paged(sidecar) == [("FIRST", False), ("FIRST", False)]
     assert sidecar.sent[1].goes_on
-    (superseded,) = [each for each in sidecar.notifications() if each.outcome == "superseded"]
+    (superseded,) = [record for record in sidecar.notifications() if record.outcome == "superseded"]
     assert superseded.detail == "a newer message of its group decides when the incident ends"
-    assert not any(each.outcome == "gave_up" for each in sidecar.notifications())
+    assert not any(record.outcome == "gave_up" for record in sidecar.notifications())
 
 
 def test_a_scheduled_close_is_not_late() -> None:
@@ -115,10 +115,10 @@ def test_a_scheduled_close_is_not_late() -> None:
     flink, sidecar = watching(policy=PAGED)
     fail_over(flink, sidecar)
     sidecar.waits(EVENT_OPEN / SECOND - 10)
-    assert [each.is_scheduled for each in sidecar.state.outbox.values()] == [True]
+    assert [delivery.is_scheduled for delivery in sidecar.state.outbox.values()] == [True]
     sidecar.answers["ops#0"] = DeliveryOutcome.FAILED
     sidecar.waits(60)
-    assert [each.is_scheduled for each in sidecar.state.outbox.values()] == [False]
+    assert [delivery.is_scheduled for delivery in sidecar.state.outbox.values()] == [False]
 
 
 def test_a_vacancy_is_closed_by_its_resolve() -> None:
@@ -140,15 +140,15 @@ def test_messages_that_change_an_incident_are_sent_in_order() -> None:
     sidecar.waits(100)
     flink.vacate()
     sidecar.sees_changes().waits(100)
-    assert len({each.id for each in sidecar.sent}) == 1
+    assert len({delivery.id for delivery in sidecar.sent}) == 1
     del sidecar.answers["ops#0"]
     sidecar.waits(300)
-    assert len({each.id for each in sidecar.sent}) == 2
+    assert len({delivery.id for delivery in sidecar.sent}) == 2
 
 
 def test_without_resolves_nothing_is_closed() -> None:
     """`send_resolved: false`."""
-    flink, sidecar = watching(policy=telling(replace(PAGER, send_resolved=False), policy=POLICY))
+    flink, sidecar = watching(policy=with_destinations(replace(PAGER, send_resolved=False), policy=POLICY))
     fail_over(flink, sidecar)
     sidecar.waits(900)
     assert paged(sidecar) == [("FIRST", False)]

@@ -9,11 +9,11 @@ from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome, DeliverySettled
 from sidecar.core.policy.policy import Destination
 from tests.kit.cluster import DISPATCHER, REST_SERVER, A, B, job_manager
-from tests.kit.core_sidecar import BY_ALERT, LEADER_CHANGED, NO_LEADER, OPS, Sidecar, telling, watching
+from tests.kit.core_sidecar import BY_ALERT, LEADER_CHANGED, NO_LEADER, OPS, Sidecar, watching, with_destinations
 from tests.kit.fake_flink import Flink
 
 ONCALL = Destination("oncall", 0)
-TWO = telling(OPS, ONCALL)
+TWO = with_destinations(OPS, ONCALL)
 
 
 def fails_over(flink: Flink, sidecar: Sidecar, leader_host: str) -> None:
@@ -131,10 +131,10 @@ def test_one_destination_gets_one_thing_at_a_time() -> None:
     flink.vacate(REST_SERVER)
     flink.elect(B, DISPATCHER)
     sidecar.sees_changes().waits(60)
-    assert sidecar.told() == [("FlinkLeaderChanged", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkLeaderChanged", "FIRST")]
     sidecar.observe(DeliverySettled(sidecar.moment, sidecar.sent[0].id, DeliveryOutcome.DELIVERED))
     sidecar.waits(0.25)
-    assert sidecar.told() == [("FlinkLeaderChanged", "FIRST"), ("FlinkNoLeader", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkLeaderChanged", "FIRST"), ("FlinkNoLeader", "FIRST")]
 
 
 def test_an_answer_after_the_claim_was_given_up_changes_nothing() -> None:
@@ -158,17 +158,16 @@ def test_an_all_clear_never_overtakes_its_alarm() -> None:
     sidecar.answers["ops#0"] = DeliveryOutcome.DELIVERED
     flink.elect(A, DISPATCHER)
     sidecar.sees_changes().waits(10)
-    assert sidecar.told()[-1] == ("FlinkNoLeader", "FIRST")
+    assert sidecar.sent_reasons()[-1] == ("FlinkNoLeader", "FIRST")
     sidecar.waits(100)
     assert [n.reason for n in sidecar.notifications() if n.outcome == "delivered"] == ["FIRST", "RESOLVED"]
 
 
 def test_each_record_names_the_service_of_its_destination() -> None:
     """From queued to delivered; null if the configuration does not know it."""
-    flink, sidecar = watching(policy=telling(replace(OPS, service="slack"), Destination("ops", 1)))
+    flink, sidecar = watching(policy=with_destinations(replace(OPS, service="slack"), Destination("ops", 1)))
     fails_over(flink, sidecar, "jm-b")
-    found = {(n.destination, n.outcome, n.service) for n in sidecar.notifications()}
-    assert found == {
+    assert {(n.destination, n.outcome, n.service) for n in sidecar.notifications()} == {
         (name, outcome, service)
         for name, service in (("ops#0", "slack"), ("ops#1", None))
         for outcome in ("queued", "delivered")

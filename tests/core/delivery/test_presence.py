@@ -8,7 +8,7 @@ from sidecar.core.delivery import ledger_document
 from sidecar.core.delivery.claims import claimed
 from sidecar.core.delivery.ledger_document import CLOCK_SKEW, LONGEST_NAME, Ledger, announced, believed, written
 from sidecar.core.delivery.presence import KEPT, LONGEST_ADDRESS, MOST_OBSERVERS, Presence, others
-from tests.core.delivery.test_ledger_document import NOW, VACANCY, A, told_of
+from tests.core.delivery.test_ledger_document import NOW, VACANCY, A, delivery_of
 
 HERE = Presence(NOW, "http://10.0.0.1:9250", NOW, NOW)
 
@@ -20,7 +20,7 @@ def observers(ledger: Ledger) -> dict[str, Presence]:
 
 def test_who_has_announced_itself_is_there_beside_what_is_sent() -> None:
     """A claim of another one changes nothing in it, nor it in the claim."""
-    ledger = claimed(announced(Ledger(began=1), "a", HERE), told_of(VACANCY), A, NOW)
+    ledger = claimed(announced(Ledger(began=1), "a", HERE), delivery_of(VACANCY), A, NOW)
     later = replace(HERE, at=NOW + 1)
     both = announced(announced(ledger, "b", HERE), "a", later)
     assert observers(both) == {"a": later, "b": HERE}
@@ -47,13 +47,13 @@ def test_of_very_many_the_latest_are_known() -> None:
     """A round of questions ends in bounded time."""
     crowd = {f"{number}": replace(HERE, at=NOW - number) for number in range(3 * MOST_OBSERVERS)}
     assert observers(Ledger(began=1, observers=crowd)) == {
-        name: each for name, each in crowd.items() if NOW - each.at < MOST_OBSERVERS
+        name: presence for name, presence in crowd.items() if NOW - presence.at < MOST_OBSERVERS
     }
 
 
 def test_a_ledger_of_a_version_without_observers_is_read() -> None:
     """Of the others nothing is known."""
-    content = json.decode(written(claimed(Ledger(began=1), told_of(VACANCY), A, NOW), NOW))
+    content = json.decode(written(claimed(Ledger(began=1), delivery_of(VACANCY), A, NOW), NOW))
     del content["observers"]
     ledger = believed(ledger_document.read(json.encode(content)), NOW)
     assert (dict(ledger.observers), len(ledger.entries)) == ({}, 1)

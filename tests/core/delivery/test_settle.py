@@ -50,10 +50,10 @@ def ended(
 ) -> tuple[Outbox, Settled]:
     """The attempt of this row ended so, `after` now."""
     outbox = {**outbox, name: replace(outbox[name], stage=Stage.SENDING, attempt=attempt)}
-    settled = DeliverySettled(Moment(NOW + after, NOW + after), name, outcome, "as it was said", retry_after)
-    outbox, told = settle(outbox, settled)
-    assert told is not None
-    return outbox, told
+    observation = DeliverySettled(Moment(NOW + after, NOW + after), name, outcome, "as it was said", retry_after)
+    outbox, settled = settle(outbox, observation)
+    assert settled is not None
+    return outbox, settled
 
 
 def outbox_of(*rows: Delivery) -> Outbox:
@@ -67,9 +67,9 @@ def outbox_of(*rows: Delivery) -> Outbox:
 )
 def test_what_did_not_arrive_waits_for_its_next_attempt(outcome: DeliveryOutcome) -> None:
     """Recorded as what it was, with what was said; it may have arrived only where nobody answered."""
-    outbox, told = ended(outbox_of(row("a")), "a", outcome)
+    outbox, settled = ended(outbox_of(row("a")), "a", outcome)
 
-    assert (told.outcome, told.detail) == (outcome, "as it was said")
+    assert (settled.outcome, settled.detail) == (outcome, "as it was said")
     assert outbox["a"].stage is Stage.WAITING
     assert outbox["a"].possible_duplicate is (outcome is DeliveryOutcome.TIMED_OUT)
 
@@ -91,26 +91,29 @@ def test_after_a_day_it_is_given_up(outcome: DeliveryOutcome) -> None:
     alone = outbox_of(row("a"))
 
     assert "a" in ended(alone, "a", outcome, after=GIVE_UP_AFTER - 1)[0]
-    outbox, told = ended(alone, "a", outcome, after=GIVE_UP_AFTER)
-    assert (outbox, told.outcome, told.detail) == ({}, "gave_up", "as it was said")
+    outbox, settled = ended(alone, "a", outcome, after=GIVE_UP_AFTER)
+    assert (outbox, settled.outcome, settled.detail) == ({}, "gave_up", "as it was said")
 
 
 def test_what_nothing_can_be_sent_to_is_given_up_at_once() -> None:
     """There is nobody to wait for."""
-    outbox, told = ended(outbox_of(row("a")), "a", DeliveryOutcome.UNDELIVERABLE)
+    outbox, settled = ended(outbox_of(row("a")), "a", DeliveryOutcome.UNDELIVERABLE)
 
-    assert (outbox, told.outcome) == ({}, "gave_up")
+    assert (outbox, settled.outcome) == ({}, "gave_up")
 
 
 def test_a_service_that_refuses_one_message_gets_the_next_of_its_group() -> None:
     """The third time that it says no, the older one makes room: it would hold up its all-clear for a day."""
     outbox = outbox_of(row("alarm"), row("other group", group="g"), row("all-clear"))
     for attempt in range(1, GIVES_WAY_AFTER):
-        outbox, told = ended(outbox, "alarm", DeliveryOutcome.REJECTED, attempt=attempt)
-        assert told.outcome == "rejected"
-    outbox, told = ended(outbox, "alarm", DeliveryOutcome.REJECTED, attempt=GIVES_WAY_AFTER)
+        outbox, settled = ended(outbox, "alarm", DeliveryOutcome.REJECTED, attempt=attempt)
+        assert settled.outcome == "rejected"
+    outbox, settled = ended(outbox, "alarm", DeliveryOutcome.REJECTED, attempt=GIVES_WAY_AFTER)
 
-    assert (told.outcome, told.detail) == ("gave_up", "as it was said; a newer message of its group takes its place")
+    assert (settled.outcome, settled.detail) == (
+        "gave_up",
+        "as it was said; a newer message of its group takes its place",
+    )
     assert list(outbox) == ["other group", "all-clear"]
 
 
@@ -123,9 +126,9 @@ def test_the_newest_of_a_group_makes_room_for_nobody(others: tuple[Delivery, ...
     """It says how things are: it is tried until it is too old."""
     outbox = outbox_of(row("older", group="h"), row("a"), *others)
 
-    outbox, told = ended(outbox, "a", DeliveryOutcome.REJECTED, attempt=50)
+    outbox, settled = ended(outbox, "a", DeliveryOutcome.REJECTED, attempt=50)
 
-    assert told.outcome == "rejected"
+    assert settled.outcome == "rejected"
     assert "a" in outbox
 
 
@@ -192,8 +195,8 @@ def test_other_troubles_are_the_row_s_own(outcome: DeliveryOutcome) -> None:
 # -- the ledger --------------------------------------------------------------------------------------------------------
 
 
-def test_what_another_observer_tells_is_no_attempt_of_ours() -> None:
-    """Held: looked at again in two seconds, unrecorded. Told by now: done, recorded, and nothing was sent."""
+def test_what_another_observer_sends_is_no_attempt_of_ours() -> None:
+    """Held: looked at again in two seconds, unrecorded. Sent by now: done, recorded, and nothing was sent."""
     flink, sidecar = watching()
     sidecar.answers["ops#0"] = DeliveryOutcome.HELD
     flink.elect(B)
@@ -284,7 +287,7 @@ def test_it_is_also_sent_when_the_ledger_goes_and_comes_meanwhile() -> None:
 def test_what_was_not_sent_is_recorded_as_such_and_done() -> None:
     """Trying again would send nothing either. It says nothing of the destination."""
     waits = replace(row("waits", group="g"), failed_at=NOW - 3600 * SECOND, next_at=NOW + 600 * SECOND)
-    outbox, told = ended(outbox_of(row("a"), waits), "a", DeliveryOutcome.NOT_SENT)
+    outbox, settled = ended(outbox_of(row("a"), waits), "a", DeliveryOutcome.NOT_SENT)
 
-    assert (told.outcome, told.detail, told.delivery.attempt) == ("not_sent", "as it was said", 1)
+    assert (settled.outcome, settled.detail, settled.delivery.attempt) == ("not_sent", "as it was said", 1)
     assert outbox == outbox_of(waits)

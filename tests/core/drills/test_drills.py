@@ -80,7 +80,7 @@ def test_a_drill_is_recorded_sent_to_who_is_on_call_and_hides_its_failover() -> 
     flink, sidecar = in_drill()
     fail_over(flink, sidecar, after=40)
     sidecar.waits(1000)
-    assert sidecar.told() == [("Drill", "DRILL")]
+    assert sidecar.sent_reasons() == [("Drill", "DRILL")]
     [message] = sidecar.sent
     assert (message.receiver, message.severity) == ("oncall", Severity.CRITICAL)
     assert message.title == "[DRILL] default: failover drill, nothing is wrong"
@@ -93,8 +93,8 @@ def test_a_drill_is_recorded_sent_to_who_is_on_call_and_hides_its_failover() -> 
     assert ended.leaderless_seconds == episode.vacant_seconds
     assert ended.led_after_seconds is not None
     assert 40 <= ended.led_after_seconds < 41
-    hidden = [each for each in sidecar.notifications() if each.silence_id == drill().id]
-    assert {(each.alert, each.receiver) for each in hidden} == {
+    hidden = [record for record in sidecar.notifications() if record.silence_id == drill().id]
+    assert {(record.alert, record.receiver) for record in hidden} == {
         ("FlinkLeaderChanged", "ops"),
         ("FlinkNoLeader", "oncall"),
     }
@@ -107,9 +107,9 @@ def test_what_still_fires_when_the_window_ends_is_notified_at_once() -> None:
     flink, sidecar = in_drill(drill(lasts=300))
     flink.vacate()
     sidecar.sees_changes().waits(300 - 15 - 1)
-    assert sidecar.told() == [("Drill", "DRILL")]
+    assert sidecar.sent_reasons() == [("Drill", "DRILL")]
     sidecar.waits(5)
-    assert ("FlinkNoLeader", "FIRST") in sidecar.told()
+    assert ("FlinkNoLeader", "FIRST") in sidecar.sent_reasons()
     sidecar.waits(SETTLING / SECOND + 1)
     assert result(sidecar).result == "failed"
     assert result(sidecar).reasons == ["Not every component had a leader again when the window ended."]
@@ -122,7 +122,7 @@ def test_a_drill_that_is_stopped_hides_nothing_any_more() -> None:
     sidecar.sees_changes().waits(60)
     sidecar.silenced_by(replace(drill(), expired_at=sidecar.now))
     sidecar.waits(15)
-    assert ("FlinkNoLeader", "FIRST") in sidecar.told()
+    assert ("FlinkNoLeader", "FIRST") in sidecar.sent_reasons()
 
 
 def test_a_failover_outside_of_the_window_is_notified_as_ever() -> None:
@@ -133,7 +133,7 @@ def test_a_failover_outside_of_the_window_is_notified_as_ever() -> None:
     assert result(sidecar).reasons == ["No failover was observed in the window."]
     fail_over(flink, sidecar)
     sidecar.waits(30)
-    assert sidecar.told() == [("Drill", "DRILL"), ("FlinkLeaderChanged", "FIRST")]
+    assert sidecar.sent_reasons() == [("Drill", "DRILL"), ("FlinkLeaderChanged", "FIRST")]
 
 
 @given(st.integers(0, 400), st.integers(1, 120))
@@ -148,9 +148,9 @@ def test_an_alert_is_hidden_or_notified_never_lost(at: int, lasts: int) -> None:
     sidecar.sees_changes().waits(lasts)
     flink.elect(B)
     sidecar.sees_changes().waits(400)
-    paged = ("FlinkNoLeader", "FIRST") in sidecar.told()
+    paged = ("FlinkNoLeader", "FIRST") in sidecar.sent_reasons()
     fires, ends = at + 30, at + lasts
-    hidden = any(each.alert == "FlinkNoLeader" for each in sidecar.notifications() if each.silence_id)
+    hidden = any(record.alert == "FlinkNoLeader" for record in sidecar.notifications() if record.silence_id)
     if ends < fires - 1:
         assert not paged
         assert not hidden
@@ -172,11 +172,11 @@ def only(rule: Rule, cluster_id: str = CLUSTER, **fields: object) -> Alert:
 def hidden(policy: Policy, member: Member, documents: Mapping[str, Written]) -> bool:
     """Whether the alert is hidden by these drills, by document."""
     at = Moment(START + 70 * SECOND, START + 70 * SECOND)
-    known = {
-        name: silences.learned(Silences(), written({each.id: each}), None, LONGEST, at)
-        for name, each in documents.items()
+    silences_by_document = {
+        name: silences.learned(Silences(), written({entry.id: entry}), None, LONGEST, at)
+        for name, entry in documents.items()
     }
-    return bool(silences.hiding(policy, known, Group("", {}, {"1": member}), at))
+    return bool(silences.hiding(policy, silences_by_document, Group("", {}, {"1": member}), at))
 
 
 @pytest.mark.parametrize("trigger", Trigger)
@@ -200,9 +200,9 @@ def test_what_the_drill_cannot_have_caused_is_notified() -> None:
     assert not hidden(policy, Member(only(NO_LEADER, "other")), {CLUSTER: drill(), "other": drill()})
     assert not hidden(policy, Member(only(NO_LEADER), notified=True), {CLUSTER: drill()})
     assert not hidden(policy, Member(only(LEADER_CHANGED, jobs_lost=1)), {CLUSTER: drill()})
-    found = replace(policy, stores={}, finds=Store.ZOOKEEPER, silence_documents=frozenset({ALL_FOUND}))
-    assert hidden(found, Member(only(NO_LEADER)), {ALL_FOUND: drill()})
-    assert not hidden(found, Member(only(NO_LEADER, "other")), {ALL_FOUND: drill()})
+    finding = replace(policy, stores={}, finds=Store.ZOOKEEPER, silence_documents=frozenset({ALL_FOUND}))
+    assert hidden(finding, Member(only(NO_LEADER)), {ALL_FOUND: drill()})
+    assert not hidden(finding, Member(only(NO_LEADER, "other")), {ALL_FOUND: drill()})
 
 
 def test_blindness_in_the_window_is_notified_and_no_failover_is_unknown_then() -> None:
@@ -210,7 +210,7 @@ def test_blindness_in_the_window_is_notified_and_no_failover_is_unknown_then() -
     blind = Rule("FlinkLeadersOutOfSight", Trigger.BLIND, Severity.WARNING, hold_for=60 * SECOND)
     _, sidecar = in_drill(drill(lasts=300), replace(DRILLING, rules=(LEADER_CHANGED, NO_LEADER, blind)))
     sidecar.is_cut_off().waits(120)
-    assert (blind.alert, "FIRST") in sidecar.told()
+    assert (blind.alert, "FIRST") in sidecar.sent_reasons()
     sidecar.connects().waits(300)
     ended = result(sidecar)
     assert ended.result == "unknown"
@@ -236,8 +236,12 @@ def test_the_receivers_of_critical_alerts() -> None:
     names = ("ops", "rest", "muted", "oncall", "never")
     policy = replace(POLICY, route=route, receivers={name: (Destination(name, 0),) for name in names})
     at, later = Moment(START, START), Moment(START, START + 3600 * SECOND)
-    assert [each.name for each in critical_receivers(policy, CLUSTER, at)] == ["oncall#0", "rest#0"]
-    assert [each.name for each in critical_receivers(policy, CLUSTER, later)] == ["muted#0", "oncall#0", "rest#0"]
+    assert [destination.name for destination in critical_receivers(policy, CLUSTER, at)] == ["oncall#0", "rest#0"]
+    assert [destination.name for destination in critical_receivers(policy, CLUSTER, later)] == [
+        "muted#0",
+        "oncall#0",
+        "rest#0",
+    ]
     warnings = replace(policy, rules=(LEADER_CHANGED,))
     assert ONCALL in critical_receivers(warnings, CLUSTER, at), "a failover that loses jobs is critical"
 
@@ -259,7 +263,7 @@ def test_an_incident_that_the_message_opens_is_closed() -> None:
     paged = replace(ONCALL, keeps_incidents=True)
     _, sidecar = in_drill(policy=replace(DRILLING, receivers={**DRILLING.receivers, "oncall": (paged,)}))
     sidecar.waits(320)
-    assert [(each.reason, each.is_closing) for each in sidecar.sent] == [
+    assert [(delivery.reason, delivery.is_closing) for delivery in sidecar.sent] == [
         (Reason.DRILL, False),
         (Reason.RESOLVED, True),
     ]
@@ -281,7 +285,7 @@ def test_every_sidecar_writes_the_same_records() -> None:
         sidecar.sees_changes().waits(1000)
         ids.append({record.id for record in drills(sidecar)})
         assert result(sidecar).result == "passed", replaced
-        messages = {each.id for each in sidecar.sent if each.reason is Reason.DRILL}
+        messages = {delivery.id for delivery in sidecar.sent if delivery.reason is Reason.DRILL}
         assert len(messages) == 1
     assert ids[0] == ids[1] == ids[2]
 
@@ -293,7 +297,7 @@ def test_the_first_drill_of_a_cluster_counts_and_messages_have_a_distance() -> N
         now = (sidecar.now - START) / SECOND
         sidecar.silenced_by(drill(number=number, starts=now, lasts=20))
         sidecar.waits(10)
-    messages = [each for each in sidecar.sent if each.reason is Reason.DRILL]
+    messages = [delivery for delivery in sidecar.sent if delivery.reason is Reason.DRILL]
     assert 2 <= len(messages) <= 1 + 18 * 10 * SECOND // SHORTEST + 1
 
 
@@ -302,10 +306,10 @@ def test_a_passed_drill_is_remembered_and_handed_over() -> None:
     flink, sidecar = in_drill()
     fail_over(flink, sidecar)
     sidecar.waits(1000)
-    known = sidecar.state.clusters[CLUSTER].drilled
-    assert (known.since > 0, known.passed_at) == (True, START + 960 * SECOND + (known.passed_at - START) % SECOND)
-    assert sidecar.is_replaced().state.clusters[CLUSTER].drilled == known
-    assert sidecar.is_killed().state.clusters[CLUSTER].drilled == known
+    outcome = sidecar.state.clusters[CLUSTER].drilled
+    assert (outcome.since > 0, outcome.passed_at) == (True, START + 960 * SECOND + (outcome.passed_at - START) % SECOND)
+    assert sidecar.is_replaced().state.clusters[CLUSTER].drilled == outcome
+    assert sidecar.is_killed().state.clusters[CLUSTER].drilled == outcome
 
 
 # -- the document ------------------------------------------------------------------------------------------------------
@@ -316,9 +320,9 @@ def test_a_drill_in_the_document() -> None:
     made = drill(lasts=LONGEST_DRILL / SECOND + 1)
     silence = Written(str(UUID(int=9)), (Matcher("alert", Operator.EQUAL, "X"),), START, START + 1, "bob", "")
     content = written({made.id: made, silence.id: silence})
-    found, problems = read(content, LONGEST)
+    entries, problems = read(content, LONGEST)
     assert problems == []
-    assert found == {made.id: replace(made, ends_at=made.starts_at + LONGEST_DRILL), silence.id: silence}
+    assert entries == {made.id: replace(made, ends_at=made.starts_at + LONGEST_DRILL), silence.id: silence}
     [of_drill] = json.decode(content)["drills"]
     assert of_drill["expects"] == "failover"
     assert "matchers" not in of_drill
@@ -328,8 +332,8 @@ def test_what_no_drill_says_is_not_used() -> None:
     """An expectation of a newer version, a drill without a cluster; the rest of the document holds, and its size is bounded."""
     good = json.decode(written({drill().id: drill()}))["drills"][0]
     bad = [{**good, "expects": "chaos"}, {**good, "cluster_id": ""}, {**good, "ends_at": 1}, {**good, "id": "x"}, 7]
-    found, problems = read(json.encode({"format": 1, "silences": [], "drills": [*bad, good]}), LONGEST)
-    assert ([*found], len(problems)) == ([drill().id], len(bad))
+    entries, problems = read(json.encode({"format": 1, "silences": [], "drills": [*bad, good]}), LONGEST)
+    assert ([*entries], len(problems)) == ([drill().id], len(bad))
     assert all(line.startswith(f"drill {place} of the document is not used") for place, line in enumerate(problems, 1))
     with pytest.raises(SilencesError, match="of at most 100"):
         read(json.encode({"format": 1, "silences": [], "drills": [good] * (MOST + 1)}), LONGEST)
@@ -339,8 +343,8 @@ def test_matchers_in_a_drill_are_not_read() -> None:
     """Who writes one cannot hide more with it."""
     wide = [{"label": "alert", "operator": "!=", "value": ""}]
     good = {**json.decode(written({drill().id: drill()}))["drills"][0], "matchers": wide}
-    found, _ = read(json.encode({"format": 1, "drills": [good]}), LONGEST)
-    assert found[drill().id].matchers == drill().matchers
+    entries, _ = read(json.encode({"format": 1, "drills": [good]}), LONGEST)
+    assert entries[drill().id].matchers == drill().matchers
 
 
 # -- overdue -----------------------------------------------------------------------------------------------------------
@@ -354,16 +358,16 @@ def test_a_drill_is_overdue_since_the_last_one_that_has_passed() -> None:
     flink, sidecar = watching(policy=policy)
     sidecar.waits(1.5 * day, tick=300).is_replaced().connects()
     sidecar.waits(0.4 * day, tick=300)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
     sidecar.waits(0.2 * day, tick=300)
-    assert sidecar.told()[0] == ("FlinkDrillOverdue", "FIRST")
+    assert sidecar.sent_reasons()[0] == ("FlinkDrillOverdue", "FIRST")
     assert "no failover drill has passed for 2 d" in sidecar.sent[0].title
     assert "no drill has passed since 2026-11-20 08:00:00 UTC" in sidecar.sent[0].body
     sidecar.silenced_by(drill(starts=(sidecar.now - START) / SECOND, lasts=120))
     sidecar.waits(15)
     fail_over(flink, sidecar)
     sidecar.waits(300)
-    assert sidecar.told()[-1] == ("FlinkDrillOverdue", "RESOLVED")
+    assert sidecar.sent_reasons()[-1] == ("FlinkDrillOverdue", "RESOLVED")
 
 
 def test_what_is_not_known_is_not_overdue() -> None:
@@ -373,9 +377,9 @@ def test_what_is_not_known_is_not_overdue() -> None:
     cluster = sidecar.state.clusters[CLUSTER]
     sidecar.state = replace(sidecar.state, clusters={CLUSTER: replace(cluster, drilled=Drilled())})
     sidecar.waits(7200, tick=60)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
     sidecar.is_killed().connects().waits(1800, tick=60)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
     assert sidecar.state.clusters[CLUSTER].drilled.since >= START + 7200 * SECOND
 
 

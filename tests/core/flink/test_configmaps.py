@@ -56,8 +56,8 @@ def test_each_component_has_its_places(component: ComponentId, places: list[tupl
         (ONE, f"{LEADER}dispatcher", None),
     ],
 )
-def test_a_place_tells_the_version_where_only_one_layout_has_it(name: str, key: str, flink: str | None) -> None:
-    """The cluster components stand where they do since 1.15: that tells nothing."""
+def test_a_place_shows_the_version_where_only_one_layout_has_it(name: str, key: str, flink: str | None) -> None:
+    """The cluster components stand where they do since 1.15: that shows nothing."""
     assert configmaps.layout_of("demo", name, key) == flink
 
 
@@ -174,20 +174,20 @@ def test_a_lease_is_read_in_both_spellings_of_a_duration(written: str, seconds: 
 
 
 @pytest.mark.parametrize(
-    "found",
+    "lease_text",
     [
         "{}",
         '{"holderIdentity":null,"leaseDuration":null,"acquireTime":null,"renewTime":null,"leaderTransitions":null}',
         '{"holderIdentity":"","leaderTransitions":-1,"somethingNew":[{}]}',
     ],
 )
-def test_what_is_missing_is_tolerated(found: str) -> None:
+def test_what_is_missing_is_tolerated(lease_text: str) -> None:
     """Null, missing, or more than there is today: a lease that nobody holds, for the usual duration."""
-    assert decode_lease(found) == LeaderElectionRecord("", 15 * SECOND, "", "", None)
+    assert decode_lease(lease_text) == LeaderElectionRecord("", 15 * SECOND, "", "", None)
 
 
 @pytest.mark.parametrize(
-    ("found", "reason"),
+    ("lease_text", "reason"),
     [
         ("", "the lease is not JSON"),
         ("garbage", "the lease is not JSON"),
@@ -208,9 +208,9 @@ def test_what_is_missing_is_tolerated(found: str) -> None:
         (annotation().replace("2026", "2026" * 100), "a field of the lease has a value that it never has"),
     ],
 )
-def test_what_is_no_lease_says_why(found: str, reason: str) -> None:
+def test_what_is_no_lease_says_why(lease_text: str, reason: str) -> None:
     """One reason each, without the value."""
-    assert decode_lease(found) == Unreadable(reason)
+    assert decode_lease(lease_text) == Unreadable(reason)
 
 
 @given(
@@ -220,9 +220,9 @@ def test_what_is_no_lease_says_why(found: str, reason: str) -> None:
         lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["holderIdentity", "leaseDuration"]), inner),
     ).map(lambda value: msgspec.json.encode(value).decode())
 )
-def test_whatever_the_annotation_the_lease_can_be_written_down(found: str) -> None:
+def test_whatever_the_annotation_the_lease_can_be_written_down(lease_text: str) -> None:
     """It never raises, and what it yields is JSON."""
-    msgspec.json.encode(decode_lease(found))
+    msgspec.json.encode(decode_lease(lease_text))
 
 
 # -- what real Flink wrote ---------------------------------------------------------------------------------------------
@@ -240,22 +240,24 @@ def test_everything_that_real_flink_wrote_is_read(
     version: str, components: set[ComponentId], config_maps: int, values: int
 ) -> None:
     """Each value is a leader of a component that there was, each annotation is a lease of 15 s, or of 1 s where it was released."""
-    found: Counter[ComponentId] = Counter()
+    leaders: Counter[ComponentId] = Counter()
     durations, names = set(), set()
     for entry in configmap_recordings.entries(version):
         metadata = entry["ev"]["object"]["metadata"] if "ev" in entry else {}
         if not configmaps.is_leaders(configmap_recordings.CLUSTER, metadata.get("name", "")):
             continue
-        told = configmap_recordings.told(0, entry["ev"]["object"])
-        names.add(told.name)
-        lease = decode_lease(told.leader or "")
+        config_map = configmap_recordings.observed(0, entry["ev"]["object"])
+        names.add(config_map.name)
+        lease = decode_lease(config_map.leader or "")
         assert isinstance(lease, LeaderElectionRecord)
         durations.add(lease.lease_duration)
-        for component, value in configmaps.values(configmap_recordings.CLUSTER, told.name, told.data).values():
+        for component, value in configmaps.values(
+            configmap_recordings.CLUSTER, config_map.name, config_map.data
+        ).values():
             leader = decode_leader(value)
             assert isinstance(leader, LeaderInformation)
-            found[component] += 1
-    assert set(found) == components
+            leaders[component] += 1
+    assert set(leaders) == components
     assert len(names) == config_maps
     assert durations <= {15 * SECOND, SECOND}
-    assert found.total() == values
+    assert leaders.total() == values

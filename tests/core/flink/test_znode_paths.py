@@ -38,13 +38,13 @@ def test_every_leader_of_a_real_cluster_is_watched(version: str) -> None:
     """At each recorded moment, the watched places that exist are exactly the znodes that hold leaders: one for each leadership."""
     for moment in recordings.MOMENTS:
         tree = recordings.tree(version, moment)
-        found = watched(tree).nodes & tree.nodes.keys()
-        assert found == set(tree.leaders())
-        assert {znode_paths.component_of(path) for path in found} == {
+        paths = watched(tree).nodes & tree.nodes.keys()
+        assert paths == set(tree.leaders())
+        assert {znode_paths.component_of(path) for path in paths} == {
             *CLUSTER_COMPONENTS,
             ComponentId(Component.JOB, JOBS[version]),
         }
-        assert {znode_paths.layout_of(path) for path in found} - {None} == {ERAS[version]}
+        assert {znode_paths.layout_of(path) for path in paths} - {None} == {ERAS[version]}
 
 
 @pytest.mark.parametrize("version", recordings.VERSIONS)
@@ -128,7 +128,7 @@ def test_an_upgrade_under_us_moves_every_leader_and_loses_none() -> None:
         for component in CLUSTER_COMPONENTS:
             assert [t.pattern for t in sidecar.transitions(component)] == ["A->null", "null->B"], (before, component)
             assert sidecar.transitions(component)[-1].after_address == versions[after].leads(component).address
-    assert sidecar.told() == [("FlinkLeaderChanged", "FIRST")] * 3
+    assert sidecar.sent_reasons() == [("FlinkLeaderChanged", "FIRST")] * 3
 
 
 @pytest.mark.parametrize(

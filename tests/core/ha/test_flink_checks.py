@@ -83,9 +83,9 @@ def test_a_check_over_facts(check: str, changes: dict[str, Any], verdict: Verdic
 
 def test_each_check_has_all_verdicts() -> None:
     """None of them can only pass, and none passes where the fact is hidden. All but `storage_dir` concern some clusters only."""
-    found = {(check, verdict) for check, _, verdict, _ in CASES}
-    assert {each for each in found if each[1]} == {(check, verdict) for check in FLINK_CHECKS for verdict in Verdict}
-    assert {check for check, verdict in found if verdict is None} == {*FLINK_CHECKS} - {"storage_dir"}
+    cases = {(check, verdict) for check, _, verdict, _ in CASES}
+    assert {case for case in cases if case[1]} == {(check, verdict) for check in FLINK_CHECKS for verdict in Verdict}
+    assert {check for check, verdict in cases if verdict is None} == {*FLINK_CHECKS} - {"storage_dir"}
 
 
 @given(
@@ -97,25 +97,25 @@ def test_texts_are_bounded_printable_lines(
     read: dict[str, str] | Unknown, masters: int | Unknown | None, contenders: int | Unknown
 ) -> None:
     """Whatever the configuration says; and no check fails over it."""
-    found = results(zookeeper_facts(), FlinkFacts(options=read, masters=masters, contenders=contenders))
-    for each in found:
-        assert each.text.isprintable()
-        assert each.advice.isprintable()
-        assert max(len(each.text), len(each.advice)) <= 1001
-        assert "the check failed" not in each.text
+    checks = results(zookeeper_facts(), FlinkFacts(options=read, masters=masters, contenders=contenders))
+    for result in checks:
+        assert result.text.isprintable()
+        assert result.advice.isprintable()
+        assert max(len(result.text), len(result.advice)) <= 1001
+        assert "the check failed" not in result.text
 
 
 def test_each_store_has_its_own_checks_and_flink_s() -> None:
     """By the names of the tables, in their order; no name means two checks of one cluster."""
     for store, checks in ((zookeeper_facts(), ZOOKEEPER_CHECKS), (kubernetes_facts(), KUBERNETES_CHECKS)):
-        assert [each.check for each in results(store, facts())] == [*checks, *FLINK_CHECKS]
+        assert [result.check for result in results(store, facts())] == [*checks, *FLINK_CHECKS]
     assert {*CHECKS} == {*ZOOKEEPER_CHECKS, *KUBERNETES_CHECKS, *FLINK_CHECKS}
 
 
 def test_a_check_that_raises_is_unknown_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mistake of ours is no reason to say nothing of all else."""
     monkeypatch.setattr("sidecar.core.ha.results.FLINK_CHECKS", {**FLINK_CHECKS, "storage_dir": lambda _facts: 1 / 0})
-    found = {each.check: each for each in results(zookeeper_facts(), facts())}
-    assert found["storage_dir"].verdict is UNKNOWN
-    assert found["storage_dir"].text == "the check failed: ZeroDivisionError; please report this bug"
-    assert {each.verdict for name, each in found.items() if name != "storage_dir"} == {PASS}
+    by_check = {result.check: result for result in results(zookeeper_facts(), facts())}
+    assert by_check["storage_dir"].verdict is UNKNOWN
+    assert by_check["storage_dir"].text == "the check failed: ZeroDivisionError; please report this bug"
+    assert {result.verdict for name, result in by_check.items() if name != "storage_dir"} == {PASS}

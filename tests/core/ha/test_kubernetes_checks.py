@@ -371,10 +371,10 @@ def test_pods_that_people_describe_themselves(
 ) -> None:
     """They have no cluster id: one's own application, or the leader's, is the cluster; of several that could be it nothing is said."""
     described = tuple(
-        job_manager(f"jm-{n}", labels=each | {"component": "jobmanager"}, address=f"10.0.0.{n + 1}")
-        for n, each in enumerate(labels)
+        job_manager(f"jm-{n}", labels=pod_labels | {"component": "jobmanager"}, address=f"10.0.0.{n + 1}")
+        for n, pod_labels in enumerate(labels)
     )
-    found = KUBERNETES_CHECKS["standby"](
+    result = KUBERNETES_CHECKS["standby"](
         facts(pods=described, workloads=(), leaders=leaders(hosts=frozenset(addresses)))
     )
-    assert found.verdict is expected, found.text
+    assert result.verdict is expected, result.text

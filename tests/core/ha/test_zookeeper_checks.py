@@ -234,9 +234,9 @@ def test_a_check_over_facts(check: str, changes: dict[str, Any], verdict: Verdic
 
 def test_each_check_has_all_verdicts() -> None:
     """None of them can only pass, and none passes where the fact is hidden, but for what is said above."""
-    found = {(check, verdict) for check, _, verdict, _ in CASES}
-    assert found.isdisjoint(NEVER)
-    assert found | {*NEVER} == {(check, verdict) for check in ZOOKEEPER_CHECKS for verdict in Verdict}
+    cases = {(check, verdict) for check, _, verdict, _ in CASES}
+    assert cases.isdisjoint(NEVER)
+    assert cases | {*NEVER} == {(check, verdict) for check in ZOOKEEPER_CHECKS for verdict in Verdict}
 
 
 def test_what_removes_leftovers_has_plain_paths_alone() -> None:
@@ -281,10 +281,10 @@ HOSTILE: Final = st.builds(
 @given(HOSTILE)
 def test_texts_are_bounded_printable_lines(read: ZooKeeperFacts) -> None:
     """Whatever others call their znodes and answer; and no check fails over it."""
-    found = results(read, FlinkFacts(options=Unknown("")))
-    assert {*ZOOKEEPER_CHECKS} <= {each.check for each in found}
-    for each in found:
-        assert each.text.isprintable()
-        assert each.advice.isprintable()
-        assert max(len(each.text), len(each.advice)) <= 1001
-        assert "the check failed" not in each.text
+    checks = results(read, FlinkFacts(options=Unknown("")))
+    assert {*ZOOKEEPER_CHECKS} <= {result.check for result in checks}
+    for result in checks:
+        assert result.text.isprintable()
+        assert result.advice.isprintable()
+        assert max(len(result.text), len(result.advice)) <= 1001
+        assert "the check failed" not in result.text

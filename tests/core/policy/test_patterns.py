@@ -18,8 +18,8 @@ def grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.one_of(
         st.lists(inner, min_size=1, max_size=3).map("".join),
         st.lists(inner, min_size=1, max_size=3).map("|".join),
-        st.tuples(inner, times).map(lambda each: f"({each[0]}){each[1]}"),
-        inner.map(lambda each: f"(?:{each})"),
+        st.tuples(inner, times).map(lambda parts: f"({parts[0]}){parts[1]}"),
+        inner.map(lambda pattern: f"(?:{pattern})"),
     )
 
 
@@ -30,10 +30,10 @@ patterns = st.recursive(st.tuples(atoms, times).map("".join), grown, max_leaves=
 def test_a_pattern_means_what_it_means_in_rule_files(pattern: str, text: str) -> None:
     """Every pattern that is understood; classes of ASCII, as in Alertmanager."""
     try:
-        found = full_match(pattern, text)
+        matches = full_match(pattern, text)
     except PatternError:
         return
-    assert found == (re.fullmatch(pattern, text, re.ASCII) is not None)
+    assert matches == (re.fullmatch(pattern, text, re.ASCII) is not None)
 
 
 @pytest.mark.timing

@@ -48,8 +48,8 @@ def test_a_matcher_compares_all_of_a_value_and_an_absent_label_is_an_empty_one(
     matcher: Matcher, matched: tuple[str | None, ...]
 ) -> None:
     """Each operator, over every value and none."""
-    found = {value for value in (None, *VALUES) if matcher.matches({} if value is None else {"alert": value})}
-    assert found == {*matched}
+    matching_values = {value for value in (None, *VALUES) if matcher.matches({} if value is None else {"alert": value})}
+    assert matching_values == {*matched}
 
 
 # -- routes ------------------------------------------------------------------------------------------------------------
@@ -70,14 +70,14 @@ def keyed(route: Route, key: str = "{}") -> Route:
     return replace(route, key=key, routes=tuple(keyed(child, f"{key}/{i}") for i, child in enumerate(route.routes)))
 
 
-def taken(route: Route, found: Labels) -> list[str]:
+def taken(route: Route, alert_labels: Labels) -> list[str]:
     """The oracle, by Alertmanager's words: the deepest routes that match; behind one that matched, only after `continue`."""
-    if not all(matcher.matches(found) for matcher in route.matchers):
+    if not all(matcher.matches(alert_labels) for matcher in route.matchers):
         return []
     keys = []
     is_open = True
     for child in route.routes:
-        if is_open and (below := taken(child, found)):
+        if is_open and (below := taken(child, alert_labels)):
             keys.extend(below)
             is_open = child.continues
     return keys or [route.key]
@@ -85,11 +85,11 @@ def taken(route: Route, found: Labels) -> list[str]:
 
 @settings(max_examples=examples(300))
 @given(routes(3), labels)
-def test_an_alert_takes_the_deepest_routes_that_match(tree: Route, found: Labels) -> None:
+def test_an_alert_takes_the_deepest_routes_that_match(tree: Route, alert_labels: Labels) -> None:
     """Any tree, any labels: the oracle's routes, in its order, none twice; and the first route takes whatever no other takes."""
     root = keyed(replace(tree, matchers=()))
-    keys = [route.key for route in matching(root, found)]
-    assert keys == taken(root, found)
+    keys = [route.key for route in matching(root, alert_labels)]
+    assert keys == taken(root, alert_labels)
     assert len({*keys}) == len(keys) > 0
     assert {*keys} <= {route.key for route in every(root)}
 
@@ -108,10 +108,10 @@ def test_the_first_sibling_wins_unless_it_continues() -> None:
 
 def test_a_group_shares_the_labels_it_is_grouped_by() -> None:
     """Those that the alert has; `...`: all; none: one group for all."""
-    found = {"alert": "a", "env": "prod"}
-    assert Route("ops", group_by=("env", "component")).group_labels(found) == {"env": "prod"}
-    assert Route("ops", group_by=("...",)).group_labels(found) == found
-    assert Route("ops", group_by=()).group_labels(found) == {}
+    alert_labels = {"alert": "a", "env": "prod"}
+    assert Route("ops", group_by=("env", "component")).group_labels(alert_labels) == {"env": "prod"}
+    assert Route("ops", group_by=("...",)).group_labels(alert_labels) == alert_labels
+    assert Route("ops", group_by=()).group_labels(alert_labels) == {}
 
 
 # -- inhibition --------------------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ zones = st.sampled_from(
 )
 ranges = st.builds(
     TimeRange,
-    times=spans(0, 1440).map(lambda found: tuple(span for span in found if span[0] < span[1])),
+    times=spans(0, 1440).map(lambda pairs: tuple(pair for pair in pairs if pair[0] < pair[1])),
     weekdays=spans(0, 6),
     days_of_month=days,
     months=spans(1, 12),

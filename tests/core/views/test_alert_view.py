@@ -29,7 +29,7 @@ def shown(sidecar: Sidecar) -> list[AlertView]:
 
 
 def states(sidecar: Sidecar) -> set[tuple[str, str | None]]:
-    return {(each.state, each.reason) for each in shown(sidecar)}
+    return {(row.state, row.reason) for row in shown(sidecar)}
 
 
 def test_an_alert_that_fires() -> None:
@@ -50,8 +50,8 @@ def test_a_condition_that_does_not_hold_for_long_enough_is_pending() -> None:
     """With the time at which it fires."""
     sidecar = vacant(seconds=12)
     [*others, last] = shown(sidecar)
-    assert {each.state for each in (*others, last)} == {"pending"}
-    assert {each.fires_at[:19] for each in others if each.fires_at} == {"2026-11-20T08:01:30"}
+    assert {row.state for row in (*others, last)} == {"pending"}
+    assert {row.fires_at[:19] for row in others if row.fires_at} == {"2026-11-20T08:01:30"}
     assert not last.notified
     sidecar.flink.elect(B)
     sidecar.sees_changes().waits(20)
@@ -65,7 +65,7 @@ def test_a_pending_alert_is_the_same_on_the_clock_of_a_command() -> None:
     at = Moment(sidecar.moment.steady + shift, sidecar.moment.wall)
     read = alerts(Snapshot(at, rebased(sidecar.state, shift), policy=sidecar.policy))
     assert read == shown(sidecar)
-    assert {each.reason for each in read} == {None}
+    assert {row.reason for row in read} == {None}
 
 
 def test_a_silenced_alert_names_who_silenced_it() -> None:
@@ -74,7 +74,7 @@ def test_a_silenced_alert_names_who_silenced_it() -> None:
     sidecar.silenced_by(silence())
     sidecar.waits(15)
     assert states(sidecar) == {("silenced", "silenced by ann until 2026-11-20 10:00 UTC: upgrade")}
-    assert {each.silence_id for each in shown(sidecar)} == {silence().id}
+    assert {row.silence_id for row in shown(sidecar)} == {silence().id}
     sidecar.now += 7200 * SECOND
     assert states(sidecar) == {("firing", None)}
 
@@ -85,7 +85,7 @@ def test_an_inhibited_alert_names_the_other() -> None:
     target = (Matcher("component", Operator.NOT_EQUAL, "dispatcher"),)
     sidecar = vacant(replace(POLICY, inhibit_rules=(InhibitRule(source, target, ("cluster_id",)),)))
     reason = "inhibited by FlinkNoLeader of default"
-    assert [(each.component, each.state, each.reason) for each in shown(sidecar)] == [
+    assert [(row.component, row.state, row.reason) for row in shown(sidecar)] == [
         ("dispatcher", "firing", None),
         *((component, "inhibited", reason) for component in ("resource_manager", "rest_server", "job")),
     ]
@@ -108,4 +108,4 @@ def test_a_muted_alert_names_the_time_interval() -> None:
 def test_whether_an_alert_still_fires_is_not_known_while_blind() -> None:
     """It is the last known state."""
     sidecar = vacant().is_cut_off().waits(10)
-    assert {(each.state, each.observed) for each in shown(sidecar)} == {("firing", False)}
+    assert {(row.state, row.observed) for row in shown(sidecar)} == {("firing", False)}

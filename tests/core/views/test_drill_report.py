@@ -15,12 +15,12 @@ from tests.kit.core_sidecar import Sidecar, fail_over, watching
 
 def reported(sidecar: Sidecar, name: str | None = None) -> Report:
     """As the command reads it."""
-    of, ended, earlier = chosen([each for each in sidecar.records if isinstance(each, Drill)], name)
+    of, ended, earlier = chosen([record for record in sidecar.records if isinstance(record, Drill)], name)
     return build_report(of, ended, earlier, sidecar.records, sidecar.state)
 
 
 def test_a_report_before_in_and_after_the_failover() -> None:
-    """It cannot tell until what is expected has happened; then it has passed, before the window ends, and afterwards it is the same."""
+    """It has no verdict until what is expected has happened; then it has passed, before the window ends, and afterwards it is the same."""
     flink, sidecar = watching(policy=DRILLING)
     sidecar.silenced_by(drill(lasts=300))
     sidecar.waits(15)
@@ -36,7 +36,7 @@ def test_a_report_before_in_and_after_the_failover() -> None:
     assert sidecar.state.drills == {}
     later = reported(sidecar)
     assert replace(later, over_at=None) == in_time
-    [ended] = [each for each in sidecar.records if isinstance(each, Drill) and each.phase == "ended"]
+    [ended] = [record for record in sidecar.records if isinstance(record, Drill) and record.phase == "ended"]
     figures = {name: getattr(later, name) for name in Report.__struct_fields__ if "seconds" in name}
     assert figures == {name: getattr(ended, name) for name in figures}
     assert next(in_words(later)) == f"drill      {drill().id} of default: passed"
@@ -50,9 +50,9 @@ def test_a_drill_whose_message_does_not_arrive_has_failed_at_once() -> None:
     sidecar.answers["oncall#0"] = DeliveryOutcome.UNDELIVERABLE
     sidecar.silenced_by(drill())
     sidecar.waits(15)
-    found = reported(sidecar)
-    assert exit_status(found) == 1
-    assert "message    NOT delivered to oncall#0 (gave_up)" in [*in_words(found)]
+    drill_report = reported(sidecar)
+    assert exit_status(drill_report) == 1
+    assert "message    NOT delivered to oncall#0 (gave_up)" in [*in_words(drill_report)]
 
 
 def test_a_leader_that_is_elected_after_the_window_fails_the_drill() -> None:

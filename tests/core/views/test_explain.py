@@ -69,8 +69,8 @@ def test_an_address_whose_absence_was_not_observed_is_not_said_to_have_been_publ
     fail_over(flink, sidecar)
     sidecar.waits(10)
     like = sidecar.episodes()[-1]
-    seen = {"downtime_seconds_at_least": 12.0, "downtime_seconds_at_most": 25.0}
-    record = replace(like, vacant_seconds=None, vacant_seconds_by_component={}, **seen)
+    bounds = {"downtime_seconds_at_least": 12.0, "downtime_seconds_at_most": 25.0}
+    record = replace(like, vacant_seconds=None, vacant_seconds_by_component={}, **bounds)
     lines = [*in_words(find([record], like.id))]
     assert "no leader  published: no gap was observed" in lines
     assert "           working: 12 to 25 s" in lines
@@ -130,7 +130,7 @@ stages     +0.0 s    the process ended
     ],
 )
 def test_a_job_that_was_lost_with_its_config_map_has_not_ended(jobs: dict[str, Any], line: str) -> None:
-    """Flink does not know it any more. Records of older versions do not tell these apart."""
+    """Flink does not know it any more. Records of older versions do not distinguish these."""
     counts = {"jobs_affected": 4, "jobs_total": 5, "jobs_lost": 0} | jobs
     assert f"\njobs       {line}" in words(replace(failed_over(), **counts))
 

@@ -65,15 +65,15 @@ def _call(address: str | None, session_id: UUID | str | None) -> Call:
     return Call(address, str(session_id) if session_id else None)
 
 
-def told_of(leader: LeaderInformation) -> Call:
+def call_of(leader: LeaderInformation) -> Call:
     return Call(leader.address, str(leader.session_id))
 
 
-A_LEADS, B_LEADS = told_of(A.leads(DISPATCHER)), told_of(B.leads(DISPATCHER))
+A_LEADS, B_LEADS = call_of(A.leads(DISPATCHER)), call_of(B.leads(DISPATCHER))
 
 
 def test_attaching_to_a_cluster_without_a_leader_is_no_call() -> None:
-    """The start state is null: there is nothing to tell."""
+    """The start state is null: no listener is called."""
     listener = Listener()
     listener.is_(CONNECTED)
     assert listener.calls == []
@@ -92,7 +92,7 @@ def test_only_what_differs_from_the_last_call_is_notified() -> None:
     for leader in leaders:
         listener.flink.publish(DISPATCHER, leader)
         listener.reads()
-    assert listener.calls == [told_of(leader) for leader in leaders[1:]]
+    assert listener.calls == [call_of(leader) for leader in leaders[1:]]
 
 
 @pytest.mark.parametrize("how", ["deleted", "empty"])
@@ -146,7 +146,7 @@ def test_suspended_is_null_and_the_same_leader_is_notified_again(component: Comp
     listener = Listener(component, era=era)
     listener.flink.elect(A)
     listener.is_(CONNECTED, SUSPENDED, LOST, CONNECTED)
-    a_leads = told_of(A.leads(component))
+    a_leads = call_of(A.leads(component))
     assert listener.calls == [a_leads, NULL, a_leads]
 
 

@@ -86,19 +86,19 @@ def test_a_failover_is_open_for_review_until_somebody_annotates_it(episode: Epis
     unproven = recovery(episode, verdict="unproven", observer="sidecar-1")
     records: list[Death | Recovery | Annotation] = [recovery(episode), noted(episode), unproven, death(episode)]
     for order in (records, records[::-1]):
-        found = outcomes_of(order)
-        outcome = found[episode.id]
+        outcomes = outcomes_of(order)
+        outcome = outcomes[episode.id]
         assert outcome.death
         assert (outcome.death.reason, outcome.verdict, outcome.reviewed) == ("oom_killed", "recovered", True)
-        assert not needs_review(episode, found)
+        assert not needs_review(episode, outcomes)
 
 
 def test_later_records_are_added_to_earlier_ones(episode: EpisodeRecord) -> None:
     """A journal is read from where it was read to."""
     earlier = outcomes_of([death(episode)])
     assert outcomes_of([], earlier) == {}
-    found = outcomes_of([recovery(episode)], earlier)[episode.id]
-    assert (found.death, found.verdict) == (death(episode), "recovered")
+    outcome = outcomes_of([recovery(episode)], earlier)[episode.id]
+    assert (outcome.death, outcome.verdict) == (death(episode), "recovered")
 
 
 def test_blindness_needs_no_review() -> None:

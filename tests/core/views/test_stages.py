@@ -16,7 +16,7 @@ def failed_over() -> tuple[list[AnyRecord], EpisodeRecord]:
     return sidecar.waits(10).records, sidecar.episodes()[0]
 
 
-def found(records: list[AnyRecord], episode: EpisodeRecord) -> list[tuple[str, float]]:
+def stages_of(records: list[AnyRecord], episode: EpisodeRecord) -> list[tuple[str, float]]:
     """The stages of the failover, in seconds."""
     return [(stage.stage, round(stage.seconds, 1)) for stage in find(records, episode.id).stages]
 
@@ -25,7 +25,7 @@ def test_a_failover_from_the_death_to_the_first_checkpoint() -> None:
     """Each stage in seconds since the first one: those of the cluster, then those of its jobs."""
     records, episode = failed_over()
     job = recovery(episode, THE_JOB.job_id)
-    assert found([*records, death(episode), recovery(episode), job], episode) == [
+    assert stages_of([*records, death(episode), recovery(episode), job], episode) == [
         ("dead", 0.0),
         ("seen_dead", 2.5),
         ("no_leader", 4.0),
@@ -40,7 +40,7 @@ def test_what_is_not_known_is_left_out() -> None:
     """When the process died; when a job that never ran would have had a checkpoint."""
     records, episode = failed_over()
     job = recovery(episode, THE_JOB.job_id, running_at=None, checkpointed_at=None, dead_at=None)
-    assert found([*records, death(episode, ended_at=None, seen_at=None), job], episode) == [
+    assert stages_of([*records, death(episode, ended_at=None, seen_at=None), job], episode) == [
         ("no_leader", 0.0),
         ("elected", 2.0),
         ("dispatcher", 2.0),
@@ -53,7 +53,7 @@ def test_a_change_that_was_not_observed_has_no_times() -> None:
     sidecar.is_killed(down_for=30)
     flink.elect(B)
     sidecar.connects().waits(70)
-    assert found(sidecar.records, sidecar.episodes()[-1]) == []
+    assert stages_of(sidecar.records, sidecar.episodes()[-1]) == []
 
 
 def test_a_leader_that_another_one_replaces_leaves_no_vacancy() -> None:
@@ -61,14 +61,14 @@ def test_a_leader_that_another_one_replaces_leaves_no_vacancy() -> None:
     flink, sidecar = watching()
     flink.elect(B)
     sidecar.sees_changes().waits(10)
-    assert [stage for stage, _ in found(sidecar.records, sidecar.episodes()[0])] == ["elected", "dispatcher"]
+    assert [stage for stage, _ in stages_of(sidecar.records, sidecar.episodes()[0])] == ["elected", "dispatcher"]
 
 
 def test_who_loses_its_leadership_first_and_dies_then_is_shown_in_this_order() -> None:
     """As when its ConfigMap is deleted: the first of both is the beginning."""
     records, episode = failed_over()
     late = after(episode, 0.5)
-    assert found([*records, death(episode, ended_at=late, seen_at=None)], episode)[:2] == [
+    assert stages_of([*records, death(episode, ended_at=late, seen_at=None)], episode)[:2] == [
         ("no_leader", 0.0),
         ("dead", 0.5),
     ]
@@ -107,4 +107,4 @@ def test_the_first_leader_counts_if_several_followed_each_other() -> None:
     fail_over(flink, sidecar, after=1)
     sidecar.waits(10)
     [episode] = sidecar.episodes()
-    assert found(sidecar.records, episode) == [("no_leader", 0.0), ("elected", 2.0), ("dispatcher", 3.0)]
+    assert stages_of(sidecar.records, episode) == [("no_leader", 0.0), ("elected", 2.0), ("dispatcher", 3.0)]

@@ -30,8 +30,8 @@ def asked(flink: Flink, sidecar: Sidecar, *, running: bool = True) -> Status:
     return status(Snapshot(reader.moment, state, policy=sidecar.policy), JournalStatus(running, None))
 
 
-def only(found: Status) -> ClusterStatus:
-    [cluster] = found.clusters
+def only(answer: Status) -> ClusterStatus:
+    [cluster] = answer.clusters
     return cluster
 
 
@@ -40,10 +40,10 @@ def test_a_vacancy_is_as_old_as_a_running_sidecar_knows() -> None:
     flink, sidecar = watching()
     flink.vacate()
     sidecar.sees_changes().waits(43)
-    found = asked(flink, sidecar)
-    assert found.outcome is Outcome.VACANT
-    assert {round(leader.age_seconds) for leader in only(found).leaders} == {43}
-    assert all(leader.since for leader in only(found).leaders)
+    answer = asked(flink, sidecar)
+    assert answer.outcome is Outcome.VACANT
+    assert {round(leader.age_seconds) for leader in only(answer).leaders} == {43}
+    assert all(leader.since for leader in only(answer).leaders)
 
 
 def test_a_sidecar_that_has_ended_may_have_missed_a_leader() -> None:
@@ -51,8 +51,8 @@ def test_a_sidecar_that_has_ended_may_have_missed_a_leader() -> None:
     flink, sidecar = watching()
     flink.vacate()
     sidecar.sees_changes().waits(43)
-    found = only(asked(flink, sidecar, running=False))
-    assert {leader.since for leader in found.leaders} == {None}
+    cluster = only(asked(flink, sidecar, running=False))
+    assert {leader.since for leader in cluster.leaders} == {None}
 
 
 def test_a_leader_that_the_sidecar_does_not_know_has_its_own_age() -> None:
@@ -60,9 +60,9 @@ def test_a_leader_that_the_sidecar_does_not_know_has_its_own_age() -> None:
     flink, sidecar = watching()
     flink.vacate()
     flink.elect(B)
-    found = asked(flink, sidecar)
-    assert found.outcome is Outcome.LED
-    assert {leader.leader_address and "jm-b" in leader.leader_address for leader in only(found).leaders} == {True}
+    answer = asked(flink, sidecar)
+    assert answer.outcome is Outcome.LED
+    assert {leader.leader_address and "jm-b" in leader.leader_address for leader in only(answer).leaders} == {True}
 
 
 def test_alerts_are_those_of_the_sidecar() -> None:
@@ -79,9 +79,9 @@ def test_a_job_without_a_leader_is_vacant() -> None:
     state = sidecar.state
     cluster = state.clusters[CLUSTER]
     flink.vacate(next(component for component in cluster.components if component.job_id))
-    found = asked(flink, sidecar)
-    assert found.outcome is Outcome.VACANT
-    assert [leader.state for leader in only(found).leaders] == ["held"] * 3 + ["vacant"]
+    answer = asked(flink, sidecar)
+    assert answer.outcome is Outcome.VACANT
+    assert [leader.state for leader in only(answer).leaders] == ["held"] * 3 + ["vacant"]
 
 
 def test_blind_is_not_vacant() -> None:
@@ -93,16 +93,16 @@ def test_blind_is_not_vacant() -> None:
     flink.vacate(DISPATCHER)
     vacant = sidecar.sees_changes().state.clusters[CLUSTER]
     both = replace(unread, clusters={**unread.clusters, "other": vacant})
-    found = status(Snapshot(sidecar.moment, both, policy=sidecar.policy), None)
-    assert found.outcome is Outcome.VACANT
-    assert [cluster.level for cluster in found.clusters] == ["down", "blind"]
+    answer = status(Snapshot(sidecar.moment, both, policy=sidecar.policy), None)
+    assert answer.outcome is Outcome.VACANT
+    assert [cluster.level for cluster in answer.clusters] == ["down", "blind"]
 
 
 def test_no_cluster_at_all_is_blind() -> None:
     """With the reason in place of a table."""
-    found = status(Snapshot(watching()[1].moment), None)
-    assert (found.outcome, found.clusters) == (Outcome.BLIND, [])
-    assert found.problems
+    answer = status(Snapshot(watching()[1].moment), None)
+    assert (answer.outcome, answer.clusters) == (Outcome.BLIND, [])
+    assert answer.problems
 
 
 MINUTE = 60 * SECOND
@@ -113,9 +113,9 @@ def leased(ahead: int) -> tuple[Flink, LeaseSidecar]:
     config_maps = ConfigMaps()
     flink = Flink(config_maps).elect(A)
     sidecar = LeaseSidecar(flink)
-    for each in config_maps.maps.values():
-        assert each.lease is not None
-        each.lease["acquireTime"] = timestamp(sidecar.now + ahead)
+    for config_map in config_maps.maps.values():
+        assert config_map.lease is not None
+        config_map.lease["acquireTime"] = timestamp(sidecar.now + ahead)
     sidecar.connects()
     return flink, sidecar
 
@@ -124,8 +124,8 @@ def first_observed(sidecar: LeaseSidecar) -> str:
     return timestamp(sidecar.state.clusters[CLUSTER].components[DISPATCHER].since.wall)
 
 
-def of_dispatcher(found: Status) -> LeaderStatus:
-    (leader,) = [each for each in only(found).leaders if each.component == "dispatcher"]
+def of_dispatcher(answer: Status) -> LeaderStatus:
+    (leader,) = [leader for leader in only(answer).leaders if leader.component == "dispatcher"]
     return leader
 
 
@@ -164,8 +164,8 @@ def test_a_store_that_refuses_is_blind_and_says_why() -> None:
     unread = Sidecar(Flink(), sidecar.policy)
     unread.reconnects()
     unread.observe(StoreRefused(unread.moment, CLUSTER, "/flink/leader: no permission to read it"))
-    found = status(Snapshot(unread.moment, unread.state, policy=unread.policy), None)
-    assert (found.outcome, only(found).sentence) == (
+    answer = status(Snapshot(unread.moment, unread.state, policy=unread.policy), None)
+    assert (answer.outcome, only(answer).sentence) == (
         Outcome.BLIND,
         "the store does not let it be read: /flink/leader: no permission to read it",
     )
@@ -177,5 +177,5 @@ def test_a_search_that_is_refused_says_why() -> None:
     """In place of the clusters."""
     _, sidecar = watching()
     sidecar.observe(ClustersListed(sidecar.moment, "namespace flink of Kubernetes", None, 0, "no permission (403)"))
-    found = status(Snapshot(sidecar.moment, sidecar.state, policy=sidecar.policy), None)
-    assert "cannot see which clusters are in namespace flink of Kubernetes: no permission (403)" in found.problems
+    answer = status(Snapshot(sidecar.moment, sidecar.state, policy=sidecar.policy), None)
+    assert "cannot see which clusters are in namespace flink of Kubernetes: no permission (403)" in answer.problems

@@ -12,14 +12,14 @@ from tests.kit.core_sidecar import Sidecar, watching
 HELD, VACANT, BLIND, UNRECORDED = SpanState
 
 
-def seconds(found: list[Span]) -> list[tuple[float, float, str, str | None]]:
-    return [((s.start - START) / SECOND, (s.end - START) / SECOND, s.state.value, s.leader) for s in found]
+def seconds(timeline: list[Span]) -> list[tuple[float, float, str, str | None]]:
+    return [((s.start - START) / SECOND, (s.end - START) / SECOND, s.state.value, s.leader) for s in timeline]
 
 
 def of_dispatcher(sidecar: Sidecar, start: int = 0, recorded: int = 0) -> list[Span]:
     """The dispatcher's spans, from `start` seconds after the scene began; records exist since `recorded`."""
     cluster = sidecar.state.clusters[CLUSTER]
-    blind = [found for record in sidecar.coverage() if (found := blindness(record))]
+    blind = [span for record in sidecar.coverage() if (span := blindness(record))]
     now = blind_now(cluster, sidecar.moment)
     return spans(
         [change(record) for record in sidecar.transitions(DISPATCHER)],
@@ -39,14 +39,14 @@ def test_a_failover_and_a_time_without_a_view() -> None:
     flink.elect(B)
     sidecar.sees_changes().waits(10)
     sidecar.is_cut_off().waits(20).connects().waits(30)
-    found = of_dispatcher(sidecar)
-    assert [(span.state, span.leader) for span in found] == [
+    timeline = of_dispatcher(sidecar)
+    assert [(span.state, span.leader) for span in timeline] == [
         *((HELD, "jm-a"), (VACANT, None), (HELD, "jm-b"), (BLIND, None)),
         (HELD, "jm-b"),
     ]
-    assert [round((span.end - span.start) / SECOND) for span in found] == [60, 2, 10, 20, 30]
-    assert all(before.end == after.start for before, after in pairwise(found))
-    assert totals(found)[HELD][0] == 3
+    assert [round((span.end - span.start) / SECOND) for span in timeline] == [60, 2, 10, 20, 30]
+    assert all(before.end == after.start for before, after in pairwise(timeline))
+    assert totals(timeline)[HELD][0] == 3
 
 
 def test_blindness_that_goes_on_is_no_leader_and_no_vacancy() -> None:
@@ -71,7 +71,7 @@ def test_spans_cover_the_window(number: int) -> None:
     leaders = [(HELD, "a"), (VACANT, None)]
     changes = [Change(n * 2, leaders[n % 2], leaders[1 - n % 2]) for n in range(number)]
     blind = [(n * 2 + 1, n * 2 + 2) for n in range(0, number, 3)]
-    found = spans(changes, blind, leaders[0], 5, 100_000, 0)
-    assert (found[0].start, found[-1].end) == (5, 100_000)
-    assert all(before.end == after.start for before, after in pairwise(found))
-    assert sum(total for _, total in totals(found).values()) == 99_995
+    timeline = spans(changes, blind, leaders[0], 5, 100_000, 0)
+    assert (timeline[0].start, timeline[-1].end) == (5, 100_000)
+    assert all(before.end == after.start for before, after in pairwise(timeline))
+    assert sum(total for _, total in totals(timeline).values()) == 99_995

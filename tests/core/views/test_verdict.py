@@ -27,8 +27,8 @@ def of(sidecar: Sidecar, **other: object) -> ClusterVerdict:
     """The verdict on the cluster; `other`: of its state."""
     cluster = replace(sidecar.state.clusters[CLUSTER], **other)
     state = replace(sidecar.state, clusters={CLUSTER: cluster})
-    [found] = verdicts(Snapshot(sidecar.moment, state, policy=sidecar.policy))
-    return found
+    [verdict] = verdicts(Snapshot(sidecar.moment, state, policy=sidecar.policy))
+    return verdict
 
 
 def vacated(*components: ComponentId, seconds: float = 43) -> tuple[Flink, Sidecar]:
@@ -41,18 +41,18 @@ def vacated(*components: ComponentId, seconds: float = 43) -> tuple[Flink, Sidec
 @pytest.mark.parametrize(("number", "words"), [(0, "all led"), (1, "all led, no standby"), (2, "all led, 1 standby")])
 def test_a_cluster_that_is_well(number: int, words: str) -> None:
     """With its standbys, where they are known. That there never was one is no problem."""
-    found = of(watching()[1], contenders={LATCH: tuple("abc"[:number])} if number else {})
-    assert (found.level, str(found), found.since) == ("ok", f"default: {words}", None)
+    verdict = of(watching()[1], contenders={LATCH: tuple("abc"[:number])} if number else {})
+    assert (verdict.level, str(verdict), verdict.since) == ("ok", f"default: {words}", None)
 
 
 def test_no_leader_is_the_worst() -> None:
     """For how long, why, and who can take over."""
     _, sidecar = vacated()
-    found = of(sidecar, contenders={LATCH: ()})
+    verdict = of(sidecar, contenders={LATCH: ()})
     why = "probably because JobManager jm-a was lost"
-    assert (found.level, found.sentence) == ("down", f"no leader for 43 s, {why}, no standby")
-    assert found.since
-    assert found.since.startswith("2026-11-20T08:01:00")
+    assert (verdict.level, verdict.sentence) == ("down", f"no leader for 43 s, {why}, no standby")
+    assert verdict.since
+    assert verdict.since.startswith("2026-11-20T08:01:00")
     assert of(sidecar, contenders={LATCH: ("a",)}).sentence.endswith(", 1 JobManager contends")
     assert of(sidecar, contenders={}).sentence.endswith("jm-a was lost")
 
@@ -67,25 +67,28 @@ def test_blindness_has_a_word_of_its_own() -> None:
     """Never "no leader"; the last known leader stays in sight."""
     _, sidecar = watching()
     sidecar.is_cut_off().waits(75)
-    found = of(sidecar)
+    verdict = of(sidecar)
     sentence = "cannot see it for 1 min 15 s: the store cannot be read, so leaders are unknown (last known: jm-a)"
-    assert (found.level, found.sentence) == ("blind", sentence)
+    assert (verdict.level, verdict.sentence) == ("blind", sentence)
     fresh = of(Sidecar(Flink()))
     assert (fresh.level, fresh.sentence) == ("blind", "the store has not been read yet: leaders are unknown")
 
 
 def test_two_leaders_are_as_bad_as_none() -> None:
     """With what to do: it does not settle by itself."""
-    found = of(watching()[1], contested=frozenset({DISPATCHER}))
-    assert (found.level, found.sentence) == ("down", "split leadership: two JobManagers act as leader of dispatcher")
-    assert (found.topic, found.next_step) == ("flinksplitleadership", advice.TRIGGERS[Trigger.SPLIT])
+    verdict = of(watching()[1], contested=frozenset({DISPATCHER}))
+    assert (verdict.level, verdict.sentence) == (
+        "down",
+        "split leadership: two JobManagers act as leader of dispatcher",
+    )
+    assert (verdict.topic, verdict.next_step) == ("flinksplitleadership", advice.TRIGGERS[Trigger.SPLIT])
 
 
 def test_what_to_do_follows_from_the_cause() -> None:
     """Where there is one: with its section of docs/how-to/troubleshooting.md."""
-    found = of(vacated()[1])
-    assert found.topic == "jobmanager_lost"
-    assert found.next_step == (
+    verdict = of(vacated()[1])
+    assert verdict.topic == "jobmanager_lost"
+    assert verdict.next_step == (
         "No JobManager contends: start one. "
         "Then: Find out how jm-a ended: exit code, OOM kill, node, last lines of its log."
     )
@@ -96,8 +99,8 @@ def test_what_to_do_follows_from_the_cause() -> None:
 def test_a_suspended_cluster_is_no_problem() -> None:
     """No leader is wanted."""
     sidecar = vacated()[1]
-    found = of(sidecar, operated=Operated(None, unwanted_since=sidecar.moment))
-    assert (found.level, found.sentence) == (
+    verdict = of(sidecar, operated=Operated(None, unwanted_since=sidecar.moment))
+    assert (verdict.level, verdict.sentence) == (
         "ok",
         "no leader is wanted: its FlinkDeployment is suspended, or was deleted",
     )
@@ -106,8 +109,8 @@ def test_a_suspended_cluster_is_no_problem() -> None:
 def test_a_cluster_without_its_standby_is_degraded() -> None:
     """One that had a standby."""
     sidecar = watching()[1]
-    found = of(sidecar, contenders={LATCH: ("a",)}, standby=Standby(sidecar.moment, sidecar.moment))
-    assert (found.level, found.sentence) == ("degraded", "all led, no standby")
+    verdict = of(sidecar, contenders={LATCH: ("a",)}, standby=Standby(sidecar.moment, sidecar.moment))
+    assert (verdict.level, verdict.sentence) == ("degraded", "all led, no standby")
 
 
 def test_jobs_without_a_leader_and_alerts_are_named() -> None:
@@ -135,14 +138,14 @@ def test_the_worst_comes_first_and_the_sidecar_itself_is_judged() -> None:
     blind = watching()[1].is_cut_off().state.clusters[CLUSTER]
     clusters = {"a": well, "b": blind, "c": down.state.clusters[CLUSTER], "d": well}
     snapshot = Snapshot(down.moment, State(clusters), health=Health(journal_problem="the disk is full"))
-    assert [(each.cluster_id, each.level) for each in verdicts(snapshot)] == [
+    assert [(verdict.cluster_id, verdict.level) for verdict in verdicts(snapshot)] == [
         *(("c", "down"), ("b", "blind"), (None, "degraded"), ("a", "ok")),
         ("d", "ok"),
     ]
-    [found] = verdicts(Snapshot(down.moment))
-    assert (found.level, str(found)) == ("blind", "this sidecar: no cluster is watched yet")
-    [found] = verdicts(Snapshot(down.moment, State(finder=Finder("namespace flink"))))
-    assert (found.level, found.sentence.partition(":")[0]) == (
+    [verdict] = verdicts(Snapshot(down.moment))
+    assert (verdict.level, str(verdict)) == ("blind", "this sidecar: no cluster is watched yet")
+    [verdict] = verdicts(Snapshot(down.moment, State(finder=Finder("namespace flink"))))
+    assert (verdict.level, verdict.sentence.partition(":")[0]) == (
         "blind",
         "cannot see which clusters are in namespace flink",
     )

@@ -10,7 +10,7 @@ import org.apache.flink.runtime.leaderretrieval.LeaderRetrievalListener;
 import org.apache.flink.runtime.util.ZooKeeperUtils;
 
 /**
- * What Flink's own leader retrieval is told: {@code FlinkListener -Dkey=value… PATH…}.
+ * What Flink's own leader retrieval notifies its listeners of: {@code FlinkListener -Dkey=value… PATH…}.
  *
  * <p>The settings are Flink's ({@code high-availability.zookeeper.*}; which connection state clears a leader is
  * {@code …client.tolerate-suspended-connections}); a path is a component's, below the namespace: {@code /leader/dispatcher}. Each call of
@@ -56,7 +56,7 @@ public final class FlinkListener implements LeaderRetrievalListener {
 
     public static void main(String[] arguments) throws Exception {
         PrintStream calls = System.out;
-        System.setOut(System.err); // where Log4j's console is, unless it is told otherwise
+        System.setOut(System.err); // where Log4j's console is, unless it is configured otherwise
         Configuration settings = new Configuration();
         for (String argument : arguments) {
             if (argument.startsWith("-D")) {

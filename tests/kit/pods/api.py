@@ -46,7 +46,7 @@ class Api:
         """Apply a strategic merge patch."""
         return self.ask("PATCH", path, change, STRATEGIC_MERGE)
 
-    def found(self, path: str) -> Json | None:
+    def resource(self, path: str) -> Json | None:
         """The object, or None where there is none."""
         try:
             return self.ask("GET", path)

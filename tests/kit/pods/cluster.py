@@ -62,15 +62,15 @@ class Form:
 class Pod:
     """One pod, as the API server had it."""
 
-    def __init__(self, found: Json) -> None:
-        self.name: str = found["metadata"]["name"]
-        self.uid: str = found["metadata"]["uid"]
-        self.address: str | None = found["status"].get("podIP")
-        self.is_deleted = "deletionTimestamp" in found["metadata"]
-        self._containers = {each["name"]: each for each in found["status"].get("containerStatuses", [])}
+    def __init__(self, resource: Json) -> None:
+        self.name: str = resource["metadata"]["name"]
+        self.uid: str = resource["metadata"]["uid"]
+        self.address: str | None = resource["status"].get("podIP")
+        self.is_deleted = "deletionTimestamp" in resource["metadata"]
+        self._containers = {status["name"]: status for status in resource["status"].get("containerStatuses", [])}
 
     def is_ready(self) -> bool:
-        return bool(self._containers) and all(each["ready"] for each in self._containers.values())
+        return bool(self._containers) and all(container["ready"] for container in self._containers.values())
 
     def restarts(self, container: str) -> int:
         return int(self._containers[container]["restartCount"])
@@ -152,8 +152,8 @@ class FlinkPods:
 
     def pods(self) -> list[Pod]:
         """The JobManagers that are not being deleted."""
-        found = self.api.ask("GET", f"{self._path}/pods?labelSelector=component%3Djobmanager")["items"]
-        return [pod for pod in map(Pod, found) if not pod.is_deleted]
+        resources = self.api.ask("GET", f"{self._path}/pods?labelSelector=component%3Djobmanager")["items"]
+        return [pod for pod in map(Pod, resources) if not pod.is_deleted]
 
     def leader(self) -> Pod:
         """The pod of the published leader."""
@@ -162,8 +162,8 @@ class FlinkPods:
 
     def again(self, pod: Pod) -> Pod | None:
         """The pod as it is now; None when it is gone."""
-        found = self.api.found(f"{self._path}/pods/{pod.name}")
-        return Pod(found) if found and found["metadata"]["uid"] == pod.uid else None
+        resource = self.api.resource(f"{self._path}/pods/{pod.name}")
+        return Pod(resource) if resource and resource["metadata"]["uid"] == pod.uid else None
 
     def process(self, pod: Pod, container: str = "jobmanager") -> int:
         return first_process(pod.cgroup(container))

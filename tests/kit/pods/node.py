@@ -30,15 +30,15 @@ _SCRIPT: Final = ROOT / "scripts" / "build-kube-apiserver.sh"
 
 def is_ready() -> bool:
     """Whether the node can run pods, as the API server has it."""
-    found = admin().found(f"/api/v1/nodes/{NAME}")
-    conditions = found["status"].get("conditions", []) if found else []
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    node = admin().resource(f"/api/v1/nodes/{NAME}")
+    conditions = node["status"].get("conditions", []) if node else []
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
 def pid_of(program: str) -> int:
     """The process of a program of the node, in this sandbox."""
-    (found,) = (each for each in Path("/proc").glob("[0-9]*") if _program(each) == program)
-    return int(found.name)
+    (process,) = (process for process in Path("/proc").glob("[0-9]*") if _program(process) == program)
+    return int(process.name)
 
 
 def _program(process: Path) -> str:

@@ -66,7 +66,7 @@ def observe(cluster: FlinkPods, fault: Callable[[Pod], object]) -> Outcome:
     """Do something to the leader's pod from which another leader follows, and wait until all is over."""
     await_renewals(cluster)
     before = [message.raw for message in cluster.messages]
-    known = {episode["id"] for episode in episodes(cluster)}
+    earlier_ids = {episode["id"] for episode in episodes(cluster)}
     old, leader = cluster.truth.now, cluster.leader()
     death = cluster.death(leader)
     cluster.peaks.clear()
@@ -74,10 +74,14 @@ def observe(cluster: FlinkPods, fault: Callable[[Pod], object]) -> Outcome:
     new = wait_for("another leader", lambda: cluster.truth.replaced_since(old), POD_SECONDS)
     wait_for("a message", lambda: len(cluster.messages) > len(before), POD_SECONDS)
     first = cluster.messages[len(before)]
-    wait_for("the end of the episode", lambda: any(_is_over(each, known) for each in episodes(cluster)), POD_SECONDS)
+    wait_for(
+        "the end of the episode",
+        lambda: any(_is_over(episode, earlier_ids) for episode in episodes(cluster)),
+        POD_SECONDS,
+    )
     await_settled(cluster)
     time.sleep(QUIET_SECONDS)  # whether nothing comes takes waiting
-    (episode,) = (each for each in episodes(cluster) if each["id"] not in known)
+    (episode,) = (episode for episode in episodes(cluster) if episode["id"] not in earlier_ids)
     return Outcome(
         messages=[f"{message.title}\n{message.body}" for message in cluster.messages[len(before) :]],
         after_leader=first.at - new.at,
@@ -115,12 +119,12 @@ def await_settled(cluster: FlinkPods) -> None:
 
 def episodes(cluster: FlinkPods) -> list[Json]:
     """The episodes that any of the sidecars shows, each once; where it is over, as it is then."""
-    found: dict[str, Json] = {}
+    latest: dict[str, Json] = {}
     for pod in cluster.pods():
         for episode in json.loads(cluster.get(pod, "/api/v1/episodes") or "[]"):
-            if episode["phase"] == "CLOSED" or episode["id"] not in found:
-                found[episode["id"]] = episode
-    return [*found.values()]
+            if episode["phase"] == "CLOSED" or episode["id"] not in latest:
+                latest[episode["id"]] = episode
+    return [*latest.values()]
 
 
 def unrecorded(cluster: FlinkPods, new: Write) -> list[str]:
@@ -129,5 +133,5 @@ def unrecorded(cluster: FlinkPods, new: Write) -> list[str]:
     return [name for key, name in _NAMES.items() if (name, new.sessions[key]) not in recorded]
 
 
-def _is_over(episode: Json, known: set[str]) -> bool:
-    return episode["phase"] == "CLOSED" and episode["id"] not in known
+def _is_over(episode: Json, earlier_ids: set[str]) -> bool:
+    return episode["phase"] == "CLOSED" and episode["id"] not in earlier_ids

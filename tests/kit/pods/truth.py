@@ -34,8 +34,8 @@ class Write(NamedTuple):
     @property
     def host(self) -> str | None:
         """The address of the leading dispatcher's pod."""
-        found = _HOST.search(self.leaders.get("dispatcher", ""))
-        return found[1] if found else None
+        match = _HOST.search(self.leaders.get("dispatcher", ""))
+        return match[1] if match else None
 
     @property
     def sessions(self) -> dict[str, str]:

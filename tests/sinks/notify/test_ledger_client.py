@@ -24,7 +24,7 @@ from sidecar.ports import Document, LedgerError, LedgerRefusedError
 from sidecar.sinks.notify.ledger_client import SharedLedger
 from sidecar.sinks.notify.notifier import Attempt, Notifier
 from sidecar.sinks.notify.permit import FREE, Permit
-from tests.core.delivery.test_ledger_document import OVER, VACANCY, told_of
+from tests.core.delivery.test_ledger_document import OVER, VACANCY, delivery_of
 from tests.kit.memory_ledger import Memory, Shared
 from tests.kit.receivers import RawServer, apprise
 from tests.kit.waiting import LOADED_MACHINE_SECONDS, wait_for
@@ -32,7 +32,7 @@ from tests.kit.waiting import LOADED_MACHINE_SECONDS, wait_for
 NOW = Clock()()
 SOON = NOW.wall + 3600 * SECOND
 """Later than any ledger begins here."""
-FIRST = replace(told_of(replace(VACANCY, began=SOON)), queued_at=replace(NOW, wall=SOON))
+FIRST = replace(delivery_of(replace(VACANCY, began=SOON)), queued_at=replace(NOW, wall=SOON))
 LATER = replace(FIRST, id="later", parts=(replace(OVER, began=SOON, ended=SOON + SECOND),), reason=Reason.RESOLVED)
 
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from sidecar.core.flink.configmaps import ConfigMapLayout
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Blindness, Held, Unknown
 from sidecar.core.journal_rows import changes
-from tests.core.cluster.test_leases import A_AGAIN, patterns, reasons
+from tests.core.cluster.store.test_leases import A_AGAIN, patterns, reasons
 from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, JOB, REST_SERVER, THE_JOB, A, B
 from tests.kit.config_maps import ONE, ConfigMap, ConfigMaps
 from tests.kit.core_sidecar import LeaseSidecar, leased
@@ -57,7 +57,7 @@ def test_other_config_maps_of_the_cluster_say_nothing() -> None:
     flink, sidecar = leased()
     for name in (f"{CLUSTER}-{JOB}-config-map", f"autoscaler-{CLUSTER}"):
         flink.config_maps.maps[name] = tampered(flink)
-        sidecar.tells(name)
+        sidecar.reports(name)
     assert sidecar.records == []
 
 
@@ -82,7 +82,7 @@ def test_what_was_read_again_is_not_obscured() -> None:
     flink, sidecar = leased(era=ConfigMapLayout.K1)
     sidecar.is_cut_off().waits(2)
     sidecar.reconnects()
-    sidecar.tells(flink.config_maps.name(DISPATCHER), flink.config_maps.name(THE_JOB))
+    sidecar.reports(flink.config_maps.name(DISPATCHER), flink.config_maps.name(THE_JOB))
     sidecar.waits(2)
     assert {(t.component, t.pattern) for t in sidecar.transitions()} == {
         ("resource_manager", "A->?"),
@@ -163,7 +163,7 @@ def test_a_job_that_ended_unseen_and_runs_again_begins_anew() -> None:
     flink.publish_all(A, THE_JOB)
     sidecar.sees_changes()
     assert [t.kind for t in sidecar.transitions(THE_JOB)] == ["REVOKED", "RETIRED", "GRANTED"]
-    assert isinstance(sidecar.known(THE_JOB).leadership, Held)
+    assert isinstance(sidecar.component_state(THE_JOB).leadership, Held)
 
 
 def test_a_stale_address_of_a_job_that_has_ended_is_no_job() -> None:
@@ -190,8 +190,13 @@ def test_elections_that_nobody_saw_are_counted_by_the_lease(how: str) -> None:
         sidecar.is_killed(down_for=60)
     flink.elect(B).grant(A).publish_all(A_AGAIN)
     sidecar.connects()
-    found = sidecar.transitions(DISPATCHER)[-1]
-    assert (found.pattern, found.unobserved, found.elections, found.same_leader) == ("?->A", 1, 2, False)
+    transition = sidecar.transitions(DISPATCHER)[-1]
+    assert (transition.pattern, transition.unobserved, transition.elections, transition.same_leader) == (
+        "?->A",
+        1,
+        2,
+        False,
+    )
 
 
 def test_up_to_1_17_the_lease_counts_renewals_and_nothing_follows_from_it() -> None:
@@ -250,13 +255,13 @@ def test_an_annotation_that_nobody_can_read_obscures_what_stands_there() -> None
     assert {t.pattern for t in sidecar.transitions()} == {"A->?"}
     assert len(sidecar.transitions()) == 4
     assert {t.reason for t in sidecar.transitions()} == {"a field of the lease has a value that it never has"}
-    assert isinstance(sidecar.known(DISPATCHER).leadership, Unknown)
+    assert isinstance(sidecar.component_state(DISPATCHER).leadership, Unknown)
     flink.config_maps[ONE].lease = intact
     flink.config_maps.renew()
     sidecar.sees_changes()
-    found = sidecar.transitions()[4:]
-    assert {(t.pattern, t.same_leader) for t in found} == {("?->A", True)}
-    assert len(found) == 4
+    transitions = sidecar.transitions()[4:]
+    assert {(t.pattern, t.same_leader) for t in transitions} == {("?->A", True)}
+    assert len(transitions) == 4
 
 
 def test_a_lease_first_seen_unreadable_is_known_when_it_can_be_read() -> None:
@@ -286,7 +291,7 @@ def test_a_value_that_nobody_can_read_obscures_its_component_alone() -> None:
         "the session id is not a UUID",
     )
     path = f"{ONE}/{flink.config_maps.key(DISPATCHER)}"
-    assert sidecar.known(DISPATCHER).leadership == Unknown(Blindness.UNREADABLE, path)
+    assert sidecar.component_state(DISPATCHER).leadership == Unknown(Blindness.UNREADABLE, path)
     flink.vacate(DISPATCHER)
     sidecar.sees_changes()
     assert patterns(sidecar) == ["A->?", "?->null"]
@@ -319,7 +324,7 @@ def test_an_upgrade_leaves_the_old_config_maps_behind(stopped: str) -> None:
     sidecar.watches(60)
     sidecar.looks()
     assert patterns(sidecar) == ["A->null", "null->B"]
-    assert isinstance(held := sidecar.known(DISPATCHER).leadership, Held)
+    assert isinstance(held := sidecar.component_state(DISPATCHER).leadership, Held)
     assert held.position.path == f"{ONE}/{flink.config_maps.key(DISPATCHER)}"
 
 

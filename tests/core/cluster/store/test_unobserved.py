@@ -128,8 +128,8 @@ def test_while_a_watch_hears_everything_every_number_is_known(acts: tuple[str, .
         (("cut", "delete_parent", "create", "set"), Gap(None, 2)),
     ],
 )
-def test_cut_off_from_a_leader_one_znode_tells_all_and_several_tell_a_least(acts: tuple[str, ...], gap: Gap) -> None:
-    """Its version counts what one node went through. How often the old node was set before it went, nothing tells."""
+def test_cut_off_from_a_leader_one_znode_counts_all_and_several_count_a_least(acts: tuple[str, ...], gap: Gap) -> None:
+    """Its version counts what one node went through. How often the old node was set before it went, nothing shows."""
     assert missed(*acts) == gap
 
 
@@ -143,7 +143,7 @@ def test_cut_off_from_a_leader_one_znode_tells_all_and_several_tell_a_least(acts
         (("cut", "create", "delete", "create"), Gap(None, 2)),
     ],
 )
-def test_cut_off_from_a_vacancy_the_first_new_node_tells_all(acts: tuple[str, ...], gap: Gap) -> None:
+def test_cut_off_from_a_vacancy_the_first_new_node_counts_all(acts: tuple[str, ...], gap: Gap) -> None:
     """The parent counts the nodes: where one came, or none, nothing is missing."""
     assert missed(*acts, first=("create", "delete")) == gap
 

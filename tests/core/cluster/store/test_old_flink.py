@@ -7,7 +7,7 @@ from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, Compone
 from sidecar.core.flink.znode_paths import OLD_JOB_MANAGER, ZNodeLayout
 from sidecar.core.views.leader_view import leaders
 from sidecar.core.views.snapshot import Snapshot
-from tests.core.cluster.test_no_such_cluster import RULES
+from tests.core.cluster.store.test_no_such_cluster import RULES
 from tests.kit.cluster import CLUSTER, DISPATCHER, JOB, A
 from tests.kit.core_sidecar import Sidecar
 from tests.kit.fake_flink import Flink
@@ -31,16 +31,16 @@ def test_it_is_named_and_no_missing_leader_is_notified() -> None:
     flink, sidecar = with_old_job_manager()
     flink.submit(JOB)
     sidecar.connects().waits(600, tick=1)
-    assert [(each.title, each.reason) for each in sidecar.sent] == [
+    assert [(delivery.title, delivery.reason) for delivery in sidecar.sent] == [
         ("[WARNING] default: this Flink is not supported", "FIRST")
     ]
     assert "this looks like Flink older than 1.5" in sidecar.sent[0].body
-    assert {(each.state, each.reason) for each in leaders(Snapshot(sidecar.moment, sidecar.state))} == {
+    assert {(leader.state, leader.reason) for leader in leaders(Snapshot(sidecar.moment, sidecar.state))} == {
         ("unknown", "not supported")
     }
     flink.vacate(JOB_MANAGER)
     sidecar.sees_changes().waits(600, tick=1)
-    assert sidecar.told() == [("FlinkLeadersOutOfSight", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkLeadersOutOfSight", "FIRST")]
 
 
 def test_a_new_process_knows_it_too() -> None:
@@ -49,7 +49,7 @@ def test_a_new_process_knows_it_too() -> None:
     sidecar.connects().waits(5)
     sidecar.is_killed(10).connects().waits(100, tick=1)
     assert missing(sidecar) == str(TooOld())
-    assert not [each for each in sidecar.sent if each.alert == "FlinkNoLeader"]
+    assert not [delivery for delivery in sidecar.sent if delivery.alert == "FlinkNoLeader"]
 
 
 def test_after_an_upgrade_it_is_watched() -> None:
@@ -60,8 +60,8 @@ def test_after_an_upgrade_it_is_watched() -> None:
     flink.elect(A, DISPATCHER)
     sidecar.sees_changes().waits(60, tick=1)
     assert missing(sidecar) == "None"
-    assert ("FlinkLeadersOutOfSight", "RESOLVED") in sidecar.told()
-    assert ("FlinkNoLeader", "FIRST") in sidecar.told()
+    assert ("FlinkLeadersOutOfSight", "RESOLVED") in sidecar.sent_reasons()
+    assert ("FlinkNoLeader", "FIRST") in sidecar.sent_reasons()
 
 
 @pytest.mark.parametrize("component", CLUSTER_COMPONENTS)
@@ -73,7 +73,7 @@ def test_with_any_other_leader_it_is_a_newer_flink(component: ComponentId) -> No
     assert missing(sidecar) == "None"
     flink.vacate(component)
     sidecar.sees_changes().waits(60, tick=1)
-    assert ("FlinkNoLeader", "FIRST") in sidecar.told()
+    assert ("FlinkNoLeader", "FIRST") in sidecar.sent_reasons()
 
 
 @pytest.mark.parametrize("era", [era for era in ZNodeLayout if era is not ZNodeLayout.Z1])
@@ -89,4 +89,4 @@ def test_an_application_that_is_in_a_job_store_is_a_job() -> None:
     flink.submit(OLD_JOB_MANAGER)
     sidecar.connects().waits(60, tick=1)
     assert missing(sidecar) == "None"
-    assert ("FlinkNoLeader", "FIRST") in sidecar.told()
+    assert ("FlinkNoLeader", "FIRST") in sidecar.sent_reasons()

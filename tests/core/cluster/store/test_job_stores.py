@@ -57,7 +57,7 @@ def test_a_job_without_a_leader_that_flink_would_recover_stays_vacant() -> None:
     flink, sidecar = watching()
     flink.vacate(THE_JOB)
     sidecar.sees_changes().waits(20)
-    assert isinstance(sidecar.known(THE_JOB).leadership, Vacant)
+    assert isinstance(sidecar.component_state(THE_JOB).leadership, Vacant)
     flink.elect(B, THE_JOB)
     sidecar.sees_changes()
     assert [t.pattern for t in sidecar.transitions()] == ["A->null", "null->B"]
@@ -134,7 +134,7 @@ def test_where_a_job_store_cannot_be_read_no_job_is_forgotten(store: str) -> Non
     """The job may be registered there."""
     flink, sidecar = watching()
     cluster = sidecar.state.clusters[CLUSTER]
-    jobs = {path: found for path, found in cluster.jobs.items() if path != store}
+    jobs = {path: job_ids for path, job_ids in cluster.jobs.items() if path != store}
     sidecar.state = replace(sidecar.state, clusters={CLUSTER: replace(cluster, jobs=jobs)})
     led_and_left(flink, sidecar, 1)
     sidecar.waits(4000, tick=60)

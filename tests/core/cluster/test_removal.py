@@ -30,7 +30,7 @@ class Finder(LeaseSidecar):
         self.observe(ClustersListed(self.moment, "namespace flink", frozenset(names)))
 
     def sees_removal(self, *, on_purpose: bool = False) -> None:
-        """The driver tells both, and the core decides which of them counts."""
+        """The driver reports both, and the core decides which of them counts."""
         self.flink.config_maps.changed.clear()
         self.observe(ClusterRemoved(self.moment, CLUSTER, on_purpose))
         self.observe(ConfigMapObserved(self.moment, CLUSTER, ONE))
@@ -67,7 +67,7 @@ def test_a_cluster_that_withdraws_and_is_deleted_is_retired() -> None:
     assert (episode.cause, episode.confidence) == ("cluster_removed", "high")
     assert episode.components == ["dispatcher", "resource_manager", "rest_server"]
     sidecar.waits(120)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
     assert sidecar.state.alerts.groups == {}
 
 
@@ -84,7 +84,7 @@ def test_a_config_map_deleted_beneath_its_leader_is_an_outage() -> None:
     sidecar.connects()
     sidecar.watches(20)
     assert sidecar.kinds(DISPATCHER) == ["REVOKED", "GRANTED"]
-    assert sidecar.told() == [("FlinkLeaderChanged", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkLeaderChanged", "FIRST")]
     assert sidecar.state.clusters[CLUSTER].gone is None
 
 
@@ -94,9 +94,9 @@ def test_an_outage_that_nobody_ends_is_a_removal_at_last() -> None:
     flink.config_maps.delete()
     sidecar.sees_removal()
     sidecar.waits(60, tick=1)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
     sidecar.waits(REMOVED_AFTER // SECOND + 60, tick=1)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "RESOLVED")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "RESOLVED")]
     assert not sidecar.watches_it()
     assert sidecar.kinds(DISPATCHER) == ["REVOKED", "RETIRED"]
 
@@ -109,7 +109,7 @@ def test_a_removal_that_is_known_to_be_on_purpose_counts_at_once() -> None:
     assert not sidecar.watches_it()
     assert sidecar.kinds(DISPATCHER) == ["RETIRED"]
     assert sidecar.episodes() == []
-    assert sidecar.waits(60).told() == []
+    assert sidecar.waits(60).sent_reasons() == []
 
 
 def test_a_page_is_resolved_when_its_cluster_is_removed() -> None:
@@ -117,11 +117,11 @@ def test_a_page_is_resolved_when_its_cluster_is_removed() -> None:
     flink, sidecar = finder()
     withdraw(flink, sidecar)
     sidecar.hears_nothing(45)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
     flink.config_maps.delete()
     sidecar.sees_removal()
     sidecar.waits(90, tick=1)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "RESOLVED")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "RESOLVED")]
 
 
 def test_clusters_that_vanished_between_two_processes_are_retired() -> None:
@@ -133,7 +133,7 @@ def test_clusters_that_vanished_between_two_processes_are_retired() -> None:
     sidecar.lists("another")
     assert not sidecar.watches_it()
     assert sidecar.kinds(DISPATCHER) == ["RETIRED"]
-    assert sidecar.waits(60).told() == []
+    assert sidecar.waits(60).sent_reasons() == []
 
 
 def test_a_leader_that_changed_between_two_processes_is_notified() -> None:
@@ -143,7 +143,7 @@ def test_a_leader_that_changed_between_two_processes_is_notified() -> None:
     flink.elect(B)
     sidecar.finds()
     sidecar.watches(20)
-    assert sidecar.told()[0] == ("FlinkLeaderChanged", "FIRST")
+    assert sidecar.sent_reasons()[0] == ("FlinkLeaderChanged", "FIRST")
 
 
 def test_what_is_observed_too_late_does_not_bring_a_cluster_back() -> None:
@@ -158,7 +158,7 @@ def test_what_is_observed_too_late_does_not_bring_a_cluster_back() -> None:
     sidecar.finds()
     sidecar.watches(30)
     assert sidecar.kinds(DISPATCHER)[2:] == ["DISCOVERED"]
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
 
 
 def test_a_heartbeat_says_how_many_clusters_are_watched_and_stops_with_the_view() -> None:

@@ -16,7 +16,7 @@ from sidecar.core.message import Content
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Policy, Rule, Severity, Trigger
 from tests.kit.cluster import CLUSTER, DISPATCHER, JOB, RESOURCE_MANAGER, REST_SERVER, START, THE_JOB, B
-from tests.kit.core_sidecar import LEADER_CHANGED, NO_LEADER, POLICY, telling, watching
+from tests.kit.core_sidecar import LEADER_CHANGED, NO_LEADER, POLICY, watching, with_destinations
 
 AT = Moment(START, START)
 LATER = Moment(START + 90 * SECOND, START + 90 * SECOND)
@@ -33,14 +33,14 @@ def alert(rule: Rule, component: ComponentId | None, before: str | None = None, 
     )
 
 
-def told(*alerts: Alert, reason: Reason = Reason.FIRST, policy: Policy = POLICY) -> Content:
+def content(*alerts: Alert, reason: Reason = Reason.FIRST, policy: Policy = POLICY) -> Content:
     return compose(Notice("fingerprint", policy.route, reason, alerts, len(alerts)), policy, {})
 
 
 def test_a_failover_reads_as_who_from_whom_to_whom_when_and_how_long() -> None:
     """The whole message, as it arrives."""
     policy = replace(POLICY, external_labels={"env": "prod"})
-    message = told(
+    message = content(
         replace(
             alert(LEADER_CHANGED, RESOURCE_MANAGER, "jm-a:6123", "jm-b:6123"),
             vacant_seconds=4.25,
@@ -51,7 +51,7 @@ def test_a_failover_reads_as_who_from_whom_to_whom_when_and_how_long() -> None:
         alert(LEADER_CHANGED, DISPATCHER, "jm-a:6123", "jm-b:6123"),
         policy=policy,
     )
-    assert [each.summary for each in message.alerts] == message.body.splitlines()
+    assert [part.summary for part in message.alerts] == message.body.splitlines()
     assert message.summary == "default: JobManager failed over: jm-a → jm-b after at least 12 s"
     assert replace(message, alerts=()) == Content(
         "[WARNING] default: JobManager failed over: jm-a → jm-b after at least 12 s",
@@ -73,17 +73,17 @@ def test_a_failover_reads_as_who_from_whom_to_whom_when_and_how_long() -> None:
 def test_a_vacancy_reads_as_who_had_led_and_since_when() -> None:
     """And its end as who leads, when and after how long."""
     vacancy = alert(NO_LEADER, DISPATCHER, "jm-a:6123")
-    firing = told(vacancy)
+    firing = content(vacancy)
     assert firing.title == "[CRITICAL] default: no leader for dispatcher, jm-a led before"
     assert firing.body == "dispatcher: no leader since 2026-11-20 08:00:00 UTC (previous leader: jm-a:6123)"
-    over = told(replace(vacancy, ended=LATER, after="jm-b:6123", vacant_seconds=90.0), reason=Reason.RESOLVED)
+    over = content(replace(vacancy, ended=LATER, after="jm-b:6123", vacant_seconds=90.0), reason=Reason.RESOLVED)
     assert over.title == "[RESOLVED] default: leader back for dispatcher after at least 90 s"
     assert over.body == "dispatcher: elected jm-b:6123 at 2026-11-20 08:01:30 UTC, no published leader for 90 s"
 
 
 def test_a_leader_that_moved_nowhere_has_a_new_session() -> None:
     """Same place before and after: said in words, not as an arrow from a place to itself."""
-    message = told(alert(LEADER_CHANGED, DISPATCHER, "jm-a:6123", "jm-a:6123"))
+    message = content(alert(LEADER_CHANGED, DISPATCHER, "jm-a:6123", "jm-a:6123"))
     assert message.body.startswith("dispatcher: jm-a:6123, with a new session id at ")
 
 
@@ -108,7 +108,7 @@ def test_everything_that_a_rule_looks_at_has_its_words(trigger: Trigger, over: b
 def test_alerts_of_several_rules_are_worded_by_the_worst_of_them() -> None:
     """Its title and severity, and how many others there are; a line for each."""
     changed, vacancy = alert(LEADER_CHANGED, RESOURCE_MANAGER, "a:1", "b:1"), alert(NO_LEADER, DISPATCHER, "a:1")
-    message = told(changed, vacancy)
+    message = content(changed, vacancy)
     assert message.title == "[CRITICAL] default: no leader for dispatcher, a led before, and 1 more alert"
     assert message.severity is Severity.CRITICAL
     assert len(message.body.splitlines()) == 2
@@ -121,11 +121,11 @@ def test_a_storm_of_jobs_is_one_bounded_message() -> None:
     rule = Rule("JobChanged", Trigger.JOB_LEADER_CHANGED)
     policy = replace(POLICY, rules=(rule,), external_labels={f"label{n}": "x" * 60 for n in range(10)})
     longest = "ß" * 400
-    message = told(*(alert(rule, job, longest, longest[:-1]) for job in jobs), policy=policy)
+    message = content(*(alert(rule, job, longest, longest[:-1]) for job in jobs), policy=policy)
     lines = message.body.splitlines()
     assert lines[-1] == f"… and {10_000 - len(lines) + 1} more"
     assert len("\n".join([message.title, message.body, *map(str, message.facts)]).encode()) < 4096
-    short = told(*(alert(rule, job, "a:1", "b:1") for job in jobs), policy=policy)
+    short = content(*(alert(rule, job, "a:1", "b:1") for job in jobs), policy=policy)
     assert len(short.body.splitlines()) == MOST_LINES + 1
 
 
@@ -155,14 +155,14 @@ def test_the_operator_chooses_the_words_of_the_title() -> None:
     rule = replace(
         LEADER_CHANGED, summary=lambda fields: f"{fields['cluster_id']}: {fields['before']}\n{fields['cause']}"
     )
-    message = told(alert(LEADER_CHANGED, DISPATCHER, "jm-a:6123", "b:1"), policy=replace(POLICY, rules=(rule,)))
+    message = content(alert(LEADER_CHANGED, DISPATCHER, "jm-a:6123", "b:1"), policy=replace(POLICY, rules=(rule,)))
     assert message.title == "[WARNING] default: {'host': 'jm-a', 'address': 'jm-a:6123', 'pod': ''} unknown"
 
     def fails(_fields: object) -> str:
         raise ValueError("no such\nthing")
 
     policy = replace(POLICY, rules=(replace(LEADER_CHANGED, summary=fails),))
-    message = told(alert(LEADER_CHANGED, DISPATCHER, "a:1", "b:1"), policy=policy)
+    message = content(alert(LEADER_CHANGED, DISPATCHER, "a:1", "b:1"), policy=policy)
     assert message.title == "[WARNING] default: dispatcher failed over: a → b"
     assert (
         "(the summary of FlinkLeaderChanged could not be made: no such\N{REPLACEMENT CHARACTER}thing)" in message.body
@@ -171,21 +171,25 @@ def test_the_operator_chooses_the_words_of_the_title() -> None:
 
 def test_the_documented_fields_are_those_that_there_are() -> None:
     """The example that templates are tried on has every field, of the same type."""
-    seen = {}
+    actual = {}
 
     def look(fields: object) -> str:
         assert isinstance(fields, dict)
-        seen.update(fields)
-        return "seen"
+        actual.update(fields)
+        return "title"
 
     rule = replace(LEADER_CHANGED, summary=look)
-    told(alert(LEADER_CHANGED, DISPATCHER, "a:1", "b:1"), policy=replace(POLICY, rules=(rule,)))
-    assert {name: type(value) for name, value in seen.items()} == {name: type(value) for name, value in EXAMPLE.items()}
+    content(alert(LEADER_CHANGED, DISPATCHER, "a:1", "b:1"), policy=replace(POLICY, rules=(rule,)))
+    assert {name: type(value) for name, value in actual.items()} == {
+        name: type(value) for name, value in EXAMPLE.items()
+    }
 
 
 def test_an_alert_says_why_as_far_as_that_is_known() -> None:
     """While nobody leads, what is known then; once another leads, all; and the name to ask for more. What has no episode has no cause."""
-    flink, sidecar = watching(policy=replace(telling(*POLICY.receivers["ops"]), link="https://sidecar.example"))
+    flink, sidecar = watching(
+        policy=replace(with_destinations(*POLICY.receivers["ops"]), link="https://sidecar.example")
+    )
     flink.vacate()
     sidecar.sees_changes().waits(40)
     flink.elect(B)
@@ -229,6 +233,6 @@ def test_a_hostile_leader_address_cannot_write_lines_of_its_own() -> None:
 def test_the_jobs_of_a_failover_that_nobody_leads_are_one_alert() -> None:
     """In title and line: how many."""
     vacancy = replace(alert(NO_LEADER, JOBS), count=9_999)
-    assert told(vacancy).title == "[CRITICAL] default: no leader for 9999 jobs"
-    assert told(vacancy).body == "9999 jobs: no leader since 2026-11-20 08:00:00 UTC"
-    assert JOB not in told(vacancy).body
+    assert content(vacancy).title == "[CRITICAL] default: no leader for 9999 jobs"
+    assert content(vacancy).body == "9999 jobs: no leader since 2026-11-20 08:00:00 UTC"
+    assert JOB not in content(vacancy).body

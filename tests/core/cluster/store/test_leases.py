@@ -35,7 +35,7 @@ def reasons(sidecar: LeaseSidecar) -> set[str | None]:
 
 @pytest.mark.parametrize("era", ConfigMapLayout)
 def test_a_leader_is_held_by_its_value_and_its_lease(era: ConfigMapLayout) -> None:
-    """Found at first sight, all four; where that tells, with the versions that keep it there."""
+    """Found at first sight, all four; where that shows it, with the versions that keep it there."""
     sidecar = LeaseSidecar(Flink(ConfigMaps(era)).grant(A).submit().publish_all(A))
     sidecar.connects()
     assert {(t.pattern, t.after_address) for t in sidecar.transitions()} == {
@@ -91,7 +91,7 @@ def test_a_lease_that_is_not_renewed_runs_out(era: ConfigMapLayout) -> None:
         assert revoked.reason is not None
         assert revoked.reason.startswith("the lease was not renewed for 16.")
         assert revoked.reason in transition_line(revoked)
-        since = sidecar.known(component).since.steady
+        since = sidecar.component_state(component).since.steady
         assert 16_500_000 <= since - died <= 17_000_000
 
 
@@ -144,7 +144,7 @@ def test_a_lease_that_has_run_out_stays_so_until_it_is_renewed(how: str) -> None
     """Neither an outage nor a restart of ours brings a dead leader back, and nobody is notified that all is well."""
     flink, sidecar = leased()
     sidecar.hears_nothing(60)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
     if how == "blind":
         sidecar.is_cut_off().waits(60)
     else:
@@ -152,7 +152,7 @@ def test_a_lease_that_has_run_out_stays_so_until_it_is_renewed(how: str) -> None
     sidecar.connects()
     sidecar.hears_nothing(60)
     assert patterns(sidecar) == ["A->null", *(["null->?"] if how == "blind" else []), "?->null"]
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
     flink.config_maps.renew()
     sidecar.sees_changes()
     assert patterns(sidecar)[-1] == "null->B"
@@ -325,7 +325,7 @@ def test_a_fresh_cluster_grants_its_first_leaders() -> None:
 
 
 def test_a_job_that_an_earlier_leader_has_left_is_led_by_nobody() -> None:
-    """Its value stays until somebody overwrites it: at first sight the session tells, which since 1.15 is one for all of a leader."""
+    """Its value stays until somebody overwrites it: at first sight the session decides, which since 1.15 is one for all of a leader."""
     flink = Flink(ConfigMaps()).grant(B).submit().publish_all(B).publish_all(A, THE_JOB)
     sidecar = LeaseSidecar(flink)
     sidecar.connects()
@@ -349,7 +349,7 @@ def test_up_to_1_14_each_component_has_a_session_of_its_own() -> None:
 
 
 def test_a_dead_cluster_is_held_until_its_lease_is_seen_to_run_out() -> None:
-    """At first sight nothing tells a dead leader from a living one: no clock of others is trusted."""
+    """At first sight nothing distinguishes a dead leader from a living one: no clock of others is trusted."""
     sidecar = LeaseSidecar(Flink(ConfigMaps()).elect(A))
     sidecar.connects()
     sidecar.hears_nothing(18)

@@ -24,11 +24,11 @@ def is_shared(record: AnyRecord) -> bool:
 
 def repeated(*sidecars: Sidecar) -> list[str]:
     """Ids that one sidecar gave to two records."""
-    found = []
+    repeated_ids = []
     for sidecar in sidecars:
         ids = [record.id for record in sidecar.records]
-        found += [each for each in set(ids) if ids.count(each) > 1]
-    return found
+        repeated_ids += [record_id for record_id in set(ids) if ids.count(record_id) > 1]
+    return repeated_ids
 
 
 def two_observers(flink: Flink) -> tuple[Sidecar, Sidecar]:

@@ -13,7 +13,7 @@ from sidecar.core.moment import SECOND, Moment, parsed
 from sidecar.core.observations import ClusterFound, DeploymentObserved, DeploymentUnreadable, PodDisrupted
 from sidecar.core.policy.policy import PLANNED_BUDGET, Policy, Rule, Severity, Trigger
 from sidecar.core.records import EpisodeRecord
-from tests.core.cluster.test_found_clusters import Finder, finder, withdraw
+from tests.core.cluster.test_removal import Finder, finder, withdraw
 from tests.kit.cluster import CLUSTER, THE_JOB, B, JobManager, job_manager
 from tests.kit.core_sidecar import KUBERNETES, LeaseSidecar, leased
 from tests.kit.fake_flink import Flink
@@ -35,10 +35,10 @@ def operated(policy: Policy = PLANNED) -> tuple[Flink, LeaseSidecar, Operator]:
 
 
 def operator_of(sidecar: LeaseSidecar) -> Operator:
-    def tell(deployment: FlinkDeployment | None) -> None:
+    def report(deployment: FlinkDeployment | None) -> None:
         sidecar.observe(DeploymentObserved(sidecar.moment, CLUSTER, deployment))
 
-    return Operator(tell, lambda: sidecar.moment.wall).tells()
+    return Operator(report, lambda: sidecar.moment.wall).reports()
 
 
 def ends(flink: Flink, sidecar: LeaseSidecar) -> None:
@@ -82,7 +82,7 @@ def test_an_upgrade_within_its_budget_is_one_info_at_its_end(lag: float) -> None
     episode = the_episode(sidecar)
     assert (episode.cause, episode.confidence, episode.planned) == ("planned_upgrade", "high", True)
     assert "upgrading the FlinkDeployment" in episode.facts[0]
-    assert sidecar.told() == QUIETLY
+    assert sidecar.sent_reasons() == QUIETLY
     assert [delivery.severity for delivery in sidecar.sent] == [Severity.INFO]
     assert sidecar.state.alerts.pending == {}
 
@@ -91,13 +91,15 @@ def test_an_upgrade_beyond_its_budget_pages_once() -> None:
     """The new version does not come up: no leader for longer than five minutes."""
     flink, sidecar, operator = operated()
     upgrade(flink, sidecar, operator, gone_for=BUDGET - 10)
-    assert sidecar.told() == QUIETLY
+    assert sidecar.sent_reasons() == QUIETLY
     flink, sidecar, operator = operated()
     upgrade(flink, sidecar, operator, gone_for=BUDGET + 20)
-    assert sidecar.told()[0] == ("FlinkNoLeader", "FIRST")
+    assert sidecar.sent_reasons()[0] == ("FlinkNoLeader", "FIRST")
     lost = parsed(the_episode(sidecar).opened_at)
     assert PLANNED_BUDGET <= sidecar.sent[0].queued_at.wall - lost <= PLANNED_BUDGET + 6 * SECOND
-    assert [reason for alert, reason in sidecar.told() if "FlinkNoLeader" in alert and reason == "FIRST"] == ["FIRST"]
+    assert [reason for alert, reason in sidecar.sent_reasons() if "FlinkNoLeader" in alert and reason == "FIRST"] == [
+        "FIRST"
+    ]
 
 
 def test_the_label_is_fixed_when_the_alert_fires() -> None:
@@ -106,17 +108,17 @@ def test_the_label_is_fixed_when_the_alert_fires() -> None:
     flink, sidecar, operator = operated(by_label)
     upgrade(flink, sidecar, operator, gone_for=BUDGET + 20)
     sidecar.watches(120)
-    assert sidecar.told()[0] == ("FlinkNoLeader", "FIRST")
-    resolved = [reason for alert, reason in sidecar.told() if "FlinkNoLeader" in alert]
+    assert sidecar.sent_reasons()[0] == ("FlinkNoLeader", "FIRST")
+    resolved = [reason for alert, reason in sidecar.sent_reasons() if "FlinkNoLeader" in alert]
     assert resolved == ["FIRST", "RESOLVED"]
     flink, sidecar, operator = operated(by_label)
     ends(flink, sidecar)
     sidecar.waits(45)
-    [group] = [each for each in sidecar.state.alerts.groups.values() if each.members]
+    [group] = [group for group in sidecar.state.alerts.groups.values() if group.members]
     assert "planned" not in group.labels
     operator.upgrades()
     sidecar.waits(60)
-    assert ["planned" in each.labels for each in sidecar.state.alerts.groups.values() if each.members] == [False]
+    assert ["planned" in group.labels for group in sidecar.state.alerts.groups.values() if group.members] == [False]
 
 
 def test_without_a_budget_a_planned_failover_alerts_as_any_other_with_its_label() -> None:
@@ -124,7 +126,7 @@ def test_without_a_budget_a_planned_failover_alerts_as_any_other_with_its_label(
     rules = tuple(replace(rule, planned_budget=0) for rule in KUBERNETES.rules)
     flink, sidecar, operator = operated(replace(PLANNED, rules=rules))
     upgrade(flink, sidecar, operator, gone_for=8)
-    assert sidecar.told() == LOUDLY
+    assert sidecar.sent_reasons() == LOUDLY
 
 
 def test_a_missing_job_pages_when_the_budget_is_over() -> None:
@@ -139,10 +141,10 @@ def test_a_missing_job_pages_when_the_budget_is_over() -> None:
     flink.publish_all(B, *CLUSTER_COMPONENTS)
     sidecar.sees_changes()
     sidecar.watches(BUDGET - 40)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
     sidecar.watches(60)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
-    assert sidecar.known(THE_JOB).absence
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.component_state(THE_JOB).absence
 
 
 def test_a_rollback_pages_and_says_so() -> None:
@@ -161,7 +163,7 @@ def test_a_rollback_pages_and_says_so() -> None:
     leads(flink, sidecar, C)
     episode = the_episode(sidecar)
     assert (episode.cause, episode.confidence, episode.planned) == ("rollback", "high", True)
-    assert sidecar.told()[0] == ("FlinkLeaderChanged", "FIRST")
+    assert sidecar.sent_reasons()[0] == ("FlinkLeaderChanged", "FIRST")
 
 
 def test_an_upgrade_that_is_rolled_back_before_a_leader_came_pages_at_once() -> None:
@@ -172,10 +174,10 @@ def test_an_upgrade_that_is_rolled_back_before_a_leader_came_pages_at_once() -> 
     operator.upgrades()
     operator.deploys()
     sidecar.waits(200)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
     operator.rolls_back()
     sidecar.waits(6)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
     operator.has_rolled_back()
     leads(flink, sidecar)
     assert (the_episode(sidecar).cause, the_episode(sidecar).planned) == ("rollback", True)
@@ -191,7 +193,7 @@ def test_an_unplanned_failover_is_known_to_be_one() -> None:
     sidecar.waits(2)
     leads(flink, sidecar)
     assert the_episode(sidecar).planned is False
-    assert sidecar.told() == LOUDLY
+    assert sidecar.sent_reasons() == LOUDLY
 
 
 def test_a_stale_upgrading_hides_nothing() -> None:
@@ -203,7 +205,7 @@ def test_a_stale_upgrading_hides_nothing() -> None:
     sidecar.waits(2)
     leads(flink, sidecar)
     assert the_episode(sidecar).planned is False
-    assert sidecar.told() == LOUDLY
+    assert sidecar.sent_reasons() == LOUDLY
 
 
 def test_a_crash_soon_after_an_upgrade_is_unplanned() -> None:
@@ -216,7 +218,7 @@ def test_a_crash_soon_after_an_upgrade_is_unplanned() -> None:
     ends(flink, sidecar)
     leads(flink, sidecar, C)
     assert the_episode(sidecar).planned is False
-    assert sidecar.told() == LOUDLY
+    assert sidecar.sent_reasons() == LOUDLY
 
 
 def test_an_upgrade_as_the_answer_to_a_crash_is_no_plan() -> None:
@@ -229,7 +231,7 @@ def test_an_upgrade_as_the_answer_to_a_crash_is_no_plan() -> None:
     operator.deploys()
     leads(flink, sidecar)
     assert the_episode(sidecar).planned is False
-    assert "FlinkLeaderChanged" in {alert for alert, _ in sidecar.told()}
+    assert "FlinkLeaderChanged" in {alert for alert, _ in sidecar.sent_reasons()}
 
 
 def test_a_crash_beside_a_change_that_deploys_nothing_is_notified_as_soon_as_that_is_known() -> None:
@@ -239,10 +241,10 @@ def test_a_crash_beside_a_change_that_deploys_nothing_is_notified_as_soon_as_tha
     ends(flink, sidecar)
     sidecar.waits(1)
     leads(flink, sidecar)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
     operator.ignores()
     sidecar.waits(7)
-    assert sidecar.told() == LOUDLY
+    assert sidecar.sent_reasons() == LOUDLY
 
 
 def test_a_change_that_the_operator_never_processes_delays_and_hides_nothing() -> None:
@@ -255,13 +257,13 @@ def test_a_change_that_the_operator_never_processes_delays_and_hides_nothing() -
     leads(flink, sidecar)
     assert the_episode(sidecar).planned is None
     sidecar.watches(AFTER // SECOND)
-    assert sidecar.told() == LOUDLY
+    assert sidecar.sent_reasons() == LOUDLY
     assert not sidecar.state.alerts.pending
     sidecar.sent.clear()
     sidecar.watches(BEFORE // SECOND)
     ends(flink, sidecar)
     leads(flink, sidecar, C)
-    assert sidecar.told() == LOUDLY
+    assert sidecar.sent_reasons() == LOUDLY
 
 
 def test_what_waits_is_not_lost_when_the_sidecar_is_killed() -> None:
@@ -274,7 +276,7 @@ def test_what_waits_is_not_lost_when_the_sidecar_is_killed() -> None:
     sidecar.is_killed(down_for=1)
     sidecar.connects()
     sidecar.watches(AFTER // SECOND + 10)
-    assert sidecar.told() == LOUDLY
+    assert sidecar.sent_reasons() == LOUDLY
 
 
 def test_an_upgrade_while_nobody_can_read_it_is_unknown() -> None:
@@ -285,7 +287,7 @@ def test_an_upgrade_while_nobody_can_read_it_is_unknown() -> None:
     sidecar.waits(2)
     leads(flink, sidecar)
     assert the_episode(sidecar).planned is None
-    assert sidecar.told() == LOUDLY
+    assert sidecar.sent_reasons() == LOUDLY
 
 
 def test_without_a_flink_deployment_nothing_is_known() -> None:
@@ -296,7 +298,7 @@ def test_without_a_flink_deployment_nothing_is_known() -> None:
     sidecar.waits(2)
     leads(flink, sidecar)
     assert the_episode(sidecar).planned is None
-    assert sidecar.told() == LOUDLY
+    assert sidecar.sent_reasons() == LOUDLY
 
 
 # -- the sidecar that ends with the JobManager -------------------------------------------------------------------------
@@ -304,9 +306,11 @@ def test_without_a_flink_deployment_nothing_is_known() -> None:
 
 def unobserved(operator: Operator) -> FlinkDeployment:
     """The FlinkDeployment a few seconds later, when the operator has deployed the changed spec."""
-    known = operator.deployment
+    deployment = operator.deployment
     return replace(
-        known, observed_generation=known.generation, reconciled_at=(known.reconciled_at or 0) + 3_610_000_000
+        deployment,
+        observed_generation=deployment.generation,
+        reconciled_at=(deployment.reconciled_at or 0) + 3_610_000_000,
     )
 
 
@@ -324,14 +328,14 @@ def test_the_sidecar_in_the_pod_ends_with_it_and_the_next_one_knows() -> None:
     sidecar.watches(20)
     episode = the_episode(sidecar)
     assert (episode.cause, episode.planned) == ("planned_upgrade", True)
-    assert sidecar.told() == QUIETLY
+    assert sidecar.sent_reasons() == QUIETLY
 
 
 def test_the_next_one_may_read_the_deployment_before_what_was_handed_over() -> None:
     """The order of the two does not matter."""
-    known = plans.observed(None, FlinkDeployment("u", 1, 1, Reconciliation.DEPLOYED, 1), at(0))
-    known = plans.observed(known, FlinkDeployment("u", 2, 1, Reconciliation.DEPLOYED, 1), at(10))
-    handed = plans.unread(known, at(11))
+    operation = plans.observed(None, FlinkDeployment("u", 1, 1, Reconciliation.DEPLOYED, 1), at(0))
+    operation = plans.observed(operation, FlinkDeployment("u", 2, 1, Reconciliation.DEPLOYED, 1), at(10))
+    handed = plans.unread(operation, at(11))
     after = plans.observed(handed, FlinkDeployment("u", 2, 2, Reconciliation.DEPLOYED, at(14).wall), at(40))
     assert after
     assert (after.plan, after.began, after.changed_at) == (plans.Plan.UPGRADE, at(14), None)
@@ -348,13 +352,13 @@ def test_a_suspended_cluster_pages_nobody_however_long_and_comes_back_as_an_elec
     ends(flink, sidecar)
     operator.deploys()
     sidecar.waits(24 * 3600, tick=60)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
     operator.is_resumed()
     operator.upgrades()
     operator.deploys()
     sidecar.waits(30)
     leads(flink, sidecar)
-    assert sidecar.told() == QUIETLY
+    assert sidecar.sent_reasons() == QUIETLY
     episode = the_episode(sidecar)
     assert (episode.cause, episode.planned) == ("graceful_handover", True)
     assert "was suspended" in episode.facts[-1]
@@ -368,9 +372,9 @@ def test_a_cluster_that_does_not_come_back_pages_when_its_budget_is_over() -> No
     sidecar.waits(3600, tick=60)
     operator.is_resumed()
     sidecar.waits(BUDGET - 10)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
     sidecar.waits(20)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
 
 
 def test_an_alert_that_fires_is_resolved_when_nobody_wants_a_leader_any_more() -> None:
@@ -378,10 +382,10 @@ def test_an_alert_that_fires_is_resolved_when_nobody_wants_a_leader_any_more() -
     flink, sidecar, operator = operated()
     ends(flink, sidecar)
     sidecar.waits(60)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
     operator.is_suspended()
     sidecar.waits(90)
-    assert sidecar.told()[1:] == [("FlinkNoLeader", "RESOLVED")]
+    assert sidecar.sent_reasons()[1:] == [("FlinkNoLeader", "RESOLVED")]
     assert "no leader is wanted" in sidecar.sent[-1].title
     assert "suspended, or was deleted" in sidecar.sent[-1].body
 
@@ -394,16 +398,16 @@ def test_suspended_is_believed_only_for_a_while_when_it_can_no_longer_be_read() 
     sidecar.waits(60)
     sidecar.observe(DeploymentUnreadable(sidecar.moment, CLUSTER))
     sidecar.waits(UNREAD // SECOND - 60)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
     sidecar.waits(120)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
 
 
-@pytest.mark.parametrize("found", [False, True])
-def test_a_deleted_deployment_pages_nobody(*, found: bool) -> None:
+@pytest.mark.parametrize("is_found", [False, True])
+def test_a_deleted_deployment_pages_nobody(*, is_found: bool) -> None:
     """A configured cluster stays without a leader, a found one is retired at once even if a leader is still published."""
     flink, sidecar = (
-        finder(replace(PLANNED, stores={}, finds=PLANNED.stores[CLUSTER])) if found else leased(policy=PLANNED)
+        finder(replace(PLANNED, stores={}, finds=PLANNED.stores[CLUSTER])) if is_found else leased(policy=PLANNED)
     )
     operator = operator_of(sidecar)
     operator.is_deleted()
@@ -415,7 +419,7 @@ def test_a_deleted_deployment_pages_nobody(*, found: bool) -> None:
         ends(flink, sidecar)
     operator.is_gone()
     sidecar.waits(3600, tick=10)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
 
 
 def test_one_that_is_made_anew_is_an_election() -> None:
@@ -429,7 +433,7 @@ def test_one_that_is_made_anew_is_an_election() -> None:
     operator.deploys()
     sidecar.waits(20)
     leads(flink, sidecar)
-    assert sidecar.told() == QUIETLY
+    assert sidecar.sent_reasons() == QUIETLY
     assert "was deleted" in the_episode(sidecar).facts[-1]
 
 
@@ -441,7 +445,7 @@ def test_a_cluster_that_outlives_its_deployment_is_on_its_own() -> None:
     ends(flink, sidecar)
     leads(flink, sidecar)
     assert not the_episode(sidecar).planned
-    assert sidecar.told() == LOUDLY
+    assert sidecar.sent_reasons() == LOUDLY
 
 
 def test_the_colour_of_a_blue_green_pair_that_is_removed_pages_nobody_and_names_the_pair() -> None:
@@ -449,7 +453,7 @@ def test_the_colour_of_a_blue_green_pair_that_is_removed_pages_nobody_and_names_
     flink, sidecar = finder(replace(PLANNED, stores={}, finds=PLANNED.stores[CLUSTER]))
     operator = operator_of(sidecar)
     operator.deployment = replace(operator.deployment, owner="orders")
-    operator.tells().is_deleted()
+    operator.reports().is_deleted()
     withdraw(flink, sidecar)
     flink.config_maps.delete()
     sidecar.sees_removal()
@@ -458,7 +462,7 @@ def test_the_colour_of_a_blue_green_pair_that_is_removed_pages_nobody_and_names_
     episode = the_episode(sidecar)
     assert (episode.cause, episode.planned) == ("cluster_removed", True)
     assert episode.facts[-1].endswith("It is one colour of FlinkBlueGreenDeployment orders.")
-    assert sidecar.told() == QUIETLY
+    assert sidecar.sent_reasons() == QUIETLY
     assert sidecar.state.unclaimed == {}
 
 
@@ -491,7 +495,7 @@ def test_a_pod_that_is_evicted_is_a_node_drain(known_by: str) -> None:
     episode = the_episode(sidecar)
     assert (episode.cause, episode.confidence, episode.planned) == ("node_drain", "high", True)
     assert "evicted from node node-7" in episode.facts[0]
-    assert sidecar.told() == QUIETLY
+    assert sidecar.sent_reasons() == QUIETLY
 
 
 def test_a_pod_that_is_drained_after_it_failed_was_not_drained_for_it() -> None:
@@ -509,7 +513,7 @@ def test_a_pod_that_is_drained_after_it_failed_was_not_drained_for_it() -> None:
         ends(flink, sidecar)
         leads(flink, sidecar, job_manager("jm-0.jm.flink.svc", term))
     assert sidecar.episodes()[0].cause == "node_drain"
-    assert [each.planned for each in sidecar.episodes()] == [True, None]
+    assert [episode.planned for episode in sidecar.episodes()] == [True, None]
 
 
 def test_a_suspension_as_the_answer_to_a_crash_is_no_plan() -> None:
@@ -522,7 +526,7 @@ def test_a_suspension_as_the_answer_to_a_crash_is_no_plan() -> None:
     operator.is_resumed()
     leads(flink, sidecar)
     assert the_episode(sidecar).planned is False
-    assert sidecar.told() == LOUDLY
+    assert sidecar.sent_reasons() == LOUDLY
 
 
 def test_another_pod_that_is_evicted_explains_nothing() -> None:
@@ -532,7 +536,7 @@ def test_another_pod_that_is_evicted_explains_nothing() -> None:
     ends(flink, sidecar)
     leads(flink, sidecar)
     assert the_episode(sidecar).planned is None
-    assert sidecar.told() == LOUDLY
+    assert sidecar.sent_reasons() == LOUDLY
 
 
 def test_disruptions_are_bounded() -> None:
@@ -564,14 +568,14 @@ EVENTS = st.lists(st.tuples(st.integers(1, 400), st.just("lost") | st.none() | D
 
 
 def played(events: list[tuple[int, object]]) -> tuple[plans.Operated | None, int]:
-    known, now = None, 0
+    operation, now = None, 0
     for wait, what in events:
         now += wait
         if what == "lost":
-            known = plans.unread(known, at(now))
+            operation = plans.unread(operation, at(now))
         else:
-            known = plans.observed(known, what if isinstance(what, FlinkDeployment) else None, at(now))
-    return known, now
+            operation = plans.observed(operation, what if isinstance(what, FlinkDeployment) else None, at(now))
+    return operation, now
 
 
 @settings(max_examples=examples(300))
@@ -580,23 +584,23 @@ def test_whatever_was_observed_a_plan_is_near_the_loss_or_no_leader_is_wanted(
     events: list[tuple[int, object]], opened: int
 ) -> None:
     """No state of a FlinkDeployment, however stale, explains a loss that it does not touch."""
-    known, _ = played(events)
-    found = plans.intent(known, at(opened), unseen=False)
-    if found is None:
+    operation, _ = played(events)
+    intent = plans.intent(operation, at(opened), unseen=False)
+    if intent is None:
         return
-    assert known
-    assert found.after <= AFTER
-    if found.plan in {plans.Plan.UPGRADE, plans.Plan.ROLLBACK}:
-        assert found.after >= -BEFORE
-        assert known.ended is None or at(opened).steady <= known.ended.steady + LATE
+    assert operation
+    assert intent.after <= AFTER
+    if intent.plan in {plans.Plan.UPGRADE, plans.Plan.ROLLBACK}:
+        assert intent.after >= -BEFORE
+        assert operation.ended is None or at(opened).steady <= operation.ended.steady + LATE
     else:
-        assert known.unwanted_since
+        assert operation.unwanted_since
 
 
 @settings(max_examples=examples(300))
 @given(EVENTS)
 def test_what_is_read_again_unchanged_is_the_same_object(events: list[tuple[int, object]]) -> None:
     """So that nothing is written to the journal for it."""
-    known, now = played(events)
-    if known and known.deployment and not known.unread_since:
-        assert plans.observed(known, known.deployment, at(now + 1)) is known
+    operation, now = played(events)
+    if operation and operation.deployment and not operation.unread_since:
+        assert plans.observed(operation, operation.deployment, at(now + 1)) is operation

@@ -49,9 +49,9 @@ def pod(
         "phase": "Running",
         "revision": "r1",
     }
-    known = PodStatus(**always | {"limit_bytes": LIMIT, "grace_seconds": None if deleted is None else 30} | status)
-    when = [None if each is None else ago(each) for each in (deleted, gone, failed)]
-    return {"pod": KnownPod(ago(at), known, (), *when), "in_pod": True, "name": "jm-a"}
+    pod_status = PodStatus(**always | {"limit_bytes": LIMIT, "grace_seconds": None if deleted is None else 30} | status)
+    when = [None if seconds is None else ago(seconds) for seconds in (deleted, gone, failed)]
+    return {"pod": KnownPod(ago(at), pod_status, (), *when), "in_pod": True, "name": "jm-a"}
 
 
 def container(code: int, reason: str = "Error", at: float = 5, fault: LogFault | None = None) -> dict[str, Any]:
@@ -215,17 +215,17 @@ ROWS: Final[list[tuple[dict[str, Any], DeathReason, Confidence]]] = [
 ]
 
 
-def facts(**seen: Any) -> DeathFacts:
+def facts(**parts: Any) -> DeathFacts:
     always: dict[str, Any] = {"opened": OPENED, "address": "10.0.0.1:6123"}
-    return DeathFacts(**always | seen)
+    return DeathFacts(**always | parts)
 
 
-@pytest.mark.parametrize(("seen", "reason", "confidence"), ROWS)
-def test_a_reason_follows_from_its_facts(seen: dict[str, Any], reason: DeathReason, confidence: Confidence) -> None:
+@pytest.mark.parametrize(("parts", "reason", "confidence"), ROWS)
+def test_a_reason_follows_from_its_facts(parts: dict[str, Any], reason: DeathReason, confidence: Confidence) -> None:
     """One row for each way to each reason, and for each look-alike."""
-    found = verdict(facts(**seen))
-    assert (found.reason, found.confidence) == (reason, confidence)
-    assert found.facts
+    death = verdict(facts(**parts))
+    assert (death.reason, death.confidence) == (reason, confidence)
+    assert death.facts
 
 
 def test_every_reason_has_a_row_and_words() -> None:
@@ -234,29 +234,29 @@ def test_every_reason_has_a_row_and_words() -> None:
     assert [*ENDINGS] == [reason.value for reason in DeathReason]
 
 
-@pytest.mark.parametrize("seen", [seen for seen, _, confidence in ROWS if confidence is MEDIUM])
-def test_what_is_not_certain_says_what_else_it_may_have_been(seen: dict[str, Any]) -> None:
+@pytest.mark.parametrize("parts", [parts for parts, _, confidence in ROWS if confidence is MEDIUM])
+def test_what_is_not_certain_says_what_else_it_may_have_been(parts: dict[str, Any]) -> None:
     """A verdict of `medium` names in its facts what else leaves them, what contradicts it, or what was not observed."""
-    said = " ".join(verdict(facts(**seen)).facts)
+    said = " ".join(verdict(facts(**parts)).facts)
     assert any(caution in said for caution in ("leaves the same facts", "state is OOMKilled", "was not observed"))
 
 
-@pytest.mark.parametrize(("seen", "reason", "_"), ROWS)
+@pytest.mark.parametrize(("parts", "reason", "_"), ROWS)
 def test_nobody_is_said_to_have_sent_a_signal_unless_an_event_says_so(
-    seen: dict[str, Any], reason: DeathReason, _: Confidence
+    parts: dict[str, Any], reason: DeathReason, _: Confidence
 ) -> None:
     """A kill shows who was killed."""
-    found = verdict(facts(**seen))
-    if reason is DeathReason.KILLED and "startup probe" not in found.facts[0]:
-        assert "nothing shows who sent it" in found.facts[0]
+    death = verdict(facts(**parts))
+    if reason is DeathReason.KILLED and "startup probe" not in death.facts[0]:
+        assert "nothing shows who sent it" in death.facts[0]
 
 
 def test_the_line_of_an_oom_kill() -> None:
     """As in a message: with the limit in force when it ended, not that of the pod afterwards."""
-    seen = pod(limit_bytes=1 << 30) | container(137, "OOMKilled")
-    found = verdict(facts(**seen))
-    assert death_line(found) == "JobManager jm-a was OOM-killed (exit 137, limit 1600 MiB)"
-    assert found.ended_at == ago(5).wall
+    parts = pod(limit_bytes=1 << 30) | container(137, "OOMKilled")
+    death = verdict(facts(**parts))
+    assert death_line(death) == "JobManager jm-a was OOM-killed (exit 137, limit 1600 MiB)"
+    assert death.ended_at == ago(5).wall
 
 
 PARTS: Final = st.fixed_dictionaries(
@@ -276,11 +276,11 @@ PARTS: Final = st.fixed_dictionaries(
         ),
         "signs": st.lists(
             st.builds(PodSign, st.sampled_from([6, 4, -20]).map(ago), st.just("u"), st.sampled_from(Sign))
-        ).map(lambda found: tuple(sorted(found, key=lambda each: each.at))),
+        ).map(lambda signs: tuple(sorted(signs, key=lambda sign: sign.at))),
         "fault": st.sampled_from([HEAP["fault"], FULL["fault"], LogFault("x")]),
         "reboot": st.just(BOOTED["reboot"]),
         "pod": st.sampled_from([POD, DELETED, pod(gone=3), pod(deleted=35, cordoned=True)]).map(
-            lambda each: each["pod"]
+            lambda parts: parts["pod"]
         ),
         "in_pod": st.booleans(),
         "is_own_place": st.booleans(),
@@ -289,42 +289,42 @@ PARTS: Final = st.fixed_dictionaries(
 
 
 @given(PARTS)
-def test_there_is_always_a_verdict_with_its_facts(seen: dict[str, Any]) -> None:
+def test_there_is_always_a_verdict_with_its_facts(parts: dict[str, Any]) -> None:
     """Whatever was seen together: sentences, no confidence in what is unknown, and none in a reason without a fact that it ended."""
-    found = verdict(facts(**seen))
-    assert found.facts
-    assert all(sentence[0].isupper() for sentence in found.facts)
-    assert (found.reason is DeathReason.UNKNOWN) == (found.confidence is Confidence.NONE)
+    death = verdict(facts(**parts))
+    assert death.facts
+    assert all(sentence[0].isupper() for sentence in death.facts)
+    assert (death.reason is DeathReason.UNKNOWN) == (death.confidence is Confidence.NONE)
 
 
 @given(PARTS)
-def test_facts_that_contradict_each_other_are_never_certain(seen: dict[str, Any]) -> None:
+def test_facts_that_contradict_each_other_are_never_certain(parts: dict[str, Any]) -> None:
     """Two exit codes; a state that a child left; a counter that did not rise; an address that another process may have."""
-    known = facts(**seen)
-    if known.container and known.process and known.process.end.exit_code not in {None, known.container.exit_code}:
-        assert verdict(known).confidence is not Confidence.HIGH
-    if known.container and known.container.reason == "OOMKilled":
-        sticky = known.container.exit_code != 137 or (known.process and known.process.end.oom_kills == 0)
-        assert not (sticky and verdict(known).confidence is Confidence.HIGH)
-        assert not (known.container.exit_code != 137 and verdict(known).reason is DeathReason.OOM_KILLED)
-    if known.process and not known.is_own_place:
-        assert verdict(known).confidence is not Confidence.HIGH
+    case = facts(**parts)
+    if case.container and case.process and case.process.end.exit_code not in {None, case.container.exit_code}:
+        assert verdict(case).confidence is not Confidence.HIGH
+    if case.container and case.container.reason == "OOMKilled":
+        sticky = case.container.exit_code != 137 or (case.process and case.process.end.oom_kills == 0)
+        assert not (sticky and verdict(case).confidence is Confidence.HIGH)
+        assert not (case.container.exit_code != 137 and verdict(case).reason is DeathReason.OOM_KILLED)
+    if case.process and not case.is_own_place:
+        assert verdict(case).confidence is not Confidence.HIGH
 
 
 @given(PARTS)
-def test_an_exit_code_that_says_otherwise_is_never_an_oom_kill(seen: dict[str, Any]) -> None:
+def test_an_exit_code_that_says_otherwise_is_never_an_oom_kill(parts: dict[str, Any]) -> None:
     """OOMKilled needs 137."""
-    known = facts(**seen)
-    if verdict(known).reason is DeathReason.OOM_KILLED:
-        assert known.exit_code in {137, None}
+    case = facts(**parts)
+    if verdict(case).reason is DeathReason.OOM_KILLED:
+        assert case.exit_code in {137, None}
 
 
 def test_the_order_of_events_does_not_matter() -> None:
     """They are facts about moments."""
     signs = (*READ["signs"], *PROBED["signs"], *event(Sign.STOPPING)["signs"])
-    seen = facts(**(POD | container(143)))
-    assert {verdict(replace(seen, signs=order)) for order in permutations(signs)} == {
-        verdict(replace(seen, signs=signs))
+    case = facts(**(POD | container(143)))
+    assert {verdict(replace(case, signs=order)) for order in permutations(signs)} == {
+        verdict(replace(case, signs=signs))
     }
 
 

@@ -423,25 +423,25 @@ def test_a_jobmanager_whose_heap_is_full_may_end_long_after_its_leadership() -> 
 
 def test_the_order_of_observations_does_not_matter() -> None:
     """Pods, Events and logs are read by different threads."""
-    found = set()
+    reasons = set()
     for order in permutations(range(4)):
         pods = Pods()
         pods.fails_over(settles=5)
         at, now = pods.sidecar.moment, pods.sidecar.now - 6 * SECOND
         end = ContainerEnd(143, "Error", finished_at=now)
         killing = "Container flink-main-container failed liveness probe, will be restarted"
-        seen: list[Observation] = [
+        observations: list[Observation] = [
             PodObserved(at, CLUSTER, replace(RUNNING, last_end=end)),
             EventObserved(at, CLUSTER, SeenEvent("Pod", "jm-a", "uid-a", "Killing", killing, now - SECOND)),
             EventObserved(at, CLUSTER, SeenEvent("Pod", "jm-a", "uid-a", "Started", "", now + SECOND)),
             LogEndRead(at, CLUSTER, LogEnd("jm-a", "java.io.IOException: x"), "uid-a"),
         ]
         for number in order:
-            pods.sidecar.observe(seen[number])
+            pods.sidecar.observe(observations[number])
         cluster = pods.sidecar.state.clusters[CLUSTER]
-        found.add(judged(pods.sidecar).reason)  # type: ignore[union-attr]
+        reasons.add(judged(pods.sidecar).reason)  # type: ignore[union-attr]
         assert cluster.ends.signs[-1].sign == "started"
-    assert found == {DeathReason.LIVENESS_PROBE}
+    assert reasons == {DeathReason.LIVENESS_PROBE}
 
 
 def test_what_is_observed_again_is_remembered_once() -> None:
@@ -458,10 +458,10 @@ def test_what_is_observed_again_is_remembered_once() -> None:
         sidecar.observe(PodObserved(at, CLUSTER, end, gone=False))
         for event in (killing, restart, *kinds):
             sidecar.observe(EventObserved(at, CLUSTER, event))
-    known = sidecar.state.clusters[CLUSTER].ends
-    assert (len(known.signs), len(known.operator), len(known.pods["uid-a"].ends)) == (4, 1, 1)
-    theirs = rebased(known, 7)
-    assert merged(known, theirs) is known
+    ends = sidecar.state.clusters[CLUSTER].ends
+    assert (len(ends.signs), len(ends.operator), len(ends.pods["uid-a"].ends)) == (4, 1, 1)
+    theirs = rebased(ends, 7)
+    assert merged(ends, theirs) is ends
 
 
 def test_what_is_remembered_is_bounded() -> None:

@@ -6,14 +6,14 @@ from sidecar.core.views.snapshot import Snapshot
 from tests.kit.cluster import CLUSTER, DISPATCHER
 from tests.kit.core_sidecar import Sidecar, watching
 
-EACH = 1 * SECOND
+INTERVAL = 1 * SECOND
 """How often this driver confirms."""
 
 
 def confirmed(sidecar: Sidecar, seconds_ago: float = 0) -> None:
     """The driver confirms what it saw so long ago."""
     at = sidecar.moment
-    sidecar.observe(ViewConfirmed(type(at)(at.steady - round(seconds_ago * SECOND), at.wall), CLUSTER, EACH))
+    sidecar.observe(ViewConfirmed(type(at)(at.steady - round(seconds_ago * SECOND), at.wall), CLUSTER, INTERVAL))
 
 
 def sees_for(sidecar: Sidecar, seconds: int) -> None:
@@ -35,7 +35,7 @@ def test_a_vacancy_that_is_confirmed_all_the_time_is_notified_in_time() -> None:
     sidecar.sees_changes()
     sees_for(sidecar, 31)
     sidecar.waits(6)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
 
 
 def test_a_vacancy_in_a_view_that_nobody_confirms_is_not_notified() -> None:
@@ -47,7 +47,7 @@ def test_a_vacancy_in_a_view_that_nobody_confirms_is_not_notified() -> None:
     for _ in range(120):
         sidecar.waits(1)
         sidecar.reads(flink.znodes.path(DISPATCHER))  # something that says nothing new
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
     assert not is_ready(sidecar)
 
 
@@ -60,7 +60,7 @@ def test_confirmations_that_are_ever_later_are_no_fresh_view() -> None:
     for second in range(1, 60):
         sidecar.waits(1)
         confirmed(sidecar, seconds_ago=second * 0.9)
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
     assert not is_ready(sidecar)
 
 
@@ -76,7 +76,7 @@ def test_a_view_that_is_confirmed_again_goes_on_where_it_was() -> None:
     sidecar.waits(0.25)
     assert is_ready(sidecar)
     sees_for(sidecar, 6)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
     assert [t.kind for t in sidecar.transitions()] == ["REVOKED"]
 
 
@@ -88,9 +88,9 @@ def test_a_stale_view_is_recorded_as_blindness_from_its_last_confirmation_on() -
     sidecar.waits(20)
     confirmed(sidecar)
     sidecar.waits(1)
-    seen, blind = sidecar.coverage()
-    assert (seen.state, blind.state) == ("seeing", "blind")
-    assert seen.to == blind.from_
+    seeing, blind = sidecar.coverage()
+    assert (seeing.state, blind.state) == ("seeing", "blind")
+    assert seeing.to == blind.from_
     assert sidecar.state.clusters[CLUSTER].view.since.steady - last >= 20 * SECOND
 
 

@@ -65,7 +65,7 @@ def test_a_failover_is_one_episode() -> None:
 
 def test_whoever_looks_derives_the_same_episode() -> None:
     """Whichever component was seen to leave first, by whom, and when: one id. Another term is another episode."""
-    found = set()
+    ids = set()
     for observer, first in (("sidecar-0", DISPATCHER), ("sidecar-1", REST_SERVER), ("sidecar-2", THE_JOB)):
         flink, sidecar = watching(policy=replace(POLICY, observer=observer))
         flink.vacate(first)
@@ -74,14 +74,14 @@ def test_whoever_looks_derives_the_same_episode() -> None:
         sidecar.sees_changes()
         flink.elect(B)
         sidecar.sees_changes().waits(AWHILE)
-        found.add(the_episode(sidecar).id)
-    assert len(found) == 1
+        ids.add(the_episode(sidecar).id)
+    assert len(ids) == 1
     fail_over(flink, sidecar)
     flink.vacate()
     sidecar.sees_changes()
     flink.elect(C)
     sidecar.sees_changes().waits(AWHILE)
-    assert sidecar.episodes()[-1].id not in found
+    assert sidecar.episodes()[-1].id not in ids
 
 
 def test_it_is_open_while_a_component_has_no_leader() -> None:
@@ -250,7 +250,7 @@ def test_only_we_could_not_see() -> None:
     assert episode.facts == [
         "This observer could not read the store for 20 s; afterwards every leader was the same as before."
     ]
-    assert sidecar.told() == []
+    assert sidecar.sent_reasons() == []
     assert len(sidecar.waits(3600, tick=60).episodes()) == 1
 
 
@@ -265,7 +265,7 @@ def test_a_leader_that_takes_its_address_away_hands_over() -> None:
     assert the_episode(sidecar).cause == "graceful_handover"
 
 
-def test_who_contends_tells_an_outage_from_a_loss() -> None:
+def test_who_contends_distinguishes_an_outage_from_a_loss() -> None:
     """The store was away, and another process leads afterwards: as many contend as before, so nobody was lost; or one fewer does."""
     for lost, cause in ((None, "store_outage"), ("one", "unknown")):
         flink, sidecar = watching()

@@ -28,7 +28,7 @@ def test_where_nothing_ever_was_no_missing_leader_is_notified() -> None:
     """A typo in the cluster id: not a vacancy, but that there is no such cluster, and which there are."""
     _, sidecar = nothing_there("default", "payments")
     sidecar.waits(600, tick=1)
-    assert sidecar.told() == [("FlinkLeadersOutOfSight", "FIRST")]
+    assert sidecar.sent_reasons() == [("FlinkLeadersOutOfSight", "FIRST")]
     assert sidecar.sent[0].title == "[WARNING] default: no such cluster"
     assert (
         "no such cluster: nothing was ever found under zk:2181/flink/payements in ZooKeeper; "
@@ -71,12 +71,12 @@ def test_a_flink_that_is_started_later_is_watched_from_then_on() -> None:
     sidecar.sent.clear()
     sidecar.observe(ChildrenObserved(sidecar.moment, CLUSTER, "/leader/latch", ("_c_1",)))
     sidecar.waits(20, tick=1)
-    assert sidecar.told() == [("FlinkLeadersOutOfSight", "RESOLVED")]
+    assert sidecar.sent_reasons() == [("FlinkLeadersOutOfSight", "RESOLVED")]
     sidecar.waits(20, tick=1)
-    assert sidecar.told()[1:] == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.sent_reasons()[1:] == [("FlinkNoLeader", "FIRST")]
     flink.elect(A)
     sidecar.sees_changes().waits(70, tick=1)
-    assert sidecar.told()[2:] == [("FlinkNoLeader", "RESOLVED")]
+    assert sidecar.sent_reasons()[2:] == [("FlinkNoLeader", "RESOLVED")]
 
 
 def test_where_a_leader_was_before_it_is_a_vacancy() -> None:
@@ -88,5 +88,5 @@ def test_where_a_leader_was_before_it_is_a_vacancy() -> None:
     sidecar.is_killed(down_for=5).connects()
     sidecar.observe(NothingFound(sidecar.moment, CLUSTER, PLACE, ()))
     sidecar.waits(40, tick=1)
-    assert sidecar.told() == [("FlinkNoLeader", "FIRST")]
-    assert sidecar.known(DISPATCHER).last_known
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.component_state(DISPATCHER).last_known

@@ -11,7 +11,7 @@ from sidecar.core.delivery.ledger_document import Claim, Ledger
 from sidecar.core.delivery.outbox import Delivery, Part
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome, DeliverySettled, Ticked
-from tests.core.delivery.test_ledger_document import NOW, told_of
+from tests.core.delivery.test_ledger_document import NOW, delivery_of
 from tests.kit.cluster import START, A, B
 from tests.kit.core_sidecar import LEADER_CHANGED, NO_LEADER, POLICY, Sidecar
 from tests.kit.fake_flink import Flink
@@ -41,16 +41,16 @@ class Member(Sidecar):
 
     def _send(self, delivery: Delivery) -> None:
         self.sent.append(delivery)
-        found = self.shared.ledger
-        if standing(found, delivery, self.name) is Standing.TOLD:
+        ledger = self.shared.ledger
+        if standing(ledger, delivery, self.name) is Standing.TOLD:
             self._step(DeliverySettled(self.moment, delivery.id, DeliveryOutcome.ALREADY_TOLD))
             return
-        labelled = may_have_arrived(found, delivery) or repeats(found, delivery)
-        labelled = labelled or oldest_news(found, delivery) < found.began
+        labelled = may_have_arrived(ledger, delivery) or repeats(ledger, delivery)
+        labelled = labelled or oldest_news(ledger, delivery) < ledger.began
         if "NoLeader" in delivery.alert:
             self.shared.arrived.append((self.name, delivery.reason, labelled))
-        found = claimed(found, delivery, Claim(self.name, delivery.id), self.now)
-        self.shared.ledger = marked(found, delivery, self.name, self.now)
+        ledger = claimed(ledger, delivery, Claim(self.name, delivery.id), self.now)
+        self.shared.ledger = marked(ledger, delivery, self.name, self.now)
         self._step(DeliverySettled(self.moment, delivery.id, DeliveryOutcome.DELIVERED, possible_duplicate=labelled))
 
 
@@ -88,50 +88,53 @@ def test_a_rollout_notifies_once_of_one_vacancy(started: float, stopped: float) 
     ]
 
 
-def told(*parts: Part) -> Ledger:
+def ledger_of(*parts: Part) -> Ledger:
     """A ledger in which these were notified, half a minute later."""
-    return marked(Ledger(), told_of(*parts), "sidecar-a", NOW + 35 * SECOND)
+    return marked(Ledger(), delivery_of(*parts), "sidecar-a", NOW + 35 * SECOND)
 
 
 def test_jobs_that_one_sees_each_for_itself_are_those_of_the_failover() -> None:
-    """Who saw it begin tells of the jobs of a failover as one thing; who did not, of each job."""
-    found = told(BEFORE, replace(BEFORE, alert_id="jobs of it", subjects=("jobs",)))
-    assert standing(found, told_of(STARTED, JOB), "sidecar-b") is Standing.TOLD
-    assert standing(told(BEFORE), told_of(STARTED, JOB), "sidecar-b") is Standing.FREE
-    assert repeats(told(BEFORE), told_of(STARTED, JOB))
+    """Who saw it begin notifies of the jobs of a failover as one thing; who did not, of each job."""
+    ledger = ledger_of(BEFORE, replace(BEFORE, alert_id="jobs of it", subjects=("jobs",)))
+    assert standing(ledger, delivery_of(STARTED, JOB), "sidecar-b") is Standing.TOLD
+    assert standing(ledger_of(BEFORE), delivery_of(STARTED, JOB), "sidecar-b") is Standing.FREE
+    assert repeats(ledger_of(BEFORE), delivery_of(STARTED, JOB))
 
 
 def test_its_end_is_notified_once() -> None:
     """Whoever of them is first."""
     over, started_over = (replace(part, ended=NOW + 60 * SECOND) for part in (BEFORE, STARTED))
     for first, second in ((over, started_over), (started_over, over)):
-        found = marked(told(BEFORE), told_of(first, reason=Reason.RESOLVED), "sidecar-a", NOW + 70 * SECOND)
-        assert standing(found, told_of(second, reason=Reason.RESOLVED), "sidecar-b") is Standing.TOLD
+        ledger = marked(ledger_of(BEFORE), delivery_of(first, reason=Reason.RESOLVED), "sidecar-a", NOW + 70 * SECOND)
+        assert standing(ledger, delivery_of(second, reason=Reason.RESOLVED), "sidecar-b") is Standing.TOLD
 
 
 def test_the_next_vacancy_is_another_one() -> None:
     """For those who know the leader before, whatever was notified; for others, when the last one is over."""
     following = replace(BEFORE, alert_id="vacancy of b's term", began=NOW + 300 * SECOND)
     started = replace(STARTED, began=NOW + 310 * SECOND)
-    assert standing(told(BEFORE), told_of(following), "sidecar-b") is Standing.FREE
-    assert not repeats(told(BEFORE), told_of(following))
+    assert standing(ledger_of(BEFORE), delivery_of(following), "sidecar-b") is Standing.FREE
+    assert not repeats(ledger_of(BEFORE), delivery_of(following))
     over = marked(
-        told(BEFORE), told_of(replace(BEFORE, ended=NOW + 60 * SECOND), reason=Reason.RESOLVED), "sidecar-a", NOW
+        ledger_of(BEFORE),
+        delivery_of(replace(BEFORE, ended=NOW + 60 * SECOND), reason=Reason.RESOLVED),
+        "sidecar-a",
+        NOW,
     )
-    assert standing(over, told_of(started), "sidecar-b") is Standing.FREE
-    again = marked(over, told_of(following), "sidecar-a", NOW + 335 * SECOND)
-    assert standing(again, told_of(started), "sidecar-b") is Standing.TOLD
+    assert standing(over, delivery_of(started), "sidecar-b") is Standing.FREE
+    again = marked(over, delivery_of(following), "sidecar-a", NOW + 335 * SECOND)
+    assert standing(again, delivery_of(started), "sidecar-b") is Standing.TOLD
 
 
-def test_who_knows_more_tells_it_and_says_so() -> None:
+def test_who_knows_more_sends_it_and_says_so() -> None:
     """The one that started was first: what the other says may be the same."""
-    assert standing(told(STARTED), told_of(BEFORE), "sidecar-b") is Standing.FREE
-    assert repeats(told(STARTED), told_of(BEFORE))
+    assert standing(ledger_of(STARTED), delivery_of(BEFORE), "sidecar-b") is Standing.FREE
+    assert repeats(ledger_of(STARTED), delivery_of(BEFORE))
 
 
 def test_where_nobody_hears_of_an_end_it_is_notified_again_and_labelled() -> None:
     """The vacancy that was notified may have been over for hours: a duplicate is better than silence."""
-    started = replace(told_of(STARTED), send_resolved=False)
-    assert standing(told(BEFORE), started, "sidecar-b") is Standing.FREE
-    assert repeats(told(BEFORE), started)
-    assert standing(told(BEFORE), replace(told_of(BEFORE), send_resolved=False), "sidecar-b") is Standing.TOLD
+    started = replace(delivery_of(STARTED), send_resolved=False)
+    assert standing(ledger_of(BEFORE), started, "sidecar-b") is Standing.FREE
+    assert repeats(ledger_of(BEFORE), started)
+    assert standing(ledger_of(BEFORE), replace(delivery_of(BEFORE), send_resolved=False), "sidecar-b") is Standing.TOLD

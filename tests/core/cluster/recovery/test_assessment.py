@@ -55,7 +55,7 @@ def lost_job(beside: str | None = None) -> tuple[Flink, Sidecar]:
 def looks(sidecar: Sidecar, *jobs: Job | None, seconds: int = 8, **more: Any) -> Sidecar:
     """The REST server shows these jobs, second by second. None: the job, restored from its latest checkpoint."""
     for _ in range(seconds):
-        shows(sidecar, *(each or after(sidecar, 41, 42) for each in jobs), **more)
+        shows(sidecar, *(one or after(sidecar, 41, 42) for one in jobs), **more)
         sidecar.waits(1)
     return sidecar
 
@@ -237,7 +237,7 @@ def test_a_leader_that_is_lost_again_at_once_is_one_failover_and_one_assessment(
     flink.elect(job_manager("jm-c"))
     sidecar.sees_changes().waits(0.5)
     shows(sidecar, job(started=3, state="INITIALIZING"))
-    assert [each.is_running for each in cluster(sidecar).recovering.values()] == [False]
+    assert [recovering.is_running for recovering in cluster(sidecar).recovering.values()] == [False]
     for _ in range(8):
         looks(sidecar, replace(after(sidecar, 42, 43), started_at=3), seconds=1)
     assert [row.checkpoint_id for row in rows(sidecar)] == [None, 42]
@@ -246,13 +246,13 @@ def test_a_leader_that_is_lost_again_at_once_is_one_failover_and_one_assessment(
 def test_the_same_leader_again_restarts_nothing() -> None:
     """Its address was rewritten: the job went on, and its first JobMaster never restored anything."""
     flink, sidecar = watching(policy=ASSESSING)
-    known = before(sidecar)
-    shows(sidecar, known)
+    was = before(sidecar)
+    shows(sidecar, was)
     flink.vacate()
     sidecar.sees_changes().waits(1)
     flink.elect(A)
     sidecar.sees_changes().waits(0.5)
-    of_cluster, of_job = rows(looks(sidecar, known))
+    of_cluster, of_job = rows(looks(sidecar, was))
     assert (of_cluster.verdict, of_job.outcome, of_job.restored_from) == ("recovered", "running", None)
 
 
@@ -335,20 +335,20 @@ def test_what_the_rest_server_said_is_forgotten_when_it_is_no_longer_asked() -> 
     assert [fault.fault.value for fault in cluster(sidecar).job_faults.values()] == ["resurrected"]
     sidecar.policy = replace(sidecar.policy, evidence=frozenset())
     sidecar.waits(1)
-    known = cluster(sidecar)
-    assert (known.job_faults, known.recovery, known.picture, known.picture_request) == ({}, None, None, None)
-    assert not assessment.waiting(known)
+    now = cluster(sidecar)
+    assert (now.job_faults, now.recovery, now.picture, now.picture_request) == ({}, None, None, None)
+    assert not assessment.waiting(now)
 
 
 def test_without_the_picture_of_before_an_assessment_ends() -> None:
     """Its row of the journal was damaged."""
     _, sidecar = failed_over()
     shows(sidecar, after(sidecar, 41))
-    name, known = CLUSTER, cluster(sidecar)
-    sidecar.state = replace(sidecar.state, clusters={name: replace(known, picture=None)})
+    name, earlier = CLUSTER, cluster(sidecar)
+    sidecar.state = replace(sidecar.state, clusters={name: replace(earlier, picture=None)})
     sidecar.waits(2)
     assert cluster(sidecar).recovery is None
-    assert cluster(sidecar).last_episode == known.last_episode
+    assert cluster(sidecar).last_episode == earlier.last_episode
 
 
 def test_a_suspended_cluster_is_not_assessed() -> None:
@@ -376,12 +376,12 @@ def test_a_picture_that_lacks_a_job_which_is_stored_is_not_believed_at_once() ->
 def test_a_checkpoint_id_that_goes_back_is_not_known() -> None:
     """Neither what was before nor what is now is believed; the next picture begins anew."""
     _, sidecar = watching(policy=ASSESSING)
-    known = []
+    histories = []
     for last in (41, 7, 8):
         shows(sidecar, before(sidecar, last))
-        known.append(cluster(sidecar).picture.jobs[0].checkpoints)  # type: ignore[union-attr]
+        histories.append(cluster(sidecar).picture.jobs[0].checkpoints)  # type: ignore[union-attr]
         sidecar.waits(1)
-    assert [each and each.latest and each.latest.id for each in known] == [41, None, 8]
+    assert [history and history.latest and history.latest.id for history in histories] == [41, None, 8]
 
 
 def test_a_jobmaster_that_has_just_begun_does_not_forget_the_last_checkpoint() -> None:
@@ -389,7 +389,7 @@ def test_a_jobmaster_that_has_just_begun_does_not_forget_the_last_checkpoint() -
     _, sidecar = watching(policy=ASSESSING)
     shows(sidecar, before(sidecar))
     sidecar.waits(1)
-    shows(sidecar, job(known=Checkpoints(sidecar.now, first_id=None)))
+    shows(sidecar, job(checkpoints=Checkpoints(sidecar.now, first_id=None)))
     assert cluster(sidecar).picture.jobs[0].checkpoints.latest.id == 41  # type: ignore[union-attr]
 
 
@@ -398,9 +398,9 @@ def test_the_picture_is_written_once_a_minute() -> None:
     _, sidecar = watching(policy=ASSESSING)
     written = 0
     for second in range(0, 300, 10):
-        known = sidecar.state
+        earlier = sidecar.state
         shows(sidecar, before(sidecar), job("late", job_id=OTHER, state="RUNNING" if second < 150 else "FAILED"))
-        written += sum(row.kind == "picture" for row in changes(known, sidecar.state))
+        written += sum(row.kind == "picture" for row in changes(earlier, sidecar.state))
         sidecar.waits(10, tick=1)
     assert written == 6
 
@@ -496,9 +496,9 @@ def test_while_a_failover_is_assessed_a_picture_that_does_not_fit_says_nothing()
     """The jobs are not missing: they were not listed."""
     _, sidecar = failed_over()
     for _ in range(60):
-        shown = Picture(sidecar.now, rest_address(sidecar), (job(started=2),)).within(0)
-        sidecar.observe(PictureTaken(sidecar.moment, CLUSTER, shown.leader, shown))
+        picture = Picture(sidecar.now, rest_address(sidecar), (job(started=2),)).within(0)
+        sidecar.observe(PictureTaken(sidecar.moment, CLUSTER, picture.leader, picture))
         sidecar.waits(1)
-    found = assessment.judged(ASSESSING, cluster(sidecar), sidecar.moment)
-    assert found
-    assert (found.grade, found.jobs[0].outcome) == ("unproven", None)
+    ruling = assessment.judged(ASSESSING, cluster(sidecar), sidecar.moment)
+    assert ruling
+    assert (ruling.grade, ruling.jobs[0].outcome) == ("unproven", None)

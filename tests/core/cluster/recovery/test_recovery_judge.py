@@ -23,8 +23,8 @@ from sidecar.core.moment import SECOND
 from sidecar.core.pictures import Checkpoint, Checkpoints, Job, Restored, TaskManager
 
 _DONE: Final = tuple(Checkpoint(number, number * SECOND, number * SECOND + SECOND // 10) for number in (39, 40, 41))
-KNOWN: Final = Checkpoints(42 * SECOND, _DONE, first_id=1, interval=SECOND, shortest=SECOND // 10)
-BEFORE: Final = Job("a" * 32, "orders", "RUNNING", 1, 1, 2, 2, KNOWN)
+CHECKPOINTS: Final = Checkpoints(42 * SECOND, _DONE, first_id=1, interval=SECOND, shortest=SECOND // 10)
+BEFORE: Final = Job("a" * 32, "orders", "RUNNING", 1, 1, 2, 2, CHECKPOINTS)
 ENDED: Final = replace(BEFORE, state="FAILED")
 AFTER: Final = JobAfter(
     *(BEFORE.id, "RUNNING", 2, (2, 2), 50 * SECOND, 52 * SECOND, 52 * SECOND),
@@ -117,9 +117,9 @@ def test_after_a_checkpoint_that_had_to_wait_the_next_one_is_due_sooner() -> Non
     """Flink triggers it as soon as the one before is completed, and the next at the time at which it is due all the same."""
     case = ORIGIN_OF["nothing was completed between"][0]
     late = replace(_DONE[1], ended_at=_DONE[2].triggered_at - 1)
-    waited = replace(case, before=replace(BEFORE, checkpoints=replace(KNOWN, completed=(late, _DONE[2]))))
-    unknown = replace(case, before=replace(BEFORE, checkpoints=replace(KNOWN, completed=_DONE[2:])))
-    assert [job_ruling(each).origin for each in (case, waited, unknown)] == [Origin.LATEST, None, None]
+    waited = replace(case, before=replace(BEFORE, checkpoints=replace(CHECKPOINTS, completed=(late, _DONE[2]))))
+    unknown = replace(case, before=replace(BEFORE, checkpoints=replace(CHECKPOINTS, completed=_DONE[2:])))
+    assert [job_ruling(job_case).origin for job_case in (case, waited, unknown)] == [Origin.LATEST, None, None]
 
 
 def test_a_savepoint_is_no_checkpoint_that_a_failover_restores() -> None:
@@ -152,8 +152,8 @@ def test_task_managers_that_do_not_register_in_time_are_named(
     answer: tuple[object, ...],
 ) -> None:
     """One that was restarted has another id."""
-    found = task_managers(Workers(before), Workers(after), led_for * SECOND)
-    assert (found.before, found.after, found.missing, found.grade, found.open) == answer
+    ruling = task_managers(Workers(before), Workers(after), led_for * SECOND)
+    assert (ruling.before, ruling.after, ruling.missing, ruling.grade, ruling.open) == answer
 
 
 def test_task_managers_that_are_not_listed_count() -> None:
@@ -186,9 +186,9 @@ VERDICTS: Final = [
 @pytest.mark.parametrize(("cases", "grade"), VERDICTS)
 def test_the_worst_that_is_proven_is_the_verdict(cases: list[JobCase], grade: Grade) -> None:
     """Then what is not proven; only if all is proven it is recovered."""
-    found = judgement(cases, 0, ALL_THERE, answered=True, patience_over=False)
-    assert found.grade is grade
-    assert bool(found.reasons) is (grade is not Grade.RECOVERED)
+    verdict = judgement(cases, 0, ALL_THERE, answered=True, patience_over=False)
+    assert verdict.grade is grade
+    assert bool(verdict.reasons) is (grade is not Grade.RECOVERED)
 
 
 def test_what_does_not_run_when_the_patience_is_over_is_degraded() -> None:
@@ -220,7 +220,7 @@ def test_the_reason_says_where_the_last_checkpoint_is() -> None:
 _IDS: Final = st.integers(0, 6)
 _TIMES: Final = st.one_of(st.none(), st.integers(1, 5).map(lambda second: second * SECOND))
 _STATES: Final = st.sampled_from(["RUNNING", "INITIALIZING", "RESTARTING", "FAILED", "FINISHED", "CANCELED"])
-_KNOWN: Final = st.one_of(
+_CHECKPOINTS: Final = st.one_of(
     st.none(),
     st.builds(
         Checkpoints,
@@ -252,7 +252,7 @@ _AFTER: Final = st.builds(
 )
 _CASES: Final = st.builds(
     JobCase,
-    st.builds(Job, st.just("a"), st.just("orders"), _STATES, st.integers(0, 2), st.just(1), checkpoints=_KNOWN),
+    st.builds(Job, st.just("a"), st.just("orders"), _STATES, st.integers(0, 2), st.just(1), checkpoints=_CHECKPOINTS),
     st.one_of(st.none(), _AFTER),
     **{
         name: st.booleans()
@@ -266,11 +266,11 @@ _CASES: Final = st.builds(
 @given(_CASES)
 def test_nothing_is_said_that_is_not_proven(case: JobCase) -> None:
     """Whatever was observed."""
-    found, after = job_ruling(case), case.after
-    if found.outcome is Outcome.RUNNING:
+    ruling, after = job_ruling(case), case.after
+    if ruling.outcome is Outcome.RUNNING:
         assert after
         assert after.is_running
-    if found.outcome is Outcome.MISSING:
+    if ruling.outcome is Outcome.MISSING:
         assert after is None
         assert case.complete
         assert case.lost
@@ -279,28 +279,28 @@ def test_nothing_is_said_that_is_not_proven(case: JobCase) -> None:
         assert not (case.starting)
         assert not (case.anew)
         assert not (case.foreign)
-    if found.outcome is Outcome.RESURRECTED:
+    if ruling.outcome is Outcome.RESURRECTED:
         assert case.before.state in {"FAILED", "FINISHED", "CANCELED"}
-    if found.origin is Origin.NOTHING:
+    if ruling.origin is Origin.NOTHING:
         assert last_known(case.before.checkpoints) is not None
         assert after
         assert after.restored is None
-    if found.origin is Origin.LATEST:
+    if ruling.origin is Origin.LATEST:
         assert after
         assert after.restored
         assert after.restored.id >= (last_known(case.before.checkpoints) or 0)
-    if found.grade is Grade.RECOVERED:
-        assert found.outcome in {Outcome.RUNNING, Outcome.ENDED}
-        assert not found.reasons
+    if ruling.grade is Grade.RECOVERED:
+        assert ruling.outcome in {Outcome.RUNNING, Outcome.ENDED}
+        assert not ruling.reasons
     else:
-        assert found.reasons
+        assert ruling.reasons
 
 
 @given(st.lists(_CASES, max_size=5), st.booleans(), st.booleans())
 def test_a_verdict_is_no_better_than_its_worst_job(cases: list[JobCase], answered: bool, over: bool) -> None:
     """And no wording breaks it."""
-    found = judgement(cases, 0, ALL_THERE, answered=answered, patience_over=over)
-    if found.grade is Grade.RECOVERED:
+    verdict = judgement(cases, 0, ALL_THERE, answered=answered, patience_over=over)
+    if verdict.grade is Grade.RECOVERED:
         assert answered
-        assert all(job.grade is Grade.RECOVERED for job in found.jobs)
-    assert (found.grade is Grade.LOST) == any(job.grade is Grade.LOST for job in found.jobs)
+        assert all(job.grade is Grade.RECOVERED for job in verdict.jobs)
+    assert (verdict.grade is Grade.LOST) == any(job.grade is Grade.LOST for job in verdict.jobs)

@@ -28,9 +28,9 @@ def loss(lasted: int, until: int | None) -> Loss:
     return Loss(Moment(began, began), None if ended is None else Moment(ended, ended))
 
 
-def facts(**given_facts: Any) -> Facts:
+def facts(**parts: Any) -> Facts:
     always: dict[str, Any] = {"store": Store.ZOOKEEPER, "opened": OPENED}
-    return Facts(**always | given_facts)
+    return Facts(**always | parts)
 
 
 LAPSED: Final = 16_500_000
@@ -110,25 +110,25 @@ ROWS: Final[list[tuple[dict[str, Any], Cause, Confidence]]] = [
 
 
 @pytest.mark.parametrize(
-    ("seen", "cause", "confidence"), [pytest.param(*row, marks=pytest.mark.covers(f"cause:{row[1]}")) for row in ROWS]
+    ("parts", "cause", "confidence"), [pytest.param(*row, marks=pytest.mark.covers(f"cause:{row[1]}")) for row in ROWS]
 )
-def test_a_cause_follows_from_its_facts(seen: dict[str, Any], cause: Cause, confidence: Confidence) -> None:
+def test_a_cause_follows_from_its_facts(parts: dict[str, Any], cause: Cause, confidence: Confidence) -> None:
     """One row for each way to each cause."""
-    found = verdict(facts(**seen))
-    assert (found.cause, found.confidence) == (cause, confidence)
-    assert found.facts
+    judgement = verdict(facts(**parts))
+    assert (judgement.cause, judgement.confidence) == (cause, confidence)
+    assert judgement.facts
 
 
 def test_what_the_operator_said_is_a_fact_of_any_cause() -> None:
     """With its own words, and when that was."""
     said = "The operator's Event RestartUnhealthyJob, 4.0 s before the leader was lost: Restarting unhealthy job."
-    for seen in (OTHER | UNHEALTHY, OTHER | UNHEALTHY | {"orderly": True}):
-        assert verdict(facts(**seen)).facts.count(said) == 1
+    for parts in (OTHER | UNHEALTHY, OTHER | UNHEALTHY | {"orderly": True}):
+        assert verdict(facts(**parts)).facts.count(said) == 1
 
 
 def test_no_cause_says_who_ended_the_process() -> None:
     """The store does not show it: an address that is left behind is no SIGTERM."""
-    assert not any("It got SIGTERM" in sentence for seen, _, _ in ROWS for sentence in verdict(facts(**seen)).facts)
+    assert not any("It got SIGTERM" in sentence for parts, _, _ in ROWS for sentence in verdict(facts(**parts)).facts)
 
 
 def test_every_cause_has_a_row() -> None:
@@ -136,10 +136,10 @@ def test_every_cause_has_a_row() -> None:
     assert {cause for _, cause, _ in ROWS} == {*Cause} - {Cause.OBSERVER_BLIND}
 
 
-@pytest.mark.parametrize("seen", [seen for seen, _, confidence in ROWS if confidence is Confidence.MEDIUM])
-def test_what_is_not_certain_says_what_else_it_may_have_been(seen: dict[str, Any]) -> None:
+@pytest.mark.parametrize("parts", [parts for parts, _, confidence in ROWS if confidence is Confidence.MEDIUM])
+def test_what_is_not_certain_says_what_else_it_may_have_been(parts: dict[str, Any]) -> None:
     """A verdict of `medium` names in its facts what else leaves them, or that nobody could look."""
-    said = " ".join(verdict(facts(**seen)).facts)
+    said = " ".join(verdict(facts(**parts)).facts)
     assert any(
         caution in said
         for caution in ("the same facts", "the same traces", "the facts are the same", "could not read", "unless")
@@ -153,12 +153,12 @@ def test_what_is_not_certain_says_what_else_it_may_have_been(seen: dict[str, Any
         loss=st.none() | st.builds(loss, st.integers(0, 90), st.none() | st.integers(0, RELATED)),
     )
 )
-def test_there_is_always_a_verdict_with_its_facts(seen: Facts) -> None:
+def test_there_is_always_a_verdict_with_its_facts(case: Facts) -> None:
     """Whatever was seen together: sentences, and no confidence in what is unknown."""
-    found = verdict(seen)
-    assert all(sentence.endswith(".") and sentence[0].isupper() for sentence in found.facts)
-    assert found.facts
-    assert (found.cause is Cause.UNKNOWN) == (found.confidence is Confidence.NONE)
+    judgement = verdict(case)
+    assert all(sentence.endswith(".") and sentence[0].isupper() for sentence in judgement.facts)
+    assert judgement.facts
+    assert (judgement.cause is Cause.UNKNOWN) == (judgement.confidence is Confidence.NONE)
 
 
 # -- recordings of real faults -----------------------------------------------------------------------------------------
@@ -189,11 +189,11 @@ IN_ZOOKEEPER: Final = {
 @pytest.mark.parametrize("version", ["1.14.6", "2.3.0"])
 def test_recorded_faults_in_zookeeper_have_their_causes(version: str) -> None:
     """Each fault is one episode, of all that it moved, with the right cause; and there are no others."""
-    found = [
+    causes_by_phase = [
         (phase, (episode.cause, episode.confidence))
         for phase, episode in test_recorded_failovers.watched(version).episodes
     ]
-    assert found == [(phase, causes[version]) for phase, causes in IN_ZOOKEEPER.items()]
+    assert causes_by_phase == [(phase, causes[version]) for phase, causes in IN_ZOOKEEPER.items()]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.kit.fake_flink import Flink
 
 
 def test_a_short_suspension_obscures_nothing() -> None:
-    """Back within the trust window with the same leaders: only the coverage tells of it."""
+    """Back within the trust window with the same leaders: only the coverage shows it."""
     _, sidecar = watching()
     sidecar.is_cut_off().waits(2.5).connects().waits(10)
     assert sidecar.transitions() == []
@@ -58,9 +58,9 @@ def test_a_new_look_begins_without_prejudice() -> None:
     """Connected again after a long time, and nothing read so far: not seen, which is another reason than out of sight."""
     _, sidecar = watching()
     sidecar.is_cut_off().waits(4)
-    assert sidecar.known(DISPATCHER).leadership == Unknown(Blindness.VIEW_LOST)
+    assert sidecar.component_state(DISPATCHER).leadership == Unknown(Blindness.VIEW_LOST)
     sidecar.reconnects()
-    assert sidecar.known(DISPATCHER).leadership == Unknown(Blindness.UNSEEN)
+    assert sidecar.component_state(DISPATCHER).leadership == Unknown(Blindness.UNSEEN)
 
 
 def test_the_trust_window_is_counted_from_the_loss_to_the_next_complete_look() -> None:
@@ -81,7 +81,7 @@ def test_a_leader_that_was_just_read_again_is_not_obscured_by_the_old_loss() -> 
     sidecar.waits(1)
     sidecar.observe(SnapshotCompleted(sidecar.moment, CLUSTER))
     assert sidecar.transitions() == []
-    assert {type(sidecar.known(component).leadership) for component in ALL_FOUR} == {Held}
+    assert {type(sidecar.component_state(component).leadership) for component in ALL_FOUR} == {Held}
 
 
 def test_a_look_that_takes_too_long_obscures_what_it_has_not_come_to() -> None:
@@ -145,8 +145,8 @@ def test_after_a_restart_nothing_is_known_before_it_is_seen() -> None:
     """A new process remembers, but sees nothing until it has looked: nothing is vacant, nothing is held."""
     _, sidecar = watching()
     sidecar.is_killed()
-    assert {sidecar.known(component).leadership for component in ALL_FOUR} == {Unknown(Blindness.UNSEEN)}
-    assert {sidecar.known(component).last_known for component in ALL_FOUR} == {
+    assert {sidecar.component_state(component).leadership for component in ALL_FOUR} == {Unknown(Blindness.UNSEEN)}
+    assert {sidecar.component_state(component).last_known for component in ALL_FOUR} == {
         A.leads(component) for component in ALL_FOUR
     }
 
@@ -181,7 +181,9 @@ def test_unreadable_bytes_at_first_sight_are_never_a_vacancy() -> None:
     flink.znodes.write(flink.znodes.path(DISPATCHER), b"tampered", 7)
     sidecar = Sidecar(flink).connects()
     assert sidecar.kinds(DISPATCHER) == []
-    assert sidecar.known(DISPATCHER).leadership == Unknown(Blindness.UNREADABLE, flink.znodes.path(DISPATCHER))
+    assert sidecar.component_state(DISPATCHER).leadership == Unknown(
+        Blindness.UNREADABLE, flink.znodes.path(DISPATCHER)
+    )
 
 
 def test_a_place_that_may_not_be_read_is_obscured() -> None:

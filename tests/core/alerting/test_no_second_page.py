@@ -16,7 +16,7 @@ PAGING = replace(POLICY, rules=RULES, route=replace(POLICY.route, critical_apart
 
 def severities(sidecar: Sidecar) -> list[str]:
     """How the messages begin."""
-    return [each.title.partition("]")[0].lstrip("[") for each in sidecar.sent]
+    return [delivery.title.partition("]")[0].lstrip("[") for delivery in sidecar.sent]
 
 
 def test_after_a_vacancy_that_was_notified_the_failover_is_information() -> None:

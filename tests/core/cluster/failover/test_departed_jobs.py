@@ -70,11 +70,11 @@ def test_a_record_that_waits_is_the_same_record_for_every_observer() -> None:
     """Its id does not depend on when, and with what, it was recorded."""
     alone: list[TransitionRecord] = []
     first: list[TransitionRecord] = []
-    for found, together in ((alone, False), (first, True)):
+    for records, together in ((alone, False), (first, True)):
         flink, sidecar = watching()
         flink.vacate(THE_JOB)
         sidecar.sees_changes().waits(0 if together else 10)
         flink.vacate(*CLUSTER_COMPONENTS)
         sidecar.sees_changes()
-        found += [replace(record, episode_id=None) for record in revoked(sidecar)]
+        records += [replace(record, episode_id=None) for record in revoked(sidecar)]
     assert alone == first

@@ -40,7 +40,7 @@ def passes(sidecar: LeaseSidecar, seconds: float) -> None:
     for _ in range(round(seconds / 5)):
         sidecar.waits(5)
         config_maps = sidecar.flink.config_maps
-        config_maps.renew(*(each for each in ALL_FOUR if config_maps.name(each) in config_maps))
+        config_maps.renew(*(component for component in ALL_FOUR if config_maps.name(component) in config_maps))
         sidecar.looks()
 
 
@@ -68,11 +68,11 @@ def test_a_job_in_a_job_store_that_nobody_leads_is_one_without_a_leader() -> Non
     assert sidecar.sent != []
 
 
-def test_where_no_job_store_tells_there_is_one_alert_for_all_of_them() -> None:
+def test_where_no_job_store_shows_it_there_is_one_alert_for_all_of_them() -> None:
     """With the number, in place of forty."""
     sidecar = with_left_behind(job_store=False)
     passes(sidecar, 120)
-    assert [(each.title, len(each.parts)) for each in sidecar.sent] == [
+    assert [(delivery.title, len(delivery.parts)) for delivery in sidecar.sent] == [
         ("[CRITICAL] default: no leader for dispatcher", 1),
         ("[CRITICAL] default: no leader for 40 jobs, 1 more fires", 2),
     ]
@@ -97,13 +97,13 @@ def test_clusters_that_were_left_behind_are_one_message() -> None:
     assert message.title == "[CRITICAL] 30 clusters: no leader for JobManager and 1 job"
     [(fingerprint, group)] = sidecar.state.alerts.groups.items()
     left = handover.written(names[0], handover.of(sidecar.policy, sidecar.state, names[0], sidecar.moment))
-    found = handover.read(left, names[0], sidecar.moment)
-    assert found
-    taken, _ = handover.adopt(sidecar.policy, State(), names[0], found, sidecar.moment)
+    document = handover.read(left, names[0], sidecar.moment)
+    assert document
+    taken, _ = handover.adopt(sidecar.policy, State(), names[0], document, sidecar.moment)
     assert taken.alerts.groups.keys() == {fingerprint}, "the next sidecar would notify of them once more"
     assert set(taken.alerts.groups[fingerprint].members) <= set(group.members)
     flink.vacate()
     sidecar.sees_changes().waits(120)
-    assert [each.title for each in sidecar.sent[1:]] == [
+    assert [delivery.title for delivery in sidecar.sent[1:]] == [
         "[CRITICAL] default: no leader for JobManager and 1 job, jm-a led before"
     ]

@@ -9,8 +9,8 @@ from tests.kit.fake_flink import Flink
 
 
 def of(sidecar: Sidecar) -> dict[str, Leader]:
-    found = leaders(Snapshot(sidecar.moment, sidecar.state))
-    return {leader.component: leader for leader in found if leader.job_id is None}
+    rows = leaders(Snapshot(sidecar.moment, sidecar.state))
+    return {leader.component: leader for leader in rows if leader.job_id is None}
 
 
 def test_a_vacancy_that_was_there_before_has_no_beginning() -> None:
@@ -19,14 +19,14 @@ def test_a_vacancy_that_was_there_before_has_no_beginning() -> None:
     flink.vacate(DISPATCHER)
     began = timestamp(sidecar.now)
     sidecar.sees_changes()
-    seen = of(sidecar)["dispatcher"]
-    assert (seen.state, seen.since, seen.observed_since) == ("vacant", began, began)
+    dispatcher = of(sidecar)["dispatcher"]
+    assert (dispatcher.state, dispatcher.since, dispatcher.observed_since) == ("vacant", began, began)
     sidecar.is_killed(down_for=5)
     again = timestamp(sidecar.now)
     sidecar.connects()
-    seen = of(sidecar)["dispatcher"]
-    assert (seen.state, seen.since) == ("vacant", None)
-    assert seen.observed_since >= again
+    dispatcher = of(sidecar)["dispatcher"]
+    assert (dispatcher.state, dispatcher.since) == ("vacant", None)
+    assert dispatcher.observed_since >= again
 
 
 def test_a_leader_that_was_there_before_has_led_since_it_wrote_itself() -> None:
