@@ -219,9 +219,9 @@ def test_the_answer_of_the_service_is_reported(
     web.status, web.headers = status, headers
     notify({"ops#0": WITH_SECRETS.format(web.address)}).send(DELIVERY)
 
-    _, told, detail = outbox.next()
+    _, reported_outcome, detail = outbox.next()
 
-    assert (told, outbox.asked_to_wait) == (outcome, [asked])
+    assert (reported_outcome, outbox.asked_to_wait) == (outcome, [asked])
     assert str(status) in detail
     assert len(web.received) == 1
 

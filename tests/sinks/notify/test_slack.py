@@ -68,8 +68,8 @@ def test_a_message_is_updated_and_its_thread_tells_the_story(slack: Slack) -> No
     (shown,) = slack.messages
     assert shown["text"] == OVER.title
     assert colours(slack) == ["#2eb886"]
-    told = [each["blocks"][0]["text"]["text"].splitlines()[0] for each in slack.threads[shown["ts"]]]
-    assert told == [FIRST.title, grew.title, grew.title, OVER.title]
+    replies = [each["blocks"][0]["text"]["text"].splitlines()[0] for each in slack.threads[shown["ts"]]]
+    assert replies == [FIRST.title, grew.title, grew.title, OVER.title]
     broadcast = [fields.get("reply_broadcast") for _, fields in slack.requests if "thread_ts" in fields]
     assert broadcast == [None, None, "true", None]
 
