@@ -62,7 +62,7 @@ def test_it_finds_clusters_in_every_namespace(
     found.finder.start(found)
     try:
         found.wait_listed({"team-a/orders", "team-b/orders"})
-        found.wait(lambda: any(isinstance(told, SnapshotCompleted) for told in found.of("team-b/orders")))
+        found.wait(lambda: any(isinstance(observation, SnapshotCompleted) for observation in found.of("team-b/orders")))
     finally:
         found.finder.stop()
 

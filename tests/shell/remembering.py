@@ -64,7 +64,7 @@ def hostile_snapshot(sidecar: Sidecar) -> Snapshot:
 
 
 def hostile_records(sidecar: Sidecar) -> list[AnyRecord]:
-    """What was recorded, with hostile text where a cluster or a receiver could put it; messages tell of the first episode."""
+    """What was recorded, with hostile text where a cluster or a receiver could put it; messages are about the first episode."""
     episode = sidecar.episodes()[0]
     made: list[AnyRecord] = []
     for record in sidecar.records:

@@ -80,12 +80,12 @@ def test_the_first_scrape_has_every_known_series_at_0(tmp_path: Path) -> None:
         (component.value, kind.value) for component in Component for kind in Kind
     }
     assert of(found, "flink_ha_episodes_total", "cluster_id", "cause") == {(CLUSTER, cause.value) for cause in Cause}
-    told = of(found, "flink_ha_notifications_total", "receiver", "reason", "outcome")
-    assert {("ops", "FIRST", "queued"), ("ops", "RESOLVED", "delivered"), ("ops", "GREW", "gave_up")} <= told
-    assert ("ops", "SUPPRESSED_BY_INHIBITION", "suppressed") in told
-    assert ("ops", "FIRST", "suppressed") not in told
-    assert ("ops", "SUPPRESSED_BY_INHIBITION", "delivered") not in told
-    assert {receiver for receiver, _, _ in told} == set(POLICY.receivers)
+    notifications = of(found, "flink_ha_notifications_total", "receiver", "reason", "outcome")
+    assert {("ops", "FIRST", "queued"), ("ops", "RESOLVED", "delivered"), ("ops", "GREW", "gave_up")} <= notifications
+    assert ("ops", "SUPPRESSED_BY_INHIBITION", "suppressed") in notifications
+    assert ("ops", "FIRST", "suppressed") not in notifications
+    assert ("ops", "SUPPRESSED_BY_INHIBITION", "delivered") not in notifications
+    assert {receiver for receiver, _, _ in notifications} == set(POLICY.receivers)
 
 
 @pytest.mark.covers("metric:flink_ha_evidence")

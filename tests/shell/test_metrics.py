@@ -133,8 +133,8 @@ def test_the_headroom_of_zookeepers_numbers_is_reported_once_known() -> None:
     """The low 32 bits of the newest zxid are what is used up of this epoch; until it is known, there is no series."""
     name = key("flink_ha_zookeeper_zxid_headroom", cluster_id=CLUSTER)
     assert name not in scraped(*play(first_sight()), second=13)
-    told = StoreObserved(at(12), CLUSTER, (7 << 32) + 0xFFFF0000)
-    assert scraped(*play([*first_sight(), told]), second=13)[name] == 0xFFFF
+    newest = StoreObserved(at(12), CLUSTER, (7 << 32) + 0xFFFF0000)
+    assert scraped(*play([*first_sight(), newest]), second=13)[name] == 0xFFFF
 
 
 @pytest.mark.covers("metric:flink_ha_picture_age_seconds")
@@ -224,7 +224,7 @@ def test_the_export_to_a_collector_is_seen_where_there_is_one() -> None:
 
 @pytest.mark.covers("metric:flink_ha_sidecar")
 def test_the_version_of_the_sidecar_is_a_label() -> None:
-    """So that a query can tell which versions run."""
+    """So that a query can select which versions run."""
     assert scraped(*play([]), second=0)[key("flink_ha_sidecar_info", version=__version__)] == 1
 
 

@@ -168,8 +168,8 @@ def test_one_failover_as_a_page(site: Site, tmp_path: Path) -> None:
     """The text of `explain`, notes, transitions in order, notifications."""
     sidecar = two_failovers()
     episode = sidecar.episodes()[0]
-    told = [replace(each, episode_id=episode.id) for each in sidecar.notifications()]
-    remember(tmp_path, sidecar, [*sidecar.transitions(), episode, *told])
+    notifications = [replace(each, episode_id=episode.id) for each in sidecar.notifications()]
+    remember(tmp_path, sidecar, [*sidecar.transitions(), episode, *notifications])
     history.annotate(tmp_path, episode.id, "Drained by mistake, see https://wiki/" + "x" * 120, "Ada")
     show(site, sidecar)
     page = read(site, f"/episodes/{episode.id[:8]}")

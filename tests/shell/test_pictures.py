@@ -201,8 +201,8 @@ def test_the_picture_of_a_failover(site: Site, tmp_path: Path) -> None:
     sidecar = two_failovers()
     episode = sidecar.episodes()[0]
     job = captured(sidecar, 7, kind="job", subject="ff595cc2c737b4d30a69e740b7002d50", attributes={"name": "Orders"})
-    told = [replace(each, episode_id=episode.id) for each in sidecar.notifications()]
-    remember(tmp_path, sidecar, [*sidecar.transitions(), episode, *told, job])
+    notifications = [replace(each, episode_id=episode.id) for each in sidecar.notifications()]
+    remember(tmp_path, sidecar, [*sidecar.transitions(), episode, *notifications, job])
     show(site, sidecar)
     services = {"ops": tuple(replace(each, service="slack") for each in sidecar.policy.receivers["ops"])}
     site.snapshot = replace(site.snapshot, policy=replace(sidecar.policy, receivers=services))

@@ -97,18 +97,18 @@ def test_an_observation_that_cannot_be_processed_is_recorded_and_the_rest_goes_o
 
 
 def test_a_config_map_that_cannot_be_processed_is_recorded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In Kubernetes it is about every leader in it; the next one that can be processed tells who leads."""
+    """In Kubernetes it is about every leader in it; the next one that can be processed has who leads."""
     name = f"{CLUSTER}-cluster-config-map"
     session = "00000000-0000-0000-0000-000000000001"
     lease = '{"holderIdentity":"a","leaseDuration":"PT15S","acquireTime":"x","renewTime":"%d","leaderTransitions":0}'
-    told = ConfigMapObserved(
+    config_map = ConfigMapObserved(
         at(0), CLUSTER, name, "uid", "1", {"org.apache.flink.k8s.leader.dispatcher": f"{session},a"}, lease % 0
     )
     house = House(tmp_path, replace(QUICK, stores={CLUSTER: Store.KUBERNETES}))
     house.loop.start()
     view: list[Observation] = [
         ViewObserved(at(0), CLUSTER, ConnectionState.CONNECTED),
-        told,
+        config_map,
         SnapshotCompleted(at(0), CLUSTER),
     ]
     house.bring(view)
@@ -119,9 +119,9 @@ def test_a_config_map_that_cannot_be_processed_is_recorded_too(tmp_path: Path, m
 
     with monkeypatch.context() as broken:
         broken.setattr("sidecar.core.cluster.store.leases.take", raises)
-        house.bring([replace(told, resource_version="2", leader=lease % 1)])
+        house.bring([replace(config_map, resource_version="2", leader=lease % 1)])
         wait_until(lambda: transitions(house)[-1].kind == "OBSCURED")
-    house.bring([replace(told, resource_version="3", leader=lease % 2)])
+    house.bring([replace(config_map, resource_version="3", leader=lease % 2)])
     dispatcher = ["?->A", "A->?", "?->A"]
     wait_until(lambda: [t.pattern for t in transitions(house) if t.component == "dispatcher"] == dispatcher)
     house.close()

@@ -21,7 +21,7 @@ from tests.kit.outcomes import death
 
 RULES = read_rules(None)
 RECOVERED = Rule("FlinkRecovered", Trigger.RECOVERED, Severity.INFO)
-"""No shipped rule tells it."""
+"""No shipped rule notifies it."""
 RULES_OF_RECOVERY = {
     *("FlinkJobMissing", "FlinkJobResurrected", "FlinkStateLost", "FlinkStateOlder", "FlinkNotRecovered"),
     RECOVERED.alert,

@@ -146,7 +146,7 @@ def test_config_check_says_what_is_lost_without_flinks_configuration(write: Writ
 
 
 def test_a_cluster_named_twice_is_an_error(write: Write, conf_dir: Path) -> None:
-    """Two ways in one place: nobody can tell which was meant."""
+    """Two ways in one place: which one was meant is unknown."""
     with pytest.raises(SettingsError) as error:
         load_cluster({"flink_conf": conf_dir, "zookeeper": "zk"})
     assert str(error.value) == "--zookeeper: --flink-conf names a cluster too: give one of them"
