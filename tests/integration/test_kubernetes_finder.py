@@ -100,8 +100,8 @@ def find(kubernetes: Kubernetes, mark: dict[str, str], flinks: Clusters) -> Iter
         recorder.finder.stop()
 
 
-def kinds(told: list[ClusterObservation]) -> list[type]:
-    return [type(each) for each in told]
+def kinds(observations: list[ClusterObservation]) -> list[type]:
+    return [type(each) for each in observations]
 
 
 def test_clusters_come_and_go(find: Find, flinks: Clusters) -> None:
@@ -229,9 +229,13 @@ def test_a_lease_that_is_not_renewed_is_confirmed(find: Find, flinks: Clusters, 
     def again() -> bool:
         for name in others:
             flinks.renew(name, seconds=1.0)
-        told = [each for each in found.of(silent) if isinstance(each, ConfigMapObserved)]
+        config_maps = [each for each in found.of(silent) if isinstance(each, ConfigMapObserved)]
         confirmed = {each.cluster_id for each in found.confirmed}
-        return len(told) >= 2 and len({each.resource_version for each in told}) == 1 and confirmed >= {*names}
+        return (
+            len(config_maps) >= 2
+            and len({each.resource_version for each in config_maps}) == 1
+            and confirmed >= {*names}
+        )
 
     wait_for("the lease that has run out", again)
 

@@ -132,7 +132,7 @@ def test_all_of_all_namespaces(read: Read, deploy: Callable[..., Deployment], na
 
 
 def test_more_than_one_page(read: Read, deploy: Callable[..., Deployment], monkeypatch: pytest.MonkeyPatch) -> None:
-    """All are read; beyond the most, the rest is left out, and said."""
+    """All are read; beyond the most, the rest is left out, and that is logged."""
     monkeypatch.setattr("sidecar.drivers.kubernetes.api._FEW_IN_PAGE", 2)
     for number in range(5):
         deploy(f"orders-{number}")
@@ -203,7 +203,7 @@ HOSTILE: dict[str, Json] = {
 def test_objects_with_anything_in_them_hide_no_other(
     kubernetes: Kubernetes, read: Read, namespace: Namespace, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A CRD without types: what cannot be decoded is left out and said, odd values count as absent. Listed, and delivered by the watch."""
+    """A CRD without types: what cannot be decoded is left out and logged, odd values count as absent. Listed, and delivered by a watch."""
     uninstall(kubernetes.server)
     install(kubernetes.server, strict=False)
     path = f"/apis/{GROUP}/v1beta1/namespaces/{namespace.name}/flinkdeployments"

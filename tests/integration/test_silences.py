@@ -205,7 +205,7 @@ def hides(sidecar: Sidecar, silence_id: str, number: int) -> bool:
     return len(hidden(sidecar, silence_id)) == number
 
 
-def has_told_all(sidecar: Sidecar) -> bool:
+def has_empty_outbox(sidecar: Sidecar) -> bool:
     return "flink_ha_outbox_pending 0.0" in sidecar.get("/metrics")[1]
 
 
@@ -247,7 +247,7 @@ def test_one_silence_holds_for_every_sidecar(place: Place, people: HttpReceiver,
     place.fail_over()
     wait_for("the message", lambda: people.received)
     for sidecar in sidecars:
-        wait_for("an empty outbox", partial(has_told_all, sidecar))
+        wait_for("an empty outbox", partial(has_empty_outbox, sidecar))
     assert len([each for each in people.received if "FlinkLeaderChanged (FIRST)" in each.body]) == 1
     assert silence(sidecars[0], "list").splitlines() == ["ID  Matchers  Ends At (UTC)  Created By  Hid  Comment"]
     assert f"\n{made[:8]}  " in silence(sidecars[0], "list", "--expired")
@@ -299,7 +299,7 @@ def test_a_known_silence_holds_while_the_store_is_out_of_reach(
     sidecar.wait_ready()
     made = added(sidecar, place.cluster_id)
     wait_for("it to be known", partial(knows, sidecar, made))
-    wait_for("an empty outbox", partial(has_told_all, sidecar))
+    wait_for("an empty outbox", partial(has_empty_outbox, sidecar))
     people.received.clear()  # it was blind until it was connected
     wire.fall_silent()
     wire.cut()

@@ -48,11 +48,11 @@ def position(path: str, stat: ZnodeStat) -> ZNodePosition:
 def test_an_empty_namespace_is_seen_as_empty(seen: Recorder) -> None:
     """Where no Flink has ever been, every place is seen to hold nothing, once, between CONNECTED and the end of the snapshot."""
     # That there is no such cluster is observed a moment later: which others are beside it is read first.
-    first, *between, last = (told for told in seen.all if not isinstance(told, NothingFound))
+    first, *between, last = (observation for observation in seen.all if not isinstance(observation, NothingFound))
     assert isinstance(first, ViewObserved)
     assert (first.connection, first.cluster_id) == (CONNECTED, "default")
     assert isinstance(last, SnapshotCompleted)
-    paths = [told.path for told in between if hasattr(told, "path")]
+    paths = [observation.path for observation in between if hasattr(observation, "path")]
     assert sorted(paths) == sorted({*znode_paths.wanted({}).nodes, *znode_paths.JOB_STORES})
     assert seen.standing() == {}
     assert [seen.names(store) for store in znode_paths.JOB_STORES] == [[()], [()]]
@@ -72,8 +72,8 @@ def test_a_recorded_tree_is_seen_whole(
     assert recorder.standing() == {path: node.data for path, node in tree.leaders().items()}
     for path in tree.leaders():
         data, stat = flink.get(path)
-        (told,) = recorder.nodes(path)
-        assert (told.data, told.position) == (data, position(path, stat))
+        (node,) = recorder.nodes(path)
+        assert (node.data, node.position) == (data, position(path, stat))
     lists = [path for path in tree.nodes if znode_paths.is_latch(path) or path in znode_paths.JOB_STORES]
     assert {path: recorder.names(path) for path in lists} == {path: [tree.children(path)] for path in lists}
     assert isinstance(recorder.all[-1], SnapshotCompleted)
@@ -117,7 +117,7 @@ def test_a_leader_that_comes_changes_goes_and_comes_again(seen: Recorder, flink:
     seen.wait_value(DISPATCHER, b"C")
     again = flink.exists(DISPATCHER)
     assert seen.values(DISPATCHER) == [None, b"A", b"B", None, b"C"]
-    positions = [told.position for told in seen.nodes(DISPATCHER) if told.position]
+    positions = [node.position for node in seen.nodes(DISPATCHER) if node.position]
     assert positions == [position(DISPATCHER, stat) for stat in (created, changed, again)]
     assert positions[0].ephemeral_owner == flink.client_id[0]
     assert positions[1].version == 1
@@ -346,5 +346,5 @@ def test_it_writes_nothing_but_its_own_session(watch: Watch, zookeeper: ZooKeepe
     recorder.driver.stop()
     wire.close()
     assert isinstance(recorder.all[-1], SnapshotCompleted)
-    assert any(isinstance(told, NodeObserved) and told.data == b"job" for told in recorder.all)
+    assert any(isinstance(node, NodeObserved) and node.data == b"job" for node in recorder.all)
     assert zxid(zookeeper) - before == 2

@@ -84,9 +84,9 @@ def dispatchers(found: Recorder, cluster_id: str) -> list[bool]:
 
 def whole(found: Recorder, cluster_id: str) -> bool:
     """Whether all of it was reported: found, connected, everything that is there, and that this is everything."""
-    told = [type(each) for each in found.of(cluster_id)]
+    kinds = [type(each) for each in found.of(cluster_id)]
     return (
-        told[:2] == [ClusterFound, ViewObserved] and SnapshotCompleted in told and any(dispatchers(found, cluster_id))
+        kinds[:2] == [ClusterFound, ViewObserved] and SnapshotCompleted in kinds and any(dispatchers(found, cluster_id))
     )
 
 

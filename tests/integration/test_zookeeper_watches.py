@@ -90,7 +90,7 @@ def test_a_leader_that_clears_its_place_is_distinguished_from_one_that_is_lost(
     seen.wait_value(LEADER, None)
     flink.create(LEADER, published(B))
     seen.wait_value(LEADER, published(B))
-    assert [told for told in seen.all if isinstance(told, PlaceRemoved)] == []
+    assert [removal for removal in seen.all if isinstance(removal, PlaceRemoved)] == []
     flink.delete(LEADER)
     flink.delete(LEADER.rpartition("/")[0])
     seen.wait(lambda: isinstance(seen.all[-1], PlaceRemoved))
@@ -165,7 +165,7 @@ def test_a_leader_replaced_while_its_path_rests_was_deleted_in_between(seen: Rec
     flink.ensure_path("/leader/dispatcher")
     flink.create(LEADER, published(A))
     seen.wait_value(LEADER, published(A))
-    tree = seen.tree  # white box: a path rests after a hundred deletions, and when exactly, nothing tells
+    tree = seen.tree  # white box: a path rests after a hundred deletions, and when exactly cannot be observed
     tree.throttled.add(tree._watched[LEADER])
     flink.delete(LEADER)
     flink.create(LEADER, published(B))
@@ -303,4 +303,4 @@ def test_one_shot_watches_lose_values_and_claim_no_numbers(
     assert None in counted
     assert {count for count in counted if count is not None} <= {
         1
-    }  # a deletion: the first that a watch tells of is the next change
+    }  # a deletion: the first that a watch reports is the next change
