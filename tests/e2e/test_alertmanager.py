@@ -142,9 +142,9 @@ def test_one_that_is_down_gets_what_it_missed(
     alertmanagers[1].start()
     wait_for("the failover everywhere", partial(fires, "FlinkLeaderChanged", alertmanagers))
     for sidecar in sidecars:
-        wait_for("both to have it from everybody", partial(_has_told_both, sidecar))
+        wait_for("both to have it from everybody", partial(_has_notified_both, sidecar))
         assert sidecar.stop() == 0
 
 
-def _has_told_both(sidecar: Sidecar) -> bool:
+def _has_notified_both(sidecar: Sidecar) -> bool:
     return {"am#0", "am#1"} <= {destination for destination, reason in delivered(sidecar) if reason == "FIRST"}

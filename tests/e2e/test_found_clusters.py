@@ -94,7 +94,7 @@ def receiver() -> Iterator[HttpReceiver]:
         yield receiving
 
 
-def told(receiver: HttpReceiver) -> list[str]:
+def titles(receiver: HttpReceiver) -> list[str]:
     """Titles, without those that say that they may be a duplicate: on a busy machine an answer comes too late."""
     return [each.title for each in receiver.received if DUPLICATE_NOTE not in each.body]
 
@@ -114,7 +114,7 @@ def test_found_clusters_are_watched_and_retired(
     wait_for("all clusters", lambda: found(running) == everything)
 
     fail_over(flinks["team-b", "orders"])
-    (message,) = wait_for("the message", lambda: told(receiver))
+    (message,) = wait_for("the message", lambda: titles(receiver))
     assert "] team-b/orders: " in message
 
     remove(flinks["team-a", "billing"], "billing")
@@ -133,12 +133,12 @@ def test_found_clusters_are_watched_and_retired(
     running.wait_ready()
     wait_for("its end", lambda: kinds(running, "team-a/orders")[-1:] == ["RETIRED"])
     fail_over(late)
-    wait_for("the second message", lambda: len(told(receiver)) == 2)
-    assert "] team-b/late: " in told(receiver)[1], receiver.received
+    wait_for("the second message", lambda: len(titles(receiver)) == 2)
+    assert "] team-b/late: " in titles(receiver)[1], receiver.received
     assert running.stop() == 0
     episodes = [each for each in running.records() if each["type"] == "episode"]
     assert {each["cluster_id"]: each["cause"] for each in episodes}["team-a/billing"] == "cluster_removed"
-    assert len(told(receiver)) == 2
+    assert len(titles(receiver)) == 2
 
 
 def test_two_finders_are_one_voice(
@@ -159,7 +159,7 @@ def test_two_finders_are_one_voice(
         return {record["outcome"] for record in each.records() if record["type"] == "notification"}
 
     wait_for("both to have settled it", lambda: all(outcomes(each) & {"delivered", "already_told"} for each in pair))
-    assert len(told(receiver)) <= 1
+    assert len(titles(receiver)) <= 1
     sender = next(each for each in pair if "delivered" in outcomes(each))
     other = next(each for each in pair if each is not sender)
     sender.kill()
@@ -167,4 +167,4 @@ def test_two_finders_are_one_voice(
     flink.grant(A).publish_all(A)
     wait_for("the second message", lambda: len(receiver.received) > before)
     assert other.stop() == 0
-    assert len(told(receiver)) <= 2
+    assert len(titles(receiver)) <= 2

@@ -77,7 +77,7 @@ def remove(leaders: Leaders, name: str) -> None:
     leaders.client.delete(f"/flink/{name}", recursive=True)
 
 
-def told(people: HttpReceiver) -> list[str]:
+def titles(people: HttpReceiver) -> list[str]:
     return [each.title for each in people.received if DUPLICATE_NOTE not in each.body]
 
 
@@ -94,8 +94,8 @@ def test_found_clusters_are_watched_and_retired(
     wait_for("all clusters", lambda: all(held(each) == clusters.keys() for each in pair))
 
     clusters["team-b/billing"].fail_over()
-    wait_for("the message", lambda: told(people))
-    assert "] team-b/billing: " in told(people)[0]
+    wait_for("the message", lambda: titles(people))
+    assert "] team-b/billing: " in titles(people)[0]
 
     remove(clusters["team-a/billing"], "team-a/billing")
     wait_for("its end", lambda: kinds(one, "team-a/billing") == ["DISCOVERED", "REVOKED", "RETIRED"])
@@ -112,10 +112,10 @@ def test_found_clusters_are_watched_and_retired(
     one.wait_ready()
     wait_for("its end", lambda: kinds(one, "orders")[-1:] == ["RETIRED"])
     late.fail_over()
-    wait_for("the second message", lambda: len(told(people)) == 2)
-    assert "] late: " in told(people)[1], people.received
+    wait_for("the second message", lambda: len(titles(people)) == 2)
+    assert "] late: " in titles(people)[1], people.received
     assert one.stop() == 0
     episodes = {each["cluster_id"]: each["cause"] for each in one.records() if each["type"] == "episode"}
     assert episodes["team-a/billing"] == "cluster_removed"
-    assert len(told(people)) == 2
+    assert len(titles(people)) == 2
     assert two.log.read_text().count("Traceback") == 0

@@ -49,17 +49,19 @@ class Witness:
         cluster = f"flink_conf_dir: {lab.conf_dir}\nevidence: {{capture: [processes, flink_rest]}}"
         self.sidecar = Sidecar(folder / "sidecar", cluster, [])
         self.sidecar.start()
-        self.told = folder / "watch.jsonl"
-        with self.told.open("wb") as told:
+        self.watch_file = folder / "watch.jsonl"
+        with self.watch_file.open("wb") as file:
             watch = [*COMMAND, "watch", "--output", "json", "--flink-conf", str(lab.conf_dir)]
-            self.watching = subprocess.Popen(watch, stdout=told, stderr=subprocess.DEVNULL)
+            self.watching = subprocess.Popen(watch, stdout=file, stderr=subprocess.DEVNULL)
 
     def wait_ready(self) -> None:
         self.sidecar.wait_ready()
         wait_for("watch to see the leaders", lambda: len(self.watched()) >= len(COMPONENTS))
 
     def watched(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.told.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        return [
+            json.loads(line) for line in self.watch_file.read_text().splitlines(keepends=True) if line.endswith("\n")
+        ]
 
     def evidence(self, kind: str = "", outcome: str = "") -> list[dict[str, Any]]:
         """All pieces, or those of this kind with this outcome."""
@@ -162,9 +164,9 @@ def assert_left_alone(seen: list[dict[str, Any]], died: float) -> None:
 def assert_all_agree(witness: Witness) -> int:
     """`who` names nobody, `watch` printed the very transitions that `run` recorded. How often the dispatcher lost its leader."""
     count = len(witness.sidecar.transitions())
-    told = command("who", "--flink-conf", str(witness.lab.conf_dir), "--output", "json")
-    assert {json.loads(line)["state"] for line in told.stdout.splitlines()} == {"vacant"}, told.stderr
-    wait_for("watch to tell as much", lambda: len(witness.watched()) >= count)
+    who = command("who", "--flink-conf", str(witness.lab.conf_dir), "--output", "json")
+    assert {json.loads(line)["state"] for line in who.stdout.splitlines()} == {"vacant"}, who.stderr
+    wait_for("watch to print as many", lambda: len(witness.watched()) >= count)
     witness.stop()
     recorded = witness.sidecar.transitions()
     assert len(recorded) == count

@@ -72,7 +72,7 @@ def answered(sidecar: Sidecar, address: str) -> None:
     wait_for("an answer of the leader's REST server", known)
 
 
-def told(people: HttpReceiver, title: str, seconds: float) -> float:
+def arrived_at(people: HttpReceiver, title: str, seconds: float) -> float:
     """When a message with this title, or line, came (seconds since the epoch)."""
     return wait_for(
         title,
@@ -90,17 +90,17 @@ def test_a_leader_that_is_stopped_or_killed_is_known_before_its_session_ends(tmp
         answered(sidecar, leader.rest_address)
         stopped_at = time.time()
         leader.pause()
-        seen_at = told(people, SILENT.format(lab.cluster_id), PAUSE_SECONDS + LOADED_MACHINE_SECONDS)
+        seen_at = arrived_at(people, SILENT.format(lab.cluster_id), PAUSE_SECONDS + LOADED_MACHINE_SECONDS)
         wait_for("the end of the pause", lambda: time.time() - stopped_at >= PAUSE_SECONDS)
         leader.resume()
-        told(people, BACK.format(lab.cluster_id), PAUSE_SECONDS)
+        arrived_at(people, BACK.format(lab.cluster_id), PAUSE_SECONDS)
         assert seen_at - stopped_at < SEEN_SECONDS + LOADED_MACHINE_SECONDS
         assert lab.leading() is leader
         answered(sidecar, leader.rest_address)
         killed_at = time.time()
         leader.kill()
-        seen_at = told(people, GONE.format(lab.cluster_id), PAUSE_SECONDS + LOADED_MACHINE_SECONDS)
-        over_at = told(people, OVER.format(lab.cluster_id), SESSION.total_seconds() + LOADED_MACHINE_SECONDS)
+        seen_at = arrived_at(people, GONE.format(lab.cluster_id), PAUSE_SECONDS + LOADED_MACHINE_SECONDS)
+        over_at = arrived_at(people, OVER.format(lab.cluster_id), SESSION.total_seconds() + LOADED_MACHINE_SECONDS)
         assert seen_at - killed_at < SEEN_SECONDS + LOADED_MACHINE_SECONDS < over_at - killed_at
 
 
@@ -146,11 +146,11 @@ def test_a_dropped_port_is_reported_by_the_sidecar_that_was_answered_and_by_no_o
         stack.enter_context(dropping(int(rest.address.rpartition(":")[2])))
         dropped_at = time.time()
         _, others = watch("never-answered", cluster)
-        seen_at = told(people, GONE.format("default"), PAUSE_SECONDS + LOADED_MACHINE_SECONDS)
+        seen_at = arrived_at(people, GONE.format("default"), PAUSE_SECONDS + LOADED_MACHINE_SECONDS)
         assert seen_at - dropped_at < SEEN_SECONDS + LOADED_MACHINE_SECONDS
         leaders.fail_over()
-        told(people, "does not lead any more since", PAUSE_SECONDS)
-        told(others, "failed over", PAUSE_SECONDS)
+        arrived_at(people, "does not lead any more since", PAUSE_SECONDS)
+        arrived_at(others, "failed over", PAUSE_SECONDS)
         wait_for("twice the time in which a silence is seen", lambda: time.time() - dropped_at > 2 * SEEN_SECONDS)
         assert not [each.title for each in others.received if "cannot be reached" in each.title]
         assert len([each for each in people.received if "cannot be reached" in each.title]) == 1

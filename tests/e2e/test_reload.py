@@ -19,7 +19,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture
 def sidecar(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[Sidecar]:
-    """One that sees a cluster without leaders, and tells nobody."""
+    """One that sees a cluster without leaders, and notifies nobody."""
     await_election(zookeeper.address)
     running = Sidecar(tmp_path, f"zookeeper: {{quorum: '{zookeeper.address}'}}", [])
     running.start()
@@ -29,7 +29,7 @@ def sidecar(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[Sidecar]:
 
 
 def test_rules_and_receivers_change_under_way(sidecar: Sidecar) -> None:
-    """A wrong file is said on the page and in a metric, and changes nothing; a right one counts on SIGHUP, with a receiver that is new."""
+    """A wrong file is reported on the page and in a metric, and changes nothing; a right one counts on SIGHUP, with a new receiver."""
     receiver = HttpReceiver()
     receiver.start()
     before = sidecar.config.read_text()
