@@ -1,4 +1,4 @@
-"""An API server whose etcd can be read along and whose audit log tells what it was asked, and a wire to it that counts its bytes."""
+"""An API server whose etcd can be read along and whose audit log holds what it was asked, and a wire to it that counts its bytes."""
 
 import json
 import socket

@@ -2,7 +2,7 @@
 
 Real Flink on a real ZooKeeper, a job, two `run` with a receiver each: one captures all that there is, one nothing. The leader is killed
 with -9, once its job has a checkpoint; times are those of the first one's records and files. Then the JobManager that leads is asked for
-its threads, in turn by the sidecar's own means and by Flink's REST server, and its own log tells how long it stood still for each.
+its threads, in turn by the sidecar's own means and by Flink's REST server, and its own log shows how long it stood still for each.
 """
 
 import sys
@@ -202,8 +202,8 @@ def _print_failovers(found: Sequence[Failover], messages: Sequence[ReceivedMessa
     row(table, "… behind the last that was led again", [each.restored - each.led_again for each in found])
     table.end()
     firsts = [next(message.body for message in messages if message.at >= each.began_at) for each in found]
-    told = sum("restored from" in body for body in firsts)
-    print(f"first messages that say from what the job was restored: {told} of {len(found)}\n")
+    count = sum("restored from" in body for body in firsts)
+    print(f"first messages that say from what the job was restored: {count} of {len(found)}\n")
 
 
 # -- our own processes -------------------------------------------------------------------------------------------------

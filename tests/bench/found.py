@@ -178,15 +178,15 @@ def _voices(stage: Stage, sidecar: Sidecar, names: Sequence[str]) -> None:
     other = stage.sidecar("two", stage.receiver.url)
     wait_for("the other one", lambda: _found(other) == len(names), _READY_SECONDS)
     for what, name in (("two sidecars", names[-1]), ("one of them was killed before", names[-2])):
-        told = len(stage.receiver.received)
+        count = len(stage.receiver.received)
         if name == names[-2]:
             sidecar.kill()
         began = time.monotonic()
         stage.flink.replace(name, uuid4())
-        wait_for("the message", lambda told=told: len(stage.receiver.received) > told, _READY_SECONDS)  # type: ignore[misc]
+        wait_for("the message", lambda count=count: len(stage.receiver.received) > count, _READY_SECONDS)  # type: ignore[misc]
         table.row(what, f"{time.monotonic() - began:.1f}")
         time.sleep(_SETTLE_SECONDS)
-        assert len(stage.receiver.received) == told + 1
+        assert len(stage.receiver.received) == count + 1
     table.end()
 
 

@@ -190,7 +190,7 @@ class Play:
         self.chaos.paused = False
 
     def _await_seen(self) -> None:
-        """What nobody saw, nobody can tell."""
+        """What nobody saw, nobody can report."""
         deadline = time.monotonic() + 120
         while not any(leads(sidecar, self.leaders.present) for sidecar in self.chaos.at_work()):
             if not self.leaders.lead():  # its session ended with an outage of ZooKeeper
@@ -245,8 +245,8 @@ def main(failovers: int, seed: int) -> int:
             play.run()
         finally:
             play.stop()
-        told = dict(list(play.leaders.since.items())[1:])  # the first leader is no failover
-        verdicts = [judge(receiver.arrivals, told) for receiver in play.receivers]
+        since = dict(list(play.leaders.since.items())[1:])  # the first leader is no failover
+        verdicts = [judge(receiver.arrivals, since) for receiver in play.receivers]
         _print(play, verdicts)
         wrong = any([*(_complaints(play, verdicts))])
     print(f"seed {seed}, {time.monotonic() - began:.0f} s")

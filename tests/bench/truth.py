@@ -1,4 +1,4 @@
-"""What happened to a cluster's ConfigMaps as etcd tells it: also while no API server is there, and not by our own reading of it."""
+"""What happened to a cluster's ConfigMaps as etcd holds it: also while no API server is there, and not by our own reading of it."""
 
 import base64
 import json
