@@ -104,7 +104,7 @@ def test_a_damaged_index_is_built_again(
 
 
 def _other_hashes(content: bytes) -> bytes:
-    """What only a checksum can tell from the content of before."""
+    """What only a checksum can distinguish from the previous content."""
     if not content.startswith(b"PAR1"):
         return content[:1] + b"!" + content[2:]
     hashes = pq.ParquetFile(BytesIO(content)).metadata.row_group(0).column(0)

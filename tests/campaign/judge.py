@@ -381,7 +381,7 @@ def _lines(file: Path) -> list[Json]:
 
 
 def _bare(body: str) -> str:
-    """A message without what tells one attempt from another."""
+    """A message without what distinguishes one attempt from another."""
     return re.sub(r"^(observer: .*|.*may be a duplicate.*)$", "", body, flags=re.MULTILINE).strip()
 
 

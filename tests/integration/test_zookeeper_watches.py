@@ -198,12 +198,12 @@ def test_more_than_can_be_taken_in_is_read_anew(
 ) -> None:
     """Where changes come faster than they are taken, the queue does not grow for ever: they are dropped, and what stands is read."""
     monkeypatch.setattr("sidecar.drivers.zookeeper.connection._MOST_WAITING", 50)
-    taken, tell = threading.Event(), seen.driver._reporter.observer
-    assert tell
+    taken, report = threading.Event(), seen.driver._reporter.observer
+    assert report
 
     def slow(observation: object) -> None:
         taken.wait(20)
-        tell(observation)  # type: ignore[arg-type]  # whatever it was
+        report(observation)  # type: ignore[arg-type]  # whatever it was
 
     seen.driver._reporter.observer = slow  # white box: the owner's thread is busy
     flink.ensure_path("/leader/dispatcher")
