@@ -290,7 +290,7 @@ def truth(cluster: Cluster, day: date) -> Truth:
     """For how long it was led on that day, and so on: each piece between two edges is one or the other."""
     midnight = (datetime(day.year, day.month, day.day, tzinfo=UTC) - NOON).total_seconds()
     low, high = max(BEGIN, midnight), min(END, midnight + DAY)
-    away = [(each.began, each.over) for each in cluster.failovers]
+    away = [(failover.began, failover.over) for failover in cluster.failovers]
     if cluster.vacant_from is not None:
         away.append((cluster.vacant_from, END))
     edges = sorted({low, high, *(edge for stretch in (*away, *cluster.blind) for edge in stretch if low < edge < high)})

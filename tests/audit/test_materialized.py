@@ -50,7 +50,7 @@ def assert_same_answers(spark: SparkSession, audit: Path) -> None:
     """Every view has the rows that it has from scratch."""
     sessions = [views(spark, audit, from_scratch=scratch) for scratch in (True, False)]
     for view in VIEWS:
-        expected, actual = (Counter(tuple(map(str, row)) for row in each.table(view).collect()) for each in sessions)
+        expected, actual = (Counter(tuple(map(str, row)) for row in sql.table(view).collect()) for sql in sessions)
         assert (view, expected - actual, actual - expected) == (view, Counter(), Counter())
 
 

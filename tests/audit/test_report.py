@@ -64,7 +64,7 @@ def shares(of: Truth) -> tuple[str, str]:
 
 def counts(failovers: Sequence[Failover]) -> tuple[str, str, str]:
     """Planned, not planned, not known."""
-    found = Counter(each.meant for each in failovers)
+    found = Counter(failover.meant for failover in failovers)
     return str(found[True]), str(found[False]), str(found[None])
 
 
@@ -122,10 +122,10 @@ def test_what_nobody_knows_is_no_reason_and_no_recovery(quarter_found: Findings)
     failovers = [each for _, each in happened()]
 
     def median(reason: str | None) -> str:
-        bounds = sorted(each.down[1] for each in failovers if each.death == reason and each.down)
+        bounds = sorted(failover.down[1] for failover in failovers if failover.death == reason and failover.down)
         return seconds(bounds[(len(bounds) - 1) // 2])
 
-    deaths = Counter(each.death for each in failovers)
+    deaths = Counter(failover.death for failover in failovers)
     assert (deaths["oom_killed"], deaths["unknown"], deaths[None]) == (2, 1, 6)
     assert table(quarter_found, "Failovers by the reason of the death") == [
         *((reason, str(deaths[reason]), median(reason)) for reason in ("oom_killed", "drained", "killed", "unknown")),
@@ -203,7 +203,7 @@ def test_the_tables_are_those_of_the_log(quarter_found: Findings) -> None:
         working = sum(bool(each.down) and edge <= each.down[1] < top for _, each in happened() if each.down)
         assert (quarter_found.vacancies.get(place, 0), quarter_found.downtimes.get(place, 0)) == (published, working)
     assert "Not known: no working leader of 1." in next(
-        each.text for each in cards(quarter_found) if "per failover" in each.title
+        card.text for card in cards(quarter_found) if "per failover" in card.title
     )
     assert ("30 s to 1 min", "1", "2") in table(quarter_found, "Failovers by the time")
 
@@ -245,7 +245,7 @@ def test_each_cluster_has_its_figures(quarter_found: Findings) -> None:
 
 def changes(cluster: Cluster) -> int:
     """How often a component or job of it got another leader."""
-    moves = sum(each.leaders > 0 for each in cluster.failovers)
+    moves = sum(failover.leaders > 0 for failover in cluster.failovers)
     return moves * len(cluster.names()) + (cluster.id == ALONE[0])
 
 

@@ -123,7 +123,7 @@ class Scene:
         return Fault(time.time(), self._records[-1][0], leader, self.lab.led())
 
     def _running(self) -> list[JobManager]:
-        return [each for each in self.lab.jobmanagers if each.running]
+        return [jobmanager for jobmanager in self.lab.jobmanagers if jobmanager.running]
 
     def _is_calm(self, jobmanagers: int) -> bool:
         now = time.time()
@@ -168,7 +168,7 @@ class Scene:
         def is_over() -> bool:
             nonlocal split_at
             records = self.records_since(fault)
-            if split_at is None and any(each["split"] for each in records.transitions):
+            if split_at is None and any(transition["split"] for transition in records.transitions):
                 split_at = time.time()
             if split_at and time.time() - split_at > _SPLIT_SECONDS and fault.leader.running:
                 fault.leader.kill()
@@ -202,9 +202,9 @@ class Scene:
         episodes, transitions, notifications = (
             self._of(name, behind=behind) for name in ("episode", "transition", "notification")
         )
-        begun = {each["episode_id"] for each in transitions if each["episode_id"]}
-        alerts = [each for each in notifications if each["outcome"] == "queued"]
-        return FaultRecords(episodes, transitions, alerts, begun - {each["id"] for each in episodes})
+        begun = {transition["episode_id"] for transition in transitions if transition["episode_id"]}
+        alerts = [notification for notification in notifications if notification["outcome"] == "queued"]
+        return FaultRecords(episodes, transitions, alerts, begun - {episode["id"] for episode in episodes})
 
     def _of(self, *types: str, behind: int = 0) -> list[Record]:
         """The records of these types, behind one of the journal."""

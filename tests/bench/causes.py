@@ -39,18 +39,18 @@ class Run(NamedTuple):
     """Where that is up to the cluster."""
 
     def causes(self) -> str:
-        found = [f"{each['cause']} ({each['confidence']})" for each in self.records.episodes]
+        found = [f"{episode['cause']} ({episode['confidence']})" for episode in self.records.episodes]
         return " + ".join([*found, *("not recorded" for _ in self.records.unfinished)]) or "none"
 
     def is_right(self, allowed: set[Cause]) -> bool:
         """One that is allowed, and no other; a split may follow upon what it came from."""
-        found = [each["cause"] for each in self.records.episodes]
+        found = [episode["cause"] for episode in self.records.episodes]
         alone = len(found) <= 1 or Cause.SPLIT_LEADERSHIP in found
         return not self.records.unfinished and alone and bool(found) == bool(allowed) and {*found} <= allowed
 
     def after(self) -> list[float]:
         """How long after the fault each episode was recorded."""
-        return [epoch_seconds(each["recorded_at"]) - self.fault.at for each in self.records.episodes]
+        return [epoch_seconds(episode["recorded_at"]) - self.fault.at for episode in self.records.episodes]
 
 
 def main(versions: Sequence[str] = VERSIONS, store: str = "zookeeper", runs: int = 1) -> bool:

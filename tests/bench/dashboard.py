@@ -148,8 +148,11 @@ def _stat(panel: Mapping[str, Any], answers: Sequence[list[Series]]) -> str:
 
 
 def _table(panel: Mapping[str, Any], answers: Sequence[list[Series]]) -> str:
-    organize = next(each["options"] for each in panel["transformations"] if each["id"] == "organize")
-    units = {each["matcher"]["options"]: each["properties"][0]["value"] for each in panel["fieldConfig"]["overrides"]}
+    organize = next(step["options"] for step in panel["transformations"] if step["id"] == "organize")
+    units = {
+        override["matcher"]["options"]: override["properties"][0]["value"]
+        for override in panel["fieldConfig"]["overrides"]
+    }
     rows: dict[tuple[tuple[str, str], ...], dict[str, str | float]] = {}
     for target, found in zip(panel["targets"], answers, strict=True):
         name = "Value" if len(answers) == 1 else f"Value #{target['refId']}"
@@ -242,9 +245,9 @@ def _lines(
     custom = panel["fieldConfig"]["defaults"]["custom"]
     stacked = "stacking" in custom
     own = {
-        each["matcher"]["options"]: _COLOURS[given["value"]["fixedColor"]]
-        for each in panel["fieldConfig"]["overrides"]
-        for given in each["properties"]
+        override["matcher"]["options"]: _COLOURS[given["value"]["fixedColor"]]
+        for override in panel["fieldConfig"]["overrides"]
+        for given in override["properties"]
         if given["id"] == "color"
     }
     layout["barmode"] = "stack"

@@ -118,7 +118,7 @@ def main(failovers: int = FAILOVERS) -> None:
             stack.callback(each.stop)
             each.wait_ready()
         time.sleep(_SETTLE_SECONDS)
-        memory = [[each.memory_mib() for each in sidecars]]
+        memory = [[sidecar.memory_mib() for sidecar in sidecars]]
         assert with_it.process is not None
         children = Children(with_it.process.pid)
         stack.callback(children.stop)
@@ -126,7 +126,7 @@ def main(failovers: int = FAILOVERS) -> None:
         for number in range(1, failovers + 1):
             _fail_over(lab, job, number, sidecars)
             ours |= {each.pid for each in (*lab.jobmanagers, lab.taskmanager)}
-            memory.append([each.memory_mib() for each in sidecars])
+            memory.append([sidecar.memory_mib() for sidecar in sidecars])
         records = with_it.records()
         found = [*_failovers(with_it, records, ours)]
         _print_failovers(found, receivers[0].received)
@@ -147,7 +147,7 @@ def _receiver(stack: ExitStack) -> HttpReceiver:
 
 def _fail_over(lab: Lab, job: str, number: int, sidecars: Iterable[Sidecar]) -> None:
     """The one with this number, to its end."""
-    if sum(each.running for each in lab.jobmanagers) < 2:
+    if sum(jobmanager.running for jobmanager in lab.jobmanagers) < 2:
         lab.add_jobmanager()
     lab.wait_for_job(job)
     lab.wait_for_leader().kill()

@@ -130,7 +130,7 @@ class Play:
     def _report(self, number: int) -> None:
         """How far it is, for who waits."""
         verdicts = [judge(receiver.arrivals, {}) for receiver in self.receivers]
-        kept, wrong = [len(each.tellings) for each in verdicts], [len(each.unlabelled) for each in verdicts]
+        kept, wrong = [len(verdict.tellings) for verdict in verdicts], [len(verdict.unlabelled) for verdict in verdicts]
         print(f"{number} failovers, messages {kept}, not labelled {wrong}", file=sys.stderr, flush=True)
 
     def _acts(self) -> dict[int, Callable[[], None]]:

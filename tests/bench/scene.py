@@ -149,7 +149,7 @@ class Scene:
         return len(living) == len(values) and len({self.process(value.address) for value in living}) == 1
 
     def running(self) -> list[JobManager]:
-        return [each for each in self.lab.jobmanagers if each.running]
+        return [jobmanager for jobmanager in self.lab.jobmanagers if jobmanager.running]
 
     def _note(self) -> None:
         """Who has ended or is frozen, and since when, and who goes on."""
@@ -190,7 +190,7 @@ class Scene:
     def agreement(self) -> str:
         """Of `run` and `watch`."""
         watched = Counter(line.id for line in self.watch_lines() if line.kind not in _SIGHT)
-        recorded = Counter(each["id"] for each in self._sidecar.transitions() if each["kind"] not in _SIGHT)
+        recorded = Counter(change["id"] for change in self._sidecar.transitions() if change["kind"] not in _SIGHT)
         both = (recorded & watched).total()
         verdict = f"{both} of them the same ids" if both < max(recorded.total(), watched.total()) else "the same ids"
         return (

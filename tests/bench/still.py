@@ -70,9 +70,9 @@ def print_stills(lab: Lab) -> None:
         "a thread dump", "of", "JVM stands still, p50 ms", "max ms", "waited for, p50 ms", "kB", "safepoints of one"
     )
     for way, stills in found.items():
-        waited, last = median(each.waited for each in stills), stills[-1]
+        waited, last = median(still.waited for still in stills), stills[-1]
         more = f"{waited:.1f}", f"{last.kilobytes:.0f}", ", ".join(last.safepoints)
-        row(table, way, [each.stood for each in stills], *more)
+        row(table, way, [still.stood for still in stills], *more)
     table.end()
     own, flinks = (median(each.stood for each in found[way]) for way in ways)
     fresh = lab.add_jobmanager()
@@ -116,7 +116,7 @@ def _attached(jobmanager: JobManager) -> str:
 
 def _by_rest(jobmanager: JobManager) -> str:
     answer = rest.call(jobmanager.rest_address, "GET", "/jobmanager/thread-dump", timeout=_DUMP_SECONDS)
-    return "\n".join(each["stringifiedThreadInfo"] for each in answer["threadInfos"])
+    return "\n".join(thread["stringifiedThreadInfo"] for thread in answer["threadInfos"])
 
 
 def _heap_mib(jobmanager: JobManager) -> float:

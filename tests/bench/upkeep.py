@@ -76,7 +76,7 @@ def upkeep(server: OpenKubernetes, folder: Path, flink: Clusters, writers: Execu
         writers.submit(renew, flink, "idle", session, RENEWALS, RATE).result(RENEWALS / RATE * 4)
         time.sleep(_LAST_SECONDS)
         _print_renewals(spent().since(before))
-        transitions = [each for each in sidecar.transitions() if each["kind"] != "DISCOVERED"]
+        transitions = [transition for transition in sidecar.transitions() if transition["kind"] != "DISCOVERED"]
         assert not transitions, f"a renewal was taken for news: {transitions[0]}"
     finally:
         sidecar.stop()

@@ -236,7 +236,7 @@ class _Judge:
         transitions = [record for record in records if record["type"] == "transition"]
         recorded = {(record["component"], record["after_session_id"]) for record in transitions}
         for term in self._must_be_known():
-            if missing := [each for each in term.components if (each, term.session) not in recorded]:
+            if missing := [component for component in term.components if (component, term.session) not in recorded]:
                 self._find("lost", term.published, f"{name}: no record that {term.host} leads {', '.join(missing)}")
         for record in transitions:
             self._judge_transition(name, record)
@@ -277,14 +277,14 @@ class _Judge:
     # -- processes -----------------------------------------------------------------------------------------------------
 
     def _judge_processes(self) -> None:
-        for each in self._rounds:
-            if not each.recovered:
+        for fault in self._rounds:
+            if not fault.recovered:
                 why = next(
                     fact["why"]
                     for fact in self._facts
-                    if fact["fact"] == "not_recovered" and fact["number"] == each.number
+                    if fact["fact"] == "not_recovered" and fact["number"] == fault.number
                 )
-                self._findings.append(Finding("not recovered", each.number, each.kind, why))
+                self._findings.append(Finding("not recovered", fault.number, fault.kind, why))
         for fact in self._facts:
             if fact["fact"] == "ended" and fact["status"] != 0:
                 self._find("wrong end", fact["at"], f"{fact['sidecar']}: exit status {fact['status']} after SIGTERM")
@@ -304,7 +304,7 @@ class _Judge:
             term
             for number, term in enumerate(self._terms)
             if number == 0
-            or any(term.stood(each.settled) for each in self._rounds)
+            or any(term.stood(fault.settled) for fault in self._rounds)
             or ((found := self._round_at(term.published)) is not None and not found.blinds and self._lasted(term))
         ]
 
@@ -315,10 +315,10 @@ class _Judge:
 
     def _journal_lost(self, at: float) -> bool:
         """Whether a sidecar's journal was damaged in the round of that time, or in the one before."""
-        return any(each.loses_journal and each.began <= at <= each.settled + CLOCK_SLACK for each in self._rounds)
+        return any(fault.loses_journal and fault.began <= at <= fault.settled + CLOCK_SLACK for fault in self._rounds)
 
     def _round_at(self, at: float) -> Round | None:
-        return next((each for each in reversed(self._rounds) if each.began <= at), None)
+        return next((fault for fault in reversed(self._rounds) if fault.began <= at), None)
 
     def _find(self, what: str, at: float, text: str) -> None:
         found = self._round_at(at)
@@ -326,11 +326,11 @@ class _Judge:
 
     def _figures(self) -> dict[str, dict[str, float]]:
         figures: dict[str, dict[str, float]] = {}
-        for each in self._rounds:
-            figure = figures.setdefault(each.kind, {"faults": 0, "recovery": 0.0, "delay": 0.0})
+        for fault in self._rounds:
+            figure = figures.setdefault(fault.kind, {"faults": 0, "recovery": 0.0, "delay": 0.0})
             figure["faults"] += 1
-            figure["recovery"] = round(max(figure["recovery"], each.recovery_seconds), 1)
-            figure["delay"] = round(max(figure["delay"], self._delays.get(each.kind, 0.0)), 1)
+            figure["recovery"] = round(max(figure["recovery"], fault.recovery_seconds), 1)
+            figure["delay"] = round(max(figure["delay"], self._delays.get(fault.kind, 0.0)), 1)
         for finding in self._findings:
             if finding.kind:
                 figures[finding.kind][finding.what] = figures[finding.kind].get(finding.what, 0) + 1

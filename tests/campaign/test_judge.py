@@ -50,7 +50,7 @@ class Evidence:
 
     @staticmethod
     def body(term: int, reason: str = "FIRST") -> str:
-        moved = "\n".join(f"{each}: jm-{term - 1:05}:6123 → jm-{term:05}:6123 at …" for each in COMPONENTS)
+        moved = "\n".join(f"{component}: jm-{term - 1:05}:6123 → jm-{term:05}:6123 at …" for component in COMPONENTS)
         return f"{moved}\n\nalert: FlinkLeaderChanged ({reason})\nobserver: a\nenv: test"
 
     @staticmethod
@@ -70,15 +70,15 @@ class Evidence:
         }
 
     def grants(self, term: int, at: float) -> list[dict[str, Any]]:
-        return [self.transition("GRANTED", each, at, 0, term) for each in COMPONENTS]
+        return [self.transition("GRANTED", component, at, 0, term) for component in COMPONENTS]
 
     def revokes(self, term: int, at: float) -> list[dict[str, Any]]:
-        return [self.transition("REVOKED", each, at, term, 0) for each in COMPONENTS]
+        return [self.transition("REVOKED", component, at, term, 0) for component in COMPONENTS]
 
     def write(self) -> None:
         (self.folder / "truth.jsonl").write_text("".join(f"{json.dumps(self._real(fact))}\n" for fact in self.facts))
         (self.folder / "messages.jsonl").write_text(
-            "".join(f"{json.dumps(self._real(each))}\n" for each in self.messages)
+            "".join(f"{json.dumps(self._real(message))}\n" for message in self.messages)
         )
         for name, records in self.records.items():
             spool = self.folder / name / "spool" / name

@@ -52,7 +52,7 @@ def sidecars(
 ) -> Iterator[list[Sidecar]]:
     """Three, which have seen the first leader."""
     assert leaders.present
-    config = CONFIG.format(address=zookeeper.address, urls=", ".join(each.url for each in alertmanagers))
+    config = CONFIG.format(address=zookeeper.address, urls=", ".join(server.url for server in alertmanagers))
     running = [Sidecar(tmp_path / name, config, [], observer=name) for name in ("sidecar-0", "sidecar-1", "sidecar-2")]
     for sidecar in running:
         sidecar.start()
@@ -88,7 +88,7 @@ def states(server: Alertmanager) -> set[str]:
 
 def was_notified(notified: HttpReceiver, name: str, status: str) -> bool:
     payloads = [json.loads(message.raw) for message in [*notified.received]]
-    return any(each["status"] == status and each["commonLabels"]["alertname"] == name for each in payloads)
+    return any(payload["status"] == status and payload["commonLabels"]["alertname"] == name for payload in payloads)
 
 
 def delivered(sidecar: Sidecar) -> set[tuple[str, str]]:

@@ -75,8 +75,8 @@ def drilled(lab: RetainingLab, stored: Store, sidecar: Sidecar, job: str, commen
     assert {row["job_id"]: (row["outcome"], row["restored_from"]) for row in found["jobs"]} == {
         job: ("running", "latest")
     }
-    assert {each["alert"] for each in found["hidden"]} == {"FlinkLeaderChanged"}
-    assert [(each["destination"], each["delivered"]) for each in found["messages"]] == [("ops#0", True)]
+    assert {alert["alert"] for alert in found["hidden"]} == {"FlinkLeaderChanged"}
+    assert [(message["destination"], message["delivered"]) for message in found["messages"]] == [("ops#0", True)]
     return found
 
 
@@ -97,11 +97,11 @@ def passed(sidecar: Sidecar) -> dict[str, Any] | None:
 
 def recorded(sidecar: Sidecar, drill_id: str) -> list[dict[str, Any]]:
     """How it ended."""
-    drills = [each for each in sidecar.records() if each["type"] == "drill" and each["drill_id"] == drill_id]
+    drills = [record for record in sidecar.records() if record["type"] == "drill" and record["drill_id"] == drill_id]
     return [each for each in drills if each["phase"] == "ended"]
 
 
 def outcome(sidecar: Sidecar, drill_id: str) -> str:
     """Of its message."""
-    notifications = [each for each in sidecar.records() if each["type"] == "notification"]
-    return next((each["outcome"] for each in reversed(notifications) if each["fingerprint"] == drill_id), "")
+    notifications = [record for record in sidecar.records() if record["type"] == "notification"]
+    return next((notice["outcome"] for notice in reversed(notifications) if notice["fingerprint"] == drill_id), "")

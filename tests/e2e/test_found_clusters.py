@@ -84,7 +84,7 @@ def found(running: Sidecar) -> set[str]:
 
 def kinds(running: Sidecar, cluster_id: str) -> list[str]:
     """What happened to the dispatcher's leadership."""
-    seen = (each for each in running.transitions() if each["component"] == "dispatcher")
+    seen = (transition for transition in running.transitions() if transition["component"] == "dispatcher")
     return [each["kind"] for each in seen if each["cluster_id"] == cluster_id]
 
 
@@ -96,7 +96,7 @@ def receiver() -> Iterator[HttpReceiver]:
 
 def titles(receiver: HttpReceiver) -> list[str]:
     """Titles, without those that say that they may be a duplicate: on a busy machine an answer comes too late."""
-    return [each.title for each in receiver.received if DUPLICATE_NOTE not in each.body]
+    return [message.title for message in receiver.received if DUPLICATE_NOTE not in message.body]
 
 
 def test_found_clusters_are_watched_and_retired(
@@ -136,8 +136,8 @@ def test_found_clusters_are_watched_and_retired(
     wait_for("the second message", lambda: len(titles(receiver)) == 2)
     assert "] team-b/late: " in titles(receiver)[1], receiver.received
     assert running.stop() == 0
-    episodes = [each for each in running.records() if each["type"] == "episode"]
-    assert {each["cluster_id"]: each["cause"] for each in episodes}["team-a/billing"] == "cluster_removed"
+    episodes = [record for record in running.records() if record["type"] == "episode"]
+    assert {episode["cluster_id"]: episode["cause"] for episode in episodes}["team-a/billing"] == "cluster_removed"
     assert len(titles(receiver)) == 2
 
 

@@ -67,7 +67,7 @@ def held(running: Sidecar) -> set[str]:
 
 def kinds(running: Sidecar, cluster_id: str) -> list[str]:
     """What happened to the dispatcher's leadership."""
-    seen = (each for each in running.transitions() if each["component"] == "dispatcher")
+    seen = (transition for transition in running.transitions() if transition["component"] == "dispatcher")
     return [each["kind"] for each in seen if each["cluster_id"] == cluster_id]
 
 
@@ -78,7 +78,7 @@ def remove(leaders: Leaders, name: str) -> None:
 
 
 def titles(people: HttpReceiver) -> list[str]:
-    return [each.title for each in people.received if DUPLICATE_NOTE not in each.body]
+    return [message.title for message in people.received if DUPLICATE_NOTE not in message.body]
 
 
 def test_found_clusters_are_watched_and_retired(
@@ -115,7 +115,7 @@ def test_found_clusters_are_watched_and_retired(
     wait_for("the second message", lambda: len(titles(people)) == 2)
     assert "] late: " in titles(people)[1], people.received
     assert one.stop() == 0
-    episodes = {each["cluster_id"]: each["cause"] for each in one.records() if each["type"] == "episode"}
+    episodes = {record["cluster_id"]: record["cause"] for record in one.records() if record["type"] == "episode"}
     assert episodes["team-a/billing"] == "cluster_removed"
     assert len(titles(people)) == 2
     assert two.log.read_text().count("Traceback") == 0

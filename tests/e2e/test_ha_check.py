@@ -78,17 +78,17 @@ def test_json_and_yaml_have_every_check(config: Path) -> None:
     """Each with its verdict, text and advice, which a risk alone has."""
     status, (orders, payments) = document("--config", str(config))
     assert status == 1
-    assert [each["check"] for each in payments["checks"]] == [
+    assert [check["check"] for check in payments["checks"]] == [
         *ZOOKEEPER_CHECKS,
         *(name for name in FLINK_CHECKS if name != "yarn_attempts"),
     ]
-    assert {each["check"] for each in orders["checks"]} == {*ZOOKEEPER_CHECKS, *FLINK_CHECKS} - {"masters"}
+    assert {check["check"] for check in orders["checks"]} == {*ZOOKEEPER_CHECKS, *FLINK_CHECKS} - {"masters"}
     assert orders.keys() == {"cluster_id", "place", "checked_at", "checks"}
     for each in (*orders["checks"], *payments["checks"]):
         assert each.keys() == {"check", "verdict", "text", "advice"}
         assert bool(each["advice"]) == (each["verdict"] == "RISK")
     printed = YAML(typ="safe").load(command("ha", "check", "--config", str(config), "-o", "yaml").stdout)
-    assert [each["cluster_id"] for each in printed["clusters"]] == ["orders", "payments"]
+    assert [cluster["cluster_id"] for cluster in printed["clusters"]] == ["orders", "payments"]
 
 
 def test_what_cannot_be_read_is_not_passed() -> None:
@@ -96,8 +96,8 @@ def test_what_cannot_be_read_is_not_passed() -> None:
     address = f"127.0.0.1:{free_port()}"
     status, (cluster,) = document("--zookeeper", address, "--cluster-id", "orders")
     assert status == 3
-    assert {each["check"] for each in cluster["checks"] if each["verdict"] != "UNKNOWN"} == {"shared_cluster_id"}
-    servers = next(each["text"] for each in cluster["checks"] if each["check"] == "zookeeper_servers")
+    assert {check["check"] for check in cluster["checks"] if check["verdict"] != "UNKNOWN"} == {"shared_cluster_id"}
+    servers = next(check["text"] for check in cluster["checks"] if check["check"] == "zookeeper_servers")
     assert servers == f"no server opened a session for this sidecar: {address} (Connection refused)"
 
 

@@ -24,7 +24,7 @@ def checks(lab: Lab, cluster_id: str | None = None) -> dict[str, CheckResult]:
         {"zookeeper": lab.zookeeper.address, "cluster_id": cluster_id} if cluster_id else {"flink_conf": lab.conf_dir}
     )
     (cluster,) = ha_checking.check_all(load(None, place, secrets=False))
-    return {each.check: each for each in cluster.checks}
+    return {check.check: check for check in cluster.checks}
 
 
 def risks(found: dict[str, CheckResult]) -> set[str]:

@@ -66,7 +66,7 @@ def answered(sidecar: Sidecar, address: str) -> None:
 
     def known() -> bool:
         with closing(JournalReader(sidecar.state)) as reader:
-            servers: list[RestServer | None] = [each.rest_server for each in reader.state().clusters.values()]
+            servers: list[RestServer | None] = [cluster.rest_server for cluster in reader.state().clusters.values()]
         return any(server and (server.leader.address, server.unanswered) == (address, None) for server in servers)
 
     wait_for("an answer of the leader's REST server", known)
@@ -76,7 +76,7 @@ def arrived_at(people: HttpReceiver, title: str, seconds: float) -> float:
     """When a message with this title, or line, came (seconds since the epoch)."""
     return wait_for(
         title,
-        lambda: next((each.at for each in people.received if title in f"{each.title}\n{each.body}"), None),
+        lambda: next((message.at for message in people.received if title in f"{message.title}\n{message.body}"), None),
         seconds,
     )
 
@@ -152,5 +152,5 @@ def test_a_dropped_port_is_reported_by_the_sidecar_that_was_answered_and_by_no_o
         arrived_at(people, "does not lead any more since", PAUSE_SECONDS)
         arrived_at(others, "failed over", PAUSE_SECONDS)
         wait_for("twice the time in which a silence is seen", lambda: time.time() - dropped_at > 2 * SEEN_SECONDS)
-        assert not [each.title for each in others.received if "cannot be reached" in each.title]
-        assert len([each for each in people.received if "cannot be reached" in each.title]) == 1
+        assert not [message.title for message in others.received if "cannot be reached" in message.title]
+        assert len([message for message in people.received if "cannot be reached" in message.title]) == 1

@@ -80,7 +80,7 @@ def test_three_sidecars_are_one_voice(leaders: Leaders, receivers: list[Receiver
     leaders.client.delete(LEDGER)
     wait_for("the outboxes to get empty", voices.told_all)
     for receiver in receivers:
-        last = [each for each in judge(receiver.arrivals, failovers).tellings if leaders.present in each.text]
+        last = [telling for telling in judge(receiver.arrivals, failovers).tellings if leaders.present in telling.text]
         assert {(each.observer, each.labelled) for each in last} == {("a", True), ("b", True), ("c", True)}
     for sidecar in voices.sidecars:
         assert sidecar.stop() == 0
@@ -103,7 +103,7 @@ def test_one_that_dies_between_claim_and_send_is_replaced_in_15_seconds(
     _await_messages(leaders.present, receivers, 1)
     others = [sidecar for sidecar in voices.sidecars if sidecar is not holder]
     wait_for("the outboxes to get empty", lambda: all(map(_is_idle, others)))
-    late = [read(each) for receiver in receivers for each in receiver.arrivals if each.at > killed]
+    late = [read(arrival) for receiver in receivers for arrival in receiver.arrivals if arrival.at > killed]
     taken_over = [each for each in late if each.labelled]
     assert taken_over
     assert holder.folder.name not in {each.observer for each in taken_over}
@@ -125,6 +125,7 @@ def _is_idle(sidecar: Sidecar) -> bool:
 
 def _await_messages(leader: str, receivers: list[Receiver], observers: int) -> None:
     def has_messages(receiver: Receiver) -> bool:
-        return len({read(each).observer for each in [*receiver.arrivals] if f"→ {leader}:" in each.body}) >= observers
+        messages = [arrival for arrival in [*receiver.arrivals] if f"→ {leader}:" in arrival.body]
+        return len({read(arrival).observer for arrival in messages}) >= observers
 
     wait_for(f"messages about {leader} everywhere", lambda: all(map(has_messages, receivers)))

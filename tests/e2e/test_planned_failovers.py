@@ -125,8 +125,8 @@ def pages(people: HttpReceiver, name: str) -> list[str]:
 
 def episode(sidecar: Sidecar, name: str) -> dict[str, Any]:
     def found() -> list[dict[str, Any]]:
-        records = [each for each in sidecar.records() if each["type"] == "episode"]
-        return [each for each in records if each["cluster_id"] == name]
+        records = [record for record in sidecar.records() if record["type"] == "episode"]
+        return [record for record in records if record["cluster_id"] == name]
 
     return wait_for(f"the episode of {name}", found)[0]
 
@@ -170,12 +170,14 @@ def test_of_five_failovers_at_once_the_unplanned_and_the_late_one_page(
     time.sleep(3)
     notified = {name: [title[: len(quietly[name])] for title in titles(people, name)] for name in NAMES}
     assert {name: notified[name] for name in quiet} == {name: [quietly[name]] for name in quiet}
-    bodies = {name: [each.body for each in people.received if name in each.title] for name in quiet}
+    bodies = {name: [message.body for message in people.received if name in message.title] for name in quiet}
     assert all("10.1.2.3:6123 → 10.1.2.4:6123" in body for each in bodies.values() for body in each)
     assert [title.partition(":")[0] for title in pages(people, "late")] == ["[CRITICAL] late"]
     assert [title.partition(":")[0] for title in pages(people, "crashed")] == ["[WARNING] crashed"]
     page = next(message for message in people.received if "CRITICAL" in message.title and "late" in message.title)
-    lost = next(each for each in sidecar.transitions() if each["cluster_id"] == "late" and each["kind"] == "REVOKED")
+    lost = next(
+        change for change in sidecar.transitions() if change["cluster_id"] == "late" and change["kind"] == "REVOKED"
+    )
     assert page.at - _seconds(lost["observed_at"]) >= BUDGET
     assert "The operator was upgrading the FlinkDeployment" in page.body
 

@@ -70,7 +70,7 @@ def test_an_incident_that_a_reload_drops_is_closed(sidecar: Sidecar) -> None:
         sidecar.process.send_signal(signal.SIGHUP)
 
     def posted(status: str, rule: str) -> list[dict[str, Any]]:
-        found = [json.loads(each.raw) for each in receiver.received]
+        found = [json.loads(message.raw) for message in receiver.received]
         return [each for each in found if each["status"] == status and rule in each["title"] + each["text"]]
 
     webhook = f"webhook: {{url: 'http://{receiver.address}/'}}"

@@ -58,7 +58,7 @@ def test_config_maps_are_written_to_a_real_api_server(kubernetes: Kubernetes, er
         recorder = start(KubernetesDriver(Access(kubernetes.kubeconfig()), namespace.name, CLUSTER, now))
 
         def agree() -> bool:
-            last = {each.name: each for each in recorder.config_maps()}
+            last = {config_map.name: config_map for config_map in recorder.config_maps()}
             seen = {
                 name: (each.data, json.loads(each.leader)) for name, each in last.items() if each.uid and each.leader
             }

@@ -57,7 +57,7 @@ def test_pictures_of_a_failover_are_true(lab: Lab, take: Callable[[Lab, str], Pi
     assert before.applications == (
         (("SingleJobApplication(never-ending)", "RUNNING"),) if lab.flink_version == "2.3.0" else None
     )
-    assert [each.id for each in before.task_managers or ()] == ["taskmanager-1"]
+    assert [task_manager.id for task_manager in before.task_managers or ()] == ["taskmanager-1"]
     assert (before.slots_total, before.slots_free) == (2, 1)
     known = checkpoints(before)
     assert known
@@ -69,7 +69,7 @@ def test_pictures_of_a_failover_are_true(lab: Lab, take: Callable[[Lab, str], Pi
 
     leader.kill()
     assert take(lab, leader.rest_address).problem == "Flink's REST server cannot be reached: connection refused"
-    (standby,) = [each for each in lab.jobmanagers if each is not leader]
+    (standby,) = [jobmanager for jobmanager in lab.jobmanagers if jobmanager is not leader]
     pictures: list[Picture] = []
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not (pictures and (after := checkpoints(pictures[-1])) and after.latest):

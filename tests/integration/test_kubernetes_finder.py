@@ -101,7 +101,7 @@ def find(kubernetes: Kubernetes, mark: dict[str, str], flinks: Clusters) -> Iter
 
 
 def kinds(observations: list[ClusterObservation]) -> list[type]:
-    return [type(each) for each in observations]
+    return [type(observation) for observation in observations]
 
 
 def test_clusters_come_and_go(find: Find, flinks: Clusters) -> None:
@@ -131,7 +131,9 @@ def test_a_name_in_two_namespaces_is_two_clusters(
     other.create("orders")
     for found in (find(here, there), find(everywhere=True)):
         found.wait_listed({f"{here}/orders", f"{there}/orders"})
-        (seen,) = (each for each in found.of(f"{there}/orders") if isinstance(each, ConfigMapObserved))
+        (seen,) = (
+            config_map for config_map in found.of(f"{there}/orders") if isinstance(config_map, ConfigMapObserved)
+        )
         assert seen.name == f"{there}/orders-cluster-config-map"
     alone = find(there)
     alone.wait_listed({"orders"})
@@ -159,7 +161,7 @@ def test_what_has_flinks_labels_and_is_no_cluster(
         flinks.namespace.replace("a-cluster-config-map", {DISPATCHER: "2,a"}, labels=labels("a"))
         flinks.renew("orders")
         found.wait(lambda: kinds(found.of("orders")).count(ConfigMapObserved) >= 2)
-    assert {each.cluster_id for each in found.all if isinstance(each, ClusterFound)} == {"orders"}
+    assert {observation.cluster_id for observation in found.all if isinstance(observation, ClusterFound)} == {"orders"}
     assert sorted(line.partition(":")[0] for line in said(caplog, "ignored ConfigMap")) == [
         f"ignored ConfigMap {name}"
         for name in ("a-cluster-config-map", "b-cluster-config-map", "d-cluster-config-map", "old-dispatcher-leader")
@@ -229,11 +231,11 @@ def test_a_lease_that_is_not_renewed_is_confirmed(find: Find, flinks: Clusters, 
     def again() -> bool:
         for name in others:
             flinks.renew(name, seconds=1.0)
-        config_maps = [each for each in found.of(silent) if isinstance(each, ConfigMapObserved)]
+        config_maps = [observation for observation in found.of(silent) if isinstance(observation, ConfigMapObserved)]
         confirmed = {each.cluster_id for each in found.confirmed}
         return (
             len(config_maps) >= 2
-            and len({each.resource_version for each in config_maps}) == 1
+            and len({config_map.resource_version for config_map in config_maps}) == 1
             and confirmed >= {*names}
         )
 
@@ -291,5 +293,9 @@ def test_what_an_outage_hides_is_reported_in_order(
         found.wait(lambda: kinds(found.of("changes")).count(SnapshotCompleted) == 2)
         assert found.views("stays") == [CONNECTED, SUSPENDED, ConnectionState.CONNECTED]
         found.wait(lambda: ClusterRemoved in kinds(found.of("goes")))
-        versions = [each.resource_version for each in found.of("changes") if isinstance(each, ConfigMapObserved)]
+        versions = [
+            config_map.resource_version
+            for config_map in found.of("changes")
+            if isinstance(config_map, ConfigMapObserved)
+        ]
         assert len({*versions}) == 2

@@ -129,7 +129,7 @@ class Flink:
         held = {"holderIdentity": "a", "leaseDuration": "PT15S", "acquireTime": stamp, "renewTime": stamp} | lease
         address = "00000000-0000-0000-0000-000000000001,pekko.tcp://flink@10.0.0.1:6123/user/rpc/x"
         data: dict[str, str | None] = {f"executionPlan-{JOB}": "x"}
-        data |= {f"{LEADER}{each}": address for each in components}
+        data |= {f"{LEADER}{component}": address for component in components}
         labels = {"app": app, "type": "flink-native-kubernetes"}
         write = self.namespace.create
         try:
@@ -362,7 +362,7 @@ def test_what_dead_clusters_and_jobs_left_behind(flink: Flink) -> None:
     flink.deploy_named("kept", replicas=0)
     left = f"{CLUSTER}-{'b' * 32}-config-map"
     flink.namespace.create(left, {"counter": "3"}, labels=LABELS)
-    assert {each.verdict for each in findings(read(flink, access)).values()} == {Verdict.PASS}
+    assert {finding.verdict for finding in findings(read(flink, access)).values()} == {Verdict.PASS}
     found = findings(read(flink, access, in_two_days))
     clusters, jobs = found["leftover_clusters"], found["leftover_jobs"]
     assert {name for name, each in found.items() if each.verdict is Verdict.RISK} == {
@@ -407,8 +407,8 @@ def test_what_is_late_passes_nothing(flink: Flink, monkeypatch: pytest.MonkeyPat
     """Neither after the time for all of it, nor after `stop`."""
     access = Access(flink.kubernetes.kubeconfig())
     monkeypatch.setattr(deployment_probe, "_SECONDS", 0.0)
-    assert {each.verdict for each in findings(read(flink, access)).values()} == {Verdict.UNKNOWN}
+    assert {finding.verdict for finding in findings(read(flink, access)).values()} == {Verdict.UNKNOWN}
     monkeypatch.undo()
     probe = DeploymentProbe(access, KubernetesSettings(CLUSTER, flink.name), lambda: 0)
     probe.stop()
-    assert {each.verdict for each in findings(probe.read()).values()} == {Verdict.UNKNOWN}
+    assert {finding.verdict for finding in findings(probe.read()).values()} == {Verdict.UNKNOWN}

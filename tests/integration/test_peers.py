@@ -76,11 +76,11 @@ def published(cluster: Leaders) -> Any:
 
 
 def notifications(sidecar: Sidecar, alert: str) -> list[dict[str, Any]]:
-    return [each for each in sidecar.records() if each["type"] == "notification" and each["alert"] == alert]
+    return [record for record in sidecar.records() if record["type"] == "notification" and record["alert"] == alert]
 
 
 def pages(people: HttpReceiver, alert: str) -> list[str]:
-    return [each.body for each in people.received if f"alert: {alert} " in each.body]
+    return [message.body for message in people.received if f"alert: {alert} " in message.body]
 
 
 def of_alert(sidecar: Sidecar, name: str) -> list[dict[str, Any]]:
@@ -106,13 +106,13 @@ def test_the_blind_one_of_two_does_not_page_and_both_blind_page(
     assert (alert["state"], alert["reason"]) == ("outvoted", "another observer can read it")
     assert "another observer can read it" in blind.get("/")[1]
     cluster.fail_over()
-    wait_for("the other one to have seen it", lambda: any(cluster.present in each for each in other.leader_addresses()))
+    wait_for("the other one to have seen it", lambda: any(cluster.present in url for url in other.leader_addresses()))
     assert pages(people, "Blind") == []
 
     wires[1].fall_silent()
     wires[1].cut()
     wait_for("both to page", lambda: len(pages(people, "Blind")) == 2, 60)
-    assert ["(2 of 2 observers)" in each for each in pages(people, "Blind")] == [True, True], pages(people, "Blind")
+    assert ["(2 of 2 observers)" in page for page in pages(people, "Blind")] == [True, True], pages(people, "Blind")
 
 
 def test_a_blind_one_pages_when_the_other_one_has_ended(

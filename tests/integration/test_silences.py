@@ -191,9 +191,9 @@ def shown(sidecar: Sidecar) -> list[dict[str, Any]]:
 def hidden(sidecar: Sidecar, silence_id: str) -> set[str]:
     """The alerts that the records say the silence has hidden."""
     return {
-        each["id"]
-        for each in sidecar.records()
-        if each["type"] == "notification" and each.get("silence_id") == silence_id
+        record["id"]
+        for record in sidecar.records()
+        if record["type"] == "notification" and record.get("silence_id") == silence_id
     }
 
 
@@ -248,7 +248,7 @@ def test_one_silence_holds_for_every_sidecar(place: Place, people: HttpReceiver,
     wait_for("the message", lambda: people.received)
     for sidecar in sidecars:
         wait_for("an empty outbox", partial(has_empty_outbox, sidecar))
-    assert len([each for each in people.received if "FlinkLeaderChanged (FIRST)" in each.body]) == 1
+    assert len([message for message in people.received if "FlinkLeaderChanged (FIRST)" in message.body]) == 1
     assert silence(sidecars[0], "list").splitlines() == ["ID  Matchers  Ends At (UTC)  Created By  Hid  Comment"]
     assert f"\n{made[:8]}  " in silence(sidecars[0], "list", "--expired")
 
@@ -265,7 +265,7 @@ def test_an_alert_that_still_fires_is_notified_when_its_silence_is_ended(
     assert people.received == []
     silence(sidecar, "expire", made)
     wait_for("the message", lambda: people.received)
-    assert ["NoLeader (FIRST)" in each.body for each in people.received] == [True]
+    assert ["NoLeader (FIRST)" in message.body for message in people.received] == [True]
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage"], ids=["lost", "garbled"])
@@ -311,7 +311,7 @@ def test_a_known_silence_holds_while_the_store_is_out_of_reach(
     assert people.received == []
     fresh = start("fresh", address=wire.address, more=_BLIND)
     wait_for("the message", lambda: people.received)
-    assert {each.body.partition("observer: ")[2].partition("\n")[0] for each in people.received} == {"fresh"}
+    assert {message.body.partition("observer: ")[2].partition("\n")[0] for message in people.received} == {"fresh"}
     assert shown(fresh) == []
     log = sidecar.log.read_text()
     assert log.count("known silences hold") <= 4, "once each way in which it failed, for each process"

@@ -78,20 +78,20 @@ def remove(flink: KazooClient, cluster_id: str) -> None:
 
 def dispatchers(found: Recorder, cluster_id: str) -> list[bool]:
     """Whether the dispatcher had a leader, each time that was reported."""
-    seen = (each for each in found.of(cluster_id) if isinstance(each, NodeObserved))
+    seen = (observation for observation in found.of(cluster_id) if isinstance(observation, NodeObserved))
     return [each.position is not None for each in seen if each.path == PATH]
 
 
 def whole(found: Recorder, cluster_id: str) -> bool:
     """Whether all of it was reported: found, connected, everything that is there, and that this is everything."""
-    kinds = [type(each) for each in found.of(cluster_id)]
+    kinds = [type(observation) for observation in found.of(cluster_id)]
     return (
         kinds[:2] == [ClusterFound, ViewObserved] and SnapshotCompleted in kinds and any(dispatchers(found, cluster_id))
     )
 
 
 def removals(found: Recorder, cluster_id: str) -> int:
-    return sum(isinstance(each, ClusterRemoved) for each in found.of(cluster_id))
+    return sum(isinstance(observation, ClusterRemoved) for observation in found.of(cluster_id))
 
 
 def test_clusters_come_and_go(find: Find, run: Run, flink: KazooClient) -> None:
@@ -122,7 +122,7 @@ def test_leaders_change_as_in_a_configured_cluster(find: Find, run: Run) -> None
     found.wait(lambda: dispatchers(found, "one")[-1] is False)
     flinks["one"].elect(B, DISPATCHER)
     found.wait(lambda: dispatchers(found, "one")[-1])
-    last = [each for each in found.of("one") if isinstance(each, NodeObserved) and each.path == PATH][-1]
+    last = [node for node in found.of("one") if isinstance(node, NodeObserved) and node.path == PATH][-1]
     assert last.position
     assert (last.position.path, last.writes) == (PATH, 1)
     assert dispatchers(found, "two") == [True]
@@ -317,4 +317,4 @@ def test_whatever_comes_and_goes_what_is_left_is_known(find: Find, run: Run, fli
 
 
 def _last_of_life(found: Recorder, cluster_id: str) -> ClusterFound | ClusterRemoved:
-    return [each for each in found.of(cluster_id) if isinstance(each, ClusterFound | ClusterRemoved)][-1]
+    return [life for life in found.of(cluster_id) if isinstance(life, ClusterFound | ClusterRemoved)][-1]

@@ -96,8 +96,8 @@ high-availability:
         ended = command("ha", "check", "--flink-conf", str(tmp_path), "-o", "json")
     assert ended.stderr == ""
     (cluster,) = json.loads(ended.stdout)["clusters"]
-    assert {each["check"]: each["text"] for each in cluster["checks"] if each["verdict"] != "PASS"} == {}
-    assert {"masters", "storage_dir", "tolerate_suspended"} <= {each["check"] for each in cluster["checks"]}
+    assert {check["check"]: check["text"] for check in cluster["checks"] if check["verdict"] != "PASS"} == {}
+    assert {"masters", "storage_dir", "tolerate_suspended"} <= {check["check"] for check in cluster["checks"]}
     assert ended.returncode == 0
     assert "hunter2" not in ended.stdout
 

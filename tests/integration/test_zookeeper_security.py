@@ -143,7 +143,7 @@ def test_status_uses_the_credentials_of_the_configuration(
 
         trusted = status(f"sasl: {{username: {USER}, password: {PASSWORD}}}")
         assert trusted.returncode == 0, trusted.stderr
-        assert {each["state"] for each in json.loads(trusted.stdout)["clusters"][0]["leaders"]} == {"held"}
+        assert {leader["state"] for leader in json.loads(trusted.stdout)["clusters"][0]["leaders"]} == {"held"}
         refused = status()
         assert refused.returncode == 3
         (cluster,) = json.loads(refused.stdout)["clusters"]

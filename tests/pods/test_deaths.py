@@ -146,7 +146,7 @@ def check(cluster: FlinkPods, report: Report, name: str, fault: Fault) -> list[J
     """Each sidecar that records a verdict is right. With all rights, one of them knows."""
     act, reason, as_well = fault
     found = verdicts(cluster, lambda leader: act(cluster, leader))
-    for failed in (each for each in cluster.pods() if not each.is_ready()):
+    for failed in (pod for pod in cluster.pods() if not pod.is_ready()):
         cluster.delete(failed)  # a pod that was evicted stays
     said = [f"{death['reason']} ({death['confidence']})" for death in found]
     report(f"death, rights: {cluster.namespace.split('-')[1]}, {name}", f"{', '.join(sorted(said))} | | | | |")

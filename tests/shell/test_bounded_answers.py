@@ -52,7 +52,7 @@ def test_a_journal_of_long_addresses_makes_no_long_answer(tmp_path: Path, site: 
     """Of an older version's journal with 13 MB of addresses each page and each answer is a few megabytes at most, and says what it can."""
     sidecar = two_failovers()
     episode = sidecar.episodes()[0]
-    moved = next(each for each in sidecar.transitions() if each.episode_id == episode.id)
+    moved = next(transition for transition in sidecar.transitions() if transition.episode_id == episode.id)
     long = [replace(moved, id=record_id(n), before_address=LONG, after_address=LONG) for n in range(100)]
     remember(tmp_path, sidecar, [*sidecar.records, *long])
     show(site, sidecar)
@@ -88,10 +88,10 @@ def test_an_explanation_keeps_a_bounded_part_of_long_records() -> None:
     """The first ones; all are counted, and the messages still have room."""
     sidecar = two_failovers()
     episode = sidecar.episodes()[0]
-    moved = next(each for each in sidecar.transitions() if each.episode_id == episode.id)
+    moved = next(transition for transition in sidecar.transitions() if transition.episode_id == episode.id)
     long = [replace(moved, id=record_id(n), before_address=LONG) for n in range(100)]
     explained = find([*long, *sidecar.records], episode.id)
-    assert sum(len(json.encode(each)) for each in explained.transitions) <= MOST_BYTES_KEPT
+    assert sum(len(json.encode(transition)) for transition in explained.transitions) <= MOST_BYTES_KEPT
     assert explained.transitions_total > 100
     assert explained.episode == episode
 

@@ -303,7 +303,7 @@ def test_a_scheduled_close_is_not_pending() -> None:
     flink, sidecar = watching(policy=telling(Destination("ops", 0, in_order=True, keeps_incidents=True)))
     fail_over(flink, sidecar)
     sidecar.waits(60)
-    assert [each.is_closing for each in sidecar.state.outbox.values()] == [True]
+    assert [delivery.is_closing for delivery in sidecar.state.outbox.values()] == [True]
     assert scraped(sidecar.state, [], second=60)[key("flink_ha_outbox_pending")] == 0
     sidecar.answers["ops#0"] = DeliveryOutcome.FAILED
     sidecar.waits(300)

@@ -105,7 +105,7 @@ def test_the_picture_shows_a_day_or_less(site: Site, tmp_path: Path) -> None:
 
 def flapping(sidecar: Sidecar, number: int, clusters: list[str]) -> list[AnyRecord]:
     """So many transitions in the last day: in every second column of the picture all components lose and get a leader nine times."""
-    own = [each for each in sidecar.transitions() if each.job_id is None]
+    own = [transition for transition in sidecar.transitions() if transition.job_id is None]
     column, together = DAY * SECOND // COLUMNS, 54
     begin = sidecar.now - DAY * SECOND + 60 * SECOND
     made: list[AnyRecord] = []
@@ -201,7 +201,7 @@ def test_the_picture_of_a_failover(site: Site, tmp_path: Path) -> None:
     sidecar = two_failovers()
     episode = sidecar.episodes()[0]
     job = captured(sidecar, 7, kind="job", subject="ff595cc2c737b4d30a69e740b7002d50", attributes={"name": "Orders"})
-    notifications = [replace(each, episode_id=episode.id) for each in sidecar.notifications()]
+    notifications = [replace(notification, episode_id=episode.id) for notification in sidecar.notifications()]
     remember(tmp_path, sidecar, [*sidecar.transitions(), episode, *notifications, job])
     show(site, sidecar)
     services = {"ops": tuple(replace(each, service="slack") for each in sidecar.policy.receivers["ops"])}

@@ -176,7 +176,7 @@ def test_a_rule_that_raises_is_logged_counted_and_shown_and_time_goes_on(
     line = f"rule FlinkNoLeader of cluster {CLUSTER}: ZeroDivisionError: a mistake\ufffdof ours"
     health = house.loop.snapshot.health
     assert (health.quarantined, health.unprocessed) == ((line,), 0)
-    assert [each.getMessage() for each in caplog.records] == [
+    assert [record.getMessage() for record in caplog.records] == [
         f"left out what raised an error, all else goes on: {line}"
     ]
     [verdict, _] = verdicts(house.loop.snapshot)

@@ -42,15 +42,15 @@ def failover() -> Sidecar:
 
 def notifications(*files: Path, observer: str | None = None) -> list[tuple[str, str, str]]:
     found = replay_of(files, RULES, observer)
-    return [(each.receiver, each.reason, each.title) for each in found.notifications()]
+    return [(notification.receiver, notification.reason, notification.title) for notification in found.notifications()]
 
 
 def test_a_planned_failover_is_replayed_as_one(tmp_path: Path) -> None:
     """By what the record of the episode says, which comes last: the rules know it from the first transition on."""
     sidecar = failover()
     records = [
-        replace(each, planned=True, cause="planned_upgrade") if isinstance(each, EpisodeRecord) else each
-        for each in sidecar.records
+        replace(record, planned=True, cause="planned_upgrade") if isinstance(record, EpisodeRecord) else record
+        for record in sidecar.records
     ]
     (tmp_path / "a.jsonl").write_bytes(lines(records))
     [(receiver, reason, title)] = notifications(tmp_path / "a.jsonl")
@@ -100,7 +100,7 @@ def test_lines_that_are_no_records_are_counted(tmp_path: Path) -> None:
     file = tmp_path / "records.jsonl"
     file.write_bytes(lines(records[:3]) + b"\n".join(bad) + b"\n\n" + lines(records[3:]))
     found = replay_of([file], RULES)
-    assert [(each.receiver, each.reason, each.title) for each in found.notifications()] == [FAILOVER]
+    assert [(notice.receiver, notice.reason, notice.title) for notice in found.notifications()] == [FAILOVER]
     assert found.unreadable == len(bad) + 1  # the longest one is read in two pieces
 
 
@@ -212,7 +212,7 @@ def test_a_job_that_left_alone_left_when_it_was_observed(tmp_path: Path) -> None
     sidecar.sees_changes().waits(4)
     flink.submit("ab" * 16).elect(A, ComponentId(Component.JOB, "ab" * 16))
     sidecar.sees_changes().waits(60).stops()
-    assert [each.kind for each in sidecar.transitions()[-2:]] == [Kind.GRANTED, Kind.REVOKED]
+    assert [transition.kind for transition in sidecar.transitions()[-2:]] == [Kind.GRANTED, Kind.REVOKED]
     (message,) = sidecar.sent
     file = tmp_path / "records.jsonl"
     file.write_bytes(lines(sidecar.records))

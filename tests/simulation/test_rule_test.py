@@ -79,7 +79,7 @@ def test_the_same_process_and_another_one_on_its_host(tmp_path: Path) -> None:
     """`jm-a` elected again is the same process; `jm-a#2` is another one there."""
     rules = "rules: [{alert: Again, on: same_process_reelection}]"
     text = "      - {at: 0s, leader: {all: jm-a}}\n      - {at: 1m, leader: {all: HOW}}"
-    assert [each.alerts for each in notifications(text.replace("HOW", "jm-a"), tmp_path, rules)] == [("Again",)]
+    assert [notice.alerts for notice in notifications(text.replace("HOW", "jm-a"), tmp_path, rules)] == [("Again",)]
     assert notifications(text.replace("HOW", '"jm-a#2"'), tmp_path, rules) == []
 
 
@@ -94,7 +94,7 @@ route: {receiver: a, routes: [{receiver: b, matchers: [cluster_id=~"billing.*"]}
       - {at: 0s, cluster: billing-eu, leader: {all: jm-a}}
       - {at: 1m, cluster: billing-eu, leader: {all: jm-b}}
       - {at: 2m, cluster: orders, blind: true}"""
-    assert [(each.receiver, each.alerts) for each in notifications(text, tmp_path, rules)] == [
+    assert [(notification.receiver, notification.alerts) for notification in notifications(text, tmp_path, rules)] == [
         ("b", ("FlinkLeaderChanged",)),
         ("a", ("FlinkLeadersOutOfSight",)),
     ]
@@ -108,8 +108,8 @@ route: {receiver: a, routes: [{receiver: quiet, matchers: [severity="warning"], 
 time_intervals: [{name: noon, time_intervals: [{times: [{start_time: "12:00", end_time: "12:10"}], weekdays: [monday]}]}]
 """
     text = "      - {at: 0s, leader: {all: jm-a}}\n      - {at: AT, blind: true}"
-    assert [each.at // SECOND for each in notifications(text.replace("AT", "1m"), tmp_path, rules)] == [605]
-    assert [each.at // SECOND for each in notifications(text.replace("AT", "11m"), tmp_path, rules)] == [785]
+    assert [notice.at // SECOND for notice in notifications(text.replace("AT", "1m"), tmp_path, rules)] == [605]
+    assert [notice.at // SECOND for notice in notifications(text.replace("AT", "11m"), tmp_path, rules)] == [785]
 
 
 def test_a_pretended_leader_is_written_as_java_writes_it() -> None:

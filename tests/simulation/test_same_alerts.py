@@ -60,9 +60,9 @@ def replayed(records: list[AnyRecord], rules: Alerting, folder: Path, until: int
     file.write_bytes(b"".join(json.encode(record) + b"\n" for record in records))
     replay = replay_of([file], rules)
     notifications = [
-        (each.receiver, each.reason, tuple(each.alerts), each.title, _micros(each.at))
-        for each in replay.notifications()
-        if each.at <= timestamp(until)
+        (notice.receiver, notice.reason, tuple(notice.alerts), notice.title, _micros(notice.at))
+        for notice in replay.notifications()
+        if notice.at <= timestamp(until)
     ]
     assert replay.unreadable == 0
     return notifications

@@ -149,7 +149,7 @@ def test_every_alertmanager_is_a_destination_that_is_fed(write: Write, tmp_path:
     }
     policy = settings.policy()
     assert [each.feed for each in policy.receivers["am"]] == [Feed(300 * SECOND)] * 2
-    assert [each.name for each in policy.feeds()] == ["am#0", "am#1"]
+    assert [feed.name for feed in policy.feeds()] == ["am#0", "am#1"]
     assert policy.route.group_interval == FEED_INTERVAL
     assert policy.route.routes[0].group_interval == 3600 * SECOND
     assert "s3cret" not in repr(settings)

@@ -57,13 +57,13 @@ def flink(python: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., FlinkPr
     find = processes.find
     mine: set[int] = set()
     monkeypatch.setattr(
-        processes, "find", lambda ours: [each for each in find(ours) if {each.pid, each.works_for} & mine]
+        processes, "find", lambda ours: [process for process in find(ours) if {process.pid, process.works_for} & mine]
     )
 
     def start(*arguments: str) -> FlinkProcess:
         pid = python(WAITS, PRETENDER, *arguments, name=PRETENDER, argv0="java").pid
         mine.add(pid)
-        [found] = [each for each in processes.find(set()) if each.pid == pid]
+        [found] = [process for process in processes.find(set()) if process.pid == pid]
         return found
 
     return start
