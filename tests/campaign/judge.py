@@ -143,7 +143,7 @@ class _Judge:
 
     def _judge_messages(self) -> None:
         """Every leader that had to be reported was, no other one was, and what came twice says so."""
-        known = {term.host: term for term in self._terms}
+        term_of = {term.host: term for term in self._terms}
         first: dict[str, float] = {}
         said: set[tuple[str, ...]] = set()
         set_back = [fact["at"] for fact in self._facts if fact["fact"] == "set_back"]
@@ -152,7 +152,7 @@ class _Judge:
             if set_back and at >= set_back[0]:  # a leader of before stood there once more
                 set_back.pop(0)
                 said.clear()
-            for host in {*_HOST.findall(body)} - known.keys():
+            for host in {*_HOST.findall(body)} - term_of.keys():
                 self._find("invented", at, f"a message names {host}, who never led")
             alert = _REASON.search(body)
             reason = alert[2] if alert else ""
@@ -164,7 +164,7 @@ class _Judge:
             said |= says
             for _, host in _CHANGE.findall(body):
                 first.setdefault(host, at)
-                if host in known and at < known[host].since - CLOCK_SLACK:
+                if host in term_of and at < term_of[host].since - CLOCK_SLACK:
                     self._find("invented", at, f"{host} was reported before it led")
         for term in self._must_be_known()[1:]:  # the first leader of a cluster is no news
             if term.host not in first:
@@ -202,12 +202,12 @@ class _Judge:
         """All records of one sidecar in order; segments follow each other without a gap."""
         expected = None
         for file in sorted((self._folder / name / "spool" / name).glob("*.jsonl.gz")):
-            found = _SEGMENT.fullmatch(file.name)
+            parts = _SEGMENT.fullmatch(file.name)
             modified = file.stat().st_mtime
-            if not found:
+            if not parts:
                 self._find("invented", modified, f"{name}: {file.name} is no segment")
                 continue
-            first, last = map(int, found.groups())
+            first, last = map(int, parts.groups())
             if expected is not None and first != expected and not self._journal_lost(modified):
                 self._find("lost", modified, f"{name}: the segment after {expected - 1} is {file.name}")
             expected = last + 1

@@ -151,7 +151,7 @@ def test_the_sidecar_may_read_its_cluster_and_nothing_else(kubernetes: Kubernete
         "configmaps": ("", CONFIG_MAP, LEDGER, "other-cluster-config-map", ledger_name("other")),
         **dict.fromkeys(("secrets", "pods", "leases"), ("",)),
     }
-    given = {
+    rights = {
         (verb, resource, name)
         for verb in verbs
         for resource, all_names in names.items()
@@ -159,7 +159,7 @@ def test_the_sidecar_may_read_its_cluster_and_nothing_else(kubernetes: Kubernete
         if allowed(kubernetes, verb, resource, name)
     }
     leaders = {(verb, "configmaps", CONFIG_MAP) for verb in ("list", "watch")}
-    assert given == leaders | {(verb, "configmaps", LEDGER) for verb in ("get", "patch")}
+    assert rights == leaders | {(verb, "configmaps", LEDGER) for verb in ("get", "patch")}
 
 
 def test_that_is_enough_to_see_the_leaders(kubernetes: Kubernetes, account: Path) -> None:

@@ -68,13 +68,13 @@ def fires(name: str, alertmanagers: list[Alertmanager]) -> bool:
     """Whether it fires everywhere for each component that it is about, and nothing of it is there twice."""
     wanted = COMPONENTS if name == "FlinkNoLeader" else COMPONENTS - {"job"}
     for server in alertmanagers:
-        found = [alert["labels"] for alert in server.alerts(f"alertname={name}")]
-        assert len({json.dumps(labels, sort_keys=True) for labels in found}) == len(found)
-        assert {labels["component"] for labels in found} <= wanted
-        if {labels["component"] for labels in found} != wanted:
+        label_sets = [alert["labels"] for alert in server.alerts(f"alertname={name}")]
+        assert len({json.dumps(labels, sort_keys=True) for labels in label_sets}) == len(label_sets)
+        assert {labels["component"] for labels in label_sets} <= wanted
+        if {labels["component"] for labels in label_sets} != wanted:
             return False
-        assert all({*labels} - {"job_id"} == LABELS for labels in found)
-        assert len(found) == len(wanted)
+        assert all({*labels} - {"job_id"} == LABELS for labels in label_sets)
+        assert len(label_sets) == len(wanted)
     return True
 
 

@@ -77,12 +77,12 @@ def test_status_has_every_cluster_and_the_worst_first(scene: Scene) -> None:
     assert any(line.startswith("  FlinkNoLeader (critical) firing: ") for line in lines)
     assert "orders: all led, 1 standby" in lines
     assert any(line.split()[:2] == ["dispatcher", "jm-b:6123"] for line in lines)
-    found = json.loads(printed("status", "--config", scene.config, "-o", "json", status=1))
-    payments, orders = found["clusters"]
+    status = json.loads(printed("status", "--config", scene.config, "-o", "json", status=1))
+    payments, orders = status["clusters"]
     assert {leader["component"]: leader["since"] for leader in payments["leaders"]} == revoked(scene)
     assert {alert["alert"] for alert in payments["alerts"]} == {"FlinkNoLeader"}
     assert [leader["state"] for leader in orders["leaders"]] == ["held"] * 4
-    assert found["journal"]["running"]
+    assert status["journal"]["running"]
     assert {leader["since"] for leader in orders["leaders"]} == written(scene)
 
 

@@ -66,18 +66,18 @@ def drilled(lab: RetainingLab, stored: Store, sidecar: Sidecar, job: str, commen
     # In the middle of a checkpoint nobody knows whether it was completed: the recovery is unproven then.
     wait_for("the next checkpoint", lambda: stored.checkpoints(job)[-1] > last)
     leader.kill()
-    found = wait_for("everything to be back", lambda: passed(sidecar), PASSED_SECONDS)
+    report = wait_for("everything to be back", lambda: passed(sidecar), PASSED_SECONDS)
     assert drill(sidecar, "stop") == made
     [ended] = wait_for("its end", lambda: recorded(sidecar, made), PASSED_SECONDS)
     assert (ended["result"], ended["recovery_verdict"], ended["undelivered"]) == ("passed", "recovered", [])
-    assert found["detected_after_seconds"] is not None, "the process ended beside the sidecar"
-    assert 0 < found["leaderless_seconds"] <= found["led_after_seconds"] <= found["running_after_seconds"]
-    assert {row["job_id"]: (row["outcome"], row["restored_from"]) for row in found["jobs"]} == {
+    assert report["detected_after_seconds"] is not None, "the process ended beside the sidecar"
+    assert 0 < report["leaderless_seconds"] <= report["led_after_seconds"] <= report["running_after_seconds"]
+    assert {row["job_id"]: (row["outcome"], row["restored_from"]) for row in report["jobs"]} == {
         job: ("running", "latest")
     }
-    assert {alert["alert"] for alert in found["hidden"]} == {"FlinkLeaderChanged"}
-    assert [(message["destination"], message["delivered"]) for message in found["messages"]] == [("ops#0", True)]
-    return found
+    assert {alert["alert"] for alert in report["hidden"]} == {"FlinkLeaderChanged"}
+    assert [(message["destination"], message["delivered"]) for message in report["messages"]] == [("ops#0", True)]
+    return report
 
 
 def drill(sidecar: Sidecar, verb: str, *arguments: str) -> str:

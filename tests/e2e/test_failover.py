@@ -99,9 +99,11 @@ def test_kill_9_of_the_leader_goes_the_whole_way(
     metrics = sidecar.get("/metrics")[1]
     assert sidecar.stop() == 0
 
-    seen = sidecar.transitions()
+    transitions = sidecar.transitions()
     for component in COMPONENTS:
-        discovered, revoked, granted = (t for t in seen if t["component"] == component and t["job_id"] in {None, job})
+        discovered, revoked, granted = (
+            t for t in transitions if t["component"] == component and t["job_id"] in {None, job}
+        )
         assert [t["pattern"] for t in (discovered, revoked, granted)] == ["?->A", "A->null", "null->B"]
         assert discovered["after_session_id"] == revoked["before_session_id"] != granted["after_session_id"]
         assert 0 < granted["vacant_seconds"] <= granted["downtime_seconds_at_least"]
@@ -132,9 +134,11 @@ def test_kill_9_of_the_leader_goes_the_whole_way(
     assert answer.returncode == 0, answer.stderr
     rows = [json.loads(line) for line in answer.stdout.splitlines()]
     assert {row["component"]: row["after_session_id"] for row in rows} == {
-        t["component"]: t["after_session_id"] for t in seen if t["kind"] == "GRANTED"
+        t["component"]: t["after_session_id"] for t in transitions if t["kind"] == "GRANTED"
     }
-    assert {(row["cause"], row["kept"], row["ids"]) for row in rows} == {("jobmanager_lost", len(seen), len(seen))}
+    assert {(row["cause"], row["kept"], row["ids"]) for row in rows} == {
+        ("jobmanager_lost", len(transitions), len(transitions))
+    }
 
 
 def _assert_the_page_shows_it_without_a_reload(page: Page) -> None:

@@ -189,16 +189,16 @@ class SideBySide:
     def _known_leaders(self, *, overtaken: bool = False) -> Leaders | None:
         """Who leads, once all were notified of it last, or with `overtaken` Flink's listeners at any time of this phase."""
         leaders = self._standing()
-        known = leaders and all(
+        agreed = leaders and all(
             pair.ours.last() == leaders
             and (pair.flinks.last() == leaders or (overtaken and _has_all_calls(leaders, pair.flinks.page())))
             for pair in self.pairs.values()
         )
-        return leaders if known and self.gate.is_still(len(self.listeners), STILL_SECONDS) else None
+        return leaders if agreed and self.gate.is_still(len(self.listeners), STILL_SECONDS) else None
 
     def _standing(self) -> Leaders | None:
         """Who leads, once one process leads everything: since 1.15 it has one leader session id."""
-        found = {}
+        calls = {}
         for component, path in self._paths.items():
             try:
                 node = self.lab.zookeeper.read(f"{PATH_ROOT}/{CLUSTER_ID}{path}/connection_info")
@@ -207,8 +207,8 @@ class SideBySide:
             leader = decode_connection_info(node[0]) if node else None
             if not isinstance(leader, LeaderInformation):
                 return None
-            found[component] = Call(leader.address, str(leader.session_id))
-        return found if len({leader.session_id for leader in found.values()}) == 1 else None
+            calls[component] = Call(leader.address, str(leader.session_id))
+        return calls if len({leader.session_id for leader in calls.values()}) == 1 else None
 
 
 def _has_all_calls(leaders: Leaders, calls: Calls) -> bool:

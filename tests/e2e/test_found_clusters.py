@@ -148,20 +148,22 @@ def test_two_finders_are_one_voice(
     place = Place(server, "team-c")
     flink = place.flink("orders")
     pair = [sidecar_of([place], observer, "auto") for observer in ("one", "two")]
-    for each in pair:
-        each.start()
-    for each in pair:
-        each.wait_ready()
-    wait_for("the cluster", lambda: all(found(each) == {"orders"} for each in pair))
+    for sidecar in pair:
+        sidecar.start()
+    for sidecar in pair:
+        sidecar.wait_ready()
+    wait_for("the cluster", lambda: all(found(sidecar) == {"orders"} for sidecar in pair))
     fail_over(flink)
 
-    def outcomes(each: Sidecar) -> set[str]:
-        return {record["outcome"] for record in each.records() if record["type"] == "notification"}
+    def outcomes(sidecar: Sidecar) -> set[str]:
+        return {record["outcome"] for record in sidecar.records() if record["type"] == "notification"}
 
-    wait_for("both to have settled it", lambda: all(outcomes(each) & {"delivered", "already_told"} for each in pair))
+    wait_for(
+        "both to have settled it", lambda: all(outcomes(sidecar) & {"delivered", "already_told"} for sidecar in pair)
+    )
     assert len(titles(receiver)) <= 1
-    sender = next(each for each in pair if "delivered" in outcomes(each))
-    other = next(each for each in pair if each is not sender)
+    sender = next(sidecar for sidecar in pair if "delivered" in outcomes(sidecar))
+    other = next(sidecar for sidecar in pair if sidecar is not sender)
     sender.kill()
     before = len(receiver.received)
     flink.grant(A).publish_all(A)

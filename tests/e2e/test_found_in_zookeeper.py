@@ -89,9 +89,9 @@ def test_found_clusters_are_watched_and_retired(
     """
     clusters = {name: cluster(name) for name in ("orders", "team-a/billing", "team-b/billing")}
     one, two = pair = [sidecar_of(observer) for observer in ("one", "two")]
-    for each in pair:
-        each.wait_ready()
-    wait_for("all clusters", lambda: all(held(each) == clusters.keys() for each in pair))
+    for sidecar in pair:
+        sidecar.wait_ready()
+    wait_for("all clusters", lambda: all(held(sidecar) == clusters.keys() for sidecar in pair))
 
     clusters["team-b/billing"].fail_over()
     wait_for("the message", lambda: titles(people))
@@ -105,8 +105,8 @@ def test_found_clusters_are_watched_and_retired(
     assert "flink_ha_clusters_watched 3.0" in metrics
     assert 'cluster_id="team-a/billing"' not in metrics
 
-    for each in pair:
-        assert each.stop() == 0
+    for sidecar in pair:
+        assert sidecar.stop() == 0
     remove(clusters["orders"], "orders")
     one.start()
     one.wait_ready()

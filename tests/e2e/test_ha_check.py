@@ -84,9 +84,9 @@ def test_json_and_yaml_have_every_check(config: Path) -> None:
     ]
     assert {check["check"] for check in orders["checks"]} == {*ZOOKEEPER_CHECKS, *FLINK_CHECKS} - {"masters"}
     assert orders.keys() == {"cluster_id", "place", "checked_at", "checks"}
-    for each in (*orders["checks"], *payments["checks"]):
-        assert each.keys() == {"check", "verdict", "text", "advice"}
-        assert bool(each["advice"]) == (each["verdict"] == "RISK")
+    for result in (*orders["checks"], *payments["checks"]):
+        assert result.keys() == {"check", "verdict", "text", "advice"}
+        assert bool(result["advice"]) == (result["verdict"] == "RISK")
     printed = YAML(typ="safe").load(command("ha", "check", "--config", str(config), "-o", "yaml").stdout)
     assert [cluster["cluster_id"] for cluster in printed["clusters"]] == ["orders", "payments"]
 
@@ -103,12 +103,12 @@ def test_what_cannot_be_read_is_not_passed() -> None:
 
 def test_wrong_usage_is_one_line(config: Path, zookeeper: ZooKeeper, tmp_path: Path) -> None:
     """2: an unknown option, a wrong address, a folder that does not exist, and clusters that are to be found."""
-    found = tmp_path / "found.yaml"
-    found.write_text(f"zookeeper: {{quorum: '{zookeeper.address}', clusters: all}}\n")
+    finding_file = tmp_path / "found.yaml"
+    finding_file.write_text(f"zookeeper: {{quorum: '{zookeeper.address}', clusters: all}}\n")
     for arguments, words in (
         (["--zookeeper", "300.1.1.1:2181"], "300.1.1.1 is no IP address"),
         (["--flink-conf", str(tmp_path / "nothing")], "there is no folder"),
-        (["--config", str(found)], "cannot check the clusters that are found in "),
+        (["--config", str(finding_file)], "cannot check the clusters that are found in "),
     ):
         ended = command("ha", "check", *arguments)
         assert (ended.returncode, ended.stdout, len(ended.stderr.splitlines())) == (2, "", 1), ended.stderr

@@ -99,12 +99,12 @@ def watch() -> Iterator[Watch]:
 
 
 @pytest.fixture
-def seen(watch: Watch, shared_zookeeper: ZooKeeper, namespace: str, flink: KazooClient) -> Recorder:
+def recorder(watch: Watch, shared_zookeeper: ZooKeeper, namespace: str, flink: KazooClient) -> Recorder:
     """A driver that has seen the empty namespace of this test."""
     assert flink.connected
-    recorder = watch(shared_zookeeper.address, namespace)
-    recorder.wait_complete()
-    return recorder
+    driver_recorder = watch(shared_zookeeper.address, namespace)
+    driver_recorder.wait_complete()
+    return driver_recorder
 
 
 @pytest.fixture

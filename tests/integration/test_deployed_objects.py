@@ -108,11 +108,11 @@ def test_any_configuration_is_read_or_refused(found: dict[str, Any]) -> None:
 
 def pod(container: dict[str, Any], **spec: Any) -> FlinkPod:
     main = {"name": "flink-main-container"} | container
-    found = flink_pod(
+    flinks_pod = flink_pod(
         {"metadata": {"name": "jm"}, "spec": {"containers": [{"name": "flink-ha-sidecar"}, main], **spec}}
     )
-    assert found is not None
-    return found
+    assert flinks_pod is not None
+    return flinks_pod
 
 
 def test_the_heap_is_the_last_xmx() -> None:

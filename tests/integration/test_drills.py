@@ -22,11 +22,11 @@ def clusters(shared_zookeeper: ZooKeeper) -> Iterator[tuple[Leaders, Leaders]]:
     """Two clusters in one ZooKeeper: that of the drill, and another one."""
     names = (f"drilled-{uuid4()}", f"other-{uuid4()}")
     running = [Leaders(shared_zookeeper.address, name) for name in names]
-    for each in running:
-        each.start()
+    for cluster in running:
+        cluster.start()
     yield running[0], running[1]
-    for each in running:
-        each.stop()
+    for cluster in running:
+        cluster.stop()
 
 
 @pytest.fixture
@@ -50,13 +50,13 @@ def sidecars(
     running = [
         Sidecar(tmp_path / name, f"clusters:\n{places}\n{rules}", [people.url], observer=name, **waits) for name in "ab"
     ]
-    for each in running:
-        each.start()
-    for each in running:
-        each.wait_ready()
+    for sidecar in running:
+        sidecar.start()
+    for sidecar in running:
+        sidecar.wait_ready()
     yield running
-    for each in running:
-        each.stop()
+    for sidecar in running:
+        sidecar.stop()
 
 
 def drill(sidecar: Sidecar, verb: str, *arguments: str, status: int = 0) -> str:

@@ -203,18 +203,18 @@ def permitted(flink: Flink, access: Access) -> KubernetesFacts:
 def test_a_good_deployment_passes_every_check(flink: Flink) -> None:
     """With the rights of the optional Role; and no secret of environment or configuration is among the facts."""
     facts = permitted(flink, flink.account(*flink.every_read()))
-    found = findings(facts)
-    assert {name: each.text for name, each in found.items() if each.verdict is not Verdict.PASS} == {}
+    results = findings(facts)
+    assert {name: result.text for name, result in results.items() if result.verdict is not Verdict.PASS} == {}
     assert "not-to-be-shown" not in repr(facts)
-    assert found["disruption_budget"].text == "PodDisruptionBudget orders lets 1 of 2 JobManagers be evicted at once"
-    assert found["lease_margin"].text == "lease-duration 15 s, renew-deadline 10 s"
+    assert results["disruption_budget"].text == "PodDisruptionBudget orders lets 1 of 2 JobManagers be evicted at once"
+    assert results["lease_margin"].text == "lease-duration 15 s, renew-deadline 10 s"
 
 
 def test_without_rights_nothing_passes(flink: Flink) -> None:
     """The sidecar's own rights alone are known: that question is everybody's. Each other answer names the missing verb."""
-    found = findings(read(flink, flink.account()))
-    assert found.pop("sidecar_rights").verdict is Verdict.RISK
-    assert {name for name, each in found.items() if each.verdict is not Verdict.UNKNOWN} == set()
+    results = findings(read(flink, flink.account()))
+    assert results.pop("sidecar_rights").verdict is Verdict.RISK
+    assert {name for name, result in results.items() if result.verdict is not Verdict.UNKNOWN} == set()
     for name, rule in (
         ("standby", '{apiGroups: [""], resources: [pods], verbs: [list]}'),
         (
@@ -227,7 +227,7 @@ def test_without_rights_nothing_passes(flink: Flink) -> None:
         ),
         ("leftover_jobs", '{apiGroups: [""], resources: [configmaps], verbs: [list]}'),
     ):
-        assert f"not permitted: the Role needs {rule}" in found[name].text
+        assert f"not permitted: the Role needs {rule}" in results[name].text
 
 
 @pytest.mark.parametrize(
@@ -328,13 +328,13 @@ def test_a_fault_is_a_risk(flink: Flink, check: str, fault: Callable[[Flink], No
     permitted(flink, access)
     fault(flink)
     deadline = time.monotonic() + 10
-    while (found := findings(read(flink, access)))[check].verdict is Verdict.PASS:
+    while (results := findings(read(flink, access)))[check].verdict is Verdict.PASS:
         assert time.monotonic() < deadline
-    assert words in found[check].text
-    assert {name: each.text for name, each in found.items() if each.verdict is not Verdict.PASS} == {
-        check: found[check].text
+    assert words in results[check].text
+    assert {name: result.text for name, result in results.items() if result.verdict is not Verdict.PASS} == {
+        check: results[check].text
     }
-    assert found[check].verdict is Verdict.RISK
+    assert results[check].verdict is Verdict.RISK
 
 
 def test_a_component_that_was_erased_for_good(flink: Flink) -> None:

@@ -169,8 +169,10 @@ def assert_all_reported(played: Played) -> None:
     before = done[: played.found_after]
     assert [version for version in versions[:begun] if version not in before] == []
     contents = {applied.version: (applied.data, applied.leader) for applied in played.applied}
-    for seen in played.recorder.config_maps():
-        assert (seen.data, seen.leader) == contents[seen.name, seen.uid, seen.resource_version]
+    for config_map in played.recorder.config_maps():
+        assert (config_map.data, config_map.leader) == contents[
+            config_map.name, config_map.uid, config_map.resource_version
+        ]
 
 
 def test_every_write_is_reported_once_in_order_with_what_was_written(played: Played) -> None:

@@ -54,15 +54,15 @@ def sidecars(cluster: Leaders, wires: list[Wire], people: HttpReceiver, tmp_path
         place = f"zookeeper: {{quorum: '{wire.address}', cluster_id: /{cluster.cluster_id}, session_timeout: 4s}}"
         waits = {"group_wait": "1s", "group_interval": "2s"}
         running.append(Sidecar(tmp_path / name, f"{place}\n{RULES}", [people.url], observer=name, **waits))
-    for each in running:
-        each.start()
-    for each in running:
-        each.wait_ready()
-    for each in running:
-        wait_for("it to know of the other one", partial(knows_both, each, cluster.cluster_id))
+    for sidecar in running:
+        sidecar.start()
+    for sidecar in running:
+        sidecar.wait_ready()
+    for sidecar in running:
+        wait_for("it to know of the other one", partial(knows_both, sidecar, cluster.cluster_id))
     yield running
-    for each in running:
-        each.stop()
+    for sidecar in running:
+        sidecar.stop()
 
 
 def knows_both(sidecar: Sidecar, cluster_id: str) -> bool:

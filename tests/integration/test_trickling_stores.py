@@ -212,9 +212,9 @@ def test_a_view_of_kubernetes_is_confirmed_while_the_watch_speaks(kubernetes: Ku
     house = House(tmp_path, Store.KUBERNETES, driver)
     try:
         wait_for("readiness", lambda: house.ready, 30)
-        seen = house.confirmed_at
+        before = house.confirmed_at
         with repeating(lambda number: renew(flink, number), every=0.5):
-            wait_for("a confirmation", lambda: house.confirmed_at > seen, 60)
+            wait_for("a confirmation", lambda: house.confirmed_at > before, 60)
         assert house.ready
     finally:
         house.close()

@@ -119,11 +119,11 @@ def test_what_ended_jobs_left_behind(shared_zookeeper: ZooKeeper, place: str, or
             client.ensure_path(f"{namespace}/jobs/{job}/checkpoints/0000000000000000007")
             client.ensure_path(f"{namespace}/checkpoints/{job}/0000000000000000007")
         assert findings(address, place)["leftover_jobs"].verdict is PASS
-        found = findings(address, place, later=TWO_DAYS)["leftover_jobs"]
-    assert found.verdict is RISK
-    assert found.text.startswith("2 jobs with checkpoints that Flink would not recover: ")
-    assert JOB not in found.text + found.advice
-    assert f"deleteall {namespace}/jobs/{OTHER_JOB}; deleteall {namespace}/checkpoints/{OTHER_JOB}" in found.advice
+        result = findings(address, place, later=TWO_DAYS)["leftover_jobs"]
+    assert result.verdict is RISK
+    assert result.text.startswith("2 jobs with checkpoints that Flink would not recover: ")
+    assert JOB not in result.text + result.advice
+    assert f"deleteall {namespace}/jobs/{OTHER_JOB}; deleteall {namespace}/checkpoints/{OTHER_JOB}" in result.advice
 
 
 def test_more_clusters_than_are_looked_at_are_unknown(

@@ -251,7 +251,7 @@ def core(played: Played) -> tuple[State, list[TransitionRecord]]:
 def test_the_core_ends_with_who_leads(played: Played) -> None:
     """In the end, each leadership is held by whom the recording's last write names, or by nobody."""
     state, _ = core(played)
-    known = {
+    leaderships = {
         str(component): now.leadership.leader
         for component, now in state.clusters[CLUSTER].components.items()
         if isinstance(now.leadership, Held)
@@ -262,7 +262,7 @@ def test_the_core_ends_with_who_leads(played: Played) -> None:
         for path, data in last.items()
         if data and znode_paths.component_of(path)
     }
-    assert known == {
+    assert leaderships == {
         component: leader for component, leader in decoded.items() if isinstance(leader, LeaderInformation)
     }
 

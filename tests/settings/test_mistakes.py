@@ -48,8 +48,8 @@ rules:
 """
 
 
-def lines(found: list[SettingsError], folder: Path) -> list[str]:
-    return [str(mistake).removeprefix(f"{folder}/") for mistake in in_order(found)]
+def lines(errors: list[SettingsError], folder: Path) -> list[str]:
+    return [str(mistake).removeprefix(f"{folder}/") for mistake in in_order(errors)]
 
 
 def test_every_mistake_is_found_at_once(write: Write, tmp_path: Path) -> None:
@@ -135,11 +135,11 @@ def test_a_rule_file_is_checked_by_itself(tmp_path: Path) -> None:
     """Without a cluster, a receiver, or a secret."""
     file = tmp_path / "rules.yaml"
     file.write_text(RULES)
-    _, found = check_rules(file)
-    assert [line.split(":")[1] for line in lines(found, tmp_path)] == ["2", "5", "6", "7", "10"]
+    _, errors = check_rules(file)
+    assert [line.split(":")[1] for line in lines(errors, tmp_path)] == ["2", "5", "6", "7", "10"]
     file.write_text("rules: [{alert: Fine, on: split}]\nreceivers: [{name: ops, urls: ['${NOT_SET_ANYWHERE}/x']}]\n")
-    alerting, found = check_rules(file)
-    assert found == []
+    alerting, errors = check_rules(file)
+    assert errors == []
     assert alerting
     assert [rule.alert for rule in alerting.rules] == ["Fine"]
 

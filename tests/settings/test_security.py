@@ -187,23 +187,23 @@ def test_every_mistake_is_one_clear_line(write: Write, tmp_path: Path, section: 
 
 
 @pytest.mark.parametrize(
-    ("key_of", "password", "given"),
+    ("key_of", "password", "password_line"),
     [("me", SECRET, ""), ("me", SECRET, ", key_password: wrong"), ("another", "", "")],
     ids=["no password", "a wrong password", "another's key"],
 )
 def test_a_key_that_cannot_be_used_is_one_clear_line(
-    write: Write, authority: Authority, key_of: str, password: str, given: str
+    write: Write, authority: Authority, key_of: str, password: str, password_line: str
 ) -> None:
     """And nobody is asked for a password on the terminal."""
     certificate, key = authority.issue("me", password=password or None)
     if key_of != "me":
         _, key = authority.issue(key_of)
     line = error_of(
-        write(f"zookeeper: {{quorum: zk, tls: {{certificate_file: {certificate}, key_file: {key}{given}}}}}\n")
+        write(f"zookeeper: {{quorum: zk, tls: {{certificate_file: {certificate}, key_file: {key}{password_line}}}}}\n")
     )
     assert line == (
         f"FILE:1: zookeeper.tls: {certificate} and its private key {key} cannot be used: both must be PEM, belong together, and the "
-        f"key_password must be {'right' if given else 'given where the key is encrypted'}"
+        f"key_password must be {'right' if password_line else 'given where the key is encrypted'}"
     )
 
 

@@ -38,13 +38,13 @@ def led_from(sidecar: Sidecar, address: str, jobs: int = 0) -> State:
     """Each component is led from `address`, and so many jobs more."""
     cluster = sidecar.state.clusters[CLUSTER]
     components = {}
-    like = next(known for component, known in cluster.components.items() if component.job_id)
+    like = next(state for component, state in cluster.components.items() if component.job_id)
     more = {ComponentId(Component.JOB, f"{n:032x}"): like for n in range(jobs)}
-    for component, known in {**cluster.components, **more}.items():
-        assert known.last_known
-        assert known.last_position
-        leader = LeaderInformation(address, known.last_known.session_id)
-        components[component] = replace(known, last_known=leader, leadership=Held(leader, known.last_position))
+    for component, state in {**cluster.components, **more}.items():
+        assert state.last_known
+        assert state.last_position
+        leader = LeaderInformation(address, state.last_known.session_id)
+        components[component] = replace(state, last_known=leader, leadership=Held(leader, state.last_position))
     return replace(sidecar.state, clusters={CLUSTER: replace(cluster, components=components)})
 
 
@@ -57,7 +57,7 @@ def test_a_journal_of_long_addresses_makes_no_long_answer(tmp_path: Path, site: 
     remember(tmp_path, sidecar, [*sidecar.records, *long])
     show(site, sidecar)
     site.snapshot = replace(site.snapshot, state=led_from(sidecar, LONG))
-    found = {
+    answers = {
         path: site.get(path)
         for path in (
             "/",
@@ -69,12 +69,12 @@ def test_a_journal_of_long_addresses_makes_no_long_answer(tmp_path: Path, site: 
             "/api/v1/alerts",
         )
     }
-    assert {status for status, _ in found.values()} == {200}
-    assert {path: len(body) for path, body in found.items() if len(body) > MOST_BYTES} == {}
-    assert max(len(body) for path, body in found.items() if "/api/" not in path) < 300_000
-    details = json.decode(found[f"/api/v1/episodes/{episode.id}"][1])
+    assert {status for status, _ in answers.values()} == {200}
+    assert {path: len(body) for path, body in answers.items() if len(body) > MOST_BYTES} == {}
+    assert max(len(body) for path, body in answers.items() if "/api/" not in path) < 300_000
+    details = json.decode(answers[f"/api/v1/episodes/{episode.id}"][1])
     assert 0 < len(details["transitions"]) < details["transitions_total"]
-    assert len(json.decode(found["/api/v1/transitions?last=1000"][1])) == (4 << 20) // len(json.encode(long[0]))
+    assert len(json.decode(answers["/api/v1/transitions?last=1000"][1])) == (4 << 20) // len(json.encode(long[0]))
 
 
 def test_an_answer_that_would_be_too_large_is_refused_in_one_line(site: Site) -> None:

@@ -74,13 +74,13 @@ def at_the_start(folder: Path, policy: Policy) -> Samples:
 @pytest.mark.covers("metric:flink_ha_notifications")
 def test_the_first_scrape_has_every_known_series_at_0(tmp_path: Path) -> None:
     """Components by kinds, causes, receivers by reasons and outcomes: right after the start, before anything was seen."""
-    found = at_the_start(tmp_path, POLICY)
-    assert set(found.values()) == {0.0}
-    assert of(found, "flink_ha_leader_transitions_total", "component", "kind") == {
+    series = at_the_start(tmp_path, POLICY)
+    assert set(series.values()) == {0.0}
+    assert of(series, "flink_ha_leader_transitions_total", "component", "kind") == {
         (component.value, kind.value) for component in Component for kind in Kind
     }
-    assert of(found, "flink_ha_episodes_total", "cluster_id", "cause") == {(CLUSTER, cause.value) for cause in Cause}
-    notifications = of(found, "flink_ha_notifications_total", "receiver", "reason", "outcome")
+    assert of(series, "flink_ha_episodes_total", "cluster_id", "cause") == {(CLUSTER, cause.value) for cause in Cause}
+    notifications = of(series, "flink_ha_notifications_total", "receiver", "reason", "outcome")
     assert {("ops", "FIRST", "queued"), ("ops", "RESOLVED", "delivered"), ("ops", "GREW", "gave_up")} <= notifications
     assert ("ops", "SUPPRESSED_BY_INHIBITION", "suppressed") in notifications
     assert ("ops", "FIRST", "suppressed") not in notifications

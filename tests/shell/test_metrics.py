@@ -56,14 +56,15 @@ def key(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
 @pytest.mark.covers("metric:flink_ha_leader_transitions", "metric:flink_ha_leadership", "metric:flink_ha_view_up")
 def test_a_failover_is_counted_by_component_and_kind() -> None:
     """Three components lost their leader and got another."""
-    found = scraped(*play([*first_sight(), *failover(10, term=2)]), second=13)
+    series = scraped(*play([*first_sight(), *failover(10, term=2)]), second=13)
     for component in ("resource_manager", "dispatcher", "rest_server"):
         for kind in ("DISCOVERED", "REVOKED", "GRANTED"):
             assert (
-                found[key("flink_ha_leader_transitions_total", cluster_id=CLUSTER, component=component, kind=kind)] == 1
+                series[key("flink_ha_leader_transitions_total", cluster_id=CLUSTER, component=component, kind=kind)]
+                == 1
             )
-        assert found[key("flink_ha_leadership", cluster_id=CLUSTER, component=component, state="held")] == 1
-    assert found[key("flink_ha_view_up", cluster_id=CLUSTER, store="zookeeper")] == 1
+        assert series[key("flink_ha_leadership", cluster_id=CLUSTER, component=component, state="held")] == 1
+    assert series[key("flink_ha_view_up", cluster_id=CLUSTER, store="zookeeper")] == 1
 
 
 @pytest.mark.covers("metric:flink_ha_episodes")
@@ -185,22 +186,22 @@ def test_hostile_addresses_stay_inside_their_label() -> None:
 )
 def test_trouble_with_the_journal_can_be_seen() -> None:
     """A journal that cannot be written is a metric."""
-    found = scraped(*play(first_sight()), second=1, health=Health("disk full", 12, 3, 4))
-    assert found[key("flink_ha_journal_up")] == 0
-    assert found[key("flink_ha_unsaved_records")] == 12
-    assert found[key("flink_ha_lost_records_total")] == 3
-    assert found[key("flink_ha_spool_pending_records")] == 4
+    series = scraped(*play(first_sight()), second=1, health=Health("disk full", 12, 3, 4))
+    assert series[key("flink_ha_journal_up")] == 0
+    assert series[key("flink_ha_unsaved_records")] == 12
+    assert series[key("flink_ha_lost_records_total")] == 3
+    assert series[key("flink_ha_spool_pending_records")] == 4
 
 
 @pytest.mark.covers("metric:flink_ha_spool_up", "metric:flink_ha_ledger_up", "metric:flink_ha_handover_up")
 def test_trouble_with_what_is_written_elsewhere_can_be_seen() -> None:
     """A spool, a ledger or a handover that cannot be written is a metric; what was not needed yet has no series."""
-    found = scraped(*play(first_sight()), second=1)
-    assert found[key("flink_ha_spool_up")] == 1
+    series = scraped(*play(first_sight()), second=1)
+    assert series[key("flink_ha_spool_up")] == 1
     ledger, handover = (key(f"flink_ha_{name}_up", cluster_id=CLUSTER) for name in ("ledger", "handover"))
-    assert not {ledger, handover} & found.keys()
-    found = scraped(*play(first_sight()), second=1, sinks=SinkHealth(False, {CLUSTER: True}, {CLUSTER: False}, {}))
-    assert (found[key("flink_ha_spool_up")], found[ledger], found[handover]) == (0, 1, 0)
+    assert not {ledger, handover} & series.keys()
+    series = scraped(*play(first_sight()), second=1, sinks=SinkHealth(False, {CLUSTER: True}, {CLUSTER: False}, {}))
+    assert (series[key("flink_ha_spool_up")], series[ledger], series[handover]) == (0, 1, 0)
 
 
 @pytest.mark.covers("metric:flink_ha_kubernetes_events")
@@ -241,11 +242,11 @@ def test_contenders_are_counted_while_connected() -> None:
 @pytest.mark.covers("metric:flink_ha_cluster_found")
 def test_a_cluster_of_which_there_is_no_trace_is_not_found() -> None:
     """0 is for a misspelled id; a cluster whose leaders were seen once stays found."""
-    found = key("flink_ha_cluster_found", cluster_id=CLUSTER)
-    assert scraped(*play(first_sight()), second=1)[found] == 1
+    name = key("flink_ha_cluster_found", cluster_id=CLUSTER)
+    assert scraped(*play(first_sight()), second=1)[name] == 1
     connected, *_, complete = first_sight()[1:]
     nothing = [connected, NothingFound(at(0), CLUSTER, "zk:2181/flink/misspelled"), complete]
-    assert scraped(*play(nothing), second=1)[found] == 0
+    assert scraped(*play(nothing), second=1)[name] == 0
 
 
 @pytest.mark.covers("metric:flink_ha_clusters_watched", "metric:flink_ha_clusters_left_out")

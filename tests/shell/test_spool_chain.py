@@ -147,13 +147,13 @@ def test_a_file_that_is_no_segment_of_ours_hides_no_record(tmp_path: Path, plant
     journal_with(tmp_path, some[4:])
     seal(tmp_path)
     ours = {record.id for record in some}
-    found = []
+    ids = []
     for segment in segments(tmp_path):
         try:
-            found += [json.loads(line)["id"] for line in gzip.decompress(segment.read_bytes()).splitlines()]
+            ids += [json.loads(line)["id"] for line in gzip.decompress(segment.read_bytes()).splitlines()]
         except (OSError, ValueError, EOFError):
             continue
-    assert ours <= set(found)
+    assert ours <= set(ids)
     assert set(numbers(tmp_path)) == ours
     assert max(numbers(tmp_path).values()) < 9_000_000_000_000_000
 

@@ -62,11 +62,11 @@ def transitions(house: House) -> list[TransitionRecord]:
 @pytest.mark.parametrize("mtime", [-(1 << 63), -1, 253_402_300_800_000, (1 << 63) - 1])
 def test_a_time_that_the_store_cannot_mean_is_no_time(house: House, mtime: int) -> None:
     """A znode written before 1970 or after the year 9999: its leader is recorded, with no time of the write."""
-    seen = held(1, DISPATCHER, 2)
-    assert seen.position
+    node = held(1, DISPATCHER, 2)
+    assert node.position
     house.loop.start()
     house.bring(first_sight()[1:])
-    house.bring([replace(seen, position=replace(seen.position, mtime=mtime))])
+    house.bring([replace(node, position=replace(node.position, mtime=mtime))])
     wait_until(lambda: [t.kind for t in transitions(house)][3:] == ["CHANGED"])
     assert transitions(house)[-1].written_at is None
     assert not house.died.is_set()

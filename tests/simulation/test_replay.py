@@ -41,8 +41,8 @@ def failover() -> Sidecar:
 
 
 def notifications(*files: Path, observer: str | None = None) -> list[tuple[str, str, str]]:
-    found = replay_of(files, RULES, observer)
-    return [(notification.receiver, notification.reason, notification.title) for notification in found.notifications()]
+    replay = replay_of(files, RULES, observer)
+    return [(notification.receiver, notification.reason, notification.title) for notification in replay.notifications()]
 
 
 def test_a_planned_failover_is_replayed_as_one(tmp_path: Path) -> None:

@@ -241,13 +241,13 @@ def test_without_any_way_to_the_api_server_the_line_says_what_to_give(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """No pod, no kubeconfig; or several of them."""
-    given = {"kubernetes": True, "cluster_id": "x"}
-    assert error_of(lambda: load_cluster(given), tmp_path) == (
+    section = {"kubernetes": True, "cluster_id": "x"}
+    assert error_of(lambda: load_cluster(section), tmp_path) == (
         "no access to the Kubernetes API server: there is neither a kubeconfig nor the service account of a pod: "
         "give --kubeconfig FILE, or give the pod its token (automountServiceAccountToken)"
     )
     monkeypatch.setenv("KUBECONFIG", "/a:/b")
-    assert error_of(lambda: load_cluster(given), tmp_path) == (
+    assert error_of(lambda: load_cluster(section), tmp_path) == (
         "KUBECONFIG names several files, and the sidecar does not merge them: give --kubeconfig FILE"
     )
 

@@ -80,7 +80,7 @@ def hanging() -> Iterator[RestServer]:
 
 def children() -> list[int]:
     """The capturing processes that this one runs."""
-    found = []
+    pids = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it ended in between
             parent = int(stat.read_text().rpartition(")")[2].split()[1])
@@ -88,8 +88,8 @@ def children() -> list[int]:
                 parent == os.getpid()
                 and b"sidecar.sinks.evidence.evidence_child" in (stat.parent / "cmdline").read_bytes()
             ):
-                found.append(int(stat.parent.name))
-    return found
+                pids.append(int(stat.parent.name))
+    return pids
 
 
 def described(results: Results) -> tuple[str, EvidenceKind, CaptureOutcome, str | None]:
@@ -100,11 +100,11 @@ def described(results: Results) -> tuple[str, EvidenceKind, CaptureOutcome, str 
 
 def stored(folder: Path) -> set[str]:
     """The files that are there, by their names below the folder."""
-    found = set()
+    names_below = set()
     for place, folders, files in os.walk(folder):  # which does not mind that a folder is removed meanwhile
         links = [name for name in folders if Path(place, name).is_symlink()]
-        found |= {str(Path(place, name).relative_to(folder)) for name in (*files, *links)}
-    return found
+        names_below |= {str(Path(place, name).relative_to(folder)) for name in (*files, *links)}
+    return names_below
 
 
 def put(folder: Path, name: str, *, age: float, size: int = 10) -> str:

@@ -133,16 +133,16 @@ def test_who_cannot_read_the_ledger_does_not_count_the_time(observers: Observers
 def test_whether_the_ledger_is_in_use_is_known(observers: Observers, fault: LedgerError) -> None:
     """From the last time it was needed: at the start, and for each notification."""
     a, b = observers.make("a"), observers.make("b", alone=False)
-    known = [a.is_up]
+    states = [a.is_up]
     observers.stores["a"].fault = fault
     a.begin()
-    known += [a.is_up]
+    states += [a.is_up]
     b.begin()
     for problem in (None, fault, None):
         observers.stores["b"].fault = problem
         b.claim(FIRST)
-        known += [b.is_up]
-    assert known == [None, False, True, False, True]
+        states += [b.is_up]
+    assert states == [None, False, True, False, True]
 
 
 def test_a_claim_that_changes_hands_is_watched_anew(observers: Observers) -> None:
@@ -479,17 +479,15 @@ def test_two_notifiers_with_one_ledger_send_once(observers: Observers, web: Http
     settled: dict[str, list[tuple[str, Attempt]]] = {"a": [], "b": []}
     lone = replace(FIRST, id="lone", parts=())
     blind = replace(FIRST, id="blind", fingerprint="blind", fails_open=True)
-    for name, found in settled.items():
+    for name, log in settled.items():
         ledgers = {"default": observers.make(name)}
-        notifier = Notifier(
-            {"ops#0": apprise(web.url)}, lambda *each, found=found: found.append(each), ledgers, workers=1
-        )
+        notifier = Notifier({"ops#0": apprise(web.url)}, lambda *each, log=log: log.append(each), ledgers, workers=1)
         notifier.start()
         try:
             for delivery in (FIRST, lone, blind):
                 notifier.send(delivery)
             for thread in notifier._threads:  # all are sent before the next one looks
-                while thread.is_alive() and len(found) < 3:
+                while thread.is_alive() and len(log) < 3:
                     thread.join(0.05)
         finally:
             notifier.stop()

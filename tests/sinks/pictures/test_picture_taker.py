@@ -500,11 +500,11 @@ def test_numbers_that_cannot_be_kept_are_not_believed(take: Take, restarts: str)
     }
     with RestServer(pictured(job, checkpoints=numbers, other=other)) as server:
         (pictured_job,) = picture(take(server.address)).jobs
-    known = pictured_job.checkpoints
-    assert known
-    assert known.latest
-    assert (known.interval, known.shortest, known.latest.size, pictured_job.restarts) == (None, None, None, None)
-    assert known.latest.ended_at == LATEST
+    figures = pictured_job.checkpoints
+    assert figures
+    assert figures.latest
+    assert (figures.interval, figures.shortest, figures.latest.size, pictured_job.restarts) == (None, None, None, None)
+    assert figures.latest.ended_at == LATEST
     assert pictured_job.started_at == pictured_job.changed_at == 0
 
 
