@@ -131,7 +131,7 @@ def _records(cluster: Cluster) -> Iterator[AnyRecord]:
     current = session[0]
     where = f"pekko.tcp://flink@<b onmouseover=hostile=4>{HOSTILE}:6123/user" if cluster.id == HOSTILE else None
     for component, job_id in cluster.names():
-        history.found(BEGIN, current, component=component, job_id=job_id)
+        history.discovered(BEGIN, current, component=component, job_id=job_id)
     for number, failover in enumerate(cluster.failovers):
         after = session[number + 1] if failover.leaders else current
         episode_id = record_id("quarter", cluster.id, failover.began)
@@ -277,13 +277,13 @@ def days() -> list[date]:
 
 def happened(began: float = BEGIN, ended: float = END) -> list[tuple[Cluster, Failover]]:
     """The failovers that were recorded in that time, by when they began."""
-    found = [
+    failovers = [
         (cluster, failover)
         for cluster in CLUSTERS
         for failover in cluster.failovers
         if failover.leaders and failover.recorded and began <= failover.over + 5 < ended
     ]
-    return sorted(found, key=lambda pair: pair[1].began)
+    return sorted(failovers, key=lambda pair: pair[1].began)
 
 
 def truth(cluster: Cluster, day: date) -> Truth:

@@ -53,13 +53,13 @@ REFUSED = {
 def functions(session: SparkSession) -> dict[str, str]:
     """The functions of a session of any kind, and Spark's examples of each."""
     state: Any = session._jsparkSession.sessionState()
-    found: dict[str, str] = {}
+    examples_of: dict[str, str] = {}
     for registry in (state.functionRegistry(), state.tableFunctionRegistry()):
         names = registry.listFunction()
         for name in (names.apply(number) for number in range(names.size())):
             examples = str(registry.lookupFunction(name).get().getExamples())
-            found[name.unquotedString().removeprefix(_BUILTIN)] = examples
-    return found
+            examples_of[name.unquotedString().removeprefix(_BUILTIN)] = examples
+    return examples_of
 
 
 def queries(examples: str) -> Iterator[str]:

@@ -99,16 +99,16 @@ class Scene:
 
     def stand_by(self, jobmanagers: int) -> None:
         """So many JobManagers, one of which leads, the job at work, nothing to be reported any more, and no recent loss of sight."""
-        if any(each["split"] for each in self._of("transition")[-1:]):
-            for each in self._running():  # a split does not settle by itself
-                each.kill()
-        for each in self.lab.jobmanagers:
+        if any(transition["split"] for transition in self._of("transition")[-1:]):
+            for jobmanager in self._running():  # a split does not settle by itself
+                jobmanager.kill()
+        for jobmanager in self.lab.jobmanagers:
             if len(self._running()) < jobmanagers:
-                each.start()
+                jobmanager.start()
         leader = self.lab.wait_for_leader()
-        for each in self._running():
-            if jobmanagers == 1 and each is not leader:
-                each.stop()
+        for jobmanager in self._running():
+            if jobmanagers == 1 and jobmanager is not leader:
+                jobmanager.stop()
         if not until(lambda: self._contenders() == jobmanagers, _CONTEND_SECONDS, 0.5):
             self._restart_standbys(leader)
         if not self._job or not is_running(self.lab, self._job, _RECOVERY_SECONDS):

@@ -60,16 +60,16 @@ def main(versions: Sequence[str] = VERSIONS, store: str = "zookeeper", runs: int
 
 
 def _play(version: str, store: str, runs: int) -> bool:
-    found: dict[Kind, list[Run]] = {kind: [] for kind in KINDS[store]}
+    runs_of: dict[Kind, list[Run]] = {kind: [] for kind in KINDS[store]}
     try:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             with LABS[store](folder, version) as lab, Scene(lab, folder) as scene:
                 for _ in range(runs):
                     for kind in sorted(KINDS[store], key=lambda kind: kind.turn):
-                        found[kind].append(_one(scene, kind))
+                        runs_of[kind].append(_one(scene, kind))
     finally:  # also what was found before a cluster did not come to rest any more
-        right = _report(version, {kind: runs for kind, runs in found.items() if runs})
+        right = _report(version, {kind: runs for kind, runs in runs_of.items() if runs})
     return right
 
 
@@ -89,12 +89,12 @@ def _one(scene: Scene, kind: Kind) -> Run:
     return run
 
 
-def _report(version: str, found: Mapping[Kind, Sequence[Run]]) -> bool:
+def _report(version: str, runs_of: Mapping[Kind, Sequence[Run]]) -> bool:
     table = Table(
         f"Flink {version}", "expected", "lasted, s at most", "reported (runs)", "recorded, after s at most", "alerts"
     )
     wrong, alerts = [], 0
-    for kind, of_kind in found.items():
+    for kind, of_kind in runs_of.items():
         for outcome in (None, *Outcome):
             if runs := [run for run in of_kind if run.outcome is outcome]:
                 _row(table, version, kind, runs)
@@ -138,12 +138,12 @@ def _explain(kind: Kind, run: Run) -> None:
     print(f"WRONG: {_what(kind, run.outcome)}: {run.causes()}")
     for episode in run.records.episodes:
         print("  facts:", *episode["facts"])
-    for each in run.records.transitions[:_MOST_TRANSITIONS]:
-        after = epoch_seconds(each["observed_at"]) - run.fault.at
-        name = f"job {each['job_id']}" if each["job_id"] else each["component"]
-        same = f"same process: {each['same_process']}, contenders: {each['contenders']}"
+    for row in run.records.transitions[:_MOST_TRANSITIONS]:
+        after = epoch_seconds(row["observed_at"]) - run.fault.at
+        name = f"job {row['job_id']}" if row["job_id"] else row["component"]
+        same = f"same process: {row['same_process']}, contenders: {row['contenders']}"
         print(
-            f"  {after:+.3f} s {name} {each['pattern']} {each['after_address'] or ''} {each['reason'] or ''} ({same})"
+            f"  {after:+.3f} s {name} {row['pattern']} {row['after_address'] or ''} {row['reason'] or ''} ({same})"
         )
     print(f"  {len(run.records.transitions)} transitions\n", flush=True)
 

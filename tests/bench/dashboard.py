@@ -61,14 +61,14 @@ class Recorded(NamedTuple):
 
     def answers(self, panel: Mapping[str, Any]) -> list[list[Series]]:
         """What each query of a panel returns."""
-        found = []
+        results = []
         for target in panel["targets"]:
             expression = filled_in(target["expr"], math.ceil(self.end - self.start), namespace=".*", cluster_id=".*")
             if target.get("instant"):
-                found.append(self.prometheus.query(expression))
+                results.append(self.prometheus.query(expression))
             else:
-                found.append(self.prometheus.query_range(expression, self.start, self.end))
-        return found
+                results.append(self.prometheus.query_range(expression, self.start, self.end))
+        return results
 
     def failovers(self) -> list[float]:
         """When the annotations are."""

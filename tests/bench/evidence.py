@@ -151,8 +151,8 @@ def _fail_over(lab: Lab, job: str, number: int, sidecars: Iterable[Sidecar]) -> 
         lab.add_jobmanager()
     lab.wait_for_job(job)
     lab.wait_for_leader().kill()
-    for each in sidecars:
-        wait_for(f"the end of failover {number}", _has_ended(each, number), _FAILOVER_SECONDS)
+    for sidecar in sidecars:
+        wait_for(f"the end of failover {number}", _has_ended(sidecar, number), _FAILOVER_SECONDS)
 
 
 def _has_ended(sidecar: Sidecar, number: int) -> Callable[[], bool]:
@@ -191,19 +191,19 @@ def _is_of(record: Record, ours: set[int]) -> bool:
     return int(record["subject"].split()[1]) in ours
 
 
-def _print_failovers(found: Sequence[Failover], messages: Sequence[ReceivedMessage]) -> None:
+def _print_failovers(failovers: Sequence[Failover], messages: Sequence[ReceivedMessage]) -> None:
     table = Table("behind the first leader that was seen to be gone", "of", "p50 s", "max s")
-    dumps = [seconds for failover in found for seconds in failover.on_disk]
-    row(table, "asked for", [each.asked for each in found])
+    dumps = [seconds for failover in failovers for seconds in failover.on_disk]
+    row(table, "asked for", [each.asked for each in failovers])
     row(table, "a thread dump on disk", dumps)
-    row(table, "all of that recorded", [each.recorded for each in found])
-    row(table, "all are led again", [each.led_again for each in found])
-    row(table, "it is known from what the job was restored", [each.restored for each in found])
-    row(table, "… behind the last that was led again", [each.restored - each.led_again for each in found])
+    row(table, "all of that recorded", [each.recorded for each in failovers])
+    row(table, "all are led again", [each.led_again for each in failovers])
+    row(table, "it is known from what the job was restored", [each.restored for each in failovers])
+    row(table, "… behind the last that was led again", [each.restored - each.led_again for each in failovers])
     table.end()
-    firsts = [next(message.body for message in messages if message.at >= each.began_at) for each in found]
+    firsts = [next(message.body for message in messages if message.at >= each.began_at) for each in failovers]
     count = sum("restored from" in body for body in firsts)
-    print(f"first messages that say from what the job was restored: {count} of {len(found)}\n")
+    print(f"first messages that say from what the job was restored: {count} of {len(failovers)}\n")
 
 
 # -- our own processes -------------------------------------------------------------------------------------------------

@@ -62,19 +62,19 @@ def print_stills(lab: Lab) -> None:
     leader = lab.wait_for_leader()
     assert isinstance(leader, Logging)
     ways = {"the sidecar's own": lambda: _attached(leader), "Flink's REST": lambda: _by_rest(leader)}
-    found: dict[str, list[Still]] = {way: [] for way in ways}
+    stills_of: dict[str, list[Still]] = {way: [] for way in ways}
     for _ in range(DUMPS):
         for way, dump in ways.items():
-            found[way].append(_alone(leader, dump))
+            stills_of[way].append(_alone(leader, dump))
     table = Table(
         "a thread dump", "of", "JVM stands still, p50 ms", "max ms", "waited for, p50 ms", "kB", "safepoints of one"
     )
-    for way, stills in found.items():
+    for way, stills in stills_of.items():
         waited, last = median(still.waited for still in stills), stills[-1]
         more = f"{waited:.1f}", f"{last.kilobytes:.0f}", ", ".join(last.safepoints)
         row(table, way, [still.stood for still in stills], *more)
     table.end()
-    own, flinks = (median(each.stood for each in found[way]) for way in ways)
+    own, flinks = (median(each.stood for each in stills_of[way]) for way in ways)
     fresh = lab.add_jobmanager()
     first, second = (_seconds(lambda: _attached(fresh)) * 1000 for _ in range(2))
     threads, used = processes.status(leader.pid)["Threads"], _heap_mib(leader)

@@ -68,14 +68,14 @@ class CountingJournal(Journal):
         self.counting = 0.0
         self.largest = 0
         """Alerts in the largest group that there was."""
-        self._given = State()
+        self._previous = State()
 
     def commit(self, state: State, records: Sequence[AnyRecord], sealed: int = 0) -> bool:
         began = time.thread_time()
-        for row in changes(self._given, state):
+        for row in changes(self._previous, state):
             self.rows[row.kind] += 1
             self.bytes[row.kind] += len(row.value or b"")
-        self._given = state
+        self._previous = state
         self.largest = max([self.largest, *(len(group.members) for group in state.alerts.groups.values())])
         self.counting += time.thread_time() - began
         return super().commit(state, records, sealed)

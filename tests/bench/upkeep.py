@@ -163,13 +163,13 @@ def _print_renewals(storm: Spent) -> None:
 def _print_asked(who: str, asked: list[Asked]) -> None:
     """The last of them ended with the process."""
     table = Table(f"{who} asked, at s", "for", "with timeoutSeconds", "for s", "answer")
-    began = min(datetime.fromisoformat(each.began) for each in asked)
+    began = min(datetime.fromisoformat(request.began) for request in asked)
     orderly = []
-    for each in sorted(asked):
-        start, end = (datetime.fromisoformat(text) for text in (each.began, each.ended))
+    for request in sorted(asked):
+        start, end = (datetime.fromisoformat(text) for text in (request.began, request.ended))
         lasted = (end - start).total_seconds()
-        wanted = parse_qs(urlsplit(each.uri).query).get("timeoutSeconds", [""])[0]
-        table.row(f"{(start - began).total_seconds():.1f}", each.verb, wanted, f"{lasted:.1f}", each.status)
+        wanted = parse_qs(urlsplit(request.uri).query).get("timeoutSeconds", [""])[0]
+        table.row(f"{(start - began).total_seconds():.1f}", request.verb, wanted, f"{lasted:.1f}", request.status)
         if wanted and lasted >= int(wanted):
             orderly.append(lasted)
     table.end()

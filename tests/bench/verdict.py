@@ -51,26 +51,26 @@ class Verdict:
     def missed(self) -> list[str]:
         """Sessions that were written and not reported, and where what was reported last is not how it stands."""
         sessions = {(line.who, line.after) for line in self.lines}
-        found = [f"MISSED: session {key[1]} of {key[0]}" for key in self._written if key not in sessions]
+        misses = [f"MISSED: session {key[1]} of {key[0]}" for key in self._written if key not in sessions]
         last = {line.who: line.after for line in self._scene.watch_lines()}
         for who in self._scene.everybody():
             value = self._truth.led(who, self._now)
             lives = value is not None and self._scene.absent_since(value.address, self._now) is None
             stands = value.session if value is not None and lives else None
             if last.get(who) != stands:
-                found.append(f"MISSED: {who} has {stands}, last reported was {last.get(who)}")
-        return found
+                misses.append(f"MISSED: {who} has {stands}, last reported was {last.get(who)}")
+        return misses
 
     def lost(self) -> list[float]:
         """Of each leader whose process ended or froze: after how long that was reported. Where nobody could see, since one could."""
-        found = []
+        delays = []
         for who, value in self._fault.led.items():
             begins = (begin for begin, _ in self._scene.absences(value.address))
             died = next((begin for begin in begins if begin >= self._fault.at), None)
             line = next((line for line in self.vacant if line.who == who), None)
             if died is not None and line is not None:
-                found.append(line.at - max(died, self._fault.back_at or 0.0))
-        return found
+                delays.append(line.at - max(died, self._fault.back_at or 0.0))
+        return delays
 
     def behind(self) -> list[float]:
         """How long behind the write each new leader was reported."""

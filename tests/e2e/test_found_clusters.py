@@ -76,7 +76,7 @@ def sidecar_of(server: Kubernetes, tmp_path: Path, receiver: HttpReceiver) -> It
             sidecar.kill()
 
 
-def found(running: Sidecar) -> set[str]:
+def held(running: Sidecar) -> set[str]:
     return {
         each["cluster_id"] for each in json.loads(running.get("/api/v1/leaders")[1] or "[]") if each["state"] == "held"
     }
@@ -111,7 +111,7 @@ def test_found_clusters_are_watched_and_retired(
     running.start()
     running.wait_ready()
     everything = {f"{place}/{name}" for place, name in flinks}
-    wait_for("all clusters", lambda: found(running) == everything)
+    wait_for("all clusters", lambda: held(running) == everything)
 
     fail_over(flinks["team-b", "orders"])
     (message,) = wait_for("the message", lambda: titles(receiver))
@@ -121,7 +121,7 @@ def test_found_clusters_are_watched_and_retired(
     wait_for("its end", lambda: kinds(running, "team-a/billing") == ["DISCOVERED", "REVOKED", "RETIRED"])
     late = there.flink("late")
     everything = everything - {"team-a/billing"} | {"team-b/late"}
-    wait_for("the new one", lambda: found(running) == everything)
+    wait_for("the new one", lambda: held(running) == everything)
     metrics = running.get("/metrics")[1]
     assert "flink_ha_clusters_watched 4.0" in metrics
     assert "billing" in metrics
@@ -152,7 +152,7 @@ def test_two_finders_are_one_voice(
         sidecar.start()
     for sidecar in pair:
         sidecar.wait_ready()
-    wait_for("the cluster", lambda: all(found(sidecar) == {"orders"} for sidecar in pair))
+    wait_for("the cluster", lambda: all(held(sidecar) == {"orders"} for sidecar in pair))
     fail_over(flink)
 
     def outcomes(sidecar: Sidecar) -> set[str]:

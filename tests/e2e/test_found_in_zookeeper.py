@@ -61,8 +61,8 @@ def sidecar_of(zookeeper: ZooKeeper, people: HttpReceiver, tmp_path: Path) -> It
 
 def held(running: Sidecar) -> set[str]:
     """The clusters with a leader."""
-    found = json.loads(running.get("/api/v1/leaders")[1] or "[]")
-    return {each["cluster_id"] for each in found if each["state"] == "held"}
+    leaders = json.loads(running.get("/api/v1/leaders")[1] or "[]")
+    return {each["cluster_id"] for each in leaders if each["state"] == "held"}
 
 
 def kinds(running: Sidecar, cluster_id: str) -> list[str]:

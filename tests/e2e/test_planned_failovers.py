@@ -124,11 +124,11 @@ def pages(people: HttpReceiver, name: str) -> list[str]:
 
 
 def episode(sidecar: Sidecar, name: str) -> dict[str, Any]:
-    def found() -> list[dict[str, Any]]:
+    def episodes() -> list[dict[str, Any]]:
         records = [record for record in sidecar.records() if record["type"] == "episode"]
         return [record for record in records if record["cluster_id"] == name]
 
-    return wait_for(f"the episode of {name}", found)[0]
+    return wait_for(f"the episode of {name}", episodes)[0]
 
 
 def test_of_five_failovers_at_once_the_unplanned_and_the_late_one_page(
@@ -190,8 +190,8 @@ def test_without_the_permission_every_failover_pages_and_one_line_says_what_is_m
     cluster = Cluster(server, "refused", "orders")
     sidecar = sidecar_of("refused", "orders", flink_deployments=True)
     cluster.is_upgraded(gone_for=6)
-    found = episode(sidecar, "orders")
-    assert (found["cause"], found["planned"]) == ("graceful_handover", None)
+    handover = episode(sidecar, "orders")
+    assert (handover["cause"], handover["planned"]) == ("graceful_handover", None)
     wait_for("the page", lambda: pages(people, "orders"))
     [line] = [line for line in sidecar.log.read_text().splitlines() if "flinkdeployments" in line]
     assert "whether failovers are planned is not known" in line

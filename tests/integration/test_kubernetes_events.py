@@ -28,9 +28,9 @@ def store(kubernetes: Kubernetes, flink: Namespace, user: str = "admin") -> Kube
     return KubernetesEvents(Access(kubernetes.kubeconfig(user)), flink.name)
 
 
-def about(found: Json, kind: str = "ConfigMap", episode: int = 1) -> KubernetesEvent:
+def about(resource: Json, kind: str = "ConfigMap", episode: int = 1) -> KubernetesEvent:
     """That a leader was lost."""
-    subject = Subject(kind, found["metadata"]["name"], found["metadata"]["uid"])
+    subject = Subject(kind, resource["metadata"]["name"], resource["metadata"]["uid"])
     at = Timestamp(f"2026-11-20T08:00:{episode:02}.123456Z")
     return KubernetesEvent("orders", subject, EventReason.LEADER_LOST, f"lost, {episode}", at, f"episode-{episode}")
 

@@ -135,9 +135,9 @@ def test_where_time_itself_cannot_be_processed_the_snapshot_stands_still(
     That holds also for a cluster so large that most turns are without a tick.
     """
 
-    def slow(*given: Any) -> Any:
+    def slow(*arguments: Any) -> Any:
         time.sleep(0.1)
-        return evaluate(*given)
+        return evaluate(*arguments)
 
     monkeypatch.setattr("sidecar.core.alerting.rules.evaluate", slow)
     house.loop.start()
