@@ -142,9 +142,7 @@ def _explain(kind: Kind, run: Run) -> None:
         after = epoch_seconds(row["observed_at"]) - run.fault.at
         name = f"job {row['job_id']}" if row["job_id"] else row["component"]
         same = f"same process: {row['same_process']}, contenders: {row['contenders']}"
-        print(
-            f"  {after:+.3f} s {name} {row['pattern']} {row['after_address'] or ''} {row['reason'] or ''} ({same})"
-        )
+        print(f"  {after:+.3f} s {name} {row['pattern']} {row['after_address'] or ''} {row['reason'] or ''} ({same})")
     print(f"  {len(run.records.transitions)} transitions\n", flush=True)
 
 

@@ -3,14 +3,12 @@
 import json
 import logging
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sidecar.lab.receivers import HttpReceiver
-from tests.kit.receivers import webhook
 from tests.kit.recovery_scene import LABS, PICTURE_SECONDS, RetainingLab, Store
 from tests.kit.sidecar_process import Sidecar, command
 from tests.kit.waiting import wait_for
@@ -20,13 +18,6 @@ PASSED_SECONDS = 180.0
 
 pytestmark = pytest.mark.e2e
 _log = logging.getLogger("tests")
-
-
-@pytest.fixture
-def people() -> Iterator[HttpReceiver]:
-    """Who is on call."""
-    with webhook() as receiver:
-        yield receiver
 
 
 @pytest.mark.covers("command:drill start", "command:drill stop", "command:drill report")

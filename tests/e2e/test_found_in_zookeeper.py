@@ -10,7 +10,6 @@ from sidecar.core.cluster.records.record_lines import DUPLICATE_NOTE
 from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.leaders import Leaders
-from tests.kit.receivers import webhook
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
 
@@ -19,12 +18,6 @@ rules:
   - {alert: FlinkLeaderChanged, on: leader_changed}
   - {alert: FlinkNoLeader, on: vacant, for: 30s}
 """
-
-
-@pytest.fixture
-def people() -> Iterator[HttpReceiver]:
-    with webhook() as receiving:
-        yield receiving
 
 
 @pytest.fixture

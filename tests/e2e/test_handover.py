@@ -16,16 +16,8 @@ from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.sinks.handover import REFILL_SECONDS
 from tests.kit.leaders import Leaders
-from tests.kit.receivers import webhook
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
-
-
-@pytest.fixture
-def people() -> Iterator[HttpReceiver]:
-    """Who gets the messages."""
-    with webhook() as receiver:
-        yield receiver
 
 
 @pytest.fixture

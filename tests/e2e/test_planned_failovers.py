@@ -19,7 +19,6 @@ from tests.kit.config_maps import ApiServerWriter, ConfigMaps
 from tests.kit.fake_flink import Flink
 from tests.kit.flink_deployments import GROUP, Deployment, install
 from tests.kit.kubernetes_server import Kubernetes, assets
-from tests.kit.receivers import webhook
 from tests.kit.serving import serving
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
@@ -82,12 +81,6 @@ class Cluster:
         time.sleep(gone_for)
         self.deployment.change(state="running")
         self.leads()
-
-
-@pytest.fixture
-def people() -> Iterator[HttpReceiver]:
-    with webhook() as receiver:
-        yield receiver
 
 
 @pytest.fixture

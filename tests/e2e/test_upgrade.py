@@ -21,16 +21,8 @@ from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.fixtures.old_build import BUILDS, FOLDER
 from tests.kit.leaders import Leaders
-from tests.kit.receivers import webhook
 from tests.kit.sidecar_process import Sidecar, command
 from tests.kit.waiting import wait_for
-
-
-@pytest.fixture
-def people() -> Iterator[HttpReceiver]:
-    """Who gets the messages."""
-    with webhook() as receiver:
-        yield receiver
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import pytest
 from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.leaders import Leaders
-from tests.kit.receivers import webhook
 from tests.kit.sidecar_process import Sidecar, command
 from tests.kit.waiting import wait_for
 
@@ -27,13 +26,6 @@ def clusters(shared_zookeeper: ZooKeeper) -> Iterator[tuple[Leaders, Leaders]]:
     yield running[0], running[1]
     for cluster in running:
         cluster.stop()
-
-
-@pytest.fixture
-def people() -> Iterator[HttpReceiver]:
-    """Who gets the messages."""
-    with webhook() as receiver:
-        yield receiver
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import ConfigMapObserved, SnapshotCompleted, ViewObserved
 from sidecar.drivers.kubernetes import Access, KubernetesDriver, access
+from tests.integration.conftest import RelayTo
 from tests.kit.configmap_recorder import Recorder, drivers, version_of
 from tests.kit.driver_recorder import CONNECTED, SUSPENDED, now
 from tests.kit.impostor import Impostor
@@ -48,11 +49,9 @@ def flink(kubernetes: Kubernetes) -> Namespace:
 
 
 @pytest.fixture
-def wire(kubernetes: Kubernetes) -> Iterator[Wire]:
+def wire(kubernetes: Kubernetes, relay_to: RelayTo) -> Wire:
     """A connection to the API server that can be hurt."""
-    relay = Wire(kubernetes.server.address)
-    yield relay
-    relay.close()
+    return relay_to(kubernetes.server.address)
 
 
 @pytest.fixture

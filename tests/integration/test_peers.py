@@ -12,8 +12,8 @@ import pytest
 from sidecar.core.delivery import ledger_document
 from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.zookeeper import ZooKeeper
+from tests.integration.conftest import RelayTo
 from tests.kit.leaders import Leaders
-from tests.kit.receivers import webhook
 from tests.kit.relay import Wire
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
@@ -31,19 +31,9 @@ def cluster(shared_zookeeper: ZooKeeper) -> Iterator[Leaders]:
 
 
 @pytest.fixture
-def people() -> Iterator[HttpReceiver]:
-    """Who gets the pages."""
-    with webhook() as receiver:
-        yield receiver
-
-
-@pytest.fixture
-def wires(shared_zookeeper: ZooKeeper) -> Iterator[list[Wire]]:
+def wires(shared_zookeeper: ZooKeeper, relay_to: RelayTo) -> list[Wire]:
     """The way of each sidecar to the store."""
-    running = [Wire(shared_zookeeper.address) for _ in "ab"]
-    yield running
-    for each in running:
-        each.close()
+    return [relay_to(shared_zookeeper.address) for _ in "ab"]
 
 
 @pytest.fixture

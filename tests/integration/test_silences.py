@@ -24,12 +24,12 @@ from sidecar.drivers.zookeeper.ledger import ZooKeeperLedger
 from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.ports import LedgerStore
+from tests.integration.conftest import RelayTo
 from tests.kit.cluster import CLUSTER, job_manager
 from tests.kit.config_maps import ApiServerWriter, ConfigMaps
 from tests.kit.fake_flink import Flink
 from tests.kit.kubernetes_server import Kubernetes
 from tests.kit.leaders import Leaders
-from tests.kit.receivers import webhook
 from tests.kit.relay import Wire
 from tests.kit.sidecar_process import Sidecar, command
 from tests.kit.waiting import LOADED_MACHINE_SECONDS, wait_for
@@ -130,18 +130,9 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
 
 
 @pytest.fixture
-def people() -> Iterator[HttpReceiver]:
-    """Who gets the messages."""
-    with webhook() as receiver:
-        yield receiver
-
-
-@pytest.fixture
-def wire(place: Place) -> Iterator[Wire]:
+def wire(place: Place, relay_to: RelayTo) -> Wire:
     """A connection to the store that can be hurt."""
-    relay = Wire(place.address)
-    yield relay
-    relay.close()
+    return relay_to(place.address)
 
 
 @pytest.fixture

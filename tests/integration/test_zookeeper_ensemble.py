@@ -20,7 +20,7 @@ from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import NodeObserved, SnapshotCompleted, ViewObserved
 from sidecar.core.records import TransitionRecord
-from tests.integration.conftest import Watch
+from tests.integration.conftest import RelayTo, Watch
 from tests.kit.cluster import ALL_FOUR, DISPATCHER, RESOURCE_MANAGER, REST_SERVER, THE_JOB, A, B, job_manager
 from tests.kit.core_sidecar import POLICY
 from tests.kit.driver_recorder import CONNECTED, LOST, SUSPENDED, Recorder, now, recorded
@@ -69,12 +69,9 @@ def in_order(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def wires(ensemble: Ensemble) -> Iterator[list[Wire]]:
+def wires(ensemble: Ensemble, relay_to: RelayTo) -> list[Wire]:
     """One to each member."""
-    relays = [Wire(member.address) for member in ensemble.members]
-    yield relays
-    for relay in relays:
-        relay.close()
+    return [relay_to(member.address) for member in ensemble.members]
 
 
 # -- what must be true -------------------------------------------------------------------------------------------------
