@@ -146,10 +146,10 @@ class Scene:
     def _restart_standbys(self, leader: JobManager) -> None:
         """One whose session ended while ZooKeeper was down may be back and contend no more."""
         print("a standby does not contend: it is started again", file=sys.stderr, flush=True)
-        for each in self._running():
-            if each is not leader:
-                each.kill()
-                each.start()
+        for jobmanager in self._running():
+            if jobmanager is not leader:
+                jobmanager.kill()
+                jobmanager.start()
 
     def cancel_job(self) -> None:
         self.lab.cancel_job(self._job)

@@ -44,9 +44,9 @@ class Run(NamedTuple):
 
     def is_right(self, allowed: set[Cause]) -> bool:
         """One that is allowed, and no other; a split may follow upon what it came from."""
-        found = [episode["cause"] for episode in self.records.episodes]
-        alone = len(found) <= 1 or Cause.SPLIT_LEADERSHIP in found
-        return not self.records.unfinished and alone and bool(found) == bool(allowed) and {*found} <= allowed
+        causes = [episode["cause"] for episode in self.records.episodes]
+        alone = len(causes) <= 1 or Cause.SPLIT_LEADERSHIP in causes
+        return not self.records.unfinished and alone and bool(causes) == bool(allowed) and {*causes} <= allowed
 
     def after(self) -> list[float]:
         """How long after the fault each episode was recorded."""

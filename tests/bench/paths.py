@@ -52,10 +52,10 @@ def _attach(table: Table, full: Alone, empty: Alone, jobs: int) -> None:
     table.row("values reported", f"{busy.nodes:,}", f"{bare.nodes:,}")
     table.row("RSS, MiB", f"{busy.rss_kib / 1024:.1f}", f"{bare.rss_kib / 1024:.1f}")
     table.row("peak RSS, MiB", f"{busy.peak_kib / 1024:.1f}", f"{bare.peak_kib / 1024:.1f}")
-    each = (busy.rss_kib - bare.rss_kib) / jobs
-    table.row("RSS of each path, KiB", f"{each:.2f}", "")
+    path_kib = (busy.rss_kib - bare.rss_kib) / jobs
+    table.row("RSS of each path, KiB", f"{path_kib:.2f}", "")
     table.target("attach", busy.attach_seconds, _MOST_ATTACH_SECONDS, " s")
-    table.target("RSS of each path", each, _MOST_KIB, " KiB")
+    table.target("RSS of each path", path_kib, _MOST_KIB, " KiB")
 
 
 def _idle(table: Table, full: Alone, empty: Alone, seconds: float) -> None:

@@ -154,10 +154,10 @@ class Scene:
     def _note(self) -> None:
         """Who has ended or is frozen, and since when, and who goes on."""
         now = time.monotonic()
-        for each in self.lab.jobmanagers:
-            absences = self._absences.setdefault(each.name, [])
+        for jobmanager in self.lab.jobmanagers:
+            absences = self._absences.setdefault(jobmanager.name, [])
             absent = bool(absences) and absences[-1][1] == math.inf
-            if each.running and not each.paused:
+            if jobmanager.running and not jobmanager.paused:
                 if absent:
                     absences[-1] = (absences[-1][0], now)
             elif not absent:

@@ -138,6 +138,6 @@ def _seconds(act: Callable[[], object]) -> float:
     return time.monotonic() - began
 
 
-def row(table: Table, what: str, found: Sequence[float], *more: object) -> None:
+def row(table: Table, what: str, values: Sequence[float], *more: object) -> None:
     """How many, their median, and the largest."""
-    table.row(what, len(found), f"{median(found):.2f}", f"{max(found):.2f}", *more)
+    table.row(what, len(values), f"{median(values):.2f}", f"{max(values):.2f}", *more)

@@ -24,9 +24,9 @@ BLOCKS = "\n".join(re.findall(r"^    (.*)$", README, re.MULTILINE)).replace("\\\
 
 
 def commands(begin: str) -> list[str]:
-    found = re.findall(rf"^{begin}.*$", BLOCKS, re.MULTILINE)
-    assert found, begin
-    return list(found)
+    lines = re.findall(rf"^{begin}.*$", BLOCKS, re.MULTILINE)
+    assert lines, begin
+    return list(lines)
 
 
 @pytest.fixture(scope="module")

@@ -173,9 +173,9 @@ def test_watch_prints_each_change_at_once_and_ends_with_0(zookeeper: ZooKeeper, 
 
         def next_of_dispatcher() -> dict[str, object]:
             assert watching.stdout is not None
-            while (found := json.loads(watching.stdout.readline()))["component"] != "dispatcher":
+            while (record := json.loads(watching.stdout.readline()))["component"] != "dispatcher":
                 pass
-            return dict(found)
+            return dict(record)
 
         session = "leader_session_id" if view == "flink" else "after_session_id"
         assert next_of_dispatcher()[session] == "00000000-0000-0000-0000-000000000001"

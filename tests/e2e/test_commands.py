@@ -63,8 +63,8 @@ def printed(*arguments: str, status: int = 0) -> str:
 
 def revoked(scene: Scene) -> dict[str, str]:
     """When the sidecar observed that each component of `payments` lost its leader."""
-    found = (transition for transition in scene.sidecar.transitions() if transition["cluster_id"] == "payments")
-    return {each["component"]: each["observed_at"] for each in found if each["kind"] == "REVOKED"}
+    transitions = (transition for transition in scene.sidecar.transitions() if transition["cluster_id"] == "payments")
+    return {each["component"]: each["observed_at"] for each in transitions if each["kind"] == "REVOKED"}
 
 
 @pytest.mark.covers("command:status")
@@ -88,8 +88,8 @@ def test_status_has_every_cluster_and_the_worst_first(scene: Scene) -> None:
 
 def written(scene: Scene) -> set[str]:
     """ZooKeeper's own times of what the leader of `orders` wrote."""
-    found = (transition for transition in scene.sidecar.transitions() if transition["cluster_id"] == "orders")
-    return {each["written_at"] for each in found if each["kind"] == "GRANTED"}
+    transitions = (transition for transition in scene.sidecar.transitions() if transition["cluster_id"] == "orders")
+    return {each["written_at"] for each in transitions if each["kind"] == "GRANTED"}
 
 
 def test_the_log_is_json_and_warns_of_failed_deliveries(scene: Scene) -> None:
@@ -146,8 +146,8 @@ def test_clusters_that_are_found_have_a_status(scene: Scene, tmp_path: Path) -> 
     """Each below the root, without being named."""
     file = tmp_path / "all.yaml"
     file.write_text(f"zookeeper: {{quorum: '{scene.zookeeper.address}', clusters: all}}\nstate_dir: {tmp_path}\n")
-    found = json.loads(printed("status", "--config", str(file), "-o", "json", status=1))
-    assert {cluster["cluster_id"] for cluster in found["clusters"]} == {"orders", "payments", "spare"}
+    status = json.loads(printed("status", "--config", str(file), "-o", "json", status=1))
+    assert {cluster["cluster_id"] for cluster in status["clusters"]} == {"orders", "payments", "spare"}
 
 
 def test_status_needs_no_secret_of_receivers(scene: Scene, tmp_path: Path) -> None:

@@ -40,19 +40,19 @@ def pod(zookeeper: ZooKeeper, people: HttpReceiver, tmp_path: Path) -> Iterator[
 
 def handed_over(leaders: Leaders) -> int:
     """How often the handover was written, plus one; 0: never."""
-    found = leaders.client.exists("/flink-ha-sidecar/flink/default/handover")
-    return found.version + 1 if found else 0
+    stat = leaders.client.exists("/flink-ha-sidecar/flink/default/handover")
+    return stat.version + 1 if stat else 0
 
 
 def led(leaders: Leaders) -> list[str]:
     """The hosts of those who lead, as handed over."""
     content, _ = leaders.client.get("/flink-ha-sidecar/flink/default/handover")
-    found = handover.read(content, "default", Clock()())
-    assert found
-    known = found.cluster.components.values()
+    document = handover.read(content, "default", Clock()())
+    assert document
+    states = document.cluster.components.values()
     return [
         host_port(each.last_known.address).partition(":")[0]
-        for each in known
+        for each in states
         if each.last_known and not (each.absence and is_away(each.absence))
     ]
 

@@ -84,10 +84,10 @@ def test_three_sidecars_are_one_voice(leaders: Leaders, receivers: list[Receiver
         assert {(each.observer, each.labelled) for each in last} == {("a", True), ("b", True), ("c", True)}
     for sidecar in voices.sidecars:
         assert sidecar.stop() == 0
-        found = books(sidecar)
-        assert found.queued == found.delivered + found.already_told
-        assert found.fail_opens >= len(receivers)
-        assert (found.open, found.gave_up) == ([], 0)
+        counts = books(sidecar)
+        assert counts.queued == counts.delivered + counts.already_told
+        assert counts.fail_opens >= len(receivers)
+        assert (counts.open, counts.gave_up) == ([], 0)
 
 
 def test_one_that_dies_between_claim_and_send_is_replaced_in_15_seconds(

@@ -345,10 +345,10 @@ def test_a_component_that_was_erased_for_good(flink: Flink) -> None:
     flink.lead(components=others, acquireTime=led_since)
     assert findings(read(flink, access))["erased_leaders"].verdict is Verdict.UNKNOWN
     with repeating(lambda _: flink.lead(components=others, acquireTime=led_since), 0.5):
-        found = findings(read(flink, access))
-    erased = found.pop("erased_leaders")
+        results = findings(read(flink, access))
+    erased = results.pop("erased_leaders")
     assert (erased.verdict, "without a published leader: dispatcher; " in erased.text) == (Verdict.RISK, True)
-    assert {each.verdict for each in found.values()} == {Verdict.PASS}
+    assert {each.verdict for each in results.values()} == {Verdict.PASS}
 
 
 def test_what_dead_clusters_and_jobs_left_behind(flink: Flink) -> None:
@@ -363,9 +363,9 @@ def test_what_dead_clusters_and_jobs_left_behind(flink: Flink) -> None:
     left = f"{CLUSTER}-{'b' * 32}-config-map"
     flink.namespace.create(left, {"counter": "3"}, labels=LABELS)
     assert {finding.verdict for finding in findings(read(flink, access)).values()} == {Verdict.PASS}
-    found = findings(read(flink, access, in_two_days))
-    clusters, jobs = found["leftover_clusters"], found["leftover_jobs"]
-    assert {name for name, each in found.items() if each.verdict is Verdict.RISK} == {
+    results = findings(read(flink, access, in_two_days))
+    clusters, jobs = results["leftover_clusters"], results["leftover_jobs"]
+    assert {name for name, each in results.items() if each.verdict is Verdict.RISK} == {
         "leftover_clusters",
         "leftover_jobs",
     }
@@ -388,18 +388,19 @@ def test_the_operators_deployment_says_how_many_job_managers_it_wants(flink: Fli
 def test_an_api_server_out_of_reach_passes_nothing(flink: Flink) -> None:
     """All is unknown, also what needs no right."""
     nowhere = Access(flink.kubernetes.kubeconfig(server="https://127.0.0.1:1"))
-    found = findings(read(flink, nowhere))
-    assert {each.verdict for each in found.values()} == {Verdict.UNKNOWN}
-    assert "Connection refused" in found["node_spread"].text
+    results = findings(read(flink, nowhere))
+    assert {each.verdict for each in results.values()} == {Verdict.UNKNOWN}
+    assert "Connection refused" in results["node_spread"].text
 
 
 def test_more_objects_than_are_read_pass_nothing(flink: Flink, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the pods would be a wrong answer."""
     monkeypatch.setattr(deployment_probe, "_MOST_OBJECTS", 2)
-    found = findings(read(flink, Access(flink.kubernetes.kubeconfig())))
-    assert found["node_spread"].verdict is Verdict.UNKNOWN
+    results = findings(read(flink, Access(flink.kubernetes.kubeconfig())))
+    assert results["node_spread"].verdict is Verdict.UNKNOWN
     assert (
-        "there are more than 2 Pods with the labels component in (jobmanager,taskmanager)" in found["node_spread"].text
+        "there are more than 2 Pods with the labels component in (jobmanager,taskmanager)"
+        in results["node_spread"].text
     )
 
 

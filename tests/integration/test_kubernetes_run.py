@@ -68,9 +68,9 @@ def pods(sidecar: Sidecar) -> set[str | None]:
 
 def message(people: HttpReceiver) -> str:
     """The one about the changed leaders."""
-    found = wait_for("the message", lambda: [each for each in people.received if "failed over" in each.title])
-    assert len(found) == 1
-    return f"{found[0].title}\n{found[0].body}"
+    messages = wait_for("the message", lambda: [each for each in people.received if "failed over" in each.title])
+    assert len(messages) == 1
+    return f"{messages[0].title}\n{messages[0].body}"
 
 
 def reasons(namespace: Namespace, kind: str, of: Json) -> list[str]:

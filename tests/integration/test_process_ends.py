@@ -286,9 +286,9 @@ def test_others_processes_are_not_observed(ends: Ends, flink: Flink, eventually:
     """Neither another cluster's JobManager, nor our own TaskManager."""
     others = [flink(cluster="billing"), flink(TASK_MANAGER)]
     ours = see(flink(), eventually)
-    assert not watched(os.getpid()) & {each.pid for each in others}
-    for each in (*others, ours):
-        each.kill()
+    assert not watched(os.getpid()) & {process.pid for process in others}
+    for process in (*others, ours):
+        process.kill()
     ends.of(ours)
     assert ends.observed.empty()
 

@@ -217,18 +217,18 @@ def test_a_root_that_may_not_be_listed_is_said_and_nothing_is_concluded(
     """Also when that begins later: the clusters are still there, and nobody knows of others."""
     monkeypatch.setattr("sidecar.drivers.zookeeper.connection._REFUSED_INTERVAL", 1.0)
     run("orders")
-    found = find()
-    found.wait_listed({"orders"})
+    recorder = find()
+    recorder.wait_listed({"orders"})
     somebody = [make_digest_acl("somebody", "else", all=True)]
     with caplog.at_level(logging.WARNING):
         flink.set_acls("/", [*somebody, make_acl("world", "anyone", create=True, delete=True, admin=True)])
         run("billing")
-        found.wait(lambda: found.listed()[-1].cluster_ids is None)
+        recorder.wait(lambda: recorder.listed()[-1].cluster_ids is None)
     assert any(line.endswith("in ZooKeeper: no permission to read it; retrying") for line in caplog.messages)
-    assert found.views("orders") == [CONNECTED]
-    assert removals(found, "orders") == 0
+    assert recorder.views("orders") == [CONNECTED]
+    assert removals(recorder, "orders") == 0
     flink.set_acls("/", OPEN_ACL_UNSAFE)
-    found.wait_listed({"orders", "billing"})
+    recorder.wait_listed({"orders", "billing"})
 
 
 def test_a_lost_connection_is_reported_of_each_and_what_happened_meanwhile_too(

@@ -127,17 +127,17 @@ def test_an_ensemble_without_a_quorum_passes_nothing(ensemble: Ensemble, place: 
     """It opens no session, so nothing is known; the place alone needs no answer."""
     for member in ensemble.members[1:]:
         member.kill()
-    found = findings(quorum(*ensemble.members), place)
-    assert verdicts(found, PASS) == {"shared_cluster_id"}
-    assert verdicts(found, RISK) == set()
+    results = findings(quorum(*ensemble.members), place)
+    assert verdicts(results, PASS) == {"shared_cluster_id"}
+    assert verdicts(results, RISK) == set()
 
 
 def test_one_server_of_an_ensemble_in_the_connection_string(ensemble: Ensemble, place: str) -> None:
     """Whoever starts while it is away finds no ensemble; the others are not judged."""
-    found = findings(ensemble.members[0].address, place)
-    assert found["connection_string"].text.startswith("the connection string names 1 of 3 servers: 127.0.0.1:")
-    assert found["connection_string"].verdict is RISK
-    assert found["failure_tolerance"].verdict is UNKNOWN
+    results = findings(ensemble.members[0].address, place)
+    assert results["connection_string"].text.startswith("the connection string names 1 of 3 servers: 127.0.0.1:")
+    assert results["connection_string"].verdict is RISK
+    assert results["failure_tolerance"].verdict is UNKNOWN
 
 
 def test_one_member_grants_shorter_sessions(ensemble: Ensemble, place: str) -> None:
@@ -159,10 +159,10 @@ def test_one_member_grants_shorter_sessions(ensemble: Ensemble, place: str) -> N
 
 def test_a_session_that_is_longer_than_flink_s(shared_zookeeper: ZooKeeper, place: str) -> None:
     """ZooKeeper's least is two ticks, here 2 s; ZooKeeper's protocol knows no session of a year."""
-    found = findings(shared_zookeeper.address, place, flink_session_timeout=1.0)["session_timeout"]
-    assert (found.verdict, "asks for sessions of 1 s and gets 2 s" in found.text) == (RISK, True)
-    found = findings(shared_zookeeper.address, place, flink_session_timeout=366 * 86_400.0)["session_timeout"]
-    assert (found.verdict, "and gets 60 s" in found.text) == (RISK, True)
+    result = findings(shared_zookeeper.address, place, flink_session_timeout=1.0)["session_timeout"]
+    assert (result.verdict, "asks for sessions of 1 s and gets 2 s" in result.text) == (RISK, True)
+    result = findings(shared_zookeeper.address, place, flink_session_timeout=366 * 86_400.0)["session_timeout"]
+    assert (result.verdict, "and gets 60 s" in result.text) == (RISK, True)
 
 
 def test_a_member_whose_four_letter_words_are_held_back(ensemble: Ensemble, place: str) -> None:
@@ -183,17 +183,17 @@ def test_a_member_whose_four_letter_words_are_held_back(ensemble: Ensemble, plac
 def test_one_server_is_no_ensemble(shared_zookeeper: ZooKeeper, place: str, orders: JobManagers) -> None:
     """All else passes there."""
     assert orders.leader
-    found = findings(shared_zookeeper.address, place)
-    assert verdicts(found, RISK) == {"ensemble_size", "open_acls"}
-    assert verdicts(found, UNKNOWN) == {"failure_tolerance"}
+    results = findings(shared_zookeeper.address, place)
+    assert verdicts(results, RISK) == {"ensemble_size", "open_acls"}
+    assert verdicts(results, UNKNOWN) == {"failure_tolerance"}
 
 
 def test_zookeeper_3_4_has_no_configuration_to_read(old_zookeeper: ZooKeeper, place: str) -> None:
     """That it is one server is in its answer to `srvr`; how many there should be is in no znode."""
-    found = findings(old_zookeeper.address, place)
-    assert found["ensemble_size"].verdict is RISK
-    assert found["connection_string"].text.startswith("/zookeeper/config does not exist: ZooKeeper is older than 3.5")
-    assert found["zookeeper_servers"].verdict is PASS
+    results = findings(old_zookeeper.address, place)
+    assert results["ensemble_size"].verdict is RISK
+    assert results["connection_string"].text.startswith("/zookeeper/config does not exist: ZooKeeper is older than 3.5")
+    assert results["zookeeper_servers"].verdict is PASS
 
 
 def test_below_a_chroot_the_ensemble_s_configuration_is_hidden(

@@ -105,8 +105,8 @@ def test_servers_with_tls(tmp_path: Path, flink_2_home: Path, java: Path, place:
         tmp_path / "server", flink_2_home, java, authority, identity, config="ssl.clientAuth=none\n"
     )
     with serving(secured) as server, led(server.address, place):
-        found = findings(server.secure_address, place, tls=TlsSettings(authority.ca))
-        assert verdicts(found, RISK) == {"ensemble_size", "open_acls"}
-        assert found["zookeeper_servers"].verdict is PASS
+        results = findings(server.secure_address, place, tls=TlsSettings(authority.ca))
+        assert verdicts(results, RISK) == {"ensemble_size", "open_acls"}
+        assert results["zookeeper_servers"].verdict is PASS
         plain = findings(server.secure_address, place)
     assert verdicts(plain, PASS) == {"shared_cluster_id"}

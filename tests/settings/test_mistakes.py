@@ -118,17 +118,17 @@ def test_what_is_right_has_no_mistakes(write: Write) -> None:
 )
 def test_a_mistake_is_not_reported_for_what_it_causes(config: str, expected: list[str], write: Write) -> None:
     """Each cause is one line, and the search always ends."""
-    found = [str(mistake) for mistake in in_order(check(write(config), {}).mistakes)]
-    assert len(found) == len(expected), found
-    assert all(part in line for part, line in zip(expected, found, strict=True)), found
+    errors = [str(mistake) for mistake in in_order(check(write(config), {}).mistakes)]
+    assert len(errors) == len(expected), errors
+    assert all(part in line for part, line in zip(expected, errors, strict=True)), errors
 
 
 def test_without_a_cluster_the_rest_is_checked(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """That nothing names one is one mistake of several."""
     monkeypatch.setenv("FLINK_CONF_DIR", "")
-    found = [str(mistake) for mistake in check(write("receivers: [{name: ops, urls: ['']}]\n"), {}).mistakes]
-    assert ["is empty: give an Apprise URL" in line for line in found] == [True, False]
-    assert found[1].startswith("which Flink cluster?")
+    errors = [str(mistake) for mistake in check(write("receivers: [{name: ops, urls: ['']}]\n"), {}).mistakes]
+    assert ["is empty: give an Apprise URL" in line for line in errors] == [True, False]
+    assert errors[1].startswith("which Flink cluster?")
 
 
 def test_a_rule_file_is_checked_by_itself(tmp_path: Path) -> None:

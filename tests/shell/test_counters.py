@@ -92,9 +92,9 @@ def test_the_first_scrape_has_every_known_series_at_0(tmp_path: Path) -> None:
 def test_evidence_is_counted_from_0_where_it_is_captured(tmp_path: Path) -> None:
     """Every kind by every outcome; where nothing is captured there is nothing to count."""
     assert of(at_the_start(tmp_path / "without", POLICY), "flink_ha_evidence_total", "kind") == set()
-    found = at_the_start(tmp_path / "with", replace(POLICY, evidence=frozenset(Source)))
+    series = at_the_start(tmp_path / "with", replace(POLICY, evidence=frozenset(Source)))
     assert {("job", "captured"), ("thread_dump", "refused"), ("process", "lost")} <= of(
-        found, "flink_ha_evidence_total", "kind", "outcome"
+        series, "flink_ha_evidence_total", "kind", "outcome"
     )
 
 
@@ -126,9 +126,9 @@ def test_a_receiver_that_is_loaded_later_begins_at_0_too() -> None:
     assert {key: count for key, count in later.transitions.items() if count} == {
         key: count for key, count in tally.transitions.items() if count
     }
-    found = counters(Snapshot(at(13), state, later))
+    series = counters(Snapshot(at(13), state, later))
     assert (
-        found[
+        series[
             "flink_ha_notifications_total",
             frozenset({"receiver": "new", "reason": "FIRST", "outcome": "queued"}.items()),
         ]

@@ -70,9 +70,9 @@ def test_a_failover_is_counted_by_component_and_kind() -> None:
 @pytest.mark.covers("metric:flink_ha_episodes")
 def test_a_failover_that_is_over_is_counted_once_by_its_cause() -> None:
     """However many components it moved."""
-    found = scraped(*play([*first_sight(), *failover(10, term=2), Ticked(at(30))]), second=31)
+    series = scraped(*play([*first_sight(), *failover(10, term=2), Ticked(at(30))]), second=31)
     counted = {
-        dict(labels)["cause"]: value for (name, labels), value in found.items() if name == "flink_ha_episodes_total"
+        dict(labels)["cause"]: value for (name, labels), value in series.items() if name == "flink_ha_episodes_total"
     }
     assert counted == {"jobmanager_lost": 1}
 
@@ -86,10 +86,10 @@ def test_the_last_failover_is_there_with_its_id_and_durations() -> None:
     """Its end as a time, how long no leader was published, and the bounds that are known; the one before it is gone."""
     scene = [*first_sight(), *failover(10, term=2), Ticked(at(30)), *failover(40, term=3), Ticked(at(60))]
     state, effects = play(scene)
-    found = scraped(state, effects, second=61)
+    series = scraped(state, effects, second=61)
     *_, last = [e.record for e in effects if isinstance(e, Append) and isinstance(e.record, EpisodeRecord)]
     labels = {"cluster_id": CLUSTER, "cause": "jobmanager_lost", "episode_id": last.id}
-    assert {name: value for name, value in found.items() if name[0].startswith("flink_ha_last_episode_")} == {
+    assert {name: value for name, value in series.items() if name[0].startswith("flink_ha_last_episode_")} == {
         key("flink_ha_last_episode_timestamp_seconds", **labels): at(42).wall / 1e6,
         key("flink_ha_last_episode_vacant_seconds", **labels): 2,
         key("flink_ha_last_episode_downtime_seconds", **labels, bound="at_least"): 2,
@@ -124,9 +124,9 @@ def test_a_vacancy_grows_and_a_lost_view_is_no_vacancy() -> None:
 def test_the_delay_of_each_write_is_in_one_bucket() -> None:
     """The histogram's count is the number of writes seen, and its buckets add up."""
     state, effects = play([*first_sight(), *failover(10, term=2)])
-    found = scraped(state, effects, second=13)
-    assert found[key("flink_ha_observation_delay_seconds_count")] == 3
-    assert found[key("flink_ha_observation_delay_seconds_bucket", le="0.005")] == 3
+    series = scraped(state, effects, second=13)
+    assert series[key("flink_ha_observation_delay_seconds_count")] == 3
+    assert series[key("flink_ha_observation_delay_seconds_bucket", le="0.005")] == 3
 
 
 @pytest.mark.covers("metric:flink_ha_zookeeper_zxid_headroom")
@@ -173,9 +173,9 @@ def test_hostile_addresses_stay_inside_their_label() -> None:
     hostile = held(5, PATHS[0], 2)
     address = 'x"} 1\nflink_ha_view_up{cluster_id="default"} 0\n#'
     state, effects = play([*first_sight(), replace(hostile, data=connection_info(address, UUID(int=2)))])
-    found = scraped(state, effects, second=6)
-    assert address in [dict(labels).get("leader_address") for _, labels in found]
-    assert [value for (name, _), value in found.items() if name == "flink_ha_view_up"] == [1]
+    series = scraped(state, effects, second=6)
+    assert address in [dict(labels).get("leader_address") for _, labels in series]
+    assert [value for (name, _), value in series.items() if name == "flink_ha_view_up"] == [1]
 
 
 @pytest.mark.covers(
@@ -278,10 +278,10 @@ def test_what_was_left_out_of_a_step_is_counted() -> None:
 @pytest.mark.covers("metric:flink_ha_unprocessed_observations")
 def test_observations_that_could_not_be_processed_are_counted() -> None:
     """Of each, the state of its path is unknown as well."""
-    found = scraped(*play(first_sight()), second=1, health=Health(unprocessed=2))
-    assert found[key("flink_ha_unprocessed_observations_total")] == 2
-    found = scraped(*play([*first_sight(), NotProcessed(at(1), CLUSTER, PATHS[1], "a defect")]), second=2)
-    assert found[key("flink_ha_leadership", cluster_id=CLUSTER, component="dispatcher", state="unknown")] == 1
+    series = scraped(*play(first_sight()), second=1, health=Health(unprocessed=2))
+    assert series[key("flink_ha_unprocessed_observations_total")] == 2
+    series = scraped(*play([*first_sight(), NotProcessed(at(1), CLUSTER, PATHS[1], "a defect")]), second=2)
+    assert series[key("flink_ha_leadership", cluster_id=CLUSTER, component="dispatcher", state="unknown")] == 1
 
 
 @pytest.mark.covers("metric:flink_ha_rules_up")

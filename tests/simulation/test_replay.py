@@ -99,9 +99,9 @@ def test_lines_that_are_no_records_are_counted(tmp_path: Path) -> None:
     ]
     file = tmp_path / "records.jsonl"
     file.write_bytes(lines(records[:3]) + b"\n".join(bad) + b"\n\n" + lines(records[3:]))
-    found = replay_of([file], RULES)
-    assert [(notice.receiver, notice.reason, notice.title) for notice in found.notifications()] == [FAILOVER]
-    assert found.unreadable == len(bad) + 1  # the longest one is read in two pieces
+    replay = replay_of([file], RULES)
+    assert [(notice.receiver, notice.reason, notice.title) for notice in replay.notifications()] == [FAILOVER]
+    assert replay.unreadable == len(bad) + 1  # the longest one is read in two pieces
 
 
 def test_of_several_sidecars_one_is_replayed(tmp_path: Path) -> None:
