@@ -113,10 +113,10 @@ def main(failovers: int = FAILOVERS) -> None:
         with_it = Sidecar(folder / "with", f"{place}\n{_EVERYTHING}", [receivers[0].url], group_wait="5s")
         without = Sidecar(folder / "without", place, [receivers[1].url], group_wait="5s")
         sidecars = (with_it, without)
-        for each in sidecars:
-            each.start()
-            stack.callback(each.stop)
-            each.wait_ready()
+        for sidecar in sidecars:
+            sidecar.start()
+            stack.callback(sidecar.stop)
+            sidecar.wait_ready()
         time.sleep(_SETTLE_SECONDS)
         memory = [[sidecar.memory_mib() for sidecar in sidecars]]
         assert with_it.process is not None
@@ -125,7 +125,7 @@ def main(failovers: int = FAILOVERS) -> None:
         ours: set[int] = set()
         for number in range(1, failovers + 1):
             _fail_over(lab, job, number, sidecars)
-            ours |= {each.pid for each in (*lab.jobmanagers, lab.taskmanager)}
+            ours |= {process.pid for process in (*lab.jobmanagers, lab.taskmanager)}
             memory.append([sidecar.memory_mib() for sidecar in sidecars])
         records = with_it.records()
         found = [*_failovers(with_it, records, ours)]

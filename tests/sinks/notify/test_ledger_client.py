@@ -398,7 +398,9 @@ def test_one_that_was_frozen_between_claim_and_send_does_not_send(observers: Obs
     """Its claim may have been taken over: it is released and made again. Here the deadline has passed at once."""
     settled: list[Attempt] = []
     notifier = Notifier(
-        {"ops#0": apprise(web.url)}, lambda _, each: settled.append(each), {"default": observers.make("a", lease=0)}
+        {"ops#0": apprise(web.url)},
+        lambda _, attempt: settled.append(attempt),
+        {"default": observers.make("a", lease=0)},
     )
     notifier.start()
     try:
@@ -408,7 +410,7 @@ def test_one_that_was_frozen_between_claim_and_send_does_not_send(observers: Obs
             time.sleep(0.02)
     finally:
         notifier.stop()
-    assert [(each.outcome, each.detail) for each in settled] == [
+    assert [(attempt.outcome, attempt.detail) for attempt in settled] == [
         (DeliveryOutcome.FAILED, "not sent: too much time has passed since it was claimed")
     ]
     assert web.received == []
@@ -481,7 +483,9 @@ def test_two_notifiers_with_one_ledger_send_once(observers: Observers, web: Http
     blind = replace(FIRST, id="blind", fingerprint="blind", fails_open=True)
     for name, log in settled.items():
         ledgers = {"default": observers.make(name)}
-        notifier = Notifier({"ops#0": apprise(web.url)}, lambda *each, log=log: log.append(each), ledgers, workers=1)
+        notifier = Notifier(
+            {"ops#0": apprise(web.url)}, lambda *attempt, log=log: log.append(attempt), ledgers, workers=1
+        )
         notifier.start()
         try:
             for delivery in (FIRST, lone, blind):
@@ -492,12 +496,12 @@ def test_two_notifiers_with_one_ledger_send_once(observers: Observers, web: Http
         finally:
             notifier.stop()
     # One without a claim waits for no ledger, so it may be the first.
-    assert sorted((name, each.outcome, each.possible_duplicate) for name, each in settled["a"]) == [
+    assert sorted((name, attempt.outcome, attempt.possible_duplicate) for name, attempt in settled["a"]) == [
         ("blind", DeliveryOutcome.DELIVERED, True),
         ("id", DeliveryOutcome.DELIVERED, False),
         ("lone", DeliveryOutcome.DELIVERED, False),
     ]
-    assert sorted((name, each.outcome) for name, each in settled["b"]) == [
+    assert sorted((name, attempt.outcome) for name, attempt in settled["b"]) == [
         ("blind", DeliveryOutcome.ALREADY_TOLD),
         ("id", DeliveryOutcome.ALREADY_TOLD),
         ("lone", DeliveryOutcome.DELIVERED),
