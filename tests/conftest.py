@@ -11,7 +11,9 @@ import pytest
 from sidecar.lab.distribution import flink_home
 from sidecar.lab.flink import Lab
 from sidecar.lab.java import find_java
+from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.zookeeper import ZooKeeper
+from tests.kit.receivers import webhook
 from tests.kit.waiting import PATIENCE_SECONDS, until
 
 pytest_plugins = ["tests.kit.groups", "tests.kit.costs"]
@@ -65,6 +67,13 @@ def zookeeper(tmp_path: Path, flink_2_home: Path, java: Path) -> Iterator[ZooKee
     server.start()
     yield server
     server.kill()
+
+
+@pytest.fixture
+def people() -> Iterator[HttpReceiver]:
+    """Who gets the messages: a webhook that accepts everything."""
+    with webhook() as receiver:
+        yield receiver
 
 
 @pytest.fixture(scope="module")

@@ -32,15 +32,15 @@ def test_the_source_archive_has_what_the_wheel_is_made_of() -> None:
 
 def test_what_threads_decode_has_a_decoder_that_its_module_built() -> None:
     """msgspec 0.22 ends the process (SIGSEGV) when two threads are the first to decode one type: an import is one thread's."""
-    found = []
+    offenders = []
     for module in (ROOT / "sidecar").rglob("*.py"):
         if module.relative_to(ROOT / "sidecar").parts[0] not in {"audit", "simulation"}:  # commands, of one thread
             calls = [node for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.Call)]
             typed = [
-                call for call in calls for given in call.keywords if given.arg == "type" and _name(call) == "decode"
+                call for call in calls for keyword in call.keywords if keyword.arg == "type" and _name(call) == "decode"
             ]
-            found += [f"{module.name}:{call.lineno}" for call in typed if not _is_plain(call)]
-    assert found == []
+            offenders += [f"{module.name}:{call.lineno}" for call in typed if not _is_plain(call)]
+    assert offenders == []
 
 
 def _name(call: ast.Call) -> str:

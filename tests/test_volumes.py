@@ -1,4 +1,4 @@
-"""What a pod loses when it is deleted is known from what the kernel tells its containers."""
+"""What a pod loses when it is deleted is known from what the kernel shows its containers."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def test_an_empty_dir_is_recognised(folder: str, volume: str | None, tmp_path: P
 
 
 def test_outside_of_a_pod_there_is_none(tmp_path: Path) -> None:
-    """Nor where the kernel does not tell."""
+    """Nor where the kernel does not show it."""
     assert empty_dir(tmp_path) is None
     assert empty_dir(tmp_path, tmp_path / "absent") is None
     assert MOUNTS.exists()

@@ -68,7 +68,7 @@ class History:
     def revoked(self, seconds: float, before: str, **fields: Any) -> "History":
         return self.happened(seconds, "REVOKED", None, before, **fields)
 
-    def found(self, seconds: float, after: str | None, before: str | None = None, **fields: Any) -> "History":
+    def discovered(self, seconds: float, after: str | None, before: str | None = None, **fields: Any) -> "History":
         return self.happened(seconds, "DISCOVERED", after, before, **fields)
 
     def covered(

@@ -148,9 +148,9 @@ class Rounds:
     def assert_none_twice(self, spark: SparkSession) -> None:
         """Every reader sees no id twice, and none that is not in the spool."""
         if (self.audit / "transitions").is_dir():
-            seen = ids_seen(spark, self.audit, "transitions")
-            assert len(set(seen)) == len(seen)
-            assert self.ids.issuperset(seen)
+            ids = ids_seen(spark, self.audit, "transitions")
+            assert len(set(ids)) == len(ids)
+            assert self.ids.issuperset(ids)
 
     def assert_complete(self, spark: SparkSession) -> None:
         """Every reader sees each id once, and each line of garbage in the quarantine."""

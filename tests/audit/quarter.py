@@ -131,7 +131,7 @@ def _records(cluster: Cluster) -> Iterator[AnyRecord]:
     current = session[0]
     where = f"pekko.tcp://flink@<b onmouseover=hostile=4>{HOSTILE}:6123/user" if cluster.id == HOSTILE else None
     for component, job_id in cluster.names():
-        history.found(BEGIN, current, component=component, job_id=job_id)
+        history.discovered(BEGIN, current, component=component, job_id=job_id)
     for number, failover in enumerate(cluster.failovers):
         after = session[number + 1] if failover.leaders else current
         episode_id = record_id("quarter", cluster.id, failover.began)
@@ -277,20 +277,20 @@ def days() -> list[date]:
 
 def happened(began: float = BEGIN, ended: float = END) -> list[tuple[Cluster, Failover]]:
     """The failovers that were recorded in that time, by when they began."""
-    found = [
+    failovers = [
         (cluster, failover)
         for cluster in CLUSTERS
         for failover in cluster.failovers
         if failover.leaders and failover.recorded and began <= failover.over + 5 < ended
     ]
-    return sorted(found, key=lambda pair: pair[1].began)
+    return sorted(failovers, key=lambda pair: pair[1].began)
 
 
 def truth(cluster: Cluster, day: date) -> Truth:
     """For how long it was led on that day, and so on: each piece between two edges is one or the other."""
     midnight = (datetime(day.year, day.month, day.day, tzinfo=UTC) - NOON).total_seconds()
     low, high = max(BEGIN, midnight), min(END, midnight + DAY)
-    away = [(each.began, each.over) for each in cluster.failovers]
+    away = [(failover.began, failover.over) for failover in cluster.failovers]
     if cluster.vacant_from is not None:
         away.append((cluster.vacant_from, END))
     edges = sorted({low, high, *(edge for stretch in (*away, *cluster.blind) for edge in stretch if low < edge < high)})

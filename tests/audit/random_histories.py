@@ -48,14 +48,14 @@ def _leadership(
         writing += chance.random() < 0.8
         written: dict[str, Any] = {"position": PositionRecord(mzxid=writing, czxid=writing)}
         if happening in {"granted", "changed", "returned"}:
-            known = leader or before
+            last_known = leader or before
             leader = session_id(chance.choice("abcdef")) if happening != "returned" else (before or session_id("a"))
             kind = "GRANTED" if happening == "granted" else "CHANGED"
             vacant = chance.choice([None, 0.5, 30.0])
             change = {
                 "kind": kind,
                 "after": leader,
-                "before": known,
+                "before": last_known,
                 "vacant_seconds": vacant,
                 "returned": happening == "returned",
             }
@@ -99,7 +99,7 @@ def _coverage(chance: random.Random, history: History, observer: str, days: int)
         if chance.random() < 0.85:
             history.covered(now, until, state, observer)
             if state == "blind" and chance.random() < 0.6:
-                history.found(until - chance.uniform(0, 50), session_id("a"), observer=observer)
+                history.discovered(until - chance.uniform(0, 50), session_id("a"), observer=observer)
         now = until
 
 

@@ -145,8 +145,10 @@ def test_an_answer_begins_with_its_question() -> None:
 @cluster
 def plain(history: History) -> None:
     """Two observers. jm-1 was down when B took over, and knew only A when it was back."""
-    history.found(0, A).found(0.1, A, **OTHER).revoked(10, A).granted(11.5, B, A, 1.5).found(13, B, A, **OTHER)
-    history.happened(20, "READDRESSED", B, B).found(30, B, B)
+    history.discovered(0, A).discovered(0.1, A, **OTHER).revoked(10, A).granted(11.5, B, A, 1.5).discovered(
+        13, B, A, **OTHER
+    )
+    history.happened(20, "READDRESSED", B, B).discovered(30, B, B)
     history.granted(0, A, None, None, **JOB).happened(30, "CHANGED", B, A, **JOB)
     history.happened(60, "RETIRED", None, B, **JOB)
     history.granted(90, C, None, None, **JOB)
@@ -177,11 +179,11 @@ def test_a_timeline_has_one_row_for_each_term(ask: Ask) -> None:
 @cluster
 def unseen(history: History) -> None:
     """One observer, blind from 100 to 200; meanwhile A was replaced by B, and the job went on."""
-    history.found(0, A).granted(0, A, None, None, **JOB)
+    history.discovered(0, A).granted(0, A, None, None, **JOB)
     history.happened(103, "OBSCURED", None, A, view="SUSPENDED").happened(
         103, "OBSCURED", None, A, view="SUSPENDED", **JOB
     )
-    history.found(200, B, A).found(200, A, A, **JOB)
+    history.discovered(200, B, A).discovered(200, A, A, **JOB)
     history.covered(0, 100).covered(100, 200, "blind").covered(200, 300)
 
 
@@ -200,9 +202,11 @@ def test_an_unobserved_change_is_a_failover_of_unknown_duration(ask: Ask) -> Non
 @cluster
 def forgetful(history: History) -> None:
     """The only observer is lost with its JobManager and its disk; a new one starts without state. Meanwhile a job has ended."""
-    history.found(0, A).granted(0, A, None, None, **JOB).granted(0, A, None, None, component="job", job_id="1" * 32)
+    history.discovered(0, A).granted(0, A, None, None, **JOB).granted(
+        0, A, None, None, component="job", job_id="1" * 32
+    )
     history.covered(0, 100)
-    history.found(160, B, **OTHER).found(160, B, **OTHER, **JOB)
+    history.discovered(160, B, **OTHER).discovered(160, B, **OTHER, **JOB)
     history.covered(150, 161, "blind", "jm-1").covered(161, 200, "seeing", "jm-1")
 
 
@@ -229,7 +233,9 @@ def test_what_an_observer_forgot_the_log_remembers(ask: Ask) -> None:
 def dead_address(history: History) -> None:
     """In Kubernetes: A died and its lease ran out; jm-1 started then, and A's address still stood there."""
     stood = PositionRecord(uid="u", resource_version="7", holder_identity="h", acquire_time="t")
-    history.found(0, A).revoked(20, A, position=stood, store="kubernetes").found(25, A, position=stood, **OTHER)
+    history.discovered(0, A).revoked(20, A, position=stood, store="kubernetes").discovered(
+        25, A, position=stood, **OTHER
+    )
     history.revoked(42, A, position=stood, **OTHER).granted(50, B, A, 30)
     history.covered(0, 100).covered(26, 100, "seeing", "jm-1")
 
@@ -251,7 +257,7 @@ def many(history: History) -> None:
         after = f"{number:08x}-0000-4000-8000-000000000000"
         history.granted(number * DAY, after, before, float(number))
         before = after
-    history.found(101 * DAY, C, before)
+    history.discovered(101 * DAY, C, before)
 
 
 def test_mttr_is_over_the_vacancies_that_were_measured(ask: Ask) -> None:
@@ -304,8 +310,8 @@ def test_mttr_has_bounds_of_the_time_without_a_working_leader(ask: Ask) -> None:
 @cluster
 def midnight(history: History) -> None:
     """A leads from 22:00 on; there is no leader for 20 s, over midnight UTC; jm-0 is blind for 100 s within the next term."""
-    history.found(36000, A).revoked(43190, A).granted(43210, B, A, 20.0)
-    history.found(50100, B, B).revoked(60000, B)
+    history.discovered(36000, A).revoked(43190, A).granted(43210, B, A, 20.0)
+    history.discovered(50100, B, B).revoked(60000, B)
     history.covered(36000, 50000).covered(50000, 50100, "blind").covered(50100, 61000)
 
 
@@ -330,10 +336,12 @@ def test_availability_of_jobs_is_their_sum_while_they_run(ask: Ask) -> None:
 @cluster
 def shifts(history: History) -> None:
     """Two observers take turns, overlapping: together they miss 50 s. The leader changes while jm-0 is blind."""
-    history.found(0, A).found(500, A, **OTHER).revoked(700, A, **OTHER).granted(710, B, A, 10.0, **OTHER)
-    history.found(900, B, A, unobserved=2, unobserved_at_least=2)
-    history.found(1000, C, B, unobserved=None, unobserved_at_least=3, position=PositionRecord(mzxid=99, czxid=98))
-    history.found(1001, C, B, unobserved=4, unobserved_at_least=4, position=PositionRecord(mzxid=99, czxid=98), **OTHER)
+    history.discovered(0, A).discovered(500, A, **OTHER).revoked(700, A, **OTHER).granted(710, B, A, 10.0, **OTHER)
+    history.discovered(900, B, A, unobserved=2, unobserved_at_least=2)
+    history.discovered(1000, C, B, unobserved=None, unobserved_at_least=3, position=PositionRecord(mzxid=99, czxid=98))
+    history.discovered(
+        1001, C, B, unobserved=4, unobserved_at_least=4, position=PositionRecord(mzxid=99, czxid=98), **OTHER
+    )
     history.covered(0, 600).covered(600, 900, "blind").covered(900, 950).covered(950, 1000, "blind").covered(1000, 1100)
     history.covered(499, 500, "blind", "jm-1").covered(500, 940, "seeing", "jm-1").covered(940, 1002, "blind", "jm-1")
 
@@ -352,7 +360,7 @@ def test_what_one_observer_saw_was_observed(ask: Ask) -> None:
 @cluster
 def uncovered(history: History) -> None:
     """Transitions, and no word on what could be seen: a sidecar that was killed before it had watched for an hour."""
-    history.found(0, A).revoked(10, A)
+    history.discovered(0, A).revoked(10, A)
 
 
 def test_without_coverage_nothing_is_claimed(ask: Ask) -> None:
@@ -365,7 +373,7 @@ def test_without_coverage_nothing_is_claimed(ask: Ask) -> None:
 @cluster
 def back_in_sight(history: History) -> None:
     """Blind from 100 to 120; what was seen since then is recorded an hour later, though the leader has changed meanwhile."""
-    history.found(0, A).happened(300, "CHANGED", B, A)
+    history.discovered(0, A).happened(300, "CHANGED", B, A)
     history.covered(0, 100).covered(100, 120, "blind")
 
 
@@ -548,7 +556,7 @@ def test_a_delivery_names_its_service_its_failover_and_the_date_of_its_outcome(a
 @cluster
 def fortnight(history: History) -> None:
     """2025-11-21 is a Friday: a failover on Sunday night, another on Monday; half of Monday is unobserved. An episode has no failover."""
-    history.found(0, A).revoked(2.4 * DAY, A).granted(2.4 * DAY + 60, B, A, 60.0)
+    history.discovered(0, A).revoked(2.4 * DAY, A).granted(2.4 * DAY + 60, B, A, 60.0)
     history.happened(3 * DAY, "CHANGED", C, B)
     history.covered(0, 2.5 * DAY).covered(2.5 * DAY, 3 * DAY, "blind").covered(3 * DAY, 3.5 * DAY)
     history.notified(2.4 * DAY + 5, "queued").notified(2.4 * DAY + 6, "delivered", 1, queued=2.4 * DAY + 5)
@@ -597,7 +605,7 @@ def died(history: History) -> None:
         *(replace(record, cluster_id="died") for record in failovers.values()),
         replace(annotation(902, at(3 * DAY)), cluster_id="died"),
     ]
-    for made, of, known in (
+    for made, of, columns in (
         (death, first, {"reason": "killed", "confidence": "medium", **OTHER}),
         (death, first, {"observed_at": instant(at(60))}),
         (recovery, first, {**unproven, **OTHER}),
@@ -620,7 +628,7 @@ def died(history: History) -> None:
         day = next(day for day, each in failovers.items() if each is of) * DAY
         if made is death:
             del about["opened_at"]
-        history.records.append(made(number, at(day), **about | known))
+        history.records.append(made(number, at(day), **about | columns))
 
 
 def test_of_several_observers_the_one_that_knows_most_is_believed(ask: Ask) -> None:

@@ -45,13 +45,13 @@ def write(audit: Path, path: str, *ids: str) -> None:
 
 def state_of(audit: Path) -> State:
     """What the tables contain now."""
-    found: State = {}
+    state: State = {}
     for file in sorted((audit / "transitions").rglob("*.parquet")):
         try:
-            found[file.relative_to(audit).as_posix()] = pq.read_table(file, columns=["id"])["id"].to_pylist()
+            state[file.relative_to(audit).as_posix()] = pq.read_table(file, columns=["id"])["id"].to_pylist()
         except pa.ArrowInvalid:
-            found[file.relative_to(audit).as_posix()] = None
-    return found
+            state[file.relative_to(audit).as_posix()] = None
+    return state
 
 
 class DyingError(Exception):
@@ -150,15 +150,15 @@ def readings(states: list[State]) -> set[str]:
     A reader that lists a file may be so fast that it opens it at that moment, or so slow that it does after all changes.
     """
     content = {name: ids for state in states for name, ids in state.items() if ids is not None}
-    found = set()
+    contents = set()
     for first, second in combinations_with_replacement(range(len(states)), 2):
         for split in ["", *sorted(content)]:
             listed = [name for name in states[first] if name < split] + [
                 name for name in states[second] if name >= split
             ]
             if all(any(state.get(name) is not None for state in states[second:]) for name in listed):
-                found.add("".join(sorted(one for name in listed for one in content[name])))
-    return found
+                contents.add("".join(sorted(one for name in listed for one in content[name])))
+    return contents
 
 
 def rows_of(folder: Path) -> str:

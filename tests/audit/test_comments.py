@@ -79,11 +79,11 @@ def test_a_comment_fits_into_a_statement() -> None:
 
 def test_the_head_of_a_query_is_read_as_it_is_written() -> None:
     """The question, more about it, and the columns: several with one comment, and a comment of several lines."""
-    found = of_query(
+    head = of_query(
         "-- Who? In A.B too.\n--\n-- One row\n-- each.\n--\n-- * a, b: Some\n--   text: long.\n-- * c: as in d\nSELECT 1 -- * e: no\n"
     )
-    assert (found.about, found.more) == ("Who?", "In A.B too. One row each.")
-    assert found.columns == {"a": "Some text: long.", "b": "Some text: long.", "c": "as in d"}
+    assert (head.about, head.more) == ("Who?", "In A.B too. One row each.")
+    assert head.columns == {"a": "Some text: long.", "b": "Some text: long.", "c": "as in d"}
 
 
 @pytest.mark.spark

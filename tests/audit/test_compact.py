@@ -85,10 +85,10 @@ def _bloom_filters(spark: SparkSession, file: Path) -> int:
         column = next(column for column in block.getColumns() if column.getPath().toDotString() == "id")
         bloom = reader.readBloomFilter(column)
 
-        def found(text: str) -> bool:
+        def may_hold(text: str) -> bool:
             return bool(bloom.findHash(bloom.hash(jvm.org.apache.parquet.io.api.Binary.fromString(text))))  # noqa: B023  called at once
 
-        sound += found(present) and sum(found(f"no id {n}") for n in range(100)) < 50
+        sound += may_hold(present) and sum(may_hold(f"no id {n}") for n in range(100)) < 50
     reader.close()
     return sound
 

@@ -144,10 +144,10 @@ def test_dates_that_are_closed_do_not_count(spark: SparkSession, spool: Path, au
 @pytest.mark.parametrize("command", ["ingest", "sql", "shell", "compact", "materialize", "verify", "report"])
 def test_every_command_looks_at_its_log(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ingest at its spool, too."""
-    found = list[Run]()
+    sizes = list[Run]()
 
     def started(*_: Any, run: Run, **__: Any) -> None:
-        found.append(run)
+        sizes.append(run)
         raise AuditError("no further")
 
     monkeypatch.setattr(session, "spark_session", started)
@@ -156,7 +156,7 @@ def test_every_command_looks_at_its_log(command: str, tmp_path: Path, monkeypatc
     CliRunner().invoke(audit, arguments)
     fill(tmp_path / ("spool" if command == "ingest" else "log"), HUGE)
     CliRunner().invoke(audit, arguments)
-    assert found == [Run.SMALL, Run.HUGE if command in {"ingest", "compact", "materialize"} else Run.LARGE]
+    assert sizes == [Run.SMALL, Run.HUGE if command in {"ingest", "compact", "materialize"} else Run.LARGE]
 
 
 def test_java_knows_every_directive(java: Path) -> None:

@@ -45,10 +45,10 @@ def log(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "audit")
 
 
-def captured(found: list[AnyRecord]) -> list[AnyRecord]:
+def captured(recorded: list[AnyRecord]) -> list[AnyRecord]:
     """Evidence of the first two failovers, added to the recording by hand: after the first, no process was left to capture."""
-    lost, handed_over = [record for record in found if isinstance(record, EpisodeRecord)][:2]
-    job = next(record.job_id for record in found if isinstance(record, TransitionRecord) and record.job_id)
+    lost, handed_over = [record for record in recorded if isinstance(record, EpisodeRecord)][:2]
+    job = next(record.job_id for record in recorded if isinstance(record, TransitionRecord) and record.job_id)
 
     def of(episode: EpisodeRecord, occasion: str, kind: str, **fields: Any) -> AnyRecord:
         at = episode.opened_at if occasion == "opened" else episode.closed_at
@@ -74,10 +74,10 @@ def captured(found: list[AnyRecord]) -> list[AnyRecord]:
     ]
 
 
-def ended(found: list[AnyRecord]) -> list[AnyRecord]:
+def ended(recorded: list[AnyRecord]) -> list[AnyRecord]:
     """Deaths and recoveries, added to the recording by hand: nobody saw why these JobManagers ended, nor what came back."""
-    lost, drained, _, killed, grown, restarted, stopped, _ = [r for r in found if isinstance(r, EpisodeRecord)]
-    job = next(record.job_id for record in found if isinstance(record, TransitionRecord) and record.job_id)
+    lost, drained, _, killed, grown, restarted, stopped, _ = [r for r in recorded if isinstance(r, EpisodeRecord)]
+    job = next(record.job_id for record in recorded if isinstance(record, TransitionRecord) and record.job_id)
     made = list[AnyRecord]()
 
     def after(episode: EpisodeRecord, seconds: float | None) -> Timestamp | None:

@@ -45,16 +45,16 @@ def test_killed_at_any_moment_it_is_completed_by_the_next(spark: SparkSession, s
     moments: list[tuple[Callable[[int], bool], bool]] = [
         (moment, False),
         (lambda _: any(files_below(audit / "_staging", PARQUET)), True),
-        (lambda seen: len(list(files_below(audit / "transitions", PARQUET))) > seen, False),
-        (lambda seen: len(list(files_below(audit / "transitions", PARQUET))) > seen, True),
+        (lambda count: len(list(files_below(audit / "transitions", PARQUET))) > count, False),
+        (lambda count: len(list(files_below(audit / "transitions", PARQUET))) > count, True),
     ]
     records: list[TransitionRecord] = []
     for reached, with_its_jvm in moments:
         records += _changes(spool, first=len(records) + 1)
-        seen = len(list(files_below(audit / "transitions", PARQUET)))
+        count = len(list(files_below(audit / "transitions", PARQUET)))
         with ingesting(spool, audit) as process:
             deadline = time.monotonic() + 120
-            while not reached(seen) and process.poll() is None:
+            while not reached(count) and process.poll() is None:
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
             if with_its_jvm:

@@ -126,15 +126,15 @@ def test_each_type_of_record_goes_to_its_table(spark: SparkSession, spool: Path,
 
 def test_a_row_equals_its_record(spark: SparkSession, spool: Path, audit: Path, ingested: Ingest) -> None:
     """To the microsecond, with maps, structs and nulls."""
-    seen = transition(1, datetime(2025, 11, 21, 23, 59, 59, 999999, tzinfo=UTC))
-    seal(spool, "jm-0", 1, [seen])
+    record = transition(1, datetime(2025, 11, 21, 23, 59, 59, 999999, tzinfo=UTC))
+    seal(spool, "jm-0", 1, [record])
     ingested()
     (file,) = (audit / "transitions").rglob("*.parquet")
     (row,) = pq.ParquetFile(file).read().to_pylist()
     for name in ("observed_at", "recorded_at", "written_at"):
         row[name] = instant(row[name])
     row["external_labels"] = dict(row["external_labels"])
-    assert row == msgspec.json.decode(line(seen))
+    assert row == msgspec.json.decode(line(record))
     assert file.parent.name == "event_date=2025-11-21"
 
 
@@ -216,11 +216,11 @@ def test_lines_that_are_no_records_go_to_the_quarantine(
     }
     seal(spool, "jm-0", 1, [transition(1)], lines=[*bad, b"garbage", b"", b"x" * 100_000, line(transition(2))])
     assert ingested() == IngestResult(rows=NOTHING | {"transitions": 2}, quarantined=len(bad) + 1, files=1)
-    found = {text: (file, times, reason) for file, text, times, reason in quarantine(spark, audit)}
+    quarantined = {text: (file, times, reason) for file, text, times, reason in quarantine(spark, audit)}
     file = f"jm-0/{1:016d}-{len(bad) + 5:016d}.jsonl.gz"
     expected = {text.decode(errors="replace"): (file, 1, reason) for text, reason in bad.items()}
     expected |= {"garbage": (file, 2, "not one JSON object"), "x" * 8192: (file, 1, "not one JSON object")}
-    assert found == expected
+    assert quarantined == expected
     assert ids_seen(spark, audit, "quarantine") == sorted(set(ids_seen(spark, audit, "quarantine")))
 
 

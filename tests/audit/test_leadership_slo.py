@@ -73,7 +73,7 @@ def watched() -> Sidecar:
 def test_spark_and_the_sidecar_have_the_same_figures(spark: SparkSession, tmp_path: Path) -> None:
     """To the microsecond: led, vacant, suspended, unobserved, the budget and what is left of it. The report has them too."""
     sidecar = watched()
-    seal(tmp_path / "spool", "jm-0", 1, (replace(each, recorded_at=each.observed_at) for each in sidecar.records))
+    seal(tmp_path / "spool", "jm-0", 1, (replace(record, recorded_at=record.observed_at) for record in sidecar.records))
     ingest(spark, str(tmp_path / "spool"), str(tmp_path / "audit"))
     session = spark.newSession()
     open_audit(session, str(tmp_path / "audit"), ["leadership_slo"])

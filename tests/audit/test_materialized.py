@@ -50,7 +50,7 @@ def assert_same_answers(spark: SparkSession, audit: Path) -> None:
     """Every view has the rows that it has from scratch."""
     sessions = [views(spark, audit, from_scratch=scratch) for scratch in (True, False)]
     for view in VIEWS:
-        expected, actual = (Counter(tuple(map(str, row)) for row in each.table(view).collect()) for each in sessions)
+        expected, actual = (Counter(tuple(map(str, row)) for row in sql.table(view).collect()) for sql in sessions)
         assert (view, expected - actual, actual - expected) == (view, Counter(), Counter())
 
 
@@ -66,32 +66,32 @@ def recorded(spark: SparkSession, spool: Path, audit: Path, records: list[AnyRec
 
 def open_for_days(history: History) -> None:
     """A leader that is confirmed, moves, and ends long after; a vacancy over two midnights."""
-    history.granted(0, A, None, None).found(NIGHT + 5, A, **OTHER).happened(3 * DAY, "READDRESSED", A, A)
+    history.granted(0, A, None, None).discovered(NIGHT + 5, A, **OTHER).happened(3 * DAY, "READDRESSED", A, A)
     history.revoked(4 * DAY, A).granted(6 * DAY, B, A, 2 * DAY)
     history.covered(-100, 7 * DAY)
 
 
 def best_after_midnight(history: History) -> None:
     """One observer discovers the leader just before midnight; the one that saw its beginning records it just after."""
-    history.granted(0, A, None, None).revoked(NIGHT - 2, A).found(NIGHT - 1, B, A)
+    history.granted(0, A, None, None).revoked(NIGHT - 2, A).discovered(NIGHT - 1, B, A)
     history.granted(NIGHT + 1, B, A, 1.5, **OTHER).covered(0, 2 * DAY)
 
 
 def best_too_late(history: History) -> None:
     """What is recorded more than an hour after the beginning does not say how it began."""
-    history.granted(0, A, None, None).found(NIGHT - 10, B, A).granted(NIGHT + 3700, B, A, 9.0, **OTHER)
+    history.granted(0, A, None, None).discovered(NIGHT - 10, B, A).granted(NIGHT + 3700, B, A, 9.0, **OTHER)
 
 
 def split_by_clocks(history: History) -> None:
     """Of one term the discovery is dated before midnight, its end and its true beginning after it: one failover."""
-    history.granted(0, A, None, None).found(NIGHT - 30, B, A).revoked(NIGHT - 20, A, **OTHER)
-    history.granted(NIGHT + 10, B, A, 30.0, **OTHER).found(NIGHT + 3000, B, B)
+    history.granted(0, A, None, None).discovered(NIGHT - 30, B, A).revoked(NIGHT - 20, A, **OTHER)
+    history.granted(NIGHT + 10, B, A, 30.0, **OTHER).discovered(NIGHT + 3000, B, B)
 
 
 def discovered_twice(history: History) -> None:
     """A discovery that is better known only within the second hour of the next date."""
-    history.granted(0, A, None, None).found(NIGHT - 60, B, A).revoked(NIGHT - 50, A, **OTHER)
-    history.found(NIGHT + 3000, B, A).granted(NIGHT + 6000, B, A, 7.0, **OTHER)
+    history.granted(0, A, None, None).discovered(NIGHT - 60, B, A).revoked(NIGHT - 50, A, **OTHER)
+    history.discovered(NIGHT + 3000, B, A).granted(NIGHT + 6000, B, A, 7.0, **OTHER)
 
 
 def back_after_a_day(history: History) -> None:
@@ -102,15 +102,15 @@ def back_after_a_day(history: History) -> None:
 
 def dead_address_for_days(history: History) -> None:
     """Dead is what was revoked last, for up to 90 days; what was written before that, for a day."""
-    history.found(0, A, **STOOD).revoked(20, A, **STOOD).found(3 * DAY, A, **STOOD, **OTHER)
+    history.discovered(0, A, **STOOD).revoked(20, A, **STOOD).discovered(3 * DAY, A, **STOOD, **OTHER)
     written: dict[str, Any] = {"position": PositionRecord(uid="u", resource_version="8")}
-    history.granted(4 * DAY, B, A, 4 * DAY, **written).found(4 * DAY + 5, A, B, **STOOD, **OTHER)
+    history.granted(4 * DAY, B, A, 4 * DAY, **written).discovered(4 * DAY + 5, A, B, **STOOD, **OTHER)
 
 
 def dead_for_a_day(history: History) -> None:
     """A job that was retired yesterday is not back because its address is discovered; the day after, it is."""
     history.granted(0, A, None, None, **JOB, **STOOD).happened(50, "RETIRED", None, A, **JOB, **STOOD)
-    history.found(DAY - 5, A, **JOB, **STOOD, **OTHER).found(2 * DAY, A, **JOB, **STOOD, **OTHER)
+    history.discovered(DAY - 5, A, **JOB, **STOOD, **OTHER).discovered(2 * DAY, A, **JOB, **STOOD, **OTHER)
 
 
 def missed_at_midnight(history: History) -> None:
@@ -118,8 +118,9 @@ def missed_at_midnight(history: History) -> None:
     jobs = [{"component": "job", "job_id": str(number) * 32} for number in range(3)]
     for job in jobs:
         history.granted(0, A, None, None, **job)
-    history.covered(0, NIGHT - 100).covered(NIGHT - 50, NIGHT + 20, "blind", "jm-1").found(NIGHT + 10, B, **OTHER)
-    history.found(NIGHT + 3000, A, A, **jobs[1]).found(NIGHT + DAY, C, A, **jobs[2]).covered(NIGHT + 20, 3 * DAY)
+    history.covered(0, NIGHT - 100).covered(NIGHT - 50, NIGHT + 20, "blind", "jm-1").discovered(NIGHT + 10, B, **OTHER)
+    history.discovered(NIGHT + 3000, A, A, **jobs[1]).discovered(NIGHT + DAY, C, A, **jobs[2])
+    history.covered(NIGHT + 20, 3 * DAY)
 
 
 def known_until_noon(history: History) -> None:

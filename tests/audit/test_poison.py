@@ -163,10 +163,10 @@ def test_a_segment_may_vanish_at_any_moment(
     def inspected(*arguments: Any, **options: Any) -> dict[str, Inspection]:
         if waiting:
             waiting.pop().unlink()
-        found = inspect(*arguments, **options)
+        inspection = inspect(*arguments, **options)
         if waiting:
             waiting.pop().unlink()
-        return found
+        return inspection
 
     monkeypatch.setattr("sidecar.audit.ingest.ingest.inspect", inspected)
     ingest(spark, str(spool), str(audit))
@@ -213,9 +213,9 @@ def test_verify_names_what_stands_in_a_table(spark: SparkSession, log: Log) -> N
 def assert_quarantined(spark: SparkSession, audit: Path, expected: Found) -> None:
     """The quarantine holds this and nothing else."""
     rows = spark.read.parquet(str(audit / "quarantine")).collect()
-    found = sorted((row.file, row.line and row.line[:10], row.reason) for row in rows)
-    assert len(found) == len(expected)
-    for (file, text, reason), (its_file, its_text, its_reason) in zip(found, sorted(expected), strict=True):
+    quarantined = sorted((row.file, row.line and row.line[:10], row.reason) for row in rows)
+    assert len(quarantined) == len(expected)
+    for (file, text, reason), (its_file, its_text, its_reason) in zip(quarantined, sorted(expected), strict=True):
         assert (file, text, reason[: len(its_reason)]) == (its_file, its_text, its_reason)
 
 

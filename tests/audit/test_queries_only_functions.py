@@ -53,13 +53,13 @@ REFUSED = {
 def functions(session: SparkSession) -> dict[str, str]:
     """The functions of a session of any kind, and Spark's examples of each."""
     state: Any = session._jsparkSession.sessionState()
-    found: dict[str, str] = {}
+    examples_of: dict[str, str] = {}
     for registry in (state.functionRegistry(), state.tableFunctionRegistry()):
         names = registry.listFunction()
         for name in (names.apply(number) for number in range(names.size())):
             examples = str(registry.lookupFunction(name).get().getExamples())
-            found[name.unquotedString().removeprefix(_BUILTIN)] = examples
-    return found
+            examples_of[name.unquotedString().removeprefix(_BUILTIN)] = examples
+    return examples_of
 
 
 def queries(examples: str) -> Iterator[str]:
@@ -70,9 +70,9 @@ def queries(examples: str) -> Iterator[str]:
 def test_every_function_is_allowed_or_refused(spark: SparkSession) -> None:
     """A new version of Spark with a new function fails here, until somebody has decided."""
     refused = {name for names in REFUSED.values() for name in names}
-    known = set(functions(spark.newSession()))
-    assert known - refused == FUNCTIONS
-    assert refused <= known
+    names_of_spark = set(functions(spark.newSession()))
+    assert names_of_spark - refused == FUNCTIONS
+    assert refused <= names_of_spark
     assert set(functions(query_session(spark))) == FUNCTIONS
 
 

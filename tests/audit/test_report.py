@@ -45,9 +45,9 @@ from tests.audit.spooling import NOON, seal, transition
 pytestmark = pytest.mark.spark
 
 
-def table(found: Findings, caption: str) -> list[tuple[str, ...]]:
+def table(findings: Findings, caption: str) -> list[tuple[str, ...]]:
     """The rows of the table whose caption begins like that."""
-    (rows,) = (each.rows for card in cards(found) for each in card.tables if each.caption.startswith(caption))
+    (rows,) = (each.rows for card in cards(findings) for each in card.tables if each.caption.startswith(caption))
     return [tuple(row) for row in rows]
 
 
@@ -64,8 +64,8 @@ def shares(of: Truth) -> tuple[str, str]:
 
 def counts(failovers: Sequence[Failover]) -> tuple[str, str, str]:
     """Planned, not planned, not known."""
-    found = Counter(each.meant for each in failovers)
-    return str(found[True]), str(found[False]), str(found[None])
+    number_of = Counter(failover.meant for failover in failovers)
+    return str(number_of[True]), str(number_of[False]), str(number_of[None])
 
 
 def test_the_figures_at_the_top_are_those_of_the_log(quarter_found: Findings) -> None:
@@ -122,10 +122,10 @@ def test_what_nobody_knows_is_no_reason_and_no_recovery(quarter_found: Findings)
     failovers = [each for _, each in happened()]
 
     def median(reason: str | None) -> str:
-        bounds = sorted(each.down[1] for each in failovers if each.death == reason and each.down)
+        bounds = sorted(failover.down[1] for failover in failovers if failover.death == reason and failover.down)
         return seconds(bounds[(len(bounds) - 1) // 2])
 
-    deaths = Counter(each.death for each in failovers)
+    deaths = Counter(failover.death for failover in failovers)
     assert (deaths["oom_killed"], deaths["unknown"], deaths[None]) == (2, 1, 6)
     assert table(quarter_found, "Failovers by the reason of the death") == [
         *((reason, str(deaths[reason]), median(reason)) for reason in ("oom_killed", "drained", "killed", "unknown")),
@@ -177,19 +177,19 @@ def test_what_moved_is_said_in_words(quarter_found: Findings) -> None:
 def test_the_tables_are_those_of_the_log(quarter_found: Findings) -> None:
     """Each picture has one, and each number in it is computed from the lists of the test too."""
     by_day: dict[date, list[Failover]] = {}
-    for _, each in happened():
-        by_day.setdefault((NOON + timedelta(seconds=each.over + 5)).date(), []).append(each)
+    for _, failover in happened():
+        by_day.setdefault((NOON + timedelta(seconds=failover.over + 5)).date(), []).append(failover)
     assert table(quarter_found, "Failovers per day") == [
-        (f"{day}", *counts(each)) for day, each in sorted(by_day.items())
+        (f"{day}", *counts(failovers)) for day, failovers in sorted(by_day.items())
     ]
 
-    causes = Counter(each.cause for _, each in happened())
+    causes = Counter(failover.cause for _, failover in happened())
     assert table(quarter_found, "Failovers by cause") == [
         (
             cause,
             str(n),
-            str(sum(each.cause == cause and each.meant is True for _, each in happened())),
-            seconds(sum(each.vacant for _, each in happened() if each.cause == cause)),
+            str(sum(failover.cause == cause and failover.meant is True for _, failover in happened())),
+            seconds(sum(failover.vacant for _, failover in happened() if failover.cause == cause)),
         )
         for cause, n in sorted(causes.items(), key=lambda item: (-item[1], item[0]))
     ]
@@ -199,11 +199,13 @@ def test_the_tables_are_those_of_the_log(quarter_found: Findings) -> None:
 
     for place, edge in ((0, 0.0), *enumerate(EDGES, start=1)):
         top = EDGES[place] if place < len(EDGES) else float("inf")
-        published = sum(edge <= each.vacant < top for _, each in happened())
-        working = sum(bool(each.down) and edge <= each.down[1] < top for _, each in happened() if each.down)
+        published = sum(edge <= failover.vacant < top for _, failover in happened())
+        working = sum(
+            bool(failover.down) and edge <= failover.down[1] < top for _, failover in happened() if failover.down
+        )
         assert (quarter_found.vacancies.get(place, 0), quarter_found.downtimes.get(place, 0)) == (published, working)
     assert "Not known: no working leader of 1." in next(
-        each.text for each in cards(quarter_found) if "per failover" in each.title
+        card.text for card in cards(quarter_found) if "per failover" in card.title
     )
     assert ("30 s to 1 min", "1", "2") in table(quarter_found, "Failovers by the time")
 
@@ -213,7 +215,10 @@ def test_the_tables_are_those_of_the_log(quarter_found: Findings) -> None:
         if (sums := together(truth(cluster, day) for cluster in CLUSTERS)) != NOTHING
     ]
     delays = sorted(
-        each.vacant / 4 for cluster in CLUSTERS for each in cluster.failovers if each.recorded and each.vacant != 3.5
+        failover.vacant / 4
+        for cluster in CLUSTERS
+        for failover in cluster.failovers
+        if failover.recorded and failover.vacant != 3.5
     )
     assert table(quarter_found, "Alerts by destination") == [
         ("ops#0", "12", "11", "1", "0", "1", seconds(delays[5]), seconds(delays[-1]))
@@ -245,29 +250,29 @@ def test_each_cluster_has_its_figures(quarter_found: Findings) -> None:
 
 def changes(cluster: Cluster) -> int:
     """How often a component or job of it got another leader."""
-    moves = sum(each.leaders > 0 for each in cluster.failovers)
+    moves = sum(failover.leaders > 0 for failover in cluster.failovers)
     return moves * len(cluster.names()) + (cluster.id == ALONE[0])
 
 
 def test_a_week_agrees_with_the_weekly_report(quarter_session: SparkSession, quarter_read: QuarterRead) -> None:
     """Of the clusters asked for: availability and changes of leader are those of the view; a failover is an episode, and words say so."""
-    found = quarter_read(Wanted(first=date(2025, 11, 24), last=date(2025, 11, 30), clusters=("payments", "clicks")))
+    findings = quarter_read(Wanted(first=date(2025, 11, 24), last=date(2025, 11, 30), clusters=("payments", "clicks")))
     week = quarter_session.sql(
         "SELECT * FROM weekly_report WHERE week = '2025-11-24' AND cluster_id IN ('payments', 'clicks')"
     )
     rows = {row.cluster_id: row for row in week.collect()}
-    assert {name: row.n for name, row in found.changes.items()} == {
+    assert {name: row.n for name, row in findings.changes.items()} == {
         name: row.leader_changes for name, row in rows.items()
     }
-    for name, sums in found.available_by_cluster.items():
+    for name, sums in findings.available_by_cluster.items():
         assert sums.led / (sums.led + sums.vacant) == pytest.approx(rows[name].availability, abs=1e-12)
     monday = 2.5 * DAY  # after noon of 2025-11-21
     own = [cluster.id for cluster, _ in happened(monday, monday + 7 * DAY) if cluster.id in rows]
-    assert (found.total.n, own) == (sum(row.episodes for row in rows.values()), ["payments"]) == (1, ["payments"])
-    page = render(found)
+    assert (findings.total.n, own) == (sum(row.episodes for row in rows.values()), ["payments"]) == (1, ["payments"])
+    page = render(findings)
     assert "2025-11-24 00:00</time> to <time>2025-11-30 23:59</time> UTC · <bdi>clicks, payments" in page
     assert "Within this period, 12 components and jobs changed their leader, 1 of them outside of any failover;" in page
-    assert [*found.marks] == ["clicks", "payments"]
+    assert [*findings.marks] == ["clicks", "payments"]
 
 
 @pytest.mark.parametrize(

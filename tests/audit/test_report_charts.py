@@ -46,7 +46,7 @@ def test_bars_may_stand_beside_each_other() -> None:
 def test_a_step_begins_where_the_one_before_ended() -> None:
     """What took no time stays visible, and what was earlier than the step before does not begin before it ended."""
     svg = charts.steps("Title", {"seen": 5.0, "led": 5.0, "late": 4.0, "running": 20.0}, "{:g} s".format)
-    assert [(each["x"], each["width"]) for each in rectangles(svg, "vacant")] == [
+    assert [(rectangle["x"], rectangle["width"]) for rectangle in rectangles(svg, "vacant")] == [
         *((0, 25), (25, 0.2), (25, 0.2)),
         (25, 75),
     ]

@@ -101,9 +101,9 @@ def test_each_thing_that_is_wrong_is_a_line(spark: SparkSession, log: Log) -> No
     (log.audit / "holiday.jpg").write_bytes(b"")
     wrong("holiday.jpg", "not of an audit log")
     before = contents(log.audit)
-    found = [tuple(finding.split(": ", 1)) for finding in verify(spark, str(log.audit)).findings]
-    assert len(found) == len(expected)
-    for (path, problem), (said_of, said) in zip(sorted(expected), sorted(found), strict=True):
+    problems = [tuple(finding.split(": ", 1)) for finding in verify(spark, str(log.audit)).findings]
+    assert len(problems) == len(expected)
+    for (path, problem), (said_of, said) in zip(sorted(expected), sorted(problems), strict=True):
         assert (path, said[: len(problem)]) == (said_of, problem)
         assert "\n" not in said
     assert contents(log.audit) == before

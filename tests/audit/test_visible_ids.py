@@ -27,18 +27,18 @@ def test_files_that_came_went_or_took_anothers_name_are_noticed(spark: SparkSess
     """Before each look-up: a new file, a deleted file, and one with other content and the same name."""
     seal(spool, "jm-0", 1, [transition(n, NOON + timedelta(days=n)) for n in range(3)])
     ingest(spark, str(spool), str(audit))
-    seen = VisibleIds(spark, open_storage(spark, str(audit)), "transitions")
+    visible = VisibleIds(spark, open_storage(spark, str(audit)), "transitions")
     files = sorted((audit / "transitions").rglob("*.parquet"))
     names = [f"{file.parent.name}/{file.name}" for file in files]
-    assert seen.files_with(_hashes(spark, 0, 1, 2, 3)) == names
+    assert visible.files_with(_hashes(spark, 0, 1, 2, 3)) == names
     files[0].unlink()
-    assert seen.files_with(_hashes(spark, 0, 1, 2, 3)) == names[1:]
+    assert visible.files_with(_hashes(spark, 0, 1, 2, 3)) == names[1:]
     rows = pq.ParquetFile(files[1]).read()
     at = rows.schema.get_field_index("id")
     pq.write_table(rows.set_column(at, "id", [[transition(3).id]]), files[1])
-    assert seen.files_with(_hashes(spark, 1)) == []
-    assert seen.files_with(_hashes(spark, 3)) == [names[1]]
-    assert [row.id for row in seen.among(_hashes(spark, 0, 1, 2, 3), names[1:]).orderBy("id").collect()] == sorted(
+    assert visible.files_with(_hashes(spark, 1)) == []
+    assert visible.files_with(_hashes(spark, 3)) == [names[1]]
+    assert [row.id for row in visible.among(_hashes(spark, 0, 1, 2, 3), names[1:]).orderBy("id").collect()] == sorted(
         transition(n).id for n in (2, 3)
     )
 
@@ -104,7 +104,7 @@ def test_a_damaged_index_is_built_again(
 
 
 def _other_hashes(content: bytes) -> bytes:
-    """What only a checksum can tell from the content of before."""
+    """What only a checksum can distinguish from the previous content."""
     if not content.startswith(b"PAR1"):
         return content[:1] + b"!" + content[2:]
     hashes = pq.ParquetFile(BytesIO(content)).metadata.row_group(0).column(0)

@@ -1,6 +1,6 @@
 """The driver alone in a process, so that nobody disturbs its figures: `python -m tests.bench.alone QUORUM CLUSTER_ID`.
 
-What the driver tells is counted, not kept. Each line on stdin is a command, answered with one line of JSON; it ends with its stdin.
+What the driver reports is counted, not kept. Each line on stdin is a command, answered with one line of JSON; it ends with its stdin.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ class Report(Struct):
     """The sum of their `writes`."""
     uncounted: int = 0
     """Those whose `writes` nobody could count."""
-    last_told: int = 0
+    last_report_at: int = 0
     """When the last of them was reported: monotonic nanoseconds."""
     threads: list[str] = field(default_factory=list)
     rss_kib: int = 0
@@ -46,7 +46,7 @@ class Report(Struct):
 
 
 class Counter:
-    """The observer. Its figures are right when the driver has nothing left to tell."""
+    """The observer. Its figures are right when the driver has nothing left to report."""
 
     def __init__(self) -> None:
         self.report = Report()
@@ -60,7 +60,7 @@ class Counter:
                 report.nodes += 1
                 report.writes += writes or 0
                 report.uncounted += writes is None
-                report.last_told = time.monotonic_ns()
+                report.last_report_at = time.monotonic_ns()
                 if self.values is not None:
                     self.values[path] = data
             case SnapshotCompleted():
@@ -115,7 +115,7 @@ class Alone:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def tell(self, command: str) -> bytes:
+    def ask(self, command: str) -> bytes:
         """The answer to one command."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -124,10 +124,10 @@ class Alone:
         return self._process.stdout.readline()
 
     def report(self) -> Report:
-        return json.decode(self.tell("report"), type=Report)
+        return json.decode(self.ask("report"), type=Report)
 
     def digest(self) -> str:
-        return json.decode(self.tell("digest"), type=str)
+        return json.decode(self.ask("digest"), type=str)
 
     def wait_complete(self, snapshots: int = 1, seconds: float = 120.0) -> Report:
         """What was reported when everything has been read for the n-th time."""
@@ -141,7 +141,7 @@ class Alone:
 
         def settled() -> bool:
             report = self.report()
-            return report.writes >= writes and time.monotonic_ns() - report.last_told >= quiet * 1e9
+            return report.writes >= writes and time.monotonic_ns() - report.last_report_at >= quiet * 1e9
 
         until(settled, seconds, _ASK_SECONDS)
         return self.report()

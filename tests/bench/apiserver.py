@@ -1,4 +1,4 @@
-"""An API server whose etcd can be read along and whose audit log tells what it was asked, and a wire to it that counts its bytes."""
+"""An API server whose etcd can be read along and whose audit log holds what it was asked, and a wire to it that counts its bytes."""
 
 import json
 import socket
@@ -88,10 +88,10 @@ class Meter:
         self._accepting.start()
 
     def close(self) -> None:
-        for each in (self._listener, *self._open):
+        for connection in (self._listener, *self._open):
             with suppress(OSError):  # closed before
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
+                connection.shutdown(socket.SHUT_RDWR)
+            connection.close()
         self._accepting.join(_CONNECT_SECONDS)
 
     def _accept(self) -> None:

@@ -47,8 +47,8 @@ def main(url: str, authority: str, token: str, namespace: str, name: str) -> Non
         for line in lines:
             session, _, address = events.decode(line).object.data.get(_DISPATCHER, "").partition(",")
             if session:
-                told = Line(timestamp(clock().wall), "dispatcher", None, address, UUID(session))
-                print(json.encode(told).decode(), flush=True)
+                record = Line(timestamp(clock().wall), "dispatcher", None, address, UUID(session))
+                print(json.encode(record).decode(), flush=True)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ class Fault(NamedTuple):
     """What was written of the leader."""
 
 
-class Told(NamedTuple):
+class FaultRecords(NamedTuple):
     """What the sidecar has recorded since a fault."""
 
     episodes: list[Record]
@@ -99,16 +99,16 @@ class Scene:
 
     def stand_by(self, jobmanagers: int) -> None:
         """So many JobManagers, one of which leads, the job at work, nothing to be reported any more, and no recent loss of sight."""
-        if any(each["split"] for each in self._of("transition")[-1:]):
-            for each in self._running():  # a split does not settle by itself
-                each.kill()
-        for each in self.lab.jobmanagers:
+        if any(transition["split"] for transition in self._of("transition")[-1:]):
+            for jobmanager in self._running():  # a split does not settle by itself
+                jobmanager.kill()
+        for jobmanager in self.lab.jobmanagers:
             if len(self._running()) < jobmanagers:
-                each.start()
+                jobmanager.start()
         leader = self.lab.wait_for_leader()
-        for each in self._running():
-            if jobmanagers == 1 and each is not leader:
-                each.stop()
+        for jobmanager in self._running():
+            if jobmanagers == 1 and jobmanager is not leader:
+                jobmanager.stop()
         if not until(lambda: self._contenders() == jobmanagers, _CONTEND_SECONDS, 0.5):
             self._restart_standbys(leader)
         if not self._job or not is_running(self.lab, self._job, _RECOVERY_SECONDS):
@@ -123,7 +123,7 @@ class Scene:
         return Fault(time.time(), self._records[-1][0], leader, self.lab.led())
 
     def _running(self) -> list[JobManager]:
-        return [each for each in self.lab.jobmanagers if each.running]
+        return [jobmanager for jobmanager in self.lab.jobmanagers if jobmanager.running]
 
     def _is_calm(self, jobmanagers: int) -> bool:
         now = time.time()
@@ -136,7 +136,7 @@ class Scene:
         return (
             now - max(news) > CALM_SECONDS
             and now - max((*blind, *split), default=0.0) > _RELATED_SECONDS + 1
-            and not self._told(0).unfinished
+            and not self._records_behind(0).unfinished
             and self._contenders() == jobmanagers
         )
 
@@ -146,10 +146,10 @@ class Scene:
     def _restart_standbys(self, leader: JobManager) -> None:
         """One whose session ended while ZooKeeper was down may be back and contend no more."""
         print("a standby does not contend: it is started again", file=sys.stderr, flush=True)
-        for each in self._running():
-            if each is not leader:
-                each.kill()
-                each.start()
+        for jobmanager in self._running():
+            if jobmanager is not leader:
+                jobmanager.kill()
+                jobmanager.start()
 
     def cancel_job(self) -> None:
         self.lab.cancel_job(self._job)
@@ -157,7 +157,7 @@ class Scene:
 
     # -- after it ------------------------------------------------------------------------------------------------------
 
-    def wait_for_episode(self, fault: Fault, calm: float, patience: float) -> Told:
+    def wait_for_episode(self, fault: Fault, calm: float, patience: float) -> FaultRecords:
         """Until an episode is recorded, and nothing has moved for `calm` seconds. A split is ended, as its alert says it must be.
 
         What has not begun within `patience` seconds does not come.
@@ -167,24 +167,24 @@ class Scene:
 
         def is_over() -> bool:
             nonlocal split_at
-            told = self.told(fault)
-            if split_at is None and any(each["split"] for each in told.transitions):
+            records = self.records_since(fault)
+            if split_at is None and any(transition["split"] for transition in records.transitions):
                 split_at = time.time()
             if split_at and time.time() - split_at > _SPLIT_SECONDS and fault.leader.running:
                 fault.leader.kill()
             last = max(
-                (epoch_seconds(each["recorded_at"]) for each in (*told.episodes, *told.transitions)), default=0.0
+                (epoch_seconds(each["recorded_at"]) for each in (*records.episodes, *records.transitions)), default=0.0
             )
-            told_all = bool(told.episodes) or time.time() - ended > patience
-            return told_all and not told.unfinished and time.time() - last > calm
+            complete = bool(records.episodes) or time.time() - ended > patience
+            return complete and not records.unfinished and time.time() - last > calm
 
         until(is_over, _RECORD_SECONDS, 0.5)
-        return self.told(fault)
+        return self.records_since(fault)
 
-    def wait_for_nothing(self, fault: Fault, quiet: float) -> Told:
+    def wait_for_nothing(self, fault: Fault, quiet: float) -> FaultRecords:
         """For `quiet` seconds: whatever was to be said has been."""
         time.sleep(quiet)
-        return self.told(fault)
+        return self.records_since(fault)
 
     def outcome(self, fault: Fault) -> Outcome:
         """What has become of who led when the fault began: from what is written in the store, and who runs."""
@@ -194,17 +194,17 @@ class Scene:
         same = leader is fault.leader and leader.started_at < fault.at
         return Outcome.AGAIN if same else Outcome.ANOTHER
 
-    def told(self, fault: Fault) -> Told:
+    def records_since(self, fault: Fault) -> FaultRecords:
         """What is recorded since it began."""
-        return self._told(fault.behind)
+        return self._records_behind(fault.behind)
 
-    def _told(self, behind: int) -> Told:
+    def _records_behind(self, behind: int) -> FaultRecords:
         episodes, transitions, notifications = (
             self._of(name, behind=behind) for name in ("episode", "transition", "notification")
         )
-        begun = {each["episode_id"] for each in transitions if each["episode_id"]}
-        alerts = [each for each in notifications if each["outcome"] == "queued"]
-        return Told(episodes, transitions, alerts, begun - {each["id"] for each in episodes})
+        begun = {transition["episode_id"] for transition in transitions if transition["episode_id"]}
+        alerts = [notification for notification in notifications if notification["outcome"] == "queued"]
+        return FaultRecords(episodes, transitions, alerts, begun - {episode["id"] for episode in episodes})
 
     def _of(self, *types: str, behind: int = 0) -> list[Record]:
         """The records of these types, behind one of the journal."""

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from sidecar.core.cluster.failover.causes import Cause
 from tests.bench.cause_kinds import KINDS, Kind, Race
 from tests.bench.cause_labs import LABS, SESSION
-from tests.bench.cause_scene import Fault, Outcome, Scene, Told, epoch_seconds
+from tests.bench.cause_scene import Fault, FaultRecords, Outcome, Scene, epoch_seconds
 from tests.bench.stage import Table
 
 VERSIONS = ("2.3.0", "1.20.5")
@@ -34,23 +34,23 @@ class Run(NamedTuple):
     fault: Fault
     lasted: float
     """For how many seconds the fault really was."""
-    told: Told
+    records: FaultRecords
     outcome: Outcome | None
     """Where that is up to the cluster."""
 
     def causes(self) -> str:
-        found = [f"{each['cause']} ({each['confidence']})" for each in self.told.episodes]
-        return " + ".join([*found, *("not recorded" for _ in self.told.unfinished)]) or "none"
+        found = [f"{episode['cause']} ({episode['confidence']})" for episode in self.records.episodes]
+        return " + ".join([*found, *("not recorded" for _ in self.records.unfinished)]) or "none"
 
     def is_right(self, allowed: set[Cause]) -> bool:
         """One that is allowed, and no other; a split may follow upon what it came from."""
-        found = [each["cause"] for each in self.told.episodes]
-        alone = len(found) <= 1 or Cause.SPLIT_LEADERSHIP in found
-        return not self.told.unfinished and alone and bool(found) == bool(allowed) and {*found} <= allowed
+        causes = [episode["cause"] for episode in self.records.episodes]
+        alone = len(causes) <= 1 or Cause.SPLIT_LEADERSHIP in causes
+        return not self.records.unfinished and alone and bool(causes) == bool(allowed) and {*causes} <= allowed
 
     def after(self) -> list[float]:
         """How long after the fault each episode was recorded."""
-        return [epoch_seconds(each["recorded_at"]) - self.fault.at for each in self.told.episodes]
+        return [epoch_seconds(episode["recorded_at"]) - self.fault.at for episode in self.records.episodes]
 
 
 def main(versions: Sequence[str] = VERSIONS, store: str = "zookeeper", runs: int = 1) -> bool:
@@ -60,16 +60,16 @@ def main(versions: Sequence[str] = VERSIONS, store: str = "zookeeper", runs: int
 
 
 def _play(version: str, store: str, runs: int) -> bool:
-    found: dict[Kind, list[Run]] = {kind: [] for kind in KINDS[store]}
+    runs_of: dict[Kind, list[Run]] = {kind: [] for kind in KINDS[store]}
     try:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             with LABS[store](folder, version) as lab, Scene(lab, folder) as scene:
                 for _ in range(runs):
                     for kind in sorted(KINDS[store], key=lambda kind: kind.turn):
-                        found[kind].append(_one(scene, kind))
+                        runs_of[kind].append(_one(scene, kind))
     finally:  # also what was found before a cluster did not come to rest any more
-        right = _report(version, {kind: runs for kind, runs in found.items() if runs})
+        right = _report(version, {kind: runs for kind, runs in runs_of.items() if runs})
     return right
 
 
@@ -79,28 +79,28 @@ def _one(scene: Scene, kind: Kind) -> Run:
     began = time.monotonic()
     kind.act(scene, fault)
     lasted = time.monotonic() - began
-    told = (
+    records = (
         scene.wait_for_nothing(fault, kind.quiet)
         if kind.quiet
         else scene.wait_for_episode(fault, kind.calm, kind.patience)
     )
-    run = Run(fault, lasted, told, scene.outcome(fault) if isinstance(kind.cause, Race) else None)
+    run = Run(fault, lasted, records, scene.outcome(fault) if isinstance(kind.cause, Race) else None)
     print(f"{_what(kind, run.outcome)}: {run.causes()}", file=sys.stderr, flush=True)
     return run
 
 
-def _report(version: str, found: Mapping[Kind, Sequence[Run]]) -> bool:
+def _report(version: str, runs_of: Mapping[Kind, Sequence[Run]]) -> bool:
     table = Table(
         f"Flink {version}", "expected", "lasted, s at most", "reported (runs)", "recorded, after s at most", "alerts"
     )
     wrong, alerts = [], 0
-    for kind, of_kind in found.items():
+    for kind, of_kind in runs_of.items():
         for outcome in (None, *Outcome):
             if runs := [run for run in of_kind if run.outcome is outcome]:
                 _row(table, version, kind, runs)
                 wrong += [(kind, run) for run in runs if not run.is_right(_allowed(version, kind, run))]
                 quiet = kind.quiet or outcome in {Outcome.STAYED, Outcome.LATE}
-                alerts += sum(len(run.told.alerts) for run in runs) if quiet else 0
+                alerts += sum(len(run.records.alerts) for run in runs) if quiet else 0
     table.target("wrong verdicts", len(wrong), 0)
     table.target("alerts where nothing happened to a leader", alerts, 0)
     table.end()
@@ -118,7 +118,7 @@ def _row(table: Table, version: str, kind: Kind, runs: Sequence[Run]) -> None:
         f"{max(run.lasted for run in runs):.1f}",
         ", ".join(f"{causes} ({count} of {len(runs)})" for causes, count in reported.items()),
         f"{max(after):.1f}" if (after := [each for run in runs for each in run.after()]) else "",
-        sum(len(run.told.alerts) for run in runs),
+        sum(len(run.records.alerts) for run in runs),
     )
 
 
@@ -136,16 +136,14 @@ def _allowed(version: str, kind: Kind, run: Run) -> set[Cause]:
 def _explain(kind: Kind, run: Run) -> None:
     """What a wrong verdict rests on, and what was seen."""
     print(f"WRONG: {_what(kind, run.outcome)}: {run.causes()}")
-    for episode in run.told.episodes:
+    for episode in run.records.episodes:
         print("  facts:", *episode["facts"])
-    for each in run.told.transitions[:_MOST_TRANSITIONS]:
-        after = epoch_seconds(each["observed_at"]) - run.fault.at
-        name = f"job {each['job_id']}" if each["job_id"] else each["component"]
-        same = f"same process: {each['same_process']}, contenders: {each['contenders']}"
-        print(
-            f"  {after:+.3f} s {name} {each['pattern']} {each['after_address'] or ''} {each['reason'] or ''} ({same})"
-        )
-    print(f"  {len(run.told.transitions)} transitions\n", flush=True)
+    for row in run.records.transitions[:_MOST_TRANSITIONS]:
+        after = epoch_seconds(row["observed_at"]) - run.fault.at
+        name = f"job {row['job_id']}" if row["job_id"] else row["component"]
+        same = f"same process: {row['same_process']}, contenders: {row['contenders']}"
+        print(f"  {after:+.3f} s {name} {row['pattern']} {row['after_address'] or ''} {row['reason'] or ''} ({same})")
+    print(f"  {len(run.records.transitions)} transitions\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -73,8 +73,8 @@ def measured(number: int, folder: Path, writer: ProcessPoolExecutor) -> list[str
         renewing.result(_HOUR)
         flink.replace(names[-1], uuid4())
         wait_for("the alert", lambda: receiver.received, 60)
-        told = [each for each in sidecar.transitions() if each["kind"] != "DISCOVERED"]
-        assert [(each["cluster_id"], each["kind"]) for each in told] == [(names[-1], "CHANGED")]
+        transitions = [transition for transition in sidecar.transitions() if transition["kind"] != "DISCOVERED"]
+        assert [(change["cluster_id"], change["kind"]) for change in transitions] == [(names[-1], "CHANGED")]
         assert sidecar.process
         threads = len(list(Path(f"/proc/{sidecar.process.pid}/task").iterdir()))
         return [

@@ -2,8 +2,8 @@
 
 The dispatcher's leader node is created and deleted again and again, each time with another session id, with the same pause behind each of
 the two. Flink's own listener watches it, and beside it our driver, alone in its process (tests/bench/alone.py). Then the last leader comes
-(`create`), and changes its session id (`set`): who tells of it? Flink's listener is deaf behind the last cycle that it reported,
-if it tells of neither. Our driver reads a contested node once a second and counts what it hears between: not each leader is reported, each
+(`create`), and changes its session id (`set`): who reports it? Flink's listener is deaf behind the last cycle that it reported,
+if it reports neither. Our driver reads a contested node once a second and counts what it hears between: not each leader is reported, each
 write is accounted for.
 """
 
@@ -37,12 +37,12 @@ def main(cycles: int = CYCLES, cycles_of_long_pauses: int = CYCLES_OF_LONG_PAUSE
         "pause ms",
         "cycles",
         "in s",
-        "Flink's: told of",
+        "Flink's: reported",
         "deaf after cycle",
-        "last leader told",
-        "ours: told of",
+        "last leader reported",
+        "ours: reported",
         "accounted for",
-        "last leader told",
+        "last leader reported",
     )
     with zookeeper() as (server, folder):
         flinks = Flinks(folder)
@@ -78,7 +78,7 @@ def _series(table: Table, address: str, folder: Path, flinks: Flinks, pause: flo
         f"{took:.0f}",
         *(_flinks(theirs, cycles) if theirs else "---"),
         f"{after.nodes - before.nodes:,}",
-        f"{counted:,} of {made:,}" + (f", {uncounted:,} told without a count" if uncounted else ""),
+        f"{counted:,} of {made:,}" + (f", {uncounted:,} reported without a count" if uncounted else ""),
         "yes" if right else "NO",
     )
     assert right, "the last value is wrong"
@@ -88,8 +88,8 @@ def _series(table: Table, address: str, folder: Path, flinks: Flinks, pause: flo
 def _play(client: KazooClient, path: str, theirs: Listener | None, ours: Alone, cycles: int, pause: float) -> float:
     """The cycles, and the last leader; how many seconds the cycles took."""
     if theirs is not None:
-        assert theirs.wait_for(str(_BEFORE), _START_SECONDS), "Flink's listener does not tell of the first leader"
-    ours.tell("keep")
+        assert theirs.wait_for(str(_BEFORE), _START_SECONDS), "Flink's listener does not report the first leader"
+    ours.ask("keep")
     client.delete(path)
     began = time.monotonic()
     for number in range(1, cycles + 1):
@@ -114,10 +114,14 @@ def _rest(seconds: float) -> None:
 def _flinks(listener: Listener, cycles: int) -> tuple[str, str, str]:
     """How many of the leaders it reported; the cycle of the last one, if it reported none behind the cycles; whether of the very last."""
     ids = [json.decode(line)["leader_session_id"] for _, line in listener.lines]
-    told = {UUID(session_id) for session_id in ids if session_id}
-    numbers = {session_id.int for session_id in told if session_id.int <= cycles}
-    deaf = not told.intersection(_PROBES)
-    return f"{len(numbers):,}", f"{max(numbers, default=0):,}" if deaf else "-", "yes" if _PROBES[-1] in told else "no"
+    session_ids = {UUID(session_id) for session_id in ids if session_id}
+    numbers = {session_id.int for session_id in session_ids if session_id.int <= cycles}
+    deaf = not session_ids.intersection(_PROBES)
+    return (
+        f"{len(numbers):,}",
+        f"{max(numbers, default=0):,}" if deaf else "-",
+        "yes" if _PROBES[-1] in session_ids else "no",
+    )
 
 
 if __name__ == "__main__":

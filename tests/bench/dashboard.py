@@ -61,14 +61,14 @@ class Recorded(NamedTuple):
 
     def answers(self, panel: Mapping[str, Any]) -> list[list[Series]]:
         """What each query of a panel returns."""
-        found = []
+        results = []
         for target in panel["targets"]:
             expression = filled_in(target["expr"], math.ceil(self.end - self.start), namespace=".*", cluster_id=".*")
             if target.get("instant"):
-                found.append(self.prometheus.query(expression))
+                results.append(self.prometheus.query(expression))
             else:
-                found.append(self.prometheus.query_range(expression, self.start, self.end))
-        return found
+                results.append(self.prometheus.query_range(expression, self.start, self.end))
+        return results
 
     def failovers(self) -> list[float]:
         """When the annotations are."""
@@ -148,8 +148,11 @@ def _stat(panel: Mapping[str, Any], answers: Sequence[list[Series]]) -> str:
 
 
 def _table(panel: Mapping[str, Any], answers: Sequence[list[Series]]) -> str:
-    organize = next(each["options"] for each in panel["transformations"] if each["id"] == "organize")
-    units = {each["matcher"]["options"]: each["properties"][0]["value"] for each in panel["fieldConfig"]["overrides"]}
+    organize = next(step["options"] for step in panel["transformations"] if step["id"] == "organize")
+    units = {
+        override["matcher"]["options"]: override["properties"][0]["value"]
+        for override in panel["fieldConfig"]["overrides"]
+    }
     rows: dict[tuple[tuple[str, str], ...], dict[str, str | float]] = {}
     for target, found in zip(panel["targets"], answers, strict=True):
         name = "Value" if len(answers) == 1 else f"Value #{target['refId']}"
@@ -242,9 +245,9 @@ def _lines(
     custom = panel["fieldConfig"]["defaults"]["custom"]
     stacked = "stacking" in custom
     own = {
-        each["matcher"]["options"]: _COLOURS[given["value"]["fixedColor"]]
-        for each in panel["fieldConfig"]["overrides"]
-        for given in each["properties"]
+        override["matcher"]["options"]: _COLOURS[given["value"]["fixedColor"]]
+        for override in panel["fieldConfig"]["overrides"]
+        for given in override["properties"]
         if given["id"] == "color"
     }
     layout["barmode"] = "stack"

@@ -2,7 +2,7 @@
 
 Real Flink on a real ZooKeeper, a job, two `run` with a receiver each: one captures all that there is, one nothing. The leader is killed
 with -9, once its job has a checkpoint; times are those of the first one's records and files. Then the JobManager that leads is asked for
-its threads, in turn by the sidecar's own means and by Flink's REST server, and its own log tells how long it stood still for each.
+its threads, in turn by the sidecar's own means and by Flink's REST server, and its own log shows how long it stood still for each.
 """
 
 import sys
@@ -113,20 +113,20 @@ def main(failovers: int = FAILOVERS) -> None:
         with_it = Sidecar(folder / "with", f"{place}\n{_EVERYTHING}", [receivers[0].url], group_wait="5s")
         without = Sidecar(folder / "without", place, [receivers[1].url], group_wait="5s")
         sidecars = (with_it, without)
-        for each in sidecars:
-            each.start()
-            stack.callback(each.stop)
-            each.wait_ready()
+        for sidecar in sidecars:
+            sidecar.start()
+            stack.callback(sidecar.stop)
+            sidecar.wait_ready()
         time.sleep(_SETTLE_SECONDS)
-        memory = [[each.memory_mib() for each in sidecars]]
+        memory = [[sidecar.memory_mib() for sidecar in sidecars]]
         assert with_it.process is not None
         children = Children(with_it.process.pid)
         stack.callback(children.stop)
         ours: set[int] = set()
         for number in range(1, failovers + 1):
             _fail_over(lab, job, number, sidecars)
-            ours |= {each.pid for each in (*lab.jobmanagers, lab.taskmanager)}
-            memory.append([each.memory_mib() for each in sidecars])
+            ours |= {process.pid for process in (*lab.jobmanagers, lab.taskmanager)}
+            memory.append([sidecar.memory_mib() for sidecar in sidecars])
         records = with_it.records()
         found = [*_failovers(with_it, records, ours)]
         _print_failovers(found, receivers[0].received)
@@ -147,12 +147,12 @@ def _receiver(stack: ExitStack) -> HttpReceiver:
 
 def _fail_over(lab: Lab, job: str, number: int, sidecars: Iterable[Sidecar]) -> None:
     """The one with this number, to its end."""
-    if sum(each.running for each in lab.jobmanagers) < 2:
+    if sum(jobmanager.running for jobmanager in lab.jobmanagers) < 2:
         lab.add_jobmanager()
     lab.wait_for_job(job)
     lab.wait_for_leader().kill()
-    for each in sidecars:
-        wait_for(f"the end of failover {number}", _has_ended(each, number), _FAILOVER_SECONDS)
+    for sidecar in sidecars:
+        wait_for(f"the end of failover {number}", _has_ended(sidecar, number), _FAILOVER_SECONDS)
 
 
 def _has_ended(sidecar: Sidecar, number: int) -> Callable[[], bool]:
@@ -191,19 +191,19 @@ def _is_of(record: Record, ours: set[int]) -> bool:
     return int(record["subject"].split()[1]) in ours
 
 
-def _print_failovers(found: Sequence[Failover], messages: Sequence[ReceivedMessage]) -> None:
+def _print_failovers(failovers: Sequence[Failover], messages: Sequence[ReceivedMessage]) -> None:
     table = Table("behind the first leader that was seen to be gone", "of", "p50 s", "max s")
-    dumps = [seconds for failover in found for seconds in failover.on_disk]
-    row(table, "asked for", [each.asked for each in found])
+    dumps = [seconds for failover in failovers for seconds in failover.on_disk]
+    row(table, "asked for", [each.asked for each in failovers])
     row(table, "a thread dump on disk", dumps)
-    row(table, "all of that recorded", [each.recorded for each in found])
-    row(table, "all are led again", [each.led_again for each in found])
-    row(table, "it is known from what the job was restored", [each.restored for each in found])
-    row(table, "… behind the last that was led again", [each.restored - each.led_again for each in found])
+    row(table, "all of that recorded", [each.recorded for each in failovers])
+    row(table, "all are led again", [each.led_again for each in failovers])
+    row(table, "it is known from what the job was restored", [each.restored for each in failovers])
+    row(table, "… behind the last that was led again", [each.restored - each.led_again for each in failovers])
     table.end()
-    firsts = [next(message.body for message in messages if message.at >= each.began_at) for each in found]
-    told = sum("restored from" in body for body in firsts)
-    print(f"first messages that say from what the job was restored: {told} of {len(found)}\n")
+    firsts = [next(message.body for message in messages if message.at >= each.began_at) for each in failovers]
+    count = sum("restored from" in body for body in firsts)
+    print(f"first messages that say from what the job was restored: {count} of {len(failovers)}\n")
 
 
 # -- our own processes -------------------------------------------------------------------------------------------------

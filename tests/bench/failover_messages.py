@@ -14,8 +14,8 @@ def main(file: Path) -> None:
     with tempfile.TemporaryDirectory() as folder, Lab(Path(folder) / "lab", progress=print) as lab:
         lab.start()
         lab.submit_job()
-        told = six_failovers(lab, Path(folder) / "sidecar")
-    file.write_text(f"{introduction}\n\n{page(told)}".rstrip() + "\n")
+        failovers = six_failovers(lab, Path(folder) / "sidecar")
+    file.write_text(f"{introduction}\n\n{page(failovers)}".rstrip() + "\n")
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def _play(version: str, scene: Scene) -> None:
     table = Table(
         f"Flink {version}",
         "what happened",
-        "no leader told, after s",
+        "no leader reported, after s",
         "because",
         "next leader written, after s",
         "its line, ms behind the write",
@@ -67,7 +67,7 @@ def _play(version: str, scene: Scene) -> None:
         wrong = (verdict.false(), verdict.missed())
         _row(table, title, verdict, *map(len, wrong))
         if lost := verdict.lost():
-            table.target(f"{title}: told after the end of the process", max(lost), _IN_TIME, " s")
+            table.target(f"{title}: reported after the end of the process", max(lost), _IN_TIME, " s")
         for line in (*wrong[0], *wrong[1]):
             table.target(f"{title}: {line}", 1, 0)
     table.end()

@@ -86,7 +86,7 @@ def main(clusters: int = CLUSTERS, minutes: float = MINUTES) -> None:
             stage.flink.create(name, session)
         seconds = SECONDS + minutes * 60 + _LONGEST_LIFE + 3 * _SETTLE_SECONDS
         renewing = writers.submit(renew, stage.flink, names, session, seconds)
-        wait_for("all clusters", lambda: _found(sidecar) == clusters, _READY_SECONDS)
+        wait_for("all clusters", lambda: _watched_count(sidecar) == clusters, _READY_SECONDS)
         time.sleep(_SETTLE_SECONDS)
         _steady(stage, sidecar, clusters, alone)
         if minutes:
@@ -155,7 +155,7 @@ def _judged(stage: Stage, sidecar: Sidecar, lived: Sequence[tuple[str, UUID]], c
     began, not_retired = time.monotonic(), [name for name, _ in lived]
     while not_retired and time.monotonic() < began + _READY_SECONDS:
         time.sleep(_SETTLE_SECONDS)
-        seen = _seen(sidecar)
+        seen = _dispatchers(sidecar)
         not_retired = [name for name, _ in lived if ("RETIRED", None) not in seen.get(name, set())]
     missed = [name for name, session in lived if ("DISCOVERED", str(session)) not in seen.get(name, set())]
     notified = [message.title for message in stage.receiver.received if "passing-" in message.title + message.body]
@@ -165,7 +165,7 @@ def _judged(stage: Stage, sidecar: Sidecar, lived: Sequence[tuple[str, UUID]], c
         str(len(missed)),
         str(len(not_retired)),
         str(len(notified)),
-        f"{_found(sidecar):,} of {clusters:,}",
+        f"{_watched_count(sidecar):,} of {clusters:,}",
         f"{sidecar.memory_mib():.1f}",
     )
     table.end()
@@ -176,27 +176,27 @@ def _judged(stage: Stage, sidecar: Sidecar, lived: Sequence[tuple[str, UUID]], c
 def _voices(stage: Stage, sidecar: Sidecar, names: Sequence[str]) -> None:
     table = Table("the leader changes", "s until the message")
     other = stage.sidecar("two", stage.receiver.url)
-    wait_for("the other one", lambda: _found(other) == len(names), _READY_SECONDS)
+    wait_for("the other one", lambda: _watched_count(other) == len(names), _READY_SECONDS)
     for what, name in (("two sidecars", names[-1]), ("one of them was killed before", names[-2])):
-        told = len(stage.receiver.received)
+        count = len(stage.receiver.received)
         if name == names[-2]:
             sidecar.kill()
         began = time.monotonic()
         stage.flink.replace(name, uuid4())
-        wait_for("the message", lambda told=told: len(stage.receiver.received) > told, _READY_SECONDS)  # type: ignore[misc]
+        wait_for("the message", lambda count=count: len(stage.receiver.received) > count, _READY_SECONDS)  # type: ignore[misc]
         table.row(what, f"{time.monotonic() - began:.1f}")
         time.sleep(_SETTLE_SECONDS)
-        assert len(stage.receiver.received) == told + 1
+        assert len(stage.receiver.received) == count + 1
     table.end()
 
 
-def _seen(sidecar: Sidecar) -> dict[str, set[tuple[str, str | None]]]:
-    """What happened to the dispatcher of each cluster: kind, and the session of its leader."""
-    seen: dict[str, set[tuple[str, str | None]]] = {}
+def _dispatchers(sidecar: Sidecar) -> dict[str, set[tuple[str, str | None]]]:
+    """The transitions of the dispatcher of each cluster: kind, and the session of its leader."""
+    transitions: dict[str, set[tuple[str, str | None]]] = {}
     for each in _records(sidecar):
         if each.get("component") == "dispatcher" and each["type"] == "transition":
-            seen.setdefault(each["cluster_id"], set()).add((each["kind"], each["after_session_id"]))
-    return seen
+            transitions.setdefault(each["cluster_id"], set()).add((each["kind"], each["after_session_id"]))
+    return transitions
 
 
 def _records(sidecar: Sidecar) -> Iterator[dict[str, Any]]:
@@ -206,7 +206,7 @@ def _records(sidecar: Sidecar) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def _found(sidecar: Sidecar) -> int:
+def _watched_count(sidecar: Sidecar) -> int:
     for line in sidecar.get("/metrics", _HOUR)[1].splitlines():
         if line.startswith("flink_ha_clusters_watched "):
             return int(float(line.split()[1]))

@@ -141,8 +141,8 @@ def _changes(flink: Clusters, sidecar: Sidecar, people: HttpReceiver, number: in
     for index in range(COMING):
         flink.remove(f"passing-{index}")
     wait_for("their end", lambda: watched(sidecar) == number, _READY_SECONDS)
-    ended = [each for each in sidecar.transitions() if each["kind"] == "RETIRED" and each["component"] == "dispatcher"]
-    assert len({each["cluster_id"] for each in ended}) == COMING
+    retired = [change for change in sidecar.transitions() if change["kind"] == "RETIRED"]
+    assert len({change["cluster_id"] for change in retired if change["component"] == "dispatcher"}) == COMING
     assert people.received == []
     began = time.monotonic()
     flink.fail_over(f"steady-{random.randrange(number)}")

@@ -101,13 +101,13 @@ def main(rounds: int, grown: list[tuple[str, int]]) -> None:
 def write_rows(spark: SparkSession, audit: Path, rows: int, dates: int, first: int = 0) -> None:
     """Write transitions with the ids of the numbers from `first` on, as many on each date, in a file or two for each."""
     day = ((F.col("id") - first) * dates / rows).cast("int")
-    given = {
+    values = {
         "id": F.md5(F.concat(F.lit("grown "), F.col("id").cast("string"))),
         "cluster_id": F.concat(F.lit("c-"), (F.col("id") % 100).cast("string")),
         "observed_at": F.lit("2024-01-01T12:00:00Z").cast("timestamp") + F.make_dt_interval(day),
     }
     nulls = {field.name: F.lit(None).cast(field.dataType) for field in RECORDS["transition"]}
-    columns = [column.alias(name) for name, column in (nulls | given).items()]
+    columns = [column.alias(name) for name, column in (nulls | values).items()]
     numbers = spark.range(first, first + rows, numPartitions=5)
     table = numbers.select(*columns).withColumn(EVENT_DATE, F.to_date("observed_at"))
     writer = table.write.mode("append").option("parquet.enable.dictionary#id", "false")
@@ -118,6 +118,6 @@ def write_rows(spark: SparkSession, audit: Path, rows: int, dates: int, first: i
 
 
 if __name__ == "__main__":
-    given = sys.argv[2:]
-    wanted = [(given[0], int(given[1]))] if given else _GROWN
+    arguments = sys.argv[2:]
+    wanted = [(arguments[0], int(arguments[1]))] if arguments else _GROWN
     main(int(sys.argv[1]) if len(sys.argv) > 1 else _ROUNDS, wanted)

@@ -21,7 +21,7 @@ from msgspec import json
 
 from tests.bench.apiserver import OpenKubernetes
 from tests.bench.configmap import Clusters, cluster_config_map
-from tests.bench.latency import Told, Write
+from tests.bench.latency import Delays, Write
 from tests.bench.stage import Listener, Table
 from tests.bench.upkeep import upkeep
 from tests.kit.sidecar_process import COMMAND
@@ -63,7 +63,7 @@ def _latency(server: OpenKubernetes, folder: Path, flink: Clusters, writers: Exe
     listeners = {name: _listener(server, folder, name, cluster) for name, cluster in clusters.items()}
     try:
         for name, listener in listeners.items():
-            assert listener.wait_for(str(first), _START_SECONDS), f"{name} does not tell of the first leader"
+            assert listener.wait_for(str(first), _START_SECONDS), f"{name} does not report the first leader"
         writers.submit(write, flink, in_turn, _WARM_UP).result(_START_SECONDS)
         written = writers.submit(write, flink, in_turn, TRANSITIONS).result(_START_SECONDS * 4)
         for name, listener in listeners.items():
@@ -72,7 +72,7 @@ def _latency(server: OpenKubernetes, folder: Path, flink: Clusters, writers: Exe
     finally:
         for listener in listeners.values():
             listener.stop()
-    _print({name: _told(listener, written[clusters[name]]) for name, listener in listeners.items()}, written)
+    _print({name: _delays(listener, written[clusters[name]]) for name, listener in listeners.items()}, written)
 
 
 def _listener(server: OpenKubernetes, folder: Path, name: str, cluster: str) -> Listener:
@@ -101,10 +101,10 @@ def write(flink: Clusters, clusters: Sequence[str], changes: int) -> dict[str, d
     return written
 
 
-def _told(listener: Listener, written: dict[UUID, Write]) -> Told:
-    told = [(at, written[session_id]) for at, session_id in _dispatchers(listener) if session_id in written]
-    behind_write = [(at - write.began) / 1e6 for at, write in told]
-    return Told(behind_write, [(at - write.ended) / 1e6 for at, write in told], len(written))
+def _delays(listener: Listener, written: dict[UUID, Write]) -> Delays:
+    reports = [(at, written[session_id]) for at, session_id in _dispatchers(listener) if session_id in written]
+    behind_write = [(at - write.began) / 1e6 for at, write in reports]
+    return Delays(behind_write, [(at - write.ended) / 1e6 for at, write in reports], len(written))
 
 
 def _dispatchers(listener: Listener) -> Iterator[tuple[int, UUID]]:
@@ -116,20 +116,23 @@ def _dispatchers(listener: Listener) -> Iterator[tuple[int, UUID]]:
             yield at, UUID(session_id)
 
 
-def _print(found: dict[str, Told], written: dict[str, dict[UUID, Write]]) -> None:
+def _print(by_listener: dict[str, Delays], written: dict[str, dict[UUID, Write]]) -> None:
     answers = [(write.ended - write.began) / 1e6 for writes in written.values() for write in writes.values()]
-    bare = median(found[_BARE].behind_write)
-    table = Table("in turn", "told of", "p50 ms", "p90 ms", "p99 ms", "p50 beside bare", "p50 after the answer, ms")
-    for name, told in {**found, "(the writer: the PUT is answered)": Told(answers, [0.0], len(answers))}.items():
-        at = quantiles(told.behind_write, n=100, method="inclusive")
+    bare = median(by_listener[_BARE].behind_write)
+    table = Table("in turn", "reported", "p50 ms", "p90 ms", "p99 ms", "p50 beside bare", "p50 after the answer, ms")
+    for name, delays in {
+        **by_listener,
+        "(the writer: the PUT is answered)": Delays(answers, [0.0], len(answers)),
+    }.items():
+        at = quantiles(delays.behind_write, n=100, method="inclusive")
         table.row(
             name,
-            f"{len(told.behind_write):,} of {told.writes:,}",
+            f"{len(delays.behind_write):,} of {delays.writes:,}",
             *(f"{at[percent - 1]:.2f}" for percent in (50, 90, 99)),
-            f"{median(told.behind_write) / bare:.2f}",
-            f"{median(told.behind_answer):.2f}",
+            f"{median(delays.behind_write) / bare:.2f}",
+            f"{median(delays.behind_answer):.2f}",
         )
-    table.target("p50 beside the bare reader's", median(found[_OURS].behind_write) / bare, _TO_BARE)
+    table.target("p50 beside the bare reader's", median(by_listener[_OURS].behind_write) / bare, _TO_BARE)
     table.end()
 
 

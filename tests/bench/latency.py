@@ -1,4 +1,4 @@
-"""From a write to the line that tells of it: `python -m tests.bench.latency [SECONDS]`.
+"""From a write to the line that reports it: `python -m tests.bench.latency [SECONDS]`.
 
 Three listeners, each a process whose stdout is read here: `watch --view flink --output json`, a minimal one on kazoo
 (tests/bench/minimal.py) and Flink's own. A writer in a process of its own sets the dispatcher's leader, with a fresh session id each time.
@@ -44,7 +44,7 @@ class Write(NamedTuple):
     ended: int
 
 
-class Told(NamedTuple):
+class Delays(NamedTuple):
     """Of how many writes which were reported, and how late: milliseconds since the write, and since the server's answer to it."""
 
     behind_write: list[float]
@@ -66,7 +66,7 @@ def main(seconds: float = SECONDS) -> None:
             _series(series, _measure(server.address, folder, flinks, clusters, seconds))
 
 
-def _measure(address: str, folder: Path, flinks: Flinks, clusters: dict[str, str], seconds: float) -> dict[str, Told]:
+def _measure(address: str, folder: Path, flinks: Flinks, clusters: dict[str, str], seconds: float) -> dict[str, Delays]:
     """What each listener reported; behind them, how long the writes themselves took."""
     paths = [node(cluster) for cluster in dict.fromkeys(clusters.values())]
     spawning = get_context("spawn")
@@ -76,7 +76,7 @@ def _measure(address: str, folder: Path, flinks: Flinks, clusters: dict[str, str
         listeners = {name: _listener(name, address, cluster, folder, flinks) for name, cluster in clusters.items()}
         try:
             for name, listener in listeners.items():
-                assert listener.wait_for(str(first), _START_SECONDS), f"{name} does not tell of the first leader"
+                assert listener.wait_for(str(first), _START_SECONDS), f"{name} does not report the first leader"
             writer.submit(write, address, paths, _WARM_UP_SECONDS).result(_WARM_UP_SECONDS * 4)
             written = writer.submit(write, address, paths, seconds).result(seconds * 4)
             last = {path: str(list(writes)[-1]) for path, writes in written.items()}
@@ -86,10 +86,10 @@ def _measure(address: str, folder: Path, flinks: Flinks, clusters: dict[str, str
         finally:
             for listener in listeners.values():
                 listener.stop()
-    found = {name: _told(listener, written[node(clusters[name])]) for name, listener in listeners.items()}
+    delays = {name: _delays(listener, written[node(clusters[name])]) for name, listener in listeners.items()}
     writes = [write for writes in written.values() for write in writes.values()]
     answers = [(write.ended - write.began) / 1e6 for write in writes]
-    return {**found, "(the writer: `set()` returns)": Told(answers, [0.0], len(writes))}
+    return {**delays, "(the writer: `set()` returns)": Delays(answers, [0.0], len(writes))}
 
 
 def _listener(name: str, address: str, cluster_id: str, folder: Path, flinks: Flinks) -> Listener:
@@ -131,25 +131,25 @@ def write(address: str, paths: Sequence[str], seconds: float) -> dict[str, dict[
     return written
 
 
-def _told(listener: Listener, written: dict[UUID, Write]) -> Told:
+def _delays(listener: Listener, written: dict[UUID, Write]) -> Delays:
     """Of the writes that were measured; the line may come before the writer has its answer."""
     lines = ((at, UUID(json.decode(line)["leader_session_id"])) for at, line in listener.lines)
-    told = [(at, written[session_id]) for at, session_id in lines if session_id in written]
-    behind_write = [(at - write.began) / 1e6 for at, write in told]
-    return Told(behind_write, [(at - write.ended) / 1e6 for at, write in told], len(written))
+    reports = [(at, written[session_id]) for at, session_id in lines if session_id in written]
+    behind_write = [(at - write.began) / 1e6 for at, write in reports]
+    return Delays(behind_write, [(at - write.ended) / 1e6 for at, write in reports], len(written))
 
 
-def _series(series: str, found: dict[str, Told]) -> None:
-    table = Table(series, "told of", "p50 ms", "p90 ms", "p99 ms", "p50 beside minimal", "p50 after the answer, ms")
-    middles = {name: median(told.behind_write) for name, told in found.items()}
-    for name, told in found.items():
-        at = quantiles(told.behind_write, n=100, method="inclusive")
+def _series(series: str, by_listener: dict[str, Delays]) -> None:
+    table = Table(series, "reported", "p50 ms", "p90 ms", "p99 ms", "p50 beside minimal", "p50 after the answer, ms")
+    middles = {name: median(delays.behind_write) for name, delays in by_listener.items()}
+    for name, delays in by_listener.items():
+        at = quantiles(delays.behind_write, n=100, method="inclusive")
         table.row(
             name,
-            f"{len(told.behind_write):,} of {told.writes:,}",
+            f"{len(delays.behind_write):,} of {delays.writes:,}",
             *(f"{at[percent - 1]:.2f}" for percent in (50, 90, 99)),
             f"{middles[name] / middles[MINIMAL]:.2f}",
-            f"{median(told.behind_answer):.2f}",
+            f"{median(delays.behind_answer):.2f}",
         )
     table.target(f"{series}: p50 beside the minimal one's", middles[OURS] / middles[MINIMAL], _TO_MINIMAL)
     if FLINKS in middles:

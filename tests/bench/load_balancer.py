@@ -54,7 +54,7 @@ def main(failovers: int) -> bool:
 
 
 def _within(answers: Sequence[Answer], failover: Failover) -> list[Answer]:
-    return [each for each in answers if failover.began <= each.sent <= failover.ended]
+    return [answer for answer in answers if failover.began <= answer.sent <= failover.ended]
 
 
 def _wrong(answers: Sequence[Answer], flink: LoadBalancerScene) -> float:
@@ -63,7 +63,7 @@ def _wrong(answers: Sequence[Answer], flink: LoadBalancerScene) -> float:
 
 def _gap(answers: Sequence[Answer], began: float) -> float:
     """The longest time between two good answers."""
-    good = [began, *(each.received for each in answers if each.ok)]
+    good = [began, *(answer.received for answer in answers if answer.ok)]
     return max(later - earlier for earlier, later in pairwise(good))
 
 

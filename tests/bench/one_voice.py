@@ -130,7 +130,7 @@ class Play:
     def _report(self, number: int) -> None:
         """How far it is, for who waits."""
         verdicts = [judge(receiver.arrivals, {}) for receiver in self.receivers]
-        kept, wrong = [len(each.messages) for each in verdicts], [len(each.unlabelled) for each in verdicts]
+        kept, wrong = [len(verdict.messages) for verdict in verdicts], [len(verdict.unlabelled) for verdict in verdicts]
         print(f"{number} failovers, messages {kept}, not labelled {wrong}", file=sys.stderr, flush=True)
 
     def _acts(self) -> dict[int, Callable[[], None]]:
@@ -190,7 +190,7 @@ class Play:
         self.chaos.paused = False
 
     def _await_seen(self) -> None:
-        """What nobody saw, nobody can tell."""
+        """What nobody saw, nobody can report."""
         deadline = time.monotonic() + 120
         while not any(leads(sidecar, self.leaders.present) for sidecar in self.chaos.at_work()):
             if not self.leaders.lead():  # its session ended with an outage of ZooKeeper
@@ -245,8 +245,8 @@ def main(failovers: int, seed: int) -> int:
             play.run()
         finally:
             play.stop()
-        told = dict(list(play.leaders.since.items())[1:])  # the first leader is no failover
-        verdicts = [judge(receiver.arrivals, told) for receiver in play.receivers]
+        since = dict(list(play.leaders.since.items())[1:])  # the first leader is no failover
+        verdicts = [judge(receiver.arrivals, since) for receiver in play.receivers]
         _print(play, verdicts)
         wrong = any([*(_complaints(play, verdicts))])
     print(f"seed {seed}, {time.monotonic() - began:.0f} s")

@@ -22,7 +22,7 @@ from tests.kit.cluster import CLUSTER
 from tests.kit.leaders import Flapping
 from tests.kit.sidecar_process import Sidecar
 from tests.shell.remembering import two_failovers
-from tests.shell.test_pictures import flapping
+from tests.shell.test_timeline_pictures import flapping
 
 SECONDS = 25.0
 READERS, EVERY_SECONDS = 20, 3.0

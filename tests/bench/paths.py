@@ -39,7 +39,7 @@ def main(jobs: int = JOBS, idle_seconds: float = IDLE_SECONDS) -> None:
             _attach(table, full, empty, jobs)
             _idle(table, full, empty, idle_seconds)
             _restart(table, server, full, empty)
-            full.tell("keep")
+            full.ask("keep")
             for turn, (changes, in_one) in enumerate(((1, 1), (5, 50)), start=1):
                 _storm(table, server.address, full, ids, turn, changes, in_one)
             table.end()
@@ -49,13 +49,13 @@ def _attach(table: Table, full: Alone, empty: Alone, jobs: int) -> None:
     time.sleep(_SETTLE_SECONDS)
     busy, bare = full.report(), empty.report()
     table.row("attach, s", f"{busy.attach_seconds:.2f}", f"{bare.attach_seconds:.2f}")
-    table.row("values told", f"{busy.nodes:,}", f"{bare.nodes:,}")
+    table.row("values reported", f"{busy.nodes:,}", f"{bare.nodes:,}")
     table.row("RSS, MiB", f"{busy.rss_kib / 1024:.1f}", f"{bare.rss_kib / 1024:.1f}")
     table.row("peak RSS, MiB", f"{busy.peak_kib / 1024:.1f}", f"{bare.peak_kib / 1024:.1f}")
-    each = (busy.rss_kib - bare.rss_kib) / jobs
-    table.row("RSS of each path, KiB", f"{each:.2f}", "")
+    path_kib = (busy.rss_kib - bare.rss_kib) / jobs
+    table.row("RSS of each path, KiB", f"{path_kib:.2f}", "")
     table.target("attach", busy.attach_seconds, _MOST_ATTACH_SECONDS, " s")
-    table.target("RSS of each path", each, _MOST_KIB, " KiB")
+    table.target("RSS of each path", path_kib, _MOST_KIB, " KiB")
 
 
 def _idle(table: Table, full: Alone, empty: Alone, seconds: float) -> None:
@@ -70,7 +70,7 @@ def _idle(table: Table, full: Alone, empty: Alone, seconds: float) -> None:
 def _restart(table: Table, server: ZooKeeper, full: Alone, empty: Alone) -> None:
     before = [alone.report() for alone in (full, empty)]
     for alone in (full, empty):
-        alone.tell("reset")
+        alone.ask("reset")
     server.kill()
     server.start()
     after = [alone.wait_complete(snapshots=2) for alone in (full, empty)]
@@ -85,7 +85,7 @@ def _restart(table: Table, server: ZooKeeper, full: Alone, empty: Alone) -> None
 def _storm(table: Table, address: str, full: Alone, ids: Sequence[str], turn: int, changes: int, in_one: int) -> None:
     """Change everything `changes` times, `in_one` writes in each transaction."""
     before = full.report()
-    full.tell("reset")
+    full.ask("reset")
     began = time.monotonic_ns() + int(_SETTLE_SECONDS * 1e9)
     with ProcessPoolExecutor(WRITERS, mp_context=get_context("spawn")) as processes:
         writers = [
@@ -98,11 +98,15 @@ def _storm(table: Table, address: str, full: Alone, ids: Sequence[str], turn: in
     counted, uncounted = after.writes - before.writes, after.uncounted - before.uncounted
     expected = {f"/leader/job-{job}/connection_info": value(turn, changes, number) for number, job in _numbered(ids)}
     right = full.digest() == digest(expected)
-    drained = (after.last_told - last) / 1e9
+    drained = (after.last_report_at - last) / 1e9
     what = f"{changes} change{'s' * (changes > 1)} of each, {made / (last - began) * 1e9:,.0f} writes/s"
-    table.row(f"{what}: told / accounted for / made", f"{after.nodes - before.nodes:,} / {counted:,} / {made:,}", "")
-    table.row("… last value right everywhere / told without a count", f"{'yes' if right else 'NO'} / {uncounted}", "")
-    table.row("… last write to last value told, s", f"{drained:.2f}", "")
+    table.row(
+        f"{what}: reported / accounted for / made", f"{after.nodes - before.nodes:,} / {counted:,} / {made:,}", ""
+    )
+    table.row(
+        "… last value right everywhere / reported without a count", f"{'yes' if right else 'NO'} / {uncounted}", ""
+    )
+    table.row("… last write to last value reported, s", f"{drained:.2f}", "")
     cpu = after.cpu_seconds - before.cpu_seconds
     table.row("… CPU, s / peak RSS, MiB", f"{cpu:.2f} / {after.peak_kib / 1024:.1f}", "")
     assert right, "a last value is wrong"

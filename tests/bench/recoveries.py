@@ -39,13 +39,13 @@ def _play(rounds: int, version: str, store: str, scenarios: Sequence[str]) -> bo
     return right
 
 
-def _report(version: str, store: str, found: Mapping[str, Sequence[Run]]) -> bool:
+def _report(version: str, store: str, runs_of: Mapping[str, Sequence[Run]]) -> bool:
     table = Table(
         f"Flink {version}, {store}",
         *("in truth", "said (runs)", "counted right", "unproven", "wrong", "recorded, after s at most"),
     )
     wrong = 0
-    for scenario, runs in found.items():
+    for scenario, runs in runs_of.items():
         if not runs:
             continue
         counted = sum(
@@ -64,7 +64,7 @@ def _report(version: str, store: str, found: Mapping[str, Sequence[Run]]) -> boo
         )
     table.target("failovers of which something wrong was said", wrong, 0)
     table.end()
-    for scenario, runs in found.items():
+    for scenario, runs in runs_of.items():
         for run in runs:
             if run.wrong:
                 print(f"WRONG: {scenario}: {'; '.join(run.wrong)}: {' '.join(run.reasons)}")

@@ -70,17 +70,17 @@ def _seconds(spark: SparkSession, rows: int, dates: int, files: Path, spool: str
         assert verify(spark, audit).findings == []
 
     fill(files, rows, _FIRST, dates)
-    found = {"ingest": _timed(lambda: ingest(spark, spool, audit))}
+    seconds = {"ingest": _timed(lambda: ingest(spark, spool, audit))}
     fill(files / "late", _LATE, _FIRST, dates, start=rows)
-    found[f"ingest {_LATE:,} more"] = _timed(lambda: ingest(spark, spool, audit))
-    found["ingest nothing"] = _timed(lambda: ingest(spark, spool, audit))
-    found["`count(DISTINCT id)`"] = _timed(count)
-    found["compact"] = _timed(lambda: compact(spark, audit))
-    found["`count(DISTINCT id)`, compacted"] = _timed(count)
-    found["materialize"] = _timed(lambda: materialize(spark, audit, before=last))
-    found["`failovers` of a week"] = _timed(lambda: ask(week))
-    found["verify"] = _timed(check)
-    return found
+    seconds[f"ingest {_LATE:,} more"] = _timed(lambda: ingest(spark, spool, audit))
+    seconds["ingest nothing"] = _timed(lambda: ingest(spark, spool, audit))
+    seconds["`count(DISTINCT id)`"] = _timed(count)
+    seconds["compact"] = _timed(lambda: compact(spark, audit))
+    seconds["`count(DISTINCT id)`, compacted"] = _timed(count)
+    seconds["materialize"] = _timed(lambda: materialize(spark, audit, before=last))
+    seconds["`failovers` of a week"] = _timed(lambda: ask(week))
+    seconds["verify"] = _timed(check)
+    return seconds
 
 
 def _timed(do: Callable[[], object]) -> float:

@@ -19,7 +19,7 @@ _VIEWS = (("light", 1280, 1480, 0.75), ("dark", 390, 1500, 1))
 
 def main(folder: Path) -> None:
     """Write a report, and draw it."""
-    clusters = [replace(each, id="fraud") if each.id == HOSTILE else each for each in CLUSTERS]
+    clusters = [replace(cluster, id="fraud") if cluster.id == HOSTILE else cluster for cluster in CLUSTERS]
     with tempfile.TemporaryDirectory() as place:
         spool, audit, report = (Path(place) / name for name in ("spool", "audit", "report.html"))
         seal(spool, "jm-0", 1, records(clusters))

@@ -40,7 +40,7 @@ class Fault(NamedTuple):
     back_at: float | None = None
 
 
-class Told(NamedTuple):
+class WatchLine(NamedTuple):
     """A line of `watch`, and when it was in hand (monotonic)."""
 
     at: float
@@ -83,7 +83,7 @@ class Scene:
             stack.callback(self._sidecar.stop)
             self._sidecar.wait_ready()
             everything = until(lambda: len(self._watch.lines) >= len(_COMPONENTS), _START_SECONDS)
-            assert everything, "watch does not tell of all leaders"
+            assert everything, "watch does not report all leaders"
             self._beside = stack.pop_all()
         return self
 
@@ -149,15 +149,15 @@ class Scene:
         return len(living) == len(values) and len({self.process(value.address) for value in living}) == 1
 
     def running(self) -> list[JobManager]:
-        return [each for each in self.lab.jobmanagers if each.running]
+        return [jobmanager for jobmanager in self.lab.jobmanagers if jobmanager.running]
 
     def _note(self) -> None:
         """Who has ended or is frozen, and since when, and who goes on."""
         now = time.monotonic()
-        for each in self.lab.jobmanagers:
-            absences = self._absences.setdefault(each.name, [])
+        for jobmanager in self.lab.jobmanagers:
+            absences = self._absences.setdefault(jobmanager.name, [])
             absent = bool(absences) and absences[-1][1] == math.inf
-            if each.running and not each.paused:
+            if jobmanager.running and not jobmanager.paused:
                 if absent:
                     absences[-1] = (absences[-1][0], now)
             elif not absent:
@@ -184,18 +184,18 @@ class Scene:
 
     # -- what was reported -------------------------------------------------------------------------------------------------
 
-    def told(self) -> list[Told]:
-        return [_told(line) for line in list(self._watch.lines)]
+    def watch_lines(self) -> list[WatchLine]:
+        return [_watch_line(line) for line in list(self._watch.lines)]
 
     def agreement(self) -> str:
         """Of `run` and `watch`."""
-        watched = Counter(line.id for line in self.told() if line.kind not in _SIGHT)
-        recorded = Counter(each["id"] for each in self._sidecar.transitions() if each["kind"] not in _SIGHT)
+        watched = Counter(line.id for line in self.watch_lines() if line.kind not in _SIGHT)
+        recorded = Counter(change["id"] for change in self._sidecar.transitions() if change["kind"] not in _SIGHT)
         both = (recorded & watched).total()
         verdict = f"{both} of them the same ids" if both < max(recorded.total(), watched.total()) else "the same ids"
         return (
             f"without first sights and blindness `run` recorded {recorded.total()} transitions, "
-            f"`watch` told {watched.total()}: {verdict}"
+            f"`watch` reported {watched.total()}: {verdict}"
         )
 
     def retrieval(self) -> str:
@@ -211,7 +211,7 @@ class Scene:
         ]
         theirs, ours = (list(dict.fromkeys(each)) for each in (logged, ours))
         verdict = "the same" if theirs == ours else f"NOT the same: {theirs} and {ours}"
-        return f"resource managers: the TaskManager connected to {len(theirs)}, `watch --view flink` told {len(ours)}: {verdict}"
+        return f"resource managers: the TaskManager connected to {len(theirs)}, `watch --view flink` reported {len(ours)}: {verdict}"
 
 
 def _fencing_token(digits: str) -> UUID:
@@ -219,9 +219,9 @@ def _fencing_token(digits: str) -> UUID:
     return UUID(digits[16:] + digits[:16])
 
 
-def _told(line: tuple[int, bytes]) -> Told:
+def _watch_line(line: tuple[int, bytes]) -> WatchLine:
     at, record = line[0] / 1e9, json.decode(line[1])
-    return Told(
+    return WatchLine(
         at,
         (record["component"], record["job_id"]),
         record["kind"],

@@ -74,7 +74,7 @@ def _channel(slack: Slack) -> str:
         replies = "<hr>".join(_blocks(each["blocks"]) for each in thread)
         indented = f'<div style="margin-left: 24px"><p><b>Thread, {len(thread)} replies</b></p>{replies}</div>'
         shown.append(
-            "".join(_BAR.format(each["color"], _blocks(each["blocks"])) for each in message["attachments"]) + indented
+            "".join(_BAR.format(part["color"], _blocks(part["blocks"])) for part in message["attachments"]) + indented
         )
     return f'<div style="font: 15px/1.4 sans-serif">{"".join(shown)}</div>'
 

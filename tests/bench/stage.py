@@ -69,7 +69,7 @@ class Flinks:
         return self._command is not None
 
     def listener(self, address: str, cluster_id: str, log: Path) -> "Listener":
-        """Told of the dispatcher's leader; not started yet."""
+        """A listener for the dispatcher's leader; not started yet."""
         assert self._command is not None
         settings = {
             "high-availability.type": "zookeeper",

@@ -62,19 +62,19 @@ def print_stills(lab: Lab) -> None:
     leader = lab.wait_for_leader()
     assert isinstance(leader, Logging)
     ways = {"the sidecar's own": lambda: _attached(leader), "Flink's REST": lambda: _by_rest(leader)}
-    found: dict[str, list[Still]] = {way: [] for way in ways}
+    stills_of: dict[str, list[Still]] = {way: [] for way in ways}
     for _ in range(DUMPS):
         for way, dump in ways.items():
-            found[way].append(_alone(leader, dump))
+            stills_of[way].append(_alone(leader, dump))
     table = Table(
         "a thread dump", "of", "JVM stands still, p50 ms", "max ms", "waited for, p50 ms", "kB", "safepoints of one"
     )
-    for way, stills in found.items():
-        waited, last = median(each.waited for each in stills), stills[-1]
+    for way, stills in stills_of.items():
+        waited, last = median(still.waited for still in stills), stills[-1]
         more = f"{waited:.1f}", f"{last.kilobytes:.0f}", ", ".join(last.safepoints)
-        row(table, way, [each.stood for each in stills], *more)
+        row(table, way, [still.stood for still in stills], *more)
     table.end()
-    own, flinks = (median(each.stood for each in found[way]) for way in ways)
+    own, flinks = (median(each.stood for each in stills_of[way]) for way in ways)
     fresh = lab.add_jobmanager()
     first, second = (_seconds(lambda: _attached(fresh)) * 1000 for _ in range(2))
     threads, used = processes.status(leader.pid)["Threads"], _heap_mib(leader)
@@ -116,7 +116,7 @@ def _attached(jobmanager: JobManager) -> str:
 
 def _by_rest(jobmanager: JobManager) -> str:
     answer = rest.call(jobmanager.rest_address, "GET", "/jobmanager/thread-dump", timeout=_DUMP_SECONDS)
-    return "\n".join(each["stringifiedThreadInfo"] for each in answer["threadInfos"])
+    return "\n".join(thread["stringifiedThreadInfo"] for thread in answer["threadInfos"])
 
 
 def _heap_mib(jobmanager: JobManager) -> float:
@@ -138,6 +138,6 @@ def _seconds(act: Callable[[], object]) -> float:
     return time.monotonic() - began
 
 
-def row(table: Table, what: str, found: Sequence[float], *more: object) -> None:
+def row(table: Table, what: str, values: Sequence[float], *more: object) -> None:
     """How many, their median, and the largest."""
-    table.row(what, len(found), f"{median(found):.2f}", f"{max(found):.2f}", *more)
+    table.row(what, len(values), f"{median(values):.2f}", f"{max(values):.2f}", *more)

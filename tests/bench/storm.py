@@ -49,7 +49,7 @@ POLICY: Final = Policy(
 WHAT: Final = {
     "failover": "everybody fails over",
     "alone": "each job moves by itself",
-    "vacant": f"each job loses its leader by itself, told after {HOLD_FOR} s",
+    "vacant": f"each job loses its leader by itself, notified after {HOLD_FOR} s",
 }
 
 COLUMNS: Final = (
@@ -68,14 +68,14 @@ class CountingJournal(Journal):
         self.counting = 0.0
         self.largest = 0
         """Alerts in the largest group that there was."""
-        self._given = State()
+        self._previous = State()
 
     def commit(self, state: State, records: Sequence[AnyRecord], sealed: int = 0) -> bool:
         began = time.thread_time()
-        for row in changes(self._given, state):
+        for row in changes(self._previous, state):
             self.rows[row.kind] += 1
             self.bytes[row.kind] += len(row.value or b"")
-        self._given = state
+        self._previous = state
         self.largest = max([self.largest, *(len(group.members) for group in state.alerts.groups.values())])
         self.counting += time.thread_time() - began
         return super().commit(state, records, sealed)
@@ -106,12 +106,12 @@ def storm(what: str, jobs: int) -> str:
         journal = CountingJournal(Path(folder))
         clock = Clock()
         sent: list[tuple[float, Delivery]] = []
-        told = threading.Event()
+        first_message = threading.Event()
 
         def send(delivery: Delivery) -> None:
             sent.append((time.monotonic(), delivery))
             loop.observe(DeliverySettled(clock(), delivery.id, DeliveryOutcome.DELIVERED))
-            told.set()
+            first_message.set()
 
         asked: list[Capture] = []
         loop = Loop(
@@ -123,7 +123,7 @@ def storm(what: str, jobs: int) -> str:
             read_silences=print,
             take_picture=print,
             sealed=lambda: 0,
-            died=told.set,
+            died=first_message.set,
         )
 
         def watched() -> list[ClusterState]:
@@ -145,7 +145,7 @@ def storm(what: str, jobs: int) -> str:
         journal.counting = 0.0
         cpu, began = time.process_time(), time.monotonic()
         bring(loop, clock, happening(what, paths))
-        wait(told.is_set, "a message")
+        wait(first_message.is_set, "a message")
         waited = sent[0][0] - began - GROUP_WAIT - (HOLD_FOR if what == "vacant" else 0)
         last = time.monotonic()
         wait(lambda: time.monotonic() > last + 3, "what may follow")

@@ -1,4 +1,4 @@
-"""What happened to a cluster's ConfigMaps as etcd tells it: also while no API server is there, and not by our own reading of it."""
+"""What happened to a cluster's ConfigMaps as etcd holds it: also while no API server is there, and not by our own reading of it."""
 
 import base64
 import json
@@ -83,11 +83,11 @@ class Truth:
 
     def written(self, since: float) -> dict[tuple[Who, str], float]:
         """When each leader's session id was first written, of those that were since then."""
-        found: dict[tuple[Who, str], float] = {}
+        first_written: dict[tuple[Who, str], float] = {}
         for stood in list(self.history):
             for who, value in stood.values.items():
-                found.setdefault((who, value.session), value.at)
-        return {key: at for key, at in found.items() if at >= since}
+                first_written.setdefault((who, value.session), value.at)
+        return {key: at for key, at in first_written.items() if at >= since}
 
     def silence(self, name: str, since: float) -> float:
         """For how many seconds the ConfigMap was not written, at most: renewals are writes."""

@@ -76,8 +76,8 @@ def upkeep(server: OpenKubernetes, folder: Path, flink: Clusters, writers: Execu
         writers.submit(renew, flink, "idle", session, RENEWALS, RATE).result(RENEWALS / RATE * 4)
         time.sleep(_LAST_SECONDS)
         _print_renewals(spent().since(before))
-        told = [each for each in sidecar.transitions() if each["kind"] != "DISCOVERED"]
-        assert not told, f"a renewal was taken for news: {told[0]}"
+        transitions = [transition for transition in sidecar.transitions() if transition["kind"] != "DISCOVERED"]
+        assert not transitions, f"a renewal was taken for news: {transitions[0]}"
     finally:
         sidecar.stop()
         receiver.stop()
@@ -108,7 +108,7 @@ def change(flink: Clusters, cluster: str, changes: int) -> list[UUID]:
 def _changing(
     server: OpenKubernetes, folder: Path, flink: Clusters, writers: Executor, user: str, seconds: float
 ) -> Iterator[None]:
-    """In a long run, another cluster with another leader each second, and `watch` beside it. It must tell of all, once and in order."""
+    """In a long run, another cluster with another leader each second, and `watch` beside it. It must report all, once and in order."""
     if seconds < _WATCH_ENDS_SECONDS:
         yield
         return
@@ -117,7 +117,7 @@ def _changing(
     command = [*COMMAND, "watch", "--output", "json", *where, "--cluster-id", "changing"]
     listener = Listener(command, folder / "changing.log")
     try:
-        assert listener.wait_for(str(first), _START_SECONDS), "watch does not tell of the first leader"
+        assert listener.wait_for(str(first), _START_SECONDS), "watch does not report the first leader"
         changes: Future[list[UUID]] = writers.submit(change, flink, "changing", int(seconds))
         yield
         written = changes.result(_START_SECONDS)
@@ -126,12 +126,12 @@ def _changing(
     finally:
         listener.stop()
     lines = [json.decode(line) for _, line in listener.lines]
-    told = [(line["kind"], line["after_session_id"]) for line in lines if line["component"] == "dispatcher"]
-    exactly = told == [("DISCOVERED", str(first)), *(("CHANGED", str(session_id)) for session_id in written)]
+    dispatchers = [(line["kind"], line["after_session_id"]) for line in lines if line["component"] == "dispatcher"]
+    exactly = dispatchers == [("DISCOVERED", str(first)), *(("CHANGED", str(session_id)) for session_id in written)]
     asked = [each for each in server.asked(user) if "changing-cluster-config-map" in each.uri]
     _print_asked("`watch`", asked)
     print(
-        f"of {len(written):,} leaders of the dispatcher, one each second, `watch` told {len(told) - 1:,}: ",
+        f"of {len(written):,} leaders of the dispatcher, one each second, `watch` reported {len(dispatchers) - 1:,}: ",
         "each once, in order, and nothing else" if exactly else "NOT as they were written",
         "\n",
         sep="",
@@ -163,13 +163,13 @@ def _print_renewals(storm: Spent) -> None:
 def _print_asked(who: str, asked: list[Asked]) -> None:
     """The last of them ended with the process."""
     table = Table(f"{who} asked, at s", "for", "with timeoutSeconds", "for s", "answer")
-    began = min(datetime.fromisoformat(each.began) for each in asked)
+    began = min(datetime.fromisoformat(request.began) for request in asked)
     orderly = []
-    for each in sorted(asked):
-        start, end = (datetime.fromisoformat(text) for text in (each.began, each.ended))
+    for request in sorted(asked):
+        start, end = (datetime.fromisoformat(text) for text in (request.began, request.ended))
         lasted = (end - start).total_seconds()
-        wanted = parse_qs(urlsplit(each.uri).query).get("timeoutSeconds", [""])[0]
-        table.row(f"{(start - began).total_seconds():.1f}", each.verb, wanted, f"{lasted:.1f}", each.status)
+        wanted = parse_qs(urlsplit(request.uri).query).get("timeoutSeconds", [""])[0]
+        table.row(f"{(start - began).total_seconds():.1f}", request.verb, wanted, f"{lasted:.1f}", request.status)
         if wanted and lasted >= int(wanted):
             orderly.append(lasted)
     table.end()

@@ -3,10 +3,10 @@
 import time
 from collections.abc import Iterable
 
-from tests.bench.scene import DISPATCHER, Fault, Scene, Told
+from tests.bench.scene import DISPATCHER, Fault, Scene, WatchLine
 
 _JITTER_SECONDS = 0.25
-"""Between what etcd tells this process and what others read."""
+"""Between what this process reads of etcd and what others read."""
 _STALE_SECONDS = 2.0
 _BELIEVED_SECONDS = 17.0
 """How long a leader may be reported after its death: its lease, and 2 s."""
@@ -21,18 +21,18 @@ class Verdict:
         self._fault = fault
         self._now = time.monotonic()
         self._written = self._truth.written(fault.at)
-        self.told = [line for line in scene.told() if line.at >= fault.at]
+        self.lines = [line for line in scene.watch_lines() if line.at >= fault.at]
 
     @property
-    def vacant(self) -> list[Told]:
+    def vacant(self) -> list[WatchLine]:
         """The lines that say that nobody leads."""
-        return [line for line in self.told if line.after is None and line.kind != "OBSCURED"]
+        return [line for line in self.lines if line.after is None and line.kind != "OBSCURED"]
 
     @property
-    def obscured(self) -> list[Told]:
-        return [line for line in self.told if line.kind == "OBSCURED"]
+    def obscured(self) -> list[WatchLine]:
+        return [line for line in self.lines if line.kind == "OBSCURED"]
 
-    def after(self, lines: Iterable[Told]) -> list[float]:
+    def after(self, lines: Iterable[WatchLine]) -> list[float]:
         """How long after the fault they were reported."""
         return [line.at - self._fault.at for line in lines]
 
@@ -44,37 +44,37 @@ class Verdict:
         """What was reported and was not so."""
         return [
             f"FALSE: {line.at - self._fault.at:.2f} s after the fault: {line}"
-            for line in self.told
+            for line in self.lines
             if not self._is_true(line)
         ]
 
     def missed(self) -> list[str]:
         """Sessions that were written and not reported, and where what was reported last is not how it stands."""
-        sessions = {(line.who, line.after) for line in self.told}
-        found = [f"MISSED: session {key[1]} of {key[0]}" for key in self._written if key not in sessions]
-        last = {line.who: line.after for line in self._scene.told()}
+        sessions = {(line.who, line.after) for line in self.lines}
+        misses = [f"MISSED: session {key[1]} of {key[0]}" for key in self._written if key not in sessions]
+        last = {line.who: line.after for line in self._scene.watch_lines()}
         for who in self._scene.everybody():
             value = self._truth.led(who, self._now)
             lives = value is not None and self._scene.absent_since(value.address, self._now) is None
             stands = value.session if value is not None and lives else None
             if last.get(who) != stands:
-                found.append(f"MISSED: {who} has {stands}, told was {last.get(who)}")
-        return found
+                misses.append(f"MISSED: {who} has {stands}, last reported was {last.get(who)}")
+        return misses
 
     def lost(self) -> list[float]:
         """Of each leader whose process ended or froze: after how long that was reported. Where nobody could see, since one could."""
-        found = []
+        delays = []
         for who, value in self._fault.led.items():
             begins = (begin for begin, _ in self._scene.absences(value.address))
             died = next((begin for begin in begins if begin >= self._fault.at), None)
             line = next((line for line in self.vacant if line.who == who), None)
             if died is not None and line is not None:
-                found.append(line.at - max(died, self._fault.back_at or 0.0))
-        return found
+                delays.append(line.at - max(died, self._fault.back_at or 0.0))
+        return delays
 
     def behind(self) -> list[float]:
         """How long behind the write each new leader was reported."""
-        return [line.at - at for line in self.told if line.after and (at := self._written.get((line.who, line.after)))]
+        return [line.at - at for line in self.lines if line.after and (at := self._written.get((line.who, line.after)))]
 
     def outcome(self) -> str:
         """In a few words."""
@@ -95,7 +95,7 @@ class Verdict:
         words += [f"{ended} of {fault.jobmanagers} JobManagers ended"] * (ended > 0)
         return ", ".join(words)
 
-    def _is_true(self, line: Told) -> bool:
+    def _is_true(self, line: WatchLine) -> bool:
         fault = self._fault
         until = line.at + _JITTER_SECONDS
         if line.kind == "OBSCURED":
@@ -105,7 +105,7 @@ class Verdict:
         if line.after is None:
             moments = self._moments(line.at - _JITTER_SECONDS, until)
             return not all(self._leads(line, moment) for moment in moments)
-        # What was written as the API server went, it tells when it is back.
+        # What was written as the API server went, it reports when it is back.
         since = (line.at if fault.back_at is None else fault.at) - _STALE_SECONDS
         values = (self._truth.value(line.who, moment) for moment in self._moments(since, until))
         value = next((value for value in values if value and value.session == line.after), None)
@@ -114,7 +114,7 @@ class Verdict:
         died = self._scene.absent_since(value.address, line.at)
         return died is None or line.at - max(died, fault.back_at or 0.0) <= _BELIEVED_SECONDS
 
-    def _leads(self, line: Told, moment: float) -> bool:
+    def _leads(self, line: WatchLine, moment: float) -> bool:
         """Whether the leader that is reported to lead no longer lives, and has the lease under which it wrote itself."""
         value = self._truth.led(line.who, moment)
         same = value is not None and line.before in {None, value.session}

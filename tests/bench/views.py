@@ -4,7 +4,7 @@ The log is made by Spark: 100 clusters with three components and 497 jobs each, 
 revoked and granted in turn, evenly over the time; coverage by the hour, one outage of sight a day. Its dates are materialised but the
 last two; then every row of each answer is computed and thrown away, three times: twice as `audit sql` would, as a JVM has to compile code
 that it has never run, and once as `audit shell` does, which keeps the recent leadership. The floor is a plain scan by Spark of the columns
-of the transitions that tell of leaders, of the same dates. With `scratch`, two views are also computed from all records. With `small`, Java
+of the transitions of leaders, of the same dates. With `scratch`, two views are also computed from all records. With `small`, Java
 compiles as in a small log; with `huge`, as where minutes are expected. With a folder, the log stays there, and
 the next run makes only what is missing.
 """

@@ -32,22 +32,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--judge", type=Path, metavar="FOLDER", help="play nothing: judge the evidence of an earlier campaign again"
     )
-    given = parser.parse_args(arguments)
-    kinds = [kind for kind in given.kinds.split(",") if kind] or list(KINDS)
+    options = parser.parse_args(arguments)
+    kinds = [kind for kind in options.kinds.split(",") if kind] or list(KINDS)
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         parser.error(f"there is no kind {', '.join(unknown)}; there are {', '.join(KINDS)}")
-    if given.judge:
-        return _report({store: judge(given.judge / store) for store in STORES if (given.judge / store).is_dir()})
-    stores = STORES if given.store == "both" else (given.store,)
+    if options.judge:
+        return _report({store: judge(options.judge / store) for store in STORES if (options.judge / store).is_dir()})
+    stores = STORES if options.store == "both" else (options.store,)
     plan = Plan(
-        seed=given.seed, faults=given.faults, stores=stores, kinds=kinds, minutes=given.minutes, sidecars=given.sidecars
+        seed=options.seed,
+        faults=options.faults,
+        stores=stores,
+        kinds=kinds,
+        minutes=options.minutes,
+        sidecars=options.sidecars,
     )
-    folder = (given.folder or Path(tempfile.mkdtemp(prefix="campaign-"))).absolute()
+    folder = (options.folder or Path(tempfile.mkdtemp(prefix="campaign-"))).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     _say(f"seed {plan.seed}; evidence in {folder}")
     logging.basicConfig(filename=folder / "campaign.log", level=logging.INFO)  # else the library talks in between
     status = _report(play(plan, folder, _say, _stopping()))
-    if status == 0 and not given.folder:
+    if status == 0 and not options.folder:
         shutil.rmtree(folder)
     else:
         _say(f"seed {plan.seed}; evidence in {folder}; judge it again: python -m tests.campaign --judge {folder}")

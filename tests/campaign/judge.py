@@ -143,7 +143,7 @@ class _Judge:
 
     def _judge_messages(self) -> None:
         """Every leader that had to be reported was, no other one was, and what came twice says so."""
-        known = {term.host: term for term in self._terms}
+        term_of = {term.host: term for term in self._terms}
         first: dict[str, float] = {}
         said: set[tuple[str, ...]] = set()
         set_back = [fact["at"] for fact in self._facts if fact["fact"] == "set_back"]
@@ -152,7 +152,7 @@ class _Judge:
             if set_back and at >= set_back[0]:  # a leader of before stood there once more
                 set_back.pop(0)
                 said.clear()
-            for host in {*_HOST.findall(body)} - known.keys():
+            for host in {*_HOST.findall(body)} - term_of.keys():
                 self._find("invented", at, f"a message names {host}, who never led")
             alert = _REASON.search(body)
             reason = alert[2] if alert else ""
@@ -164,7 +164,7 @@ class _Judge:
             said |= says
             for _, host in _CHANGE.findall(body):
                 first.setdefault(host, at)
-                if host in known and at < known[host].since - CLOCK_SLACK:
+                if host in term_of and at < term_of[host].since - CLOCK_SLACK:
                     self._find("invented", at, f"{host} was reported before it led")
         for term in self._must_be_known()[1:]:  # the first leader of a cluster is no news
             if term.host not in first:
@@ -202,12 +202,12 @@ class _Judge:
         """All records of one sidecar in order; segments follow each other without a gap."""
         expected = None
         for file in sorted((self._folder / name / "spool" / name).glob("*.jsonl.gz")):
-            found = _SEGMENT.fullmatch(file.name)
+            parts = _SEGMENT.fullmatch(file.name)
             modified = file.stat().st_mtime
-            if not found:
+            if not parts:
                 self._find("invented", modified, f"{name}: {file.name} is no segment")
                 continue
-            first, last = map(int, found.groups())
+            first, last = map(int, parts.groups())
             if expected is not None and first != expected and not self._journal_lost(modified):
                 self._find("lost", modified, f"{name}: the segment after {expected - 1} is {file.name}")
             expected = last + 1
@@ -236,7 +236,7 @@ class _Judge:
         transitions = [record for record in records if record["type"] == "transition"]
         recorded = {(record["component"], record["after_session_id"]) for record in transitions}
         for term in self._must_be_known():
-            if missing := [each for each in term.components if (each, term.session) not in recorded]:
+            if missing := [component for component in term.components if (component, term.session) not in recorded]:
                 self._find("lost", term.published, f"{name}: no record that {term.host} leads {', '.join(missing)}")
         for record in transitions:
             self._judge_transition(name, record)
@@ -277,14 +277,14 @@ class _Judge:
     # -- processes -----------------------------------------------------------------------------------------------------
 
     def _judge_processes(self) -> None:
-        for each in self._rounds:
-            if not each.recovered:
+        for fault in self._rounds:
+            if not fault.recovered:
                 why = next(
                     fact["why"]
                     for fact in self._facts
-                    if fact["fact"] == "not_recovered" and fact["number"] == each.number
+                    if fact["fact"] == "not_recovered" and fact["number"] == fault.number
                 )
-                self._findings.append(Finding("not recovered", each.number, each.kind, why))
+                self._findings.append(Finding("not recovered", fault.number, fault.kind, why))
         for fact in self._facts:
             if fact["fact"] == "ended" and fact["status"] != 0:
                 self._find("wrong end", fact["at"], f"{fact['sidecar']}: exit status {fact['status']} after SIGTERM")
@@ -304,7 +304,7 @@ class _Judge:
             term
             for number, term in enumerate(self._terms)
             if number == 0
-            or any(term.stood(each.settled) for each in self._rounds)
+            or any(term.stood(fault.settled) for fault in self._rounds)
             or ((found := self._round_at(term.published)) is not None and not found.blinds and self._lasted(term))
         ]
 
@@ -315,10 +315,10 @@ class _Judge:
 
     def _journal_lost(self, at: float) -> bool:
         """Whether a sidecar's journal was damaged in the round of that time, or in the one before."""
-        return any(each.loses_journal and each.began <= at <= each.settled + CLOCK_SLACK for each in self._rounds)
+        return any(fault.loses_journal and fault.began <= at <= fault.settled + CLOCK_SLACK for fault in self._rounds)
 
     def _round_at(self, at: float) -> Round | None:
-        return next((each for each in reversed(self._rounds) if each.began <= at), None)
+        return next((fault for fault in reversed(self._rounds) if fault.began <= at), None)
 
     def _find(self, what: str, at: float, text: str) -> None:
         found = self._round_at(at)
@@ -326,11 +326,11 @@ class _Judge:
 
     def _figures(self) -> dict[str, dict[str, float]]:
         figures: dict[str, dict[str, float]] = {}
-        for each in self._rounds:
-            figure = figures.setdefault(each.kind, {"faults": 0, "recovery": 0.0, "delay": 0.0})
+        for fault in self._rounds:
+            figure = figures.setdefault(fault.kind, {"faults": 0, "recovery": 0.0, "delay": 0.0})
             figure["faults"] += 1
-            figure["recovery"] = round(max(figure["recovery"], each.recovery_seconds), 1)
-            figure["delay"] = round(max(figure["delay"], self._delays.get(each.kind, 0.0)), 1)
+            figure["recovery"] = round(max(figure["recovery"], fault.recovery_seconds), 1)
+            figure["delay"] = round(max(figure["delay"], self._delays.get(fault.kind, 0.0)), 1)
         for finding in self._findings:
             if finding.kind:
                 figures[finding.kind][finding.what] = figures[finding.kind].get(finding.what, 0) + 1
@@ -381,7 +381,7 @@ def _lines(file: Path) -> list[Json]:
 
 
 def _bare(body: str) -> str:
-    """A message without what tells one attempt from another."""
+    """A message without what distinguishes one attempt from another."""
     return re.sub(r"^(observer: .*|.*may be a duplicate.*)$", "", body, flags=re.MULTILINE).strip()
 
 

@@ -78,7 +78,7 @@ class Scene(ABC):
         time.sleep(self.moments.uniform(least, most))
 
     def _what_is_wrong(self) -> str:
-        return next((wrong for each in self.watchers if (wrong := each.what_is_wrong(self.flink.host))), "")
+        return next((wrong for watcher in self.watchers if (wrong := watcher.what_is_wrong(self.flink.host))), "")
 
     def _add_watcher(self, name: str) -> None:
         relay = Relay(self._target)
@@ -99,7 +99,7 @@ class Scene(ABC):
 
     def keep_messages(self) -> None:
         """Write down what the receiver has kept until now."""
-        lines = [json.dumps({"at": each.at, "body": each.body}) for each in self.receiver.arrivals]
+        lines = [json.dumps({"at": arrival.at, "body": arrival.body}) for arrival in self.receiver.arrivals]
         (self.folder / "messages.jsonl").write_text("".join(f"{line}\n" for line in lines))
 
     @abstractmethod

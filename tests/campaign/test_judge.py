@@ -50,7 +50,7 @@ class Evidence:
 
     @staticmethod
     def body(term: int, reason: str = "FIRST") -> str:
-        moved = "\n".join(f"{each}: jm-{term - 1:05}:6123 → jm-{term:05}:6123 at …" for each in COMPONENTS)
+        moved = "\n".join(f"{component}: jm-{term - 1:05}:6123 → jm-{term:05}:6123 at …" for component in COMPONENTS)
         return f"{moved}\n\nalert: FlinkLeaderChanged ({reason})\nobserver: a\nenv: test"
 
     @staticmethod
@@ -70,15 +70,15 @@ class Evidence:
         }
 
     def grants(self, term: int, at: float) -> list[dict[str, Any]]:
-        return [self.transition("GRANTED", each, at, 0, term) for each in COMPONENTS]
+        return [self.transition("GRANTED", component, at, 0, term) for component in COMPONENTS]
 
     def revokes(self, term: int, at: float) -> list[dict[str, Any]]:
-        return [self.transition("REVOKED", each, at, term, 0) for each in COMPONENTS]
+        return [self.transition("REVOKED", component, at, term, 0) for component in COMPONENTS]
 
     def write(self) -> None:
         (self.folder / "truth.jsonl").write_text("".join(f"{json.dumps(self._real(fact))}\n" for fact in self.facts))
         (self.folder / "messages.jsonl").write_text(
-            "".join(f"{json.dumps(self._real(each))}\n" for each in self.messages)
+            "".join(f"{json.dumps(self._real(message))}\n" for message in self.messages)
         )
         for name, records in self.records.items():
             spool = self.folder / name / "spool" / name
@@ -100,7 +100,7 @@ def evidence(tmp_path: Path) -> Evidence:
     return Evidence(tmp_path)
 
 
-def found(evidence: Evidence) -> set[str]:
+def kinds_of_findings(evidence: Evidence) -> set[str]:
     """What the judge finds, by kind."""
     evidence.write()
     return {finding.what for finding in judge(evidence.folder).findings}
@@ -121,7 +121,7 @@ def test_a_sidecar_whose_clock_was_wrong_is_judged_by_ours(ahead: int, evidence:
     for record in evidence.records["b"][2:]:
         for key in ("observed_at", "recorded_at"):
             record[key] = (datetime.fromisoformat(record[key]) + timedelta(seconds=ahead)).isoformat()
-    assert found(evidence) == set()
+    assert kinds_of_findings(evidence) == set()
 
 
 def _no_message(evidence: Evidence) -> None:
@@ -146,7 +146,7 @@ def _gap(evidence: Evidence) -> None:
 def test_what_nobody_reported_or_recorded_is_lost(spoil: Callable[[Evidence], None], evidence: Evidence) -> None:
     """Also where two happenings have one id, since the second one is dropped wherever ids are unique."""
     spoil(evidence)
-    assert found(evidence) == {"lost"}
+    assert kinds_of_findings(evidence) == {"lost"}
 
 
 def test_a_segment_that_is_missing_is_lost(evidence: Evidence) -> None:
@@ -158,14 +158,14 @@ def test_a_segment_that_is_missing_is_lost(evidence: Evidence) -> None:
 def test_a_leader_that_never_was_is_invented(evidence: Evidence) -> None:
     """In a message, or in a record."""
     evidence.messages.append({"at": 25.0, "body": evidence.body(9)})
-    assert found(evidence) == {"invented"}
+    assert kinds_of_findings(evidence) == {"invented"}
 
 
 def test_a_record_of_a_leader_that_never_was_is_invented(evidence: Evidence) -> None:
     """Also one that was recorded before it led."""
     evidence.records["a"].insert(2, evidence.transition("GRANTED", "dispatcher", 2.0, 0, 7))
     evidence.records["a"].insert(2, evidence.transition("GRANTED", "dispatcher", 3.0, 0, 2))
-    assert found(evidence) == {"invented"}
+    assert kinds_of_findings(evidence) == {"invented"}
 
 
 def test_a_message_that_comes_twice_has_to_say_so(evidence: Evidence) -> None:
@@ -184,27 +184,27 @@ def test_what_a_restored_store_brings_back_is_news(evidence: Evidence) -> None:
     """A leader of before stands there once more, and that is reported once more."""
     evidence.messages.append({"at": 27.0, "body": evidence.body(2)})
     evidence.facts.append({"at": 26.0, "fact": "set_back"})
-    assert found(evidence) == set()
+    assert kinds_of_findings(evidence) == set()
 
 
 def test_a_leader_that_led_is_not_to_be_called_gone(evidence: Evidence) -> None:
     """A record that it was revoked while it stood."""
     evidence.records["a"].insert(2, evidence.transition("REVOKED", "dispatcher", 10.0, 1, 0))
-    assert found(evidence) == {"false vacancy"}
+    assert kinds_of_findings(evidence) == {"false vacancy"}
 
 
 def test_a_lease_that_was_not_renewed_is_a_reason_to_call_it_gone(evidence: Evidence) -> None:
     """What the injector itself was late with is not held against anybody."""
     evidence.records["a"].insert(2, evidence.transition("REVOKED", "dispatcher", 10.0, 1, 0))
     evidence.facts.append({"at": 11.0, "fact": "lapsed", "session": session(1), "since": 4.0})
-    assert found(evidence) == set()
+    assert kinds_of_findings(evidence) == set()
 
 
 def test_an_alert_of_a_vacancy_that_was_too_short_is_false(evidence: Evidence) -> None:
     """A second without a leader is none to call anybody for."""
     body = "dispatcher of cluster x has had no leader\n\nalert: FlinkNoLeader (FIRST)\nobserver: a"
     evidence.messages.append({"at": 25.0, "body": body})
-    assert found(evidence) == {"false vacancy"}
+    assert kinds_of_findings(evidence) == {"false vacancy"}
 
 
 def test_what_ended_wrongly_is_found(evidence: Evidence) -> None:
@@ -212,7 +212,7 @@ def test_what_ended_wrongly_is_found(evidence: Evidence) -> None:
     evidence.facts.append({"at": 29.0, "fact": "not_recovered", "number": 1, "why": "a has ended"})
     evidence.facts.append({"at": 29.5, "fact": "ended", "sidecar": "a", "status": 1})
     evidence.log = "Traceback (most recent call last):\n  File …\nKeyError: 1\n"
-    assert found(evidence) == {"not recovered", "wrong end", "traceback"}
+    assert kinds_of_findings(evidence) == {"not recovered", "wrong end", "traceback"}
 
 
 def test_what_nobody_could_see_need_not_be_reported(evidence: Evidence) -> None:
@@ -222,7 +222,7 @@ def test_what_nobody_could_see_need_not_be_reported(evidence: Evidence) -> None:
         evidence.published(3, 20.3),
         {"at": 20.8, "fact": "withdrawn", "since": 20.7, "session": session(3), "crash": False},
     ]
-    assert found(evidence) == set()
+    assert kinds_of_findings(evidence) == set()
 
 
 def test_the_judge_knows_nothing_of_the_product() -> None:

@@ -47,9 +47,9 @@ def example(folder: Path, name: str, *components: str) -> list[Manifest]:
     """What an example, copied below `folder`, builds with more components of deploy/."""
     copy = copied(folder)
     kustomization = copy / "examples" / name / "kustomization.yaml"
-    found = YAML(typ="safe").load(kustomization.read_text())
-    found["components"] += [f"../../{component}" for component in components]
-    kustomization.write_text(json.dumps(found))
+    document = YAML(typ="safe").load(kustomization.read_text())
+    document["components"] += [f"../../{component}" for component in components]
+    kustomization.write_text(json.dumps(document))
     return kustomize(kustomization.parent)
 
 
@@ -61,10 +61,10 @@ def of_kind(manifests: Iterable[Manifest], kind: str) -> Manifest:
 
 def pod_of(manifest: Manifest) -> Manifest:
     """The specification of its pods."""
-    found: Any = manifest
+    part: Any = manifest
     for key in POD_SPECS[manifest["kind"]]:
-        found = found[key]
-    return dict(found)
+        part = part[key]
+    return dict(part)
 
 
 def for_1_20(manifests: Iterable[Manifest]) -> str:

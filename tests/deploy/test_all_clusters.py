@@ -58,13 +58,15 @@ def test_it_finds_clusters_in_every_namespace(
     monkeypatch.setenv("SLACK_URL", "json://127.0.0.1/")
     settings = load(HERE / "config.yaml", {})
     assert isinstance(settings.finder, FinderSettings)
-    found = Recorder(KubernetesFinder(Access(account), settings.finder, now))
-    found.finder.start(found)
+    recorder = Recorder(KubernetesFinder(Access(account), settings.finder, now))
+    recorder.finder.start(recorder)
     try:
-        found.wait_listed({"team-a/orders", "team-b/orders"})
-        found.wait(lambda: any(isinstance(told, SnapshotCompleted) for told in found.of("team-b/orders")))
+        recorder.wait_listed({"team-a/orders", "team-b/orders"})
+        recorder.wait(
+            lambda: any(isinstance(observation, SnapshotCompleted) for observation in recorder.of("team-b/orders"))
+        )
     finally:
-        found.finder.stop()
+        recorder.finder.stop()
 
 
 @pytest.mark.covers("deployment:all-clusters")

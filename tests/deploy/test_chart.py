@@ -82,7 +82,7 @@ def in_a_pod(folder: Path) -> dict[str, object]:
 
 def comparable(manifests: list[Manifest]) -> dict[tuple[str, str], Any]:
     """By kind and name; the configuration as what it means; without what either tool adds by itself."""
-    found = {}
+    by_name = {}
     for manifest in manifests:
         manifest["metadata"].pop("namespace", None)
         if "data" in manifest:
@@ -91,8 +91,8 @@ def comparable(manifests: list[Manifest]) -> dict[tuple[str, str], Any]:
             annotations = manifest["spec"]["template"]["metadata"].pop("annotations", {})
             assert annotations.keys() <= {"checksum/config"}
             pod_of(manifest)["volumes"].sort(key=itemgetter("name"))  # Kustomize puts a patched one first
-        found[manifest["kind"], manifest["metadata"]["name"]] = manifest
-    return found
+        by_name[manifest["kind"], manifest["metadata"]["name"]] = manifest
+    return by_name
 
 
 @pytest.mark.covers("deployment:chart")
@@ -330,12 +330,12 @@ def test_every_value_is_in_the_schema_and_has_a_comment() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
     schema["properties"].pop("global")  # Helm's own
 
-    def agree(values: Manifest, known: Manifest, path: str) -> None:
-        if "properties" in known and values:
-            assert values.keys() == known["properties"].keys(), path
-            assert known["additionalProperties"] is False
+    def agree(values: Manifest, schema: Manifest, path: str) -> None:
+        if "properties" in schema and values:
+            assert values.keys() == schema["properties"].keys(), path
+            assert schema["additionalProperties"] is False
             for key, value in values.items():
-                agree(value, known["properties"][key], f"{path}.{key}")
+                agree(value, schema["properties"][key], f"{path}.{key}")
 
     agree(document(CHART / "values.yaml"), schema, "")
     groups = re.split(r"\n\n", (CHART / "values.yaml").read_text())
@@ -374,12 +374,12 @@ def test_labels_and_annotations_of_pods_are_those_of_every_pod() -> None:
     """A service mesh has to let the audit's pods alone, too."""
     objects = rendered(EVERYTHING)
     deployment, cron_job = (of_kind(objects, kind) for kind in ("Deployment", "CronJob"))
-    for metadata in (pod_template(each)["metadata"] for each in (deployment, cron_job)):
+    for metadata in (pod_template(resource)["metadata"] for resource in (deployment, cron_job)):
         assert metadata["labels"].items() >= {**EVERYTHING["labels"], **EVERYTHING["podLabels"]}.items()
         assert metadata["annotations"].items() >= EVERYTHING["podAnnotations"].items()
-    for each in (*objects, {"kind": "Job", **cron_job["spec"]["jobTemplate"]}):
-        assert each["metadata"]["labels"].items() >= EVERYTHING["labels"].items(), each["kind"]
-        assert each["metadata"]["annotations"].items() >= EVERYTHING["annotations"].items(), each["kind"]
+    for resource in (*objects, {"kind": "Job", **cron_job["spec"]["jobTemplate"]}):
+        assert resource["metadata"]["labels"].items() >= EVERYTHING["labels"].items(), resource["kind"]
+        assert resource["metadata"]["annotations"].items() >= EVERYTHING["annotations"].items(), resource["kind"]
 
 
 @pytest.mark.parametrize(

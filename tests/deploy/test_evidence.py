@@ -77,7 +77,7 @@ def test_it_comes_on_top_of_the_base() -> None:
 
 def test_the_command_that_restarts_the_sidecar_alone_finds_it_alone(tmp_path: Path) -> None:
     """In a shared process namespace it is not process 1: what deploy/README.md says is tried on a process of that name."""
-    (found,) = re.findall(r"kubectl exec POD -c flink-ha-sidecar -- sh -c '(for .*)'$", README, re.MULTILINE)
+    (command,) = re.findall(r"kubectl exec POD -c flink-ha-sidecar -- sh -c '(for .*)'$", README, re.MULTILINE)
     script = tmp_path / "flink-ha-sidecar"
     script.write_text("import time\nprint(flush=True)\ntime.sleep(60)\n")
     both = ("run", "--config", "/etc/flink-ha-sidecar/config.yaml")
@@ -91,7 +91,7 @@ def test_the_command_that_restarts_the_sidecar_alone_finds_it_alone(tmp_path: Pa
             for process in (sidecar, other):
                 assert process.stdout
                 assert process.stdout.readline()
-            looking = str(found).replace("kill ", "echo ").replace('"/[f]', f'"{tmp_path}/[f]')
+            looking = str(command).replace("kill ", "echo ").replace('"/[f]', f'"{tmp_path}/[f]')
             ended = subprocess.run(["/bin/sh", "-c", looking], capture_output=True, text=True, timeout=30, check=False)
             assert ended.stdout.split() == [str(sidecar.pid)]
         finally:

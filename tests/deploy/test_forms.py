@@ -115,7 +115,7 @@ def test_a_flink_deployment_gets_it_in_its_jobmanagers_alone(
     assert "podTemplate" not in manifest["spec"]["taskManager"]
     pod = with_what_flink_adds(pod_of(manifest))
     assert {key: len(each) for key, each in sidecars(pod).items()} == {where: 1}
-    assert [each["image"] for each in sidecars(pod)[where]] == [f"registry.example.com/{image_of_base()}"]
+    assert [sidecar["image"] for sidecar in sidecars(pod)[where]] == [f"registry.example.com/{image_of_base()}"]
     assert_every_field_is_known(pod)
     if where == "containers":
         apply(kubernetes.kubeconfig(), [deployment_of(pod)], "--namespace", NAMESPACE, "--dry-run=server")
@@ -129,7 +129,8 @@ def image_of_base() -> str:
 def with_what_flink_adds(pod: Manifest) -> Manifest:
     """Flink's image, and the volume with its configuration: its name is fixed in Flink, and the test below gets it from Flink."""
     containers = [
-        ({"image": "flink"} | each) if each["name"] == "flink-main-container" else each for each in pod["containers"]
+        ({"image": "flink"} | container) if container["name"] == "flink-main-container" else container
+        for container in pod["containers"]
     ]
     volume = {"name": "flink-config-volume", "configMap": {"name": "flink-config-my-flink"}}
     return pod | {"containers": containers, "volumes": [*pod["volumes"], volume]}

@@ -30,7 +30,7 @@ def commands(pattern: str) -> list[str]:
 
 
 def test_both_images_end_as_the_user_65532() -> None:
-    """The last user of each target is the unprivileged one, by number, so that runAsNonRoot can tell."""
+    """The last user of each target is the unprivileged one, by number, so that runAsNonRoot can check it."""
     last = {name: [line for line in STAGES[name] if line.startswith("USER ")][-1] for name in ("sidecar", "audit")}
     assert last == {"sidecar": "USER 65532:65532", "audit": "USER 65532:65532"}
 

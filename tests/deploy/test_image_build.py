@@ -277,7 +277,7 @@ def test_the_cronjobs_steps_keep_an_audit_log(audit_root: RootFolder, tmp_path: 
         for path in (folder, *folder.rglob("*")):
             os.chown(path, 0, 65532)
             path.chmod(0o2770 if path.is_dir() else 0o660)
-    told = []
+    outputs = []
     for step in (*job["initContainers"], *job["containers"]):
         volumes = {
             mount["mountPath"]: (folders[mount["name"]], "ro" if mount.get("readOnly") else "rw")
@@ -286,9 +286,9 @@ def test_the_cronjobs_steps_keep_an_audit_log(audit_root: RootFolder, tmp_path: 
         with audit_root.start(*step["args"], volumes=volumes) as process:
             output, errors = process.communicate(timeout=300)
         assert (process.returncode, errors) == (0, ""), step["name"]
-        told.append(output)
-    assert told[0] == "1 segments: 20 transitions\n"
-    assert "expired: 0 segments" in told[1]
+        outputs.append(output)
+    assert outputs[0] == "1 segments: 20 transitions\n"
+    assert "expired: 0 segments" in outputs[1]
     table = pyarrow.dataset.dataset(folders["audit"] / "transitions", partitioning="hive").to_table(columns=["id"])
     assert sorted(table.column("id").to_pylist()) == ids(records)
 

@@ -151,7 +151,7 @@ def test_the_sidecar_may_read_its_cluster_and_nothing_else(kubernetes: Kubernete
         "configmaps": ("", CONFIG_MAP, LEDGER, "other-cluster-config-map", ledger_name("other")),
         **dict.fromkeys(("secrets", "pods", "leases"), ("",)),
     }
-    given = {
+    rights = {
         (verb, resource, name)
         for verb in verbs
         for resource, all_names in names.items()
@@ -159,19 +159,19 @@ def test_the_sidecar_may_read_its_cluster_and_nothing_else(kubernetes: Kubernete
         if allowed(kubernetes, verb, resource, name)
     }
     leaders = {(verb, "configmaps", CONFIG_MAP) for verb in ("list", "watch")}
-    assert given == leaders | {(verb, "configmaps", LEDGER) for verb in ("get", "patch")}
+    assert rights == leaders | {(verb, "configmaps", LEDGER) for verb in ("get", "patch")}
 
 
 def test_that_is_enough_to_see_the_leaders(kubernetes: Kubernetes, account: Path) -> None:
     """The real command with the real token of that account; for the neighbour it says in one line what is missing."""
     with renewed(kubernetes.namespace(NAMESPACE), CONFIG_MAP, LEADERS):
-        status, told, said = who(account, CLUSTER_ID)
-    assert status == 1, said  # two components are without a leader
-    assert [json.loads(line)["leader_address"] for line in told.splitlines()] == [DISPATCHER, None, None]
-    status, told, said = who(account, "other", seconds=10)
-    assert (status, told) == (1, "")
-    assert "no permission (403)" in said
-    assert "Traceback" not in said
+        status, stdout, stderr = who(account, CLUSTER_ID)
+    assert status == 1, stderr  # two components are without a leader
+    assert [json.loads(line)["leader_address"] for line in stdout.splitlines()] == [DISPATCHER, None, None]
+    status, stdout, stderr = who(account, "other", seconds=10)
+    assert (status, stdout) == (1, "")
+    assert "no permission (403)" in stderr
+    assert "Traceback" not in stderr
 
 
 def test_that_is_enough_to_keep_the_ledger(kubernetes: Kubernetes, account: Path, built: list[Manifest]) -> None:
@@ -203,9 +203,9 @@ def test_flink_before_1_15_is_seen_with_its_component(kubernetes: Kubernetes, ac
     apply(kubeconfig, example(tmp_path / "old", "kubernetes", "kubernetes/flink-1.14"))
     try:
         with renewed(namespace, name, data, labels):
-            status, told, said = who(account, "old")
-        assert status == 1, said  # two components are without a leader
-        assert json.loads(told.splitlines()[0])["leader_address"] == address
+            status, stdout, stderr = who(account, "old")
+        assert status == 1, stderr  # two components are without a leader
+        assert json.loads(stdout.splitlines()[0])["leader_address"] == address
         assert [allowed(kubernetes, verb, "configmaps") for verb in ("list", "create", "update", "delete")] == [
             True,
             *(False, False, False),

@@ -14,13 +14,13 @@ VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persiste
 
 def violations(pod: Manifest, containers: set[str] | None = None) -> list[str]:
     """What the profile of Kubernetes 1.32 forbids, without what only Windows or AppArmor has; of these containers alone where named."""
-    found = [key for key in ("hostNetwork", "hostPID", "hostIPC") if pod.get(key)]
-    found += [volume["name"] for volume in pod["volumes"] if not {*volume} - {"name"} <= VOLUMES]
-    found += [key for key in ("sysctls", "windowsOptions") if key in pod.get("securityContext", {})]
+    problems = [key for key in ("hostNetwork", "hostPID", "hostIPC") if pod.get(key)]
+    problems += [volume["name"] for volume in pod["volumes"] if not {*volume} - {"name"} <= VOLUMES]
+    problems += [key for key in ("sysctls", "windowsOptions") if key in pod.get("securityContext", {})]
     for container in [*pod.get("initContainers", []), *pod["containers"]]:
         if containers is None or container["name"] in containers:
-            found += [f"{container['name']}: {what}" for what in _of(container, pod.get("securityContext", {}))]
-    return found
+            problems += [f"{container['name']}: {what}" for what in _of(container, pod.get("securityContext", {}))]
+    return problems
 
 
 def _of(container: Manifest, of_the_pod: Manifest) -> list[str]:

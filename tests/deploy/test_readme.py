@@ -24,9 +24,9 @@ BLOCKS = "\n".join(re.findall(r"^    (.*)$", README, re.MULTILINE)).replace("\\\
 
 
 def commands(begin: str) -> list[str]:
-    found = re.findall(rf"^{begin}.*$", BLOCKS, re.MULTILINE)
-    assert found, begin
-    return list(found)
+    lines = re.findall(rf"^{begin}.*$", BLOCKS, re.MULTILINE)
+    assert lines, begin
+    return list(lines)
 
 
 @pytest.fixture(scope="module")
@@ -40,14 +40,14 @@ def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]
 
 def values_of(command: list[str]) -> Values:
     """What `--set` means to Helm: dots are levels, and `true` and numbers are no strings."""
-    found: Values = {}
+    values: Values = {}
     for path, _, text in (setting.partition("=") for before, setting in pairwise(command) if before == "--set"):
         *above, last = path.split(".")
-        place = found
+        place = values
         for key in above:
             place = place.setdefault(key, {})
         place[last] = {"true": True}.get(text, int(text) if text.isdecimal() else text)
-    return found
+    return values
 
 
 def test_its_helm_commands_install_something() -> None:

@@ -129,7 +129,7 @@ def test_the_bill_of_materials_is_the_lock(released: Path) -> None:
     bom = json.loads((released / "sbom.cdx.json").read_text())
     assert (bom["bomFormat"], bom["metadata"]["component"]["version"]) == ("CycloneDX", VERSION)
     listed = {f"{name}=={number}" for name, number in re.findall(r"^([\w.-]+)(?:\[.*\])?==(\S+)", lock, re.MULTILINE)}
-    assert {f"{each['name']}=={each['version']}" for each in bom["components"]} == listed
+    assert {f"{component['name']}=={component['version']}" for component in bom["components"]} == listed
     hashes = sorted(each["content"] for component in bom["components"] for each in component["hashes"])
     assert hashes == sorted(re.findall(r"sha256:([0-9a-f]{64})", lock))
 

@@ -52,7 +52,7 @@ def sidecars(
 ) -> Iterator[list[Sidecar]]:
     """Three, which have seen the first leader."""
     assert leaders.present
-    config = CONFIG.format(address=zookeeper.address, urls=", ".join(each.url for each in alertmanagers))
+    config = CONFIG.format(address=zookeeper.address, urls=", ".join(server.url for server in alertmanagers))
     running = [Sidecar(tmp_path / name, config, [], observer=name) for name in ("sidecar-0", "sidecar-1", "sidecar-2")]
     for sidecar in running:
         sidecar.start()
@@ -68,13 +68,13 @@ def fires(name: str, alertmanagers: list[Alertmanager]) -> bool:
     """Whether it fires everywhere for each component that it is about, and nothing of it is there twice."""
     wanted = COMPONENTS if name == "FlinkNoLeader" else COMPONENTS - {"job"}
     for server in alertmanagers:
-        found = [alert["labels"] for alert in server.alerts(f"alertname={name}")]
-        assert len({json.dumps(labels, sort_keys=True) for labels in found}) == len(found)
-        assert {labels["component"] for labels in found} <= wanted
-        if {labels["component"] for labels in found} != wanted:
+        label_sets = [alert["labels"] for alert in server.alerts(f"alertname={name}")]
+        assert len({json.dumps(labels, sort_keys=True) for labels in label_sets}) == len(label_sets)
+        assert {labels["component"] for labels in label_sets} <= wanted
+        if {labels["component"] for labels in label_sets} != wanted:
             return False
-        assert all({*labels} - {"job_id"} == LABELS for labels in found)
-        assert len(found) == len(wanted)
+        assert all({*labels} - {"job_id"} == LABELS for labels in label_sets)
+        assert len(label_sets) == len(wanted)
     return True
 
 
@@ -88,7 +88,7 @@ def states(server: Alertmanager) -> set[str]:
 
 def was_notified(notified: HttpReceiver, name: str, status: str) -> bool:
     payloads = [json.loads(message.raw) for message in [*notified.received]]
-    return any(each["status"] == status and each["commonLabels"]["alertname"] == name for each in payloads)
+    return any(payload["status"] == status and payload["commonLabels"]["alertname"] == name for payload in payloads)
 
 
 def delivered(sidecar: Sidecar) -> set[tuple[str, str]]:
@@ -142,9 +142,9 @@ def test_one_that_is_down_gets_what_it_missed(
     alertmanagers[1].start()
     wait_for("the failover everywhere", partial(fires, "FlinkLeaderChanged", alertmanagers))
     for sidecar in sidecars:
-        wait_for("both to have it from everybody", partial(_has_told_both, sidecar))
+        wait_for("both to have it from everybody", partial(_has_notified_both, sidecar))
         assert sidecar.stop() == 0
 
 
-def _has_told_both(sidecar: Sidecar) -> bool:
+def _has_notified_both(sidecar: Sidecar) -> bool:
     return {"am#0", "am#1"} <= {destination for destination, reason in delivered(sidecar) if reason == "FIRST"}

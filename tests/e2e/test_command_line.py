@@ -1,4 +1,4 @@
-"""Bad input is one clear line and exit status 2; trouble at run time is said, survived, and visible."""
+"""Bad input is one clear line and exit status 2; trouble at run time is logged, survived, and visible."""
 
 import json
 import os
@@ -28,7 +28,7 @@ _ELSEWHERE = {"FLINK_CONF_DIR": "", "FLINK_HA_SIDECAR_ZOOKEEPER": ""}
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "words"),
     [
         ("zookeper: {quorum: 'a:1'}\n", ["zookeper", "zookeeper"]),
         ("observer: a\nobserver: b\n", ["observer", "twice"]),
@@ -39,19 +39,19 @@ _ELSEWHERE = {"FLINK_CONF_DIR": "", "FLINK_HA_SIDECAR_ZOOKEEPER": ""}
     ids=["unknown key", "duplicate key", "unset variable", "unknown scheme", "no such Flink conf dir"],
 )
 @pytest.mark.parametrize("verb", [["config", "check"], ["run"]], ids=["config check", "run"])
-def test_a_bad_configuration_is_one_line(config: str, told: list[str], verb: list[str], tmp_path: Path) -> None:
+def test_a_bad_configuration_is_one_line(config: str, words: list[str], verb: list[str], tmp_path: Path) -> None:
     """It names what is wrong, holds no secret and no traceback; the status is 2."""
     file = tmp_path / "sidecar.yaml"
     file.write_text(config)
     ended = command(*verb, "--config", str(file), environment=_ELSEWHERE)
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
-    assert all(word in line for word in told), line
+    assert all(word in line for word in words), line
     assert SECRET not in ended.stderr + ended.stdout
 
 
 def test_a_cluster_without_ha_has_no_leader_to_watch(tmp_path: Path) -> None:
-    """`high-availability: NONE` is said, not watched."""
+    """`high-availability: NONE` is reported, not watched."""
     (tmp_path / "flink-conf.yaml").write_text("high-availability: NONE\n")
     ended = command("who", "--flink-conf", str(tmp_path))
     assert ended.returncode == 2
@@ -114,14 +114,14 @@ def test_who_tells_who_leads(zookeeper: ZooKeeper, leader: KazooClient) -> None:
         ["resource_manager", "vacant"],
         ["rest_server", "vacant"],
     ]
-    told = [
+    leaders = [
         json.loads(line)
         for line in command("who", "--zookeeper", zookeeper.address, "--output", "json").stdout.splitlines()
     ]
-    assert told[0]["leader_address"] == "pekko.tcp://flink@jm-1:6123/user/rpc/dispatcher_1"
-    assert told[0]["leader_session_id"] == "00000000-0000-0000-0000-000000000001"
-    assert told[0]["since"] is not None
-    assert [leader["since"] for leader in told[1:]] == [None, None]  # a vacancy that was there before anybody looked
+    assert leaders[0]["leader_address"] == "pekko.tcp://flink@jm-1:6123/user/rpc/dispatcher_1"
+    assert leaders[0]["leader_session_id"] == "00000000-0000-0000-0000-000000000001"
+    assert leaders[0]["since"] is not None
+    assert [leader["since"] for leader in leaders[1:]] == [None, None]  # a vacancy that was there before anybody looked
     assert [line.split()[4] for line in lines[1:]] == ["before"] * 2
     Flink(ZNodes(writer=ZooKeeperWriter(leader))).elect(A, RESOURCE_MANAGER, REST_SERVER)
     assert command("who", "--zookeeper", zookeeper.address).returncode == 0
@@ -173,9 +173,9 @@ def test_watch_prints_each_change_at_once_and_ends_with_0(zookeeper: ZooKeeper, 
 
         def next_of_dispatcher() -> dict[str, object]:
             assert watching.stdout is not None
-            while (found := json.loads(watching.stdout.readline()))["component"] != "dispatcher":
+            while (record := json.loads(watching.stdout.readline()))["component"] != "dispatcher":
                 pass
-            return dict(found)
+            return dict(record)
 
         session = "leader_session_id" if view == "flink" else "after_session_id"
         assert next_of_dispatcher()[session] == "00000000-0000-0000-0000-000000000001"
@@ -209,7 +209,7 @@ def test_a_zookeeper_that_is_not_there_yet(zookeeper: ZooKeeper, tmp_path: Path)
 def test_a_state_folder_that_cannot_be_written_does_not_keep_alerts_back(
     zookeeper: ZooKeeper, leader: KazooClient, tmp_path: Path
 ) -> None:
-    """It is said, it is a metric, and the alert goes out."""
+    """It is logged, it is a metric, and the alert goes out."""
     receiver = HttpReceiver()
     receiver.start()
     sidecar = Sidecar(tmp_path, f"zookeeper: {{quorum: '{zookeeper.address}'}}", [receiver.url], group_wait="100ms")

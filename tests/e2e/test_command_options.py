@@ -131,13 +131,13 @@ def test_config_check_finds_what_is_outside_of_the_text(tmp_path: Path) -> None:
     )
     ended = command("config", "check", "--config", str(config))
     assert (ended.returncode, ended.stdout) == (2, "")
-    found = [line.removeprefix(f"flink-ha-sidecar: {config}:").partition(": ") for line in ended.stderr.splitlines()]
-    assert [(line, rest.partition(": ")[0]) for line, _, rest in found] == [
+    problems = [line.removeprefix(f"flink-ha-sidecar: {config}:").partition(": ") for line in ended.stderr.splitlines()]
+    assert [(line, rest.partition(": ")[0]) for line, _, rest in problems] == [
         ("2", "state_dir"),
         ("6", "receivers[0].urls[0]"),
         ("8", "receivers[0].urls[2]"),
     ]
-    assert found[0][2] == f"state_dir: {tmp_path / 'state'} is not a folder"
+    assert problems[0][2] == f"state_dir: {tmp_path / 'state'} is not a folder"
     assert "s3cret" not in ended.stderr
     ended = command("config", "check", "--config", str(config), "-o", "json")
     assert [len(line) > 0 for line in json.loads(ended.stdout)["mistakes"]] == [True] * 3

@@ -63,8 +63,8 @@ def printed(*arguments: str, status: int = 0) -> str:
 
 def revoked(scene: Scene) -> dict[str, str]:
     """When the sidecar observed that each component of `payments` lost its leader."""
-    found = (each for each in scene.sidecar.transitions() if each["cluster_id"] == "payments")
-    return {each["component"]: each["observed_at"] for each in found if each["kind"] == "REVOKED"}
+    transitions = (transition for transition in scene.sidecar.transitions() if transition["cluster_id"] == "payments")
+    return {each["component"]: each["observed_at"] for each in transitions if each["kind"] == "REVOKED"}
 
 
 @pytest.mark.covers("command:status")
@@ -77,19 +77,19 @@ def test_status_has_every_cluster_and_the_worst_first(scene: Scene) -> None:
     assert any(line.startswith("  FlinkNoLeader (critical) firing: ") for line in lines)
     assert "orders: all led, 1 standby" in lines
     assert any(line.split()[:2] == ["dispatcher", "jm-b:6123"] for line in lines)
-    found = json.loads(printed("status", "--config", scene.config, "-o", "json", status=1))
-    payments, orders = found["clusters"]
-    assert {each["component"]: each["since"] for each in payments["leaders"]} == revoked(scene)
-    assert {each["alert"] for each in payments["alerts"]} == {"FlinkNoLeader"}
-    assert [each["state"] for each in orders["leaders"]] == ["held"] * 4
-    assert found["journal"]["running"]
-    assert {each["since"] for each in orders["leaders"]} == written(scene)
+    status = json.loads(printed("status", "--config", scene.config, "-o", "json", status=1))
+    payments, orders = status["clusters"]
+    assert {leader["component"]: leader["since"] for leader in payments["leaders"]} == revoked(scene)
+    assert {alert["alert"] for alert in payments["alerts"]} == {"FlinkNoLeader"}
+    assert [leader["state"] for leader in orders["leaders"]] == ["held"] * 4
+    assert status["journal"]["running"]
+    assert {leader["since"] for leader in orders["leaders"]} == written(scene)
 
 
 def written(scene: Scene) -> set[str]:
     """ZooKeeper's own times of what the leader of `orders` wrote."""
-    found = (each for each in scene.sidecar.transitions() if each["cluster_id"] == "orders")
-    return {each["written_at"] for each in found if each["kind"] == "GRANTED"}
+    transitions = (transition for transition in scene.sidecar.transitions() if transition["cluster_id"] == "orders")
+    return {each["written_at"] for each in transitions if each["kind"] == "GRANTED"}
 
 
 def test_the_log_is_json_and_warns_of_failed_deliveries(scene: Scene) -> None:
@@ -146,8 +146,8 @@ def test_clusters_that_are_found_have_a_status(scene: Scene, tmp_path: Path) -> 
     """Each below the root, without being named."""
     file = tmp_path / "all.yaml"
     file.write_text(f"zookeeper: {{quorum: '{scene.zookeeper.address}', clusters: all}}\nstate_dir: {tmp_path}\n")
-    found = json.loads(printed("status", "--config", str(file), "-o", "json", status=1))
-    assert {each["cluster_id"] for each in found["clusters"]} == {"orders", "payments", "spare"}
+    status = json.loads(printed("status", "--config", str(file), "-o", "json", status=1))
+    assert {cluster["cluster_id"] for cluster in status["clusters"]} == {"orders", "payments", "spare"}
 
 
 def test_status_needs_no_secret_of_receivers(scene: Scene, tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_status_watch_prints_what_changes(scene: Scene, tmp_path: Path) -> None:
         scene.spare.kill()
         while (now := json.loads(out.readline()))["outcome"] != "vacant":
             pass
-        while any(each["since"] is None for each in now["clusters"][0]["leaders"]):
+        while any(leader["since"] is None for leader in now["clusters"][0]["leaders"]):
             now = json.loads(out.readline())  # it was seen to begin
         watching.send_signal(signal.SIGTERM)
         assert watching.wait(timeout=30) == 0
@@ -222,18 +222,18 @@ def test_the_timeline_has_what_is_asked_for(scene: Scene) -> None:
 
     everything = records("--since", "1d")
     assert [each["observed_at"] for each in everything[:3]] == [
-        each["observed_at"] for each in scene.sidecar.records()[:3]
+        record["observed_at"] for record in scene.sidecar.records()[:3]
     ]
-    assert {each["kind"] for each in records("--kind", "revoked")} == {"REVOKED"}
-    assert {each["type"] for each in records("--kind", "episode", "--kind", "notification")} == {
+    assert {record["kind"] for record in records("--kind", "revoked")} == {"REVOKED"}
+    assert {record["type"] for record in records("--kind", "episode", "--kind", "notification")} == {
         "episode",
         "notification",
     }
-    assert {each["component"] for each in records("--kind", "transition", "--component", "dispatcher")} == {
+    assert {record["component"] for record in records("--kind", "transition", "--component", "dispatcher")} == {
         "dispatcher"
     }
     last = everything[-1]["observed_at"]
-    assert all(each["observed_at"] >= last for each in records("--since", last))
+    assert all(record["observed_at"] >= last for record in records("--since", last))
     assert records("--since", "2099-01-01") == []
 
 

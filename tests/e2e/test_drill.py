@@ -3,14 +3,12 @@
 import json
 import logging
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sidecar.lab.receivers import HttpReceiver
-from tests.kit.receivers import webhook
 from tests.kit.recovery_scene import LABS, PICTURE_SECONDS, RetainingLab, Store
 from tests.kit.sidecar_process import Sidecar, command
 from tests.kit.waiting import wait_for
@@ -20,13 +18,6 @@ PASSED_SECONDS = 180.0
 
 pytestmark = pytest.mark.e2e
 _log = logging.getLogger("tests")
-
-
-@pytest.fixture
-def people() -> Iterator[HttpReceiver]:
-    """Who is on call."""
-    with webhook() as receiver:
-        yield receiver
 
 
 @pytest.mark.covers("command:drill start", "command:drill stop", "command:drill report")
@@ -66,18 +57,18 @@ def drilled(lab: RetainingLab, stored: Store, sidecar: Sidecar, job: str, commen
     # In the middle of a checkpoint nobody knows whether it was completed: the recovery is unproven then.
     wait_for("the next checkpoint", lambda: stored.checkpoints(job)[-1] > last)
     leader.kill()
-    found = wait_for("everything to be back", lambda: passed(sidecar), PASSED_SECONDS)
+    report = wait_for("everything to be back", lambda: passed(sidecar), PASSED_SECONDS)
     assert drill(sidecar, "stop") == made
     [ended] = wait_for("its end", lambda: recorded(sidecar, made), PASSED_SECONDS)
     assert (ended["result"], ended["recovery_verdict"], ended["undelivered"]) == ("passed", "recovered", [])
-    assert found["detected_after_seconds"] is not None, "the process ended beside the sidecar"
-    assert 0 < found["leaderless_seconds"] <= found["led_after_seconds"] <= found["running_after_seconds"]
-    assert {row["job_id"]: (row["outcome"], row["restored_from"]) for row in found["jobs"]} == {
+    assert report["detected_after_seconds"] is not None, "the process ended beside the sidecar"
+    assert 0 < report["leaderless_seconds"] <= report["led_after_seconds"] <= report["running_after_seconds"]
+    assert {row["job_id"]: (row["outcome"], row["restored_from"]) for row in report["jobs"]} == {
         job: ("running", "latest")
     }
-    assert {each["alert"] for each in found["hidden"]} == {"FlinkLeaderChanged"}
-    assert [(each["destination"], each["delivered"]) for each in found["messages"]] == [("ops#0", True)]
-    return found
+    assert {alert["alert"] for alert in report["hidden"]} == {"FlinkLeaderChanged"}
+    assert [(message["destination"], message["delivered"]) for message in report["messages"]] == [("ops#0", True)]
+    return report
 
 
 def drill(sidecar: Sidecar, verb: str, *arguments: str) -> str:
@@ -97,11 +88,11 @@ def passed(sidecar: Sidecar) -> dict[str, Any] | None:
 
 def recorded(sidecar: Sidecar, drill_id: str) -> list[dict[str, Any]]:
     """How it ended."""
-    drills = [each for each in sidecar.records() if each["type"] == "drill" and each["drill_id"] == drill_id]
+    drills = [record for record in sidecar.records() if record["type"] == "drill" and record["drill_id"] == drill_id]
     return [each for each in drills if each["phase"] == "ended"]
 
 
 def outcome(sidecar: Sidecar, drill_id: str) -> str:
     """Of its message."""
-    notifications = [each for each in sidecar.records() if each["type"] == "notification"]
-    return next((each["outcome"] for each in reversed(notifications) if each["fingerprint"] == drill_id), "")
+    notifications = [record for record in sidecar.records() if record["type"] == "notification"]
+    return next((notice["outcome"] for notice in reversed(notifications) if notice["fingerprint"] == drill_id), "")

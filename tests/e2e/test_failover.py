@@ -21,14 +21,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 
 @pytest.fixture
-def receiver() -> Iterator[HttpReceiver]:
-    running = HttpReceiver()
-    running.start()
-    yield running
-    running.stop()
-
-
-@pytest.fixture
 def sidecar_of(tmp_path: Path) -> Iterator[Callable[..., Sidecar]]:
     """Makes sidecars, of which none is left running, also where the test fails."""
     made: list[Sidecar] = []
@@ -45,11 +37,11 @@ def sidecar_of(tmp_path: Path) -> Iterator[Callable[..., Sidecar]]:
 
 @pytest.mark.parametrize("lab", ["2.3.0"], indirect=True)
 def test_a_job_that_ends_is_retired_and_alerts_nobody(
-    lab: Lab, receiver: HttpReceiver, sidecar_of: Callable[..., Sidecar]
+    lab: Lab, people: HttpReceiver, sidecar_of: Callable[..., Sidecar]
 ) -> None:
     """Cancelling a job is no failover."""
     job = lab.submit_job()
-    sidecar = sidecar_of(f"flink_conf_dir: {lab.conf_dir}", [receiver.url], group_wait="1s")
+    sidecar = sidecar_of(f"flink_conf_dir: {lab.conf_dir}", [people.url], group_wait="1s")
     sidecar.start()
     sidecar.wait_ready()
     lab.cancel_job(job)
@@ -64,18 +56,18 @@ def test_a_job_that_ends_is_retired_and_alerts_nobody(
     )
     assert sidecar.stop() == 0
     assert not [record for record in sidecar.records() if record["type"] == "notification"]
-    assert receiver.received == []
+    assert people.received == []
     lab.cancel_job(second)
 
 
 @pytest.mark.parametrize("lab", ["2.3.0", "1.20.5"], indirect=True)
 def test_kill_9_of_the_leader_goes_the_whole_way(
-    lab: Lab, receiver: HttpReceiver, sidecar_of: Callable[..., Sidecar], tmp_path: Path
+    lab: Lab, people: HttpReceiver, sidecar_of: Callable[..., Sidecar], tmp_path: Path
 ) -> None:
     """A→null→B for each of the four components, one alert, one episode with its cause, and one row per transition in the audit log."""
     job = lab.submit_job()
     cluster = f"flink_conf_dir: {lab.conf_dir}\nevidence: {{capture: [processes, flink_rest, leader_thread_dump]}}"
-    sidecar = sidecar_of(cluster, [receiver.url], group_wait="12s")  # a busy machine takes its time
+    sidecar = sidecar_of(cluster, [people.url], group_wait="12s")  # a busy machine takes its time
     sidecar.start()
     sidecar.wait_ready()
     # Jobs of the tests before may be known from the handover: that they have ended is recorded too.
@@ -91,7 +83,7 @@ def test_kill_9_of_the_leader_goes_the_whole_way(
         wait_for(
             "the new leaders", lambda: sum(t["kind"] == "GRANTED" for t in sidecar.transitions()) >= len(COMPONENTS)
         )
-        wait_for("the alert", lambda: receiver.received)
+        wait_for("the alert", lambda: people.received)
         wait_for("the deliveries to be settled", lambda: "flink_ha_outbox_pending 0.0" in sidecar.get("/metrics")[1])
         episode = f'flink_ha_episodes_total{{cause="jobmanager_lost",cluster_id="{lab.cluster_id}"}} 1.0'
         wait_for("the end of the episode", lambda: episode in sidecar.get("/metrics")[1])
@@ -99,9 +91,11 @@ def test_kill_9_of_the_leader_goes_the_whole_way(
     metrics = sidecar.get("/metrics")[1]
     assert sidecar.stop() == 0
 
-    seen = sidecar.transitions()
+    transitions = sidecar.transitions()
     for component in COMPONENTS:
-        discovered, revoked, granted = (t for t in seen if t["component"] == component and t["job_id"] in {None, job})
+        discovered, revoked, granted = (
+            t for t in transitions if t["component"] == component and t["job_id"] in {None, job}
+        )
         assert [t["pattern"] for t in (discovered, revoked, granted)] == ["?->A", "A->null", "null->B"]
         assert discovered["after_session_id"] == revoked["before_session_id"] != granted["after_session_id"]
         assert 0 < granted["vacant_seconds"] <= granted["downtime_seconds_at_least"]
@@ -115,7 +109,7 @@ def test_kill_9_of_the_leader_goes_the_whole_way(
             in metrics
         )
 
-    (alert,) = receiver.received
+    (alert,) = people.received
     assert "JobManager failed over" in alert.title
     assert all(f"{component}" in alert.body for component in COMPONENTS)
     assert re.search(rf"{job[:8]}…\): restored from checkpoint [1-9]", alert.body)
@@ -132,9 +126,11 @@ def test_kill_9_of_the_leader_goes_the_whole_way(
     assert answer.returncode == 0, answer.stderr
     rows = [json.loads(line) for line in answer.stdout.splitlines()]
     assert {row["component"]: row["after_session_id"] for row in rows} == {
-        t["component"]: t["after_session_id"] for t in seen if t["kind"] == "GRANTED"
+        t["component"]: t["after_session_id"] for t in transitions if t["kind"] == "GRANTED"
     }
-    assert {(row["cause"], row["kept"], row["ids"]) for row in rows} == {("jobmanager_lost", len(seen), len(seen))}
+    assert {(row["cause"], row["kept"], row["ids"]) for row in rows} == {
+        ("jobmanager_lost", len(transitions), len(transitions))
+    }
 
 
 def _assert_the_page_shows_it_without_a_reload(page: Page) -> None:

@@ -61,23 +61,23 @@ class Listener:
 
     def __init__(self, name: str, folder: Path, command: list[str]) -> None:
         self.process = Process(name, command, folder / f"{name}.log", java_environment())
-        self._told_before = 0
+        self._page_start = 0
 
     def turn_page(self) -> None:
         """What was notified until now is no longer of interest."""
-        self._told_before = len(self._told())
+        self._page_start = len(self._calls())
 
     def page(self) -> Calls:
         """What was notified since then."""
         calls = Calls()
-        for component, call in self._told()[self._told_before :]:
+        for component, call in self._calls()[self._page_start :]:
             calls.setdefault(component, []).append(call)
         return calls
 
     def last(self) -> dict[str, Call]:
-        return dict(self._told())
+        return dict(self._calls())
 
-    def _told(self) -> list[tuple[str, Call]]:
+    def _calls(self) -> list[tuple[str, Call]]:
         assert self.process.running, f"{self.process.log} ends with: {self.process.last_words()}"
         lines = self.process.log.read_text().splitlines(keepends=True)
         calls = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
@@ -171,13 +171,13 @@ class SideBySide:
         """Wait until these pairs have heard of each component that it has no leader."""
         self._wait_last(dict.fromkeys(self._paths, NULL), policies)
 
-    def wait_told_again(self, *policies: str) -> None:
+    def wait_leaders_again(self, *policies: str) -> None:
         """Wait until these pairs have heard of the leaders that there were before this phase."""
         self._wait_last(self._leaders, policies)
 
-    def _wait_last(self, told: Leaders, policies: Iterable[str]) -> None:
+    def _wait_last(self, expected: Leaders, policies: Iterable[str]) -> None:
         listeners = [listener for policy in policies for listener in self.pairs[policy]]
-        wait_for(f"{told} to be told", lambda: all(listener.last() == told for listener in listeners))
+        wait_for(f"{expected} to be heard", lambda: all(listener.last() == expected for listener in listeners))
 
     def wait_read(self) -> None:
         """Wait until all listeners are connected and have read what they want to read."""
@@ -189,16 +189,16 @@ class SideBySide:
     def _known_leaders(self, *, overtaken: bool = False) -> Leaders | None:
         """Who leads, once all were notified of it last, or with `overtaken` Flink's listeners at any time of this phase."""
         leaders = self._standing()
-        known = leaders and all(
+        agreed = leaders and all(
             pair.ours.last() == leaders
-            and (pair.flinks.last() == leaders or (overtaken and _is_told(leaders, pair.flinks.page())))
+            and (pair.flinks.last() == leaders or (overtaken and _has_all_calls(leaders, pair.flinks.page())))
             for pair in self.pairs.values()
         )
-        return leaders if known and self.gate.is_still(len(self.listeners), STILL_SECONDS) else None
+        return leaders if agreed and self.gate.is_still(len(self.listeners), STILL_SECONDS) else None
 
     def _standing(self) -> Leaders | None:
         """Who leads, once one process leads everything: since 1.15 it has one leader session id."""
-        found = {}
+        calls = {}
         for component, path in self._paths.items():
             try:
                 node = self.lab.zookeeper.read(f"{PATH_ROOT}/{CLUSTER_ID}{path}/connection_info")
@@ -207,11 +207,11 @@ class SideBySide:
             leader = decode_connection_info(node[0]) if node else None
             if not isinstance(leader, LeaderInformation):
                 return None
-            found[component] = Call(leader.address, str(leader.session_id))
-        return found if len({leader.session_id for leader in found.values()}) == 1 else None
+            calls[component] = Call(leader.address, str(leader.session_id))
+        return calls if len({leader.session_id for leader in calls.values()}) == 1 else None
 
 
-def _is_told(leaders: Leaders, calls: Calls) -> bool:
+def _has_all_calls(leaders: Leaders, calls: Calls) -> bool:
     return all(call in calls.get(component, []) for component, call in leaders.items())
 
 
@@ -223,7 +223,7 @@ def cut_off(side: SideBySide) -> None:
     time.sleep(OUTAGE_SECONDS)
     side.wait_cleared("SUSPENDED")
     side.gate.open()
-    side.wait_told_again("SUSPENDED")
+    side.wait_leaders_again("SUSPENDED")
 
 
 def zookeeper_down(side: SideBySide) -> None:
@@ -233,7 +233,7 @@ def zookeeper_down(side: SideBySide) -> None:
     for jobmanager in side.lab.jobmanagers:
         jobmanager.pause()
     side.lab.zookeeper.start()
-    side.wait_told_again("SUSPENDED")
+    side.wait_leaders_again("SUSPENDED")
     side.wait_read()
     for jobmanager in side.lab.jobmanagers:
         jobmanager.resume()
@@ -306,8 +306,8 @@ def test_flinks_listener_and_ours_hear_the_same(heard: dict[tuple[str, str], Hea
     for component in after:
         theirs, calls = flinks.get(component, []), ours.get(component, [])
         names = {NULL: "0", after[component]: "B", before[component]: "A"}
-        shape, their_shape = ("".join(names.get(call, "?") for call in told) for told in (calls, theirs))
-        told = f"{component}: ours {shape}, Flink's {their_shape}"
-        assert shape in SHAPES.get((phase, policy), {"0B"}), told
-        assert their_shape == shape or (phase == REPLACED and their_shape in {"0B", "0BA"}), told
+        shape, their_shape = ("".join(names.get(call, "?") for call in sequence) for sequence in (calls, theirs))
+        comparison = f"{component}: ours {shape}, Flink's {their_shape}"
+        assert shape in SHAPES.get((phase, policy), {"0B"}), comparison
+        assert their_shape == shape or (phase == REPLACED and their_shape in {"0B", "0BA"}), comparison
     assert flinks.keys() | ours.keys() <= after.keys()

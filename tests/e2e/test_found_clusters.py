@@ -12,7 +12,6 @@ from tests.kit.cluster import A, B
 from tests.kit.config_maps import ApiServerWriter, ConfigMaps
 from tests.kit.fake_flink import Flink
 from tests.kit.kubernetes_server import Kubernetes, assets
-from tests.kit.receivers import webhook
 from tests.kit.serving import serving
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
@@ -58,7 +57,7 @@ def remove(flink: Flink, cluster: str) -> None:
 
 
 @pytest.fixture
-def sidecar_of(server: Kubernetes, tmp_path: Path, receiver: HttpReceiver) -> Iterator[Callable[..., Sidecar]]:
+def sidecar_of(server: Kubernetes, tmp_path: Path, people: HttpReceiver) -> Iterator[Callable[..., Sidecar]]:
     """Makes sidecars that find clusters, of which none is left running, also where the test fails."""
     made: list[Sidecar] = []
     server.namespace("default").allow("finder", "get", "create", "patch")  # the kubeconfig's: the ledger is there
@@ -67,7 +66,7 @@ def sidecar_of(server: Kubernetes, tmp_path: Path, receiver: HttpReceiver) -> It
         names = json.dumps([place.name for place in places])
         where = f"kubernetes: {{namespaces: {names}, kubeconfig: {server.kubeconfig('finder')}}}"
         config = f"{where}\nledger: {{mode: {ledger}}}\n{RULES}"
-        made.append(Sidecar(tmp_path / observer, config, [receiver.url], observer=observer, group_wait="1s"))
+        made.append(Sidecar(tmp_path / observer, config, [people.url], observer=observer, group_wait="1s"))
         return made[-1]
 
     yield make
@@ -76,7 +75,7 @@ def sidecar_of(server: Kubernetes, tmp_path: Path, receiver: HttpReceiver) -> It
             sidecar.kill()
 
 
-def found(running: Sidecar) -> set[str]:
+def held(running: Sidecar) -> set[str]:
     return {
         each["cluster_id"] for each in json.loads(running.get("/api/v1/leaders")[1] or "[]") if each["state"] == "held"
     }
@@ -84,23 +83,17 @@ def found(running: Sidecar) -> set[str]:
 
 def kinds(running: Sidecar, cluster_id: str) -> list[str]:
     """What happened to the dispatcher's leadership."""
-    seen = (each for each in running.transitions() if each["component"] == "dispatcher")
+    seen = (transition for transition in running.transitions() if transition["component"] == "dispatcher")
     return [each["kind"] for each in seen if each["cluster_id"] == cluster_id]
 
 
-@pytest.fixture
-def receiver() -> Iterator[HttpReceiver]:
-    with webhook() as receiving:
-        yield receiving
-
-
-def told(receiver: HttpReceiver) -> list[str]:
+def titles(people: HttpReceiver) -> list[str]:
     """Titles, without those that say that they may be a duplicate: on a busy machine an answer comes too late."""
-    return [each.title for each in receiver.received if DUPLICATE_NOTE not in each.body]
+    return [message.title for message in people.received if DUPLICATE_NOTE not in message.body]
 
 
 def test_found_clusters_are_watched_and_retired(
-    server: Kubernetes, receiver: HttpReceiver, sidecar_of: Callable[..., Sidecar]
+    server: Kubernetes, people: HttpReceiver, sidecar_of: Callable[..., Sidecar]
 ) -> None:
     """Two clusters of one name are kept apart; a failover is one message; a cluster that is removed, observed or while the sidecar is down,
     is retired and never paged for; what comes later is watched too.
@@ -111,17 +104,17 @@ def test_found_clusters_are_watched_and_retired(
     running.start()
     running.wait_ready()
     everything = {f"{place}/{name}" for place, name in flinks}
-    wait_for("all clusters", lambda: found(running) == everything)
+    wait_for("all clusters", lambda: held(running) == everything)
 
     fail_over(flinks["team-b", "orders"])
-    (message,) = wait_for("the message", lambda: told(receiver))
+    (message,) = wait_for("the message", lambda: titles(people))
     assert "] team-b/orders: " in message
 
     remove(flinks["team-a", "billing"], "billing")
     wait_for("its end", lambda: kinds(running, "team-a/billing") == ["DISCOVERED", "REVOKED", "RETIRED"])
     late = there.flink("late")
     everything = everything - {"team-a/billing"} | {"team-b/late"}
-    wait_for("the new one", lambda: found(running) == everything)
+    wait_for("the new one", lambda: held(running) == everything)
     metrics = running.get("/metrics")[1]
     assert "flink_ha_clusters_watched 4.0" in metrics
     assert "billing" in metrics
@@ -133,38 +126,40 @@ def test_found_clusters_are_watched_and_retired(
     running.wait_ready()
     wait_for("its end", lambda: kinds(running, "team-a/orders")[-1:] == ["RETIRED"])
     fail_over(late)
-    wait_for("the second message", lambda: len(told(receiver)) == 2)
-    assert "] team-b/late: " in told(receiver)[1], receiver.received
+    wait_for("the second message", lambda: len(titles(people)) == 2)
+    assert "] team-b/late: " in titles(people)[1], people.received
     assert running.stop() == 0
-    episodes = [each for each in running.records() if each["type"] == "episode"]
-    assert {each["cluster_id"]: each["cause"] for each in episodes}["team-a/billing"] == "cluster_removed"
-    assert len(told(receiver)) == 2
+    episodes = [record for record in running.records() if record["type"] == "episode"]
+    assert {episode["cluster_id"]: episode["cause"] for episode in episodes}["team-a/billing"] == "cluster_removed"
+    assert len(titles(people)) == 2
 
 
 def test_two_finders_are_one_voice(
-    server: Kubernetes, receiver: HttpReceiver, sidecar_of: Callable[..., Sidecar]
+    server: Kubernetes, people: HttpReceiver, sidecar_of: Callable[..., Sidecar]
 ) -> None:
     """Each failover is one message; when one of the two is killed, the other one goes on."""
     place = Place(server, "team-c")
     flink = place.flink("orders")
     pair = [sidecar_of([place], observer, "auto") for observer in ("one", "two")]
-    for each in pair:
-        each.start()
-    for each in pair:
-        each.wait_ready()
-    wait_for("the cluster", lambda: all(found(each) == {"orders"} for each in pair))
+    for sidecar in pair:
+        sidecar.start()
+    for sidecar in pair:
+        sidecar.wait_ready()
+    wait_for("the cluster", lambda: all(held(sidecar) == {"orders"} for sidecar in pair))
     fail_over(flink)
 
-    def outcomes(each: Sidecar) -> set[str]:
-        return {record["outcome"] for record in each.records() if record["type"] == "notification"}
+    def outcomes(sidecar: Sidecar) -> set[str]:
+        return {record["outcome"] for record in sidecar.records() if record["type"] == "notification"}
 
-    wait_for("both to have settled it", lambda: all(outcomes(each) & {"delivered", "already_told"} for each in pair))
-    assert len(told(receiver)) <= 1
-    sender = next(each for each in pair if "delivered" in outcomes(each))
-    other = next(each for each in pair if each is not sender)
+    wait_for(
+        "both to have settled it", lambda: all(outcomes(sidecar) & {"delivered", "already_told"} for sidecar in pair)
+    )
+    assert len(titles(people)) <= 1
+    sender = next(sidecar for sidecar in pair if "delivered" in outcomes(sidecar))
+    other = next(sidecar for sidecar in pair if sidecar is not sender)
     sender.kill()
-    before = len(receiver.received)
+    before = len(people.received)
     flink.grant(A).publish_all(A)
-    wait_for("the second message", lambda: len(receiver.received) > before)
+    wait_for("the second message", lambda: len(people.received) > before)
     assert other.stop() == 0
-    assert len(told(receiver)) <= 2
+    assert len(titles(people)) <= 2

@@ -10,7 +10,6 @@ from sidecar.core.cluster.records.record_lines import DUPLICATE_NOTE
 from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.leaders import Leaders
-from tests.kit.receivers import webhook
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
 
@@ -19,12 +18,6 @@ rules:
   - {alert: FlinkLeaderChanged, on: leader_changed}
   - {alert: FlinkNoLeader, on: vacant, for: 30s}
 """
-
-
-@pytest.fixture
-def people() -> Iterator[HttpReceiver]:
-    with webhook() as receiving:
-        yield receiving
 
 
 @pytest.fixture
@@ -61,13 +54,13 @@ def sidecar_of(zookeeper: ZooKeeper, people: HttpReceiver, tmp_path: Path) -> It
 
 def held(running: Sidecar) -> set[str]:
     """The clusters with a leader."""
-    found = json.loads(running.get("/api/v1/leaders")[1] or "[]")
-    return {each["cluster_id"] for each in found if each["state"] == "held"}
+    leaders = json.loads(running.get("/api/v1/leaders")[1] or "[]")
+    return {each["cluster_id"] for each in leaders if each["state"] == "held"}
 
 
 def kinds(running: Sidecar, cluster_id: str) -> list[str]:
     """What happened to the dispatcher's leadership."""
-    seen = (each for each in running.transitions() if each["component"] == "dispatcher")
+    seen = (transition for transition in running.transitions() if transition["component"] == "dispatcher")
     return [each["kind"] for each in seen if each["cluster_id"] == cluster_id]
 
 
@@ -77,8 +70,8 @@ def remove(leaders: Leaders, name: str) -> None:
     leaders.client.delete(f"/flink/{name}", recursive=True)
 
 
-def told(people: HttpReceiver) -> list[str]:
-    return [each.title for each in people.received if DUPLICATE_NOTE not in each.body]
+def titles(people: HttpReceiver) -> list[str]:
+    return [message.title for message in people.received if DUPLICATE_NOTE not in message.body]
 
 
 def test_found_clusters_are_watched_and_retired(
@@ -89,13 +82,13 @@ def test_found_clusters_are_watched_and_retired(
     """
     clusters = {name: cluster(name) for name in ("orders", "team-a/billing", "team-b/billing")}
     one, two = pair = [sidecar_of(observer) for observer in ("one", "two")]
-    for each in pair:
-        each.wait_ready()
-    wait_for("all clusters", lambda: all(held(each) == clusters.keys() for each in pair))
+    for sidecar in pair:
+        sidecar.wait_ready()
+    wait_for("all clusters", lambda: all(held(sidecar) == clusters.keys() for sidecar in pair))
 
     clusters["team-b/billing"].fail_over()
-    wait_for("the message", lambda: told(people))
-    assert "] team-b/billing: " in told(people)[0]
+    wait_for("the message", lambda: titles(people))
+    assert "] team-b/billing: " in titles(people)[0]
 
     remove(clusters["team-a/billing"], "team-a/billing")
     wait_for("its end", lambda: kinds(one, "team-a/billing") == ["DISCOVERED", "REVOKED", "RETIRED"])
@@ -105,17 +98,17 @@ def test_found_clusters_are_watched_and_retired(
     assert "flink_ha_clusters_watched 3.0" in metrics
     assert 'cluster_id="team-a/billing"' not in metrics
 
-    for each in pair:
-        assert each.stop() == 0
+    for sidecar in pair:
+        assert sidecar.stop() == 0
     remove(clusters["orders"], "orders")
     one.start()
     one.wait_ready()
     wait_for("its end", lambda: kinds(one, "orders")[-1:] == ["RETIRED"])
     late.fail_over()
-    wait_for("the second message", lambda: len(told(people)) == 2)
-    assert "] late: " in told(people)[1], people.received
+    wait_for("the second message", lambda: len(titles(people)) == 2)
+    assert "] late: " in titles(people)[1], people.received
     assert one.stop() == 0
-    episodes = {each["cluster_id"]: each["cause"] for each in one.records() if each["type"] == "episode"}
+    episodes = {record["cluster_id"]: record["cause"] for record in one.records() if record["type"] == "episode"}
     assert episodes["team-a/billing"] == "cluster_removed"
-    assert len(told(people)) == 2
+    assert len(titles(people)) == 2
     assert two.log.read_text().count("Traceback") == 0

@@ -78,17 +78,17 @@ def test_json_and_yaml_have_every_check(config: Path) -> None:
     """Each with its verdict, text and advice, which a risk alone has."""
     status, (orders, payments) = document("--config", str(config))
     assert status == 1
-    assert [each["check"] for each in payments["checks"]] == [
+    assert [check["check"] for check in payments["checks"]] == [
         *ZOOKEEPER_CHECKS,
         *(name for name in FLINK_CHECKS if name != "yarn_attempts"),
     ]
-    assert {each["check"] for each in orders["checks"]} == {*ZOOKEEPER_CHECKS, *FLINK_CHECKS} - {"masters"}
+    assert {check["check"] for check in orders["checks"]} == {*ZOOKEEPER_CHECKS, *FLINK_CHECKS} - {"masters"}
     assert orders.keys() == {"cluster_id", "place", "checked_at", "checks"}
-    for each in (*orders["checks"], *payments["checks"]):
-        assert each.keys() == {"check", "verdict", "text", "advice"}
-        assert bool(each["advice"]) == (each["verdict"] == "RISK")
+    for result in (*orders["checks"], *payments["checks"]):
+        assert result.keys() == {"check", "verdict", "text", "advice"}
+        assert bool(result["advice"]) == (result["verdict"] == "RISK")
     printed = YAML(typ="safe").load(command("ha", "check", "--config", str(config), "-o", "yaml").stdout)
-    assert [each["cluster_id"] for each in printed["clusters"]] == ["orders", "payments"]
+    assert [cluster["cluster_id"] for cluster in printed["clusters"]] == ["orders", "payments"]
 
 
 def test_what_cannot_be_read_is_not_passed() -> None:
@@ -96,19 +96,19 @@ def test_what_cannot_be_read_is_not_passed() -> None:
     address = f"127.0.0.1:{free_port()}"
     status, (cluster,) = document("--zookeeper", address, "--cluster-id", "orders")
     assert status == 3
-    assert {each["check"] for each in cluster["checks"] if each["verdict"] != "UNKNOWN"} == {"shared_cluster_id"}
-    servers = next(each["text"] for each in cluster["checks"] if each["check"] == "zookeeper_servers")
+    assert {check["check"] for check in cluster["checks"] if check["verdict"] != "UNKNOWN"} == {"shared_cluster_id"}
+    servers = next(check["text"] for check in cluster["checks"] if check["check"] == "zookeeper_servers")
     assert servers == f"no server opened a session for this sidecar: {address} (Connection refused)"
 
 
 def test_wrong_usage_is_one_line(config: Path, zookeeper: ZooKeeper, tmp_path: Path) -> None:
     """2: an unknown option, a wrong address, a folder that does not exist, and clusters that are to be found."""
-    found = tmp_path / "found.yaml"
-    found.write_text(f"zookeeper: {{quorum: '{zookeeper.address}', clusters: all}}\n")
+    finding_file = tmp_path / "found.yaml"
+    finding_file.write_text(f"zookeeper: {{quorum: '{zookeeper.address}', clusters: all}}\n")
     for arguments, words in (
         (["--zookeeper", "300.1.1.1:2181"], "300.1.1.1 is no IP address"),
         (["--flink-conf", str(tmp_path / "nothing")], "there is no folder"),
-        (["--config", str(found)], "cannot check the clusters that are found in "),
+        (["--config", str(finding_file)], "cannot check the clusters that are found in "),
     ):
         ended = command("ha", "check", *arguments)
         assert (ended.returncode, ended.stdout, len(ended.stderr.splitlines())) == (2, "", 1), ended.stderr

@@ -24,41 +24,41 @@ def checks(lab: Lab, cluster_id: str | None = None) -> dict[str, CheckResult]:
         {"zookeeper": lab.zookeeper.address, "cluster_id": cluster_id} if cluster_id else {"flink_conf": lab.conf_dir}
     )
     (cluster,) = ha_checking.check_all(load(None, place, secrets=False))
-    return {each.check: each for each in cluster.checks}
+    return {check.check: check for check in cluster.checks}
 
 
-def risks(found: dict[str, CheckResult]) -> set[str]:
-    return {name for name, each in found.items() if each.verdict is Verdict.RISK}
+def risks(results: dict[str, CheckResult]) -> set[str]:
+    return {name for name, each in results.items() if each.verdict is Verdict.RISK}
 
 
 def test_each_risk_of_a_real_flink(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two days later by the sidecar's clock: what is led and in a store is no leftover, whatever its age; what is not, is one."""
     job = lab.submit_job()
     monkeypatch.setattr(ha_checking, "_wall", lambda: now().wall + 2 * 86_400 * SECOND)
-    found = checks(lab)
+    results = checks(lab)
     ours = {"ensemble_size", "open_acls", "storage_dir", "tolerate_suspended"}
-    assert risks(found) == ours
-    assert {name for name, each in found.items() if each.verdict is Verdict.UNKNOWN} == {"failure_tolerance"}
-    assert found["standby"].text == "2 JobManagers contend for leadership"
-    assert found["session_timeout"].text == "Flink's session timeout of 5 s is granted"
+    assert risks(results) == ours
+    assert {name for name, result in results.items() if result.verdict is Verdict.UNKNOWN} == {"failure_tolerance"}
+    assert results["standby"].text == "2 JobManagers contend for leadership"
+    assert results["session_timeout"].text == "Flink's session timeout of 5 s is granted"
     assert "leftover_clusters" not in risks(checks(lab, "beside"))
 
     with connected(lab.zookeeper.address) as client:
         client.delete(f"/flink/lab/execution-plans/{job}", recursive=True)
-    found = checks(lab)
-    assert risks(found) == ours | {"leftover_jobs"}
-    assert found["leftover_jobs"].advice.endswith(f"deleteall /flink/lab/jobs/{job}")
+    results = checks(lab)
+    assert risks(results) == ours | {"leftover_jobs"}
+    assert results["leftover_jobs"].advice.endswith(f"deleteall /flink/lab/jobs/{job}")
 
     leader = lab.wait_for_leader()
-    for each in lab.jobmanagers:
-        if each is not leader:
-            each.kill()
+    for result in lab.jobmanagers:
+        if result is not leader:
+            result.kill()
     wait_for("the standby's session to expire", lambda: "standby" in risks(checks(lab)))
     leader.kill()
 
     def left() -> CheckResult | None:
-        found = checks(lab, "beside")
-        return found["leftover_clusters"] if "leftover_clusters" in risks(found) else None
+        results = checks(lab, "beside")
+        return results["leftover_clusters"] if "leftover_clusters" in risks(results) else None
 
     dead = wait_for("the leader's session to expire", left)
     assert dead.text.startswith("1 cluster that nobody leads: lab (last written 2 d")
@@ -84,9 +84,9 @@ def test_the_session_timeout_that_is_granted_decides(
     with Lab(tmp_path / "lab", session_timeout=timedelta(seconds=60)) as lab:
         lab.start()
         leader = lab.wait_for_leader()
-        found = checks(lab)["session_timeout"]
+        result = checks(lab)["session_timeout"]
         leader.pause()
         moved = until(lambda: lab.leading() not in {None, leader}, 35, 0.2)
         leader.resume()
-    assert found.verdict is verdict
+    assert result.verdict is verdict
     assert moved == (verdict is Verdict.RISK)

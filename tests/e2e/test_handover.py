@@ -16,16 +16,8 @@ from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.sinks.handover import REFILL_SECONDS
 from tests.kit.leaders import Leaders
-from tests.kit.receivers import webhook
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
-
-
-@pytest.fixture
-def people() -> Iterator[HttpReceiver]:
-    """Who gets the messages."""
-    with webhook() as receiver:
-        yield receiver
 
 
 @pytest.fixture
@@ -48,19 +40,19 @@ def pod(zookeeper: ZooKeeper, people: HttpReceiver, tmp_path: Path) -> Iterator[
 
 def handed_over(leaders: Leaders) -> int:
     """How often the handover was written, plus one; 0: never."""
-    found = leaders.client.exists("/flink-ha-sidecar/flink/default/handover")
-    return found.version + 1 if found else 0
+    stat = leaders.client.exists("/flink-ha-sidecar/flink/default/handover")
+    return stat.version + 1 if stat else 0
 
 
 def led(leaders: Leaders) -> list[str]:
     """The hosts of those who lead, as handed over."""
     content, _ = leaders.client.get("/flink-ha-sidecar/flink/default/handover")
-    found = handover.read(content, "default", Clock()())
-    assert found
-    known = found.cluster.components.values()
+    document = handover.read(content, "default", Clock()())
+    assert document
+    states = document.cluster.components.values()
     return [
         host_port(each.last_known.address).partition(":")[0]
-        for each in known
+        for each in states
         if each.last_known and not (each.absence and is_away(each.absence))
     ]
 
@@ -86,12 +78,12 @@ def test_the_only_pod_is_deleted_and_people_hear_of_it_once(
     """The first sidecar sees its JobManager withdraw and ends with it; the second one ends the episode that the first one opened."""
     first = pod("jm-a")
     leaders.vacate()
-    wait_for("the withdrawal", lambda: [each for each in first.transitions() if each["kind"] == "REVOKED"])
-    before = {each["episode_id"] for each in first.transitions() if each["kind"] == "REVOKED"}
+    wait_for("the withdrawal", lambda: [change for change in first.transitions() if change["kind"] == "REVOKED"])
+    before = {transition["episode_id"] for transition in first.transitions() if transition["kind"] == "REVOKED"}
     assert first.stop() == 0
     leaders.elect()
     second = pod("jm-b")
-    [episode] = wait_for("the episode", lambda: [each for each in second.records() if each["type"] == "episode"])
+    [episode] = wait_for("the episode", lambda: [record for record in second.records() if record["type"] == "episode"])
     assert {episode["id"]} == before
     assert episode["facts"][-1] == "What was before is known from the handover of sidecar jm-a."
     assert episode["downtime_seconds_at_least"] > 0
@@ -111,7 +103,7 @@ def test_a_sidecar_that_is_killed_has_left_what_it_knew(
     leaders.fail_over()
     second = pod("jm-b")
     wait_for("the message", lambda: changes(people))
-    discovered = [each for each in second.transitions() if each["kind"] == "DISCOVERED"]
+    discovered = [transition for transition in second.transitions() if transition["kind"] == "DISCOVERED"]
     assert len(discovered) == 4
     assert {"jm-00001" in each["last_known_address"] for each in discovered} == {True}
     assert second.stop() == 0
@@ -130,7 +122,7 @@ def test_an_election_just_before_the_end_is_handed_over(leaders: Leaders, pod: C
     assert time.monotonic() - began < REFILL_SECONDS
     first.kill()
     second = pod("jm-b")
-    assert [each["same_leader"] for each in second.transitions()] == [True] * 4
+    assert [transition["same_leader"] for transition in second.transitions()] == [True] * 4
 
 
 def test_a_sidecar_that_is_killed_before_it_has_read_the_handover_reads_it_in_its_next_run(
@@ -139,7 +131,7 @@ def test_a_sidecar_that_is_killed_before_it_has_read_the_handover_reads_it_in_it
     """The journal that it leaves knows the cluster by name alone."""
     first = pod("jm-a")
     leaders.vacate()
-    wait_for("the withdrawal", lambda: [each for each in first.transitions() if each["kind"] == "REVOKED"])
+    wait_for("the withdrawal", lambda: [change for change in first.transitions() if change["kind"] == "REVOKED"])
     assert first.stop() == 0
     zookeeper.pause()
     second = Sidecar(tmp_path / "jm-b", f"zookeeper: {{quorum: '{zookeeper.address}'}}", [people.url], observer="jm-b")
@@ -149,7 +141,7 @@ def test_a_sidecar_that_is_killed_before_it_has_read_the_handover_reads_it_in_it
     zookeeper.resume()
     leaders.elect()
     second = pod("jm-b")
-    [episode] = wait_for("the episode", lambda: [each for each in second.records() if each["type"] == "episode"])
+    [episode] = wait_for("the episode", lambda: [record for record in second.records() if record["type"] == "episode"])
     assert episode["facts"][-1] == "What was before is known from the handover of sidecar jm-a."
     wait_for("the message", lambda: changes(people))
     assert second.stop() == 0
@@ -164,6 +156,6 @@ def test_nobody_hears_of_a_sidecar_that_was_replaced(
     assert first.stop() == 0
     assert handed_over(leaders)
     second = pod("jm-b")
-    assert [each["same_leader"] for each in second.transitions()] == [True] * 4
+    assert [transition["same_leader"] for transition in second.transitions()] == [True] * 4
     assert second.stop() == 0
     assert changes(people) == []

@@ -39,7 +39,7 @@ def many_alerts(rows: Rows) -> Rows:
     [group] = [value for kind, _, value in rows if kind == "group"]
     one = next(iter(group["members"].values()))
     ids = [str(UUID(int=number)) for number in range(1, 4001)]
-    group["members"] = {each: {**one, "told": False, "alert": {**one["alert"], "id": each}} for each in ids}
+    group["members"] = {alert_id: {**one, "told": False, "alert": {**one["alert"], "id": alert_id}} for alert_id in ids}
     return rows
 
 

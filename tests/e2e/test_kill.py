@@ -67,8 +67,8 @@ class Chain:
         self.sidecar.wait_ready()
         self.flapping.settle()
         seen_at = wait_for("the last leader", self._last_leader_seen_at, _PATIENCE_SECONDS)
-        told = self.receiver.received
-        wait_for("the last alert", lambda: any(seen_at in message.body for message in told), _PATIENCE_SECONDS)
+        messages = self.receiver.received
+        wait_for("the last alert", lambda: any(seen_at in message.body for message in messages), _PATIENCE_SECONDS)
         wait_for("every alert", lambda: "flink_ha_outbox_pending 0.0" in self.sidecar.get("/metrics")[1])
         assert self.sidecar.stop() == 0
 
@@ -142,8 +142,8 @@ def _assert_each_alert_arrived(notifications: list[dict[str, Any]], receiver: Ht
     assert sorted(settled) == sorted(n["delivery_id"] for n in queued)
     plain = [message.body for message in receiver.received if DUPLICATE_NOTE not in message.body]
     assert len(plain) == len(set(plain)), "an alert came twice without a label"
-    told = {message.body.replace(f"\n\n{DUPLICATE_NOTE}", "") for message in receiver.received}
-    assert len(told) == len(queued)
+    distinct_bodies = {message.body.replace(f"\n\n{DUPLICATE_NOTE}", "") for message in receiver.received}
+    assert len(distinct_bodies) == len(queued)
 
 
 def _assert_the_audit_holds_each_once(records: list[dict[str, Any]], folder: Path) -> None:

@@ -49,17 +49,19 @@ class Witness:
         cluster = f"flink_conf_dir: {lab.conf_dir}\nevidence: {{capture: [processes, flink_rest]}}"
         self.sidecar = Sidecar(folder / "sidecar", cluster, [])
         self.sidecar.start()
-        self.told = folder / "watch.jsonl"
-        with self.told.open("wb") as told:
+        self.watch_file = folder / "watch.jsonl"
+        with self.watch_file.open("wb") as file:
             watch = [*COMMAND, "watch", "--output", "json", "--flink-conf", str(lab.conf_dir)]
-            self.watching = subprocess.Popen(watch, stdout=told, stderr=subprocess.DEVNULL)
+            self.watching = subprocess.Popen(watch, stdout=file, stderr=subprocess.DEVNULL)
 
     def wait_ready(self) -> None:
         self.sidecar.wait_ready()
         wait_for("watch to see the leaders", lambda: len(self.watched()) >= len(COMPONENTS))
 
     def watched(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.told.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        return [
+            json.loads(line) for line in self.watch_file.read_text().splitlines(keepends=True) if line.endswith("\n")
+        ]
 
     def evidence(self, kind: str = "", outcome: str = "") -> list[dict[str, Any]]:
         """All pieces, or those of this kind with this outcome."""
@@ -112,19 +114,19 @@ def has_no_leader(transition: dict[str, Any]) -> bool:
     return not has_leader(transition)
 
 
-def assert_found(seen: list[dict[str, Any]]) -> None:
+def assert_found(transitions: list[dict[str, Any]]) -> None:
     """Each component was found with a leader."""
-    assert {t["component"]: t["pattern"] for t in reversed(seen)} == dict.fromkeys(COMPONENTS, "?->A")
+    assert {t["component"]: t["pattern"] for t in reversed(transitions)} == dict.fromkeys(COMPONENTS, "?->A")
 
 
-def assert_failed_over(seen: list[dict[str, Any]], died: float) -> None:
+def assert_failed_over(transitions: list[dict[str, Any]], died: float) -> None:
     """What followed the death: each component lost its leader in time, and got another one, of another process, afterwards.
 
     On a busy machine the takeover and the next leader's address may be observed at once: then there was no vacancy. The next one may lose
     its lease as well, though it lives, where it could not renew it for 3 s. That is a failover like any other, of the same process perhaps.
     """
     for component in COMPONENTS:
-        first, *more = (t for t in seen if t["component"] == component)
+        first, *more = (t for t in transitions if t["component"] == component)
         granted = first if first["pattern"] == "A->B" else more.pop(0)
         assert (first["pattern"], granted["pattern"]) in {("A->null", "null->B"), ("A->B", "A->B")}
         assert [t["pattern"] for t in more[::2]] == ["A->null"] * (len(more) // 2)
@@ -151,10 +153,12 @@ def assert_bounded(granted: dict[str, Any], true: float, *, withdrawn: bool) -> 
         assert at_least - 0.5 <= true <= at_most + LOADED_MACHINE_SECONDS
 
 
-def assert_left_alone(seen: list[dict[str, Any]], died: float) -> None:
+def assert_left_alone(transitions: list[dict[str, Any]], died: float) -> None:
     """What followed the death of the last JobManager: no leader any more, for its lease ran out. Not before it could have."""
-    assert sorted((t["component"], t["pattern"]) for t in seen) == sorted((name, "A->null") for name in COMPONENTS)
-    for revoked in seen:
+    assert sorted((t["component"], t["pattern"]) for t in transitions) == sorted(
+        (name, "A->null") for name in COMPONENTS
+    )
+    for revoked in transitions:
         assert LEASE.total_seconds() <= at(revoked) - died <= NOTICED
         assert "not renewed" in revoked["reason"]
 
@@ -162,9 +166,9 @@ def assert_left_alone(seen: list[dict[str, Any]], died: float) -> None:
 def assert_all_agree(witness: Witness) -> int:
     """`who` names nobody, `watch` printed the very transitions that `run` recorded. How often the dispatcher lost its leader."""
     count = len(witness.sidecar.transitions())
-    told = command("who", "--flink-conf", str(witness.lab.conf_dir), "--output", "json")
-    assert {json.loads(line)["state"] for line in told.stdout.splitlines()} == {"vacant"}, told.stderr
-    wait_for("watch to tell as much", lambda: len(witness.watched()) >= count)
+    who = command("who", "--flink-conf", str(witness.lab.conf_dir), "--output", "json")
+    assert {json.loads(line)["state"] for line in who.stdout.splitlines()} == {"vacant"}, who.stderr
+    wait_for("watch to print as many", lambda: len(witness.watched()) >= count)
     witness.stop()
     recorded = witness.sidecar.transitions()
     assert len(recorded) == count
@@ -172,13 +176,13 @@ def assert_all_agree(witness: Witness) -> int:
     return sum((t["component"], t["pattern"]) == ("dispatcher", "A->null") for t in recorded)
 
 
-def _by_component(seen: list[dict[str, Any]]) -> dict[tuple[str, str | None], list[str]]:
+def _by_component(transitions: list[dict[str, Any]]) -> dict[tuple[str, str | None], list[str]]:
     """Ids in their order: of two components, whose leases are in two ConfigMaps, two observers may notice either first."""
-    found: dict[tuple[str, str | None], list[str]] = {}
-    for each in seen:
-        if each["kind"] != "DISCOVERED":
-            found.setdefault((each["component"], each["job_id"]), []).append(each["id"])
-    return found
+    ids_of: dict[tuple[str, str | None], list[str]] = {}
+    for transition in transitions:
+        if transition["kind"] != "DISCOVERED":
+            ids_of.setdefault((transition["component"], transition["job_id"]), []).append(transition["id"])
+    return ids_of
 
 
 def assert_processes_were_looked_at(evidence: list[dict[str, Any]], times: int) -> None:

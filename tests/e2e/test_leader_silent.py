@@ -61,22 +61,22 @@ def watch(tmp_path: Path) -> Iterator[Watch]:
         yield start
 
 
-def answered(sidecar: Sidecar, address: str) -> None:
+def await_answer(sidecar: Sidecar, address: str) -> None:
     """Wait until the REST server at this address has answered the sidecar, and does."""
 
-    def known() -> bool:
+    def is_answered() -> bool:
         with closing(JournalReader(sidecar.state)) as reader:
-            servers: list[RestServer | None] = [each.rest_server for each in reader.state().clusters.values()]
+            servers: list[RestServer | None] = [cluster.rest_server for cluster in reader.state().clusters.values()]
         return any(server and (server.leader.address, server.unanswered) == (address, None) for server in servers)
 
-    wait_for("an answer of the leader's REST server", known)
+    wait_for("an answer of the leader's REST server", is_answered)
 
 
-def told(people: HttpReceiver, title: str, seconds: float) -> float:
-    """When a message with this title, or line, came (seconds since the epoch)."""
+def await_message(people: HttpReceiver, title: str, seconds: float) -> float:
+    """Wait for a message with this title, or line. When it came (seconds since the epoch)."""
     return wait_for(
         title,
-        lambda: next((each.at for each in people.received if title in f"{each.title}\n{each.body}"), None),
+        lambda: next((message.at for message in people.received if title in f"{message.title}\n{message.body}"), None),
         seconds,
     )
 
@@ -87,20 +87,20 @@ def test_a_leader_that_is_stopped_or_killed_is_known_before_its_session_ends(tmp
         lab.start()
         leader = lab.wait_for_leader()
         sidecar, people = watch("jm-0", f"flink_conf_dir: {lab.conf_dir}")
-        answered(sidecar, leader.rest_address)
+        await_answer(sidecar, leader.rest_address)
         stopped_at = time.time()
         leader.pause()
-        seen_at = told(people, SILENT.format(lab.cluster_id), PAUSE_SECONDS + LOADED_MACHINE_SECONDS)
+        seen_at = await_message(people, SILENT.format(lab.cluster_id), PAUSE_SECONDS + LOADED_MACHINE_SECONDS)
         wait_for("the end of the pause", lambda: time.time() - stopped_at >= PAUSE_SECONDS)
         leader.resume()
-        told(people, BACK.format(lab.cluster_id), PAUSE_SECONDS)
+        await_message(people, BACK.format(lab.cluster_id), PAUSE_SECONDS)
         assert seen_at - stopped_at < SEEN_SECONDS + LOADED_MACHINE_SECONDS
         assert lab.leading() is leader
-        answered(sidecar, leader.rest_address)
+        await_answer(sidecar, leader.rest_address)
         killed_at = time.time()
         leader.kill()
-        seen_at = told(people, GONE.format(lab.cluster_id), PAUSE_SECONDS + LOADED_MACHINE_SECONDS)
-        over_at = told(people, OVER.format(lab.cluster_id), SESSION.total_seconds() + LOADED_MACHINE_SECONDS)
+        seen_at = await_message(people, GONE.format(lab.cluster_id), PAUSE_SECONDS + LOADED_MACHINE_SECONDS)
+        over_at = await_message(people, OVER.format(lab.cluster_id), SESSION.total_seconds() + LOADED_MACHINE_SECONDS)
         assert seen_at - killed_at < SEEN_SECONDS + LOADED_MACHINE_SECONDS < over_at - killed_at
 
 
@@ -110,10 +110,10 @@ class _Reachable(JobManager, frozen=True):
     rest: str
 
     def leads(self, component: ComponentId) -> LeaderInformation:
-        known = super().leads(component)
+        leader = super().leads(component)
         if component.component is Component.REST_SERVER:
-            return LeaderInformation(self.rest, known.session_id)
-        return known
+            return LeaderInformation(self.rest, leader.session_id)
+        return leader
 
 
 class _ReachableLeaders(Leaders):
@@ -142,15 +142,15 @@ def test_a_dropped_port_is_reported_by_the_sidecar_that_was_answered_and_by_no_o
             leaders.start()
             stack.callback(leaders.stop)
             sidecar, people = watch("answered", cluster)
-            answered(sidecar, rest.address)
+            await_answer(sidecar, rest.address)
         stack.enter_context(dropping(int(rest.address.rpartition(":")[2])))
         dropped_at = time.time()
         _, others = watch("never-answered", cluster)
-        seen_at = told(people, GONE.format("default"), PAUSE_SECONDS + LOADED_MACHINE_SECONDS)
+        seen_at = await_message(people, GONE.format("default"), PAUSE_SECONDS + LOADED_MACHINE_SECONDS)
         assert seen_at - dropped_at < SEEN_SECONDS + LOADED_MACHINE_SECONDS
         leaders.fail_over()
-        told(people, "does not lead any more since", PAUSE_SECONDS)
-        told(others, "failed over", PAUSE_SECONDS)
+        await_message(people, "does not lead any more since", PAUSE_SECONDS)
+        await_message(others, "failed over", PAUSE_SECONDS)
         wait_for("twice the time in which a silence is seen", lambda: time.time() - dropped_at > 2 * SEEN_SECONDS)
-        assert not [each.title for each in others.received if "cannot be reached" in each.title]
-        assert len([each for each in people.received if "cannot be reached" in each.title]) == 1
+        assert not [message.title for message in others.received if "cannot be reached" in message.title]
+        assert len([message for message in people.received if "cannot be reached" in message.title]) == 1

@@ -1,4 +1,4 @@
-"""One voice: three sidecars tell each failover everywhere, and what comes twice says so.
+"""One voice: three sidecars notify each failover everywhere, and what comes twice is labelled so.
 
 The long proof is `python -m tests.bench.one_voice`.
 """
@@ -50,7 +50,7 @@ def voices(zookeeper: ZooKeeper, leaders: Leaders, receivers: list[Receiver], tm
 def test_three_sidecars_are_one_voice(leaders: Leaders, receivers: list[Receiver], voices: Voices) -> None:
     """Failovers while a sidecar is killed and comes back, and the ledger is deleted and garbled: none is lost, none comes twice unsaid.
 
-    Then nobody can read the ledger: each of the three tells the last failover after a bounded wait, and says that it may be a duplicate.
+    Then nobody can read the ledger: each of the three notifies the last failover after a bounded wait, as a possible duplicate.
     What became of each message, each of them knows once.
     """
     for number in range(1, FAILOVERS + 1):
@@ -65,29 +65,29 @@ def test_three_sidecars_are_one_voice(leaders: Leaders, receivers: list[Receiver
                 voices.sidecars[0].start()
             case 5:
                 leaders.client.delete(LEDGER)
-        _await_told(leaders.present, receivers, 1)
+        _await_messages(leaders.present, receivers, 1)
     for sidecar in voices.sidecars:
         wait_for("the last leader to be seen", partial(leads, sidecar, leaders.present))
     wait_for("the outboxes to get empty", voices.has_sent_all)
-    told = dict([*leaders.since.items()][1:])
-    for verdict in (judge(receiver.arrivals, told) for receiver in receivers):
+    failovers = dict([*leaders.since.items()][1:])
+    for verdict in (judge(receiver.arrivals, failovers) for receiver in receivers):
         assert (verdict.lost, verdict.unlabelled) == ([], [])
 
     receivers[1].moods = WELL
     leaders.client.set(LEDGER, bytes(LONGEST_DOCUMENT + 1))
     leaders.fail_over()
-    _await_told(leaders.present, receivers, len(voices.sidecars))
+    _await_messages(leaders.present, receivers, len(voices.sidecars))
     leaders.client.delete(LEDGER)
     wait_for("the outboxes to get empty", voices.has_sent_all)
     for receiver in receivers:
-        last = [each for each in judge(receiver.arrivals, told).messages if leaders.present in each.text]
-        assert {(each.observer, each.labelled) for each in last} == {("a", True), ("b", True), ("c", True)}
+        last = [message for message in judge(receiver.arrivals, failovers).messages if leaders.present in message.text]
+        assert {(message.observer, message.labelled) for message in last} == {("a", True), ("b", True), ("c", True)}
     for sidecar in voices.sidecars:
         assert sidecar.stop() == 0
-        found = books(sidecar)
-        assert found.queued == found.delivered + found.already_told
-        assert found.fail_opens >= len(receivers)
-        assert (found.open, found.gave_up) == ([], 0)
+        counts = books(sidecar)
+        assert counts.queued == counts.delivered + counts.already_told
+        assert counts.fail_opens >= len(receivers)
+        assert (counts.open, counts.gave_up) == ([], 0)
 
 
 def test_one_that_dies_between_claim_and_send_is_replaced_in_15_seconds(
@@ -100,10 +100,10 @@ def test_one_that_dies_between_claim_and_send_is_replaced_in_15_seconds(
     holder = wait_for("a claim", partial(_holder, leaders, voices))
     holder.kill()
     killed = time.time()
-    _await_told(leaders.present, receivers, 1)
+    _await_messages(leaders.present, receivers, 1)
     others = [sidecar for sidecar in voices.sidecars if sidecar is not holder]
     wait_for("the outboxes to get empty", lambda: all(map(_is_idle, others)))
-    late = [read(each) for receiver in receivers for each in receiver.arrivals if each.at > killed]
+    late = [read(arrival) for receiver in receivers for arrival in receiver.arrivals if arrival.at > killed]
     taken_over = [each for each in late if each.labelled]
     assert taken_over
     assert holder.folder.name not in {each.observer for each in taken_over}
@@ -123,8 +123,9 @@ def _is_idle(sidecar: Sidecar) -> bool:
     return "flink_ha_outbox_pending 0.0" in sidecar.get("/metrics")[1]
 
 
-def _await_told(leader: str, receivers: list[Receiver], observers: int) -> None:
-    def told(receiver: Receiver) -> bool:
-        return len({read(each).observer for each in [*receiver.arrivals] if f"→ {leader}:" in each.body}) >= observers
+def _await_messages(leader: str, receivers: list[Receiver], observers: int) -> None:
+    def has_messages(receiver: Receiver) -> bool:
+        messages = [arrival for arrival in [*receiver.arrivals] if f"→ {leader}:" in arrival.body]
+        return len({read(arrival).observer for arrival in messages}) >= observers
 
-    wait_for(f"{leader} to be told of everywhere", lambda: all(map(told, receivers)))
+    wait_for(f"messages about {leader} everywhere", lambda: all(map(has_messages, receivers)))

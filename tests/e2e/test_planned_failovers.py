@@ -19,7 +19,6 @@ from tests.kit.config_maps import ApiServerWriter, ConfigMaps
 from tests.kit.fake_flink import Flink
 from tests.kit.flink_deployments import GROUP, Deployment, install
 from tests.kit.kubernetes_server import Kubernetes, assets
-from tests.kit.receivers import webhook
 from tests.kit.serving import serving
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
@@ -85,12 +84,6 @@ class Cluster:
 
 
 @pytest.fixture
-def people() -> Iterator[HttpReceiver]:
-    with webhook() as receiver:
-        yield receiver
-
-
-@pytest.fixture
 def sidecar_of(server: Kubernetes, tmp_path: Path, people: HttpReceiver) -> Iterator[Callable[..., Sidecar]]:
     """Starts one sidecar for clusters of a namespace, and stops it when the test is over."""
     running: list[Sidecar] = []
@@ -124,11 +117,11 @@ def pages(people: HttpReceiver, name: str) -> list[str]:
 
 
 def episode(sidecar: Sidecar, name: str) -> dict[str, Any]:
-    def found() -> list[dict[str, Any]]:
-        records = [each for each in sidecar.records() if each["type"] == "episode"]
-        return [each for each in records if each["cluster_id"] == name]
+    def episodes() -> list[dict[str, Any]]:
+        records = [record for record in sidecar.records() if record["type"] == "episode"]
+        return [record for record in records if record["cluster_id"] == name]
 
-    return wait_for(f"the episode of {name}", found)[0]
+    return wait_for(f"the episode of {name}", episodes)[0]
 
 
 def test_of_five_failovers_at_once_the_unplanned_and_the_late_one_page(
@@ -170,12 +163,14 @@ def test_of_five_failovers_at_once_the_unplanned_and_the_late_one_page(
     time.sleep(3)
     notified = {name: [title[: len(quietly[name])] for title in titles(people, name)] for name in NAMES}
     assert {name: notified[name] for name in quiet} == {name: [quietly[name]] for name in quiet}
-    bodies = {name: [each.body for each in people.received if name in each.title] for name in quiet}
+    bodies = {name: [message.body for message in people.received if name in message.title] for name in quiet}
     assert all("10.1.2.3:6123 → 10.1.2.4:6123" in body for each in bodies.values() for body in each)
     assert [title.partition(":")[0] for title in pages(people, "late")] == ["[CRITICAL] late"]
     assert [title.partition(":")[0] for title in pages(people, "crashed")] == ["[WARNING] crashed"]
     page = next(message for message in people.received if "CRITICAL" in message.title and "late" in message.title)
-    lost = next(each for each in sidecar.transitions() if each["cluster_id"] == "late" and each["kind"] == "REVOKED")
+    lost = next(
+        change for change in sidecar.transitions() if change["cluster_id"] == "late" and change["kind"] == "REVOKED"
+    )
     assert page.at - _seconds(lost["observed_at"]) >= BUDGET
     assert "The operator was upgrading the FlinkDeployment" in page.body
 
@@ -188,8 +183,8 @@ def test_without_the_permission_every_failover_pages_and_one_line_says_what_is_m
     cluster = Cluster(server, "refused", "orders")
     sidecar = sidecar_of("refused", "orders", flink_deployments=True)
     cluster.is_upgraded(gone_for=6)
-    found = episode(sidecar, "orders")
-    assert (found["cause"], found["planned"]) == ("graceful_handover", None)
+    handover = episode(sidecar, "orders")
+    assert (handover["cause"], handover["planned"]) == ("graceful_handover", None)
     wait_for("the page", lambda: pages(people, "orders"))
     [line] = [line for line in sidecar.log.read_text().splitlines() if "flinkdeployments" in line]
     assert "whether failovers are planned is not known" in line

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture
 def sidecar(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[Sidecar]:
-    """One that sees a cluster without leaders, and tells nobody."""
+    """One that sees a cluster without leaders, and notifies nobody."""
     await_election(zookeeper.address)
     running = Sidecar(tmp_path, f"zookeeper: {{quorum: '{zookeeper.address}'}}", [])
     running.start()
@@ -29,7 +29,7 @@ def sidecar(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[Sidecar]:
 
 
 def test_rules_and_receivers_change_under_way(sidecar: Sidecar) -> None:
-    """A wrong file is said on the page and in a metric, and changes nothing; a right one counts on SIGHUP, with a receiver that is new."""
+    """A wrong file is reported on the page and in a metric, and changes nothing; a right one counts on SIGHUP, with a new receiver."""
     receiver = HttpReceiver()
     receiver.start()
     before = sidecar.config.read_text()
@@ -70,7 +70,7 @@ def test_an_incident_that_a_reload_drops_is_closed(sidecar: Sidecar) -> None:
         sidecar.process.send_signal(signal.SIGHUP)
 
     def posted(status: str, rule: str) -> list[dict[str, Any]]:
-        found = [json.loads(each.raw) for each in receiver.received]
+        found = [json.loads(message.raw) for message in receiver.received]
         return [each for each in found if each["status"] == status and rule in each["title"] + each["text"]]
 
     webhook = f"webhook: {{url: 'http://{receiver.address}/'}}"

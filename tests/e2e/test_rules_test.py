@@ -51,7 +51,7 @@ def test_a_test_that_fails_says_what_was_notified_instead(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ([], "give a test file, or --labels"),
         (["no.yaml"], "no.yaml: cannot be read: No such file or directory"),
@@ -62,18 +62,18 @@ def test_a_test_that_fails_says_what_was_notified_instead(tmp_path: Path) -> Non
         (["--labels", "a=b", "--config", "no.yaml"], "no.yaml: cannot be read"),
     ],
 )
-def test_what_cannot_be_tried_is_one_line(arguments: list[str], told: str, tmp_path: Path) -> None:
+def test_what_cannot_be_tried_is_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:
     """What is wrong, where; the status is 2."""
     (tmp_path / "bad.yaml").write_text("tests:\n  - {name: a, when: [{at: never}], expect: []}\n")
     placed = [str(tmp_path / each) if each.endswith(".yaml") else each for each in arguments]
     ended = command("rules", "test", *placed)
     assert (ended.returncode, ended.stdout) == (2, "")
     [line] = ended.stderr.splitlines()
-    assert told in line
+    assert message in line
 
 
 def test_who_gets_an_alert(tmp_path: Path) -> None:
-    """The receivers and nothing else, as amtool prints them; a label that no alert has is said, for nothing can depend on it."""
+    """The receivers and nothing else, as amtool prints them; a label that no alert has is reported, for nothing can depend on it."""
     config = tmp_path / "sidecar.yaml"
     config.write_text(
         """

@@ -18,13 +18,13 @@ pytestmark = pytest.mark.e2e
 def test_each_message_is_titled_as_in_the_documents(lab: Lab, tmp_path: Path) -> None:
     """Begin, update and all-clear: in the same order, each of at most 80 characters, and with the cause that is known."""
     lab.submit_job()
-    told = six_failovers(lab, tmp_path)
+    failovers = six_failovers(lab, tmp_path)
     steps = re.split(r"^## \d\. ", PAGE, flags=re.MULTILINE)[1:]
-    for each, step in zip(told, steps, strict=True):
+    for failover, step in zip(failovers, steps, strict=True):
         titles = re.findall(r"In full:\n\n```\n(.*)\n", step)
-        assert [shape(message.title) for message in each.messages] == [*map(shape, titles)], each.what
-        assert max(len(message.title) for message in each.messages) <= MOST_TITLE
-    before, down, up = told[-3], told[-2].messages[-1], told[-1].messages[-1]
+        assert [shape(message.title) for message in failover.messages] == [*map(shape, titles)], failover.what
+        assert max(len(message.title) for message in failover.messages) <= MOST_TITLE
+    before, down, up = failovers[-3], failovers[-2].messages[-1], failovers[-1].messages[-1]
     assert all("[CRITICAL]" in message.title or "[WARNING]" in message.title for message in before.messages)
     assert down.body.startswith("Next: No JobManager contends: start one.")
     assert "leader back" in up.title

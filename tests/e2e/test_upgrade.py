@@ -21,16 +21,8 @@ from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.fixtures.old_build import BUILDS, FOLDER
 from tests.kit.leaders import Leaders
-from tests.kit.receivers import webhook
 from tests.kit.sidecar_process import Sidecar, command
 from tests.kit.waiting import wait_for
-
-
-@pytest.fixture
-def people() -> Iterator[HttpReceiver]:
-    """Who gets the messages."""
-    with webhook() as receiver:
-        yield receiver
 
 
 @pytest.fixture
@@ -78,14 +70,16 @@ def assert_continued(sidecar: Sidecar, people: HttpReceiver, left_out: Sequence[
 
     def changes() -> list[str | None]:
         return [
-            each["last_known_address"] for each in sidecar.transitions() if "jm-00003" in (each["after_address"] or "")
+            change["last_known_address"]
+            for change in sidecar.transitions()
+            if "jm-00003" in (change["after_address"] or "")
         ]
 
     wait_for("the changes", lambda: len(changes()) == 4)
     assert ["jm-00002" in (address or "") for address in changes()] == [True] * 4
 
     def messages() -> list[str]:
-        return [each.title for each in people.received if "jm-00002:6123 → jm-00003:6123" in each.body]
+        return [message.title for message in people.received if "jm-00002:6123 → jm-00003:6123" in message.body]
 
     wait_for("the message", messages)
     assert sidecar.stop() == 0
@@ -100,8 +94,8 @@ def test_an_old_journal_is_continued(build: str, sidecar: Sidecar, people: HttpR
     restore_journal(build, sidecar.state)
     before = sidecar.records()
     attempts = [each for each in before if each["type"] == "notification"]
-    (waiting,) = {each["fingerprint"] for each in attempts}
-    assert {each["outcome"] for each in attempts} == {"queued", "failed"}
+    (waiting,) = {attempt["fingerprint"] for attempt in attempts}
+    assert {attempt["outcome"] for attempt in attempts} == {"queued", "failed"}
     leaders.term = 2
     leaders.fail_over()
     sidecar.start()
@@ -109,7 +103,8 @@ def test_an_old_journal_is_continued(build: str, sidecar: Sidecar, people: HttpR
     assert_continued(sidecar, people, ROUTELESS if build == "first-day" else ())
     records = sidecar.records()
     assert records[: len(before)] == before
-    assert [each["outcome"] for each in records if each.get("fingerprint") == waiting][len(attempts)] == "delivered"
+    outcomes = [record["outcome"] for record in records if record.get("fingerprint") == waiting]
+    assert outcomes[len(attempts)] == "delivered"
     assert [path.name for path in sidecar.state.iterdir() if "unreadable" in path.name] == []
 
 
@@ -132,7 +127,7 @@ def test_an_old_ledger_is_shared(sidecar: Sidecar, people: HttpReceiver, leaders
     sidecar.start()
     sidecar.wait_ready()
     leaders.fail_over()
-    wait_for("the message", lambda: [each for each in people.received if "failed over" in each.title])
+    wait_for("the message", lambda: [message for message in people.received if "failed over" in message.title])
     wait_for("the ledger", lambda: leaders.client.exists(path).version > 0)
     assert 'flink_ha_ledger_up{cluster_id="default"} 1.0' in sidecar.get("/metrics")[1]
 

@@ -20,6 +20,7 @@ from tests.kit.zookeeper_client import connected
 from tests.kit.zookeeper_findings import led
 
 Watch = Callable[..., Recorder]
+RelayTo = Callable[[str], Wire]
 
 
 @pytest.fixture(scope="session")
@@ -75,11 +76,23 @@ def flink(shared_zookeeper: ZooKeeper, namespace: str) -> Iterator[KazooClient]:
 
 
 @pytest.fixture
-def wire(shared_zookeeper: ZooKeeper) -> Iterator[Wire]:
+def relay_to() -> Iterator[RelayTo]:
+    """Starts relays to servers, `relay_to(address)`, and closes them when the test is over."""
+    relays = []
+
+    def start(address: str) -> Wire:
+        relays.append(Wire(address))
+        return relays[-1]
+
+    yield start
+    for relay in relays:
+        relay.close()
+
+
+@pytest.fixture
+def wire(shared_zookeeper: ZooKeeper, relay_to: RelayTo) -> Wire:
     """A connection to the shared server that can be hurt."""
-    relay = Wire(shared_zookeeper.address)
-    yield relay
-    relay.close()
+    return relay_to(shared_zookeeper.address)
 
 
 @pytest.fixture
@@ -99,12 +112,12 @@ def watch() -> Iterator[Watch]:
 
 
 @pytest.fixture
-def seen(watch: Watch, shared_zookeeper: ZooKeeper, namespace: str, flink: KazooClient) -> Recorder:
+def recorder(watch: Watch, shared_zookeeper: ZooKeeper, namespace: str, flink: KazooClient) -> Recorder:
     """A driver that has seen the empty namespace of this test."""
     assert flink.connected
-    recorder = watch(shared_zookeeper.address, namespace)
-    recorder.wait_complete()
-    return recorder
+    driver_recorder = watch(shared_zookeeper.address, namespace)
+    driver_recorder.wait_complete()
+    return driver_recorder
 
 
 @pytest.fixture

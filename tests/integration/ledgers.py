@@ -1,4 +1,4 @@
-"""Where the ledger of a cluster is, in a real store, and what is said where it is not."""
+"""Where the ledger of a cluster is, in a real store, and what is reported where it is not."""
 
 import re
 import time
@@ -102,7 +102,7 @@ def put(store: LedgerStore, content: bytes) -> Document:
 
 
 def out_of_reach(act: Callable[[], object], *, seconds: float = SECONDS) -> str:
-    """What is said by a call that ends in time, and has no answer."""
+    """The error of a call that ends in time without an answer."""
     before = time.monotonic()
     with pytest.raises(LedgerError) as error:
         act()
@@ -112,7 +112,7 @@ def out_of_reach(act: Callable[[], object], *, seconds: float = SECONDS) -> str:
 
 
 def refused(act: Callable[[], object]) -> str:
-    """What is said where we may not."""
+    """The error where we have no permission."""
     with pytest.raises(LedgerRefusedError) as error:
         act()
     return one_line(error.value)

@@ -24,14 +24,14 @@ def amtool() -> Path:
 def test_an_alert_takes_the_routes_that_alertmanager_would_give_it(amtool: Path, tmp_path: Path) -> None:
     """Random trees with all operators, patterns, escapes, `continue`, missing and empty labels: the same receivers, in the same order."""
     random = Random(6)
-    seen = set()
+    judgements = set()
     for _ in range(TREES):
         tree = Tree(random, tmp_path)
         for labels in (label_set(random) for _ in range(ASKED)):
             judged = receivers(amtool, tree.alertmanager, labels)
             assert tree.receivers(labels) == judged, f"{labels}\n{tree.alertmanager.read_text()}"
-            seen.add(judged)
-    assert len(seen) > TREES // 4, "the trees are too simple to tell"
+            judgements.add(judged)
+    assert len(judgements) > TREES // 4, "the trees are too simple to show a difference"
 
 
 REFUSED = "refused"
@@ -64,11 +64,11 @@ def test_where_alertmanager_and_we_differ(
     labels = [f'x="{value}"']
     alertmanager, our_file = one_matcher(matcher, tmp_path)
     try:
-        told = receivers(amtool, alertmanager, labels)
+        alertmanagers = receivers(amtool, alertmanager, labels)
     except AmtoolError:
-        told = REFUSED
+        alertmanagers = REFUSED
     try:
         own = our_receivers(read_rules(our_file), labels)
     except SettingsError:
         own = REFUSED
-    assert (told, own) == (theirs, ours)
+    assert (alertmanagers, own) == (theirs, ours)

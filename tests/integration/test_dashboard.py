@@ -75,7 +75,7 @@ def _samples(scraped: Scraped, query: Query) -> list[float]:
 
 
 def test_the_sidecars_alone_are_scraped(scraped: Scraped) -> None:
-    """With the labels by which rules and dashboard tell clusters apart."""
+    """With the labels by which rules and dashboard distinguish clusters."""
     [(labels, [(_, up)])] = scraped.prometheus.query("up")
     assert (labels["namespace"], labels["pod"], labels["job"], up) == (NAMESPACE, "jm-0", "flink-ha-sidecar", 1)
 

@@ -99,20 +99,20 @@ def test_other_bytes_are_a_value_error(body: bytes) -> None:
             continue
 
 
-@given(found=OBJECTS)
-def test_any_configuration_is_read_or_refused(found: dict[str, Any]) -> None:
+@given(document=OBJECTS)
+def test_any_configuration_is_read_or_refused(document: dict[str, Any]) -> None:
     """As `config check` would refuse it."""
     with suppress(SettingsError):
-        configured_options(found)
+        configured_options(document)
 
 
 def pod(container: dict[str, Any], **spec: Any) -> FlinkPod:
     main = {"name": "flink-main-container"} | container
-    found = flink_pod(
+    read_pod = flink_pod(
         {"metadata": {"name": "jm"}, "spec": {"containers": [{"name": "flink-ha-sidecar"}, main], **spec}}
     )
-    assert found is not None
-    return found
+    assert read_pod is not None
+    return read_pod
 
 
 def test_the_heap_is_the_last_xmx() -> None:
@@ -199,9 +199,9 @@ def test_what_keeps_pods_apart(spec: dict[str, Any], apart: str) -> None:
 
 def test_the_size_of_a_config_map_is_in_bytes() -> None:
     """Of values, as Kubernetes counts it: UTF-8, and binary data without its base64."""
-    found = ha_config_map({"metadata": {"name": "a"}, "data": {"k": "é"}, "binaryData": {"b": "AAAA"}})
-    assert found is not None
-    assert found.size == 2 + 3
+    config_map = ha_config_map({"metadata": {"name": "a"}, "data": {"k": "é"}, "binaryData": {"b": "AAAA"}})
+    assert config_map is not None
+    assert config_map.size == 2 + 3
 
 
 def test_the_times_of_leader_election() -> None:

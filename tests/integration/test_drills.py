@@ -12,7 +12,6 @@ import pytest
 from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.leaders import Leaders
-from tests.kit.receivers import webhook
 from tests.kit.sidecar_process import Sidecar, command
 from tests.kit.waiting import wait_for
 
@@ -22,18 +21,11 @@ def clusters(shared_zookeeper: ZooKeeper) -> Iterator[tuple[Leaders, Leaders]]:
     """Two clusters in one ZooKeeper: that of the drill, and another one."""
     names = (f"drilled-{uuid4()}", f"other-{uuid4()}")
     running = [Leaders(shared_zookeeper.address, name) for name in names]
-    for each in running:
-        each.start()
+    for cluster in running:
+        cluster.start()
     yield running[0], running[1]
-    for each in running:
-        each.stop()
-
-
-@pytest.fixture
-def people() -> Iterator[HttpReceiver]:
-    """Who gets the messages."""
-    with webhook() as receiver:
-        yield receiver
+    for cluster in running:
+        cluster.stop()
 
 
 @pytest.fixture
@@ -42,21 +34,21 @@ def sidecars(
 ) -> Iterator[list[Sidecar]]:
     """Two that watch both clusters."""
     places = "\n".join(
-        f"  - zookeeper: {{quorum: '{shared_zookeeper.address}', cluster_id: /{each.cluster_id}, session_timeout: 4s}}"
-        for each in clusters
+        f"  - zookeeper: {{quorum: '{shared_zookeeper.address}', cluster_id: /{cluster.cluster_id}, session_timeout: 4s}}"
+        for cluster in clusters
     )
     waits = {"group_wait": "1s", "group_interval": "2s"}
     rules = "rules: [{alert: Changed, on: leader_changed}, {alert: NoLeader, on: vacant, for: 1s, severity: critical}]"
     running = [
         Sidecar(tmp_path / name, f"clusters:\n{places}\n{rules}", [people.url], observer=name, **waits) for name in "ab"
     ]
-    for each in running:
-        each.start()
-    for each in running:
-        each.wait_ready()
+    for sidecar in running:
+        sidecar.start()
+    for sidecar in running:
+        sidecar.wait_ready()
     yield running
-    for each in running:
-        each.stop()
+    for sidecar in running:
+        sidecar.stop()
 
 
 def drill(sidecar: Sidecar, verb: str, *arguments: str, status: int = 0) -> str:
@@ -67,12 +59,12 @@ def drill(sidecar: Sidecar, verb: str, *arguments: str, status: int = 0) -> str:
 
 
 def recorded(sidecar: Sidecar, phase: str) -> list[dict[str, Any]]:
-    return [each for each in sidecar.records() if each["type"] == "drill" and each["phase"] == phase]
+    return [record for record in sidecar.records() if record["type"] == "drill" and record["phase"] == phase]
 
 
 def outcomes(sidecar: Sidecar) -> list[str]:
     """Of the drill's message."""
-    found = [each for each in sidecar.records() if each["type"] == "notification" and each["reason"] == "DRILL"]
+    found = [record for record in sidecar.records() if record["type"] == "notification" and record["reason"] == "DRILL"]
     return [each["outcome"] for each in found]
 
 
@@ -82,7 +74,7 @@ def has_settled(sidecar: Sidecar) -> bool:
 
 def alerts(people: HttpReceiver, name: str) -> list[str]:
     """The messages about a cluster that are none of the drill."""
-    return [each.body for each in people.received if name in each.body and "[DRILL]" not in each.title]
+    return [message.body for message in people.received if name in message.body and "[DRILL]" not in message.title]
 
 
 def test_a_drill_is_one_message_of_two_sidecars_and_hides_its_own_failover_alone(
@@ -95,7 +87,7 @@ def test_a_drill_is_one_message_of_two_sidecars_and_hides_its_own_failover_alone
     for sidecar in sidecars:
         wait_for("the drill to be known", partial(recorded, sidecar, "started"))
         wait_for("its message", partial(has_settled, sidecar))
-    assert sorted(each for sidecar in sidecars for each in outcomes(sidecar)) == [
+    assert sorted(outcome for sidecar in sidecars for outcome in outcomes(sidecar)) == [
         *("already_told", "delivered", "queued", "queued")
     ]
     [message] = people.received
@@ -110,7 +102,7 @@ def test_a_drill_is_one_message_of_two_sidecars_and_hides_its_own_failover_alone
     wait_for("the other cluster's message", lambda: alerts(people, other.cluster_id))
     for sidecar in sidecars:
         report = wait_for("the failover", partial(passed, sidecar), 60)
-        assert {(each["alert"], each["receiver"]) for each in report["hidden"]} == {("Changed", "ops")}
+        assert {(alert["alert"], alert["receiver"]) for alert in report["hidden"]} == {("Changed", "ops")}
     assert alerts(people, name) == []
 
     assert drill(sidecars[1], "stop") == made
@@ -146,5 +138,5 @@ def test_a_cluster_without_a_leader_pages_when_the_window_ends(
 
 
 def hides(sidecar: Sidecar, alert: str) -> bool:
-    notifications = (each for each in sidecar.records() if each["type"] == "notification")
-    return any(each["alert"] == alert and each["silence_id"] for each in notifications)
+    notifications = (record for record in sidecar.records() if record["type"] == "notification")
+    return any(notification["alert"] == alert and notification["silence_id"] for notification in notifications)

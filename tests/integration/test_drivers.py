@@ -27,7 +27,7 @@ def test_clusters_of_both_stores_are_watched_side_by_side(
     kubeconfig = asking_a_program(kubernetes, tmp_path)
     somewhere.allow("somebody", "list", "watch")
     before = set(threading.enumerate())
-    told: list[ClusterObservation] = []
+    observations: list[ClusterObservation] = []
     drivers = Drivers(
         [
             *(KubernetesSettings(name, somewhere.name, kubeconfig, "tests") for name in names),
@@ -41,14 +41,16 @@ def test_clusters_of_both_stores_are_watched_side_by_side(
         ],
         now,
     )
-    drivers.start(told.append)
+    drivers.start(observations.append)
     wait_for(
         "all to be seen",
-        lambda: {seen.cluster_id for seen in list(told) if isinstance(seen, SnapshotCompleted)} >= {*names},
+        lambda: {view.cluster_id for view in list(observations) if isinstance(view, SnapshotCompleted)} >= {*names},
         20,
     )
     wait_for(
-        "all to be seen", lambda: sum(isinstance(seen, SnapshotCompleted) for seen in list(told)) == len(names) + 1, 20
+        "all to be seen",
+        lambda: sum(isinstance(view, SnapshotCompleted) for view in list(observations)) == len(names) + 1,
+        20,
     )
     drivers.stop()
     assert (tmp_path / "asked").read_text() == "once\n"

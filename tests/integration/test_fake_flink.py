@@ -22,28 +22,28 @@ PATIENCE = 120.0
 
 
 @pytest.mark.parametrize("era", covering("layout", ZNodeLayout))
-def test_znodes_are_written_to_a_real_zookeeper(seen: Recorder, flink: KazooClient, era: ZNodeLayout) -> None:
+def test_znodes_are_written_to_a_real_zookeeper(recorder: Recorder, flink: KazooClient, era: ZNodeLayout) -> None:
     """Leaders come, go and write again, a job comes and goes: what a driver sees is what is in memory."""
     fake = Flink(ZNodes(era, ZooKeeperWriter(flink, "")))
 
     def agree() -> bool:
         leaders = {path: node.data for path, node in fake.znodes.tree.leaders().items()}
-        return seen.standing() == leaders and seen.names(fake.znodes.job_store)[-1:] == [
+        return recorder.standing() == leaders and recorder.names(fake.znodes.job_store)[-1:] == [
             fake.znodes.tree.children(fake.znodes.job_store)
         ]
 
     fake.submit().elect(A)
-    seen.wait(agree, PATIENCE)
+    recorder.wait(agree, PATIENCE)
     fake.elect(job_manager("jm-a", term=1), DISPATCHER)
-    seen.wait(agree, PATIENCE)
-    node = seen.nodes(fake.znodes.path(DISPATCHER))[-1]
+    recorder.wait(agree, PATIENCE)
+    node = recorder.nodes(fake.znodes.path(DISPATCHER))[-1]
     assert node.position
     assert node.position.version == 1, "a leader's own node is set"
     fake.vacate()
     fake.forget()
-    seen.wait(agree, PATIENCE)
+    recorder.wait(agree, PATIENCE)
     fake.elect(B, DISPATCHER)
-    seen.wait(agree, PATIENCE)
+    recorder.wait(agree, PATIENCE)
 
 
 @pytest.mark.parametrize("era", covering("layout", ConfigMapLayout))
@@ -58,11 +58,11 @@ def test_config_maps_are_written_to_a_real_api_server(kubernetes: Kubernetes, er
         recorder = start(KubernetesDriver(Access(kubernetes.kubeconfig()), namespace.name, CLUSTER, now))
 
         def agree() -> bool:
-            last = {each.name: each for each in recorder.config_maps()}
-            seen = {
+            last = {config_map.name: config_map for config_map in recorder.config_maps()}
+            contents = {
                 name: (each.data, json.loads(each.leader)) for name, each in last.items() if each.uid and each.leader
             }
-            return seen == {name: (kept.data, kept.lease) for name, kept in fake.config_maps.maps.items()}
+            return contents == {name: (kept.data, kept.lease) for name, kept in fake.config_maps.maps.items()}
 
         recorder.wait(agree, PATIENCE)
         fake.config_maps.renew()

@@ -49,27 +49,27 @@ def test_pictures_of_a_failover_are_true(lab: Lab, take: Callable[[Lab, str], Pi
 
     def ready() -> Picture | None:
         picture = take(lab, leader.rest_address).picture
-        known = checkpoints(picture)
-        return picture if known and len(known.completed) >= NEEDED else None
+        statistics = checkpoints(picture)
+        return picture if statistics and len(statistics.completed) >= NEEDED else None
 
     before = wait_for("checkpoints", ready)
     assert_is_true(before, leader.rest_address, job)
     assert before.applications == (
         (("SingleJobApplication(never-ending)", "RUNNING"),) if lab.flink_version == "2.3.0" else None
     )
-    assert [each.id for each in before.task_managers or ()] == ["taskmanager-1"]
+    assert [task_manager.id for task_manager in before.task_managers or ()] == ["taskmanager-1"]
     assert (before.slots_total, before.slots_free) == (2, 1)
-    known = checkpoints(before)
-    assert known
-    assert known.latest
-    assert (known.restored, known.restored_known, known.interval) == (None, True, 2_000_000)
+    statistics = checkpoints(before)
+    assert statistics
+    assert statistics.latest
+    assert (statistics.restored, statistics.restored_known, statistics.interval) == (None, True, 2_000_000)
     # A trigger that failed on a slow machine may have had no id: then which one was the first is not known.
     has_failed = listed(leader.rest_address, job)["counts"]["failed"] > 0
-    assert known.first_id == 1 or (known.first_id is None and has_failed)
+    assert statistics.first_id == 1 or (statistics.first_id is None and has_failed)
 
     leader.kill()
     assert take(lab, leader.rest_address).problem == "Flink's REST server cannot be reached: connection refused"
-    (standby,) = [each for each in lab.jobmanagers if each is not leader]
+    (standby,) = [jobmanager for jobmanager in lab.jobmanagers if jobmanager is not leader]
     pictures: list[Picture] = []
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not (pictures and (after := checkpoints(pictures[-1])) and after.latest):
@@ -82,7 +82,7 @@ def test_pictures_of_a_failover_are_true(lab: Lab, take: Callable[[Lab, str], Pi
     for picture in pictures:
         if found := checkpoints(picture):
             assert found.restored, "it was restored, and a picture says that it was not"
-            assert found.restored.id >= known.latest.id
+            assert found.restored.id >= statistics.latest.id
             assert found.first_id is None or found.first_id > found.restored.id
     assert_is_true(pictures[-1], standby.rest_address, job)
     assert pictures[-1].jobs[0].is_running

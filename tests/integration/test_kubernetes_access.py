@@ -115,7 +115,7 @@ def test_in_a_pod_the_token_is_read_before_each_request(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A new token, with a newline behind it, is used from the next request on; one that is missing or refused is said, and waited for."""
+    """A new token, with a newline behind it, is used from the next request on; one that is missing or refused is logged, and waited for."""
     wire = Wire(kubernetes.server.address)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", wire.address.partition(":")[2])

@@ -25,17 +25,17 @@ class Recorder(Observations[PlanObservation | EndObservation]):
     """What was observed."""
 
     def pods(self, name: str) -> list[tuple[PodStatus, bool]]:
-        found = [each for each in list(self.all) if isinstance(each, PodObserved)]
+        found = [observation for observation in list(self.all) if isinstance(observation, PodObserved)]
         return [(each.pod, each.gone) for each in found if each.pod.name == name]
 
     def latest(self, name: str) -> PodStatus | None:
         return next((pod for pod, _ in reversed(self.pods(name))), None)
 
     def events(self) -> list[SeenEvent]:
-        return [each.event for each in list(self.all) if isinstance(each, EventObserved)]
+        return [observation.event for observation in list(self.all) if isinstance(observation, EventObserved)]
 
     def logs(self) -> list[LogEndRead]:
-        return [each for each in list(self.all) if isinstance(each, LogEndRead)]
+        return [observation for observation in list(self.all) if isinstance(observation, LogEndRead)]
 
 
 Read = Callable[..., Recorder]
@@ -162,11 +162,11 @@ def test_events_count_by_the_uid_of_the_pod(read: Read, namespace: Namespace) ->
     namespace.report("FlinkDeployment", "orders", "x", "RestartUnhealthyJob", "Restarting unhealthy job")
     namespace.report("Pod", "jm", uid, "Killing", KILLING)
     wait_for("both", lambda: len(recorder.events()) == 2)
-    assert {(each.about, each.name, each.uid, each.reason, each.message) for each in recorder.events()} == {
+    assert {(event.about, event.name, event.uid, event.reason, event.message) for event in recorder.events()} == {
         ("Pod", "jm", uid, "Killing", KILLING),
         ("FlinkDeployment", "orders", "x", "RestartUnhealthyJob", "Restarting unhealthy job"),
     }
-    assert all(each.at > 0 for each in recorder.events())
+    assert all(event.at > 0 for event in recorder.events())
 
 
 @pytest.mark.parametrize(

@@ -51,12 +51,16 @@ def test_a_cluster_is_seen_whole_and_then_as_it_changes(watch: Watch, flink: Nam
     first = flink.create(NAME, {DISPATCHER: leader, job_graph: "rO0AB", "counter": "7"}, LEADER, LABELS)
     recorder = watch()
     recorder.wait_complete()
-    view, told, end = recorder.all
+    view, config_map, end = recorder.all
     assert isinstance(view, ViewObserved)
     assert (view.connection, view.cluster_id) == (CONNECTED, CLUSTER)
-    assert isinstance(told, ConfigMapObserved)
-    assert (told.name, told.uid, told.resource_version) == version_of(first)
-    assert (told.data, told.leader, told.cluster_id) == ({DISPATCHER: leader, job_graph: ""}, LEADER, CLUSTER)
+    assert isinstance(config_map, ConfigMapObserved)
+    assert (config_map.name, config_map.uid, config_map.resource_version) == version_of(first)
+    assert (config_map.data, config_map.leader, config_map.cluster_id) == (
+        {DISPATCHER: leader, job_graph: ""},
+        LEADER,
+        CLUSTER,
+    )
     assert isinstance(end, SnapshotCompleted)
 
     before = now()
@@ -82,7 +86,7 @@ def test_a_config_map_that_goes_and_comes_again_is_another_one(watch: Watch, fli
 
 
 def test_clusters_in_one_namespace_do_not_mix(watch: Watch, flink: Namespace) -> None:
-    """Each driver tells of its own cluster, also where the id of one begins like that of another."""
+    """Each driver reports its own cluster only, also where the id of one begins like that of another."""
     mine, others = (
         flink.create(NAME, {DISPATCHER: "1,a"}),
         flink.create("demo-2-cluster-config-map", {DISPATCHER: "2,b"}),
@@ -101,7 +105,7 @@ def test_a_value_of_a_megabyte_is_heard_and_left_out(watch: Watch, flink: Namesp
     flink.create(NAME, {DISPATCHER: "1,a", f"jobGraph-{JOB}": "<" * 1_000_000})  # each is six bytes in Go's JSON
     changed = flink.replace(NAME, {DISPATCHER: "2,b", f"jobGraph-{JOB}": ">" * 1_000_000})
     recorder.wait_version(changed)
-    assert [told.data for told in recorder.config_maps()] == [
+    assert [config_map.data for config_map in recorder.config_maps()] == [
         {DISPATCHER: leader, f"jobGraph-{JOB}": ""} for leader in ("1,a", "2,b")
     ]
     assert recorder.view() == [CONNECTED]
@@ -115,7 +119,7 @@ def test_odd_contents_are_reported_as_they_are(watch: Watch, flink: Namespace) -
     second = flink.replace(NAME, {DISPATCHER: "\u0000no, uuid,"}, "{broken")
     third = flink.replace(NAME, {DISPATCHER: None, "😀".encode().hex(): "1"}, "")
     recorder.wait_version(third)
-    assert [(told.leader, told.data) for told in recorder.config_maps()][-2:] == [
+    assert [(config_map.leader, config_map.data) for config_map in recorder.config_maps()][-2:] == [
         ("{broken", {DISPATCHER: "\u0000no, uuid,"}),
         ("", {DISPATCHER: ""}),
     ]
@@ -174,14 +178,14 @@ def test_what_does_not_change_is_confirmed(watch: Watch, flink: Namespace) -> No
     split.wait_complete()
     renewal = count()
 
-    def told_again_beside_renewals() -> bool:
+    def leases_reported_twice() -> bool:
         flink.replace(lively, {"address": "a", "sessionId": "1"}, str(next(renewal)), LABELS | {"app": "old"})
         time.sleep(0.3)
         return len(one.config_maps()) >= 3 and len(split.config_maps(silent)) >= 3
 
-    wait_for("all to be told again, twice", told_again_beside_renewals)
+    wait_for("both to be reported again, twice", leases_reported_twice)
     for recorder, name in ((one, NAME), (split, silent)):
-        first, second, third = (told.at.steady / SECOND for told in recorder.config_maps(name)[:3])
+        first, second, third = (config_map.at.steady / SECOND for config_map in recorder.config_maps(name)[:3])
         assert second - first >= 6.9
         assert third - second >= 6.9
         assert third - first < 2 * (7 + LOADED_MACHINE_SECONDS)
@@ -198,7 +202,7 @@ def test_what_does_not_change_is_confirmed(watch: Watch, flink: Namespace) -> No
 def test_a_cluster_that_is_not_there_is_waited_for(
     watch: Watch, flink: Namespace, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """That there is none is seen, and said once, with the clusters that there are; when it comes, it is seen.
+    """That there is none is seen, and logged once, with the clusters that there are; when it comes, it is seen.
 
     Checkpoints alone, that outlive their cluster's leaders, are none.
     """
@@ -207,7 +211,7 @@ def test_a_cluster_that_is_not_there_is_waited_for(
         flink.create(f"{other}-cluster-config-map", labels=LABELS | {"app": other})
     recorder = watch()
     recorder.wait(lambda: len(recorder.all) == 3)
-    assert [type(told) for told in recorder.all] == [ViewObserved, SnapshotCompleted, NothingFound]
+    assert [type(observation) for observation in recorder.all] == [ViewObserved, SnapshotCompleted, NothingFound]
     recorder.wait_version(flink.create(NAME, {DISPATCHER: "1,a"}))
     assert said(caplog, "no Flink cluster") == [
         f"no Flink cluster demo in namespace {flink.name} yet (others: orders, payments): waiting"
@@ -232,8 +236,8 @@ def test_it_can_be_stopped_in_every_state(
     for recorder in (nowhere, listening):
         recorder.driver.stop()  # leaves its thread to itself if that takes longer than 4.5 s: see the end
         recorder.driver.stop()
-    told = len(listening.all)
+    before = len(listening.all)
     flink.create(NAME)
     time.sleep(0.3)  # in which nothing is to happen
-    assert len(listening.all) == told
+    assert len(listening.all) == before
     assert [thread.name for thread in threading.enumerate() if thread.name == "kubernetes-driver"] == []

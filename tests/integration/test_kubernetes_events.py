@@ -28,9 +28,9 @@ def store(kubernetes: Kubernetes, flink: Namespace, user: str = "admin") -> Kube
     return KubernetesEvents(Access(kubernetes.kubeconfig(user)), flink.name)
 
 
-def about(found: Json, kind: str = "ConfigMap", episode: int = 1) -> KubernetesEvent:
+def about(resource: Json, kind: str = "ConfigMap", episode: int = 1) -> KubernetesEvent:
     """That a leader was lost."""
-    subject = Subject(kind, found["metadata"]["name"], found["metadata"]["uid"])
+    subject = Subject(kind, resource["metadata"]["name"], resource["metadata"]["uid"])
     at = Timestamp(f"2026-11-20T08:00:{episode:02}.123456Z")
     return KubernetesEvent("orders", subject, EventReason.LEADER_LOST, f"lost, {episode}", at, f"episode-{episode}")
 
@@ -94,9 +94,9 @@ def test_nothing_of_flinks_is_written(kubernetes: Kubernetes, flink: Namespace) 
     """The ConfigMap and the pod stay as they are."""
     config_map, pod = flink.create(CONFIG_MAP, {"leader": "1,a"}, "{}"), flink.run_pod("jm-0", "10.1.2.3")
     events = store(kubernetes, flink)
-    for each, kind in ((config_map, "ConfigMap"), (pod, "Pod")):
+    for resource, kind in ((config_map, "ConfigMap"), (pod, "Pod")):
         for episode in (1, 2):
-            events.write(about(each, kind, episode))
+            events.write(about(resource, kind, episode))
     assert flink.get(CONFIG_MAP) == config_map
     found = kubernetes.server.ask("GET", f"/api/v1/namespaces/{flink.name}/pods/jm-0")
     assert found["metadata"]["resourceVersion"] == pod["metadata"]["resourceVersion"]

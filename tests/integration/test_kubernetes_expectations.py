@@ -97,7 +97,7 @@ def test_a_regained_view_starts_the_leases_anew() -> None:
 
 
 def test_what_a_look_showed_first_is_waited_for_and_not_for_long() -> None:
-    """The watch gets 1.5 s to tell of it, each change in its order; the last one settles it."""
+    """The watch gets 1.5 s to report it, each change in its order; the last one settles it."""
     expectations = looked(100, None)
     expectations.undelivered = {"a": TWO, "b": None}
     expectations.asked(110, THEN, few=True)

@@ -100,25 +100,25 @@ def find(kubernetes: Kubernetes, mark: dict[str, str], flinks: Clusters) -> Iter
         recorder.finder.stop()
 
 
-def kinds(told: list[ClusterObservation]) -> list[type]:
-    return [type(each) for each in told]
+def kinds(observations: list[ClusterObservation]) -> list[type]:
+    return [type(observation) for observation in observations]
 
 
 def test_clusters_come_and_go(find: Find, flinks: Clusters) -> None:
     """Each is whole before anything else is reported of it; one that comes later too; one that goes is removed, and can come back."""
     flinks.create("orders")
-    found = find()
-    found.wait_listed({"orders"})
+    recorder = find()
+    recorder.wait_listed({"orders"})
     whole = [ClusterFound, ViewObserved, ConfigMapObserved, SnapshotCompleted]
-    assert kinds(found.of("orders")) == whole
+    assert kinds(recorder.of("orders")) == whole
     flinks.create("billing")
-    found.wait(lambda: SnapshotCompleted in kinds(found.of("billing")))
-    assert kinds(found.of("billing")) == whole
+    recorder.wait(lambda: SnapshotCompleted in kinds(recorder.of("billing")))
+    assert kinds(recorder.of("billing")) == whole
     flinks.delete("orders")
-    found.wait(lambda: kinds(found.of("orders"))[len(whole) :] == [ClusterRemoved, ConfigMapObserved])
+    recorder.wait(lambda: kinds(recorder.of("orders"))[len(whole) :] == [ClusterRemoved, ConfigMapObserved])
     flinks.create("orders")
-    found.wait(lambda: kinds(found.of("orders"))[len(whole) + 2 :] == whole)
-    assert kinds(found.of("billing")) == whole
+    recorder.wait(lambda: kinds(recorder.of("orders"))[len(whole) + 2 :] == whole)
+    assert kinds(recorder.of("billing")) == whole
 
 
 def test_a_name_in_two_namespaces_is_two_clusters(
@@ -129,10 +129,12 @@ def test_a_name_in_two_namespaces_is_two_clusters(
     here, there = flinks.namespace.name, other.namespace.name
     flinks.create("orders")
     other.create("orders")
-    for found in (find(here, there), find(everywhere=True)):
-        found.wait_listed({f"{here}/orders", f"{there}/orders"})
-        (seen,) = (each for each in found.of(f"{there}/orders") if isinstance(each, ConfigMapObserved))
-        assert seen.name == f"{there}/orders-cluster-config-map"
+    for recorder in (find(here, there), find(everywhere=True)):
+        recorder.wait_listed({f"{here}/orders", f"{there}/orders"})
+        (last,) = (
+            config_map for config_map in recorder.of(f"{there}/orders") if isinstance(config_map, ConfigMapObserved)
+        )
+        assert last.name == f"{there}/orders-cluster-config-map"
     alone = find(there)
     alone.wait_listed({"orders"})
 
@@ -151,15 +153,17 @@ def test_what_has_flinks_labels_and_is_no_cluster(
     create("c-cluster-config-map", {DISPATCHER: "1,c"}, lease(), labels("not-c"))
     create("old-dispatcher-leader", {"address": "a", "sessionId": "1"}, lease(), labels("old"))
     with caplog.at_level(logging.WARNING):
-        found = find()
-        found.wait_listed(set())
+        recorder = find()
+        recorder.wait_listed(set())
         create("d-cluster-config-map", {DISPATCHER: "<" * 900_000}, "[" * 20_000, labels("d"))
         flinks.create("orders")
-        found.wait(lambda: SnapshotCompleted in kinds(found.of("orders")))
+        recorder.wait(lambda: SnapshotCompleted in kinds(recorder.of("orders")))
         flinks.namespace.replace("a-cluster-config-map", {DISPATCHER: "2,a"}, labels=labels("a"))
         flinks.renew("orders")
-        found.wait(lambda: kinds(found.of("orders")).count(ConfigMapObserved) >= 2)
-    assert {each.cluster_id for each in found.all if isinstance(each, ClusterFound)} == {"orders"}
+        recorder.wait(lambda: kinds(recorder.of("orders")).count(ConfigMapObserved) >= 2)
+    assert {observation.cluster_id for observation in recorder.all if isinstance(observation, ClusterFound)} == {
+        "orders"
+    }
     assert sorted(line.partition(":")[0] for line in said(caplog, "ignored ConfigMap")) == [
         f"ignored ConfigMap {name}"
         for name in ("a-cluster-config-map", "b-cluster-config-map", "d-cluster-config-map", "old-dispatcher-leader")
@@ -170,26 +174,26 @@ def test_the_number_of_clusters_is_bounded(find: Find, flinks: Clusters, caplog:
     """One line when it is hit, the number of those left out, and a place that becomes free is taken."""
     for name in ("a", "b", "c", "d"):
         flinks.create(name)
-    found = find(most=2)
-    found.wait(lambda: [each.left_out for each in found.listed()][-1:] == [2])
-    (watched,) = {each.cluster_ids for each in found.listed() if each.cluster_ids}
+    recorder = find(most=2)
+    recorder.wait(lambda: [each.left_out for each in recorder.listed()][-1:] == [2])
+    (watched,) = {each.cluster_ids for each in recorder.listed() if each.cluster_ids}
     assert watched is not None
     assert len(watched) == 2
     assert len(said(caplog, "2 clusters are watched, the most")) == 1
     flinks.delete(min(watched))
     waiting = min({"a", "b", "c", "d"} - watched)
-    found.wait(lambda: ClusterRemoved in kinds(found.of(min(watched))))
+    recorder.wait(lambda: ClusterRemoved in kinds(recorder.of(min(watched))))
     flinks.renew(waiting)
-    found.wait(lambda: SnapshotCompleted in kinds(found.of(waiting)))
-    found.wait(lambda: found.listed()[-1].left_out == 1)
+    recorder.wait(lambda: SnapshotCompleted in kinds(recorder.of(waiting)))
+    recorder.wait(lambda: recorder.listed()[-1].left_out == 1)
 
 
 def test_nothing_found_is_said_once(find: Find, flinks: Clusters, caplog: pytest.LogCaptureFixture) -> None:
     """And the first cluster is found as soon as it exists."""
-    found = find()
-    found.wait_listed(set())
+    recorder = find()
+    recorder.wait_listed(set())
     flinks.create("orders")
-    found.wait(lambda: SnapshotCompleted in kinds(found.of("orders")))
+    recorder.wait(lambda: SnapshotCompleted in kinds(recorder.of("orders")))
     (line,) = said(caplog, "no Flink cluster was found")
     assert flinks.namespace.name in line
 
@@ -203,15 +207,15 @@ def test_a_missing_permission_is_named_exactly(
     role = "a ClusterRole" if everywhere else f"a Role in namespace {flinks.namespace.name}"
     name = f"{flinks.namespace.name}/orders" if everywhere else "orders"
     flinks.create("orders")
-    found = find(everywhere=everywhere, user=user)
+    recorder = find(everywhere=everywhere, user=user)
     for verb in ("list", "watch"):
         missing = f"no permission (403): grant {role} that allows the verb {verb} on the resource configmaps"
-        found.wait(partial(said, caplog, missing))
+        recorder.wait(partial(said, caplog, missing))
         if everywhere:
             kubernetes.allow_everywhere(user, verb)
         else:
             flinks.namespace.allow(user, verb)
-    found.wait(lambda: SnapshotCompleted in kinds(found.of(name)))
+    recorder.wait(lambda: SnapshotCompleted in kinds(recorder.of(name)))
 
 
 @pytest.mark.parametrize("clusters", [2, scope.FEW + 2])
@@ -222,16 +226,20 @@ def test_a_lease_that_is_not_renewed_is_confirmed(find: Find, flinks: Clusters, 
     names = [f"flink-{number}" for number in range(clusters)]
     for name in names:
         flinks.create(name, seconds=1.0)
-    found = find()
-    found.wait_listed({*names})
+    recorder = find()
+    recorder.wait_listed({*names})
     silent, *others = names
 
     def again() -> bool:
         for name in others:
             flinks.renew(name, seconds=1.0)
-        told = [each for each in found.of(silent) if isinstance(each, ConfigMapObserved)]
-        confirmed = {each.cluster_id for each in found.confirmed}
-        return len(told) >= 2 and len({each.resource_version for each in told}) == 1 and confirmed >= {*names}
+        config_maps = [observation for observation in recorder.of(silent) if isinstance(observation, ConfigMapObserved)]
+        confirmed = {each.cluster_id for each in recorder.confirmed}
+        return (
+            len(config_maps) >= 2
+            and len({config_map.resource_version for config_map in config_maps}) == 1
+            and confirmed >= {*names}
+        )
 
     wait_for("the lease that has run out", again)
 
@@ -252,18 +260,18 @@ def test_large_config_maps_of_others_blind_nobody(
     other = kubernetes.namespace(f"test-{uuid4()}")
     for number in range(13):  # the API server escapes each character, to six
         other.create(f"large-{number:02}", {"x": "<" * 900_000}, labels=flinks.labels("large"))
-    found = find(everywhere=True)
-    found.wait_listed(set())
+    recorder = find(everywhere=True)
+    recorder.wait_listed(set())
     flinks.create("orders")
     orders = f"{flinks.namespace.name}/orders"
-    found.wait(lambda: SnapshotCompleted in kinds(found.of(orders)))
-    found.wait(lambda: len([each for each in found.confirmed if each.cluster_id == orders]) >= 2)
-    assert found.views(orders) == [CONNECTED]
+    recorder.wait(lambda: SnapshotCompleted in kinds(recorder.of(orders)))
+    recorder.wait(lambda: len([each for each in recorder.confirmed if each.cluster_id == orders]) >= 2)
+    assert recorder.views(orders) == [CONNECTED]
     assert not said(caplog, "retrying")
     (line,) = said(caplog, "13 ConfigMaps in")
     assert f"({', '.join(f'{other.name}/large-{number:02}' for number in range(5))}, …)" in line
     flinks.renew("orders")
-    found.wait(lambda: kinds(found.of(orders)).count(ConfigMapObserved) >= 2)
+    recorder.wait(lambda: kinds(recorder.of(orders)).count(ConfigMapObserved) >= 2)
 
 
 def test_what_an_outage_hides_is_reported_in_order(
@@ -274,18 +282,22 @@ def test_what_an_outage_hides_is_reported_in_order(
         flinks = Clusters(server.namespace("flink"), mark)
         for name in ("stays", "changes", "goes"):
             flinks.create(name)
-        found = find("flink", on=server)
-        found.wait_listed({"stays", "changes", "goes"})
+        recorder = find("flink", on=server)
+        recorder.wait_listed({"stays", "changes", "goes"})
         server.server.kill()
-        found.wait(lambda: [each.cluster_ids for each in found.listed()][-1:] == [None])
-        assert [found.views(name) for name in ("stays", "goes")] == [[CONNECTED, SUSPENDED]] * 2
+        recorder.wait(lambda: [each.cluster_ids for each in recorder.listed()][-1:] == [None])
+        assert [recorder.views(name) for name in ("stays", "goes")] == [[CONNECTED, SUSPENDED]] * 2
         server.server.start()
         flinks.renew("changes")
         flinks.delete("goes")
         flinks.create("comes")
-        found.wait(lambda: SnapshotCompleted in kinds(found.of("comes")))
-        found.wait(lambda: kinds(found.of("changes")).count(SnapshotCompleted) == 2)
-        assert found.views("stays") == [CONNECTED, SUSPENDED, ConnectionState.CONNECTED]
-        found.wait(lambda: ClusterRemoved in kinds(found.of("goes")))
-        versions = [each.resource_version for each in found.of("changes") if isinstance(each, ConfigMapObserved)]
+        recorder.wait(lambda: SnapshotCompleted in kinds(recorder.of("comes")))
+        recorder.wait(lambda: kinds(recorder.of("changes")).count(SnapshotCompleted) == 2)
+        assert recorder.views("stays") == [CONNECTED, SUSPENDED, ConnectionState.CONNECTED]
+        recorder.wait(lambda: ClusterRemoved in kinds(recorder.of("goes")))
+        versions = [
+            config_map.resource_version
+            for config_map in recorder.of("changes")
+            if isinstance(config_map, ConfigMapObserved)
+        ]
         assert len({*versions}) == 2

@@ -129,7 +129,7 @@ class Flink:
         held = {"holderIdentity": "a", "leaseDuration": "PT15S", "acquireTime": stamp, "renewTime": stamp} | lease
         address = "00000000-0000-0000-0000-000000000001,pekko.tcp://flink@10.0.0.1:6123/user/rpc/x"
         data: dict[str, str | None] = {f"executionPlan-{JOB}": "x"}
-        data |= {f"{LEADER}{each}": address for each in components}
+        data |= {f"{LEADER}{component}": address for component in components}
         labels = {"app": app, "type": "flink-native-kubernetes"}
         write = self.namespace.create
         try:
@@ -203,18 +203,18 @@ def permitted(flink: Flink, access: Access) -> KubernetesFacts:
 def test_a_good_deployment_passes_every_check(flink: Flink) -> None:
     """With the rights of the optional Role; and no secret of environment or configuration is among the facts."""
     facts = permitted(flink, flink.account(*flink.every_read()))
-    found = findings(facts)
-    assert {name: each.text for name, each in found.items() if each.verdict is not Verdict.PASS} == {}
+    results = findings(facts)
+    assert {name: result.text for name, result in results.items() if result.verdict is not Verdict.PASS} == {}
     assert "not-to-be-shown" not in repr(facts)
-    assert found["disruption_budget"].text == "PodDisruptionBudget orders lets 1 of 2 JobManagers be evicted at once"
-    assert found["lease_margin"].text == "lease-duration 15 s, renew-deadline 10 s"
+    assert results["disruption_budget"].text == "PodDisruptionBudget orders lets 1 of 2 JobManagers be evicted at once"
+    assert results["lease_margin"].text == "lease-duration 15 s, renew-deadline 10 s"
 
 
 def test_without_rights_nothing_passes(flink: Flink) -> None:
     """The sidecar's own rights alone are known: that question is everybody's. Each other answer names the missing verb."""
-    found = findings(read(flink, flink.account()))
-    assert found.pop("sidecar_rights").verdict is Verdict.RISK
-    assert {name for name, each in found.items() if each.verdict is not Verdict.UNKNOWN} == set()
+    results = findings(read(flink, flink.account()))
+    assert results.pop("sidecar_rights").verdict is Verdict.RISK
+    assert {name for name, result in results.items() if result.verdict is not Verdict.UNKNOWN} == set()
     for name, rule in (
         ("standby", '{apiGroups: [""], resources: [pods], verbs: [list]}'),
         (
@@ -227,7 +227,7 @@ def test_without_rights_nothing_passes(flink: Flink) -> None:
         ),
         ("leftover_jobs", '{apiGroups: [""], resources: [configmaps], verbs: [list]}'),
     ):
-        assert f"not permitted: the Role needs {rule}" in found[name].text
+        assert f"not permitted: the Role needs {rule}" in results[name].text
 
 
 @pytest.mark.parametrize(
@@ -328,13 +328,13 @@ def test_a_fault_is_a_risk(flink: Flink, check: str, fault: Callable[[Flink], No
     permitted(flink, access)
     fault(flink)
     deadline = time.monotonic() + 10
-    while (found := findings(read(flink, access)))[check].verdict is Verdict.PASS:
+    while (results := findings(read(flink, access)))[check].verdict is Verdict.PASS:
         assert time.monotonic() < deadline
-    assert words in found[check].text
-    assert {name: each.text for name, each in found.items() if each.verdict is not Verdict.PASS} == {
-        check: found[check].text
+    assert words in results[check].text
+    assert {name: result.text for name, result in results.items() if result.verdict is not Verdict.PASS} == {
+        check: results[check].text
     }
-    assert found[check].verdict is Verdict.RISK
+    assert results[check].verdict is Verdict.RISK
 
 
 def test_a_component_that_was_erased_for_good(flink: Flink) -> None:
@@ -345,10 +345,10 @@ def test_a_component_that_was_erased_for_good(flink: Flink) -> None:
     flink.lead(components=others, acquireTime=led_since)
     assert findings(read(flink, access))["erased_leaders"].verdict is Verdict.UNKNOWN
     with repeating(lambda _: flink.lead(components=others, acquireTime=led_since), 0.5):
-        found = findings(read(flink, access))
-    erased = found.pop("erased_leaders")
+        results = findings(read(flink, access))
+    erased = results.pop("erased_leaders")
     assert (erased.verdict, "without a published leader: dispatcher; " in erased.text) == (Verdict.RISK, True)
-    assert {each.verdict for each in found.values()} == {Verdict.PASS}
+    assert {each.verdict for each in results.values()} == {Verdict.PASS}
 
 
 def test_what_dead_clusters_and_jobs_left_behind(flink: Flink) -> None:
@@ -362,10 +362,10 @@ def test_what_dead_clusters_and_jobs_left_behind(flink: Flink) -> None:
     flink.deploy_named("kept", replicas=0)
     left = f"{CLUSTER}-{'b' * 32}-config-map"
     flink.namespace.create(left, {"counter": "3"}, labels=LABELS)
-    assert {each.verdict for each in findings(read(flink, access)).values()} == {Verdict.PASS}
-    found = findings(read(flink, access, in_two_days))
-    clusters, jobs = found["leftover_clusters"], found["leftover_jobs"]
-    assert {name for name, each in found.items() if each.verdict is Verdict.RISK} == {
+    assert {finding.verdict for finding in findings(read(flink, access)).values()} == {Verdict.PASS}
+    results = findings(read(flink, access, in_two_days))
+    clusters, jobs = results["leftover_clusters"], results["leftover_jobs"]
+    assert {name for name, each in results.items() if each.verdict is Verdict.RISK} == {
         "leftover_clusters",
         "leftover_jobs",
     }
@@ -388,18 +388,19 @@ def test_the_operators_deployment_says_how_many_job_managers_it_wants(flink: Fli
 def test_an_api_server_out_of_reach_passes_nothing(flink: Flink) -> None:
     """All is unknown, also what needs no right."""
     nowhere = Access(flink.kubernetes.kubeconfig(server="https://127.0.0.1:1"))
-    found = findings(read(flink, nowhere))
-    assert {each.verdict for each in found.values()} == {Verdict.UNKNOWN}
-    assert "Connection refused" in found["node_spread"].text
+    results = findings(read(flink, nowhere))
+    assert {each.verdict for each in results.values()} == {Verdict.UNKNOWN}
+    assert "Connection refused" in results["node_spread"].text
 
 
 def test_more_objects_than_are_read_pass_nothing(flink: Flink, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the pods would be a wrong answer."""
     monkeypatch.setattr(deployment_probe, "_MOST_OBJECTS", 2)
-    found = findings(read(flink, Access(flink.kubernetes.kubeconfig())))
-    assert found["node_spread"].verdict is Verdict.UNKNOWN
+    results = findings(read(flink, Access(flink.kubernetes.kubeconfig())))
+    assert results["node_spread"].verdict is Verdict.UNKNOWN
     assert (
-        "there are more than 2 Pods with the labels component in (jobmanager,taskmanager)" in found["node_spread"].text
+        "there are more than 2 Pods with the labels component in (jobmanager,taskmanager)"
+        in results["node_spread"].text
     )
 
 
@@ -407,8 +408,8 @@ def test_what_is_late_passes_nothing(flink: Flink, monkeypatch: pytest.MonkeyPat
     """Neither after the time for all of it, nor after `stop`."""
     access = Access(flink.kubernetes.kubeconfig())
     monkeypatch.setattr(deployment_probe, "_SECONDS", 0.0)
-    assert {each.verdict for each in findings(read(flink, access)).values()} == {Verdict.UNKNOWN}
+    assert {finding.verdict for finding in findings(read(flink, access)).values()} == {Verdict.UNKNOWN}
     monkeypatch.undo()
     probe = DeploymentProbe(access, KubernetesSettings(CLUSTER, flink.name), lambda: 0)
     probe.stop()
-    assert {each.verdict for each in findings(probe.read()).values()} == {Verdict.UNKNOWN}
+    assert {finding.verdict for finding in findings(probe.read()).values()} == {Verdict.UNKNOWN}

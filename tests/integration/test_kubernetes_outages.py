@@ -12,6 +12,7 @@ import pytest
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import ConfigMapObserved, SnapshotCompleted, ViewObserved
 from sidecar.drivers.kubernetes import Access, KubernetesDriver, access
+from tests.integration.conftest import RelayTo
 from tests.kit.configmap_recorder import Recorder, drivers, version_of
 from tests.kit.driver_recorder import CONNECTED, SUSPENDED, now
 from tests.kit.impostor import Impostor
@@ -48,11 +49,9 @@ def flink(kubernetes: Kubernetes) -> Namespace:
 
 
 @pytest.fixture
-def wire(kubernetes: Kubernetes) -> Iterator[Wire]:
+def wire(kubernetes: Kubernetes, relay_to: RelayTo) -> Wire:
     """A connection to the API server that can be hurt."""
-    relay = Wire(kubernetes.server.address)
-    yield relay
-    relay.close()
+    return relay_to(kubernetes.server.address)
 
 
 @pytest.fixture
@@ -109,7 +108,7 @@ def test_what_happened_while_nobody_could_look_is_reported_in_order_afterwards(
     recorder.wait_complete(2)
     assert recorder.versions() == written
     assert recorder.view() == [CONNECTED, SUSPENDED, CONNECTED]
-    since = [type(told) for told in recorder.all][-10:]
+    since = [type(observation) for observation in recorder.all][-10:]
     assert since == [ViewObserved, *[ConfigMapObserved] * 8, SnapshotCompleted]
     written += put(flink, 1)
     recorder.wait(lambda: recorder.versions() == written)
@@ -243,7 +242,7 @@ def test_a_watch_that_makes_no_sense_is_said_and_everything_read_anew(
         recorder.wait(lambda: len(recorder.versions()) == 3)
         recorder.driver.stop()
     looks = [int(version[2]) for version in recorder.versions()]
-    assert looks == sorted(looks)  # a watch that merely failed gets a second chance to tell what the look showed
+    assert looks == sorted(looks)  # a watch that merely failed gets a second chance to report what the look showed
     assert recorder.view() == [CONNECTED]
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 1, lines
@@ -267,7 +266,9 @@ def test_after_sense_was_made_again_the_watch_is_believed(watch: Watch, tmp_path
         recorder = watch(impostor.kubeconfig(tmp_path))
         recorder.wait_gone(NAME)
         recorder.driver.stop()
-    assert [(told.uid, told.resource_version, told.data) for told in recorder.config_maps()[:3]] == [
+    assert [
+        (config_map.uid, config_map.resource_version, config_map.data) for config_map in recorder.config_maps()[:3]
+    ] == [
         ("1", "1", {}),
         ("1", "20", {"address": "a"}),
         (None, "", {}),

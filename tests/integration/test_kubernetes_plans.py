@@ -29,17 +29,17 @@ class Recorder(Observations[PlanObservation | EndObservation]):
     """What was observed."""
 
     def deployments(self, cluster_id: str) -> list[FlinkDeployment | None]:
-        found = [each for each in list(self.all) if isinstance(each, DeploymentObserved)]
+        found = [observation for observation in list(self.all) if isinstance(observation, DeploymentObserved)]
         return [each.deployment for each in found if each.cluster_id == cluster_id]
 
     def latest(self, cluster_id: str) -> FlinkDeployment | None:
         return ([None, *self.deployments(cluster_id)])[-1]
 
     def disrupted(self) -> list[tuple[str, str, str | None]]:
-        return [(each.cluster_id, each.pod, each.node) for each in list(self.all) if isinstance(each, PodDisrupted)]
+        return [(pod.cluster_id, pod.pod, pod.node) for pod in list(self.all) if isinstance(pod, PodDisrupted)]
 
     def lost(self) -> list[str]:
-        return [each.cluster_id for each in list(self.all) if isinstance(each, DeploymentUnreadable)]
+        return [deployment.cluster_id for deployment in list(self.all) if isinstance(deployment, DeploymentUnreadable)]
 
 
 Read = Callable[..., Recorder]
@@ -113,7 +113,7 @@ def test_of_several_clusters_one_list_and_one_watch(read: Read, deploy: Callable
     deploy("orders")
     deploy("others")
     recorder = read("orders", "billing")
-    wait_for("both", lambda: len({each.cluster_id for each in list(recorder.all)}) == 2)
+    wait_for("both", lambda: len({observation.cluster_id for observation in list(recorder.all)}) == 2)
     assert recorder.latest("orders")
     assert recorder.deployments("billing") == [None]
     deploy("billing", owner="pair")
@@ -132,12 +132,12 @@ def test_all_of_all_namespaces(read: Read, deploy: Callable[..., Deployment], na
 
 
 def test_more_than_one_page(read: Read, deploy: Callable[..., Deployment], monkeypatch: pytest.MonkeyPatch) -> None:
-    """All are read; beyond the most, the rest is left out, and said."""
+    """All are read; beyond the most, the rest is left out, and that is logged."""
     monkeypatch.setattr("sidecar.drivers.kubernetes.api._FEW_IN_PAGE", 2)
     for number in range(5):
         deploy(f"orders-{number}")
     recorder = read()
-    wait_for("all", lambda: len({each.cluster_id for each in list(recorder.all)}) == 5)
+    wait_for("all", lambda: len({observation.cluster_id for observation in list(recorder.all)}) == 5)
     monkeypatch.setattr(object_watch, "MOST_OBJECTS", 3)
     few = read()
     wait_for("three", lambda: len(list(few.all)) == 3)
@@ -203,7 +203,7 @@ HOSTILE: dict[str, Json] = {
 def test_objects_with_anything_in_them_hide_no_other(
     kubernetes: Kubernetes, read: Read, namespace: Namespace, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A CRD without types: what cannot be decoded is left out and said, odd values count as absent. Listed, and delivered by the watch."""
+    """A CRD without types: what cannot be decoded is left out and logged, odd values count as absent. Listed, and delivered by a watch."""
     uninstall(kubernetes.server)
     install(kubernetes.server, strict=False)
     path = f"/apis/{GROUP}/v1beta1/namespaces/{namespace.name}/flinkdeployments"
@@ -269,7 +269,7 @@ def test_a_pod_that_people_describe_themselves_may_be_any_clusters(read: Read, n
     namespace.disrupt_pod("jm", "EvictionByEvictionAPI")
     recorder = read("orders", "billing", drains=True)
     wait_for("both", lambda: len(recorder.disrupted()) == 2)
-    assert {each[0] for each in recorder.disrupted()} == {"orders", "billing"}
+    assert {disruption[0] for disruption in recorder.disrupted()} == {"orders", "billing"}
 
 
 def test_pods_and_nodes_need_their_roles(

@@ -1,4 +1,4 @@
-"""What real Flink clusters wrote into ConfigMaps, done again on a live API server: the driver tells all of it, in order, and nothing else.
+"""What real Flink clusters wrote into ConfigMaps, done again on a live API server: the driver reports all of it in order, and nothing else.
 
 Every recording is played at its own pace, with pauses cut down to 0.15 s, and as fast as it goes.
 """
@@ -103,7 +103,7 @@ class Player:
                 self.applied.append(applied)
                 self._wait_until_found(applied)
 
-    def wait_told(self) -> None:
+    def wait_reported(self) -> None:
         self.recorder.wait_last(self.applied[-1].version, _PATIENCE_SECONDS)
 
     def played(self) -> Played:
@@ -144,7 +144,7 @@ def plays(kubernetes: Kubernetes) -> dict[tuple[str, str], Played]:
         player = Player(kubernetes, f"replay-{number}", cluster_of(writes))
         try:
             player.play(writes, PACES[pace])
-            player.wait_told()
+            player.wait_reported()
         finally:
             player.driver.stop()
         return player.played()
@@ -160,22 +160,24 @@ def played(request: pytest.FixtureRequest, plays: dict[tuple[str, str], Played])
     return plays[request.param]
 
 
-def demand_all_told(played: Played) -> None:
+def assert_all_reported(played: Played) -> None:
     """What was reported is what was done, in its order; of what was there before the layout was known, what then stood there."""
     done = [applied.version for applied in played.applied]
-    told = played.recorder.versions()
-    begun = len(told) - len(done) + played.found_after
-    assert told[begun:] == done[played.found_after :]
+    versions = played.recorder.versions()
+    begun = len(versions) - len(done) + played.found_after
+    assert versions[begun:] == done[played.found_after :]
     before = done[: played.found_after]
-    assert [version for version in told[:begun] if version not in before] == []
+    assert [version for version in versions[:begun] if version not in before] == []
     contents = {applied.version: (applied.data, applied.leader) for applied in played.applied}
-    for seen in played.recorder.config_maps():
-        assert (seen.data, seen.leader) == contents[seen.name, seen.uid, seen.resource_version]
+    for config_map in played.recorder.config_maps():
+        assert (config_map.data, config_map.leader) == contents[
+            config_map.name, config_map.uid, config_map.resource_version
+        ]
 
 
 def test_every_write_is_reported_once_in_order_with_what_was_written(played: Played) -> None:
     """Renewals, keys that go one by one, the ConfigMap that is deleted: as it was done; in a view that, once there, was never lost."""
-    demand_all_told(played)
+    assert_all_reported(played)
     assert played.found_after < len(played.applied) / 2
     view = played.recorder.view()
     assert view[view.index(CONNECTED) :] == [
@@ -187,8 +189,8 @@ def test_every_write_is_reported_once_in_order_with_what_was_written(played: Pla
 def test_the_last_of_each_config_map_is_what_stands_there(played: Played) -> None:
     """In the end what was reported last of each ConfigMap is the truth."""
     truth = {applied.version[0]: applied.version for applied in played.applied}
-    told = {version[0]: version for version in played.recorder.versions()}
-    assert told == truth
+    last_versions = {version[0]: version for version in played.recorder.versions()}
+    assert last_versions == truth
 
 
 def test_an_api_server_that_is_killed_in_the_middle_loses_nothing(kubernetes: Kubernetes) -> None:
@@ -200,7 +202,7 @@ def test_an_api_server_that_is_killed_in_the_middle_loses_nothing(kubernetes: Ku
             halves = [(writes[: len(writes) // 2], writes[len(writes) // 2 :]) for writes in recordings]
             list(together.map(lambda player, half: player.play(half[0], 0), players, halves))
             for player in players:
-                player.wait_told()
+                player.wait_reported()
             kubernetes.server.kill()
             for player in players:
                 player.recorder.wait_view(CONNECTED, SUSPENDED, timeout=_PATIENCE_SECONDS)
@@ -209,11 +211,11 @@ def test_an_api_server_that_is_killed_in_the_middle_loses_nothing(kubernetes: Ku
                 player.recorder.wait_complete(2, timeout=_PATIENCE_SECONDS)
             list(together.map(lambda player, half: player.play(half[1], 0), players, halves))
             for player in players:
-                player.wait_told()
+                player.wait_reported()
     finally:
         kubernetes.server.start()  # it is shared
         for player in players:
             player.driver.stop()
     for player in players:
-        demand_all_told(player.played())
+        assert_all_reported(player.played())
         assert player.recorder.view() == [CONNECTED, SUSPENDED, CONNECTED]

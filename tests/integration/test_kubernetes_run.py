@@ -12,20 +12,12 @@ from tests.kit.cluster import CLUSTER, job_manager
 from tests.kit.config_maps import ONE, ApiServerWriter, ConfigMaps
 from tests.kit.fake_flink import Flink
 from tests.kit.kubernetes_server import USERS, Json, Kubernetes, Namespace
-from tests.kit.receivers import webhook
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
 
 OLD, NEW = job_manager("10.1.2.3"), job_manager("10.1.2.4")
 OLD_POD, NEW_POD = "orders-jobmanager-7d9f4b-abcde", "orders-jobmanager-7d9f4b-fghij"
 Start = Callable[..., Sidecar]
-
-
-@pytest.fixture
-def people() -> Iterator[HttpReceiver]:
-    """Who gets the messages."""
-    with webhook() as receiver:
-        yield receiver
 
 
 @pytest.fixture
@@ -76,9 +68,9 @@ def pods(sidecar: Sidecar) -> set[str | None]:
 
 def message(people: HttpReceiver) -> str:
     """The one about the changed leaders."""
-    found = wait_for("the message", lambda: [each for each in people.received if "failed over" in each.title])
-    assert len(found) == 1
-    return f"{found[0].title}\n{found[0].body}"
+    messages = wait_for("the message", lambda: [each for each in people.received if "failed over" in each.title])
+    assert len(messages) == 1
+    return f"{messages[0].title}\n{messages[0].body}"
 
 
 def reasons(namespace: Namespace, kind: str, of: Json) -> list[str]:
@@ -97,7 +89,7 @@ def test_a_failover_is_reported_with_the_names_of_pods_and_shown_as_events(
     fail_over(flink)
     assert "JobManager failed over" in message(people)  # a title has 80 characters: the names are in the text
     assert f"dispatcher: {OLD_POD}, 10.1.2.3:6123 → {NEW_POD}, 10.1.2.4:6123 at" in message(people)
-    [episode] = wait_for("the episode", lambda: [each for each in sidecar.records() if each["type"] == "episode"])
+    [episode] = wait_for("the episode", lambda: [record for record in sidecar.records() if record["type"] == "episode"])
     assert (episode["before_pod"], episode["after_pod"]) == (OLD_POD, NEW_POD)
     both = ["FlinkLeaderLost", "FlinkFailedOver"]
     wait_for("the Events", lambda: sorted(reasons(namespace, "ConfigMap", namespace.get(ONE))) == sorted(both))
@@ -132,7 +124,7 @@ def test_without_permission_messages_arrive_and_two_lines_say_what_is_missing(
     sidecar = start("beside", pod_names=True, events=True)
     fail_over(flink)
     assert "dispatcher: 10.1.2.3:6123 → 10.1.2.4:6123 at" in message(people)
-    wait_for("the episode", lambda: [each for each in sidecar.records() if each["type"] == "episode"])
+    wait_for("the episode", lambda: [record for record in sidecar.records() if record["type"] == "episode"])
     dropped = 'flink_ha_kubernetes_events_total{outcome="dropped"} 2.0'
     wait_for("the second Event", lambda: dropped in sidecar.get("/metrics")[1])
     log = sidecar.log.read_text()

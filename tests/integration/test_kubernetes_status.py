@@ -40,7 +40,8 @@ def status(config: str, folder: Path, *more: str) -> subprocess.CompletedProcess
 
 def states(ended: subprocess.CompletedProcess[str]) -> set[tuple[str, bool]]:
     """The states of all leaderships, and whether their beginning is known."""
-    return {(each["state"], each["since"] is not None) for each in json.loads(ended.stdout)["clusters"][0]["leaders"]}
+    leaders = json.loads(ended.stdout)["clusters"][0]["leaders"]
+    return {(leader["state"], leader["since"] is not None) for leader in leaders}
 
 
 def test_a_leader_that_died_before_has_no_beginning(lead: Lead, tmp_path: Path) -> None:
@@ -67,4 +68,4 @@ def test_clusters_to_find_are_waited_for(kubernetes: Kubernetes, tmp_path: Path)
     place = {"namespaces": [namespace.name], "kubeconfig": str(kubernetes.kubeconfig("reader"))}
     ended = status(f"kubernetes: {json.dumps(place)}", tmp_path)
     assert (ended.returncode, ended.stderr) == (1, "")
-    assert [each["cluster_id"] for each in json.loads(ended.stdout)["clusters"]] == [CLUSTER]
+    assert [cluster["cluster_id"] for cluster in json.loads(ended.stdout)["clusters"]] == [CLUSTER]

@@ -1,4 +1,4 @@
-"""An API server that has too much to do (API Priority and Fairness): it is asked no sooner than it wants to be, and it is said once."""
+"""An API server that has too much to do (API Priority and Fairness): it is asked no sooner than it wants to be, and that is logged once."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

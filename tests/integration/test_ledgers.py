@@ -18,6 +18,7 @@ from sidecar.lab.processes import free_port
 from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.ports import LONGEST_DOCUMENT, Document, LedgerStore
 from sidecar.sinks.notify.ledger_client import SharedLedger
+from tests.integration.conftest import RelayTo
 from tests.integration.ledgers import PATIENCE_SECONDS, SECONDS, InKubernetes, InZooKeeper, Place, out_of_reach, put
 from tests.kit.relay import Wire
 from tests.kit.serving import serving
@@ -57,11 +58,9 @@ def open_(place: Place) -> Iterator[Open]:
 
 
 @pytest.fixture
-def wire(place: Place) -> Iterator[Wire]:
+def wire(place: Place, relay_to: RelayTo) -> Wire:
     """A connection to the server that can be hurt."""
-    relay = Wire(place.address)
-    yield relay
-    relay.close()
+    return relay_to(place.address)
 
 
 def test_it_is_empty_at_first_and_then_what_was_written(place: Place) -> None:

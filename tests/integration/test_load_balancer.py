@@ -26,9 +26,9 @@ def test_requests_follow_the_leader(tmp_path: Path) -> None:
             assert tuple(sidecar.get(f"{path}?{COMPONENT}")[0] for path in ("/leader", "/standby")) == statuses
         for remove in (JobManager.kill, JobManager.pause):
             failover = flink.fail_over(remove)
-            answers = [each for each in flink.following.answers if failover.began <= each.sent <= failover.ended]
+            answers = [answer for answer in flink.following.answers if failover.began <= answer.sent <= failover.ended]
             assert wrong_answers(answers, flink.history) == []
-            assert any(each.ok for each in answers)
+            assert any(answer.ok for answer in answers)
         assert wrong_answers(flink.simple.answers, flink.history)
         flink.lab.zookeeper.pause()
         for sidecar in flink.sidecars.values():

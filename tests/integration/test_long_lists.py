@@ -39,7 +39,7 @@ def is_settled(recorder: Recorder) -> bool:
 def test_a_crowd_below_the_leaders_hides_no_leader(
     watch: Watch, flink: KazooClient, shared_zookeeper: ZooKeeper, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The cluster's own leaders are seen, and jobs that come; of those that were there before, that they are not watched is said."""
+    """The cluster's own leaders are seen, and jobs that come; of those that were there before, that they are not watched is logged."""
     flink.create(LEADER, b"leader", makepath=True)
     flink.create(JOB, b"job", makepath=True)
     crowded = crowd(flink, "/leader")
@@ -61,7 +61,7 @@ def test_a_crowd_below_the_leaders_hides_no_leader(
 def test_a_crowd_of_contenders_or_jobs_is_not_listed(
     watch: Watch, flink: KazooClient, shared_zookeeper: ZooKeeper, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who contends is not known then, nor which jobs there are: both are said, and nothing is concluded."""
+    """Who contends is not known then, nor which jobs there are: both are logged, and nothing is concluded."""
     flink.create(LEADER, b"leader", makepath=True)
     for parent in ("/leader/latch", "/execution-plans"):
         crowd(flink, parent)

@@ -17,10 +17,10 @@ LEADER = "/leader/dispatcher/connection_info"
 
 
 def nothing(recorder: Recorder) -> list[NothingFound]:
-    return [told for told in list(recorder.all) if isinstance(told, NothingFound)]
+    return [absence for absence in list(recorder.all) if isinstance(absence, NothingFound)]
 
 
-def test_zookeeper_without_the_cluster_tells_which_there_are(
+def test_zookeeper_without_the_cluster_names_those_there_are(
     watch: Watch, shared_zookeeper: ZooKeeper, namespace: str, flink: KazooClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A cluster id with a typo, beside two clusters; when something is there after all it is watched."""
@@ -28,9 +28,9 @@ def test_zookeeper_without_the_cluster_tells_which_there_are(
         flink.ensure_path(f"/{name}/leader")
     recorder = watch(shared_zookeeper.address, f"{namespace}/payements")
     recorder.wait(lambda: bool(nothing(recorder)))
-    (told,) = nothing(recorder)
-    assert told.place == f"{shared_zookeeper.address}{namespace}/payements in ZooKeeper"
-    assert told.beside == ("orders", "payments")
+    (absence,) = nothing(recorder)
+    assert absence.place == f"{shared_zookeeper.address}{namespace}/payements in ZooKeeper"
+    assert absence.beside == ("orders", "payments")
     (line,) = [line for line in caplog.messages if "no such cluster" in line]
     assert line.endswith("clusters found beside it: orders, payments. Until it exists there is nothing to watch")
     flink.create(f"/payements{LEADER}", b"leader", makepath=True)
@@ -53,17 +53,17 @@ def test_a_cluster_without_a_leader_is_there(
     flink.ensure_path("/leader/dispatcher")
     recorder = watch(shared_zookeeper.address, namespace)
     recorder.wait_complete()
-    recorder.wait(lambda: len(recorder.confirmed) >= 2)  # by then it would have been said
+    recorder.wait(lambda: len(recorder.confirmed) >= 2)  # by then it would have been logged
     assert nothing(recorder) == []
 
 
-def test_kubernetes_without_the_cluster_tells_which_there_are(kubernetes: Kubernetes) -> None:
+def test_kubernetes_without_the_cluster_names_those_there_are(kubernetes: Kubernetes) -> None:
     """By the labels of their ConfigMaps."""
     flink = kubernetes.namespace(f"test-{uuid4()}")
     flink.create("orders-cluster-config-map", labels={"app": "orders", "type": "flink-native-kubernetes"})
     with drivers() as start:
         recorder = start(KubernetesDriver(Access(kubernetes.kubeconfig()), flink.name, "order", now))
         recorder.wait(lambda: bool(nothing(recorder)))
-        (told,) = nothing(recorder)[:1]
-    assert told.place == f"ConfigMap order-cluster-config-map in namespace {flink.name} of Kubernetes"
-    assert told.beside == ("orders",)
+        (absence,) = nothing(recorder)[:1]
+    assert absence.place == f"ConfigMap order-cluster-config-map in namespace {flink.name} of Kubernetes"
+    assert absence.beside == ("orders",)

@@ -65,7 +65,7 @@ def test_failovers_reach_the_collector_across_its_outage_and_our_restart(
         sidecar.start()
         sidecar.wait_ready()
         wait_for("what it missed", lambda: collector.ids()[-1:] == exported(sidecar)[-1:])
-        assert collector.ids() == [each for each in exported(sidecar) if each in set(collector.ids())]
+        assert collector.ids() == [metric for metric in exported(sidecar) if metric in set(collector.ids())]
         episodes = [record["id"] for record in sidecar.records() if record["type"] == "episode"]
         assert set(episodes) <= set(collector.ids())
         resource = attributes(collector.resources[-1].attributes)

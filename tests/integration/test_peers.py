@@ -12,8 +12,8 @@ import pytest
 from sidecar.core.delivery import ledger_document
 from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.zookeeper import ZooKeeper
+from tests.integration.conftest import RelayTo
 from tests.kit.leaders import Leaders
-from tests.kit.receivers import webhook
 from tests.kit.relay import Wire
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
@@ -31,19 +31,9 @@ def cluster(shared_zookeeper: ZooKeeper) -> Iterator[Leaders]:
 
 
 @pytest.fixture
-def people() -> Iterator[HttpReceiver]:
-    """Who gets the pages."""
-    with webhook() as receiver:
-        yield receiver
-
-
-@pytest.fixture
-def wires(shared_zookeeper: ZooKeeper) -> Iterator[list[Wire]]:
+def wires(shared_zookeeper: ZooKeeper, relay_to: RelayTo) -> list[Wire]:
     """The way of each sidecar to the store."""
-    running = [Wire(shared_zookeeper.address) for _ in "ab"]
-    yield running
-    for each in running:
-        each.close()
+    return [relay_to(shared_zookeeper.address) for _ in "ab"]
 
 
 @pytest.fixture
@@ -54,15 +44,15 @@ def sidecars(cluster: Leaders, wires: list[Wire], people: HttpReceiver, tmp_path
         place = f"zookeeper: {{quorum: '{wire.address}', cluster_id: /{cluster.cluster_id}, session_timeout: 4s}}"
         waits = {"group_wait": "1s", "group_interval": "2s"}
         running.append(Sidecar(tmp_path / name, f"{place}\n{RULES}", [people.url], observer=name, **waits))
-    for each in running:
-        each.start()
-    for each in running:
-        each.wait_ready()
-    for each in running:
-        wait_for("it to know of the other one", partial(knows_both, each, cluster.cluster_id))
+    for sidecar in running:
+        sidecar.start()
+    for sidecar in running:
+        sidecar.wait_ready()
+    for sidecar in running:
+        wait_for("it to know of the other one", partial(knows_both, sidecar, cluster.cluster_id))
     yield running
-    for each in running:
-        each.stop()
+    for sidecar in running:
+        sidecar.stop()
 
 
 def knows_both(sidecar: Sidecar, cluster_id: str) -> bool:
@@ -76,11 +66,11 @@ def published(cluster: Leaders) -> Any:
 
 
 def notifications(sidecar: Sidecar, alert: str) -> list[dict[str, Any]]:
-    return [each for each in sidecar.records() if each["type"] == "notification" and each["alert"] == alert]
+    return [record for record in sidecar.records() if record["type"] == "notification" and record["alert"] == alert]
 
 
 def pages(people: HttpReceiver, alert: str) -> list[str]:
-    return [each.body for each in people.received if f"alert: {alert} " in each.body]
+    return [message.body for message in people.received if f"alert: {alert} " in message.body]
 
 
 def of_alert(sidecar: Sidecar, name: str) -> list[dict[str, Any]]:
@@ -106,13 +96,13 @@ def test_the_blind_one_of_two_does_not_page_and_both_blind_page(
     assert (alert["state"], alert["reason"]) == ("outvoted", "another observer can read it")
     assert "another observer can read it" in blind.get("/")[1]
     cluster.fail_over()
-    wait_for("the other one to have seen it", lambda: any(cluster.present in each for each in other.leader_addresses()))
+    wait_for("the other one to have seen it", lambda: any(cluster.present in url for url in other.leader_addresses()))
     assert pages(people, "Blind") == []
 
     wires[1].fall_silent()
     wires[1].cut()
     wait_for("both to page", lambda: len(pages(people, "Blind")) == 2, 60)
-    assert ["(2 of 2 observers)" in each for each in pages(people, "Blind")] == [True, True], pages(people, "Blind")
+    assert ["(2 of 2 observers)" in page for page in pages(people, "Blind")] == [True, True], pages(people, "Blind")
 
 
 def test_a_blind_one_pages_when_the_other_one_has_ended(

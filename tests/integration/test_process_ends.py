@@ -71,7 +71,7 @@ def own_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     find = processes.find
 
     def own(ours: Collection[int]) -> list[processes.FlinkProcess]:
-        return [each for each in find(ours) if is_child(each.pid)]
+        return [process for process in find(ours) if is_child(process.pid)]
 
     monkeypatch.setattr(process_watch, "LOOK_SECONDS", 0.4)
     monkeypatch.setattr(processes, "find", own)
@@ -286,9 +286,9 @@ def test_others_processes_are_not_observed(ends: Ends, flink: Flink, eventually:
     """Neither another cluster's JobManager, nor our own TaskManager."""
     others = [flink(cluster="billing"), flink(TASK_MANAGER)]
     ours = see(flink(), eventually)
-    assert not watched(os.getpid()) & {each.pid for each in others}
-    for each in (*others, ours):
-        each.kill()
+    assert not watched(os.getpid()) & {process.pid for process in others}
+    for process in (*others, ours):
+        process.kill()
     ends.of(ours)
     assert ends.observed.empty()
 
@@ -303,7 +303,7 @@ def test_of_two_jobmanagers_of_unknown_clusters_none_is_observed(
     """One alone can only be ours, as in a pod; with a second one that would be a guess."""
     mine = {each.pid: each for each in (flink(), flink())}
     find = processes.find
-    monkeypatch.setattr(processes, "find", lambda ours: [each for each in find(ours) if each.pid in mine])
+    monkeypatch.setattr(processes, "find", lambda ours: [process for process in find(ours) if process.pid in mine])
     for conf in tmp_path.glob("conf-*/config.yaml"):
         conf.write_text("high-availability.type: zookeeper\n")
     ends = Ends(CLUSTER)

@@ -29,7 +29,7 @@ run_and_stop(spool(Path(sys.argv[1]), sys.argv[2]))
 """
 
 Eventually = Callable[[Callable[[], bool]], bool]
-Told = Callable[[], list[str]]
+SpoolLog = Callable[[], list[str]]
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def server(shared_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server
 
 
 @pytest.fixture(autouse=True)
-def told(caplog: pytest.LogCaptureFixture) -> Iterator[Told]:
+def spool_log(caplog: pytest.LogCaptureFixture) -> Iterator[SpoolLog]:
     """What the spool logged. Never a credential, and never a second line."""
 
     def messages() -> list[str]:
@@ -76,14 +76,14 @@ def segments(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
-def test_a_bucket_gets_what_a_folder_gets(tmp_path: Path, server: S3Server, told: Told) -> None:
-    """The same names, the same bytes; and nothing is said of it."""
+def test_a_bucket_gets_what_a_folder_gets(tmp_path: Path, server: S3Server, spool_log: SpoolLog) -> None:
+    """The same names, the same bytes; and nothing is logged."""
     journal_with(tmp_path, records())
     run_and_stop(spool(tmp_path))
     run_and_stop(spool(tmp_path, REMOTE))
     assert len(segments(tmp_path)) > 1
     assert segments(server.bucket) == segments(tmp_path)
-    assert told() == []
+    assert spool_log() == []
 
 
 def test_a_restart_goes_on_behind_the_last_object(tmp_path: Path, server: S3Server) -> None:
@@ -106,7 +106,9 @@ def test_only_what_is_behind_the_known_end_is_listed(tmp_path: Path, server: S3S
     assert segment_store(REMOTE, "jm-0").recover(last.partition("-")[0]) == [last]
 
 
-def test_what_cannot_be_stored_waits(tmp_path: Path, server: S3Server, told: Told, eventually: Eventually) -> None:
+def test_what_cannot_be_stored_waits(
+    tmp_path: Path, server: S3Server, spool_log: SpoolLog, eventually: Eventually
+) -> None:
     """The server is killed and comes back: nothing is lost, all is in order, and there is one line for each."""
     some = records()
     journal_with(tmp_path, some[:5])
@@ -115,19 +117,19 @@ def test_what_cannot_be_stored_waits(tmp_path: Path, server: S3Server, told: Tol
     journal_with(tmp_path, some[5:])
     running = spool(tmp_path, REMOTE)
     running.start()
-    assert eventually(lambda: len(told()) == 1)
+    assert eventually(lambda: len(spool_log()) == 1)
     server.start()
-    assert eventually(lambda: len(told()) == 2)
+    assert eventually(lambda: len(spool_log()) == 2)
     running.stop()
     assert sealed_ids(server.bucket) == [record.id for record in some]
-    assert told() == [
+    assert spool_log() == [
         f"cannot write segments to {REMOTE}/jm-0: the connection is refused; records stay in the journal, retrying",
         f"writing segments to {REMOTE}/jm-0 again",
     ]
 
 
 def test_an_answer_that_is_lost_makes_no_second_segment(
-    tmp_path: Path, server: S3Server, told: Told, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+    tmp_path: Path, server: S3Server, spool_log: SpoolLog, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
     """A segment that was stored without our knowing is not cut anew, also when more records wait by then."""
     some = records()
@@ -137,20 +139,20 @@ def test_an_answer_that_is_lost_makes_no_second_segment(
         line.loses_answers = True
         running = spool(tmp_path, REMOTE, roll_interval=0, roll_records=100)
         running.start()
-        assert eventually(lambda: len(told()) == 1)
+        assert eventually(lambda: len(spool_log()) == 1)
         assert len(sealed_ids(server.bucket)) == 3
         journal_with(tmp_path, some[3:])
         line.loses_answers = False
         running.stop()
     assert sealed_ids(server.bucket) == [record.id for record in some]
-    assert "the connection broke" in told()[0]
+    assert "the connection broke" in spool_log()[0]
 
 
 @pytest.mark.parametrize("alike", [False, True])
 def test_what_others_put_is_left_as_it_is(
-    tmp_path: Path, server: S3Server, told: Told, eventually: Eventually, *, alike: bool
+    tmp_path: Path, server: S3Server, spool_log: SpoolLog, eventually: Eventually, *, alike: bool
 ) -> None:
-    """It is said, records wait, and once the other object is gone they are sealed under that name."""
+    """It is logged, records wait, and once the other object is gone they are sealed under that name."""
     journal_with(tmp_path, records()[:3])
     run_and_stop(spool(tmp_path))
     ((name, content),) = segments(tmp_path).items()
@@ -169,7 +171,7 @@ def test_what_others_put_is_left_as_it_is(
         f"{Path(name).name} exists, is not ours, and is not overwritten: give every sidecar an observer or a spool.url of its own, "
         "or remove that object"
     )
-    assert told() == [f"cannot write segments to {REMOTE}/jm-0: {reason}; records stay in the journal, retrying"]
+    assert spool_log() == [f"cannot write segments to {REMOTE}/jm-0: {reason}; records stay in the journal, retrying"]
 
 
 @pytest.mark.timing
@@ -239,14 +241,20 @@ def answering(status: int, body: str) -> Iterator[str]:
     ],
 )
 def test_a_refusal_is_one_line(
-    tmp_path: Path, server: S3Server, told: Told, monkeypatch: pytest.MonkeyPatch, status: int, body: str, reason: str
+    tmp_path: Path,
+    server: S3Server,
+    spool_log: SpoolLog,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    body: str,
+    reason: str,
 ) -> None:
     """It says what to do, and nothing of what the server said but its code."""
     journal_with(tmp_path, records())
     with answering(status, body) as endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
         run_and_stop(spool(tmp_path, REMOTE))
-    assert told() == [f"cannot write segments to {REMOTE}/jm-0: {reason}; records stay in the journal, retrying"]
+    assert spool_log() == [f"cannot write segments to {REMOTE}/jm-0: {reason}; records stay in the journal, retrying"]
 
 
 @pytest.mark.parametrize(
@@ -260,7 +268,7 @@ def test_a_refusal_is_one_line(
 def test_an_environment_that_cannot_work_is_one_line(
     tmp_path: Path,
     server: S3Server,
-    told: Told,
+    spool_log: SpoolLog,
     monkeypatch: pytest.MonkeyPatch,
     variable: str,
     value: str,
@@ -270,15 +278,15 @@ def test_an_environment_that_cannot_work_is_one_line(
     journal_with(tmp_path, records())
     monkeypatch.setenv(variable, value)
     run_and_stop(spool(tmp_path, REMOTE))
-    assert told() == [f"cannot write segments to {REMOTE}/jm-0: {reason}; records stay in the journal, retrying"]
+    assert spool_log() == [f"cannot write segments to {REMOTE}/jm-0: {reason}; records stay in the journal, retrying"]
 
 
-def test_a_bucket_that_is_missing_is_one_line(tmp_path: Path, server: S3Server, told: Told) -> None:
+def test_a_bucket_that_is_missing_is_one_line(tmp_path: Path, server: S3Server, spool_log: SpoolLog) -> None:
     """With the code of the store."""
     journal_with(tmp_path, records())
     run_and_stop(spool(tmp_path, "s3://missing/spool"))
     reason = "there is no such bucket or container (NoSuchBucket)"
-    assert told() == [
+    assert spool_log() == [
         f"cannot write segments to s3://missing/spool/jm-0: {reason}; records stay in the journal, retrying"
     ]
 

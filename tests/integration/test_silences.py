@@ -24,12 +24,12 @@ from sidecar.drivers.zookeeper.ledger import ZooKeeperLedger
 from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.ports import LedgerStore
+from tests.integration.conftest import RelayTo
 from tests.kit.cluster import CLUSTER, job_manager
 from tests.kit.config_maps import ApiServerWriter, ConfigMaps
 from tests.kit.fake_flink import Flink
 from tests.kit.kubernetes_server import Kubernetes
 from tests.kit.leaders import Leaders
-from tests.kit.receivers import webhook
 from tests.kit.relay import Wire
 from tests.kit.sidecar_process import Sidecar, command
 from tests.kit.waiting import LOADED_MACHINE_SECONDS, wait_for
@@ -130,18 +130,9 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
 
 
 @pytest.fixture
-def people() -> Iterator[HttpReceiver]:
-    """Who gets the messages."""
-    with webhook() as receiver:
-        yield receiver
-
-
-@pytest.fixture
-def wire(place: Place) -> Iterator[Wire]:
+def wire(place: Place, relay_to: RelayTo) -> Wire:
     """A connection to the store that can be hurt."""
-    relay = Wire(place.address)
-    yield relay
-    relay.close()
+    return relay_to(place.address)
 
 
 @pytest.fixture
@@ -191,9 +182,9 @@ def shown(sidecar: Sidecar) -> list[dict[str, Any]]:
 def hidden(sidecar: Sidecar, silence_id: str) -> set[str]:
     """The alerts that the records say the silence has hidden."""
     return {
-        each["id"]
-        for each in sidecar.records()
-        if each["type"] == "notification" and each.get("silence_id") == silence_id
+        record["id"]
+        for record in sidecar.records()
+        if record["type"] == "notification" and record.get("silence_id") == silence_id
     }
 
 
@@ -205,7 +196,7 @@ def hides(sidecar: Sidecar, silence_id: str, number: int) -> bool:
     return len(hidden(sidecar, silence_id)) == number
 
 
-def has_told_all(sidecar: Sidecar) -> bool:
+def has_empty_outbox(sidecar: Sidecar) -> bool:
     return "flink_ha_outbox_pending 0.0" in sidecar.get("/metrics")[1]
 
 
@@ -247,8 +238,8 @@ def test_one_silence_holds_for_every_sidecar(place: Place, people: HttpReceiver,
     place.fail_over()
     wait_for("the message", lambda: people.received)
     for sidecar in sidecars:
-        wait_for("an empty outbox", partial(has_told_all, sidecar))
-    assert len([each for each in people.received if "FlinkLeaderChanged (FIRST)" in each.body]) == 1
+        wait_for("an empty outbox", partial(has_empty_outbox, sidecar))
+    assert len([message for message in people.received if "FlinkLeaderChanged (FIRST)" in message.body]) == 1
     assert silence(sidecars[0], "list").splitlines() == ["ID  Matchers  Ends At (UTC)  Created By  Hid  Comment"]
     assert f"\n{made[:8]}  " in silence(sidecars[0], "list", "--expired")
 
@@ -265,7 +256,7 @@ def test_an_alert_that_still_fires_is_notified_when_its_silence_is_ended(
     assert people.received == []
     silence(sidecar, "expire", made)
     wait_for("the message", lambda: people.received)
-    assert ["NoLeader (FIRST)" in each.body for each in people.received] == [True]
+    assert ["NoLeader (FIRST)" in message.body for message in people.received] == [True]
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage"], ids=["lost", "garbled"])
@@ -299,7 +290,7 @@ def test_a_known_silence_holds_while_the_store_is_out_of_reach(
     sidecar.wait_ready()
     made = added(sidecar, place.cluster_id)
     wait_for("it to be known", partial(knows, sidecar, made))
-    wait_for("an empty outbox", partial(has_told_all, sidecar))
+    wait_for("an empty outbox", partial(has_empty_outbox, sidecar))
     people.received.clear()  # it was blind until it was connected
     wire.fall_silent()
     wire.cut()
@@ -311,7 +302,7 @@ def test_a_known_silence_holds_while_the_store_is_out_of_reach(
     assert people.received == []
     fresh = start("fresh", address=wire.address, more=_BLIND)
     wait_for("the message", lambda: people.received)
-    assert {each.body.partition("observer: ")[2].partition("\n")[0] for each in people.received} == {"fresh"}
+    assert {message.body.partition("observer: ")[2].partition("\n")[0] for message in people.received} == {"fresh"}
     assert shown(fresh) == []
     log = sidecar.log.read_text()
     assert log.count("known silences hold") <= 4, "once each way in which it failed, for each process"

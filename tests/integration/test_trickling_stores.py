@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 from uuid import uuid4
@@ -21,7 +20,7 @@ from sidecar.journal import Journal
 from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.loop import Loop
 from sidecar.ports import LeaderRetrievalDriver
-from tests.integration.conftest import Watch
+from tests.integration.conftest import RelayTo, Watch
 from tests.kit.cluster import CLUSTER, RESOURCE_MANAGER, REST_SERVER, A, B
 from tests.kit.cluster import DISPATCHER as DISPATCHER_ID
 from tests.kit.config_maps import LEADER
@@ -154,11 +153,9 @@ LED = {"dispatcher": DISPATCHER_ID, "resourcemanager": RESOURCE_MANAGER, "restse
 
 
 @pytest.fixture
-def api_wire(kubernetes: Kubernetes) -> Iterator[Wire]:
+def api_wire(kubernetes: Kubernetes, relay_to: RelayTo) -> Wire:
     """A connection to the API server that can be hurt."""
-    relay = Wire(kubernetes.server.address)
-    yield relay
-    relay.close()
+    return relay_to(kubernetes.server.address)
 
 
 def renew(flink: Namespace, number: int, holder: str = "jm-a") -> None:
@@ -212,9 +209,9 @@ def test_a_view_of_kubernetes_is_confirmed_while_the_watch_speaks(kubernetes: Ku
     house = House(tmp_path, Store.KUBERNETES, driver)
     try:
         wait_for("readiness", lambda: house.ready, 30)
-        seen = house.confirmed_at
+        before = house.confirmed_at
         with repeating(lambda number: renew(flink, number), every=0.5):
-            wait_for("a confirmation", lambda: house.confirmed_at > seen, 60)
+            wait_for("a confirmation", lambda: house.confirmed_at > before, 60)
         assert house.ready
     finally:
         house.close()

@@ -45,17 +45,17 @@ def position(path: str, stat: ZnodeStat) -> ZNodePosition:
 # -- first sight -------------------------------------------------------------------------------------------------------
 
 
-def test_an_empty_namespace_is_seen_as_empty(seen: Recorder) -> None:
+def test_an_empty_namespace_is_seen_as_empty(recorder: Recorder) -> None:
     """Where no Flink has ever been, every place is seen to hold nothing, once, between CONNECTED and the end of the snapshot."""
     # That there is no such cluster is observed a moment later: which others are beside it is read first.
-    first, *between, last = (told for told in seen.all if not isinstance(told, NothingFound))
+    first, *between, last = (observation for observation in recorder.all if not isinstance(observation, NothingFound))
     assert isinstance(first, ViewObserved)
     assert (first.connection, first.cluster_id) == (CONNECTED, "default")
     assert isinstance(last, SnapshotCompleted)
-    paths = [told.path for told in between if hasattr(told, "path")]
+    paths = [observation.path for observation in between if hasattr(observation, "path")]
     assert sorted(paths) == sorted({*znode_paths.wanted({}).nodes, *znode_paths.JOB_STORES})
-    assert seen.standing() == {}
-    assert [seen.names(store) for store in znode_paths.JOB_STORES] == [[()], [()]]
+    assert recorder.standing() == {}
+    assert [recorder.names(store) for store in znode_paths.JOB_STORES] == [[()], [()]]
 
 
 @pytest.mark.parametrize("moment", recordings.MOMENTS)
@@ -72,8 +72,8 @@ def test_a_recorded_tree_is_seen_whole(
     assert recorder.standing() == {path: node.data for path, node in tree.leaders().items()}
     for path in tree.leaders():
         data, stat = flink.get(path)
-        (told,) = recorder.nodes(path)
-        assert (told.data, told.position) == (data, position(path, stat))
+        (node,) = recorder.nodes(path)
+        assert (node.data, node.position) == (data, position(path, stat))
     lists = [path for path in tree.nodes if znode_paths.is_latch(path) or path in znode_paths.JOB_STORES]
     assert {path: recorder.names(path) for path in lists} == {path: [tree.children(path)] for path in lists}
     assert isinstance(recorder.all[-1], SnapshotCompleted)
@@ -101,113 +101,119 @@ def test_a_quorum_that_cannot_be_read_is_an_error_at_once(watch: Watch, quorum: 
 # -- changes -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_leader_that_comes_changes_goes_and_comes_again(seen: Recorder, flink: KazooClient) -> None:
+def test_a_leader_that_comes_changes_goes_and_comes_again(recorder: Recorder, flink: KazooClient) -> None:
     """Creation (with all parents), change, deletion and creation anew are each seen, with the position of each."""
     flink.create(DISPATCHER, b"A", makepath=True, ephemeral=True)
-    seen.wait_value(DISPATCHER, b"A")
+    recorder.wait_value(DISPATCHER, b"A")
     created = flink.exists(DISPATCHER)
     flink.set(DISPATCHER, b"B")
-    seen.wait_value(DISPATCHER, b"B")
+    recorder.wait_value(DISPATCHER, b"B")
     changed = flink.exists(DISPATCHER)
     before = now()
     flink.delete(DISPATCHER)
-    seen.wait_value(DISPATCHER, None)
-    assert before.steady < seen.nodes(DISPATCHER)[-1].at.steady < now().steady
+    recorder.wait_value(DISPATCHER, None)
+    assert before.steady < recorder.nodes(DISPATCHER)[-1].at.steady < now().steady
     flink.create(DISPATCHER, b"C", ephemeral=True)
-    seen.wait_value(DISPATCHER, b"C")
+    recorder.wait_value(DISPATCHER, b"C")
     again = flink.exists(DISPATCHER)
-    assert seen.values(DISPATCHER) == [None, b"A", b"B", None, b"C"]
-    positions = [told.position for told in seen.nodes(DISPATCHER) if told.position]
+    assert recorder.values(DISPATCHER) == [None, b"A", b"B", None, b"C"]
+    positions = [node.position for node in recorder.nodes(DISPATCHER) if node.position]
     assert positions == [position(DISPATCHER, stat) for stat in (created, changed, again)]
     assert positions[0].ephemeral_owner == flink.client_id[0]
     assert positions[1].version == 1
 
 
 @pytest.mark.parametrize("in_one_transaction", [False, True])
-def test_a_vacancy_is_seen_however_short_it_is(seen: Recorder, flink: KazooClient, in_one_transaction: bool) -> None:
+def test_a_vacancy_is_seen_however_short_it_is(
+    recorder: Recorder, flink: KazooClient, in_one_transaction: bool
+) -> None:
     """The next leader stands there before anybody can read that the last one went; that it went is reported all the same."""
     flink.create(DISPATCHER, b"0", makepath=True, ephemeral=True)
     for term in range(1, 51):
-        seen.wait_value(DISPATCHER, b"%d" % (term - 1))
+        recorder.wait_value(DISPATCHER, b"%d" % (term - 1))
         replacement = flink.transaction() if in_one_transaction else None
         (replacement.delete if replacement else flink.delete_async)(DISPATCHER)
         (replacement.create if replacement else flink.create_async)(DISPATCHER, b"%d" % term, ephemeral=True)
         if replacement:
             replacement.commit()
-    seen.wait_value(DISPATCHER, b"50")
-    assert seen.values(DISPATCHER) == [None, b"0", *(value for term in range(1, 51) for value in (None, b"%d" % term))]
+    recorder.wait_value(DISPATCHER, b"50")
+    assert recorder.values(DISPATCHER) == [
+        None,
+        b"0",
+        *(value for term in range(1, 51) for value in (None, b"%d" % term)),
+    ]
 
 
-def test_parents_may_go_and_come_too(seen: Recorder, flink: KazooClient) -> None:
+def test_parents_may_go_and_come_too(recorder: Recorder, flink: KazooClient) -> None:
     """A leader that takes its parents with it, as Flink does on SIGTERM, is seen when it comes back, however often."""
     expected: list[bytes | None] = [None]
     for round_ in range(3):
         data = b"%d" % round_
         flink.create(DISPATCHER, data, makepath=True)
-        seen.wait_value(DISPATCHER, data)
+        recorder.wait_value(DISPATCHER, data)
         flink.delete("/leader", recursive=True)
-        seen.wait_value(DISPATCHER, None)
+        recorder.wait_value(DISPATCHER, None)
         expected += [data, None]
-    assert seen.values(DISPATCHER) == expected
+    assert recorder.values(DISPATCHER) == expected
 
 
 @pytest.mark.parametrize("era", JOB_PATHS)
-def test_a_job_that_comes_and_goes(seen: Recorder, flink: KazooClient, era: str) -> None:
+def test_a_job_that_comes_and_goes(recorder: Recorder, flink: KazooClient, era: str) -> None:
     """In every layout a job is found when it appears, and its end is reported before it is forgotten."""
     path = JOB_PATHS[era]
-    watched = seen.tree._watched  # white box: nothing else shows that a path is not watched for ever
+    watched = recorder.tree._watched  # white box: nothing else shows that a path is not watched for ever
     before = set(watched)
     for _ in range(2):
         flink.create(path, b"leader", makepath=True, ephemeral=True)
-        seen.wait_value(path, b"leader")
+        recorder.wait_value(path, b"leader")
         flink.delete("/" + path.split("/")[1], recursive=True)
-        seen.wait_value(path, None)
-        seen.wait(lambda: set(watched) == before)
+        recorder.wait_value(path, None)
+        recorder.wait(lambda: set(watched) == before)
 
 
-def test_an_upgrade_of_flink_is_seen_in_both_places(seen: Recorder, flink: KazooClient) -> None:
+def test_an_upgrade_of_flink_is_seen_in_both_places(recorder: Recorder, flink: KazooClient) -> None:
     """When Flink 2 takes over from Flink 1.14, the old job leader's end and the new one are seen."""
     flink.create(JOB_PATHS["Z2"], b"old", makepath=True)
     flink.create("/leader/dispatcher/latch/_c_old", b"", makepath=True)
-    seen.wait_value(JOB_PATHS["Z2"], b"old")
-    seen.wait_names("/leader/dispatcher/latch", "_c_old")
+    recorder.wait_value(JOB_PATHS["Z2"], b"old")
+    recorder.wait_names("/leader/dispatcher/latch", "_c_old")
     flink.create("/leader/latch/_c_new", b"", makepath=True)
     flink.create(JOB_PATHS["Z4"], b"new", makepath=True)
-    seen.wait_value(JOB_PATHS["Z4"], b"new")
-    seen.wait_names("/leader/latch", "_c_new")
+    recorder.wait_value(JOB_PATHS["Z4"], b"new")
+    recorder.wait_names("/leader/latch", "_c_new")
     flink.delete(f"/jobs/{JOB}/leader", recursive=True)
-    seen.wait_value(JOB_PATHS["Z2"], None)
+    recorder.wait_value(JOB_PATHS["Z2"], None)
     flink.delete("/leader/dispatcher/latch", recursive=True)
-    seen.wait_names("/leader/dispatcher/latch")
+    recorder.wait_names("/leader/dispatcher/latch")
 
 
-def test_contenders_and_stored_jobs_are_reported_by_name(seen: Recorder, flink: KazooClient) -> None:
+def test_contenders_and_stored_jobs_are_reported_by_name(recorder: Recorder, flink: KazooClient) -> None:
     """The children of latches and job stores are reported when they change, sorted; the lists that only lead to them are not."""
     flink.create("/leader/latch/_c_2", b"", makepath=True)
-    seen.wait_names("/leader/latch", "_c_2")
+    recorder.wait_names("/leader/latch", "_c_2")
     flink.create("/leader/latch/_c_1", b"")
-    seen.wait_names("/leader/latch", "_c_1", "_c_2")
+    recorder.wait_names("/leader/latch", "_c_1", "_c_2")
     flink.create(f"/jobgraphs/{JOB}", b"graph", makepath=True)
-    seen.wait_names("/jobgraphs", JOB)
+    recorder.wait_names("/jobgraphs", JOB)
     flink.delete("/jobgraphs", recursive=True)
-    seen.wait_names("/jobgraphs")
-    assert seen.names("/leader") == []
-    assert seen.names("/jobs") == []
+    recorder.wait_names("/jobgraphs")
+    assert recorder.names("/leader") == []
+    assert recorder.names("/jobs") == []
 
 
 @pytest.mark.parametrize("data", [b"", b"\xac\xed garbage", b"\0" * MAX_BYTES], ids=["empty", "garbage", "the most"])
-def test_bytes_are_handed_over_as_they_are(seen: Recorder, flink: KazooClient, data: bytes) -> None:
+def test_bytes_are_handed_over_as_they_are(recorder: Recorder, flink: KazooClient, data: bytes) -> None:
     """The driver decodes nothing: empty, foreign and large values arrive unchanged, each as a value."""
     flink.create(DISPATCHER, data, makepath=True)
-    seen.wait_value(DISPATCHER, data)
+    recorder.wait_value(DISPATCHER, data)
     flink.set(DISPATCHER, b"next")
-    seen.wait_value(DISPATCHER, b"next")
+    recorder.wait_value(DISPATCHER, b"next")
 
 
-def test_bytes_that_are_too_many_for_a_leader_are_cut(seen: Recorder, flink: KazooClient) -> None:
+def test_bytes_that_are_too_many_for_a_leader_are_cut(recorder: Recorder, flink: KazooClient) -> None:
     """One more than a leader's may have is enough to know it: 100 kB of everybody's paths would fill the memory."""
     flink.create(DISPATCHER, b"\0" * 100_000, makepath=True)
-    seen.wait_value(DISPATCHER, b"\0" * (MAX_BYTES + 1))
+    recorder.wait_value(DISPATCHER, b"\0" * (MAX_BYTES + 1))
 
 
 # -- permissions -------------------------------------------------------------------------------------------------------
@@ -286,34 +292,34 @@ def test_a_thousand_jobs_on_two_threads(
     wire.close()
 
 
-def test_all_of_a_thousand_jobs_end_at_once(seen: Recorder, flink: KazooClient) -> None:
+def test_all_of_a_thousand_jobs_end_at_once(recorder: Recorder, flink: KazooClient) -> None:
     """Appearing and vanishing under us faster than can be read, they are all seen to be gone, and none is watched any more."""
-    watched = seen.tree._watched  # white box: nothing else shows that a path is not watched for ever
+    watched = recorder.tree._watched  # white box: nothing else shows that a path is not watched for ever
     before = set(watched)
     jobs = [f"/leader/job-{number:032x}" for number in range(1000)]
     for made in [flink.create_async(f"{job}/connection_info", b"x", makepath=True) for job in jobs]:
         made.get(timeout=20)
-    seen.wait(lambda: len(watched) > 1000)
+    recorder.wait(lambda: len(watched) > 1000)
     for job in jobs:
         flink.delete_async(f"{job}/connection_info")
         gone = flink.delete_async(job)
     gone.get(timeout=20)
-    seen.wait(lambda: set(watched) == before)
-    assert seen.standing() == {}
+    recorder.wait(lambda: set(watched) == before)
+    assert recorder.standing() == {}
 
 
-def test_the_last_of_500_quick_lives_is_what_is_seen(seen: Recorder, flink: KazooClient) -> None:
+def test_the_last_of_500_quick_lives_is_what_is_seen(recorder: Recorder, flink: KazooClient) -> None:
     """Created and deleted without a pause, where Flink's own listener goes deaf, the node's last value is seen, and later ones too."""
     flink.ensure_path("/leader/dispatcher")
     for life in range(500):
         flink.create_async(DISPATCHER, b"%d" % life)
         flink.delete_async(DISPATCHER)
     flink.create(DISPATCHER, b"last")
-    seen.wait_value(DISPATCHER, b"last")
+    recorder.wait_value(DISPATCHER, b"last")
     flink.set(DISPATCHER, b"and on")
-    seen.wait_value(DISPATCHER, b"and on")
+    recorder.wait_value(DISPATCHER, b"and on")
     written = [None] + [value for life in range(500) for value in (b"%d" % life, None)] + [b"last", b"and on"]
-    assert is_subsequence(seen.values(DISPATCHER), written)
+    assert is_subsequence(recorder.values(DISPATCHER), written)
 
 
 def is_subsequence(part: list[bytes | None], whole: list[bytes | None]) -> bool:
@@ -346,5 +352,5 @@ def test_it_writes_nothing_but_its_own_session(watch: Watch, zookeeper: ZooKeepe
     recorder.driver.stop()
     wire.close()
     assert isinstance(recorder.all[-1], SnapshotCompleted)
-    assert any(isinstance(told, NodeObserved) and told.data == b"job" for told in recorder.all)
+    assert any(isinstance(node, NodeObserved) and node.data == b"job" for node in recorder.all)
     assert zxid(zookeeper) - before == 2

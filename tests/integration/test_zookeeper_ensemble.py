@@ -20,7 +20,7 @@ from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import NodeObserved, SnapshotCompleted, ViewObserved
 from sidecar.core.records import TransitionRecord
-from tests.integration.conftest import Watch
+from tests.integration.conftest import RelayTo, Watch
 from tests.kit.cluster import ALL_FOUR, DISPATCHER, RESOURCE_MANAGER, REST_SERVER, THE_JOB, A, B, job_manager
 from tests.kit.core_sidecar import POLICY
 from tests.kit.driver_recorder import CONNECTED, LOST, SUSPENDED, Recorder, now, recorded
@@ -69,12 +69,9 @@ def in_order(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def wires(ensemble: Ensemble) -> Iterator[list[Wire]]:
+def wires(ensemble: Ensemble, relay_to: RelayTo) -> list[Wire]:
     """One to each member."""
-    relays = [Wire(member.address) for member in ensemble.members]
-    yield relays
-    for relay in relays:
-        relay.close()
+    return [relay_to(member.address) for member in ensemble.members]
 
 
 # -- what must be true -------------------------------------------------------------------------------------------------
@@ -93,19 +90,19 @@ def story(recorder: Recorder, component: ComponentId) -> list[str]:
 def blindness(recorder: Recorder) -> list[float]:
     """For how long nothing could be seen, each time, until everything had been read again."""
     stretches, since = [], None
-    for told in recorder.all:
-        match told:
+    for observation in recorder.all:
+        match observation:
             case ViewObserved(connection=connection) if since is None and connection is not CONNECTED:
-                since = told.at
+                since = observation.at
             case SnapshotCompleted() if since is not None:
-                stretches.append((told.at.steady - since.steady) / SECOND)
+                stretches.append((observation.at.steady - since.steady) / SECOND)
                 since = None
     return stretches
 
 
 def is_beyond_trust(recorder: Recorder) -> bool:
     """Whether the view was suspended so long ago that a sidecar, whose clock ticks, has recorded leaders as out of sight."""
-    since = next(told.at for told in recorder.all if isinstance(told, ViewObserved) and told.connection is SUSPENDED)
+    since = next(view.at for view in recorder.all if isinstance(view, ViewObserved) and view.connection is SUSPENDED)
     return now().steady - since.steady > POLICY.trust_window + SECOND
 
 
@@ -130,22 +127,22 @@ def assert_right_at_every_moment(recorder: Recorder) -> None:
     }
     newest: dict[str, int] = {}
     connection = None
-    for told in recorder.all:
-        match told:
+    for observation in recorder.all:
+        match observation:
             case ViewObserved():
-                connection = told.connection
+                connection = observation.connection
             case _:
-                assert connection is CONNECTED, f"told without a view: {told}"
-        if isinstance(told, NodeObserved) and told.position:
-            assert told.position.mzxid >= newest.get(told.path, 0), f"went back in time: {told}"
-            newest[told.path] = told.position.mzxid
+                assert connection is CONNECTED, f"observed without a view: {observation}"
+        if isinstance(observation, NodeObserved) and observation.position:
+            assert observation.position.mzxid >= newest.get(observation.path, 0), f"went back in time: {observation}"
+            newest[observation.path] = observation.position.mzxid
 
 
 def wait_settled(recorder: Recorder) -> None:
     """Wait until there is a connection, and everything has been read on it."""
 
     def settled() -> bool:
-        marks = (told for told in reversed(recorder.all) if isinstance(told, ViewObserved | SnapshotCompleted))
+        marks = (mark for mark in reversed(recorder.all) if isinstance(mark, ViewObserved | SnapshotCompleted))
         return isinstance(next(marks), SnapshotCompleted)
 
     recorder.wait(settled)
@@ -250,9 +247,9 @@ def test_a_read_only_minority_is_no_view(watch: Watch, ensemble: Ensemble, names
     assert stale.read_as_it_is(namespace + path(DISPATCHER)) == info(A, DISPATCHER)
     recorder.wait(lambda: recorder.view()[-1] is LOST)
     time.sleep(3)  # a new session's attempts at it
-    since = [told for told in recorder.all if told.at.steady > alone.steady]
-    assert [told.connection for told in since if isinstance(told, ViewObserved)][-1:] == [LOST]
-    assert [told for told in since if not isinstance(told, ViewObserved) or told.connection is CONNECTED] == []
+    since = [observation for observation in recorder.all if observation.at.steady > alone.steady]
+    assert [view.connection for view in since if isinstance(view, ViewObserved)][-1:] == [LOST]
+    assert [late for late in since if not isinstance(late, ViewObserved) or late.connection is CONNECTED] == []
     ensemble.heal()
     elect(ensemble, namespace, B, REST_SERVER)
     recorder.wait_value(path(REST_SERVER), info(B, REST_SERVER))

@@ -76,22 +76,24 @@ def remove(flink: KazooClient, cluster_id: str) -> None:
     flink.delete(f"/{cluster_id}", recursive=True)
 
 
-def dispatchers(found: Recorder, cluster_id: str) -> list[bool]:
+def dispatchers(recorder: Recorder, cluster_id: str) -> list[bool]:
     """Whether the dispatcher had a leader, each time that was reported."""
-    seen = (each for each in found.of(cluster_id) if isinstance(each, NodeObserved))
+    seen = (observation for observation in recorder.of(cluster_id) if isinstance(observation, NodeObserved))
     return [each.position is not None for each in seen if each.path == PATH]
 
 
-def whole(found: Recorder, cluster_id: str) -> bool:
+def whole(recorder: Recorder, cluster_id: str) -> bool:
     """Whether all of it was reported: found, connected, everything that is there, and that this is everything."""
-    told = [type(each) for each in found.of(cluster_id)]
+    kinds = [type(observation) for observation in recorder.of(cluster_id)]
     return (
-        told[:2] == [ClusterFound, ViewObserved] and SnapshotCompleted in told and any(dispatchers(found, cluster_id))
+        kinds[:2] == [ClusterFound, ViewObserved]
+        and SnapshotCompleted in kinds
+        and any(dispatchers(recorder, cluster_id))
     )
 
 
-def removals(found: Recorder, cluster_id: str) -> int:
-    return sum(isinstance(each, ClusterRemoved) for each in found.of(cluster_id))
+def removals(recorder: Recorder, cluster_id: str) -> int:
+    return sum(isinstance(observation, ClusterRemoved) for observation in recorder.of(cluster_id))
 
 
 def test_clusters_come_and_go(find: Find, run: Run, flink: KazooClient) -> None:
@@ -99,33 +101,33 @@ def test_clusters_come_and_go(find: Find, run: Run, flink: KazooClient) -> None:
     removed, and can come back.
     """
     run("orders")
-    found = find()
-    found.wait_listed({"orders"})
-    assert whole(found, "orders")
+    recorder = find()
+    recorder.wait_listed({"orders"})
+    assert whole(recorder, "orders")
     for name in ("team-a/billing", "team-a/x/y"):
         run(name)
-        found.wait(partial(whole, found, name))
+        recorder.wait(partial(whole, recorder, name))
     remove(flink, "team-a/billing")
-    found.wait(lambda: removals(found, "team-a/billing"))
-    assert dispatchers(found, "team-a/billing")[-1] is False
+    recorder.wait(lambda: removals(recorder, "team-a/billing"))
+    assert dispatchers(recorder, "team-a/billing")[-1] is False
     run("team-a/billing")
-    found.wait(lambda: dispatchers(found, "team-a/billing")[-1])
-    assert [removals(found, name) for name in ("orders", "team-a/billing", "team-a/x/y")] == [0, 1, 0]
+    recorder.wait(lambda: dispatchers(recorder, "team-a/billing")[-1])
+    assert [removals(recorder, name) for name in ("orders", "team-a/billing", "team-a/x/y")] == [0, 1, 0]
 
 
 def test_leaders_change_as_in_a_configured_cluster(find: Find, run: Run) -> None:
     """Each of two: positions and paths are those of its namespace."""
     flinks = {name: run(name) for name in ("one", "two")}
-    found = find()
-    found.wait_listed({"one", "two"})
+    recorder = find()
+    recorder.wait_listed({"one", "two"})
     flinks["one"].vacate(DISPATCHER)
-    found.wait(lambda: dispatchers(found, "one")[-1] is False)
+    recorder.wait(lambda: dispatchers(recorder, "one")[-1] is False)
     flinks["one"].elect(B, DISPATCHER)
-    found.wait(lambda: dispatchers(found, "one")[-1])
-    last = [each for each in found.of("one") if isinstance(each, NodeObserved) and each.path == PATH][-1]
+    recorder.wait(lambda: dispatchers(recorder, "one")[-1])
+    last = [node for node in recorder.of("one") if isinstance(node, NodeObserved) and node.path == PATH][-1]
     assert last.position
     assert (last.position.path, last.writes) == (PATH, 1)
-    assert dispatchers(found, "two") == [True]
+    assert dispatchers(recorder, "two") == [True]
 
 
 @pytest.mark.parametrize("moment", recordings.MOMENTS)
@@ -150,15 +152,15 @@ def test_a_folder_that_is_called_leader_is_no_cluster(find: Find, run: Run) -> N
 def test_what_is_deleted_and_comes_back_was_not_removed(find: Find, run: Run, flink: KazooClient) -> None:
     """Somebody deletes the znodes of a cluster that runs: its JobManager writes them again, and that is a failover."""
     run("orders")
-    found = find()
-    found.wait_listed({"orders"})
+    recorder = find()
+    recorder.wait_listed({"orders"})
     remove(flink, "orders")
-    found.wait(lambda: dispatchers(found, "orders")[-1] is False)
+    recorder.wait(lambda: dispatchers(recorder, "orders")[-1] is False)
     run("orders")
-    found.wait(lambda: dispatchers(found, "orders")[-1])
-    confirmed = len(found.confirmed)
-    found.wait(lambda: len(found.confirmed) > confirmed + 1)
-    assert removals(found, "orders") == 0
+    recorder.wait(lambda: dispatchers(recorder, "orders")[-1])
+    confirmed = len(recorder.confirmed)
+    recorder.wait(lambda: len(recorder.confirmed) > confirmed + 1)
+    assert removals(recorder, "orders") == 0
 
 
 def test_a_root_that_does_not_exist_is_said_once_and_nothing_is_concluded(
@@ -166,47 +168,47 @@ def test_a_root_that_does_not_exist_is_said_once_and_nothing_is_concluded(
 ) -> None:
     """Until it is there: no list of clusters, so the finder counts as blind."""
     with caplog.at_level(logging.WARNING):
-        found = find(root=f"{flink.chroot}/later")
-        found.wait(lambda: any("it does not exist" in line for line in caplog.messages))
-        assert [each.cluster_ids for each in found.listed()] == [None]
+        recorder = find(root=f"{flink.chroot}/later")
+        recorder.wait(lambda: any("it does not exist" in line for line in caplog.messages))
+        assert [each.cluster_ids for each in recorder.listed()] == [None]
         run("later/orders")
-        found.wait(lambda: whole(found, "orders"))
-    assert found.listed()[-1].cluster_ids is not None
+        recorder.wait(lambda: whole(recorder, "orders"))
+    assert recorder.listed()[-1].cluster_ids is not None
     (line,) = (line for line in caplog.messages if "does not exist" in line)
     assert line.endswith("/later in ZooKeeper: it does not exist: check zookeeper.root; retrying")
 
 
 def test_an_absent_root_is_asked_for_twice_and_then_waited_for() -> None:
     """For its children, and for its creation: that question sets the watch. Here without a server, on which it costs nothing that shows."""
-    found = Discovery(10)
-    for happens in (found.read_all, found.read_all, partial(found.happened, "/")):
+    discovery = Discovery(10)
+    for happens in (discovery.read_all, discovery.read_all, partial(discovery.happened, "/")):
         happens()
         for question in (Question.CHILDREN, Question.EXISTS):
-            assert found.next() == (question, "/")
-            found.answered("/", Absent())
-        assert (found.next(), found.is_complete) == (None, False)
-    found.happened("/")
-    assert found.next() == (Question.CHILDREN, "/")
-    found.answered("/", Children(()))
-    assert found.is_complete
+            assert discovery.next() == (question, "/")
+            discovery.answered("/", Absent())
+        assert (discovery.next(), discovery.is_complete) == (None, False)
+    discovery.happened("/")
+    assert discovery.next() == (Question.CHILDREN, "/")
+    discovery.answered("/", Children(()))
+    assert discovery.is_complete
 
 
 def test_a_path_that_came_back_before_its_absence_was_known_is_listed_again() -> None:
     """Its watch is gone, and the list above it has not changed. Here without a server: no other answers in that order on demand."""
-    found = Discovery(10)
-    found.read_all()
-    found.answered("/", Children(("orders",)))
-    found.answered("/orders", Children(("leader", "jobgraphs")))
-    assert found.clusters == {"orders"}
-    found.happened("/orders")
-    found.happened("/")
-    found.answered("/orders", Absent())
-    while found.next():
+    discovery = Discovery(10)
+    discovery.read_all()
+    discovery.answered("/", Children(("orders",)))
+    discovery.answered("/orders", Children(("leader", "jobgraphs")))
+    assert discovery.clusters == {"orders"}
+    discovery.happened("/orders")
+    discovery.happened("/")
+    discovery.answered("/orders", Absent())
+    while discovery.next():
         pass
-    found.answered("/", Children(("orders",)))
-    assert (found.clusters, found.next()) == (set(), (Question.CHILDREN, "/orders"))
-    found.answered("/orders", Children(("leader", "jobgraphs")))
-    assert found.clusters == {"orders"}
+    discovery.answered("/", Children(("orders",)))
+    assert (discovery.clusters, discovery.next()) == (set(), (Question.CHILDREN, "/orders"))
+    discovery.answered("/orders", Children(("leader", "jobgraphs")))
+    assert discovery.clusters == {"orders"}
 
 
 def test_a_root_that_may_not_be_listed_is_said_and_nothing_is_concluded(
@@ -215,18 +217,18 @@ def test_a_root_that_may_not_be_listed_is_said_and_nothing_is_concluded(
     """Also when that begins later: the clusters are still there, and nobody knows of others."""
     monkeypatch.setattr("sidecar.drivers.zookeeper.connection._REFUSED_INTERVAL", 1.0)
     run("orders")
-    found = find()
-    found.wait_listed({"orders"})
+    recorder = find()
+    recorder.wait_listed({"orders"})
     somebody = [make_digest_acl("somebody", "else", all=True)]
     with caplog.at_level(logging.WARNING):
         flink.set_acls("/", [*somebody, make_acl("world", "anyone", create=True, delete=True, admin=True)])
         run("billing")
-        found.wait(lambda: found.listed()[-1].cluster_ids is None)
+        recorder.wait(lambda: recorder.listed()[-1].cluster_ids is None)
     assert any(line.endswith("in ZooKeeper: no permission to read it; retrying") for line in caplog.messages)
-    assert found.views("orders") == [CONNECTED]
-    assert removals(found, "orders") == 0
+    assert recorder.views("orders") == [CONNECTED]
+    assert removals(recorder, "orders") == 0
     flink.set_acls("/", OPEN_ACL_UNSAFE)
-    found.wait_listed({"orders", "billing"})
+    recorder.wait_listed({"orders", "billing"})
 
 
 def test_a_lost_connection_is_reported_of_each_and_what_happened_meanwhile_too(
@@ -235,47 +237,47 @@ def test_a_lost_connection_is_reported_of_each_and_what_happened_meanwhile_too(
     """A cluster that was removed, one that came, and one whose leader is another."""
     for name in ("kept", "removed"):
         run(name)
-    found = find(wire.address)
-    found.wait_listed({"kept", "removed"})
+    recorder = find(wire.address)
+    recorder.wait_listed({"kept", "removed"})
     wire.fall_silent()
     wire.cut()
-    found.wait(lambda: found.views("kept")[-1] is SUSPENDED)
-    assert found.listed()[-1].cluster_ids is None
+    recorder.wait(lambda: recorder.views("kept")[-1] is SUSPENDED)
+    assert recorder.listed()[-1].cluster_ids is None
     remove(flink, "removed")
     run("new")
     wire.speak_again()
-    found.wait(lambda: whole(found, "new"))
-    found.wait(lambda: removals(found, "removed"))
-    assert found.views("kept")[-1] is ConnectionState.CONNECTED
-    assert removals(found, "kept") == 0
+    recorder.wait(lambda: whole(recorder, "new"))
+    recorder.wait(lambda: removals(recorder, "removed"))
+    assert recorder.views("kept")[-1] is ConnectionState.CONNECTED
+    assert removals(recorder, "kept") == 0
 
 
 def test_too_many_clusters_are_left_out_and_counted(find: Find, run: Run, flink: KazooClient) -> None:
     """When one goes, another one is watched."""
     for name in ("a", "b", "c"):
         run(name)
-    found = find(most=2)
-    found.wait_listed({"a", "b"})
-    assert found.listed()[-1].left_out == 1
+    recorder = find(most=2)
+    recorder.wait_listed({"a", "b"})
+    assert recorder.listed()[-1].left_out == 1
     remove(flink, "a")
-    found.wait(lambda: whole(found, "c"))
-    found.wait(lambda: found.listed()[-1].left_out == 0)
+    recorder.wait(lambda: whole(recorder, "c"))
+    recorder.wait(lambda: recorder.listed()[-1].left_out == 0)
 
 
 def test_clusters_on_an_old_server_come_and_go(find: Find, old_zookeeper: ZooKeeper, namespace: str) -> None:
     """It has no persistent watches: each path has its own, and everything is seen."""
     with writer(old_zookeeper, namespace) as flink:
         orders = Flink(ZNodes(ZNodeLayout.Z2, ZooKeeperWriter(flink, "/orders"))).submit().publish_all(A)
-        found = find(old_zookeeper.address)
-        found.wait_listed({"orders"})
+        recorder = find(old_zookeeper.address)
+        recorder.wait_listed({"orders"})
         orders.vacate(DISPATCHER)
-        found.wait(lambda: dispatchers(found, "orders")[-1] is False)
+        recorder.wait(lambda: dispatchers(recorder, "orders")[-1] is False)
         orders.elect(B, DISPATCHER)
-        found.wait(lambda: dispatchers(found, "orders")[-1])
+        recorder.wait(lambda: dispatchers(recorder, "orders")[-1])
         remove(flink, "orders")
-        found.wait(lambda: removals(found, "orders"))
+        recorder.wait(lambda: removals(recorder, "orders"))
         orders.submit().elect(A)
-        found.wait(lambda: dispatchers(found, "orders")[-1])
+        recorder.wait(lambda: dispatchers(recorder, "orders")[-1])
 
 
 def test_a_name_that_cannot_be_shown_is_no_cluster(find: Find, run: Run, caplog: pytest.LogCaptureFixture) -> None:
@@ -292,8 +294,8 @@ def test_whatever_comes_and_goes_what_is_left_is_known(find: Find, run: Run, fli
     """At random, several at a time, some below others: each cluster that is there is watched with its leader, and no other."""
     chance = Random(20261123)
     names = ("a", "b", "a/b", "a/b/c", "leader/x", "jobs/y", "one/two/three/four/five/six")
-    found = find()
-    found.wait_listed(set())
+    recorder = find()
+    recorder.wait_listed(set())
     there: set[str] = set()
     for _ in range(60):
         name = chance.choice(names)
@@ -305,16 +307,16 @@ def test_whatever_comes_and_goes_what_is_left_is_known(find: Find, run: Run, fli
             there.add(name)
         time.sleep(chance.choice((0.0, 0.0, 0.1, 0.5)))
 
-    def known() -> set[str]:
-        return {name for name in names if whole(found, name) and dispatchers(found, name)[-1]}
+    def complete() -> set[str]:
+        return {name for name in names if whole(recorder, name) and dispatchers(recorder, name)[-1]}
 
-    found.wait(lambda: known() == there)
-    confirmed = len(found.confirmed)
-    found.wait(lambda: len(found.confirmed) > confirmed + 2 * len(names))
-    gone = {name for name in names if found.of(name) and isinstance(_last_of_life(found, name), ClusterRemoved)}
-    assert known() == there
-    assert gone == {name for name in names if found.of(name)} - there
+    recorder.wait(lambda: complete() == there)
+    confirmed = len(recorder.confirmed)
+    recorder.wait(lambda: len(recorder.confirmed) > confirmed + 2 * len(names))
+    gone = {name for name in names if recorder.of(name) and isinstance(_last_of_life(recorder, name), ClusterRemoved)}
+    assert complete() == there
+    assert gone == {name for name in names if recorder.of(name)} - there
 
 
-def _last_of_life(found: Recorder, cluster_id: str) -> ClusterFound | ClusterRemoved:
-    return [each for each in found.of(cluster_id) if isinstance(each, ClusterFound | ClusterRemoved)][-1]
+def _last_of_life(recorder: Recorder, cluster_id: str) -> ClusterFound | ClusterRemoved:
+    return [life for life in recorder.of(cluster_id) if isinstance(life, ClusterFound | ClusterRemoved)][-1]

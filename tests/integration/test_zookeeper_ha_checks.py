@@ -64,14 +64,14 @@ def test_a_good_ensemble_passes_and_nothing_is_written(ensemble: Ensemble, place
     """All but the ACLs, which are open as Flink's default is. What Flink keeps is the same before and after."""
     with led(ensemble.reachable, place), connected(ensemble.reachable) as client:
         before = tree(client)
-        found = findings(quorum(*ensemble.members), place)
+        results = findings(quorum(*ensemble.members), place)
         assert tree(client) == before
-    assert {name: each.text for name, each in found.items() if each.verdict is not PASS} == {
-        "open_acls": found["open_acls"].text
+    assert {name: result.text for name, result in results.items() if result.verdict is not PASS} == {
+        "open_acls": results["open_acls"].text
     }
-    assert found["zookeeper_servers"].text == "3 of 3 servers opened a session"
-    assert found["failure_tolerance"].text == "3 of 3 voting servers serve: 1 may still fail"
-    assert found["session_timeout"].text == "Flink's session timeout of 60 s is granted"
+    assert results["zookeeper_servers"].text == "3 of 3 servers opened a session"
+    assert results["failure_tolerance"].text == "3 of 3 voting servers serve: 1 may still fail"
+    assert results["session_timeout"].text == "Flink's session timeout of 60 s is granted"
 
 
 @pytest.mark.covers("command:ha check")
@@ -96,8 +96,8 @@ high-availability:
         ended = command("ha", "check", "--flink-conf", str(tmp_path), "-o", "json")
     assert ended.stderr == ""
     (cluster,) = json.loads(ended.stdout)["clusters"]
-    assert {each["check"]: each["text"] for each in cluster["checks"] if each["verdict"] != "PASS"} == {}
-    assert {"masters", "storage_dir", "tolerate_suspended"} <= {each["check"] for each in cluster["checks"]}
+    assert {check["check"]: check["text"] for check in cluster["checks"] if check["verdict"] != "PASS"} == {}
+    assert {"masters", "storage_dir", "tolerate_suspended"} <= {check["check"] for check in cluster["checks"]}
     assert ended.returncode == 0
     assert "hunter2" not in ended.stdout
 
@@ -109,12 +109,12 @@ def test_a_server_that_is_away(ensemble: Ensemble, place: str, *, frozen: bool) 
     with led(ensemble.reachable, place):
         last.pause() if frozen else last.kill()
         ensemble.leader()
-        found = wait_for("a session", lambda: read_if_connected(ensemble, place))
-    assert verdicts(found, RISK) == {"zookeeper_servers", "failure_tolerance", "open_acls"}
+        results = wait_for("a session", lambda: read_if_connected(ensemble, place))
+    assert verdicts(results, RISK) == {"zookeeper_servers", "failure_tolerance", "open_acls"}
     reason = "it has not answered in 4 s" if frozen else "Connection refused"
-    assert found["zookeeper_servers"].text == f"1 of 3 servers opened no session: {last.address} ({reason})"
-    assert found["failure_tolerance"].text == "2 of 3 voting servers serve: 0 may still fail"
-    assert verdicts(found, UNKNOWN) == {"server_load"}
+    assert results["zookeeper_servers"].text == f"1 of 3 servers opened no session: {last.address} ({reason})"
+    assert results["failure_tolerance"].text == "2 of 3 voting servers serve: 0 may still fail"
+    assert verdicts(results, UNKNOWN) == {"server_load"}
 
 
 def read_if_connected(ensemble: Ensemble, place: str) -> Findings | None:
@@ -127,17 +127,17 @@ def test_an_ensemble_without_a_quorum_passes_nothing(ensemble: Ensemble, place: 
     """It opens no session, so nothing is known; the place alone needs no answer."""
     for member in ensemble.members[1:]:
         member.kill()
-    found = findings(quorum(*ensemble.members), place)
-    assert verdicts(found, PASS) == {"shared_cluster_id"}
-    assert verdicts(found, RISK) == set()
+    results = findings(quorum(*ensemble.members), place)
+    assert verdicts(results, PASS) == {"shared_cluster_id"}
+    assert verdicts(results, RISK) == set()
 
 
 def test_one_server_of_an_ensemble_in_the_connection_string(ensemble: Ensemble, place: str) -> None:
     """Whoever starts while it is away finds no ensemble; the others are not judged."""
-    found = findings(ensemble.members[0].address, place)
-    assert found["connection_string"].text.startswith("the connection string names 1 of 3 servers: 127.0.0.1:")
-    assert found["connection_string"].verdict is RISK
-    assert found["failure_tolerance"].verdict is UNKNOWN
+    results = findings(ensemble.members[0].address, place)
+    assert results["connection_string"].text.startswith("the connection string names 1 of 3 servers: 127.0.0.1:")
+    assert results["connection_string"].verdict is RISK
+    assert results["failure_tolerance"].verdict is UNKNOWN
 
 
 def test_one_member_grants_shorter_sessions(ensemble: Ensemble, place: str) -> None:
@@ -159,22 +159,22 @@ def test_one_member_grants_shorter_sessions(ensemble: Ensemble, place: str) -> N
 
 def test_a_session_that_is_longer_than_flink_s(shared_zookeeper: ZooKeeper, place: str) -> None:
     """ZooKeeper's least is two ticks, here 2 s; ZooKeeper's protocol knows no session of a year."""
-    found = findings(shared_zookeeper.address, place, flink_session_timeout=1.0)["session_timeout"]
-    assert (found.verdict, "asks for sessions of 1 s and gets 2 s" in found.text) == (RISK, True)
-    found = findings(shared_zookeeper.address, place, flink_session_timeout=366 * 86_400.0)["session_timeout"]
-    assert (found.verdict, "and gets 60 s" in found.text) == (RISK, True)
+    result = findings(shared_zookeeper.address, place, flink_session_timeout=1.0)["session_timeout"]
+    assert (result.verdict, "asks for sessions of 1 s and gets 2 s" in result.text) == (RISK, True)
+    result = findings(shared_zookeeper.address, place, flink_session_timeout=366 * 86_400.0)["session_timeout"]
+    assert (result.verdict, "and gets 60 s" in result.text) == (RISK, True)
 
 
 def test_a_member_whose_four_letter_words_are_held_back(ensemble: Ensemble, place: str) -> None:
     """By a proxy: ZooKeeper itself always answers `srvr`. The member's load, and whether it votes, are not known; all else is."""
     *others, last = ensemble.members
     with led(ensemble.reachable, place), answering(holding_back_words(last.address)) as proxy:
-        found = findings(f"{quorum(*others)},{proxy}", place)
+        results = findings(f"{quorum(*others)},{proxy}", place)
         short = findings(f"{others[0].address},{proxy}", place)["failure_tolerance"]
-    assert found["zookeeper_servers"].verdict is PASS
-    assert found["server_load"].text == f"1 of 3 servers did not report it: {proxy} does not answer srvr: no answer"
-    assert verdicts(found, UNKNOWN) == {"server_load", "failure_tolerance"}
-    assert found["failure_tolerance"].text.startswith(
+    assert results["zookeeper_servers"].verdict is PASS
+    assert results["server_load"].text == f"1 of 3 servers did not report it: {proxy} does not answer srvr: no answer"
+    assert verdicts(results, UNKNOWN) == {"server_load", "failure_tolerance"}
+    assert results["failure_tolerance"].text.startswith(
         f"only 2 of 3 voting servers are known to serve: {proxy} does not"
     )
     assert short.verdict is UNKNOWN
@@ -183,17 +183,17 @@ def test_a_member_whose_four_letter_words_are_held_back(ensemble: Ensemble, plac
 def test_one_server_is_no_ensemble(shared_zookeeper: ZooKeeper, place: str, orders: JobManagers) -> None:
     """All else passes there."""
     assert orders.leader
-    found = findings(shared_zookeeper.address, place)
-    assert verdicts(found, RISK) == {"ensemble_size", "open_acls"}
-    assert verdicts(found, UNKNOWN) == {"failure_tolerance"}
+    results = findings(shared_zookeeper.address, place)
+    assert verdicts(results, RISK) == {"ensemble_size", "open_acls"}
+    assert verdicts(results, UNKNOWN) == {"failure_tolerance"}
 
 
 def test_zookeeper_3_4_has_no_configuration_to_read(old_zookeeper: ZooKeeper, place: str) -> None:
     """That it is one server is in its answer to `srvr`; how many there should be is in no znode."""
-    found = findings(old_zookeeper.address, place)
-    assert found["ensemble_size"].verdict is RISK
-    assert found["connection_string"].text.startswith("/zookeeper/config does not exist: ZooKeeper is older than 3.5")
-    assert found["zookeeper_servers"].verdict is PASS
+    results = findings(old_zookeeper.address, place)
+    assert results["ensemble_size"].verdict is RISK
+    assert results["connection_string"].text.startswith("/zookeeper/config does not exist: ZooKeeper is older than 3.5")
+    assert results["zookeeper_servers"].verdict is PASS
 
 
 def test_below_a_chroot_the_ensemble_s_configuration_is_hidden(
@@ -201,13 +201,13 @@ def test_below_a_chroot_the_ensemble_s_configuration_is_hidden(
 ) -> None:
     """The cluster is read all the same."""
     assert orders.leader
-    found = findings(f"{shared_zookeeper.address}/flink", place.replace("/orders", ""))
-    assert "or the connection string has a chroot" in found["connection_string"].text
+    results = findings(f"{shared_zookeeper.address}/flink", place.replace("/orders", ""))
+    assert "or the connection string has a chroot" in results["connection_string"].text
     with connected(shared_zookeeper.address) as client:
         client.ensure_path("/chroot")
         with led(f"{shared_zookeeper.address}/chroot", "below/it"):
-            found = findings(f"{shared_zookeeper.address}/chroot", "below/it")
-    assert found["standby"].text == "2 JobManagers contend for leadership"
+            results = findings(f"{shared_zookeeper.address}/chroot", "below/it")
+    assert results["standby"].text == "2 JobManagers contend for leadership"
 
 
 class Configuration:
@@ -236,9 +236,9 @@ class Configuration:
 )
 def test_members_as_zookeeper_writes_them(lines: list[str], members: list[tuple[int, str, bool]] | str) -> None:
     """Of every form. With a line that is not understood nobody counts majorities."""
-    found = ensemble_probe._members(cast("Any", Configuration(*lines)))  # white box: no ensemble here has all forms
-    if isinstance(found, Unknown):
+    servers = ensemble_probe._members(cast("Any", Configuration(*lines)))  # white box: no ensemble here has all forms
+    if isinstance(servers, Unknown):
         assert isinstance(members, str)
-        assert members in found.reason
+        assert members in servers.reason
     else:
-        assert [(each.number, each.host, each.votes) for each in found] == members
+        assert [(server.number, server.host, server.votes) for server in servers] == members

@@ -75,10 +75,10 @@ def test_what_dead_clusters_left_behind(shared_zookeeper: ZooKeeper, place: str,
             for era in ZNodeLayout:
                 Flink(ZNodes(era, writer=ZooKeeperWriter(dying, f"{root}/dead-{era.name}"))).submit().elect(A)
         assert findings(address, place)["leftover_clusters"].verdict is PASS
-        found = findings(address, place, later=TWO_DAYS)["leftover_clusters"]
-    assert found.verdict is RISK
-    assert found.text.startswith("4 clusters that nobody leads: dead-Z1 (last written 2 d ago), dead-Z2 (")
-    assert f"deleteall {root}/dead-Z1; deleteall {root}/dead-Z2; " in found.advice
+        result = findings(address, place, later=TWO_DAYS)["leftover_clusters"]
+    assert result.verdict is RISK
+    assert result.text.startswith("4 clusters that nobody leads: dead-Z1 (last written 2 d ago), dead-Z2 (")
+    assert f"deleteall {root}/dead-Z1; deleteall {root}/dead-Z2; " in result.advice
 
 
 def test_a_cluster_whose_jobs_made_checkpoints_lately_is_no_leftover(
@@ -119,11 +119,11 @@ def test_what_ended_jobs_left_behind(shared_zookeeper: ZooKeeper, place: str, or
             client.ensure_path(f"{namespace}/jobs/{job}/checkpoints/0000000000000000007")
             client.ensure_path(f"{namespace}/checkpoints/{job}/0000000000000000007")
         assert findings(address, place)["leftover_jobs"].verdict is PASS
-        found = findings(address, place, later=TWO_DAYS)["leftover_jobs"]
-    assert found.verdict is RISK
-    assert found.text.startswith("2 jobs with checkpoints that Flink would not recover: ")
-    assert JOB not in found.text + found.advice
-    assert f"deleteall {namespace}/jobs/{OTHER_JOB}; deleteall {namespace}/checkpoints/{OTHER_JOB}" in found.advice
+        result = findings(address, place, later=TWO_DAYS)["leftover_jobs"]
+    assert result.verdict is RISK
+    assert result.text.startswith("2 jobs with checkpoints that Flink would not recover: ")
+    assert JOB not in result.text + result.advice
+    assert f"deleteall {namespace}/jobs/{OTHER_JOB}; deleteall {namespace}/checkpoints/{OTHER_JOB}" in result.advice
 
 
 def test_more_clusters_than_are_looked_at_are_unknown(

@@ -42,12 +42,12 @@ def test_a_server_that_is_no_zookeeper_is_not_waited_for(
     monkeypatch.setattr(ensemble_probe, "_SECONDS", 3.0)
     with answering(behaviour) as address:
         begun = time.monotonic()
-        found = findings(address, place)
+        results = findings(address, place)
         assert time.monotonic() - begun < 7 + LOADED_MACHINE_SECONDS
-    assert verdicts(found, PASS) == {"shared_cluster_id"}
-    assert verdicts(found, RISK) == set()
-    assert reason in found["zookeeper_servers"].text
-    assert all(each.text.isprintable() for each in found.values())
+    assert verdicts(results, PASS) == {"shared_cluster_id"}
+    assert verdicts(results, RISK) == set()
+    assert reason in results["zookeeper_servers"].text
+    assert all(result.text.isprintable() for result in results.values())
 
 
 def test_one_strange_server_beside_a_good_one(
@@ -57,11 +57,11 @@ def test_one_strange_server_beside_a_good_one(
     assert orders.leader
     monkeypatch.setattr(server_probe, "_SECONDS", 1.0)
     with answering(silent) as address:
-        found = findings(f"{shared_zookeeper.address},{address}", place)
-    assert found["zookeeper_servers"].text == (
+        results = findings(f"{shared_zookeeper.address},{address}", place)
+    assert results["zookeeper_servers"].text == (
         f"1 of 2 servers opened no session: {address} (it has not answered in 1 s)"
     )
-    assert found["standby"].verdict is PASS
+    assert results["standby"].verdict is PASS
 
 
 def test_what_is_late_passes_nothing(
@@ -105,8 +105,8 @@ def test_servers_with_tls(tmp_path: Path, flink_2_home: Path, java: Path, place:
         tmp_path / "server", flink_2_home, java, authority, identity, config="ssl.clientAuth=none\n"
     )
     with serving(secured) as server, led(server.address, place):
-        found = findings(server.secure_address, place, tls=TlsSettings(authority.ca))
-        assert verdicts(found, RISK) == {"ensemble_size", "open_acls"}
-        assert found["zookeeper_servers"].verdict is PASS
+        results = findings(server.secure_address, place, tls=TlsSettings(authority.ca))
+        assert verdicts(results, RISK) == {"ensemble_size", "open_acls"}
+        assert results["zookeeper_servers"].verdict is PASS
         plain = findings(server.secure_address, place)
     assert verdicts(plain, PASS) == {"shared_cluster_id"}

@@ -1,4 +1,4 @@
-"""The ledger in a real ZooKeeper: where it stands, to whom it belongs, and what is said where that cannot be."""
+"""The ledger in a real ZooKeeper: where it stands, to whom it belongs, and what is reported where that cannot be."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -103,7 +103,7 @@ def test_a_chroot_that_does_not_exist_is_named(shared_zookeeper: ZooKeeper) -> N
 
 
 def test_it_is_kept_over_tls_by_whom_sasl_knows(tmp_path: Path, flink_2_home: Path, java: Path) -> None:
-    """With TLS and SASL as Flink's; who comes without SASL cannot read it, and a wrong password or a plain connection is said."""
+    """With TLS and SASL as Flink's; who comes without SASL cannot read it, and a wrong password or a plain connection is reported."""
     authority = Authority(tmp_path / "authority")
     identity = authority.issue("server", "IP:127.0.0.1")
     server = SecuredZooKeeper(tmp_path, flink_2_home, java, authority, identity, config="ssl.clientAuth=none\n")

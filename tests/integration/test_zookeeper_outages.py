@@ -71,7 +71,7 @@ def test_an_outage_longer_than_the_session_is_lost_on_our_own_clock(watch: Watch
     zookeeper.kill()
     recorder.wait_view(CONNECTED, SUSPENDED, LOST)
     suspended, lost = (
-        told.at.steady for told in recorder.all if isinstance(told, ViewObserved) and told.connection != CONNECTED
+        view.at.steady for view in recorder.all if isinstance(view, ViewObserved) and view.connection != CONNECTED
     )
     assert 3.0 <= (lost - suspended) / 1e6 < 4.5
     zookeeper.start()
@@ -340,11 +340,11 @@ def test_stop_ends_everything_and_may_be_repeated(
     recorder.driver.stop()
     assert time.monotonic() - began < 1.5
     assert our_threads() == before
-    told = len(recorder.all)
+    observation_count = len(recorder.all)
     flink.create(LEADER, b"leader", makepath=True)
     recorder.driver.stop()
     recorder.driver.start(recorder)
-    assert len(recorder.all) == told
+    assert len(recorder.all) == observation_count
     again = KazooClient(shared_zookeeper.address, client_id=session)
     again.start(10)
     assert again.client_id[0] != session[0]
@@ -394,19 +394,19 @@ def test_stop_while_connecting(watch: Watch, black_hole: str) -> None:
 def test_stop_while_the_observer_blocks(shared_zookeeper: ZooKeeper, namespace: str) -> None:
     """An inbox that takes nothing any more does not hold up stop either, and gets nothing later."""
     release = threading.Event()
-    told = []
+    observations = []
 
     def blocks(observation: ClusterObservation) -> None:
-        told.append(observation)
+        observations.append(observation)
         release.wait(20)
 
     driver = ZooKeeperDriver(shared_zookeeper.address, namespace, CLUSTER, now)
     driver.start(blocks)
-    wait_for("an observation", lambda: told)
+    wait_for("an observation", lambda: observations)
     began = time.monotonic()
     driver.stop()
     assert time.monotonic() - began < 5
     release.set()
     # white box: it was left to itself
     wait_for("the thread's end", lambda: not (driver._thread and driver._thread.is_alive()))
-    assert [type(observation) for observation in told] == [ViewObserved]
+    assert [type(observation) for observation in observations] == [ViewObserved]

@@ -134,7 +134,7 @@ def _wait_until_settled(recorder: Recorder, done: list[Operation]) -> None:
     lists = _lists(done)
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while time.monotonic() < deadline and (
-        {path: _told(recorder, path) for path in paths} != expected
+        {path: _last_reported(recorder, path) for path in paths} != expected
         or any(recorder.names(path)[-1:] != [names] for path, names in lists.items())
     ):
         time.sleep(0.02)
@@ -156,7 +156,7 @@ def _end(operations: list[Operation]) -> tuple[int | None, int]:
     return None if last.data is None else last.zxid, len(operations)
 
 
-def _told(recorder: Recorder, path: str) -> tuple[int | None, int]:
+def _last_reported(recorder: Recorder, path: str) -> tuple[int | None, int]:
     nodes = recorder.nodes(path)
     last = nodes[-1].position if nodes else None
     return last.mzxid if last else None, sum(node.writes or 0 for node in nodes)
@@ -184,17 +184,17 @@ def test_the_connection_held(played: Played) -> None:
 def test_no_value_is_made_up(played: Played) -> None:
     """What is reported of a leader's path has stood there, in that order. That there is nothing may be reported twice."""
     for path in played.leaders():
-        told = [value for value, _ in groupby(played.recorder.values(path))]
+        values = [value for value, _ in groupby(played.recorder.values(path))]
         stood = [value for value, _ in groupby([None, *(operation.data for operation in played.at(path))])]
-        assert is_subsequence(told, stood), path
+        assert is_subsequence(values, stood), path
 
 
 def test_every_value_has_its_place(played: Played) -> None:
     """With a value comes the position of the transaction that wrote it, which wrote those bytes; the older is reported before the newer."""
     for path in played.leaders():
         stood = {operation.zxid: operation.data for operation in played.at(path)}
-        told = [(node.position.mzxid, node.data) for node in played.recorder.nodes(path) if node.position]
-        assert told == sorted((zxid, stood[zxid]) for zxid, _ in told), path
+        nodes = [(node.position.mzxid, node.data) for node in played.recorder.nodes(path) if node.position]
+        assert nodes == sorted((zxid, stood[zxid]) for zxid, _ in nodes), path
 
 
 def test_the_last_value_is_the_last_reported(played: Played) -> None:
@@ -208,12 +208,13 @@ def test_the_last_value_is_the_last_reported(played: Played) -> None:
 
 def test_every_write_is_seen_or_accounted_for(played: Played) -> None:
     """The n-th change is the n-th change, deletions too, however many before it were too fast to be read; in the end, none is missing."""
-    told = played.recorder.all
-    first_sight = next(at for at, observation in enumerate(told) if isinstance(observation, SnapshotCompleted))
+    observations = played.recorder.all
+    first_sight = next(at for at, observation in enumerate(observations) if isinstance(observation, SnapshotCompleted))
     for path in played.leaders():
         changes = [(operation.zxid, operation.kind) for operation in played.at(path)]
         counted = 0
-        for node in (node for node in told[first_sight:] if isinstance(node, NodeObserved) and node.path == path):
+        nodes = (node for node in observations[first_sight:] if isinstance(node, NodeObserved) and node.path == path)
+        for node in nodes:
             assert node.writes is not None, node
             counted += node.writes
             zxid, kind = changes[counted - 1]
@@ -250,7 +251,7 @@ def core(played: Played) -> tuple[State, list[TransitionRecord]]:
 def test_the_core_ends_with_who_leads(played: Played) -> None:
     """In the end, each leadership is held by whom the recording's last write names, or by nobody."""
     state, _ = core(played)
-    known = {
+    leaderships = {
         str(component): now.leadership.leader
         for component, now in state.clusters[CLUSTER].components.items()
         if isinstance(now.leadership, Held)
@@ -261,7 +262,7 @@ def test_the_core_ends_with_who_leads(played: Played) -> None:
         for path, data in last.items()
         if data and znode_paths.component_of(path)
     }
-    assert known == {
+    assert leaderships == {
         component: leader for component, leader in decoded.items() if isinstance(leader, LeaderInformation)
     }
 
@@ -272,10 +273,10 @@ def test_the_core_accounts_for_what_it_did_not_see(played: Played) -> None:
     for path in played.leaders():
         component = znode_paths.component_of(path)
         assert component
-        told = _changes_told(played, path)
-        unseen = [operation.zxid for operation in played.at(path) if operation.zxid not in told]
+        reported_zxids = _reported_changes(played, path)
+        unseen = [operation.zxid for operation in played.at(path) if operation.zxid not in reported_zxids]
         mine = [t for t in transitions if (t.component, t.job_id) == (component.component.value, component.job_id)]
-        assert (path, bool(mine)) == (path, bool(told))
+        assert (path, bool(mine)) == (path, bool(reported_zxids))
         before, pending = 0, 0
         for transition in mine:
             if transition.kind == "DISCOVERED" and transition.after_session_id is None:
@@ -289,15 +290,15 @@ def test_the_core_accounts_for_what_it_did_not_see(played: Played) -> None:
                 before, pending = until, 0
 
 
-def _changes_told(played: Played, path: str) -> set[int]:
+def _reported_changes(played: Played, path: str) -> set[int]:
     """The transactions behind what was reported of `path`."""
     changes = [operation.zxid for operation in played.at(path)]
-    told, counted = set(), 0
+    zxids, counted = set(), 0
     for node in played.recorder.nodes(path):
         counted += node.writes or 0
         if counted:
-            told.add(changes[counted - 1])
-    return told
+            zxids.add(changes[counted - 1])
+    return zxids
 
 
 def test_a_split_leadership_is_known_as_one_and_nothing_else_is(played: Played) -> None:

@@ -143,7 +143,7 @@ def test_status_uses_the_credentials_of_the_configuration(
 
         trusted = status(f"sasl: {{username: {USER}, password: {PASSWORD}}}")
         assert trusted.returncode == 0, trusted.stderr
-        assert {each["state"] for each in json.loads(trusted.stdout)["clusters"][0]["leaders"]} == {"held"}
+        assert {leader["state"] for leader in json.loads(trusted.stdout)["clusters"][0]["leaders"]} == {"held"}
         refused = status()
         assert refused.returncode == 3
         (cluster,) = json.loads(refused.stdout)["clusters"]
@@ -171,7 +171,7 @@ def test_who_ends_at_once_where_an_acl_refuses_it(server: SecuredZooKeeper) -> N
 def test_status_of_clusters_to_find_ends_at_once_where_an_acl_refuses_it(
     server: SecuredZooKeeper, tmp_path: Path
 ) -> None:
-    """It cannot tell which clusters there are, and says why."""
+    """It cannot name the clusters there are, and logs why."""
     acl = [make_digest_acl("flink", "secret", all=True)]
     with connected(server.address) as client:
         client.create("/found-secured", b"", acl=acl)
@@ -266,14 +266,14 @@ def test_an_expired_certificate_is_called_so(
 def test_tls_to_a_plain_port_is_called_so(
     attach: Attach, lines: Lines, server: SecuredZooKeeper, authority: Authority
 ) -> None:
-    """The server only hangs up; that it talks in plain tells."""
+    """The server only hangs up; the cause is known because it answers in plain text."""
     assert reason(attach, lines, server.address, trusting(authority)) == (
         "the server does not speak TLS on this port: use the secure port, or remove zookeeper.tls"
     )
 
 
 def test_plain_to_a_tls_port_is_called_so(attach: Attach, lines: Lines, mutual: SecuredZooKeeper) -> None:
-    """The server only hangs up; that it answers a TLS handshake tells, also where it demands a certificate."""
+    """The server only hangs up; the cause is known because it answers a TLS handshake, also where it demands a certificate."""
     assert reason(attach, lines, mutual.secure_address, PLAIN) == (
         "the server expects TLS on this port: set zookeeper.tls, or use the plain port"
     )

@@ -50,7 +50,7 @@ def writes(recorder: Recorder, path: str) -> int:
 
 
 @pytest.mark.parametrize("path", [LEADER, JOB])
-def test_as_fast_as_they_can_every_write_is_counted(seen: Recorder, flink: KazooClient, path: str) -> None:
+def test_as_fast_as_they_can_every_write_is_counted(recorder: Recorder, flink: KazooClient, path: str) -> None:
     """Three thousand creations, sets and deletions without a pause, the parent's too: the last value is right, and no write is missing."""
     chance = random.Random(20261120)
     parent = path.rpartition("/")[0]
@@ -76,27 +76,27 @@ def test_as_fast_as_they_can_every_write_is_counted(seen: Recorder, flink: Kazoo
         flink.delete(path)
         made += 1
     flink.create(path, b"last")
-    seen.wait_value(path, b"last")
-    assert writes(seen, path) == made + 1
+    recorder.wait_value(path, b"last")
+    assert writes(recorder, path) == made + 1
 
 
 def test_a_leader_that_clears_its_place_is_distinguished_from_one_that_is_lost(
-    seen: Recorder, flink: KazooClient, shared_zookeeper: ZooKeeper, namespace: str
+    recorder: Recorder, flink: KazooClient, shared_zookeeper: ZooKeeper, namespace: str
 ) -> None:
     """When its session ends its node is gone; a leader that ends in order removes the node's parent too."""
     with writer(shared_zookeeper, namespace) as jobmanager:
         jobmanager.create(LEADER, published(A), ephemeral=True, makepath=True)
-        seen.wait_value(LEADER, published(A))
-    seen.wait_value(LEADER, None)
+        recorder.wait_value(LEADER, published(A))
+    recorder.wait_value(LEADER, None)
     flink.create(LEADER, published(B))
-    seen.wait_value(LEADER, published(B))
-    assert [told for told in seen.all if isinstance(told, PlaceRemoved)] == []
+    recorder.wait_value(LEADER, published(B))
+    assert [removal for removal in recorder.all if isinstance(removal, PlaceRemoved)] == []
     flink.delete(LEADER)
     flink.delete(LEADER.rpartition("/")[0])
-    seen.wait(lambda: isinstance(seen.all[-1], PlaceRemoved))
-    last, removed = seen.all[-2:]
+    recorder.wait(lambda: isinstance(recorder.all[-1], PlaceRemoved))
+    last, removed = recorder.all[-2:]
     assert (type(last), type(removed)) == (NodeObserved, PlaceRemoved)
-    assert seen.values(LEADER)[-1] is None
+    assert recorder.values(LEADER)[-1] is None
 
 
 def test_the_elections_before_we_came_are_counted(
@@ -147,7 +147,7 @@ def test_what_changed_while_we_were_cut_off_is_exact_or_a_least(
 # -- contested ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_contested_leader_is_sampled_and_still_counted(seen: Recorder, flink: KazooClient) -> None:
+def test_a_contested_leader_is_sampled_and_still_counted(recorder: Recorder, flink: KazooClient) -> None:
     """Two that overwrite each other as fast as they can, 1500 times: far fewer tellings than writes, every write in their sum."""
     flink.ensure_path("/leader/dispatcher")
     made = 1500  # however long they take
@@ -155,65 +155,65 @@ def test_a_contested_leader_is_sampled_and_still_counted(seen: Recorder, flink: 
         flink.create(LEADER, (b"one", b"other")[number % 2])
         flink.delete(LEADER)
     flink.create(LEADER, b"winner")
-    seen.wait_value(LEADER, b"winner")
-    assert writes(seen, LEADER) == 2 * made + 1
-    assert len(seen.nodes(LEADER)) < made / 3  # the first hundred lives, and a few in each second that it takes
+    recorder.wait_value(LEADER, b"winner")
+    assert writes(recorder, LEADER) == 2 * made + 1
+    assert len(recorder.nodes(LEADER)) < made / 3  # the first hundred lives, and a few in each second that it takes
 
 
-def test_a_leader_replaced_while_its_path_rests_was_deleted_in_between(seen: Recorder, flink: KazooClient) -> None:
+def test_a_leader_replaced_while_its_path_rests_was_deleted_in_between(recorder: Recorder, flink: KazooClient) -> None:
     """A stands, is deleted, and B is created, all of it between two readings of a contested path: the vacancy that nobody saw counts."""
     flink.ensure_path("/leader/dispatcher")
     flink.create(LEADER, published(A))
-    seen.wait_value(LEADER, published(A))
-    tree = seen.tree  # white box: a path rests after a hundred deletions, and when exactly, nothing tells
+    recorder.wait_value(LEADER, published(A))
+    tree = recorder.tree  # white box: a path rests after a hundred deletions, and when exactly cannot be observed
     tree.throttled.add(tree._watched[LEADER])
     flink.delete(LEADER)
     flink.create(LEADER, published(B))
-    seen.wait_value(LEADER, published(B))
-    last = transitions(seen)[-1]
+    recorder.wait_value(LEADER, published(B))
+    last = transitions(recorder)[-1]
     assert (last.kind, last.unobserved) == ("CHANGED", 1)
 
 
 # -- silence is not health ---------------------------------------------------------------------------------------------
 
 
-def test_a_watch_that_went_missing_is_found_by_reading(seen: Recorder, flink: KazooClient) -> None:
+def test_a_watch_that_went_missing_is_found_by_reading(recorder: Recorder, flink: KazooClient) -> None:
     """The server forgets the watch, for whatever reason: the change is reported within a few seconds, and everything is read anew."""
     flink.create(LEADER, b"before", makepath=True)
-    seen.wait_value(LEADER, b"before")
-    client = seen.driver._session._client  # white box: no server forgets a watch on demand
+    recorder.wait_value(LEADER, b"before")
+    client = recorder.driver._session._client  # white box: no server forgets a watch on demand
     forgotten = threading.Event()
     persistent.ask(client, persistent.RemoveWatches, "/leader", lambda _result, _error: forgotten.set())
     assert forgotten.wait(5)
     flink.set(LEADER, b"unheard")
-    seen.wait_value(LEADER, b"unheard")
-    seen.wait_complete(2)
-    assert seen.view() == [CONNECTED, SUSPENDED, CONNECTED]
+    recorder.wait_value(LEADER, b"unheard")
+    recorder.wait_complete(2)
+    assert recorder.view() == [CONNECTED, SUSPENDED, CONNECTED]
     flink.set(LEADER, b"heard")
-    seen.wait_value(LEADER, b"heard")
+    recorder.wait_value(LEADER, b"heard")
 
 
 def test_more_than_can_be_taken_in_is_read_anew(
-    seen: Recorder, flink: KazooClient, monkeypatch: pytest.MonkeyPatch
+    recorder: Recorder, flink: KazooClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where changes come faster than they are taken, the queue does not grow for ever: they are dropped, and what stands is read."""
     monkeypatch.setattr("sidecar.drivers.zookeeper.connection._MOST_WAITING", 50)
-    taken, tell = threading.Event(), seen.driver._reporter.observer
-    assert tell
+    taken, report = threading.Event(), recorder.driver._reporter.observer
+    assert report
 
     def slow(observation: object) -> None:
         taken.wait(20)
-        tell(observation)  # type: ignore[arg-type]  # whatever it was
+        report(observation)  # type: ignore[arg-type]  # whatever it was
 
-    seen.driver._reporter.observer = slow  # white box: the owner's thread is busy
+    recorder.driver._reporter.observer = slow  # white box: the owner's thread is busy
     flink.ensure_path("/leader/dispatcher")
     for life in range(300):
         flink.create(LEADER, b"%d" % life)
         flink.delete(LEADER)
     flink.create(LEADER, b"last")
     taken.set()
-    seen.wait_complete(2)
-    seen.wait_value(LEADER, b"last")
+    recorder.wait_complete(2)
+    recorder.wait_value(LEADER, b"last")
 
 
 # -- old servers -------------------------------------------------------------------------------------------------------
@@ -303,4 +303,4 @@ def test_one_shot_watches_lose_values_and_claim_no_numbers(
     assert None in counted
     assert {count for count in counted if count is not None} <= {
         1
-    }  # a deletion: the first that a watch tells of is the next change
+    }  # a deletion: the first that a watch reports is the next change

@@ -239,9 +239,9 @@ def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.setenv("FLINK_HA_SIDECAR_CACHE", str(tmp_path / "own"))
-    found: Callable[[], Path] = lambda: flink_home(VERSION, lambda _line: None)  # noqa: E731 — asked three times
-    assert found() == homes["own"] / f"flink-{VERSION}"
+    flink: Callable[[], Path] = lambda: flink_home(VERSION, lambda _line: None)  # noqa: E731 — asked three times
+    assert flink() == homes["own"] / f"flink-{VERSION}"
     monkeypatch.delenv("FLINK_HA_SIDECAR_CACHE")
-    assert found() == homes["xdg"] / f"flink-{VERSION}"
+    assert flink() == homes["xdg"] / f"flink-{VERSION}"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert found() == homes["home"] / f"flink-{VERSION}"
+    assert flink() == homes["home"] / f"flink-{VERSION}"

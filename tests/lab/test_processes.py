@@ -56,13 +56,13 @@ def test_processes_side_by_side_are_given_different_ports() -> None:
     )
     command = [sys.executable, "-c", program]
     running = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    given = []
+    ports = []
     for process in running:
         assert process.stdout
-        given += process.stdout.readline().split()
+        ports += process.stdout.readline().split()
     for process in running:
         process.communicate("\n")
-    assert len(set(given)) == len(given) == 400
+    assert len(set(ports)) == len(ports) == 400
 
 
 def test_a_reserved_port_is_free_again_when_its_process_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:

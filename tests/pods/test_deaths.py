@@ -81,14 +81,14 @@ def verdicts(cluster: FlinkPods, fault: Callable[[Pod], object]) -> list[Json]:
     """What the sidecars record of the leader's end."""
     await_settled(cluster)
     await_renewals(cluster)
-    known = {death["episode_id"] for death in deaths(cluster)}
+    earlier = {death["episode_id"] for death in deaths(cluster)}
     before, leader = cluster.truth.now, cluster.leader()
     process = cluster.death(leader)
     fault(leader)
     after = wait_for("another leader", lambda: cluster.truth.replaced_since(before), POD_SECONDS)
 
     def new() -> list[Json]:
-        return [death for death in deaths(cluster) if death["episode_id"] not in known]
+        return [death for death in deaths(cluster) if death["episode_id"] not in earlier]
 
     until(new, POD_SECONDS if cluster.form.rights else LEAST_SECONDS, every=1)
     ended_late = process.at is None or process.at > after.at + LATE_SECONDS
@@ -145,16 +145,16 @@ FAULTS: Final[dict[str, Fault]] = {
 def check(cluster: FlinkPods, report: Report, name: str, fault: Fault) -> list[Json]:
     """Each sidecar that records a verdict is right. With all rights, one of them knows."""
     act, reason, as_well = fault
-    found = verdicts(cluster, lambda leader: act(cluster, leader))
-    for failed in (each for each in cluster.pods() if not each.is_ready()):
+    rows = verdicts(cluster, lambda leader: act(cluster, leader))
+    for failed in (pod for pod in cluster.pods() if not pod.is_ready()):
         cluster.delete(failed)  # a pod that was evicted stays
-    said = [f"{death['reason']} ({death['confidence']})" for death in found]
+    said = [f"{death['reason']} ({death['confidence']})" for death in rows]
     report(f"death, rights: {cluster.namespace.split('-')[1]}, {name}", f"{', '.join(sorted(said))} | | | | |")
-    reasons = {death["reason"] for death in found}
-    assert reasons <= {reason, "unknown", *as_well}, found
-    if found and cluster.form.cluster_rights:
-        assert reasons & {reason, *as_well}, found
-    return found
+    reasons = {death["reason"] for death in rows}
+    assert reasons <= {reason, "unknown", *as_well}, rows
+    if rows and cluster.form.cluster_rights:
+        assert reasons & {reason, *as_well}, rows
+    return rows
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -1,4 +1,4 @@
-"""One JobManager with the sidecar in its pod: when the pod goes, the sidecar goes with it, and another one has to tell of it."""
+"""One JobManager with the sidecar in its pod: when the pod goes, the sidecar goes with it, and another one has to report it."""
 
 from collections.abc import Iterator
 

@@ -36,14 +36,14 @@ def test_its_process_is_killed(cluster: FlinkPods, report: Report) -> None:
 
 def test_it_runs_out_of_memory(cluster: FlinkPods, report: Report) -> None:
     """The kernel kills it at the limit of its container; the kubelet says so."""
-    seen: list[Pod] = []
+    leaders: list[Pod] = []
 
     def exhaust(leader: Pod) -> None:
-        seen.append(leader)
+        leaders.append(leader)
         out_of_memory(leader.cgroup("jobmanager"), cluster.process(leader))
 
     outcome = observe(cluster, exhaust)
-    (leader,) = seen
+    (leader,) = leaders
     ended = wait_for("the kubelet's word", lambda: (now := cluster.again(leader)) and now.last_end("jobmanager"))
     assert ended == ("OOMKilled", 137)
     report("one JobManager: out of memory", outcome)

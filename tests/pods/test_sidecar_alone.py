@@ -29,7 +29,7 @@ def restart(cluster: FlinkPods, how: Callable[[Pod], object]) -> tuple[str, int]
     """Make the sidecar's container start again, and see that nothing else does; what the kubelet says of its end."""
     before, messages = cluster.leader(), cluster.messages
     cluster.peaks.clear()
-    writes, known = cluster.truth.now.leaders, cluster.records()
+    writes, records = cluster.truth.now.leaders, cluster.records()
     how(before)
 
     def started() -> Pod | None:
@@ -42,7 +42,7 @@ def restart(cluster: FlinkPods, how: Callable[[Pod], object]) -> tuple[str, int]
     assert cluster.messages == messages
     assert cluster.truth.now.leaders == writes
     assert after.restarts("jobmanager") == before.restarts("jobmanager")
-    assert ids(known) <= ids(cluster.records())
+    assert ids(records) <= ids(cluster.records())
     assert cluster.gaps() == []
     ended = after.last_end(CONTAINER)
     assert ended is not None

@@ -99,7 +99,7 @@ def test_everything_that_is_said_is_meant(full: Path, tmp_path: Path) -> None:
     assert settings.spool == SpoolSettings(Path("/var/spool/with blank"), 2.5, 10)
     assert settings.ledger is LedgerMode.STORE
     assert settings.http == HttpSettings("127.0.0.1", 0)
-    assert [replace(each, locations=()) for each in settings.receivers] == [
+    assert [replace(receiver, locations=()) for receiver in settings.receivers] == [
         Receiver("ops", (apprise("json://ops.example/t0ken"), apprise("slack://a/b/c")), send_resolved=True),
         Receiver("night", (apprise("mailto://u:p@mail.example"),), send_resolved=False),
     ]

@@ -48,8 +48,8 @@ rules:
 """
 
 
-def lines(found: list[SettingsError], folder: Path) -> list[str]:
-    return [str(mistake).removeprefix(f"{folder}/") for mistake in in_order(found)]
+def lines(errors: list[SettingsError], folder: Path) -> list[str]:
+    return [str(mistake).removeprefix(f"{folder}/") for mistake in in_order(errors)]
 
 
 def test_every_mistake_is_found_at_once(write: Write, tmp_path: Path) -> None:
@@ -118,28 +118,28 @@ def test_what_is_right_has_no_mistakes(write: Write) -> None:
 )
 def test_a_mistake_is_not_reported_for_what_it_causes(config: str, expected: list[str], write: Write) -> None:
     """Each cause is one line, and the search always ends."""
-    found = [str(mistake) for mistake in in_order(check(write(config), {}).mistakes)]
-    assert len(found) == len(expected), found
-    assert all(part in line for part, line in zip(expected, found, strict=True)), found
+    errors = [str(mistake) for mistake in in_order(check(write(config), {}).mistakes)]
+    assert len(errors) == len(expected), errors
+    assert all(part in line for part, line in zip(expected, errors, strict=True)), errors
 
 
 def test_without_a_cluster_the_rest_is_checked(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """That nothing names one is one mistake of several."""
     monkeypatch.setenv("FLINK_CONF_DIR", "")
-    found = [str(mistake) for mistake in check(write("receivers: [{name: ops, urls: ['']}]\n"), {}).mistakes]
-    assert ["is empty: give an Apprise URL" in line for line in found] == [True, False]
-    assert found[1].startswith("which Flink cluster?")
+    errors = [str(mistake) for mistake in check(write("receivers: [{name: ops, urls: ['']}]\n"), {}).mistakes]
+    assert ["is empty: give an Apprise URL" in line for line in errors] == [True, False]
+    assert errors[1].startswith("which Flink cluster?")
 
 
 def test_a_rule_file_is_checked_by_itself(tmp_path: Path) -> None:
     """Without a cluster, a receiver, or a secret."""
     file = tmp_path / "rules.yaml"
     file.write_text(RULES)
-    _, found = check_rules(file)
-    assert [line.split(":")[1] for line in lines(found, tmp_path)] == ["2", "5", "6", "7", "10"]
+    _, errors = check_rules(file)
+    assert [line.split(":")[1] for line in lines(errors, tmp_path)] == ["2", "5", "6", "7", "10"]
     file.write_text("rules: [{alert: Fine, on: split}]\nreceivers: [{name: ops, urls: ['${NOT_SET_ANYWHERE}/x']}]\n")
-    alerting, found = check_rules(file)
-    assert found == []
+    alerting, errors = check_rules(file)
+    assert errors == []
     assert alerting
     assert [rule.alert for rule in alerting.rules] == ["Fine"]
 

@@ -59,7 +59,7 @@ def test_a_test_file_says_what_happens_and_what_is_expected(write: Write) -> Non
 
 
 @pytest.mark.parametrize(
-    ("wrong", "right", "told"),
+    ("wrong", "right", "error_line"),
     [
         ("tests:", "test:", ':5: unknown key "test": did you mean "tests"?'),
         ("at: 1s, cluster", "after: 1s, cluster", ':10: unknown key "after"'),
@@ -103,18 +103,18 @@ def test_a_test_file_says_what_happens_and_what_is_expected(write: Write) -> Non
         ("    expect:\n", "    expect: []\n    expected:\n", ':14: unknown key "expected"'),
     ],
 )
-def test_each_mistake_is_one_line_with_its_place(wrong: str, right: str, told: str, write: Write) -> None:
+def test_each_mistake_is_one_line_with_its_place(wrong: str, right: str, error_line: str, write: Write) -> None:
     """File, line, key, what to write instead; never a secret."""
     assert wrong in WHOLE
     file = write(WHOLE.replace(wrong, right, 1))
     with pytest.raises(SettingsError) as error:
         read_tests(file)
-    assert str(error.value).startswith(f"{file}{told}")
+    assert str(error.value).startswith(f"{file}{error_line}")
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "error_line"),
     [
         ("", ": has no tests: list at least one under tests"),
         ("tests: [{name: a, expect: []}]", ": when is missing"),
@@ -126,11 +126,11 @@ def test_each_mistake_is_one_line_with_its_place(wrong: str, right: str, told: s
         ("rule_files: [no.yaml]\ntests: []", "no.yaml: cannot be read: No such file or directory"),
     ],
 )
-def test_what_is_missing_is_said(text: str, told: str, write: Write) -> None:
+def test_what_is_missing_is_said(text: str, error_line: str, write: Write) -> None:
     """A test without a word is no test."""
     with pytest.raises(SettingsError) as error:
         read_tests(write(text))
-    assert told in str(error.value)
+    assert error_line in str(error.value)
 
 
 def test_a_rule_file_may_be_a_whole_configuration(tmp_path: Path) -> None:

@@ -47,9 +47,9 @@ def error_of(config: Path) -> str:
 def flink_conf(folder: Path, text: str, name: str = "config.yaml") -> dict[str, str]:
     """What Flink's configuration authorizes with."""
     (folder / name).write_text(FLINK + text)
-    found = in_zookeeper(load_cluster({"flink_conf": folder}))
-    assert SECRET not in repr(found)
-    return {scheme: secret.reveal() for scheme, secret in found.authorization.items()}
+    settings = in_zookeeper(load_cluster({"flink_conf": folder}))
+    assert SECRET not in repr(settings)
+    return {scheme: secret.reveal() for scheme, secret in settings.authorization.items()}
 
 
 # -- our own configuration ---------------------------------------------------------------------------------------------
@@ -57,8 +57,8 @@ def flink_conf(folder: Path, text: str, name: str = "config.yaml") -> dict[str, 
 
 def test_nothing_is_secured_unless_it_is_said(write: Write) -> None:
     """As with Flink."""
-    found = zookeeper(write("zookeeper: {quorum: zk}\n"))
-    assert (found.tls, found.sasl, found.authorization) == (None, None, {})
+    settings = zookeeper(write("zookeeper: {quorum: zk}\n"))
+    assert (settings.tls, settings.sasl, settings.authorization) == (None, None, {})
 
 
 def test_everything_that_can_be_said(write: Write, tmp_path: Path, authority: Authority) -> None:
@@ -74,10 +74,10 @@ def test_everything_that_can_be_said(write: Write, tmp_path: Path, authority: Au
           sasl: {username: me, password: "file:password"}
           authorization: {digest: "me:${PASSWORD}"}
         """
-    found = zookeeper(write(text))
-    assert found.tls == TlsSettings(tmp_path / "ca.pem", tmp_path / "me.pem", tmp_path / "me.key", Secret(SECRET))
-    assert found.sasl == SaslSettings("me", Secret(SECRET))
-    assert found.authorization == {"digest": Secret(f"me:{SECRET}")}
+    settings = zookeeper(write(text))
+    assert settings.tls == TlsSettings(tmp_path / "ca.pem", tmp_path / "me.pem", tmp_path / "me.key", Secret(SECRET))
+    assert settings.sasl == SaslSettings("me", Secret(SECRET))
+    assert settings.authorization == {"digest": Secret(f"me:{SECRET}")}
 
 
 def test_empty_tls_is_tls_with_the_cas_of_this_system(write: Write) -> None:
@@ -109,16 +109,16 @@ def test_a_cluster_of_flinks_configuration_is_secured_in_the_same_way(write: Wri
         flink_conf_dir: {conf_dir}
         zookeeper: {{tls: {{}}, sasl: {{username: me, password: "${{PASSWORD}}"}}, authorization: {{digest: "me:${{PASSWORD}}"}}}}
         """
-    found = zookeeper(write(text))
-    assert (found.tls, found.sasl) == (TlsSettings(), SaslSettings("me", Secret(SECRET)))
-    assert found.authorization == {"digest": Secret(f"me:{SECRET}"), "other": Secret("y")}
+    settings = zookeeper(write(text))
+    assert (settings.tls, settings.sasl) == (TlsSettings(), SaslSettings("me", Secret(SECRET)))
+    assert settings.authorization == {"digest": Secret(f"me:{SECRET}"), "other": Secret("y")}
 
 
 def test_credentials_are_for_the_cluster_that_they_stand_beside(write: Write, conf_dir: Path) -> None:
     """Who names another cluster on the command line does not send them there."""
     config = write("zookeeper: {quorum: zk, tls: {}, sasl: {username: me, password: '${PASSWORD}'}}\n")
-    found = in_zookeeper(load(config, {"flink_conf": conf_dir}).clusters[0])
-    assert (found.tls, found.sasl) == (None, None)
+    settings = in_zookeeper(load(config, {"flink_conf": conf_dir}).clusters[0])
+    assert (settings.tls, settings.sasl) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -187,23 +187,23 @@ def test_every_mistake_is_one_clear_line(write: Write, tmp_path: Path, section: 
 
 
 @pytest.mark.parametrize(
-    ("key_of", "password", "given"),
+    ("key_of", "password", "password_line"),
     [("me", SECRET, ""), ("me", SECRET, ", key_password: wrong"), ("another", "", "")],
     ids=["no password", "a wrong password", "another's key"],
 )
 def test_a_key_that_cannot_be_used_is_one_clear_line(
-    write: Write, authority: Authority, key_of: str, password: str, given: str
+    write: Write, authority: Authority, key_of: str, password: str, password_line: str
 ) -> None:
     """And nobody is asked for a password on the terminal."""
     certificate, key = authority.issue("me", password=password or None)
     if key_of != "me":
         _, key = authority.issue(key_of)
     line = error_of(
-        write(f"zookeeper: {{quorum: zk, tls: {{certificate_file: {certificate}, key_file: {key}{given}}}}}\n")
+        write(f"zookeeper: {{quorum: zk, tls: {{certificate_file: {certificate}, key_file: {key}{password_line}}}}}\n")
     )
     assert line == (
         f"FILE:1: zookeeper.tls: {certificate} and its private key {key} cannot be used: both must be PEM, belong together, and the "
-        f"key_password must be {'right' if given else 'given where the key is encrypted'}"
+        f"key_password must be {'right' if password_line else 'given where the key is encrypted'}"
     )
 
 
@@ -211,7 +211,7 @@ def test_a_key_that_cannot_be_used_is_one_clear_line(
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "authorization"),
     [
         (": digest:'user:password'", {"digest": "user:password"}),
         (": \"digest:'user:password',ip:x\"", {"digest": "user:password", "ip": "x"}),
@@ -229,13 +229,13 @@ def test_a_key_that_cannot_be_used_is_one_clear_line(
         (": 'a:b,'", {"a": "b"}),
     ],
 )
-def test_flinks_map_is_read_as_flink_reads_it(tmp_path: Path, value: str, found: dict[str, str]) -> None:
+def test_flinks_map_is_read_as_flink_reads_it(tmp_path: Path, value: str, authorization: dict[str, str]) -> None:
     """`config.yaml`: quotes, YAML in a text, YAML, keys of their own."""
-    assert flink_conf(tmp_path, f"{AUTHORIZATION}{value}\n") == found
+    assert flink_conf(tmp_path, f"{AUTHORIZATION}{value}\n") == authorization
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "authorization"),
     [
         (": digest:'user:password'", {"digest": "user:password"}),
         (".digest: user:password", {"digest": "user:password"}),
@@ -243,9 +243,9 @@ def test_flinks_map_is_read_as_flink_reads_it(tmp_path: Path, value: str, found:
         (":\n  digest: user:password", {}),
     ],
 )
-def test_flinks_old_file_has_its_own_way(tmp_path: Path, value: str, found: dict[str, str]) -> None:
+def test_flinks_old_file_has_its_own_way(tmp_path: Path, value: str, authorization: dict[str, str]) -> None:
     """`flink-conf.yaml` is no YAML: quotes are the map's, and nothing is nested."""
-    assert flink_conf(tmp_path, f"{AUTHORIZATION}{value}\n", "flink-conf.yaml") == found
+    assert flink_conf(tmp_path, f"{AUTHORIZATION}{value}\n", "flink-conf.yaml") == authorization
 
 
 @pytest.mark.parametrize(

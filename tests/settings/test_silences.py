@@ -31,6 +31,6 @@ def test_each_cluster_has_a_document(text: str, documents: set[str], read: bool,
 def test_found_clusters_share_one(write: Write) -> None:
     """In the namespace of their sidecars."""
     settings = load(write(f"zookeeper: {{quorum: zk}}\n{_RECEIVER}"), {})
-    found = replace(settings, clusters=(), finder=FinderSettings("a=b", None, "here"))
-    assert found.silence_documents == {ALL_FOUND}
-    assert found.policy().silences_of("orders/session") == ALL_FOUND
+    finding = replace(settings, clusters=(), finder=FinderSettings("a=b", None, "here"))
+    assert finding.silence_documents == {ALL_FOUND}
+    assert finding.policy().silences_of("orders/session") == ALL_FOUND

@@ -55,16 +55,16 @@ def hostile_snapshot(sidecar: Sidecar) -> Snapshot:
     """What is known now, and each component led from a hostile address."""
     cluster = sidecar.state.clusters[CLUSTER]
     components = {}
-    for component, known in cluster.components.items():
-        assert known.last_known
-        assert known.last_position
-        leader = LeaderInformation(f"pekko.tcp://flink@{HOSTILE}:6123/user", known.last_known.session_id)
-        components[component] = replace(known, leadership=Held(leader, known.last_position))
+    for component, state in cluster.components.items():
+        assert state.last_known
+        assert state.last_position
+        leader = LeaderInformation(f"pekko.tcp://flink@{HOSTILE}:6123/user", state.last_known.session_id)
+        components[component] = replace(state, leadership=Held(leader, state.last_position))
     return _with(sidecar, components)
 
 
 def hostile_records(sidecar: Sidecar) -> list[AnyRecord]:
-    """What was recorded, with hostile text where a cluster or a receiver could put it; messages tell of the first episode."""
+    """What was recorded, with hostile text where a cluster or a receiver could put it; messages are about the first episode."""
     episode = sidecar.episodes()[0]
     made: list[AnyRecord] = []
     for record in sidecar.records:

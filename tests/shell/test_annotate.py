@@ -57,8 +57,8 @@ def test_a_note_is_a_record_of_its_own(remembered: Sidecar, tmp_path: Path) -> N
     """With the envelope of its episode; line breaks become spaces. What is said again is another note."""
     episode = remembered.episodes()[0]
     for _ in range(2):
-        told = annotate(tmp_path, episode.id[:8], "  Drained by mistake.\nSee\tOPS-1. ", "--author", "Ada")
-        assert told == (0, f"noted on episode {episode.id}\n", "")
+        result = annotate(tmp_path, episode.id[:8], "  Drained by mistake.\nSee\tOPS-1. ", "--author", "Ada")
+        assert result == (0, f"noted on episode {episode.id}\n", "")
     second, first = annotations(tmp_path)
     assert first.id != second.id
     assert first.observed_at < second.observed_at

@@ -90,17 +90,17 @@ def test_the_document_says_which_fields_there_are(site: Site) -> None:
         if "$ref" in schema:
             schema = schemas[schema["$ref"].rpartition("/")[2]]
         if "anyOf" in schema:
-            schema = next(each for each in schema["anyOf"] if (each.get("type") == "null") == (value is None))
+            schema = next(option for option in schema["anyOf"] if (option.get("type") == "null") == (value is None))
             return check(schema, value)
         kind = {"string": str, "integer": int, "number": int | float, "boolean": bool, "null": type(None)}
         match schema.get("type"):
             case "object" if "properties" in schema:
                 assert set(schema["required"]) <= set(value) <= set(schema["properties"])
-                for name, each in value.items():
-                    check(schema["properties"][name], each)
+                for name, element in value.items():
+                    check(schema["properties"][name], element)
             case "array":
-                for each in value:
-                    check(schema["items"], each)
+                for element in value:
+                    check(schema["items"], element)
             case str(name) if name in kind:
                 assert isinstance(value, kind[name])
         return None

@@ -29,9 +29,9 @@ def test_another_boot_id_is_a_restart(tmp_path: Path, monkeypatch: pytest.Monkey
     assert restarted_at(tmp_path, None, LONG_AGO, NOW) is None
     assert restarted_at(tmp_path, None, LONG_AGO, NOW) is None
     boots(monkeypatch, tmp_path, "b-2")
-    found = restarted_at(tmp_path, None, LONG_AGO, NOW)
-    assert found
-    assert abs(found - (NOW.wall - time.clock_gettime(time.CLOCK_BOOTTIME) * SECOND)) < SECOND
+    booted_at = restarted_at(tmp_path, None, LONG_AGO, NOW)
+    assert booted_at
+    assert abs(booted_at - (NOW.wall - time.clock_gettime(time.CLOCK_BOOTTIME) * SECOND)) < SECOND
     assert restarted_at(tmp_path, None, LONG_AGO, NOW) is None
 
 

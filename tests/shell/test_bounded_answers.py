@@ -38,13 +38,13 @@ def led_from(sidecar: Sidecar, address: str, jobs: int = 0) -> State:
     """Each component is led from `address`, and so many jobs more."""
     cluster = sidecar.state.clusters[CLUSTER]
     components = {}
-    like = next(known for component, known in cluster.components.items() if component.job_id)
+    like = next(state for component, state in cluster.components.items() if component.job_id)
     more = {ComponentId(Component.JOB, f"{n:032x}"): like for n in range(jobs)}
-    for component, known in {**cluster.components, **more}.items():
-        assert known.last_known
-        assert known.last_position
-        leader = LeaderInformation(address, known.last_known.session_id)
-        components[component] = replace(known, last_known=leader, leadership=Held(leader, known.last_position))
+    for component, state in {**cluster.components, **more}.items():
+        assert state.last_known
+        assert state.last_position
+        leader = LeaderInformation(address, state.last_known.session_id)
+        components[component] = replace(state, last_known=leader, leadership=Held(leader, state.last_position))
     return replace(sidecar.state, clusters={CLUSTER: replace(cluster, components=components)})
 
 
@@ -52,12 +52,12 @@ def test_a_journal_of_long_addresses_makes_no_long_answer(tmp_path: Path, site: 
     """Of an older version's journal with 13 MB of addresses each page and each answer is a few megabytes at most, and says what it can."""
     sidecar = two_failovers()
     episode = sidecar.episodes()[0]
-    moved = next(each for each in sidecar.transitions() if each.episode_id == episode.id)
+    moved = next(transition for transition in sidecar.transitions() if transition.episode_id == episode.id)
     long = [replace(moved, id=record_id(n), before_address=LONG, after_address=LONG) for n in range(100)]
     remember(tmp_path, sidecar, [*sidecar.records, *long])
     show(site, sidecar)
     site.snapshot = replace(site.snapshot, state=led_from(sidecar, LONG))
-    found = {
+    answers = {
         path: site.get(path)
         for path in (
             "/",
@@ -69,12 +69,12 @@ def test_a_journal_of_long_addresses_makes_no_long_answer(tmp_path: Path, site: 
             "/api/v1/alerts",
         )
     }
-    assert {status for status, _ in found.values()} == {200}
-    assert {path: len(body) for path, body in found.items() if len(body) > MOST_BYTES} == {}
-    assert max(len(body) for path, body in found.items() if "/api/" not in path) < 300_000
-    details = json.decode(found[f"/api/v1/episodes/{episode.id}"][1])
+    assert {status for status, _ in answers.values()} == {200}
+    assert {path: len(body) for path, body in answers.items() if len(body) > MOST_BYTES} == {}
+    assert max(len(body) for path, body in answers.items() if "/api/" not in path) < 300_000
+    details = json.decode(answers[f"/api/v1/episodes/{episode.id}"][1])
     assert 0 < len(details["transitions"]) < details["transitions_total"]
-    assert len(json.decode(found["/api/v1/transitions?last=1000"][1])) == (4 << 20) // len(json.encode(long[0]))
+    assert len(json.decode(answers["/api/v1/transitions?last=1000"][1])) == (4 << 20) // len(json.encode(long[0]))
 
 
 def test_an_answer_that_would_be_too_large_is_refused_in_one_line(site: Site) -> None:
@@ -88,10 +88,10 @@ def test_an_explanation_keeps_a_bounded_part_of_long_records() -> None:
     """The first ones; all are counted, and the messages still have room."""
     sidecar = two_failovers()
     episode = sidecar.episodes()[0]
-    moved = next(each for each in sidecar.transitions() if each.episode_id == episode.id)
+    moved = next(transition for transition in sidecar.transitions() if transition.episode_id == episode.id)
     long = [replace(moved, id=record_id(n), before_address=LONG) for n in range(100)]
     explained = find([*long, *sidecar.records], episode.id)
-    assert sum(len(json.encode(each)) for each in explained.transitions) <= MOST_BYTES_KEPT
+    assert sum(len(json.encode(transition)) for transition in explained.transitions) <= MOST_BYTES_KEPT
     assert explained.transitions_total > 100
     assert explained.episode == episode
 

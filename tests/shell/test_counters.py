@@ -74,27 +74,27 @@ def at_the_start(folder: Path, policy: Policy) -> Samples:
 @pytest.mark.covers("metric:flink_ha_notifications")
 def test_the_first_scrape_has_every_known_series_at_0(tmp_path: Path) -> None:
     """Components by kinds, causes, receivers by reasons and outcomes: right after the start, before anything was seen."""
-    found = at_the_start(tmp_path, POLICY)
-    assert set(found.values()) == {0.0}
-    assert of(found, "flink_ha_leader_transitions_total", "component", "kind") == {
+    series = at_the_start(tmp_path, POLICY)
+    assert set(series.values()) == {0.0}
+    assert of(series, "flink_ha_leader_transitions_total", "component", "kind") == {
         (component.value, kind.value) for component in Component for kind in Kind
     }
-    assert of(found, "flink_ha_episodes_total", "cluster_id", "cause") == {(CLUSTER, cause.value) for cause in Cause}
-    told = of(found, "flink_ha_notifications_total", "receiver", "reason", "outcome")
-    assert {("ops", "FIRST", "queued"), ("ops", "RESOLVED", "delivered"), ("ops", "GREW", "gave_up")} <= told
-    assert ("ops", "SUPPRESSED_BY_INHIBITION", "suppressed") in told
-    assert ("ops", "FIRST", "suppressed") not in told
-    assert ("ops", "SUPPRESSED_BY_INHIBITION", "delivered") not in told
-    assert {receiver for receiver, _, _ in told} == set(POLICY.receivers)
+    assert of(series, "flink_ha_episodes_total", "cluster_id", "cause") == {(CLUSTER, cause.value) for cause in Cause}
+    notifications = of(series, "flink_ha_notifications_total", "receiver", "reason", "outcome")
+    assert {("ops", "FIRST", "queued"), ("ops", "RESOLVED", "delivered"), ("ops", "GREW", "gave_up")} <= notifications
+    assert ("ops", "SUPPRESSED_BY_INHIBITION", "suppressed") in notifications
+    assert ("ops", "FIRST", "suppressed") not in notifications
+    assert ("ops", "SUPPRESSED_BY_INHIBITION", "delivered") not in notifications
+    assert {receiver for receiver, _, _ in notifications} == set(POLICY.receivers)
 
 
 @pytest.mark.covers("metric:flink_ha_evidence")
 def test_evidence_is_counted_from_0_where_it_is_captured(tmp_path: Path) -> None:
     """Every kind by every outcome; where nothing is captured there is nothing to count."""
     assert of(at_the_start(tmp_path / "without", POLICY), "flink_ha_evidence_total", "kind") == set()
-    found = at_the_start(tmp_path / "with", replace(POLICY, evidence=frozenset(Source)))
+    series = at_the_start(tmp_path / "with", replace(POLICY, evidence=frozenset(Source)))
     assert {("job", "captured"), ("thread_dump", "refused"), ("process", "lost")} <= of(
-        found, "flink_ha_evidence_total", "kind", "outcome"
+        series, "flink_ha_evidence_total", "kind", "outcome"
     )
 
 
@@ -126,9 +126,9 @@ def test_a_receiver_that_is_loaded_later_begins_at_0_too() -> None:
     assert {key: count for key, count in later.transitions.items() if count} == {
         key: count for key, count in tally.transitions.items() if count
     }
-    found = counters(Snapshot(at(13), state, later))
+    series = counters(Snapshot(at(13), state, later))
     assert (
-        found[
+        series[
             "flink_ha_notifications_total",
             frozenset({"receiver": "new", "reason": "FIRST", "outcome": "queued"}.items()),
         ]

@@ -136,13 +136,13 @@ def test_what_a_reader_finds_damaged_is_replaced_too(tmp_path: Path) -> None:
         reader.records(0, 100_000)
     assert journal.commit(state, [])
     left = [record.id for record in records]
-    found = [line["id"] for line in lines(tmp_path)]
-    assert set(found) < set(left)
-    assert len(reader.records(0, 100_000)) == len(found)  # the same reader reads the new file
+    remaining_ids = [line["id"] for line in lines(tmp_path)]
+    assert set(remaining_ids) < set(left)
+    assert len(reader.records(0, 100_000)) == len(remaining_ids)  # the same reader reads the new file
     reader.close()
     journal.close()
     run_and_stop(spool(tmp_path))
-    assert sealed_ids(tmp_path) == found
+    assert sealed_ids(tmp_path) == remaining_ids
 
 
 def test_a_reader_that_is_open_reads_the_new_file(tmp_path: Path) -> None:

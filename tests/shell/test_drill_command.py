@@ -41,12 +41,12 @@ def test_a_drill_that_cannot_be_is_one_line(
     try:
         cli(["drill", *arguments, "--config", str(config)], standalone_mode=False)
     except Exception as error:  # noqa: BLE001  what the command line makes of any error
-        found = exit_status(error, debug=False)
+        code = exit_status(error, debug=False)
     printed = capsys.readouterr()
     assert printed.out == ""
     (text,) = printed.err.splitlines()
     assert line in text
-    assert found == status
+    assert code == status
 
 
 def test_a_configuration_without_a_shared_store_has_no_drills(

@@ -10,10 +10,10 @@ from pathlib import Path
 from sidecar import app, parts, reloading
 from sidecar.settings import load
 
-told = []
+reloads = []
 class Reloader(reloading.Reloader):
     def ask(self):
-        told.append("asked")
+        reloads.append("asked")
         super().ask()
         os.kill(os.getpid(), signal.SIGTERM)
 parts.Reloader = Reloader
@@ -24,7 +24,7 @@ def early():
         os.kill(os.getpid(), early_signals.pop())
     return load(Path("sidecar.yaml"), {})
 status = app.run(early)
-print(status, told)
+print(status, reloads)
 """
 
 

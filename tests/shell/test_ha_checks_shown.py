@@ -101,14 +101,14 @@ def test_a_cluster_is_checked_also_where_nothing_answers(tmp_path: Path) -> None
     """What cannot be read is UNKNOWN, and the end is not held up."""
     config = tmp_path / "sidecar.yaml"
     config.write_text(f"zookeeper: {{quorum: '127.0.0.1:{free_port()}', cluster_id: /orders}}\n")
-    seen: list[HaChecked] = []
+    rounds: list[HaChecked] = []
     checker = HaChecker(load(config, {}).clusters, Clock(), interval=0.01, ledger=True, first=0.0)
-    checker.start(seen.append)
-    wait_for("a round", lambda: seen)
+    checker.start(rounds.append)
+    wait_for("a round", lambda: rounds)
     began = time.monotonic()
     checker.stop()
     assert time.monotonic() - began < 5
-    verdicts = {result.check: result.verdict for result in seen[0].results}
+    verdicts = {result.check: result.verdict for result in rounds[0].results}
     assert {check for check, verdict in verdicts.items() if verdict is not Verdict.UNKNOWN} == {"shared_cluster_id"}
     assert not threads.dead()
     # Kazoo's threads draw random numbers, which property tests of the same process would notice.

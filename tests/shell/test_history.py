@@ -1,4 +1,4 @@
-"""`timeline` and `explain` tell what a journal remembers, of a sidecar that runs, has ended, or was killed."""
+"""`timeline` and `explain` print what a journal holds, of a sidecar that runs, has ended, or was killed."""
 
 import json
 from pathlib import Path
@@ -21,8 +21,8 @@ def remembered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sidecar]
     return folder, sidecar
 
 
-def told(*arguments: str) -> list[str]:
-    """What a command prints."""
+def output_lines(*arguments: str) -> list[str]:
+    """The lines that a command prints."""
     ended = command(*arguments)
     assert (ended.returncode, ended.stderr) == (0, "")
     return ended.stdout.splitlines()
@@ -31,12 +31,12 @@ def told(*arguments: str) -> list[str]:
 def test_the_timeline_is_what_was_recorded_last(remembered: tuple[Path, Sidecar]) -> None:
     """A line a record, the oldest first; as JSON, the records themselves."""
     folder, sidecar = remembered
-    lines = told("timeline", "--state-dir", str(folder), "--last", "5")
+    lines = output_lines("timeline", "--state-dir", str(folder), "--last", "5")
     assert [line[:27] for line in lines] == [record.observed_at for record in sidecar.records[-5:]]
     assert sum("REVOKED" in line for line in lines) == 4
-    everything = told("timeline", "--state-dir", str(folder), "--last", "1000", "--output", "json")
+    everything = output_lines("timeline", "--state-dir", str(folder), "--last", "1000", "--output", "json")
     assert [json.loads(line)["id"] for line in everything] == [record.id for record in sidecar.records]
-    text = "\n".join(told("timeline", "--state-dir", str(folder), "--last", "1000"))
+    text = "\n".join(output_lines("timeline", "--state-dir", str(folder), "--last", "1000"))
     assert "blind from" in text
     assert "FlinkLeaderChanged FIRST to ops#0: delivered" in text
 
@@ -45,7 +45,7 @@ def test_a_failover_is_explained_with_its_facts(remembered: tuple[Path, Sidecar]
     """By the first characters of its id: when, why, from whom to whom, for how long, how many jobs, who was notified, what happened."""
     folder, sidecar = remembered
     episode = sidecar.episodes()[0]
-    lines = told("explain", episode.id[:8], "--state-dir", str(folder))
+    lines = output_lines("explain", episode.id[:8], "--state-dir", str(folder))
     vacant = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in episode.vacant_seconds_by_component.items())
     assert episode.downtime_seconds_at_least is not None
     working = lasted(episode.downtime_seconds_at_least, episode.downtime_seconds_at_most)
@@ -68,7 +68,7 @@ def test_a_failover_is_explained_with_its_facts(remembered: tuple[Path, Sidecar]
     assert lines[11].startswith("notified   ops#0: FlinkLeaderChanged FIRST delivered at 2026-")
     assert lines[12] == ""
     assert [line.split()[1] for line in lines[13:]] == ["REVOKED"] * 4 + ["GRANTED"] * 4
-    (whole,) = told("explain", episode.id, "--state-dir", str(folder), "--output", "json")
+    (whole,) = output_lines("explain", episode.id, "--state-dir", str(folder), "--output", "json")
     assert json.loads(whole)["episode"]["cause"] == "jobmanager_lost"
     assert len(json.loads(whole)["transitions"]) == 8
 
@@ -81,7 +81,7 @@ def test_on_a_terminal_an_explanation_is_folded(remembered: tuple[Path, Sidecar]
         lines = terminal.shows("jobs       1 of 1 failed over").splitlines()
     assert any(line.startswith(" " * 11) and line.endswith("finished.") for line in lines)
     assert max(map(len, lines)) <= 100
-    assert max(map(len, told(*arguments))) > 150
+    assert max(map(len, output_lines(*arguments))) > 150
 
 
 def test_what_is_not_over_has_the_cause_that_is_known_so_far(remembered: tuple[Path, Sidecar]) -> None:
@@ -89,13 +89,13 @@ def test_what_is_not_over_has_the_cause_that_is_known_so_far(remembered: tuple[P
     folder, sidecar = remembered
     opened = sidecar.state.clusters["default"].episode
     assert opened
-    lines = told("explain", opened.id, "--state-dir", str(folder))
+    lines = output_lines("explain", opened.id, "--state-dir", str(folder))
     assert lines[1] == "cluster    default"
     assert lines[2].endswith(", in progress")
     assert lines[3] == "cause      jobmanager_lost (medium), as far as is known now"
     assert "leader     none now; jm-b:6123 led before" in lines
     blind = sidecar.episodes()[1]
-    lines = told("explain", blind.id, "--state-dir", str(folder))
+    lines = output_lines("explain", blind.id, "--state-dir", str(folder))
     assert lines[3] == "cause      observer_blind (high)"
     assert not any(line.startswith("leader") for line in lines)
 

@@ -56,22 +56,23 @@ def key(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
 @pytest.mark.covers("metric:flink_ha_leader_transitions", "metric:flink_ha_leadership", "metric:flink_ha_view_up")
 def test_a_failover_is_counted_by_component_and_kind() -> None:
     """Three components lost their leader and got another."""
-    found = scraped(*play([*first_sight(), *failover(10, term=2)]), second=13)
+    series = scraped(*play([*first_sight(), *failover(10, term=2)]), second=13)
     for component in ("resource_manager", "dispatcher", "rest_server"):
         for kind in ("DISCOVERED", "REVOKED", "GRANTED"):
             assert (
-                found[key("flink_ha_leader_transitions_total", cluster_id=CLUSTER, component=component, kind=kind)] == 1
+                series[key("flink_ha_leader_transitions_total", cluster_id=CLUSTER, component=component, kind=kind)]
+                == 1
             )
-        assert found[key("flink_ha_leadership", cluster_id=CLUSTER, component=component, state="held")] == 1
-    assert found[key("flink_ha_view_up", cluster_id=CLUSTER, store="zookeeper")] == 1
+        assert series[key("flink_ha_leadership", cluster_id=CLUSTER, component=component, state="held")] == 1
+    assert series[key("flink_ha_view_up", cluster_id=CLUSTER, store="zookeeper")] == 1
 
 
 @pytest.mark.covers("metric:flink_ha_episodes")
 def test_a_failover_that_is_over_is_counted_once_by_its_cause() -> None:
     """However many components it moved."""
-    found = scraped(*play([*first_sight(), *failover(10, term=2), Ticked(at(30))]), second=31)
+    series = scraped(*play([*first_sight(), *failover(10, term=2), Ticked(at(30))]), second=31)
     counted = {
-        dict(labels)["cause"]: value for (name, labels), value in found.items() if name == "flink_ha_episodes_total"
+        dict(labels)["cause"]: value for (name, labels), value in series.items() if name == "flink_ha_episodes_total"
     }
     assert counted == {"jobmanager_lost": 1}
 
@@ -85,10 +86,10 @@ def test_the_last_failover_is_there_with_its_id_and_durations() -> None:
     """Its end as a time, how long no leader was published, and the bounds that are known; the one before it is gone."""
     scene = [*first_sight(), *failover(10, term=2), Ticked(at(30)), *failover(40, term=3), Ticked(at(60))]
     state, effects = play(scene)
-    found = scraped(state, effects, second=61)
+    series = scraped(state, effects, second=61)
     *_, last = [e.record for e in effects if isinstance(e, Append) and isinstance(e.record, EpisodeRecord)]
     labels = {"cluster_id": CLUSTER, "cause": "jobmanager_lost", "episode_id": last.id}
-    assert {name: value for name, value in found.items() if name[0].startswith("flink_ha_last_episode_")} == {
+    assert {name: value for name, value in series.items() if name[0].startswith("flink_ha_last_episode_")} == {
         key("flink_ha_last_episode_timestamp_seconds", **labels): at(42).wall / 1e6,
         key("flink_ha_last_episode_vacant_seconds", **labels): 2,
         key("flink_ha_last_episode_downtime_seconds", **labels, bound="at_least"): 2,
@@ -123,9 +124,9 @@ def test_a_vacancy_grows_and_a_lost_view_is_no_vacancy() -> None:
 def test_the_delay_of_each_write_is_in_one_bucket() -> None:
     """The histogram's count is the number of writes seen, and its buckets add up."""
     state, effects = play([*first_sight(), *failover(10, term=2)])
-    found = scraped(state, effects, second=13)
-    assert found[key("flink_ha_observation_delay_seconds_count")] == 3
-    assert found[key("flink_ha_observation_delay_seconds_bucket", le="0.005")] == 3
+    series = scraped(state, effects, second=13)
+    assert series[key("flink_ha_observation_delay_seconds_count")] == 3
+    assert series[key("flink_ha_observation_delay_seconds_bucket", le="0.005")] == 3
 
 
 @pytest.mark.covers("metric:flink_ha_zookeeper_zxid_headroom")
@@ -133,8 +134,8 @@ def test_the_headroom_of_zookeepers_numbers_is_reported_once_known() -> None:
     """The low 32 bits of the newest zxid are what is used up of this epoch; until it is known, there is no series."""
     name = key("flink_ha_zookeeper_zxid_headroom", cluster_id=CLUSTER)
     assert name not in scraped(*play(first_sight()), second=13)
-    told = StoreObserved(at(12), CLUSTER, (7 << 32) + 0xFFFF0000)
-    assert scraped(*play([*first_sight(), told]), second=13)[name] == 0xFFFF
+    newest = StoreObserved(at(12), CLUSTER, (7 << 32) + 0xFFFF0000)
+    assert scraped(*play([*first_sight(), newest]), second=13)[name] == 0xFFFF
 
 
 @pytest.mark.covers("metric:flink_ha_picture_age_seconds")
@@ -172,9 +173,9 @@ def test_hostile_addresses_stay_inside_their_label() -> None:
     hostile = held(5, PATHS[0], 2)
     address = 'x"} 1\nflink_ha_view_up{cluster_id="default"} 0\n#'
     state, effects = play([*first_sight(), replace(hostile, data=connection_info(address, UUID(int=2)))])
-    found = scraped(state, effects, second=6)
-    assert address in [dict(labels).get("leader_address") for _, labels in found]
-    assert [value for (name, _), value in found.items() if name == "flink_ha_view_up"] == [1]
+    series = scraped(state, effects, second=6)
+    assert address in [dict(labels).get("leader_address") for _, labels in series]
+    assert [value for (name, _), value in series.items() if name == "flink_ha_view_up"] == [1]
 
 
 @pytest.mark.covers(
@@ -185,22 +186,22 @@ def test_hostile_addresses_stay_inside_their_label() -> None:
 )
 def test_trouble_with_the_journal_can_be_seen() -> None:
     """A journal that cannot be written is a metric."""
-    found = scraped(*play(first_sight()), second=1, health=Health("disk full", 12, 3, 4))
-    assert found[key("flink_ha_journal_up")] == 0
-    assert found[key("flink_ha_unsaved_records")] == 12
-    assert found[key("flink_ha_lost_records_total")] == 3
-    assert found[key("flink_ha_spool_pending_records")] == 4
+    series = scraped(*play(first_sight()), second=1, health=Health("disk full", 12, 3, 4))
+    assert series[key("flink_ha_journal_up")] == 0
+    assert series[key("flink_ha_unsaved_records")] == 12
+    assert series[key("flink_ha_lost_records_total")] == 3
+    assert series[key("flink_ha_spool_pending_records")] == 4
 
 
 @pytest.mark.covers("metric:flink_ha_spool_up", "metric:flink_ha_ledger_up", "metric:flink_ha_handover_up")
 def test_trouble_with_what_is_written_elsewhere_can_be_seen() -> None:
     """A spool, a ledger or a handover that cannot be written is a metric; what was not needed yet has no series."""
-    found = scraped(*play(first_sight()), second=1)
-    assert found[key("flink_ha_spool_up")] == 1
+    series = scraped(*play(first_sight()), second=1)
+    assert series[key("flink_ha_spool_up")] == 1
     ledger, handover = (key(f"flink_ha_{name}_up", cluster_id=CLUSTER) for name in ("ledger", "handover"))
-    assert not {ledger, handover} & found.keys()
-    found = scraped(*play(first_sight()), second=1, sinks=SinkHealth(False, {CLUSTER: True}, {CLUSTER: False}, {}))
-    assert (found[key("flink_ha_spool_up")], found[ledger], found[handover]) == (0, 1, 0)
+    assert not {ledger, handover} & series.keys()
+    series = scraped(*play(first_sight()), second=1, sinks=SinkHealth(False, {CLUSTER: True}, {CLUSTER: False}, {}))
+    assert (series[key("flink_ha_spool_up")], series[ledger], series[handover]) == (0, 1, 0)
 
 
 @pytest.mark.covers("metric:flink_ha_kubernetes_events")
@@ -224,7 +225,7 @@ def test_the_export_to_a_collector_is_seen_where_there_is_one() -> None:
 
 @pytest.mark.covers("metric:flink_ha_sidecar")
 def test_the_version_of_the_sidecar_is_a_label() -> None:
-    """So that a query can tell which versions run."""
+    """So that a query can select which versions run."""
     assert scraped(*play([]), second=0)[key("flink_ha_sidecar_info", version=__version__)] == 1
 
 
@@ -241,11 +242,11 @@ def test_contenders_are_counted_while_connected() -> None:
 @pytest.mark.covers("metric:flink_ha_cluster_found")
 def test_a_cluster_of_which_there_is_no_trace_is_not_found() -> None:
     """0 is for a misspelled id; a cluster whose leaders were seen once stays found."""
-    found = key("flink_ha_cluster_found", cluster_id=CLUSTER)
-    assert scraped(*play(first_sight()), second=1)[found] == 1
+    name = key("flink_ha_cluster_found", cluster_id=CLUSTER)
+    assert scraped(*play(first_sight()), second=1)[name] == 1
     connected, *_, complete = first_sight()[1:]
     nothing = [connected, NothingFound(at(0), CLUSTER, "zk:2181/flink/misspelled"), complete]
-    assert scraped(*play(nothing), second=1)[found] == 0
+    assert scraped(*play(nothing), second=1)[name] == 0
 
 
 @pytest.mark.covers("metric:flink_ha_clusters_watched", "metric:flink_ha_clusters_left_out")
@@ -277,10 +278,10 @@ def test_what_was_left_out_of_a_step_is_counted() -> None:
 @pytest.mark.covers("metric:flink_ha_unprocessed_observations")
 def test_observations_that_could_not_be_processed_are_counted() -> None:
     """Of each, the state of its path is unknown as well."""
-    found = scraped(*play(first_sight()), second=1, health=Health(unprocessed=2))
-    assert found[key("flink_ha_unprocessed_observations_total")] == 2
-    found = scraped(*play([*first_sight(), NotProcessed(at(1), CLUSTER, PATHS[1], "a defect")]), second=2)
-    assert found[key("flink_ha_leadership", cluster_id=CLUSTER, component="dispatcher", state="unknown")] == 1
+    series = scraped(*play(first_sight()), second=1, health=Health(unprocessed=2))
+    assert series[key("flink_ha_unprocessed_observations_total")] == 2
+    series = scraped(*play([*first_sight(), NotProcessed(at(1), CLUSTER, PATHS[1], "a defect")]), second=2)
+    assert series[key("flink_ha_leadership", cluster_id=CLUSTER, component="dispatcher", state="unknown")] == 1
 
 
 @pytest.mark.covers("metric:flink_ha_rules_up")
@@ -303,7 +304,7 @@ def test_a_scheduled_close_is_not_pending() -> None:
     flink, sidecar = watching(policy=with_destinations(Destination("ops", 0, in_order=True, keeps_incidents=True)))
     fail_over(flink, sidecar)
     sidecar.waits(60)
-    assert [each.is_closing for each in sidecar.state.outbox.values()] == [True]
+    assert [delivery.is_closing for delivery in sidecar.state.outbox.values()] == [True]
     assert scraped(sidecar.state, [], second=60)[key("flink_ha_outbox_pending")] == 0
     sidecar.answers["ops#0"] = DeliveryOutcome.FAILED
     sidecar.waits(300)

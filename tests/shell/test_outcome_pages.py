@@ -92,15 +92,15 @@ def test_the_list_of_failovers_says_how_they_ended(site: Site, tmp_path: Path, e
 
 def test_the_api_has_both(site: Site, tmp_path: Path, episode: EpisodeRecord) -> None:
     """As `explain -o json` does: the death, the verdict with its jobs, the stages; the list has the short form."""
-    found = site.data(f"/api/v1/episodes/{episode.id}")
+    data = site.data(f"/api/v1/episodes/{episode.id}")
     explained = json.loads(command("explain", episode.id, "--state-dir", str(tmp_path), "-o", "json").stdout)
-    assert {name: found[name] for name in ("death", "recovery", "stages")} == {
+    assert {name: data[name] for name in ("death", "recovery", "stages")} == {
         name: explained[name] for name in ("death", "recovery", "stages")
     }
-    assert (found["death"]["reason"], found["death"]["limit_bytes"]) == ("oom_killed", 1600 << 20)
-    assert found["recovery"]["verdict"] == "lost"
-    assert [job["outcome"] for job in found["recovery"]["jobs"]] == ["missing", "running"]
-    assert [stage["stage"] for stage in found["stages"]] == [
+    assert (data["death"]["reason"], data["death"]["limit_bytes"]) == ("oom_killed", 1600 << 20)
+    assert data["recovery"]["verdict"] == "lost"
+    assert [job["outcome"] for job in data["recovery"]["jobs"]] == ["missing", "running"]
+    assert [stage["stage"] for stage in data["stages"]] == [
         *("dead", "seen_dead", "no_leader", "elected", "dispatcher", "running", "checkpointed")
     ]
     keys = ("phase", "death_reason", "death_confidence", "recovery_verdict", "reviewed")
@@ -110,7 +110,7 @@ def test_the_api_has_both(site: Site, tmp_path: Path, episode: EpisodeRecord) ->
         ["CLOSED", "oom_killed", "high", "lost", False],
     ]
     assert to_builtins(history.episodes(tmp_path, 3)) == site.data("/api/v1/episodes")
-    assert found["episode"] == site.data("/api/v1/episodes")[-1]
+    assert data["episode"] == site.data("/api/v1/episodes")[-1]
 
 
 def test_failovers_are_open_for_review_until_they_are_annotated(tmp_path: Path, episode: EpisodeRecord) -> None:
@@ -176,7 +176,7 @@ def test_what_is_known_of_a_death_is_shown_before_it_is_recorded(site: Site, tmp
     flink.vacate()
     sidecar.sees_changes().waits(1)
     end = ContainerEnd(137, "OOMKilled", finished_at=sidecar.now - 3 * SECOND)
-    seen = sidecar.now
+    seen_at = sidecar.now
     sidecar.observe(PodObserved(sidecar.moment, CLUSTER, replace(pod, last_end=end)))
     remember(tmp_path, sidecar)
     show(site, sidecar)
@@ -195,4 +195,4 @@ def test_what_is_known_of_a_death_is_shown_before_it_is_recorded(site: Site, tmp
     sidecar.sees_changes().waits(60)
     [recorded] = [record for record in sidecar.records if isinstance(record, Death)]
     assert (recorded.episode_id, recorded.reason) == (opened.id, "oom_killed")
-    assert (recorded.ended_at, recorded.seen_at) == (timestamp(end.finished_at or 0), timestamp(seen))
+    assert (recorded.ended_at, recorded.seen_at) == (timestamp(end.finished_at or 0), timestamp(seen_at))

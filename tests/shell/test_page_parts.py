@@ -98,4 +98,4 @@ def test_the_service_of_its_own_url_is_shown_by_its_name(tmp_path: Path) -> None
     assert mistakes == []
     for known in (checked, checking.identified(settings)):
         assert known.policy().services() == {"a#0": "slack", "a#1": "json"}
-        assert [each.service for each in known.receivers[0].destinations()] == ["slack", "json"]
+        assert [destination.service for destination in known.receivers[0].destinations()] == ["slack", "json"]

@@ -159,7 +159,7 @@ def test_a_scheduled_close_is_no_pending_notification(site: Site) -> None:
     flink, sidecar = watching(policy=with_destinations(pager))
     fail_over(flink, sidecar)
     sidecar.waits(60)
-    assert [each.is_closing for each in sidecar.state.outbox.values()] == [True]
+    assert [delivery.is_closing for delivery in sidecar.state.outbox.values()] == [True]
     show(site, sidecar)
     assert "Pending notifications None." in read(site)
 
@@ -168,8 +168,8 @@ def test_one_failover_as_a_page(site: Site, tmp_path: Path) -> None:
     """The text of `explain`, notes, transitions in order, notifications."""
     sidecar = two_failovers()
     episode = sidecar.episodes()[0]
-    told = [replace(each, episode_id=episode.id) for each in sidecar.notifications()]
-    remember(tmp_path, sidecar, [*sidecar.transitions(), episode, *told])
+    notifications = [replace(notification, episode_id=episode.id) for notification in sidecar.notifications()]
+    remember(tmp_path, sidecar, [*sidecar.transitions(), episode, *notifications])
     history.annotate(tmp_path, episode.id, "Drained by mistake, see https://wiki/" + "x" * 120, "Ada")
     show(site, sidecar)
     page = read(site, f"/episodes/{episode.id[:8]}")

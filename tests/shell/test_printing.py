@@ -65,12 +65,12 @@ def test_a_terminal_shows_records_and_does_not_obey_them(
         command(*arguments, "--state-dir", str(state_dir), "--output", "json").stdout.removesuffix("\n").split("\n")
     )
     assert [line for line in as_json if not line.isprintable()] == []
-    found = [json.loads(line) for line in as_json]
+    objects = [json.loads(line) for line in as_json]
     if arguments == ["timeline"]:
         assert len(as_text) == len(records)
-        assert {record["cluster_id"] for record in found} == {HOSTILE}
+        assert {record["cluster_id"] for record in objects} == {HOSTILE}
     else:
-        assert [explained["episode"]["cluster_id"] for explained in found] == [HOSTILE]
+        assert [explained["episode"]["cluster_id"] for explained in objects] == [HOSTILE]
 
 
 def test_what_went_wrong_is_one_printable_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -142,7 +142,7 @@ def test_new_rule_files_are_watched_too(house: House) -> None:
     more.write_text("rules: [{alert: M, on: split}]\n")
     house.replaced(ONE + "rule_files: [more.yaml]\n")
     assert [rule.alert for rule in house.adopted.get(timeout=10).rules] == ["A", "M"]
-    time.sleep(0.01)  # a file system may tell times apart by 4 ms
+    time.sleep(0.01)  # the times of a file system may be 4 ms coarse
     more.write_text("rules: [{alert: N, on: split}, {alert: O, on: split}]\n")
     assert [rule.alert for rule in house.adopted.get(timeout=10).rules] == ["A", "N", "O"]
 

@@ -64,15 +64,15 @@ def test_the_page_says_what_is_left_and_what_was_not_observed(site: Site) -> Non
 def test_the_api_has_the_figures_of_each_cluster_with_an_objective(site: Site) -> None:
     """The parts of the window, the budget, and how fast it was spent."""
     show(site, spending(70))
-    [found] = site.data("/api/v1/slo")
-    parts = [found[f"{name}_seconds"] for name in ("led", "vacant", "suspended", "unobserved")]
-    assert found["vacant_seconds"] == pytest.approx(70, abs=0.1)
-    assert sum(parts) == pytest.approx(found["led_seconds"] + 70, abs=0.2)
-    assert (found["cluster_id"], found["objective"], found["window_seconds"]) == (CLUSTER, 99.9, 2_592_000)
-    assert found["budget_seconds"] == pytest.approx(2592, abs=0.1)
-    assert found["remaining"] == pytest.approx(1 - 70 / 2592, abs=1e-4)
-    assert found["burn_rates"]["1h"] == pytest.approx(70 / 3.6, abs=0.1)
-    assert found["burns"] is True
+    [figures] = site.data("/api/v1/slo")
+    parts = [figures[f"{name}_seconds"] for name in ("led", "vacant", "suspended", "unobserved")]
+    assert figures["vacant_seconds"] == pytest.approx(70, abs=0.1)
+    assert sum(parts) == pytest.approx(figures["led_seconds"] + 70, abs=0.2)
+    assert (figures["cluster_id"], figures["objective"], figures["window_seconds"]) == (CLUSTER, 99.9, 2_592_000)
+    assert figures["budget_seconds"] == pytest.approx(2592, abs=0.1)
+    assert figures["remaining"] == pytest.approx(1 - 70 / 2592, abs=1e-4)
+    assert figures["burn_rates"]["1h"] == pytest.approx(70 / 3.6, abs=0.1)
+    assert figures["burns"] is True
     show(site, spending(70, None))
     assert site.data("/api/v1/slo") == []
 
@@ -86,12 +86,12 @@ def test_the_figures_are_metrics() -> None:
     """The seconds of every cluster; a budget only of those with an objective."""
     sidecar = spending(70)
     sidecar.observe(ViewConfirmed(sidecar.moment, CLUSTER, 600 * SECOND))
-    found = metrics(sidecar.waits(60))
-    seconds = found["flink_ha_leadership_seconds"]
+    series = metrics(sidecar.waits(60))
+    seconds = series["flink_ha_leadership_seconds"]
     assert {state for _, state in seconds} == {"led", "vacant", "suspended", "unobserved"}
     assert seconds[CLUSTER, "vacant"] == pytest.approx(70, abs=0.1)
-    assert found["flink_ha_slo_objective_ratio"] == {(CLUSTER,): 0.999}
-    assert found["flink_ha_error_budget_remaining_ratio"][CLUSTER,] == pytest.approx(1 - 70 / 2592, abs=1e-4)
+    assert series["flink_ha_slo_objective_ratio"] == {(CLUSTER,): 0.999}
+    assert series["flink_ha_error_budget_remaining_ratio"][CLUSTER,] == pytest.approx(1 - 70 / 2592, abs=1e-4)
     without = metrics(spending(70, None))
     assert without["flink_ha_leadership_seconds"]
     assert not without["flink_ha_slo_objective_ratio"]

@@ -46,22 +46,22 @@ def packed(lines: list[dict[str, object]]) -> bytes:
     return gzip.compress(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
 
 
-@pytest.mark.parametrize("told", [0, 3, 5])
+@pytest.mark.parametrize("in_snapshot", [0, 3, 5])
 def test_a_journal_restored_from_a_snapshot_continues_after_the_segments(
-    tmp_path: Path, told: int, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, in_snapshot: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What it records afterwards is sealed, whether or not the snapshot knew of segments; what was sealed before is not sealed again."""
     some = records()
-    journal_with(tmp_path, some[:told])
+    journal_with(tmp_path, some[:in_snapshot])
     seal(tmp_path)
     snapshot = (tmp_path / FILE).read_bytes()
-    journal_with(tmp_path, some[told:9])
+    journal_with(tmp_path, some[in_snapshot:9])
     seal(tmp_path)
     (tmp_path / FILE).write_bytes(snapshot)
     journal_with(tmp_path, some[9:])
     seal(tmp_path)
     assert sorted(sealed_ids(tmp_path)) == sorted(record.id for record in some)
-    assert len(set(numbers(tmp_path).values())) == len(some) - 9 + told
+    assert len(set(numbers(tmp_path).values())) == len(some) - 9 + in_snapshot
     assert "the journal went back in time" in caplog.text
     caplog.clear()
     seal(tmp_path)
@@ -147,13 +147,13 @@ def test_a_file_that_is_no_segment_of_ours_hides_no_record(tmp_path: Path, plant
     journal_with(tmp_path, some[4:])
     seal(tmp_path)
     ours = {record.id for record in some}
-    found = []
+    ids = []
     for segment in segments(tmp_path):
         try:
-            found += [json.loads(line)["id"] for line in gzip.decompress(segment.read_bytes()).splitlines()]
+            ids += [json.loads(line)["id"] for line in gzip.decompress(segment.read_bytes()).splitlines()]
         except (OSError, ValueError, EOFError):
             continue
-    assert ours <= set(found)
+    assert ours <= set(ids)
     assert set(numbers(tmp_path)) == ours
     assert max(numbers(tmp_path).values()) < 9_000_000_000_000_000
 

@@ -35,11 +35,11 @@ def test_a_store_that_the_running_sidecar_cannot_read_is_not_waited_for(
     journal.open()
     assert journal.commit(replace(rebased(state, now.steady - sidecar.now), alive=now), [])
     journal.close()
-    found = status_reader.statuses(load(None, {"zookeeper": "127.0.0.1:1", "state_dir": tmp_path}), 3600)
+    statuses = status_reader.statuses(load(None, {"zookeeper": "127.0.0.1:1", "state_dir": tmp_path}), 3600)
     try:
-        answer = next(found)
+        answer = next(statuses)
     finally:
-        found.close()
+        statuses.close()
     (cluster,) = answer.clusters
     assert answer.outcome is Outcome.BLIND
     assert cluster.sentence.startswith("cannot see it for ")

@@ -62,11 +62,11 @@ def transitions(house: House) -> list[TransitionRecord]:
 @pytest.mark.parametrize("mtime", [-(1 << 63), -1, 253_402_300_800_000, (1 << 63) - 1])
 def test_a_time_that_the_store_cannot_mean_is_no_time(house: House, mtime: int) -> None:
     """A znode written before 1970 or after the year 9999: its leader is recorded, with no time of the write."""
-    seen = held(1, DISPATCHER, 2)
-    assert seen.position
+    node = held(1, DISPATCHER, 2)
+    assert node.position
     house.loop.start()
     house.bring(first_sight()[1:])
-    house.bring([replace(seen, position=replace(seen.position, mtime=mtime))])
+    house.bring([replace(node, position=replace(node.position, mtime=mtime))])
     wait_until(lambda: [t.kind for t in transitions(house)][3:] == ["CHANGED"])
     assert transitions(house)[-1].written_at is None
     assert not house.died.is_set()
@@ -97,18 +97,18 @@ def test_an_observation_that_cannot_be_processed_is_recorded_and_the_rest_goes_o
 
 
 def test_a_config_map_that_cannot_be_processed_is_recorded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In Kubernetes it is about every leader in it; the next one that can be processed tells who leads."""
+    """In Kubernetes it is about every leader in it; the next one that can be processed has who leads."""
     name = f"{CLUSTER}-cluster-config-map"
     session = "00000000-0000-0000-0000-000000000001"
     lease = '{"holderIdentity":"a","leaseDuration":"PT15S","acquireTime":"x","renewTime":"%d","leaderTransitions":0}'
-    told = ConfigMapObserved(
+    config_map = ConfigMapObserved(
         at(0), CLUSTER, name, "uid", "1", {"org.apache.flink.k8s.leader.dispatcher": f"{session},a"}, lease % 0
     )
     house = House(tmp_path, replace(QUICK, stores={CLUSTER: Store.KUBERNETES}))
     house.loop.start()
     view: list[Observation] = [
         ViewObserved(at(0), CLUSTER, ConnectionState.CONNECTED),
-        told,
+        config_map,
         SnapshotCompleted(at(0), CLUSTER),
     ]
     house.bring(view)
@@ -119,9 +119,9 @@ def test_a_config_map_that_cannot_be_processed_is_recorded_too(tmp_path: Path, m
 
     with monkeypatch.context() as broken:
         broken.setattr("sidecar.core.cluster.store.leases.take", raises)
-        house.bring([replace(told, resource_version="2", leader=lease % 1)])
+        house.bring([replace(config_map, resource_version="2", leader=lease % 1)])
         wait_until(lambda: transitions(house)[-1].kind == "OBSCURED")
-    house.bring([replace(told, resource_version="3", leader=lease % 2)])
+    house.bring([replace(config_map, resource_version="3", leader=lease % 2)])
     dispatcher = ["?->A", "A->?", "?->A"]
     wait_until(lambda: [t.pattern for t in transitions(house) if t.component == "dispatcher"] == dispatcher)
     house.close()
@@ -135,9 +135,9 @@ def test_where_time_itself_cannot_be_processed_the_snapshot_stands_still(
     That holds also for a cluster so large that most turns are without a tick.
     """
 
-    def slow(*given: Any) -> Any:
+    def slow(*arguments: Any) -> Any:
         time.sleep(0.1)
-        return evaluate(*given)
+        return evaluate(*arguments)
 
     monkeypatch.setattr("sidecar.core.alerting.rules.evaluate", slow)
     house.loop.start()
@@ -176,7 +176,7 @@ def test_a_rule_that_raises_is_logged_counted_and_shown_and_time_goes_on(
     line = f"rule FlinkNoLeader of cluster {CLUSTER}: ZeroDivisionError: a mistake\ufffdof ours"
     health = house.loop.snapshot.health
     assert (health.quarantined, health.unprocessed) == ((line,), 0)
-    assert [each.getMessage() for each in caplog.records] == [
+    assert [record.getMessage() for record in caplog.records] == [
         f"left out what raised an error, all else goes on: {line}"
     ]
     [verdict, _] = verdicts(house.loop.snapshot)

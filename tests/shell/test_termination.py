@@ -19,7 +19,7 @@ asked = threading.Event()
 def ask():
     asked.wait()
     time.sleep(0.5)  # the main thread has begun to wait
-    for number in given:
+    for number in signals:
         os.kill(os.getpid(), number)
     time.sleep(60)
 threading.Thread(target=ask, daemon=True).start()
@@ -49,9 +49,9 @@ print(app.run(lambda: load(Path("sidecar.yaml"), {})))
 """
 
 
-def _ended(script: str, given: str, folder: Path) -> tuple[int, str]:
+def _ended(script: str, signals: str, folder: Path) -> tuple[int, str]:
     """Exit status and output of a script that is sent these signals, in a thread of its own."""
-    command = [sys.executable, "-c", f"{_TAKEN_BY_ANOTHER_THREAD}given = [{given}]\n{script}"]
+    command = [sys.executable, "-c", f"{_TAKEN_BY_ANOTHER_THREAD}signals = [{signals}]\n{script}"]
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
     return ended.returncode, ended.stdout
 

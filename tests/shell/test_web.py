@@ -49,8 +49,8 @@ def remembered(site: Site, tmp_path: Path) -> Sidecar:
     return sidecar
 
 
-def ids(found: list[dict[str, Any]]) -> list[str]:
-    return [record["id"] for record in found]
+def ids(objects: list[dict[str, Any]]) -> list[str]:
+    return [record["id"] for record in objects]
 
 
 def test_ready_means_seen_whole(site: Site) -> None:
@@ -85,11 +85,11 @@ def test_leaders_as_data(site: Site) -> None:
     """One object for each component, with who, since when."""
     site.snapshot = Snapshot(at(0), play(first_sight())[0])
     status, body = site.get("/api/v1/leaders")
-    found = json.loads(body)
+    leaders = json.loads(body)
     assert status == 200
-    assert [leader["component"] for leader in found] == ["dispatcher", "resource_manager", "rest_server"]
-    assert {leader["state"] for leader in found} == {"held"}
-    assert found[0]["leader_address"] == "pekko.tcp://flink@jm-1:6123/user/rpc/x_1"
+    assert [leader["component"] for leader in leaders] == ["dispatcher", "resource_manager", "rest_server"]
+    assert {leader["state"] for leader in leaders} == {"held"}
+    assert leaders[0]["leader_address"] == "pekko.tcp://flink@jm-1:6123/user/rpc/x_1"
 
 
 def test_other_paths_and_methods_are_refused(site: Site) -> None:
@@ -134,20 +134,20 @@ def test_the_last_hundred_where_no_number_is_asked_for(site: Site, tmp_path: Pat
 
 def test_episodes_as_data(site: Site, remembered: Sidecar) -> None:
     """What is not over comes first, by its phase; what is over has the fields of its record."""
-    found = site.data("/api/v1/episodes")
+    episodes = site.data("/api/v1/episodes")
     opened = remembered.state.clusters["default"].episode
     assert opened
     lost, blind = remembered.episodes()
-    assert [(episode["id"], episode["phase"], episode["cause"]) for episode in found] == [
+    assert [(episode["id"], episode["phase"], episode["cause"]) for episode in episodes] == [
         (opened.id, "OPEN", "jobmanager_lost"),
         (blind.id, "CLOSED", "observer_blind"),
         (lost.id, "CLOSED", "jobmanager_lost"),
     ]
     record = to_builtins(lost)
     nothing = {"death_reason": None, "death_confidence": None, "recovery_verdict": None, "reviewed": False}
-    assert found[2] == {"phase": "CLOSED"} | nothing | {name: record[name] for name in found[2] if name in record}
-    assert (found[0]["closed_at"], found[0]["jobs_missing"], found[0]["jobs_total"]) == (None, 1, 1)
-    assert found[0]["components"] == ["dispatcher", "job", "resource_manager", "rest_server"]
+    assert episodes[2] == {"phase": "CLOSED"} | nothing | {name: record[name] for name in episodes[2] if name in record}
+    assert (episodes[0]["closed_at"], episodes[0]["jobs_missing"], episodes[0]["jobs_total"]) == (None, 1, 1)
+    assert episodes[0]["components"] == ["dispatcher", "job", "resource_manager", "rest_server"]
     assert ids(site.data("/api/v1/episodes?last=1")) == [opened.id]
     assert ids(site.data("/api/v1/episodes?last=2")) == [opened.id, blind.id]
 

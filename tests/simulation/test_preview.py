@@ -51,19 +51,19 @@ def preview(folder: Path, *arguments: str) -> list[dict[str, object]]:
 def test_each_destination_gets_its_payload(remembered: tuple[Path, Sidecar]) -> None:
     """Title and text are those of the message, with the link of this configuration; an Alertmanager gets alerts."""
     folder, sidecar = remembered
-    found = preview(folder)
-    first = {each["destination"]: each for each in found if each["reason"] == "FIRST"}
-    assert {name: each["payload"] for name, each in first.items()} == {
+    messages = preview(folder)
+    first = {message["destination"]: message for message in messages if message["reason"] == "FIRST"}
+    assert {name: message["payload"] for name, message in first.items()} == {
         "am#0": "alerts for an Alertmanager's API, version 2",
         "hook#0": "slack:// through Apprise",
         "hook#1": "Alertmanager's webhook payload, version 4",
     }
     episode = sidecar.episodes()[0]
-    for each in first.values():
-        assert each["link"] == f"http://page/episodes/{episode.id}"
-        assert "JobManager failed over after at least 2.0 s" in str(each["title"])
-        assert "The JobManager's ZooKeeper session expired" in str(each["body"])
-    assert len({each["key"] for each in found if str(each["destination"]).startswith("hook")}) == 1
+    for message in first.values():
+        assert message["link"] == f"http://page/episodes/{episode.id}"
+        assert "JobManager failed over after at least 2.0 s" in str(message["title"])
+        assert "The JobManager's ZooKeeper session expired" in str(message["body"])
+    assert len({message["key"] for message in messages if str(message["destination"]).startswith("hook")}) == 1
     alerts = first["am#0"]["alerts"]
     assert isinstance(alerts, list)
     assert [alert["labels"]["alertname"] for alert in alerts] == ["FlinkLeaderChanged"] * 3

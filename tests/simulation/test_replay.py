@@ -40,20 +40,20 @@ def failover() -> Sidecar:
     return sidecar
 
 
-def told(*files: Path, observer: str | None = None) -> list[tuple[str, str, str]]:
-    found = replay_of(files, RULES, observer)
-    return [(each.receiver, each.reason, each.title) for each in found.notifications()]
+def notifications(*files: Path, observer: str | None = None) -> list[tuple[str, str, str]]:
+    replay = replay_of(files, RULES, observer)
+    return [(notification.receiver, notification.reason, notification.title) for notification in replay.notifications()]
 
 
 def test_a_planned_failover_is_replayed_as_one(tmp_path: Path) -> None:
     """By what the record of the episode says, which comes last: the rules know it from the first transition on."""
     sidecar = failover()
     records = [
-        replace(each, planned=True, cause="planned_upgrade") if isinstance(each, EpisodeRecord) else each
-        for each in sidecar.records
+        replace(record, planned=True, cause="planned_upgrade") if isinstance(record, EpisodeRecord) else record
+        for record in sidecar.records
     ]
     (tmp_path / "a.jsonl").write_bytes(lines(records))
-    [(receiver, reason, title)] = told(tmp_path / "a.jsonl")
+    [(receiver, reason, title)] = notifications(tmp_path / "a.jsonl")
     assert (receiver, reason) == ("ops", "FIRST")
     assert title.startswith("[INFO] default: planned failover")
 
@@ -72,7 +72,7 @@ def test_segments_are_replayed_as_one(tmp_path: Path) -> None:
         first, second = tmp_path / "a.jsonl.gz", tmp_path / "b.jsonl"
         first.write_bytes(gzip.compress(lines(records[:cut])))
         second.write_bytes(lines(records[cut:]))
-        assert told(first, first, second, second) == [FAILOVER]
+        assert notifications(first, first, second, second) == [FAILOVER]
 
 
 def test_lines_that_are_no_records_are_counted(tmp_path: Path) -> None:
@@ -99,9 +99,9 @@ def test_lines_that_are_no_records_are_counted(tmp_path: Path) -> None:
     ]
     file = tmp_path / "records.jsonl"
     file.write_bytes(lines(records[:3]) + b"\n".join(bad) + b"\n\n" + lines(records[3:]))
-    found = replay_of([file], RULES)
-    assert [(each.receiver, each.reason, each.title) for each in found.notifications()] == [FAILOVER]
-    assert found.unreadable == len(bad) + 1  # the longest one is read in two pieces
+    replay = replay_of([file], RULES)
+    assert [(notice.receiver, notice.reason, notice.title) for notice in replay.notifications()] == [FAILOVER]
+    assert replay.unreadable == len(bad) + 1  # the longest one is read in two pieces
 
 
 def test_of_several_sidecars_one_is_replayed(tmp_path: Path) -> None:
@@ -110,23 +110,23 @@ def test_of_several_sidecars_one_is_replayed(tmp_path: Path) -> None:
     file = tmp_path / "records.jsonl"
     file.write_bytes(lines(records) + lines([replace(record, observer="sidecar-1") for record in records]))
     with pytest.raises(ReplayError, match="records of sidecar-0, sidecar-1: choose one with --observer"):
-        told(file)
-    assert told(file, observer="sidecar-1") == [FAILOVER]
+        notifications(file)
+    assert notifications(file, observer="sidecar-1") == [FAILOVER]
     with pytest.raises(ReplayError, match="no records of sidecar-2, but of sidecar-0, sidecar-1"):
-        told(file, observer="sidecar-2")
+        notifications(file, observer="sidecar-2")
 
 
 def test_what_cannot_be_replayed_is_said(tmp_path: Path) -> None:
     """No file, no records in it, a segment that is torn."""
     with pytest.raises(ReplayError, match=r"no\.jsonl cannot be read: No such file or directory"):
-        told(tmp_path / "no.jsonl")
+        notifications(tmp_path / "no.jsonl")
     (tmp_path / "empty.jsonl").write_text("")
     with pytest.raises(ReplayError, match="there are no records in these files"):
-        told(tmp_path / "empty.jsonl")
+        notifications(tmp_path / "empty.jsonl")
     torn = tmp_path / "torn.jsonl.gz"
     torn.write_bytes(gzip.compress(lines(failover().records))[:-20])
     with pytest.raises(ReplayError, match=r"torn\.jsonl\.gz cannot be read"):
-        told(torn)
+        notifications(torn)
 
 
 def test_a_standby_that_left_is_notified_by_the_count_of_contenders(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_standby_that_left_is_notified_by_the_count_of_contenders(tmp_path: Pa
     ]
     file = tmp_path / "records.jsonl"
     file.write_bytes(lines([*records, *counts]))
-    assert told(file)[1:] == [
+    assert notifications(file)[1:] == [
         ("ops", "FIRST", "[WARNING] default: no standby JobManager"),
         ("ops", "RESOLVED", "[RESOLVED] default: standby JobManager available again"),
     ]
@@ -170,7 +170,7 @@ def test_a_split_is_replayed_with_its_end(tmp_path: Path) -> None:
     sidecar.stops()
     file = tmp_path / "records.jsonl"
     file.write_bytes(lines(sidecar.records))
-    assert told(file) == [(d.receiver, d.reason.value, d.title) for d in sidecar.sent]
+    assert notifications(file) == [(d.receiver, d.reason.value, d.title) for d in sidecar.sent]
     assert [(d.alert, d.reason.value) for d in sidecar.sent] == [
         ("FlinkSplitLeadership", "FIRST"),
         ("FlinkSplitLeadership", "RESOLVED"),
@@ -186,7 +186,7 @@ def test_what_is_out_of_sight_for_weeks_is_not_said_again(tmp_path: Path) -> Non
     sidecar.stops()
     file = tmp_path / "records.jsonl"
     file.write_bytes(lines(sidecar.records))
-    assert told(file) == [(d.receiver, d.reason.value, d.title) for d in sidecar.sent]
+    assert notifications(file) == [(d.receiver, d.reason.value, d.title) for d in sidecar.sent]
     assert len(sidecar.sent) > 20
 
 
@@ -200,7 +200,7 @@ def test_records_of_a_cluster_in_kubernetes(tmp_path: Path) -> None:
     sidecar.stops()
     file = tmp_path / "records.jsonl"
     file.write_bytes(lines(sidecar.records))
-    assert told(file) == [(d.receiver, d.reason.value, d.title) for d in sidecar.sent]
+    assert notifications(file) == [(d.receiver, d.reason.value, d.title) for d in sidecar.sent]
     assert len(sidecar.sent) == 1
 
 
@@ -212,7 +212,7 @@ def test_a_job_that_left_alone_left_when_it_was_observed(tmp_path: Path) -> None
     sidecar.sees_changes().waits(4)
     flink.submit("ab" * 16).elect(A, ComponentId(Component.JOB, "ab" * 16))
     sidecar.sees_changes().waits(60).stops()
-    assert [each.kind for each in sidecar.transitions()[-2:]] == [Kind.GRANTED, Kind.REVOKED]
+    assert [transition.kind for transition in sidecar.transitions()[-2:]] == [Kind.GRANTED, Kind.REVOKED]
     (message,) = sidecar.sent
     file = tmp_path / "records.jsonl"
     file.write_bytes(lines(sidecar.records))

@@ -21,7 +21,7 @@ from tests.kit.outcomes import death
 
 RULES = read_rules(None)
 RECOVERED = Rule("FlinkRecovered", Trigger.RECOVERED, Severity.INFO)
-"""No shipped rule tells it."""
+"""No shipped rule notifies it."""
 RULES_OF_RECOVERY = {
     *("FlinkJobMissing", "FlinkJobResurrected", "FlinkStateLost", "FlinkStateOlder", "FlinkNotRecovered"),
     RECOVERED.alert,
@@ -58,7 +58,7 @@ def sent_again(records: list[AnyRecord], folder: Path) -> list[tuple[str, str, s
     file = folder / "records.jsonl"
     file.write_bytes(b"".join(json.encode(record) + b"\n" for record in records))
     replay = replay_of([file], replace(RULES, rules=(*RULES.rules, RECOVERED)))
-    sent = [(alert, each.reason, each.title) for each in replay.notifications() for alert in each.alerts]
+    sent = [(alert, notice.reason, notice.title) for notice in replay.notifications() for alert in notice.alerts]
     assert replay.unreadable == 0
     return [each for each in sent if each[0] in RULES_OF_RECOVERY]
 
@@ -102,8 +102,8 @@ def test_a_planned_failover_fires_nothing(tmp_path: Path) -> None:
     sidecar = shows_for(failed_over(), 40, restored=None)
     sidecar.waits(900).stops()
     planned = [
-        replace(each, planned=True, cause="planned_upgrade") if isinstance(each, EpisodeRecord) else each
-        for each in sidecar.records
+        replace(record, planned=True, cause="planned_upgrade") if isinstance(record, EpisodeRecord) else record
+        for record in sidecar.records
     ]
     assert sent_again(planned, tmp_path) == []
 
@@ -112,10 +112,10 @@ def test_records_in_words_of_another_version_are_counted(tmp_path: Path) -> None
     """A reason of a death, and a time, that no sidecar writes."""
     sidecar = shows_for(failed_over(), 40)
     sidecar.stops()
-    episode = next(each for each in sidecar.records if isinstance(each, EpisodeRecord))
+    episode = next(record for record in sidecar.records if isinstance(record, EpisodeRecord))
     bad = [
         replace(death(episode), observer="sidecar-0", reason="struck_by_lightning"),
-        *(replace(each, led_at="soon") for each in sidecar.records if isinstance(each, Recovery)),
+        *(replace(record, led_at="soon") for record in sidecar.records if isinstance(record, Recovery)),
     ]
     file = tmp_path / "records.jsonl"
     file.write_bytes(b"".join(json.encode(record) + b"\n" for record in [*sidecar.records, *bad]))

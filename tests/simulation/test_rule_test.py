@@ -30,7 +30,7 @@ def test_each_shipped_rule_has_a_test_in_which_it_fires_and_one_in_which_it_does
     assert fires == {True, False}
 
 
-def told(text: str, folder: Path, rules: str = "rule_files: [default.yaml]") -> list[SentNotification]:
+def notifications(text: str, folder: Path, rules: str = "rule_files: [default.yaml]") -> list[SentNotification]:
     """What is notified in the course of a test whose events are `text`."""
     (folder / "default.yaml").write_text((RULES / "default.yaml").read_text())
     file = folder / "test.yaml"
@@ -41,7 +41,7 @@ def told(text: str, folder: Path, rules: str = "rule_files: [default.yaml]") -> 
 
 def test_whatever_is_not_as_expected_is_said(tmp_path: Path) -> None:
     """Too late, to somebody else, for another reason, of other alerts, in other words: missing, and notified instead."""
-    happened = told("      - {at: 0s, leader: {all: jm-a}}\n      - {at: 1m, leader: {all: jm-b}}", tmp_path)
+    happened = notifications("      - {at: 0s, leader: {all: jm-a}}\n      - {at: 1m, leader: {all: jm-b}}", tmp_path)
     [only] = happened
     assert (only.at, only.receiver, only.reason, only.alerts) == (65 * SECOND, "ops", "FIRST", ("FlinkLeaderChanged",))
     right = Expectation(65 * SECOND, frozenset({"FlinkLeaderChanged"}))
@@ -65,7 +65,7 @@ def test_whatever_is_not_as_expected_is_said(tmp_path: Path) -> None:
 def test_writes_that_nobody_saw(tmp_path: Path) -> None:
     """`unobserved` says how many came before."""
     rules = "rules: [{alert: Missed, on: unobserved}]"
-    happened = told(
+    happened = notifications(
         "      - {at: 0s, leader: {all: jm-a}}\n      - {at: 1m, unobserved: 2, leader: {dispatcher: jm-b}}",
         tmp_path,
         rules,
@@ -79,8 +79,8 @@ def test_the_same_process_and_another_one_on_its_host(tmp_path: Path) -> None:
     """`jm-a` elected again is the same process; `jm-a#2` is another one there."""
     rules = "rules: [{alert: Again, on: same_process_reelection}]"
     text = "      - {at: 0s, leader: {all: jm-a}}\n      - {at: 1m, leader: {all: HOW}}"
-    assert [each.alerts for each in told(text.replace("HOW", "jm-a"), tmp_path, rules)] == [("Again",)]
-    assert told(text.replace("HOW", '"jm-a#2"'), tmp_path, rules) == []
+    assert [notice.alerts for notice in notifications(text.replace("HOW", "jm-a"), tmp_path, rules)] == [("Again",)]
+    assert notifications(text.replace("HOW", '"jm-a#2"'), tmp_path, rules) == []
 
 
 def test_clusters_are_distinguished(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ route: {receiver: a, routes: [{receiver: b, matchers: [cluster_id=~"billing.*"]}
       - {at: 0s, cluster: billing-eu, leader: {all: jm-a}}
       - {at: 1m, cluster: billing-eu, leader: {all: jm-b}}
       - {at: 2m, cluster: orders, blind: true}"""
-    assert [(each.receiver, each.alerts) for each in told(text, tmp_path, rules)] == [
+    assert [(notification.receiver, notification.alerts) for notification in notifications(text, tmp_path, rules)] == [
         ("b", ("FlinkLeaderChanged",)),
         ("a", ("FlinkLeadersOutOfSight",)),
     ]
@@ -108,8 +108,8 @@ route: {receiver: a, routes: [{receiver: quiet, matchers: [severity="warning"], 
 time_intervals: [{name: noon, time_intervals: [{times: [{start_time: "12:00", end_time: "12:10"}], weekdays: [monday]}]}]
 """
     text = "      - {at: 0s, leader: {all: jm-a}}\n      - {at: AT, blind: true}"
-    assert [each.at // SECOND for each in told(text.replace("AT", "1m"), tmp_path, rules)] == [605]
-    assert [each.at // SECOND for each in told(text.replace("AT", "11m"), tmp_path, rules)] == [785]
+    assert [notice.at // SECOND for notice in notifications(text.replace("AT", "1m"), tmp_path, rules)] == [605]
+    assert [notice.at // SECOND for notice in notifications(text.replace("AT", "11m"), tmp_path, rules)] == [785]
 
 
 def test_a_pretended_leader_is_written_as_java_writes_it() -> None:

@@ -1,4 +1,4 @@
-"""Replaying the records that a scenario made tells the same alerts as the scenario did."""
+"""Replaying the records that a scenario made notifies the same alerts as the scenario did."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ from tests.kit.core_sidecar import Sidecar
 from tests.kit.fake_flink import Flink
 from tests.kit.groups import examples
 
-Told = tuple[str, str, tuple[str, ...], str, int]
+Notification = tuple[str, str, tuple[str, ...], str, int]
 """Receiver, reason, alerts, title, and when: microseconds since the epoch."""
 C = job_manager("jm-c")
 RULES = """
@@ -55,22 +55,22 @@ def rules(tmp_path_factory: pytest.TempPathFactory) -> Alerting:
     return read_rules(folder / "rules.yaml")
 
 
-def told_again(records: list[AnyRecord], rules: Alerting, folder: Path, until: int) -> list[Told]:
+def replayed(records: list[AnyRecord], rules: Alerting, folder: Path, until: int) -> list[Notification]:
     file = folder / "records.jsonl"
     file.write_bytes(b"".join(json.encode(record) + b"\n" for record in records))
     replay = replay_of([file], rules)
-    told = [
-        (each.receiver, each.reason, tuple(each.alerts), each.title, _micros(each.at))
-        for each in replay.notifications()
-        if each.at <= timestamp(until)
+    notifications = [
+        (notice.receiver, notice.reason, tuple(notice.alerts), notice.title, _micros(notice.at))
+        for notice in replay.notifications()
+        if notice.at <= timestamp(until)
     ]
     assert replay.unreadable == 0
-    return told
+    return notifications
 
 
-def _said(told: Told) -> tuple[str, str, tuple[str, ...], str]:
+def comparable(notification: Notification) -> tuple[str, str, tuple[str, ...], str]:
     """Without the time, and without how many failovers there were by then: one side may be half a second ahead."""
-    return (*told[:3], re.sub(r"\d+ failovers", "N failovers", told[3]))
+    return (*notification[:3], re.sub(r"\d+ failovers", "N failovers", notification[3]))
 
 
 def _micros(at: str) -> int:
@@ -194,12 +194,12 @@ def test_the_same_alerts(scenario: list[tuple[Action, float]], rules: Alerting, 
         while any(abs(due - sidecar.now) < 2 * SECOND for due in _dues(sidecar)):
             _pass(sidecar, 1)  # nothing happens while a message is due: one side may be half a second ahead
     sidecar.stops()
-    told = [(d.receiver, d.reason.value, tuple(d.alert.split(", ")), d.title, d.queued_at.wall) for d in sidecar.sent]
-    again = told_again(sidecar.records, rules, tmp_path, sidecar.now + SECOND)
-    assert sorted(map(_said, again)) == sorted(map(_said, told))
+    live = [(d.receiver, d.reason.value, tuple(d.alert.split(", ")), d.title, d.queued_at.wall) for d in sidecar.sent]
+    replay = replayed(sidecar.records, rules, tmp_path, sidecar.now + SECOND)
+    assert sorted(map(comparable, replay)) == sorted(map(comparable, live))
     late = [
         (mine, theirs)
-        for mine, theirs in zip(sorted(again), sorted(told), strict=True)
+        for mine, theirs in zip(sorted(replay), sorted(live), strict=True)
         if abs(mine[-1] - theirs[-1]) > 3 * SECOND
     ]
     assert late == []

@@ -15,7 +15,7 @@ from sidecar.host.processes import FlinkProcess
 from sidecar.lab.processes import free_port
 from sidecar.lab.receivers import HttpReceiver, MailReceiver
 from tests.kit.receivers import mailbox, webhook
-from tests.sinks.running import Eventually, Run, known
+from tests.sinks.running import Eventually, Run, flink_process
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def jvm(java: Path, tmp_path: Path, eventually: Eventually) -> Iterator[Run]:
                     return probe.connect_ex(("127.0.0.1", port)) == 0
 
             assert eventually(serves)
-            return known(child.pid)
+            return flink_process(child.pid)
 
         yield start
 
@@ -81,6 +81,6 @@ def python(tmp_path: Path) -> Iterator[Run]:
             cleanup.callback(os.killpg, child.pid, signal.SIGKILL)
             assert child.stdout
             assert child.stdout.readline() == b"ready\n"
-            return known(child.pid, is_java=False)
+            return flink_process(child.pid, is_java=False)
 
         yield start

@@ -20,7 +20,7 @@ Eventually = Callable[[Callable[[], bool]], bool]
 Run = Callable[..., FlinkProcess]
 
 
-def known(pid: int, *, is_java: bool = True) -> FlinkProcess:
+def flink_process(pid: int, *, is_java: bool = True) -> FlinkProcess:
     """A process, as if it were one of Flink."""
     started = (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[19]
     return FlinkProcess(pid, int(started), is_java, "java" if is_java else "python")
@@ -55,7 +55,7 @@ def as_nobody(module: str, call: str, process: FlinkProcess) -> tuple[str, str]:
     """Why it is not captured, by a process that is another user's. Without root this one is: the process is then that of root, pid 1."""
     if os.geteuid() == 0:
         return outcome_as(AS_NOBODY, module, call, process)
-    return outcome_as((), module, call, known(1, is_java=process.is_java))
+    return outcome_as((), module, call, flink_process(1, is_java=process.is_java))
 
 
 def outcome_as(become: Sequence[str], module: str, call: str, process: FlinkProcess) -> tuple[str, str]:

@@ -179,18 +179,18 @@ def test_a_sender_that_fails_while_it_sends_may_have_sent(
 
 def test_a_capture_that_fails_in_an_unforeseen_way_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As failed, at once, and the next one is captured by the same worker."""
-    told: Queue[tuple[str, tuple[EvidenceItem, ...]]] = Queue()
+    results: Queue[tuple[str, tuple[EvidenceItem, ...]]] = Queue()
 
     def refuse(*_: object) -> None:
         raise NO_THREAD
 
     monkeypatch.setattr(sidecar.sinks.evidence.collector, "Child", refuse)
-    collector = Collector(tmp_path, lambda name, items: told.put((name, items)))
+    collector = Collector(tmp_path, lambda name, items: results.put((name, items)))
     collector.start()
     try:
         for name in ("1", "2"):
             collector.gather(_capture(name))
-            answered, items = told.get(timeout=120)
+            answered, items = results.get(timeout=120)
             assert (answered, {item.outcome.value for item in items}) == (name, {"failed"})
     finally:
         collector.stop()

@@ -26,18 +26,18 @@ def endpoints(write: Write, text: str) -> dict[str, Endpoint]:
 
 def test_the_urls_of_a_receiver_come_first(write: Write) -> None:
     """Deliveries that were queued before a webhook was added keep their destination."""
-    found = endpoints(
+    urls = endpoints(
         write,
         f"slack: {{token: {TOKEN}, channel: C0123456789}}\n  webhook: {{url: 'https://h/p'}}\n  urls: ['json://a', 'json://b']",
     )
-    assert found == {
+    assert urls == {
         "ops#0": AppriseUrl(Secret("json://a")),
         "ops#1": AppriseUrl(Secret("json://b")),
         "ops#2": Webhook(Secret("https://h/p")),
         "ops#3": Slack(Secret(TOKEN), "C0123456789", "https://slack.com/api"),
     }
-    assert "s3cret" not in repr(found)
-    assert "json:" not in repr(found)
+    assert "s3cret" not in repr(urls)
+    assert "json:" not in repr(urls)
 
 
 def test_a_webhook_has_all_its_settings(write: Write, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_every_alertmanager_is_a_destination_that_is_fed(write: Write, tmp_path:
     }
     policy = settings.policy()
     assert [each.feed for each in policy.receivers["am"]] == [Feed(300 * SECOND)] * 2
-    assert [each.name for each in policy.feeds()] == ["am#0", "am#1"]
+    assert [feed.name for feed in policy.feeds()] == ["am#0", "am#1"]
     assert policy.route.group_interval == FEED_INTERVAL
     assert policy.route.routes[0].group_interval == 3600 * SECOND
     assert "s3cret" not in repr(settings)

@@ -127,7 +127,7 @@ tests:
         SimulatedFlink("default"),
         [*suite.tests[0].when],
     )
-    found: set[str] = set()
+    labels: set[str] = set()
     start = Moment(SECOND, SECOND)
     [*simulator.observe([Started(start), *cluster.connect(start)])]
     for second in range(1, 150):
@@ -137,9 +137,9 @@ tests:
         [*simulator.observe([*cluster.pictured(at), Ticked(at)])]
         # White box: labels are nowhere else to be seen as they are.
         for group in simulator._state.alerts.groups.values():
-            found |= {label for member in group.members.values() for label in member.alert.labels}
+            labels |= {label for member in group.members.values() for label in member.alert.labels}
     [documented] = [words(row[2]) for row in rows("Triggers") if words(row[0]) == [trigger.value]]
-    assert found == COMMON | {*documented}
+    assert labels == COMMON | {*documented}
 
 
 def test_every_label_is_documented() -> None:

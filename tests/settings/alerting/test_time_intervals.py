@@ -86,13 +86,13 @@ def _days(spans: list[str], local: datetime) -> set[int]:
     """The days of that month which the spans name: all days are listed, and cut out of the list as Python counts from its end."""
     first = local.replace(day=1)
     month = [day for number in range(31) if (day := (first + timedelta(days=number))).month == local.month]
-    found: set[int] = set()
+    days: set[int] = set()
     for span in spans:
         begin, _, end = span.partition(":")
         edges = [int(begin), int(end or begin)]
         low, high = (edge if edge > 0 else len(month) + edge + 1 for edge in edges)
-        found |= {day.day for day in month if low <= day.day <= high}
-    return found
+        days |= {day.day for day in month if low <= day.day <= high}
+    return days
 
 
 @pytest.mark.parametrize("seed", range(40))

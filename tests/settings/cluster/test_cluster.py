@@ -127,9 +127,9 @@ def test_a_place_that_names_the_cluster_otherwise_is_passed_over(write: Write, c
 def test_flinks_configuration_can_be_completed(write: Write, conf_dir: Path) -> None:
     """On YARN the cluster id stands in no file of Flink's: it can be given beside the folder."""
     config = write(f"flink_conf_dir: {conf_dir}\nzookeeper: {{cluster_id: application_1, session_timeout: 10s}}\n")
-    found = in_zookeeper(load(config, {}).clusters[0])
-    assert (found.quorum, found.namespace, found.session_timeout) == ("zk:2181", "/flink/application_1", 10.0)
-    assert found.flink_session_timeout == 60.0  # ours says nothing of Flink's
+    cluster = in_zookeeper(load(config, {}).clusters[0])
+    assert (cluster.quorum, cluster.namespace, cluster.session_timeout) == ("zk:2181", "/flink/application_1", 10.0)
+    assert cluster.flink_session_timeout == 60.0  # ours says nothing of Flink's
     assert load(config, {}).policy().session_timeouts == {"application_1": 60_000_000}
     assert load(config, {"zookeeper": "zk"}).policy().session_timeouts == {}
     assert load_cluster({"flink_conf": conf_dir, "cluster_id": "x"}).namespace == "/flink/x"
@@ -146,7 +146,7 @@ def test_config_check_says_what_is_lost_without_flinks_configuration(write: Writ
 
 
 def test_a_cluster_named_twice_is_an_error(write: Write, conf_dir: Path) -> None:
-    """Two ways in one place: nobody can tell which was meant."""
+    """Two ways in one place: which one was meant is unknown."""
     with pytest.raises(SettingsError) as error:
         load_cluster({"flink_conf": conf_dir, "zookeeper": "zk"})
     assert str(error.value) == "--zookeeper: --flink-conf names a cluster too: give one of them"

@@ -150,7 +150,7 @@ def test_two_files_that_agree_are_one(tmp_path: Path) -> None:
 
 
 def test_two_files_that_disagree_are_an_error(tmp_path: Path) -> None:
-    """1.19 and 1.20 read one, 2.x the other: which Flink runs here, nobody can tell from the folder."""
+    """1.19 and 1.20 read one, 2.x the other: the folder does not show which Flink runs here."""
     assert error_of(write(tmp_path, config=FLAT, legacy=DEPRECATED.replace("orders", "payments"))) == (
         "--flink-conf: config.yaml and flink-conf.yaml in CONF disagree about high availability, and Flink's version decides "
         "which one it reads: remove one, or give --zookeeper (with --root and --cluster-id) or --kubernetes instead"

@@ -58,9 +58,9 @@ def error_of(call: Callable[[], object], folder: Path) -> str:
 
 def test_a_cluster_id_is_enough_in_a_pod(pod: Path) -> None:
     """The service account knows the way and the namespace."""
-    found = load_cluster({"kubernetes": True, "cluster_id": "orders"})
-    assert found == KubernetesSettings(cluster_id="orders", namespace="flink-prod")
-    assert found.place == "the ConfigMaps of namespace flink-prod, by the pod's service account"
+    cluster = load_cluster({"kubernetes": True, "cluster_id": "orders"})
+    assert cluster == KubernetesSettings(cluster_id="orders", namespace="flink-prod")
+    assert cluster.place == "the ConfigMaps of namespace flink-prod, by the pod's service account"
     (pod / "namespace").unlink()
     assert load_cluster({"kubernetes": True, "cluster_id": "orders"}).namespace == "default"
 
@@ -70,21 +70,21 @@ def test_a_kubeconfig_is_found_as_kubectl_finds_it(
 ) -> None:
     """The one given, that of KUBECONFIG, ~/.kube/config; only without any of them the pod's account."""
 
-    def found(**given: object) -> tuple[Path | None, str | None, str]:
-        cluster = load_cluster({"kubernetes": True, "cluster_id": "orders", **given})
+    def access(**section: object) -> tuple[Path | None, str | None, str]:
+        cluster = load_cluster({"kubernetes": True, "cluster_id": "orders", **section})
         assert isinstance(cluster, KubernetesSettings)
         return cluster.kubeconfig, cluster.context, cluster.namespace
 
-    assert found() == (None, None, "flink-prod")
+    assert access() == (None, None, "flink-prod")
     home = tmp_path / ".kube" / "config"
     home.parent.mkdir()
     home.write_text(KUBECONFIG.replace("current-context: home", "current-context: work"))
-    assert found() == (home, "work", "flink")
+    assert access() == (home, "work", "flink")
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-    assert found() == (kubeconfig, "home", "default")
-    assert found(context="work") == (kubeconfig, "work", "flink")
-    assert found(context="work", namespace="other") == (kubeconfig, "work", "other")
-    assert found(kubeconfig=home) == (home, "work", "flink")
+    assert access() == (kubeconfig, "home", "default")
+    assert access(context="work") == (kubeconfig, "work", "flink")
+    assert access(context="work", namespace="other") == (kubeconfig, "work", "other")
+    assert access(kubeconfig=home) == (home, "work", "flink")
 
 
 def test_the_environment_and_the_configuration_name_it_too(
@@ -177,7 +177,7 @@ def test_flinks_two_files_must_agree(pod: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("section", "message"),
     [
         ({}, "--kubernetes: the cluster id is missing: give --cluster-id (Flink's kubernetes.cluster-id)"),
         ({"cluster_id": "/default"}, '--cluster-id: "/default" must be a Kubernetes cluster id: lower-case letters, digits, - and .'),
@@ -190,10 +190,10 @@ def test_flinks_two_files_must_agree(pod: Path, tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_mistake_on_the_command_line_is_one_line(
-    pod: Path, tmp_path: Path, given: dict[str, str], message: str
+    pod: Path, tmp_path: Path, section: dict[str, str], message: str
 ) -> None:
     """It names the option and what to do."""
-    assert error_of(lambda: load_cluster({"kubernetes": True, **given}), tmp_path) == message
+    assert error_of(lambda: load_cluster({"kubernetes": True, **section}), tmp_path) == message
 
 
 @pytest.mark.parametrize(
@@ -222,8 +222,8 @@ def test_a_kubeconfig_that_does_not_fit_is_one_line(
 ) -> None:
     """No such context, none that is current, no kubeconfig at all; none of its secrets shows."""
     kubeconfig.write_text(text)
-    given = {"kubernetes": True, "cluster_id": "x", "kubeconfig": kubeconfig, "context": context}
-    assert error_of(lambda: load_cluster(given), tmp_path).startswith(message)
+    section = {"kubernetes": True, "cluster_id": "x", "kubeconfig": kubeconfig, "context": context}
+    assert error_of(lambda: load_cluster(section), tmp_path).startswith(message)
 
 
 def test_a_secret_in_the_place_of_a_kubeconfig_is_not_shown(
@@ -241,13 +241,13 @@ def test_without_any_way_to_the_api_server_the_line_says_what_to_give(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """No pod, no kubeconfig; or several of them."""
-    given = {"kubernetes": True, "cluster_id": "x"}
-    assert error_of(lambda: load_cluster(given), tmp_path) == (
+    section = {"kubernetes": True, "cluster_id": "x"}
+    assert error_of(lambda: load_cluster(section), tmp_path) == (
         "no access to the Kubernetes API server: there is neither a kubeconfig nor the service account of a pod: "
         "give --kubeconfig FILE, or give the pod its token (automountServiceAccountToken)"
     )
     monkeypatch.setenv("KUBECONFIG", "/a:/b")
-    assert error_of(lambda: load_cluster(given), tmp_path) == (
+    assert error_of(lambda: load_cluster(section), tmp_path) == (
         "KUBECONFIG names several files, and the sidecar does not merge them: give --kubeconfig FILE"
     )
 
@@ -299,22 +299,24 @@ def test_config_check_says_which_cluster_it_is(kubeconfig: Path, write: Write, t
 
 
 @pytest.mark.parametrize(
-    ("given", "loaded"),
+    ("section", "loaded"),
     [
         ({"zookeeper": "zk"}, "kazoo"),
         ({"kubernetes": True, "cluster_id": "x", "kubeconfig": "KUBECONFIG"}, "urllib3"),
     ],
 )
-def test_the_library_of_the_other_store_is_not_loaded(kubeconfig: Path, given: dict[str, object], loaded: str) -> None:
+def test_the_library_of_the_other_store_is_not_loaded(
+    kubeconfig: Path, section: dict[str, object], loaded: str
+) -> None:
     """Each of them is a third of the memory."""
-    given = {key: str(kubeconfig) if value == "KUBECONFIG" else value for key, value in given.items()}
+    section = {key: str(kubeconfig) if value == "KUBECONFIG" else value for key, value in section.items()}
     program = f"""\
 import sys
 import sidecar.app
 from sidecar.clock import Clock
 from sidecar.drivers import Drivers
 from sidecar.settings import load_cluster
-Drivers([load_cluster({given!r})], Clock())
+Drivers([load_cluster({section!r})], Clock())
 print(*({{"kazoo", "kubernetes", "urllib3"}} & sys.modules.keys()))
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
@@ -325,9 +327,9 @@ def test_names_of_pods_and_events_are_off_unless_wanted(pod: Path, write: Write)
     """In a cluster of the configuration, also beside Flink's own; of several, each has its own."""
     orders = KubernetesSettings("orders", "flink-prod")
     config = write("kubernetes: {cluster_id: orders, pod_names: true, events: true}\n")
-    found = load(config, {})
-    assert found.clusters == (replace(orders, pod_names=True, events=True),)
-    assert (found.policy().pod_names, found.policy().events) == (frozenset({"orders"}),) * 2
+    settings = load(config, {})
+    assert settings.clusters == (replace(orders, pod_names=True, events=True),)
+    assert (settings.policy().pod_names, settings.policy().events) == (frozenset({"orders"}),) * 2
     config = write(
         "clusters: [{kubernetes: {cluster_id: a, events: true}}, {kubernetes: {cluster_id: b, pod_names: true}}]\n"
     )

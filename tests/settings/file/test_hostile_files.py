@@ -50,10 +50,10 @@ WORDS = st.sampled_from(
 )
 
 
-def section(known: Keys, **inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+def section(keys: Keys, **inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
     """A section with some of the keys that it may have."""
     plain = WORDS | st.lists(WORDS, max_size=2) | hostile.values()
-    return st.fixed_dictionaries({}, optional={key: inner.get(key, plain) for key in known})
+    return st.fixed_dictionaries({}, optional={name: inner.get(name, plain) for name in keys})
 
 
 ROUTES = section(schema.ROUTE, routes=st.lists(section(schema.ROUTE), max_size=2))

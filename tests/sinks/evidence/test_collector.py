@@ -25,7 +25,7 @@ from sidecar.sinks.evidence.collector import CAPACITY, Collector
 from tests.kit.flink_rest_server import JOB, Answer, RestServer, flink, silence
 
 DAY = 24 * 3600.0
-Told = Queue[tuple[str, tuple[EvidenceItem, ...]]]
+Results = Queue[tuple[str, tuple[EvidenceItem, ...]]]
 Eventually = Callable[[Callable[[], bool]], bool]
 
 
@@ -45,7 +45,7 @@ def request(address: str | None, number: int = 1, *jobs: str) -> Capture:
 
 
 @pytest.fixture
-def told() -> Told:
+def results() -> Results:
     """The reported results, in order."""
     return Queue()
 
@@ -57,12 +57,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def collect(told: Told, folder: Path) -> Iterator[Callable[..., Collector]]:
+def collect(results: Results, folder: Path) -> Iterator[Callable[..., Collector]]:
     """Starts a collector; in the end it is stopped, and has left no child."""
     with ExitStack() as cleanup:
 
         def start(**options: object) -> Collector:
-            collector = Collector(folder, lambda *answer: told.put(answer), **options)  # type: ignore[arg-type]
+            collector = Collector(folder, lambda *answer: results.put(answer), **options)  # type: ignore[arg-type]
             cleanup.callback(collector.stop)
             collector.start()
             return collector
@@ -80,7 +80,7 @@ def hanging() -> Iterator[RestServer]:
 
 def children() -> list[int]:
     """The capturing processes that this one runs."""
-    found = []
+    pids = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it ended in between
             parent = int(stat.read_text().rpartition(")")[2].split()[1])
@@ -88,23 +88,23 @@ def children() -> list[int]:
                 parent == os.getpid()
                 and b"sidecar.sinks.evidence.evidence_child" in (stat.parent / "cmdline").read_bytes()
             ):
-                found.append(int(stat.parent.name))
-    return found
+                pids.append(int(stat.parent.name))
+    return pids
 
 
-def described(told: Told) -> tuple[str, EvidenceKind, CaptureOutcome, str | None]:
+def described(results: Results) -> tuple[str, EvidenceKind, CaptureOutcome, str | None]:
     """The only item of the next result."""
-    key, [item] = told.get(timeout=30)
+    key, [item] = results.get(timeout=30)
     return key, item.kind, item.outcome, item.detail
 
 
 def stored(folder: Path) -> set[str]:
     """The files that are there, by their names below the folder."""
-    found = set()
+    names_below = set()
     for place, folders, files in os.walk(folder):  # which does not mind that a folder is removed meanwhile
         links = [name for name in folders if Path(place, name).is_symlink()]
-        found |= {str(Path(place, name).relative_to(folder)) for name in (*files, *links)}
-    return found
+        names_below |= {str(Path(place, name).relative_to(folder)) for name in (*files, *links)}
+    return names_below
 
 
 def put(folder: Path, name: str, *, age: float, size: int = 10) -> str:
@@ -116,11 +116,11 @@ def put(folder: Path, name: str, *, age: float, size: int = 10) -> str:
     return name
 
 
-def test_answers_of_flink_are_captured(collect: Callable[..., Collector], told: Told, folder: Path) -> None:
+def test_answers_of_flink_are_captured(collect: Callable[..., Collector], results: Results, folder: Path) -> None:
     """The whole way: a child asks, writes the file and answers; only we may read what it wrote."""
     with RestServer(flink()) as server:
         collect().gather(request(server.address, 1, JOB))
-        key, [job, dump] = told.get(timeout=30)
+        key, [job, dump] = results.get(timeout=30)
     assert (key, job.kind, job.outcome) == ("c-1", EvidenceKind.JOB, CaptureOutcome.CAPTURED)
     assert job.detail == "orders (c6d22602…): restored from checkpoint 2 at 2026-11-22T00:06:03Z"
     file = "ep-1/led_again-thread_dump-0.txt"
@@ -132,29 +132,29 @@ def test_answers_of_flink_are_captured(collect: Callable[..., Collector], told: 
     assert stored(folder) == {file}
 
 
-def test_requests_are_answered_in_order(collect: Callable[..., Collector], told: Told) -> None:
+def test_requests_are_answered_in_order(collect: Callable[..., Collector], results: Results) -> None:
     """Also those that were made before the start."""
     collector = collect()
     for number in range(3):
         collector.gather(request(None, number))
-    assert [described(told) for _ in range(3)] == [
+    assert [described(results) for _ in range(3)] == [
         (f"c-{number}", EvidenceKind.THREAD_DUMP, CaptureOutcome.ABSENT, "the REST server has no leader")
         for number in range(3)
     ]
 
 
 def test_an_unsafe_episode_id_is_not_used_as_a_folder_name(
-    collect: Callable[..., Collector], told: Told, folder: Path
+    collect: Callable[..., Collector], results: Results, folder: Path
 ) -> None:
     """Nothing is written outside the folder."""
     with RestServer(flink()) as server:
         collect().gather(replace(request(server.address), episode_id="../../etc"))
-        _, [dump] = told.get(timeout=30)
+        _, [dump] = results.get(timeout=30)
     assert dump.file == "unnamed/led_again-thread_dump-0.txt"
     assert stored(folder) == {dump.file}
 
 
-def test_a_hanging_child_is_killed(collect: Callable[..., Collector], told: Told, eventually: Eventually) -> None:
+def test_a_hanging_child_is_killed(collect: Callable[..., Collector], results: Results, eventually: Eventually) -> None:
     """It is reported, and the next request is served. (SIGSTOP: the child cannot end by itself.)"""
     collector = collect(time_limit=2.0)
     with RestServer({"/jobmanager/thread-dump": [Answer(raw=silence)]}) as server:
@@ -162,18 +162,18 @@ def test_a_hanging_child_is_killed(collect: Callable[..., Collector], told: Told
         assert eventually(lambda: bool(server.asked))
         [child] = children()
         os.kill(child, signal.SIGSTOP)
-        assert described(told) == (
+        assert described(results) == (
             "c-1",
             EvidenceKind.THREAD_DUMP,
             CaptureOutcome.FAILED,
             "not captured: no answer within 2 s",
         )
     collector.gather(request(None, 2))
-    assert described(told)[2] is CaptureOutcome.ABSENT
+    assert described(results)[2] is CaptureOutcome.ABSENT
 
 
 def test_a_flink_that_does_not_answer_delays_no_look_at_processes(
-    collect: Callable[..., Collector], told: Told, hanging: RestServer, eventually: Eventually
+    collect: Callable[..., Collector], results: Results, hanging: RestServer, eventually: Eventually
 ) -> None:
     """They may end at any moment. Of four requests to Flink each takes its patience: they are not all over before that look."""
     collector = collect()
@@ -181,46 +181,46 @@ def test_a_flink_that_does_not_answer_delays_no_look_at_processes(
         collector.gather(request(hanging.address, number))
     assert eventually(lambda: bool(hanging.asked))
     collector.gather(replace(request(None, 5), source=Source.PROCESSES, occasion=Occasion.OPENED))
-    answered = iter(lambda: told.get(timeout=60)[0], "c-5")
+    answered = iter(lambda: results.get(timeout=60)[0], "c-5")
     assert "c-4" not in [*answered]
 
 
 def test_a_request_that_waited_too_long_is_dropped(
-    collect: Callable[..., Collector], told: Told, monkeypatch: pytest.MonkeyPatch
+    collect: Callable[..., Collector], results: Results, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What there was to be seen is gone, and the core does not wait for ever."""
     monkeypatch.setattr(collector, "_LATE", -1.0)
     collect().gather(request(None))
-    assert described(told)[2:] == (CaptureOutcome.FAILED, "not captured: the request waited longer than -1 s")
+    assert described(results)[2:] == (CaptureOutcome.FAILED, "not captured: the request waited longer than -1 s")
 
 
 def test_the_second_failover_of_an_episode_has_files_of_its_own(
-    collect: Callable[..., Collector], told: Told, folder: Path
+    collect: Callable[..., Collector], results: Results, folder: Path
 ) -> None:
     """Nothing is written over."""
     collector = collect()
     with RestServer(flink()) as server:
         for number in (1, 2):
             collector.gather(replace(request(server.address), id=f"c-{number}", round=number))
-            told.get(timeout=30)
+            results.get(timeout=30)
     assert stored(folder) == {"ep-1/led_again-thread_dump-0.txt", "ep-1/led_again-2-thread_dump-0.txt"}
 
 
 def test_a_killed_child_is_reported(
-    collect: Callable[..., Collector], told: Told, hanging: RestServer, eventually: Eventually
+    collect: Callable[..., Collector], results: Results, hanging: RestServer, eventually: Eventually
 ) -> None:
     """For example by the OOM killer."""
     collect().gather(request(hanging.address))
     assert eventually(lambda: bool(hanging.asked))
     os.kill(children()[0], signal.SIGKILL)
-    assert described(told)[2:] == (
+    assert described(results)[2:] == (
         CaptureOutcome.FAILED,
         "not captured: the capturing process ended without an answer (exit code -9)",
     )
 
 
 def test_a_child_that_cannot_be_started_is_reported(
-    collect: Callable[..., Collector], told: Told, monkeypatch: pytest.MonkeyPatch
+    collect: Callable[..., Collector], results: Results, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Too many processes, or no memory."""
 
@@ -229,7 +229,7 @@ def test_a_child_that_cannot_be_started_is_reported(
 
     monkeypatch.setattr(subprocess, "Popen", refuse)
     collect().gather(request(None))
-    assert described(told)[2:] == (
+    assert described(results)[2:] == (
         CaptureOutcome.FAILED,
         "not captured: could not start the capturing process: Resource temporarily unavailable",
     )
@@ -237,7 +237,7 @@ def test_a_child_that_cannot_be_started_is_reported(
 
 @pytest.mark.timing
 def test_stop_kills_running_requests_and_answers_waiting_ones(
-    collect: Callable[..., Collector], told: Told, hanging: RestServer, eventually: Eventually
+    collect: Callable[..., Collector], results: Results, hanging: RestServer, eventually: Eventually
 ) -> None:
     """Within seconds, each once; stop may be called twice."""
     collector = collect()
@@ -248,23 +248,23 @@ def test_stop_kills_running_requests_and_answers_waiting_ones(
     collector.stop()
     collector.stop()
     assert time.monotonic() - began < 4
-    answers = sorted(described(told) for _ in range(3))
+    answers = sorted(described(results) for _ in range(3))
     assert [(key, outcome, detail) for key, _, outcome, detail in answers] == [
         ("c-1", CaptureOutcome.LOST, "not captured: the sidecar is stopping"),
         ("c-2", CaptureOutcome.FAILED, "not captured: the sidecar is stopping"),
         ("c-3", CaptureOutcome.FAILED, "not captured: the sidecar is stopping"),
     ]
-    assert told.empty()
+    assert results.empty()
     assert children() == []
 
 
-def test_stop_before_start_answers_waiting_requests(told: Told, folder: Path) -> None:
+def test_stop_before_start_answers_waiting_requests(results: Results, folder: Path) -> None:
     """And it is not started any more."""
-    collector = Collector(folder, lambda *answer: told.put(answer))
+    collector = Collector(folder, lambda *answer: results.put(answer))
     collector.gather(request(None))
     collector.stop()
     collector.start()
-    assert described(told)[2:] == (CaptureOutcome.FAILED, "not captured: the sidecar is stopping")
+    assert described(results)[2:] == (CaptureOutcome.FAILED, "not captured: the sidecar is stopping")
     assert not folder.exists()
 
 
@@ -280,7 +280,7 @@ def test_after_stop_a_request_is_answered_at_once_and_not_from_its_own_thread(fo
 
 
 def test_beyond_the_capacity_a_request_is_refused_at_once(
-    collect: Callable[..., Collector], told: Told, hanging: RestServer, eventually: Eventually
+    collect: Callable[..., Collector], results: Results, hanging: RestServer, eventually: Eventually
 ) -> None:
     """While others are being captured and wait."""
     collector = collect()
@@ -288,48 +288,48 @@ def test_beyond_the_capacity_a_request_is_refused_at_once(
     assert eventually(lambda: bool(hanging.asked))
     for number in range(1, CAPACITY + 3):
         collector.gather(request(None, number))
-    assert [described(told) for _ in range(2)] == [
+    assert [described(results) for _ in range(2)] == [
         (f"c-{number}", EvidenceKind.THREAD_DUMP, CaptureOutcome.FAILED, f"not captured: {CAPACITY} others wait")
         for number in (CAPACITY + 1, CAPACITY + 2)
     ]
-    assert told.empty()
+    assert results.empty()
 
 
 def test_the_worker_survives_a_failing_report(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The next request is served."""
-    told: Told = Queue()
+    results: Results = Queue()
 
-    def tell(key: str, items: tuple[EvidenceItem, ...]) -> None:
+    def report(key: str, items: tuple[EvidenceItem, ...]) -> None:
         if key == "c-1":
             raise RuntimeError
-        told.put((key, items))
+        results.put((key, items))
 
-    collector = Collector(folder, tell)
+    collector = Collector(folder, report)
     collector.start()
     try:
         collector.gather(request(None, 1))
         collector.gather(request(None, 2))
-        assert described(told)[0] == "c-2"
+        assert described(results)[0] == "c-2"
     finally:
         collector.stop()
     assert "could not record the evidence of ep-1" in caplog.text
 
 
 def test_an_unwritable_folder_is_reported_in_the_item(
-    collect: Callable[..., Collector], told: Told, folder: Path
+    collect: Callable[..., Collector], results: Results, folder: Path
 ) -> None:
     """What is in short known of it is there all the same."""
     folder.write_text("a file")
     with RestServer(flink()) as server:
         collect().gather(request(server.address))
-        _, [dump] = told.get(timeout=30)
+        _, [dump] = results.get(timeout=30)
     assert (dump.outcome, dump.file, dump.attributes) == (CaptureOutcome.FAILED, None, {"threads": "2"})
     assert (dump.detail or "").startswith(f"could not write {folder}/ep-1/led_again-thread_dump-0.txt: ")
 
 
 def test_old_files_are_removed(
     collect: Callable[..., Collector],
-    told: Told,
+    results: Results,
     folder: Path,
     caplog: pytest.LogCaptureFixture,
     eventually: Eventually,
@@ -360,7 +360,7 @@ def test_old_files_are_removed(
 
 
 def test_the_oldest_files_are_removed_beyond_the_size_limit(
-    collect: Callable[..., Collector], told: Told, folder: Path, eventually: Eventually
+    collect: Callable[..., Collector], results: Results, folder: Path, eventually: Eventually
 ) -> None:
     """After each request; its own files stay, whatever their size."""
     names = [put(folder, f"ep-{age}/opened-thread_dump-1.txt", age=age, size=1000) for age in (40, 30, 20, 10)]
@@ -368,18 +368,18 @@ def test_the_oldest_files_are_removed_beyond_the_size_limit(
     assert eventually(lambda: stored(folder) == {*names[2:]})
     with RestServer(flink()) as server:
         collector.gather(replace(request(server.address), episode_id="new"))
-        told.get(timeout=30)
+        results.get(timeout=30)
     assert eventually(lambda: stored(folder) == {*names[2:], "new/led_again-thread_dump-0.txt"})
     collector.stop()
     collector = collect(most_bytes=1)
     with RestServer(flink()) as server:
         collector.gather(replace(request(server.address), episode_id="new"))
-        told.get(timeout=30)
+        results.get(timeout=30)
     assert eventually(lambda: stored(folder) == {"new/led_again-thread_dump-0.txt"})
 
 
 def test_the_password_of_a_key_is_not_exposed(
-    collect: Callable[..., Collector], told: Told, hanging: RestServer, tmp_path: Path, eventually: Eventually
+    collect: Callable[..., Collector], results: Results, hanging: RestServer, tmp_path: Path, eventually: Eventually
 ) -> None:
     """Not in the command line, the environment or the answer of the child."""
     tls = TlsSettings(certificate_file=tmp_path / "no.pem", key_password=Secret("s3cret"))
@@ -390,5 +390,5 @@ def test_the_password_of_a_key_is_not_exposed(
     assert b"s3cret" not in (child / "cmdline").read_bytes() + (child / "environ").read_bytes()
     collector.gather(request("https://127.0.0.1:8443", 2))
     os.kill(int(child.name), signal.SIGKILL)
-    told.get(timeout=30)
-    assert described(told)[2:] == (CaptureOutcome.FAILED, f"the TLS file {tmp_path}/no.pem cannot be used")
+    results.get(timeout=30)
+    assert described(results)[2:] == (CaptureOutcome.FAILED, f"the TLS file {tmp_path}/no.pem cannot be used")

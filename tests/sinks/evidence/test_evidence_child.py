@@ -146,13 +146,13 @@ def test_a_python_below_a_jvm_of_flink_is_found(python: Run) -> None:
     process = python(JAVA_IN_NAME_ONLY, name, name=name, argv0="java")
     children = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
 
-    def found(ours: set[int]) -> list[str]:
+    def subjects(ours: set[int]) -> list[str]:
         """Of these: other tests start and end JVMs of Flink meanwhile."""
-        return [found.subject for found in processes.find(ours) if found.pid in {process.pid, *children}]
+        return [subjects.subject for subjects in processes.find(ours) if subjects.pid in {process.pid, *children}]
 
     jvm = f"pid {process.pid} (Pretender)"
-    assert found(set()) == [jvm, *(f"pid {child} (python)" for child in children)]
-    assert found({process.pid, *children}) == [jvm]
+    assert subjects(set()) == [jvm, *(f"pid {child} (python)" for child in children)]
+    assert subjects({process.pid, *children}) == [jvm]
 
 
 SHELL_HAS_ENDED = """

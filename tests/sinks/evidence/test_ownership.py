@@ -57,13 +57,13 @@ def flink(python: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., FlinkPr
     find = processes.find
     mine: set[int] = set()
     monkeypatch.setattr(
-        processes, "find", lambda ours: [each for each in find(ours) if {each.pid, each.works_for} & mine]
+        processes, "find", lambda ours: [process for process in find(ours) if {process.pid, process.works_for} & mine]
     )
 
     def start(*arguments: str) -> FlinkProcess:
         pid = python(WAITS, PRETENDER, *arguments, name=PRETENDER, argv0="java").pid
         mine.add(pid)
-        [found] = [each for each in processes.find(set()) if each.pid == pid]
+        [found] = [process for process in processes.find(set()) if process.pid == pid]
         return found
 
     return start
@@ -205,13 +205,13 @@ def test_a_configuration_that_hangs_is_not_read(flink: Callable[..., FlinkProces
 def test_a_request_is_for_one_cluster(conf: Conf, flink: Callable[..., FlinkProcess], tmp_path: Path) -> None:
     """The capturing process knows which one: of all that it sees on this machine it takes no other's."""
     other = flink("--configDir", str(conf("/billing")))
-    told: Queue[tuple[str, tuple[EvidenceItem, ...]]] = Queue()
+    results: Queue[tuple[str, tuple[EvidenceItem, ...]]] = Queue()
     orders = ZooKeeperSettings("zk-1:2181", "/flink/orders", "orders", 60.0, 15.0, False)
-    collector = Collector(tmp_path / "evidence", lambda *answer: told.put(answer), clusters=[orders])
+    collector = Collector(tmp_path / "evidence", lambda *answer: results.put(answer), clusters=[orders])
     collector.start()
     try:
         collector.gather(Capture("c-1", "orders", "ep-1", Occasion.OPENED, Moment(0, 0), Source.PROCESSES))
-        _, items = told.get(timeout=60)
+        _, items = results.get(timeout=60)
     finally:
         collector.stop()
     assert {item.subject for item in items} == {"other clusters"}

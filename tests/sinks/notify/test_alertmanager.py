@@ -40,8 +40,8 @@ def alertmanager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alertmana
 def alert(name: str, *, fires_for: int = 4 * MINUTE, ended: int = 0, seen: bool = True, **labels: str) -> FeedAlert:
     """One that began a minute ago."""
     began = sender._now() - MINUTE
-    found = {"alertname": name, "cluster_id": "default", "store": "zookeeper", **labels}
-    return FeedAlert(found, {"summary": "s", "observer": "jm-0"}, began, ended, 0 if ended else fires_for, seen=seen)
+    identity = {"alertname": name, "cluster_id": "default", "store": "zookeeper", **labels}
+    return FeedAlert(identity, {"summary": "s", "observer": "jm-0"}, began, ended, 0 if ended else fires_for, seen=seen)
 
 
 def send(url: str, *alerts: FeedAlert, seconds: float = 10, endpoint: Endpoint | None = None) -> Answer:

@@ -54,13 +54,13 @@ class Elements(HTMLParser):
 
     def __init__(self, page: str) -> None:
         super().__init__()
-        self.found: list[tuple[str, Mapping[str, str | None]]] = []
+        self.tags: list[tuple[str, Mapping[str, str | None]]] = []
         self.text = ""
         self.feed(page)
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
+        self.tags.append((tag, dict(attrs)))
 
     def handle_data(self, data: str) -> None:
         self.text += data
@@ -74,9 +74,9 @@ def arrived(mail: MailReceiver) -> EmailMessage:
 
 def part(message: EmailMessage, kind: str) -> str:
     """Its text in HTML, or in plain text."""
-    found = message.get_body((kind,))
-    assert found is not None
-    return "\n".join(str(found.get_content()).splitlines())
+    body = message.get_body((kind,))
+    assert body is not None
+    return "\n".join(str(body.get_content()).splitlines())
 
 
 def test_a_mail_is_a_small_page(mail: MailReceiver) -> None:
@@ -86,9 +86,9 @@ def test_a_mail_is_a_small_page(mail: MailReceiver) -> None:
     page = Elements(part(arrived(mail), "html"))
 
     assert arrived(mail)["Subject"] == TITLE
-    assert {tag for tag, _ in page.found} == {"div", "h2", "p", "br", "span", "a"}
-    assert [attributes for _, attributes in page.found if set(attributes) - {"style"}] == [{"href": LINK}]
-    assert not any("url(" in (attributes.get("style") or "") for _, attributes in page.found)
+    assert {tag for tag, _ in page.tags} == {"div", "h2", "p", "br", "span", "a"}
+    assert [attributes for _, attributes in page.tags if set(attributes) - {"style"}] == [{"href": LINK}]
+    assert not any("url(" in (attributes.get("style") or "") for _, attributes in page.tags)
     for text in (LABELLED, *BODY.splitlines(), *(f"{name}: {value}" for name, value in FACTS), LINK):
         assert text in page.text
 
@@ -146,7 +146,7 @@ def test_only_a_web_address_is_a_link(mail: MailReceiver, link: str | None) -> N
     """Anything else is left out."""
     send(mail.url, link=link)
 
-    assert not any(tag == "a" for tag, _ in Elements(part(arrived(mail), "html")).found)
+    assert not any(tag == "a" for tag, _ in Elements(part(arrived(mail), "html")).tags)
     assert "alert(1)\n" not in part(arrived(mail), "plain").replace("</script>", "")
 
 

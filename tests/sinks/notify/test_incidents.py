@@ -42,7 +42,7 @@ def endpoint_of(service: type[Desk]) -> Endpoint:
 @pytest.fixture(scope="module")
 def internet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Internet]:
     """Where the services are."""
-    with serving(Internet(tmp_path_factory.mktemp("internet"), *(each() for each in SERVICES.values()))) as served:
+    with serving(Internet(tmp_path_factory.mktemp("internet"), *(make() for make in SERVICES.values()))) as served:
         yield served
 
 
@@ -58,7 +58,7 @@ def play(
         played(lambda: Scene(endpoint_of(service), internet, seed, *rules, children=children)) as scene,
     ):
         what(scene)
-    incidents = [each.is_open for each in desk.incidents]
+    incidents = [incident.is_open for incident in desk.incidents]
     assert incidents and not any(incidents), f"{name}, seed {seed}: {incidents}"  # noqa: PT018
     assert what is not one_incident or len(incidents) == 1, f"{name}, seed {seed}: {len(incidents)} incidents"
     for sidecar in scene.sidecars:
@@ -199,7 +199,7 @@ def test_opsgenie_gets_notes_and_a_close_by_alias(
     for reason in ("FIRST", "GREW", "SHRANK", "REPEAT_INTERVAL_ELAPSED", "RESOLVED"):
         assert deliver(replace(FIRST, reason=reason), service.url) == Answer("delivered")
     assert [what for what, _ in desk.requests] == ["create", "create", "notes", "notes", "create", "close"]
-    assert [(each.is_open, each.key) for each in desk.incidents] == [(False, FIRST.incident)]
+    assert [(incident.is_open, incident.key) for incident in desk.incidents] == [(False, FIRST.incident)]
 
 
 def test_a_key_in_the_url_is_left(internet: Internet, deliver: Callable[[Message, str], Answer]) -> None:
@@ -222,7 +222,7 @@ def test_a_wrong_key_is_rejected_in_one_line(internet: Internet, deliver: Callab
 
 def main(runs: int, *, children: bool) -> None:
     """Random histories of each service; the first one that fails ends it."""
-    services = (each() for each in SERVICES.values())
+    services = (service() for service in SERVICES.values())
     with TemporaryDirectory() as folder, serving(Internet(Path(folder), *services)) as internet:
         for name in SERVICES:
             scenes = [
@@ -230,8 +230,8 @@ def main(runs: int, *, children: bool) -> None:
                 for number in range(runs)
                 for what in (one_incident, failovers)
             ]
-            kills = sum(each.kills for each in scenes)
-            attempts = sum(len(sidecar.sent) for each in scenes for sidecar in each.sidecars)
+            kills = sum(scene.kills for scene in scenes)
+            attempts = sum(len(sidecar.sent) for scene in scenes for sidecar in scene.sidecars)
             print(f"{name}: {len(scenes)} runs, {attempts} attempts, {kills} kills: every incident closed", flush=True)  # noqa: T201
 
 

@@ -133,16 +133,16 @@ def test_who_cannot_read_the_ledger_does_not_count_the_time(observers: Observers
 def test_whether_the_ledger_is_in_use_is_known(observers: Observers, fault: LedgerError) -> None:
     """From the last time it was needed: at the start, and for each notification."""
     a, b = observers.make("a"), observers.make("b", alone=False)
-    known = [a.is_up]
+    states = [a.is_up]
     observers.stores["a"].fault = fault
     a.begin()
-    known += [a.is_up]
+    states += [a.is_up]
     b.begin()
     for problem in (None, fault, None):
         observers.stores["b"].fault = problem
         b.claim(FIRST)
-        known += [b.is_up]
-    assert known == [None, False, True, False, True]
+        states += [b.is_up]
+    assert states == [None, False, True, False, True]
 
 
 def test_a_claim_that_changes_hands_is_watched_anew(observers: Observers) -> None:
@@ -398,7 +398,9 @@ def test_one_that_was_frozen_between_claim_and_send_does_not_send(observers: Obs
     """Its claim may have been taken over: it is released and made again. Here the deadline has passed at once."""
     settled: list[Attempt] = []
     notifier = Notifier(
-        {"ops#0": apprise(web.url)}, lambda _, each: settled.append(each), {"default": observers.make("a", lease=0)}
+        {"ops#0": apprise(web.url)},
+        lambda _, attempt: settled.append(attempt),
+        {"default": observers.make("a", lease=0)},
     )
     notifier.start()
     try:
@@ -408,7 +410,7 @@ def test_one_that_was_frozen_between_claim_and_send_does_not_send(observers: Obs
             time.sleep(0.02)
     finally:
         notifier.stop()
-    assert [(each.outcome, each.detail) for each in settled] == [
+    assert [(attempt.outcome, attempt.detail) for attempt in settled] == [
         (DeliveryOutcome.FAILED, "not sent: too much time has passed since it was claimed")
     ]
     assert web.received == []
@@ -479,27 +481,27 @@ def test_two_notifiers_with_one_ledger_send_once(observers: Observers, web: Http
     settled: dict[str, list[tuple[str, Attempt]]] = {"a": [], "b": []}
     lone = replace(FIRST, id="lone", parts=())
     blind = replace(FIRST, id="blind", fingerprint="blind", fails_open=True)
-    for name, found in settled.items():
+    for name, log in settled.items():
         ledgers = {"default": observers.make(name)}
         notifier = Notifier(
-            {"ops#0": apprise(web.url)}, lambda *each, found=found: found.append(each), ledgers, workers=1
+            {"ops#0": apprise(web.url)}, lambda *attempt, log=log: log.append(attempt), ledgers, workers=1
         )
         notifier.start()
         try:
             for delivery in (FIRST, lone, blind):
                 notifier.send(delivery)
             for thread in notifier._threads:  # all are sent before the next one looks
-                while thread.is_alive() and len(found) < 3:
+                while thread.is_alive() and len(log) < 3:
                     thread.join(0.05)
         finally:
             notifier.stop()
     # One without a claim waits for no ledger, so it may be the first.
-    assert sorted((name, each.outcome, each.possible_duplicate) for name, each in settled["a"]) == [
+    assert sorted((name, attempt.outcome, attempt.possible_duplicate) for name, attempt in settled["a"]) == [
         ("blind", DeliveryOutcome.DELIVERED, True),
         ("id", DeliveryOutcome.DELIVERED, False),
         ("lone", DeliveryOutcome.DELIVERED, False),
     ]
-    assert sorted((name, each.outcome) for name, each in settled["b"]) == [
+    assert sorted((name, attempt.outcome) for name, attempt in settled["b"]) == [
         ("blind", DeliveryOutcome.ALREADY_TOLD),
         ("id", DeliveryOutcome.ALREADY_TOLD),
         ("lone", DeliveryOutcome.DELIVERED),

@@ -51,7 +51,7 @@ def test_the_first_mail_is_what_the_others_refer_to(mail: MailReceiver) -> None:
 
 def test_a_second_copy_of_the_first_mail_is_known_as_one(mail: MailReceiver) -> None:
     """Mail servers and programs drop a Message-ID that they have."""
-    assert [each.get_all("Message-ID") for each in mails(mail, FIRST, FIRST)] == [[ROOT], [ROOT]]
+    assert [message.get_all("Message-ID") for message in mails(mail, FIRST, FIRST)] == [[ROOT], [ROOT]]
 
 
 def test_a_message_without_a_thread_is_a_mail_by_itself(mail: MailReceiver) -> None:

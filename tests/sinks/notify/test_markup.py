@@ -41,15 +41,15 @@ def chat(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, web: H
     return CHATS[str(request.param)].format(address=web.address)
 
 
-def texts(found: Any) -> list[str]:
+def texts(content: Any) -> list[str]:
     """Every text in a payload."""
-    match found:
+    match content:
         case str():
-            return [found]
+            return [content]
         case dict():
-            return [text for value in found.values() for text in texts(value)]
+            return [text for value in content.values() for text in texts(value)]
         case list():
-            return [text for value in found for text in texts(value)]
+            return [text for value in content for text in texts(value)]
     return []
 
 

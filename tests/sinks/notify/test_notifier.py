@@ -94,7 +94,7 @@ def notify(outbox: Outbox) -> Iterator[MakeNotifier]:
 
 def children(parent: int | None = None) -> list[int]:
     """The senders that a process runs, this one if none is named."""
-    found = []
+    pids = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it ended in between
             fields = stat.read_text().rpartition(")")[2].split()
@@ -102,8 +102,8 @@ def children(parent: int | None = None) -> list[int]:
                 int(fields[1]) == (parent or os.getpid())
                 and b"sidecar.sinks.notify.sender" in (stat.parent / "cmdline").read_bytes()
             ):
-                found.append(int(stat.parent.name))
-    return found
+                pids.append(int(stat.parent.name))
+    return pids
 
 
 def eventually(condition: Callable[[], object], seconds: float = 20.0) -> bool:
@@ -219,9 +219,9 @@ def test_the_answer_of_the_service_is_reported(
     web.status, web.headers = status, headers
     notify({"ops#0": WITH_SECRETS.format(web.address)}).send(DELIVERY)
 
-    _, told, detail = outbox.next()
+    _, reported_outcome, detail = outbox.next()
 
-    assert (told, outbox.asked_to_wait) == (outcome, [asked])
+    assert (reported_outcome, outbox.asked_to_wait) == (outcome, [asked])
     assert str(status) in detail
     assert len(web.received) == 1
 
@@ -483,17 +483,17 @@ def test_secrets_stay_between_the_url_and_its_service(
     notifier.send(DELIVERY)
     assert eventually(lambda: web.received)
     (child,) = children()
-    seen = Path(f"/proc/{child}/cmdline").read_text() + Path(f"/proc/{child}/environ").read_text() + repr(notifier)
+    visible = Path(f"/proc/{child}/cmdline").read_text() + Path(f"/proc/{child}/environ").read_text() + repr(notifier)
     web.answer_after = 0.0
     notifier.send(replace(DELIVERY, id="d-2"))
     _, outcome, detail = outbox.next()
     web.stop()
     outbox.next()
-    seen += detail + "".join(capfd.readouterr()) + caplog.text
+    visible += detail + "".join(capfd.readouterr()) + caplog.text
 
     assert outcome is DeliveryOutcome.TIMED_OUT
     assert "500" in detail
-    assert [secret for secret in SECRETS if secret.casefold() in seen.casefold()] == []
+    assert [secret for secret in SECRETS if secret.casefold() in visible.casefold()] == []
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_a_receiver_that_is_not_known_is_one_line(config: Path, web: HttpReceive
 
 
 @pytest.mark.parametrize(
-    ("receivers", "told"),
+    ("receivers", "message"),
     [
         ("[]", "none is configured"),
         (f"[{{name: ops, urls: ['nonsense://{SECRET}@host/x']}}]", "no service is called nonsense://"),
@@ -88,7 +88,7 @@ def test_a_receiver_that_is_not_known_is_one_line(config: Path, web: HttpReceive
     ],
     ids=["nobody", "no such service", "unknown key"],
 )
-def test_a_configuration_without_receivers_is_one_line(receivers: str, told: str, tmp_path: Path) -> None:
+def test_a_configuration_without_receivers_is_one_line(receivers: str, message: str, tmp_path: Path) -> None:
     """The status is 2, and no secret is in it."""
     file = tmp_path / "sidecar.yaml"
     file.write_text(f"zookeeper: {{quorum: '127.0.0.1:1'}}\nreceivers: {receivers}\n")
@@ -97,7 +97,7 @@ def test_a_configuration_without_receivers_is_one_line(receivers: str, told: str
 
     assert (ended.returncode, ended.stdout) == (2, "")
     (line,) = ended.stderr.splitlines()
-    assert told in line
+    assert message in line
     assert SECRET not in line
 
 

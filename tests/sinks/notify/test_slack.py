@@ -68,8 +68,8 @@ def test_a_message_is_updated_and_its_thread_tells_the_story(slack: Slack) -> No
     (shown,) = slack.messages
     assert shown["text"] == OVER.title
     assert colours(slack) == ["#2eb886"]
-    told = [each["blocks"][0]["text"]["text"].splitlines()[0] for each in slack.threads[shown["ts"]]]
-    assert told == [FIRST.title, grew.title, grew.title, OVER.title]
+    replies = [each["blocks"][0]["text"]["text"].splitlines()[0] for each in slack.threads[shown["ts"]]]
+    assert replies == [FIRST.title, grew.title, grew.title, OVER.title]
     broadcast = [fields.get("reply_broadcast") for _, fields in slack.requests if "thread_ts" in fields]
     assert broadcast == [None, None, "true", None]
 
@@ -80,7 +80,7 @@ def test_the_next_incident_is_a_message_of_its_own(slack: Slack) -> None:
         assert send(message) == Answer("delivered")
     slack.messages += [{"ts": f"{number}", "text": "hello"} for number in range(20)]
     assert send(replace(FIRST, thread="thread-2")) == Answer("delivered")
-    assert [each.is_open for each in slack.incidents] == [False, True]
+    assert [incident.is_open for incident in slack.incidents] == [False, True]
 
 
 def test_an_attempt_that_arrived_is_not_repeated(slack: Slack) -> None:
@@ -191,7 +191,7 @@ def test_what_others_write_into_the_channel_does_no_harm(slack: Slack) -> None:
         "not a message",
     ]
     assert send(FIRST) == Answer("delivered")
-    assert [each.key for each in slack.incidents] == [FIRST.incident]
+    assert [incident.key for incident in slack.incidents] == [FIRST.incident]
 
 
 def test_the_token_is_sent_to_slack_alone(slack: Slack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,7 +128,7 @@ def test_a_record_with_an_odd_time_silences_nothing(tmp_path: Path, collector: O
 def test_a_number_that_is_too_large_silences_nothing(tmp_path: Path, collector: OtelCollector) -> None:
     """It is exported as text."""
     begun(tmp_path)
-    record = next(each for each in EVENTS if isinstance(each, TransitionRecord))
+    record = next(event for event in EVENTS if isinstance(event, TransitionRecord))
     journal_with(tmp_path, [replace(record, elections=1 << 63)])
     with exporting(tmp_path, collector.settings):
         assert soon(lambda: bool(collector.events))
@@ -199,7 +199,7 @@ def test_one_record_that_is_refused_keeps_no_other_from_the_collector(tmp_path: 
     with exporting(tmp_path, collector.settings) as exporter:
         assert soon(lambda: exporter.counts["refused"] == 1)
         assert soon(lambda: len(collector.events) == len(IDS) - 1)
-    assert collector.ids() == [each for each in IDS if each != poison]
+    assert collector.ids() == [event_id for event_id in IDS if event_id != poison]
 
 
 def test_what_a_collector_rejects_of_a_request_is_counted(

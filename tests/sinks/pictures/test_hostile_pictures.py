@@ -79,7 +79,7 @@ def assert_is_plausible(picture: Picture) -> None:
             assert all(checkpoint.triggered_at >= job.started_at for checkpoint in job.checkpoints.completed)
             assert job.checkpoints.interval is None or job.checkpoints.interval > 0
     assert all(text.isprintable() for pair in picture.applications or () for text in pair)
-    assert all(each.id.isprintable() for each in picture.task_managers or ())
+    assert all(task_manager.id.isprintable() for task_manager in picture.task_managers or ())
 
 
 @pytest.mark.parametrize("path", sorted(TRUE))

@@ -78,7 +78,7 @@ def test_a_picture_has_what_flink_says(take: Take) -> None:
         taken = picture(take(server.address))
     assert (taken.leader, taken.slots_total, taken.slots_free) == (server.address, 4, 1)
     assert taken.applications == (("orders", "RUNNING"),)
-    assert [each.id for each in taken.task_managers or ()] == ["tm-1"]
+    assert [task_manager.id for task_manager in taken.task_managers or ()] == ["tm-1"]
     (job,) = taken.jobs
     assert (job.id, job.name, job.state, job.is_running, job.restarts) == (job_id(1), "orders", "RUNNING", True, 3)
     assert (job.started_at, job.changed_at) == (STARTED * MILLISECOND, (STARTED + 500) * MILLISECOND)
@@ -500,11 +500,11 @@ def test_numbers_that_cannot_be_kept_are_not_believed(take: Take, restarts: str)
     }
     with RestServer(pictured(job, checkpoints=numbers, other=other)) as server:
         (pictured_job,) = picture(take(server.address)).jobs
-    known = pictured_job.checkpoints
-    assert known
-    assert known.latest
-    assert (known.interval, known.shortest, known.latest.size, pictured_job.restarts) == (None, None, None, None)
-    assert known.latest.ended_at == LATEST
+    figures = pictured_job.checkpoints
+    assert figures
+    assert figures.latest
+    assert (figures.interval, figures.shortest, figures.latest.size, pictured_job.restarts) == (None, None, None, None)
+    assert figures.latest.ended_at == LATEST
     assert pictured_job.started_at == pictured_job.changed_at == 0
 
 

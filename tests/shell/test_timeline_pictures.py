@@ -38,11 +38,11 @@ def site(tmp_path: Path) -> Iterator[Site]:
 def picture(*spans: tuple[float, SpanState, str | None], happenings: tuple[Happening, ...] = ()) -> Picture:
     """A day of one component: from which second it was in which state."""
     ends = [start for start, *_ in spans[1:]] + [DAY]
-    found = [
+    transitions = [
         Span(round(start * SECOND), round(end * SECOND), state, leader)
         for (start, state, leader), end in zip(spans, ends, strict=True)
     ]
-    return drawn({"dispatcher": found}, happenings, 0, DAY * SECOND)
+    return drawn({"dispatcher": transitions}, happenings, 0, DAY * SECOND)
 
 
 def test_what_is_short_is_still_seen() -> None:
@@ -105,7 +105,7 @@ def test_the_picture_shows_a_day_or_less(site: Site, tmp_path: Path) -> None:
 
 def flapping(sidecar: Sidecar, number: int, clusters: list[str]) -> list[AnyRecord]:
     """So many transitions in the last day: in every second column of the picture all components lose and get a leader nine times."""
-    own = [each for each in sidecar.transitions() if each.job_id is None]
+    own = [transition for transition in sidecar.transitions() if transition.job_id is None]
     column, together = DAY * SECOND // COLUMNS, 54
     begin = sidecar.now - DAY * SECOND + 60 * SECOND
     made: list[AnyRecord] = []
@@ -185,13 +185,13 @@ def test_the_journal_is_read_again_only_for_a_new_record(
 def test_the_last_day_is_read_in_parts(tmp_path: Path) -> None:
     """What is read record by record is what is read at once."""
     sidecar = two_failovers()
-    known, journal = None, JournalReader(tmp_path)
+    day, journal = None, JournalReader(tmp_path)
     remember(tmp_path, sidecar, [])
     for record in sidecar.records:
         remember(tmp_path, sidecar, [record])
-        known = last_day.read(journal, sidecar.now, known)
+        day = last_day.read(journal, sidecar.now, day)
     at_once = last_day.read(journal, sidecar.now)
-    assert known == replace(at_once, since=known.since if known else 0)
+    assert day == replace(at_once, since=day.since if day else 0)
     assert {len(changes) for changes in at_once.changes.values()} == {5}
     journal.close()
 
@@ -201,8 +201,8 @@ def test_the_picture_of_a_failover(site: Site, tmp_path: Path) -> None:
     sidecar = two_failovers()
     episode = sidecar.episodes()[0]
     job = captured(sidecar, 7, kind="job", subject="ff595cc2c737b4d30a69e740b7002d50", attributes={"name": "Orders"})
-    told = [replace(each, episode_id=episode.id) for each in sidecar.notifications()]
-    remember(tmp_path, sidecar, [*sidecar.transitions(), episode, *told, job])
+    notifications = [replace(notification, episode_id=episode.id) for notification in sidecar.notifications()]
+    remember(tmp_path, sidecar, [*sidecar.transitions(), episode, *notifications, job])
     show(site, sidecar)
     services = {"ops": tuple(replace(each, service="slack") for each in sidecar.policy.receivers["ops"])}
     site.snapshot = replace(site.snapshot, policy=replace(sidecar.policy, receivers=services))

@@ -25,7 +25,7 @@ def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("given", "selector", "namespaces", "qualified"),
+    ("text", "selector", "namespaces", "qualified"),
     [
         ("namespaces: all", LABELS, None, True),
         ("namespaces: [a, b]", LABELS, ("a", "b"), True),
@@ -35,10 +35,10 @@ def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_where_clusters_are_found(
-    write: Write, kubeconfig: Path, given: str, selector: str, namespaces: tuple[str, ...] | None, qualified: bool
+    write: Write, kubeconfig: Path, text: str, selector: str, namespaces: tuple[str, ...] | None, qualified: bool
 ) -> None:
     """Everywhere, in some namespaces, or in that of the kubeconfig; the ledger is in the latter. Several namespaces are part of the ids."""
-    settings = load(write(f"kubernetes: {{{given}}}"), {})
+    settings = load(write(f"kubernetes: {{{text}}}"), {})
     assert settings.finder == FinderSettings(selector, namespaces, "monitoring", kubeconfig, "home")
     assert settings.finder.qualified is qualified
     assert settings.clusters == ()
@@ -46,7 +46,7 @@ def test_where_clusters_are_found(
 
 
 @pytest.mark.parametrize(
-    ("given", "part"),
+    ("text", "part"),
     [
         (
             "kubernetes: {namespaces: [a], cluster_id: x}",
@@ -64,10 +64,10 @@ def test_where_clusters_are_found(
         ("clusters: [{kubernetes: {cluster_id: a, selector: b}}]", 'unknown key "selector"'),
     ],
 )
-def test_what_contradicts_it_is_one_line(write: Write, given: str, part: str) -> None:
+def test_what_contradicts_it_is_one_line(write: Write, text: str, part: str) -> None:
     """With the place, and what to do."""
     with pytest.raises(SettingsError) as error:
-        load(write(given), {})
+        load(write(text), {})
     assert part in str(error.value)
 
 
@@ -84,14 +84,14 @@ def test_clusters_are_found_below_a_root_of_zookeeper(write: Write) -> None:
     assert settings.finder == ZooKeeperFinderSettings("zk-1:2181,zk-2:2181", "/flink", 30.0, 15.0)
     assert settings.finder.place == "/flink in ZooKeeper zk-1:2181,zk-2:2181"
     assert (settings.clusters, settings.policy().finds) == ((), Store.ZOOKEEPER)
-    given = "zookeeper: {quorum: zk, root: //team/flink/, clusters: all, sasl: {username: u, password: p}}"
-    found = load(write(given), {}).finder
-    assert isinstance(found, ZooKeeperFinderSettings)
-    assert (found.root, found.sasl is not None) == ("/team/flink", True)
+    text = "zookeeper: {quorum: zk, root: //team/flink/, clusters: all, sasl: {username: u, password: p}}"
+    finder = load(write(text), {}).finder
+    assert isinstance(finder, ZooKeeperFinderSettings)
+    assert (finder.root, finder.sasl is not None) == ("/team/flink", True)
 
 
 @pytest.mark.parametrize(
-    ("given", "part"),
+    ("text", "part"),
     [
         ("zookeeper: {quorum: zk, clusters: some}", 'zookeeper.clusters: "some" is not one of the choices'),
         ("zookeeper: {clusters: all}", "needs zookeeper.quorum"),
@@ -108,10 +108,10 @@ def test_clusters_are_found_below_a_root_of_zookeeper(write: Write) -> None:
         ("clusters: [{zookeeper: {quorum: zk, clusters: all}}]", "clusters"),
     ],
 )
-def test_what_contradicts_finding_below_a_root_is_one_line(write: Write, given: str, part: str) -> None:
+def test_what_contradicts_finding_below_a_root_is_one_line(write: Write, text: str, part: str) -> None:
     """With the key that is wrong and what to do."""
     with pytest.raises(SettingsError) as error:
-        load(write(given), {})
+        load(write(text), {})
     assert part in str(error.value)
     assert "\n" not in str(error.value)
 
