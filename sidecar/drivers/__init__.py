@@ -112,7 +112,7 @@ class Drivers:
     def _found_by(self, finder: AnyFinderSettings) -> ClusterFinder:
         match finder:
             case ZooKeeperFinderSettings():
-                from sidecar.drivers.zookeeper.finder import ZooKeeperFinder
+                from sidecar.drivers.zookeeper.clusters_below_root import ZooKeeperFinder
 
                 return ZooKeeperFinder(finder, self._clock)
             case FinderSettings():

@@ -31,15 +31,15 @@ class Scope(ConfigMapWatch):
         self,
         api: Api,
         selector: Selector,
-        found: FoundClusters,
+        found_clusters: FoundClusters,
         clock: Callable[[], Moment],
         report: Callable[[FinderObservation], None],
         publish: Callable[[], None],
     ) -> None:
         """`publish` is called when the scope was read completely, was lost, or has clusters that are left out."""
-        reports = FoundReports(found, report)
+        reports = FoundReports(found_clusters, report)
         super().__init__(api, selector, f"clusters in {api.where}", "kubernetes-finder", reports, clock)
-        self._found = found
+        self._found_clusters = found_clusters
         self._publish = publish
         self._left_out = 0
         self._long = False
@@ -60,7 +60,7 @@ class Scope(ConfigMapWatch):
         return not clusters or (clusters <= FEW and not self._long)
 
     def _is_wanted(self, config_map: ConfigMap) -> bool:
-        return config_map.name in self._reports.names or bool(self._found.admit(config_map))
+        return config_map.name in self._reports.names or bool(self._found_clusters.admit(config_map))
 
     def _read_list(self) -> tuple[Selector, ConfigMapList]:
         return self._selector, self._read_clusters()
@@ -97,12 +97,12 @@ class Scope(ConfigMapWatch):
 
     def _deleted(self, config_map: ConfigMap) -> None:
         super()._deleted(config_map)
-        self._found.forget(cluster_of(config_map))  # it may be one of those that were left out
+        self._found_clusters.forget(cluster_of(config_map))  # it may be one of those that were left out
 
     def _reached(self) -> None:
         super()._reached()
-        if self._found.left_out != self._left_out:
-            self._left_out = self._found.left_out
+        if self._found_clusters.left_out != self._left_out:
+            self._left_out = self._found_clusters.left_out
             self._publish()
 
     def _completed(self) -> None:

@@ -35,7 +35,7 @@ _CONFIRMED_WITHIN: Final = round((CONFIRM_SECONDS + 3) * SECOND)
 _log = logging.getLogger("sidecar.zookeeper")
 
 
-class FoundClusters(Place):
+class ClustersBelowRoot(Place):
     """The clusters that a Discovery finds, each from when it is found until it is removed."""
 
     found = True
@@ -164,7 +164,7 @@ class ZooKeeperFinder(Connection):
         where = root_of(settings.quorum, settings.root)
         super().__init__(
             where,
-            FoundClusters(where, settings.place, self._report, most),
+            ClustersBelowRoot(where, settings.place, self._report, most),
             Probe(settings.session_timeout),
             clock,
             session_timeout=settings.session_timeout,
