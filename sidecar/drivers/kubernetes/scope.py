@@ -69,16 +69,20 @@ class Scope(ConfigMapWatch):
         """Everything, where the list is long only the values of clusters."""
         if self._long:
             listed = self._api.read_pages(self._selector, names_only=True)
-            names = [name for name, each in listed.found.items() if name in self._reports.names or cluster_of(each)]
+            names = [
+                name
+                for name, config_map in listed.config_maps.items()
+                if name in self._reports.names or cluster_of(config_map)
+            ]
             if len(names) <= FEW:
-                read = [self._api.read_one(name, at=listed.resource_version) for name in names]
-                return ConfigMapList(
-                    listed.resource_version, {name: x for each in read for name, x in each.found.items()}
-                )
+                config_maps: dict[str, ConfigMap] = {}
+                for name in names:
+                    config_maps |= self._api.read_one(name, at=listed.resource_version).config_maps
+                return ConfigMapList(listed.resource_version, config_maps)
         listed = self._api.read_pages(self._selector)
         self._long = listed.size > _LONG
-        large = (each.name for each in listed.found.values() if each.size > _LARGE and not cluster_of(each))
-        self._log_large(sorted(large))
+        large = [config_map for config_map in listed.config_maps.values() if config_map.size > _LARGE]
+        self._log_large(sorted(config_map.name for config_map in large if not cluster_of(config_map)))
         return listed
 
     def _log_large(self, names: list[str]) -> None:

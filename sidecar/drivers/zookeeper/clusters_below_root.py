@@ -38,7 +38,7 @@ _log = logging.getLogger("sidecar.zookeeper")
 class ClustersBelowRoot(Place):
     """The clusters that a Discovery finds, each from when it is found until it is removed."""
 
-    found = True
+    ever_found = True
     """That there is no cluster is reported by `ClustersListed`."""
 
     def __init__(self, where: str, place: str, report: Callable[[FinderObservation], None], most: int) -> None:

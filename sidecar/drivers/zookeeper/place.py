@@ -82,9 +82,9 @@ class Place:
         return bool(self._contested)
 
     @property
-    def found(self) -> bool:
+    def ever_found(self) -> bool:
         """Whether anything of the clusters has ever been found."""
-        return any(cluster.reporter.found for cluster in self._clusters.values())
+        return any(cluster.reporter.ever_found for cluster in self._clusters.values())
 
     # -- the connection ------------------------------------------------------------------------------------------------
 
