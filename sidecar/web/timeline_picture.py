@@ -21,7 +21,7 @@ _MARK_COLUMNS: Final = 12
 _NARROWEST_NAME: Final = 26
 """Columns of a leader's time that shows its name."""
 _LINE: Final = "M{x} 7h{w}"
-"""A thick line is a rectangle. How thick is said by the style sheet: the states differ in shape too."""
+"""A thick line is a rectangle. The style sheet sets its thickness: the states differ in shape too."""
 
 
 class Path(Struct, frozen=True):

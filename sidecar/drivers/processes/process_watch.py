@@ -160,7 +160,7 @@ class ProcessWatch:
 
     @contextmanager
     def _reading_log(self) -> Iterator[None]:
-        """What cannot be read is said once."""
+        """What cannot be read is logged once."""
         try:
             yield
         except OSError as error:

@@ -170,7 +170,7 @@ class _Answer:
 class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
     """Reads all received bytes at once; kazoo makes four system calls for each answer and event.
 
-    What a server has said before it hung up is processed even if it is noticed by writing to it: it may be why it hung up.
+    What a server has sent before it hung up is processed even if it is noticed by writing to it: it may be why it hung up.
     """
 
     def __init__(self, listener: Listener, *kazoo_arguments: Any) -> None:

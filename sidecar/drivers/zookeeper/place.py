@@ -218,7 +218,7 @@ class Place:
         self._note(name, cluster)
 
     def _note(self, name: str, cluster: Cluster) -> None:
-        """After anything that a tree was asked or told."""
+        """After each request to a tree, and each answer or event for it."""
         tree = cluster.tree
         if tree.waiting:
             self._ready[name] = None

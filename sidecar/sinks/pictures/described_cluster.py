@@ -48,7 +48,7 @@ _T = TypeVar("_T")
 
 
 class DescribedCluster:
-    """What was read from one address, and what the previous picture said. Used by one thread."""
+    """What was read from one address, and what the previous picture shows. Used by one thread."""
 
     def __init__(self, address: str, connection: RestConnection, clock: Callable[[], Moment]) -> None:
         self.address = address
