@@ -243,9 +243,9 @@ def _compacted(spark: Any, audit_url: str, before: datetime | None, *, may_refus
         return True
     sizes = f", {result.bytes_before:,} bytes are now {result.bytes_after:,}" if result.dates else ""
     click.echo(f"compacted: {result.files} files of {result.dates} dates of a table{sizes}")
-    for path, problem in result.left.items():
+    for path, problem in result.unchanged.items():
         click.echo(printable(f"{path} was left as it is: {problem}; see audit verify"), err=True)
-    return not result.left
+    return not result.unchanged
 
 
 @audit.command()

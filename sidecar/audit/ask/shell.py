@@ -74,7 +74,7 @@ class Shell:
         self.failed = False
         """Whether anything failed."""
         self.over = False
-        """Whether it was told to leave."""
+        """Whether a command has ended it."""
         self._spark, self._audit, self._output = spark, audit, output
         self._answers, self._messages = answers, messages
         self._own_tables = own_tables

@@ -250,11 +250,11 @@ class _Batches:
             self._write_any(read_segments(self._session, spool, others, damaged))
 
     def _write_sound(self, spool: Storage, segments: Sequence[Segment]) -> None:
-        rows, left = common_records(self._session, spool, segments)
+        rows, counts = common_records(self._session, spool, segments)
         self._append(rows, COMMON)
-        if left.get["others"] or left.get["rejected"]:
+        if counts.get["others"] or counts.get["rejected"]:
             # After a rejection all lines are read again; the writer skips those that it has added.
-            only_others = not left.get["rejected"]
+            only_others = not counts.get["rejected"]
             self._write_any(read_segments(self._session, spool, segments, without_common=only_others))
 
     def _write_any(self, rows: DataFrame) -> None:
