@@ -87,7 +87,7 @@ def last(path: str, query: str) -> int:
     return int(number)
 
 
-class PageRequest(NamedTuple):
+class PageQuery(NamedTuple):
     """What the status page is asked to show."""
 
     cluster: str | None = None
@@ -96,11 +96,11 @@ class PageRequest(NamedTuple):
     """Of its pictures."""
 
 
-def page_request(path: str, query: str) -> PageRequest:
+def page_query(path: str, query: str) -> PageQuery:
     """What `cluster=ID` and `hours=N` ask for. Raises ParameterError."""
     try:
         values = _parameters(query, "cluster", "hours")
-        return PageRequest(
+        return PageQuery(
             values.get("cluster"), {str(hours): hours for hours in RANGES}[values.get("hours", str(RANGES[-1]))]
         )
     except (ParameterError, KeyError):

@@ -135,7 +135,7 @@ class Application:
         if path in self._monitored:
             return self._monitored[path]
         if path == "/":
-            return partial(self._page, api_paths.page_request(path, query))
+            return partial(self._page, api_paths.page_query(path, query))
         if path in {LEADER, STANDBY}:
             return partial(leader_probe.answer, path, query, self._snapshot(), self._clock())
         if path in self._lists:
@@ -166,17 +166,17 @@ class Application:
     def _view(self, view: Callable[[Snapshot], object]) -> Answer:
         return as_json(view(self._snapshot()))
 
-    def _page(self, request: api_paths.PageRequest) -> Answer:
+    def _page(self, query: api_paths.PageQuery) -> Answer:
         snapshot = self._snapshot()
-        if request.cluster is not None:
-            _must_be_watched(request.cluster, snapshot)
+        if query.cluster is not None:
+            _must_be_watched(query.cluster, snapshot)
         day, problem = LastDay(), None
         try:
             day = self._queries.last_day()
         except (JournalError, BusyError) as error:  # the page still shows the leaders
             problem = str(error)
         now = self._clock()
-        return as_html(_pages().status(snapshot, day, now, problem, health.stuck(snapshot, now), request))
+        return as_html(_pages().status(snapshot, day, now, problem, health.stuck(snapshot, now), query))
 
     def _episode_page(self, name: str) -> Answer:
         explained, failover = self._queries.episode(name)

@@ -23,7 +23,7 @@ from sidecar.core.views.slo_view import slos
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.verdict import ClusterVerdict, Level, verdicts
 from sidecar.web import prose, stage_picture
-from sidecar.web.api_paths import RANGES, PageRequest
+from sidecar.web.api_paths import RANGES, PageQuery
 from sidecar.web.last_day import LastDay
 from sidecar.web.page_clusters import clusters
 from sidecar.web.page_pictures import of_cluster, of_episode
@@ -61,17 +61,16 @@ _STEPS: Final = {
 
 
 def status(
-    snapshot: Snapshot, day: LastDay, now: Moment, problem: str | None, stale: str | None, request: PageRequest
+    snapshot: Snapshot, day: LastDay, now: Moment, problem: str | None, stale: str | None, query: PageQuery
 ) -> str:
     """The status page, of all clusters or of one that is watched.
 
     `problem`: why the last `day` is missing; `stale`: why the snapshot is out of date.
     """
-    only, hours = request
+    only, hours = query
     judged = [verdict for verdict in verdicts(snapshot) if only in {None, verdict.cluster_id}]
     watched = [verdict.cluster_id for verdict in judged if verdict.cluster_id is not None]
     detailed = watched[:DETAILED]
-    firing = [alert for alert in grouped(snapshot) if only in {None, alert.first.cluster_id}]
     return render(
         "status.html.j2",
         every=EVERY_SECONDS,
@@ -87,8 +86,6 @@ def status(
         steps_shown=STEPS_SHOWN,
         unjudged=len(judged[VERDICTS_SHOWN:]),
         detailed=detailed,
-        alerts=firing[:ALERTS_SHOWN],
-        alert_count=len(firing),
         steps=_STEPS,
         clusters=[(view, of_cluster(snapshot, day, view.cluster_id, hours)) for view in clusters(snapshot, detailed)],
         watched=len(watched),
@@ -99,9 +96,15 @@ def status(
         health=snapshot.health,
         checks={name: ha_checks(snapshot, name) for name in detailed},
         slos={slo.cluster_id: slo for slo in slos(snapshot, *detailed)} if detailed else {},
+        **_alerts(snapshot, only),
         **_deliveries(snapshot),
         **_silences(snapshot),
     )
+
+
+def _alerts(snapshot: Snapshot, only: str | None) -> dict[str, object]:
+    firing = [alert for alert in grouped(snapshot) if only in {None, alert.first.cluster_id}]
+    return {"alerts": firing[:ALERTS_SHOWN], "alert_count": len(firing)}
 
 
 def _deliveries(snapshot: Snapshot) -> dict[str, object]:
