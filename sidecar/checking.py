@@ -43,6 +43,6 @@ def unwritable(folder: Path) -> str | None:
     if not path.is_dir():
         return f"{path} is not a folder"
     if not os.access(path, os.W_OK | os.X_OK):
-        what = "is not writable" if path == folder.absolute() else f"does not exist, and {path} is not writable"
-        return f"{folder} {what} for user {os.geteuid()}"
+        problem = "is not writable" if path == folder.absolute() else f"does not exist, and {path} is not writable"
+        return f"{folder} {problem} for user {os.geteuid()}"
     return None

@@ -79,8 +79,8 @@ class Child:
 
     def _part(self, deadline: float, until: Callable[[], float]) -> bytes:
         """What the child writes next; empty: nothing more. Raises TimeoutError."""
-        while (left := min(deadline, until()) - time.monotonic()) > 0:
-            self._ours.settimeout(min(left, _LOOK_SECONDS))
+        while (seconds := min(deadline, until()) - time.monotonic()) > 0:
+            self._ours.settimeout(min(seconds, _LOOK_SECONDS))
             with suppress(TimeoutError):
                 return self._ours.recv(65536)
         raise TimeoutError

@@ -40,9 +40,8 @@ def start(
     drill = drill_of(str(uuid4()), drilled, now, now + window, expects, author, comment)
 
     def change(silences: Mapping[str, Written]) -> Mapping[str, Written]:
-        other = next(
-            (one for one in silences.values() if one.drilled_cluster == drilled and not one.is_over(now)), None
-        )
+        of_cluster = (silence for silence in silences.values() if silence.drilled_cluster == drilled)
+        other = next((silence for silence in of_cluster if not silence.is_over(now)), None)
         if other:
             raise SilencesError(f"drill {other.id} of {drilled} is open: end it with `drill stop`")
         return silence_document.added(silences, drill, now, settings.silences.longest)

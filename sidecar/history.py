@@ -176,6 +176,6 @@ def annotate(state_dir: Path, episode: str, reason: str, author: str | None, *, 
     """Record a note about the episode whose id begins with `episode`, or LAST. Raises JournalError, UnknownEpisodeError, NoteError."""
     noted = note(reason, author, planned=planned)
     explained = find(records(state_dir), _id_of(state_dir, episode))
-    made = annotation(explained, noted, timestamp(Clock()().wall))
-    append(state_dir, made)
-    return made
+    record = annotation(explained, noted, timestamp(Clock()().wall))
+    append(state_dir, record)
+    return record

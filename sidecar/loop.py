@@ -199,13 +199,13 @@ class Loop:
         self._quarantined.pop(line, None)
         self._quarantined[line] = time.monotonic()
 
-    def _shown(self) -> tuple[str, ...]:
+    def _latest_quarantined(self) -> tuple[str, ...]:
         oldest = time.monotonic() - QUARANTINE_SECONDS
         latest = [*self._quarantined.items()][-MOST_QUARANTINED:]
         self._quarantined = {line: at for line, at in latest if at >= oldest}
         return tuple(self._quarantined)
 
-    def _log_error(self, what: str, about: str, error: Exception) -> str:
+    def _log_error(self, problem: str, about: str, error: Exception) -> str:
         """Log the error, the same one once a minute. Returns the line about it."""
         line = f"{about}: {type(error).__name__}: {clean(str(error))}"
         now = time.monotonic()
@@ -213,7 +213,7 @@ class Loop:
             if len(self._failures) >= MOST_LOGGED:
                 self._failures.clear()
             self._failures[line] = now
-            log.error("%s: %s", what, line, exc_info=error if log.isEnabledFor(logging.DEBUG) else None)
+            log.error("%s: %s", problem, line, exc_info=error if log.isEnabledFor(logging.DEBUG) else None)
         return line
 
     def _drain(self, patience: float) -> list[Observation]:
@@ -237,7 +237,7 @@ class Loop:
         self._journal.commit(self._state, records, self._sealed())
         _log(records, with_cluster=self._policy.finds is not None or len(self._policy.stores) > 1)
         saved = self._journal.problem, self._journal.unsaved, self._journal.lost, self._journal.unsealed
-        health = Health(*saved, self.rules_problem, self._unprocessed, self._shown(), self._quarantines)
+        health = Health(*saved, self.rules_problem, self._unprocessed, self._latest_quarantined(), self._quarantines)
         tally, clusters, before = self.snapshot.tally, self._state.clusters.keys(), self.snapshot.state.clusters.keys()
         if clusters != before or any(isinstance(observation, PolicyLoaded) for observation in observations):
             tally = tally.begun(self._policy, clusters)

@@ -102,7 +102,8 @@ class ObjectStore:
         with _converted_errors():
             listing = self._store.list_with_delimiter(folder or None)
         folders = {path.rpartition("/")[2]: True for path in listing["common_prefixes"]}
-        return dict(sorted((folders | {one["path"].rpartition("/")[2]: False for one in listing["objects"]}).items()))
+        files = {entry["path"].rpartition("/")[2]: False for entry in listing["objects"]}
+        return dict(sorted((folders | files).items()))
 
     def exists(self, path: str) -> bool:
         """Whether there is such an object. Raises OSError."""

@@ -75,9 +75,9 @@ class Sidecar:
         """
         self._settings = settings
         self._policy = replace(settings.policy(), own_hosts=own_hosts(settings.own_pod))
-        self._left = journal.open()
+        self._previous_state = journal.open()
         """The state that the previous process left."""
-        clock = self._clock = Clock(self._left.alive)
+        clock = self._clock = Clock(self._previous_state.alive)
         reader = partial(JournalReader, settings.state_dir, journal.check_soon)
         self._spool = _spool(settings, reader())
         self._ledgers = _ledgers(settings, clock)
@@ -133,7 +133,7 @@ class Sidecar:
     def _observe_own_place(self) -> None:
         """The pod that this sidecar is in, and that its machine was started again."""
         pod = self._settings.own_pod
-        booted_at = restarted_at(self._settings.state_dir, pod, self._left.alive, self._clock())
+        booted_at = restarted_at(self._settings.state_dir, pod, self._previous_state.alive, self._clock())
         for name in self._policy.stores:
             now = self._clock()
             if pod:
@@ -143,7 +143,7 @@ class Sidecar:
 
     def _start_drivers(self) -> None:
         """Of a cluster that was not watched before: after its handover was read."""
-        new = [name for name in self._policy.stores if not is_watched(self._left.clusters.get(name))]
+        new = [name for name in self._policy.stores if not is_watched(self._previous_state.clusters.get(name))]
         self._handovers.start(new, lambda name: self._drivers.start(self._loop.observe, name))
         self._drivers.find(self._loop.observe)
 
@@ -151,7 +151,7 @@ class Sidecar:
         return Loop(
             self._policy,
             journal,
-            self._left,
+            self._previous_state,
             self._clock,
             send=self._notifier.send,
             gather=self._collector.gather,

@@ -32,7 +32,7 @@ RELOADED: Final = ("rules", "receivers", "route", "inhibit_rules", "slo", "objec
 
 _log = logging.getLogger("sidecar.reloading")
 
-_Seen = tuple[tuple[int, int, int] | None, ...]
+_FileStates = tuple[tuple[int, int, int] | None, ...]
 
 
 class Reloader:
@@ -52,7 +52,7 @@ class Reloader:
         self._load = load
         self._adopt = adopt
         self._report = report
-        self._seen = _look(settings.files)
+        self._file_states = _look(settings.files)
         self._asked = threading.Event()
         self._stopping = threading.Event()
         self._thread = ServiceThread(self._run, "reloader")
@@ -76,9 +76,9 @@ class Reloader:
         while not self._stopping.is_set():
             asked = self._asked.wait(LOOK_SECONDS)
             self._asked.clear()
-            seen = _look(self._settings.files)
-            if not self._stopping.is_set() and (asked or seen != self._seen):
-                self._seen = seen
+            file_states = _look(self._settings.files)
+            if not self._stopping.is_set() and (asked or file_states != self._file_states):
+                self._file_states = file_states
                 self._reload()
 
     def _reload(self) -> None:
@@ -98,10 +98,12 @@ class Reloader:
         self._adopt(settings)
         before, self._active = self._active, settings
         if settings.files != self._settings.files:
-            self._settings, self._seen = settings, _look(settings.files)
+            self._settings, self._file_states = settings, _look(settings.files)
         self._report(None)
         rules = _differences([rule.alert for rule in before.rules], [rule.alert for rule in settings.rules])
-        receivers = _differences([one.name for one in before.receivers], [one.name for one in settings.receivers])
+        receivers = _differences(
+            [target.name for target in before.receivers], [target.name for target in settings.receivers]
+        )
         counts = counted(len(settings.rules), "rule"), rules, counted(len(settings.receivers), "receiver"), receivers
         _log.info("reloaded: %s%s, %s%s", *counts)
 
@@ -109,11 +111,11 @@ class Reloader:
 def _differences(before: Iterable[str], after: Iterable[str]) -> str:
     """Which names came and went: ` (new: A; removed: B)`; nothing if none did."""
     changes = {"new": sorted({*after} - {*before}), "removed": sorted({*before} - {*after})}
-    parts = [f"{what}: {', '.join(names)}" for what, names in changes.items() if names]
+    parts = [f"{change}: {', '.join(names)}" for change, names in changes.items() if names]
     return f" ({'; '.join(parts)})" if parts else ""
 
 
-def _look(files: Sequence[Path]) -> _Seen:
+def _look(files: Sequence[Path]) -> _FileStates:
     """The state of the files: equal as long as none has changed."""
     return tuple(_stat(file) for file in files)
 

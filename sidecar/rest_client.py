@@ -133,7 +133,7 @@ class RestConnection:
         if context is None:
             return _Stream(plain, deadline)
         try:
-            plain.settimeout(_left(deadline))
+            plain.settimeout(_seconds_left(deadline))
             return _Stream(context.wrap_socket(plain, server_hostname=self._host), deadline)
         except BaseException as error:
             plain.close()
@@ -150,7 +150,7 @@ class _Stream:
         self.deadline = deadline
 
     def sendall(self, data: bytes) -> None:
-        self.socket.settimeout(_left(self.deadline))
+        self.socket.settimeout(_seconds_left(self.deadline))
         self.socket.sendall(data)
 
     def makefile(self, _mode: str) -> io.BufferedReader:
@@ -165,7 +165,7 @@ class _Reader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
-        self._stream.socket.settimeout(_left(self._stream.deadline))
+        self._stream.socket.settimeout(_seconds_left(self._stream.deadline))
         return self._stream.socket.recv_into(buffer)
 
 
@@ -181,7 +181,7 @@ def is_off(why: str) -> bool:
     return _OFF.search(why) is not None
 
 
-def _left(deadline: float) -> float:
+def _seconds_left(deadline: float) -> float:
     """Raises TimeoutError."""
     if (seconds := deadline - time.monotonic()) <= 0:
         raise TimeoutError
@@ -199,7 +199,7 @@ def _connected(host: str, port: int, deadline: float) -> socket.socket:
     problem: OSError = TimeoutError()
     for address in addresses:
         try:  # the checked address, not the name: the name may resolve to another one by now
-            return socket.create_connection((address, port), _left(deadline))
+            return socket.create_connection((address, port), _seconds_left(deadline))
         except OSError as error:
             problem = error
     raise problem
@@ -218,7 +218,7 @@ def _resolved(host: str, port: int, deadline: float) -> list[str]:
     # In a thread, because nothing else limits the resolver. It may outlive the request by what resolv.conf allows.
     threading.Thread(target=resolve, name="resolver", daemon=True).start()
     try:
-        answer = answers.get(timeout=_left(deadline))
+        answer = answers.get(timeout=_seconds_left(deadline))
     except Empty:
         raise TimeoutError from None
     if isinstance(answer, Exception):

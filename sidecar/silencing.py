@@ -95,7 +95,7 @@ def add(settings: Settings, wanted: tuple[Matcher, ...], duration: int, comment:
     names = [
         name
         for name in stores
-        if name == ALL_FOUND or match_all(_known(settings, name, wanted), _labels(settings, name))
+        if name == ALL_FOUND or match_all(_cluster_matchers(settings, name, wanted), _labels(settings, name))
     ]
     if not names:
         value = next((matcher.value for matcher in wanted if matcher.label == "cluster_id"), "")
@@ -125,21 +125,23 @@ def listed(settings: Settings, hid: Mapping[str, int] | None = None, *, expired:
     silences: dict[str, Written] = {}
     names: dict[str, list[str]] = {}
     stores = stores_of(settings)
-    documents, failed = _each(stores, stores, lambda name: _read(stores[name], settings.silences.longest))
+    documents, failed = _in_parallel(stores, stores, lambda name: _read(stores[name], settings.silences.longest))
     for name, document in documents.items():
         for silence in document.values():
             silences[silence.id] = silence
             names.setdefault(silence.id, []).append(name)
     now = Clock()().wall
     ordered = sorted(silences.values(), key=lambda written: (written.over_at, written.id))
-    rows = [listed_as(one, names[one.id], now, hid) for one in ordered if expired or not one.is_over(now)]
+    rows = [
+        listed_as(silence, names[silence.id], now, hid) for silence in ordered if expired or not silence.is_over(now)
+    ]
     return Listing(rows, _problem("the silences could not be read", failed))
 
 
 def expire(settings: Settings, name: str) -> str:
     """End the silence whose id begins with `name`, wherever it is; returns its id. Raises SilencesError, SettingsError."""
     listing = listed(settings)
-    matching = [each for each in listing.silences if each.id.startswith(name)]
+    matching = [silence for silence in listing.silences if silence.id.startswith(name)]
     if not matching and listing.problem:
         raise SilencesError(listing.problem)
     if len(name) < SHORTEST_ID or len(matching) != 1:
@@ -171,15 +173,15 @@ def _labels(settings: Settings, cluster_id: str) -> dict[str, str]:
     return {**settings.external_labels, "cluster_id": cluster_id, "store": store.value}
 
 
-def _known(settings: Settings, cluster_id: str, wanted: Iterable[Matcher]) -> list[Matcher]:
+def _cluster_matchers(settings: Settings, cluster_id: str, wanted: Iterable[Matcher]) -> list[Matcher]:
     """The matchers on labels that are the same for all alerts of a cluster."""
     return [matcher for matcher in wanted if matcher.label in _labels(settings, cluster_id)]
 
 
-def change_each(stores: Mapping[str, LedgerStore], names: Collection[str], change: _Change, what: str) -> None:
+def change_each(stores: Mapping[str, LedgerStore], names: Collection[str], change: _Change, subject: str) -> None:
     """Change these documents. Raises SilencesError that says which have changed."""
-    written, failed = _each(stores, names, lambda name: _change(stores[name], change))
-    if problem := _problem(f"{what} could not be written", failed):
+    written, failed = _in_parallel(stores, names, lambda name: _change(stores[name], change))
+    if problem := _problem(f"{subject} could not be written", failed):
         raise SilencesError(f"{problem}; written for {', '.join(written)}" if written else problem)
 
 
@@ -208,30 +210,30 @@ def _read(store: LedgerStore, longest: int) -> dict[str, Written]:
         store.stop()
 
 
-def _each(
+def _in_parallel(
     stores: Mapping[str, LedgerStore], names: Collection[str], act: Callable[[str], _R]
 ) -> tuple[dict[str, _R], dict[str, Exception]]:
     """What `act` returns for each of these documents, several at a time; and why it failed."""
-    done: dict[str, _R] = {}
+    results: dict[str, _R] = {}
     failed: dict[str, Exception] = {}
 
     def attempt(name: str) -> None:
         try:
-            done[name] = act(name)
+            results[name] = act(name)
         except (LedgerError, SilencesError) as error:
             failed[name] = error
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         list(pool.map(attempt, [name for name in stores if name in names]))
-    return done, failed
+    return results, failed
 
 
-def _problem(what: str, failed: Mapping[str, Exception]) -> str | None:
+def _problem(failure: str, failed: Mapping[str, Exception]) -> str | None:
     if not failed:
         return None
     name = min(failed)
     more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
-    return f"{what} for cluster {name}{more}: {failed[name]}"
+    return f"{failure} for cluster {name}{more}: {failed[name]}"
 
 
 def listed_as(silence: Written, clusters: Sequence[str], now: int, hid: Mapping[str, int] | None) -> Listed:

@@ -27,7 +27,7 @@ def statuses(settings: Settings, patience: float) -> Generator[Status, None, Non
         except JournalError:
             return ()
         running = is_running(own.alive, now)
-        return {name for name, each in own.clusters.items() if running and each.view.sighting is Sighting.BLIND}
+        return {name for name, cluster in own.clusters.items() if running and cluster.view.sighting is Sighting.BLIND}
 
     with closing(viewer.looks(settings, patience, blind)) as looks:
         for at, live in looks:

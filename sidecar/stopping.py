@@ -38,8 +38,8 @@ class Stopping:
         deadline = time.monotonic() + self._seconds
         while self._steps:
             step = self._steps.pop()
-            left = deadline - time.monotonic() - self._seconds * _KEPT * len(self._steps)
-            _take(step, max(0.0, min(step.at_most, left)))
+            seconds = deadline - time.monotonic() - self._seconds * _KEPT * len(self._steps)
+            _take(step, max(0.0, min(step.at_most, seconds)))
 
 
 def _take(step: _Step, seconds: float) -> None:

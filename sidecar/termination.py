@@ -35,7 +35,7 @@ class Termination(threading.Event):
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         poll = select.poll()
         poll.register(self._woken, select.POLLIN)
-        while not self.is_set() and (left := deadline - time.monotonic()) > 0:
-            if poll.poll(None if timeout is None else left * 1000):
+        while not self.is_set() and (seconds := deadline - time.monotonic()) > 0:
+            if poll.poll(None if timeout is None else seconds * 1000):
                 os.read(self._woken, 4096)
         return self.is_set()

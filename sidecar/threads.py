@@ -46,9 +46,9 @@ class ServiceThread(threading.Thread):
                 self._log(logging.CRITICAL, "has ended", error)
                 return
 
-    def _log(self, level: int, what: str, error: BaseException) -> None:
+    def _log(self, level: int, event: str, error: BaseException) -> None:
         debug = _log.isEnabledFor(logging.DEBUG)
-        _log.log(level, "thread %s %s: %s: %s", self.name, what, type(error).__name__, error, exc_info=debug)
+        _log.log(level, "thread %s %s: %s: %s", self.name, event, type(error).__name__, error, exc_info=debug)
 
 
 def dead() -> list[str]:

@@ -9,8 +9,8 @@ _NAME: Final = "flink-ha-sidecar"
 
 def cache_folder() -> Path:
     """What can be made again: $FLINK_HA_SIDECAR_CACHE, else $XDG_CACHE_HOME/flink-ha-sidecar, else ~/.cache/flink-ha-sidecar."""
-    if named := os.environ.get("FLINK_HA_SIDECAR_CACHE"):
-        return Path(named).expanduser().absolute()
+    if folder := os.environ.get("FLINK_HA_SIDECAR_CACHE"):
+        return Path(folder).expanduser().absolute()
     return _base("XDG_CACHE_HOME", ".cache") / _NAME
 
 
@@ -20,5 +20,5 @@ def state_folder() -> Path:
 
 
 def _base(variable: str, in_home: str) -> Path:
-    named = os.environ.get(variable)
-    return Path(named) if named else Path(os.path.expanduser("~")) / in_home  # noqa: PTH111  Path.home fails for a user without one
+    folder = os.environ.get(variable)
+    return Path(folder) if folder else Path(os.path.expanduser("~")) / in_home  # noqa: PTH111  Path.home fails for a user without one

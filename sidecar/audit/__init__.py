@@ -27,6 +27,6 @@ def open_audit(spark: "SparkSession", audit: str, views: Collection[str] | None 
     from sidecar.audit.ask.registration import register_views  # noqa: PLC0415  importing this package must not need PySpark
     from sidecar.audit.views.catalog import catalog  # noqa: PLC0415  the same
 
-    if missing := {*(views or ())}.difference(named.name for named in catalog()):
+    if missing := {*(views or ())}.difference(relation.name for relation in catalog()):
         raise AuditError(f"cannot open the audit log {audit}: there is no table or view {', '.join(sorted(missing))}")
     register_views(spark, audit, views, commented=True)

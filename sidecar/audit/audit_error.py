@@ -120,7 +120,7 @@ def reason(error: Exception) -> str:
         return JVM_ENDED
     java = getattr(error, "java_exception", None)
     try:
-        text = _root_cause(java) if java is not None else _said(error)
+        text = _root_cause(java) if java is not None else _message(error)
     except Exception:  # noqa: BLE001  the JVM died after it had thrown the exception; Py4J raises many types
         return JVM_ENDED
     for fragment, replacement in _REASONS.items():
@@ -152,7 +152,7 @@ def _causes(java: Any) -> Iterator[Any]:
         java = java.getCause()
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     """What the operating system says has a number, which no operator needs."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror

@@ -35,10 +35,10 @@ def warm_up() -> tuple[Path, bool]:
         for place in class_archive.places():
             if place.is_file() and _is_accepted(place):
                 return place, False
-        return _made(_writable_place()), True
+        return _write_archive(_writable_place()), True
 
 
-def _made(place: Path) -> Path:
+def _write_archive(place: Path) -> Path:
     with tempfile.TemporaryDirectory(prefix=".warm-up-", dir=place.parent) as folder:
         archive = Path(folder) / place.name
         with spark_session("local[2]", write_archive=archive) as spark:

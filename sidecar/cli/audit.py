@@ -30,9 +30,9 @@ def _settings(_context: click.Context, _parameter: click.Parameter, conf: tuple[
     return settings
 
 
-def _files(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, Path]:
+def _files(_context: click.Context, _parameter: click.Parameter, pairs: tuple[str, ...]) -> dict[str, Path]:
     files: dict[str, Path] = {}
-    for pair in given:
+    for pair in pairs:
         name, _, file = pair.partition("=")
         if not re.fullmatch(r"[a-zA-Z]\w*", name, re.ASCII) or not file:
             raise click.BadParameter(f"{pair!r} is not like incidents=incidents.csv", param_hint="--with")
@@ -221,8 +221,8 @@ def compact(
         if days is not None:
             expired = expire(spark, audit_url, days, spool=spool)
             click.echo(f"expired: {expired.segments} segments, {expired.dates} dates of a table")
-            if left := expired.not_ingested:
-                click.echo(f"{left} old segments are not in the audit log and were left: ingest them", err=True)
+            if count := expired.not_ingested:
+                click.echo(f"{count} old segments are not in the audit log and were left: ingest them", err=True)
         complete = _compacted(spark, audit_url, before, may_refuse=days is not None)
         _echo_materialized(materialize(spark, audit_url, before=before and before.date()))
     if not complete:
@@ -235,17 +235,17 @@ def _compacted(spark: Any, audit_url: str, before: datetime | None, *, may_refus
     from sidecar.audit.upkeep.compact import compact
 
     try:
-        done = compact(spark, audit_url, before=before and before.date())
+        result = compact(spark, audit_url, before=before and before.date())
     except CannotSwapError as error:
         if not may_refuse:
             raise
         click.echo(f"{error}; its files stay as they are", err=True)
         return True
-    sizes = f", {done.bytes_before:,} bytes are now {done.bytes_after:,}" if done.dates else ""
-    click.echo(f"compacted: {done.files} files of {done.dates} dates of a table{sizes}")
-    for path, problem in done.left.items():
+    sizes = f", {result.bytes_before:,} bytes are now {result.bytes_after:,}" if result.dates else ""
+    click.echo(f"compacted: {result.files} files of {result.dates} dates of a table{sizes}")
+    for path, problem in result.unchanged.items():
         click.echo(printable(f"{path} was left as it is: {problem}; see audit verify"), err=True)
-    return not done.left
+    return not result.unchanged
 
 
 @audit.command()
@@ -261,9 +261,9 @@ def materialize(audit_url: str, before: datetime | None, **spark_options: Any) -
         _echo_materialized(materialize_answers(spark, audit_url, before=before and before.date()))
 
 
-def _echo_materialized(done: Any) -> None:
-    redone = f", {done.redone} redone for late records of {done.clusters} clusters" if done.redone else ""
-    click.echo(f"materialized: {done.closed} dates{redone}")
+def _echo_materialized(result: Any) -> None:
+    redone = f", {result.redone} redone for late records of {result.clusters} clusters" if result.redone else ""
+    click.echo(f"materialized: {result.closed} dates{redone}")
 
 
 @audit.command()
@@ -319,5 +319,5 @@ def warm_up() -> None:
     """Prepare a faster start of Spark on this machine. Needed once for each installation, and after an upgrade of Java or PySpark."""
     from sidecar.audit.warm_up import warm_up as make_archive
 
-    archive, made = make_archive()
-    click.echo(f"{archive}: {archive.stat().st_size / 1e6:.0f} MB{'' if made else ', made before'}")
+    archive, is_new = make_archive()
+    click.echo(f"{archive}: {archive.stat().st_size / 1e6:.0f} MB{'' if is_new else ', made before'}")

@@ -58,8 +58,8 @@ def start(
     lasts = Setting(window, "--window").duration(at_least=60 * SECOND, at_most=most)
     why = text_line("--comment", comment, LONGEST_TEXT) if comment else ""
     who = text_line("--author", author or login(), LONGEST_NAME)
-    made = drills.start(settings, cluster, lasts, Expectation(expect), why, who)
-    print_value(made, made.id, output)
+    entry = drills.start(settings, cluster, lasts, Expectation(expect), why, who)
+    print_value(entry, entry.id, output)
 
 
 @drill.command()

@@ -80,8 +80,8 @@ def exit_status(error: BaseException, *, debug: bool) -> int:
             return _wrong_usage(error)
         case click.Abort() | KeyboardInterrupt():
             return DONE
-    what = f"unexpected {type(error).__name__}: {error}"
-    return _fail(f"{what}; please run it again with --debug and report what it prints", FAILED)
+    problem = f"unexpected {type(error).__name__}: {error}"
+    return _fail(f"{problem}; please run it again with --debug and report what it prints", FAILED)
 
 
 def _wrong_usage(error: click.ClickException) -> int:

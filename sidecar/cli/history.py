@@ -211,8 +211,8 @@ _PHASES: Final = {"OPEN": "no leader", "LEADER_BACK": "jobs"}
 """What is missing of a failover in progress."""
 
 
-def _state_dir(config: Path | None, given: Path | None, overrides: dict[str, Any]) -> Path:
-    """The folder of the journal. With `given`, no configuration is needed."""
+def _state_dir(config: Path | None, folder: Path | None, overrides: dict[str, Any]) -> Path:
+    """The folder of the journal. With `folder`, no configuration is needed."""
     from sidecar.settings import load
 
-    return given or load(config, overrides, secrets=False).state_dir
+    return folder or load(config, overrides, secrets=False).state_dir

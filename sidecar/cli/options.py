@@ -18,8 +18,8 @@ DEFAULT_CONFIG: Final = Path("/etc/flink-ha-sidecar/config.yaml")
 
 def _default_config() -> Path | None:
     """The configuration where none is given; None: there is none."""
-    if named := os.environ.get(CONFIG_VARIABLE):
-        return Path(named)
+    if path := os.environ.get(CONFIG_VARIABLE):
+        return Path(path)
     try:
         return DEFAULT_CONFIG if DEFAULT_CONFIG.is_file() else None
     except OSError:

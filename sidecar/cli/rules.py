@@ -74,9 +74,8 @@ def show(config: Path | None, output: str) -> None:
 
 def _print_rules(rules: "Sequence[Rule]") -> None:
     values = [_rule_values(rule) for rule in rules]
-    print_table(
-        [[key.upper() for key in values[0]], *([*each.values()] for each in values)] if values else [["no rule"]]
-    )
+    rows = [[key.upper() for key in values[0]], *([*row.values()] for row in values)] if values else [["no rule"]]
+    print_table(rows)
 
 
 def _print_left_out(rules: "Sequence[Rule]") -> None:
@@ -172,7 +171,7 @@ def test(files: tuple[Path, ...], labels: str | None, config: Path | None, outpu
     status = 0
     for file, suite in suites:
         differences = [(test, compare(test, play(test, suite.rules))) for test in suite.tests]
-        failed = [(test, [*_shown(difference)]) for test, difference in differences if difference]
+        failed = [(test, [*_difference_lines(difference)]) for test, difference in differences if difference]
         status = 1 if failed else status
         value = {
             "file": str(file),
@@ -202,7 +201,7 @@ def _receivers(labels: str, config: Path | None) -> list[str]:
     return [route.receiver for route in matching(alerting.route, values)]
 
 
-def _shown(difference: "Difference") -> Iterator[str]:
+def _difference_lines(difference: "Difference") -> Iterator[str]:
     """Expected and sent notifications, as promtool prints them."""
     from sidecar.settings.file.durations import format_duration
 
@@ -213,11 +212,11 @@ def _shown(difference: "Difference") -> Iterator[str]:
     if difference.unexpected:
         yield "sent, but not expected:"
         for sent in difference.unexpected:
-            what = f"{sent.receiver} {sent.reason} {', '.join(sent.alerts)}: {sent.title}"
-            yield f"  {format_duration(sent.at)}: {what}"
+            notification = f"{sent.receiver} {sent.reason} {', '.join(sent.alerts)}: {sent.title}"
+            yield f"  {format_duration(sent.at)}: {notification}"
 
 
 def _expected(expectation: "Expectation") -> str:
-    what = f"{expectation.receiver or '(any receiver)'} {expectation.reason or '(any reason)'}"
+    notification = f"{expectation.receiver or '(any receiver)'} {expectation.reason or '(any reason)'}"
     title = f": … {expectation.title} …" if expectation.title else ""
-    return f"{what} {', '.join(sorted(expectation.alerts))}{title}"
+    return f"{notification} {', '.join(sorted(expectation.alerts))}{title}"

@@ -78,8 +78,8 @@ def check(config: Path | None, output: Output, **overrides: Any) -> int:
 
 def _print_summary(summary: Mapping[str, Sequence[str]], services: Mapping[str, str]) -> None:
     for name, values in summary.items():
-        named = [f"{value} ({services[value]})" if services.get(value) else value for value in values]
-        for line in values if name in {"cluster", "lacks"} else [", ".join(named) or "none"]:
+        entries = [f"{value} ({services[value]})" if services.get(value) else value for value in values]
+        for line in values if name in {"cluster", "lacks"} else [", ".join(entries) or "none"]:
             print_line(f"{name:10} {line}")
 
 
@@ -95,14 +95,15 @@ def _summary(settings: "Settings") -> dict[str, list[str]]:
         clusters = {"clusters": [f"found in {settings.finder.place}"]}
     else:
         clusters = {"cluster": [f"{cluster.cluster_id}: {cluster.place}" for cluster in settings.clusters]}
-    zookeeper = (each.cluster_id for each in settings.clusters if policy.store_of(each.cluster_id) is Store.ZOOKEEPER)
-    unbounded = [each for each in zookeeper if each not in policy.session_timeouts]
-    lacks = [f"flink_conf_dir: messages cannot say how long {each} was without a leader at most" for each in unbounded]
+    ids = (cluster.cluster_id for cluster in settings.clusters)
+    zookeeper = (name for name in ids if policy.store_of(name) is Store.ZOOKEEPER)
+    unbounded = [name for name in zookeeper if name not in policy.session_timeouts]
+    lacks = [f"flink_conf_dir: messages cannot say how long {name} was without a leader at most" for name in unbounded]
     return {
         **clusters,
         **({"lacks": lacks} if lacks else {}),
         "observer": [policy.observer],
         "rules": [rule.alert for rule in policy.rules],
-        "notified": [each.name for receiver in routed for each in policy.receivers[receiver]],
+        "notified": [destination.name for receiver in routed for destination in policy.receivers[receiver]],
         **({"nobody": silent} if silent else {}),
     }

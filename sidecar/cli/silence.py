@@ -61,8 +61,8 @@ def add(
     wanted = silencing.read_matchers(settings, texts, everything=everything)
     lasts = Setting(duration, "--duration").duration(at_least=SECOND, at_most=settings.silences.longest)
     why = text_line("--comment", comment, LONGEST_TEXT)
-    made = silencing.add(settings, wanted, lasts, why, text_line("--author", author or login(), LONGEST_NAME))
-    print_value(made, made.id, output)
+    entry = silencing.add(settings, wanted, lasts, why, text_line("--author", author or login(), LONGEST_NAME))
+    print_value(entry, entry.id, output)
 
 
 @silence.command("list")

@@ -69,8 +69,8 @@ def _watch(statuses: Iterator[Status], output: Form) -> None:
     is_screen = output in {"text", "wide"} and sys.stdout.isatty()
     printed: object = None
     for now in statuses:
-        shown: object = now.at[:19] if is_screen else _without_times(now)
-        if shown == printed:
+        comparable: object = now.at[:19] if is_screen else _without_times(now)
+        if comparable == printed:
             continue
         if is_screen:
             print(_CLEAR, end="")
@@ -79,7 +79,7 @@ def _watch(statuses: Iterator[Status], output: Form) -> None:
         if output in {"text", "wide"}:
             print_text(f"{now.at[:19].replace('T', ' ')}Z")
         _print(now, output)
-        printed = shown
+        printed = comparable
 
 
 def _without_times(status: Status) -> object:
@@ -116,9 +116,9 @@ def _print_cluster(cluster: ClusterStatus, width: int | None) -> None:
         _print_leaders(cluster, width)
     for _, same in groupby(cluster.alerts, lambda alert: (alert.state, alert.severity, alert.alert)):
         first, *others = same
-        about = ", ".join(sorted({each.component or "all" for each in (first, *others)})) if others else first.summary
-        what = f"  {first.alert} ({first.severity}) {first.state}: {about}"
-        print_text(what, _colour(first), width=width, indent="    ")
+        about = ", ".join(sorted({alert.component or "all" for alert in (first, *others)})) if others else first.summary
+        line = f"  {first.alert} ({first.severity}) {first.state}: {about}"
+        print_text(line, _colour(first), width=width, indent="    ")
 
 
 def _colour(alert: AlertView) -> str | None:
@@ -126,18 +126,18 @@ def _colour(alert: AlertView) -> str | None:
 
 
 def _print_leaders(cluster: ClusterStatus, width: int | None) -> None:
-    shown, more, led = _jobs_shown(cluster.leaders, width)
+    leaders, more, led = _leaders_in_table(cluster.leaders, width)
     header = _HEADER if width else _WIDE_HEADER
-    rows = (_row(leader) if width else _wide_row(leader, cluster.standbys) for leader in shown)
+    rows = (_row(leader) if width else _wide_row(leader, cluster.standbys) for leader in leaders)
     print_table([header, *rows], width=width, flexible=[1], indent="  ")
     if more:
-        what = " without a leader" if all(leader.state == "vacant" for leader in more) else ""
-        print_text(f"  and {len(more)} more {'job' if len(more) == 1 else 'jobs'}{what} (all: -o wide)")
+        state = " without a leader" if all(leader.state == "vacant" for leader in more) else ""
+        print_text(f"  and {len(more)} more {'job' if len(more) == 1 else 'jobs'}{state} (all: -o wide)")
     if led:
         print_text(f"  and {counted(led, 'job')} with a leader")
 
 
-def _jobs_shown(
+def _leaders_in_table(
     leaders: Sequence[LeaderStatus], width: int | None
 ) -> tuple[list[LeaderStatus], list[LeaderStatus], int]:
     """The leaderships to list, jobs that are only counted, and how many jobs have a leader: a table for people has few lines."""

@@ -57,8 +57,8 @@ def print_table(
     table = [[_cleaned(cell) for cell in row] for row in rows]
     widths = [max(len(row[column].text) for row in table) for column in range(len(table[0]))]
     around = len(indent) + len(_GAP) * (len(widths) - 1)
-    while width and around + sum(widths) > width and (left := [each for each in flexible if widths[each] > _SHORTEST]):
-        widths[max(left, key=widths.__getitem__)] -= 1
+    while width and around + sum(widths) > width and (wide := [n for n in flexible if widths[n] > _SHORTEST]):
+        widths[max(wide, key=widths.__getitem__)] -= 1
     for row in table:
         cells = zip(row, widths, strict=True)
         texts = [_styled(_shortened(cell.text, size).ljust(size), cell.colour) for cell, size in cells]
@@ -72,8 +72,8 @@ def _cleaned(cell: str | Cell) -> Cell:
 def _shortened(text: str, size: int) -> str:
     if len(text) <= size:
         return text
-    left = (size - 1) // 2
-    return f"{text[:left]}…{text[len(text) - (size - 1 - left) :]}"
+    half = (size - 1) // 2
+    return f"{text[:half]}…{text[len(text) - (size - 1 - half) :]}"
 
 
 def _styled(text: str, colour: str | None) -> str:

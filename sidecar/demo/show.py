@@ -60,19 +60,19 @@ class DemoOutput:
         for line in text.splitlines():
             self._write(f"    {line}")
 
-    def wait(self, what: str, ready: Callable[[], T | None]) -> T:
+    def wait(self, event: str, ready: Callable[[], T | None]) -> T:
         """Repeat `ready` until it returns a result that is not None; print every few seconds what is awaited."""
         reported = time.monotonic()
         deadline = reported + _TIMEOUT_SECONDS
-        while (found := ready()) is None:
+        while (result := ready()) is None:
             now = time.monotonic()
             if now >= deadline:
-                raise DemoError(f"waiting for {what}: nothing after {_TIMEOUT_SECONDS:.0f} s")
+                raise DemoError(f"waiting for {event}: nothing after {_TIMEOUT_SECONDS:.0f} s")
             if now - reported >= 3:
-                self.line(f"… waiting for {what}")
+                self.line(f"… waiting for {event}")
                 reported = now
             time.sleep(_POLL_SECONDS)
-        return found
+        return result
 
 
 def show(write: Callable[[str], None]) -> None:

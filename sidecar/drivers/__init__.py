@@ -50,7 +50,7 @@ class Drivers:
         self._clock = clock
         self._accesses: dict[tuple[Path | None, str | None], Access] = {}
         self._drivers = {cluster.cluster_id: self._driver(cluster) for cluster in clusters}
-        self._finder = self._found_by(finder) if finder else None
+        self._finder = self._cluster_finder(finder) if finder else None
         self._plans = plan_source_of(clusters, finder, clock)
         self._process_ends = process_ends
         self._lock = threading.Lock()
@@ -78,7 +78,8 @@ class Drivers:
         """Stop all drivers in parallel: each may take seconds. The process may exit without waiting for the threads."""
         with self._lock:
             self._stopped = True
-        drivers = [*self._drivers.values(), *(each for each in (self._finder, self._plans, self._process_ends) if each)]
+        sources = (self._finder, self._plans, self._process_ends)
+        drivers = [*self._drivers.values(), *(source for source in sources if source)]
         stops = [threading.Thread(target=driver.stop, name="stop", daemon=True) for driver in drivers]
         for stop in stops:
             stop.start()
@@ -109,10 +110,10 @@ class Drivers:
             case _:
                 assert_never(cluster)
 
-    def _found_by(self, finder: AnyFinderSettings) -> ClusterFinder:
+    def _cluster_finder(self, finder: AnyFinderSettings) -> ClusterFinder:
         match finder:
             case ZooKeeperFinderSettings():
-                from sidecar.drivers.zookeeper.finder import ZooKeeperFinder
+                from sidecar.drivers.zookeeper.clusters_below_root import ZooKeeperFinder
 
                 return ZooKeeperFinder(finder, self._clock)
             case FinderSettings():
@@ -138,13 +139,16 @@ def ledger_of_found(finder: AnyFinderSettings, name: str = "ledger") -> LedgerSt
 
 def pod_directories_of(clusters: Sequence[ClusterSettings]) -> dict[str, PodDirectory]:
     """The pods of the namespaces of those clusters that want them named."""
-    wanted = [each for each in clusters if isinstance(each, KubernetesSettings) and each.pod_names]
+    wanted = [cluster for cluster in clusters if isinstance(cluster, KubernetesSettings) and cluster.pod_names]
     if not wanted:
         return {}
     from sidecar.drivers.kubernetes import Access
     from sidecar.drivers.kubernetes.pods import KubernetesPods
 
-    return {each.cluster_id: KubernetesPods(Access(each.kubeconfig, each.context), each.namespace) for each in wanted}
+    return {
+        cluster.cluster_id: KubernetesPods(Access(cluster.kubeconfig, cluster.context), cluster.namespace)
+        for cluster in wanted
+    }
 
 
 def ha_probe_of(
@@ -167,21 +171,24 @@ def ha_probe_of(
 
 def event_stores_of(clusters: Sequence[ClusterSettings]) -> dict[str, EventStore]:
     """Where Events are written about those clusters that want it."""
-    wanted = [each for each in clusters if isinstance(each, KubernetesSettings) and each.events]
+    wanted = [cluster for cluster in clusters if isinstance(cluster, KubernetesSettings) and cluster.events]
     if not wanted:
         return {}
     from sidecar.drivers.kubernetes import Access
     from sidecar.drivers.kubernetes.events import KubernetesEvents
 
-    return {each.cluster_id: KubernetesEvents(Access(each.kubeconfig, each.context), each.namespace) for each in wanted}
+    return {
+        cluster.cluster_id: KubernetesEvents(Access(cluster.kubeconfig, cluster.context), cluster.namespace)
+        for cluster in wanted
+    }
 
 
 def plan_source_of(
     clusters: Sequence[ClusterSettings], finder: AnyFinderSettings | None, clock: Callable[[], Moment]
 ) -> PlanSource | None:
     """What is meant to happen to those clusters that want it read; None: none does. One watch for all of a namespace."""
-    wanted = [cluster for cluster in clusters if isinstance(cluster, KubernetesSettings) and any(_plans_read(cluster))]
-    finding = finder if isinstance(finder, FinderSettings) and any(_plans_read(finder)) else None
+    wanted = [cluster for cluster in clusters if isinstance(cluster, KubernetesSettings) and any(_plan_kinds(cluster))]
+    finding = finder if isinstance(finder, FinderSettings) and any(_plan_kinds(finder)) else None
     if not wanted and finding is None:
         return None
     from sidecar.drivers.kubernetes import Access
@@ -190,20 +197,20 @@ def plan_source_of(
 
     together: dict[tuple[Path | None, str | None, str, tuple[bool, bool, bool]], set[str]] = {}
     for cluster in wanted:
-        key = cluster.kubeconfig, cluster.context, cluster.namespace, _plans_read(cluster)
+        key = cluster.kubeconfig, cluster.context, cluster.namespace, _plan_kinds(cluster)
         together.setdefault(key, set()).add(cluster.cluster_id)
     scopes = [
-        (Access(kubeconfig, context), Scope(namespace, frozenset(names), *read))
-        for (kubeconfig, context, namespace, read), names in together.items()
+        (Access(kubeconfig, context), Scope(namespace, frozenset(names), *kinds))
+        for (kubeconfig, context, namespace, kinds), names in together.items()
     ]
     if finding:
-        access, read = Access(finding.kubeconfig, finding.context), _plans_read(finding)
+        access, kinds = Access(finding.kubeconfig, finding.context), _plan_kinds(finding)
         namespaces = [None] if finding.namespaces is None else finding.namespaces
-        scopes += [(access, Scope(name, None, *read, qualified=finding.qualified)) for name in namespaces]
+        scopes += [(access, Scope(name, None, *kinds, qualified=finding.qualified)) for name in namespaces]
     return KubernetesPlans(scopes, clock)
 
 
-def _plans_read(settings: KubernetesSettings | FinderSettings) -> tuple[bool, bool, bool]:
+def _plan_kinds(settings: KubernetesSettings | FinderSettings) -> tuple[bool, bool, bool]:
     """Whether FlinkDeployments, drains of nodes, and how JobManagers end are read."""
     return settings.flink_deployments, settings.node_drains, settings.deaths
 

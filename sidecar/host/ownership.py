@@ -135,7 +135,7 @@ def _texts(pid: int, folder: str) -> Iterable[tuple[str, str]]:
 
 
 def _compare(configuration: "HighAvailability", cluster: Mapping[str, str]) -> Owner:
-    options = {name: given.text for name, given in configuration.options.items()}
+    options = {name: setting.text for name, setting in configuration.options.items()}
     mode = configuration.mode
     match mode:
         case "ZOOKEEPER" | "KUBERNETES" if mode.lower() != cluster["store"]:

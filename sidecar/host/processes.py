@@ -59,26 +59,26 @@ class _Running(NamedTuple):
 
 def find(ours: Collection[int]) -> list[FlinkProcess]:
     """All visible Flink processes, JVMs first; without `ours` and other sidecars'."""
-    seen = dict(_all())
-    java = {pid: name for pid, process in seen.items() if (name := _main_class(process.command))}
-    processes = [FlinkProcess(pid, seen[pid].started, True, name) for pid, name in sorted(java.items())]
-    for pid, process in sorted(seen.items()):
+    running = dict(_all())
+    java = {pid: name for pid, process in running.items() if (name := _main_class(process.command))}
+    processes = [FlinkProcess(pid, running[pid].started, True, name) for pid, name in sorted(java.items())]
+    for pid, process in sorted(running.items()):
         script = _script(process.command)
         if script is None or _OURS.fullmatch(script) or pid in ours:
             continue
         # A TaskManager ends the shell between itself and its Python, which may live on: it stays in the group.
-        master = _jvm_above(process.parent, seen, java) or (process.group if process.group in java else None)
+        master = _jvm_above(process.parent, running, java) or (process.group if process.group in java else None)
         if _PYFLINK.search(script) or master is not None:
             name = script if _MODULE.fullmatch(script) else "python"
             processes.append(FlinkProcess(pid, process.started, False, name, master))
     return processes
 
 
-def _jvm_above(pid: int, seen: Mapping[int, _Running], java: Container[int]) -> int | None:
-    for _ in seen:  # bounded: reused ids could form a cycle
-        if pid in java or pid not in seen:
+def _jvm_above(pid: int, running: Mapping[int, _Running], java: Container[int]) -> int | None:
+    for _ in running:  # bounded: reused ids could form a cycle
+        if pid in java or pid not in running:
             break
-        pid = seen[pid].parent
+        pid = running[pid].parent
     return pid if pid in java else None
 
 

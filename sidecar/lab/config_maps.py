@@ -29,15 +29,15 @@ def read_dispatcher(
     )
     try:
         with new_client_from_config(str(kubeconfig)) as client:  # type: ignore[no-untyped-call]  # the library's
-            found = CoreV1Api(client).read_namespaced_config_map(name, namespace, _request_timeout=_ANSWER_SECONDS)
+            config_map = CoreV1Api(client).read_namespaced_config_map(name, namespace, _request_timeout=_ANSWER_SECONDS)
     except ApiException as error:
         if error.status == HTTPStatus.NOT_FOUND:
             return None
         raise LabError(f"could not read ConfigMap {name}: {error.status} {error.reason}") from error
     except (HTTPError, ConfigException, OSError) as error:
         raise LabError(f"could not read ConfigMap {name}: {error}") from error
-    annotations = (found.metadata and found.metadata.annotations) or {}
-    value, lease = (found.data or {}).get(key), annotations.get(_LEASE)
+    annotations = (config_map.metadata and config_map.metadata.annotations) or {}
+    value, lease = (config_map.data or {}).get(key), annotations.get(_LEASE)
     if not value or not lease:
         return None
     return value, datetime.fromisoformat(json.loads(lease)["acquireTime"]).timestamp()

@@ -136,12 +136,12 @@ class Lab:
     def leading(self) -> JobManager | None:
         """The JobManager whose dispatcher leads according to the store, if that process and the store are alive."""
         try:
-            found = self._in_kubernetes(self._kubeconfig) if self._kubeconfig else self._in_zookeeper()
+            leader = self._in_kubernetes(self._kubeconfig) if self._kubeconfig else self._in_zookeeper()
         except LabError:
             return None
-        if found is None:
+        if leader is None:
             return None
-        address, written_at = found
+        address, written_at = leader
         for jobmanager in self.jobmanagers:
             if jobmanager.running and f"@{jobmanager.host}:{jobmanager.rpc_port}/" in address:
                 # An older entry is that of a previous process on the same ports.
@@ -227,7 +227,7 @@ class Lab:
                     failure = error
         raise failure
 
-    def _until(self, what: str, probe: Callable[[], T | None], timeout: float = _PATIENCE_SECONDS) -> T:
+    def _until(self, state: str, probe: Callable[[], T | None], timeout: float = _PATIENCE_SECONDS) -> T:
         """Repeat `probe` until it returns a result that is not None. A RestError means: not yet."""
         deadline = time.monotonic() + timeout
         while True:
@@ -238,5 +238,5 @@ class Lab:
             except RestError as error:
                 reason = f" ({error})"
             if time.monotonic() > deadline:
-                raise LabError(f"waited {timeout:g} s for {what}{reason}; the logs are in {self.folder}")
+                raise LabError(f"waited {timeout:g} s for {state}{reason}; the logs are in {self.folder}")
             time.sleep(_POLL_SECONDS)

@@ -34,14 +34,14 @@ def find_java(minimum: int = 17) -> Path:
     candidates = [Path(java_home) / "bin" / "java"] if java_home else []
     if on_path := shutil.which("java"):
         candidates.append(Path(on_path))
-    found = []
+    versions = []
     for java in candidates:
         version = _major_version(java)
         if version is not None and version >= minimum:
             return java
-        found.append(f"{java} is {f'Java {version}' if version else 'no Java'}")
+        versions.append(f"{java} is {f'Java {version}' if version else 'no Java'}")
     raise LabError(
-        f"Java {minimum} or newer is needed to run Flink ({'; '.join(found) or 'none was found'}): "
+        f"Java {minimum} or newer is needed to run Flink ({'; '.join(versions) or 'none was found'}): "
         f"install one (Debian: apt-get install openjdk-{max(minimum, 17)}-jre-headless) or set JAVA_HOME"
     )
 

@@ -106,5 +106,8 @@ class TaskManager(_FlinkServer):
 
 def write_hosts(file: Path, *jobmanagers: JobManager) -> None:
     """Write the addresses of this machine and of these JobManagers, for `know_hosts`."""
-    lines = [(LOOPBACK, f"localhost {socket.gethostname()}"), *((each.ip_address, each.host) for each in jobmanagers)]
+    lines = [
+        (LOOPBACK, f"localhost {socket.gethostname()}"),
+        *((manager.ip_address, manager.host) for manager in jobmanagers),
+    ]
     file.write_text("".join(f"{address} {names}\n" for address, names in lines))

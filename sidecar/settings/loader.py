@@ -51,15 +51,15 @@ def load(
     Raises SettingsError: one line, without any secret.
     """
     line, environment = overrides_of(overrides)
-    given = ChainMap(line, environment)
+    overriding = ChainMap(line, environment)
     file = read(config, schema.CONFIG)
     rule_files = [setting.path() for setting in file.texts("rule_files")]
     documents = [file, *(read(path, schema.RULE_FILE) for path in rule_files)]
     alerting = read_alerting(documents, external_labels(file), secrets=secrets)
-    state_dir = (given.get("state_dir") or file.get("state_dir")).path()
-    spool = _spool(file.section("spool", schema.SPOOL), given.get("spool"))
-    named = _cluster_settings(line), _cluster_settings(environment)
-    finder = None if any(map(names_cluster, named)) else read_finder(file, *named)
+    state_dir = (overriding.get("state_dir") or file.get("state_dir")).path()
+    spool = _spool(file.section("spool", schema.SPOOL), overriding.get("spool"))
+    cluster_overrides = _cluster_settings(line), _cluster_settings(environment)
+    finder = None if any(map(names_cluster, cluster_overrides)) else read_finder(file, *cluster_overrides)
     evidence = read_evidence(file.section("evidence", schema.EVIDENCE), state_dir, spool.place)
     if finder and Source.PROCESSES in evidence.sources:
         raise file.error("evidence", "capture: processes are those of this pod, and belong to no cluster that is found")
@@ -76,13 +76,13 @@ def load(
         ha_check=_ha_check_interval(file.section("ha_check", schema.HA_CHECK).get("interval")),
         otlp=read_otlp(file.section("otlp", schema.OTLP), secrets=secrets) if "otlp" in file else None,
         files=(*([config] if config else []), *rule_files),
-        observer=_observer(given.get("observer") or file.find("observer")),
+        observer=_observer(overriding.get("observer") or file.find("observer")),
         own_pod=_own_pod(),
         finder=finder,
         clusters=(),
         slo=read_slo(file),
     )
-    return settings if finder else _with_clusters(settings, *_clusters(*named, file))
+    return settings if finder else _with_clusters(settings, *_clusters(*cluster_overrides, file))
 
 
 def _with_clusters(settings: Settings, *clusters: tuple[ClusterSettings, Objective | None]) -> Settings:

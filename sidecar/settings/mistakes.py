@@ -82,7 +82,7 @@ class _Draft:
         self._gone: list[Place] = []
         self._is_readable = True
         """Whether the first file can be read, which is the configuration."""
-        self._found: dict[str, SettingsError] = {}
+        self._mistakes: dict[str, SettingsError] = {}
 
     def read(self, path: Path | None, keys: schema.Keys) -> Section:
         """As `read_file`, without what was taken out. A file that cannot be read is a mistake, and empty."""
@@ -90,7 +90,7 @@ class _Draft:
             try:
                 self._files[path] = read_nodes(path)
             except SettingsError as error:
-                self._found[str(error)] = error
+                self._mistakes[str(error)] = error
                 self._is_readable = self._is_readable and bool(self._files)
                 self._files[path] = MappingNode()
         self._sections[path] = in_file_at(path, self._files[path], keys)
@@ -98,7 +98,7 @@ class _Draft:
 
     def complete(self, attempt: Callable[[], T]) -> T | None:
         """What `attempt` returns when everything that is wrong is taken out; None: that cannot be done."""
-        while len(self._found) < MOST:
+        while len(self._mistakes) < MOST:
             try:
                 return attempt()
             except SettingsError as error:
@@ -112,13 +112,13 @@ class _Draft:
             values = label_values(alerting.rules)
             for section in self._sections.values():
                 for error in _matching_nothing(section, values):
-                    self._found[str(error)] = error
-        return list(self._found.values())
+                    self._mistakes[str(error)] = error
+        return list(self._mistakes.values())
 
     def state_dir(self, config: Path | None, overrides: Mapping[str, object]) -> str:
         """Where `state_dir` is set."""
-        given = (source["state_dir"].location for source in overrides_of(overrides) if "state_dir" in source)
-        return next(given, None) or self.read(config, schema.CONFIG).get("state_dir").location
+        locations = (source["state_dir"].location for source in overrides_of(overrides) if "state_dir" in source)
+        return next(locations, None) or self.read(config, schema.CONFIG).get("state_dir").location
 
     def _take_out(self, error: SettingsError) -> bool:
         """Remember the mistake, unless another one is its cause, and take out what is wrong. False: it is nothing in a file."""
@@ -127,10 +127,10 @@ class _Draft:
         if place is None or path is None:
             # Where what names the cluster is wrong, or its key is misspelled, none is left.
             if self._is_readable and not any(_names_cluster(gone) for gone in self._gone):
-                self._found[str(error)] = error
+                self._mistakes[str(error)] = error
             return False
         if not any(_is_within(gone, place) for gone in self._gone):
-            self._found[str(error)] = error
+            self._mistakes[str(error)] = error
         self._gone.append(place)
         before = self._files[path]
         after = self._with_receiver(before) if place.path == ("route",) else _without(before, place.path)

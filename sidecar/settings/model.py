@@ -428,7 +428,7 @@ class Settings(Alerting, frozen=True, kw_only=True):
     def identified(self, natives: Mapping[str, str]) -> Self:
         """With the schemes of services' own URLs, by destination."""
 
-        def known(name: str, endpoint: Endpoint) -> Endpoint:
+        def with_native(name: str, endpoint: Endpoint) -> Endpoint:
             return (
                 replace(endpoint, native=natives[name])
                 if isinstance(endpoint, AppriseUrl) and name in natives
@@ -438,7 +438,10 @@ class Settings(Alerting, frozen=True, kw_only=True):
         receivers = (
             replace(
                 receiver,
-                endpoints=tuple(known(f"{receiver.name}#{index}", one) for index, one in enumerate(receiver.endpoints)),
+                endpoints=tuple(
+                    with_native(f"{receiver.name}#{index}", endpoint)
+                    for index, endpoint in enumerate(receiver.endpoints)
+                ),
             )
             for receiver in self.receivers
         )

@@ -19,7 +19,7 @@ from sidecar.settings.file import schema
 from sidecar.settings.file.did_you_mean import did_you_mean
 from sidecar.settings.file.durations import DAY, MINUTE
 from sidecar.settings.file.schema import Keys, no_default
-from sidecar.settings.file.section import Section, named, read_file
+from sidecar.settings.file.section import Section, read_file, unique_sections
 from sidecar.settings.file.setting import Setting
 from sidecar.settings.file.settings_error import SettingsError
 from sidecar.settings.model import Alerting
@@ -147,7 +147,7 @@ def read_tests(path: Path) -> Suite:
     """The tests in a file. Raises SettingsError."""
     file = read_file(path, TEST_FILE)
     rules = rules_in(file)
-    tests = tuple(_test(section, rules) for section in named([file], "tests", TEST))
+    tests = tuple(_test(section, rules) for section in unique_sections([file], "tests", TEST))
     if not tests:
         raise SettingsError(f"{file.location}: has no tests: list at least one under tests")
     return Suite(rules, tests)

@@ -28,8 +28,8 @@ def read_rules(config: Path | None) -> Alerting:
 def rules_in(file: Section, read: ReadFile = read_file) -> Alerting:
     """The alerting settings of `file` and its rule files; each may be a whole configuration with rule files. Raises SettingsError."""
     configurations = [read(setting.path(), schema.CONFIG) for setting in file.texts("rule_files")]
-    named = [setting for document in configurations for setting in document.texts("rule_files")]
-    documents = [file, *configurations, *(read(setting.path(), schema.RULE_FILE) for setting in named)]
+    rule_files = [setting for document in configurations for setting in document.texts("rule_files")]
+    documents = [file, *configurations, *(read(setting.path(), schema.RULE_FILE) for setting in rule_files)]
     if not any("receivers" in document for document in documents):
         documents.append(Section(parse(_DEFAULT_RECEIVER, "defaults"), schema.RULE_FILE, "defaults"))
     labels = {name: text for document in documents for name, text in external_labels(document).items()}

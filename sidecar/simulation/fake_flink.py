@@ -76,14 +76,14 @@ class SimulatedFlink:
             )
             yield HaChecked(at, self._cluster_id, tuple(results))
         was_blind, self._blind = self._blind, self._blind if event.blind is None else event.blind
-        seen = [*self._change(event, at)]
+        observations = [*self._change(event, at)]
         if self._blind:
             if not was_blind:
                 yield ViewObserved(at, self._cluster_id, ConnectionState.LOST)
         elif was_blind:
             yield from self.connect(at)
         else:
-            yield from seen
+            yield from observations
 
     def pictured(self, at: Moment) -> Iterator[PictureTaken]:
         """What the leading REST server answers, if a test says anything of it."""

@@ -55,7 +55,7 @@ class SimulatedRest:
         started, tasks = self._started.get(name, at.wall), int(state == "RUNNING")
         last = (term - 1) * _A_TERM
         restored = None if act is JobAct.FROM_NOTHING or term == 1 else last - (act is JobAct.FROM_OLDER)
-        done = tuple(Checkpoint(number, at.wall, at.wall) for number in (last + _A_TERM - 1, last + _A_TERM))
+        completed = tuple(Checkpoint(number, at.wall, at.wall) for number in (last + _A_TERM - 1, last + _A_TERM))
         origin = None if restored is None else Restored(restored)
-        checkpoints = Checkpoints(at.wall + 1, done, origin, last + 1)  # asked for after the jobs
+        checkpoints = Checkpoints(at.wall + 1, completed, origin, last + 1)  # asked for after the jobs
         return Job(job_id(name), name, state, started, started, tasks, 1, checkpoints)

@@ -84,8 +84,8 @@ def _choose(episodes: list[str], wanted: str) -> str:
         return episodes[-1]
     matching = {episode for episode in episodes if episode.startswith(wanted)}
     if len(matching) != 1:
-        what = f"{len(matching)} failovers begin" if matching else "no failover begins"
-        raise ReplayError(f"{what} with {clean(wanted)!r}: `episodes` lists them")
+        number = f"{len(matching)} failovers begin" if matching else "no failover begins"
+        raise ReplayError(f"{number} with {clean(wanted)!r}: `episodes` lists them")
     return matching.pop()
 
 
@@ -119,7 +119,7 @@ def _preview(delivery: Delivery, endpoint: Endpoint) -> Preview:
         delivery.body,
         delivery.facts,
         delivery.link,
-        tuple(PreviewedAlert(each.labels, each.annotations, each.ended > 0) for each in delivery.feed),
+        tuple(PreviewedAlert(alert.labels, alert.annotations, alert.ended > 0) for alert in delivery.feed),
     )
 
 

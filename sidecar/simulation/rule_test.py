@@ -1,6 +1,8 @@
 """Runs one rule test through the real `step`, tick by tick, and compares the notifications with the expected ones."""
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -42,10 +44,10 @@ def compare(test: RuleTest, sent: Iterable[SentNotification]) -> Difference:
     """How `sent` differs from the expectations. Each expectation matches one notification."""
     unexpected = [*sent]
     missing = []
-    for expectation in sorted(test.expect, key=lambda each: each.at):
-        matching = [each for each in unexpected if _matches(expectation, each)]
+    for expectation in sorted(test.expect, key=attrgetter("at")):
+        matching = [notification for notification in unexpected if _matches(expectation, notification)]
         if matching:
-            unexpected.remove(min(matching, key=lambda each: abs(each.at - expectation.at)))
+            unexpected.remove(min(matching, key=lambda notification: abs(notification.at - expectation.at)))
         else:
             missing.append(expectation)
     return Difference(tuple(missing), tuple(unexpected))
@@ -88,8 +90,8 @@ class _Sidecar:
     def start(self, now: int) -> Iterator[SentNotification]:
         """Start the process, with the state of a previous one, and read all clusters."""
         at = self._moment(now)
-        read = (seen for cluster in self._clusters.values() for seen in cluster.connect(at))
-        yield from self._observe([Started(at), *read])
+        views = chain.from_iterable(cluster.connect(at) for cluster in self._clusters.values())
+        yield from self._observe([Started(at), *views])
 
     def apply(self, event: ScenarioEvent, now: int) -> Iterator[SentNotification]:
         at = self._moment(now)
@@ -97,17 +99,17 @@ class _Sidecar:
             yield from self._observe([Stopped(at)])
             self._simulator.restart()
             self._running = False
-        seen = [*self._clusters[event.cluster].apply(event, at)]
+        observations = [*self._clusters[event.cluster].apply(event, at)]
         if event.running and not self._running:
             self._running = True
             yield from self.start(now)
         elif self._running:
-            yield from self._observe(seen)
+            yield from self._observe(observations)
 
     def tick(self, now: int) -> Iterator[SentNotification]:
         if self._running:
             at = self._moment(now)
-            pictures = [seen for cluster in self._clusters.values() for seen in cluster.pictured(at)]
+            pictures = chain.from_iterable(cluster.pictured(at) for cluster in self._clusters.values())
             yield from self._observe([*pictures, Ticked(at)])
 
     def _moment(self, now: int) -> Moment:

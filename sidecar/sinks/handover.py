@@ -50,7 +50,9 @@ class Handovers:
         clock: Clock,
     ) -> None:
         """`stores`: the document of each cluster that is handed over. `state`: the current one. `observe` gets what others left."""
-        self._kept = {name: _Kept(name, store, policy.observer, clock) for name, store in stores.items()}
+        self._documents = {
+            name: _ClusterDocument(name, store, policy.observer, clock) for name, store in stores.items()
+        }
         self._policy = policy
         self._state = state
         self._clock = clock
@@ -64,16 +66,16 @@ class Handovers:
     @property
     def up(self) -> dict[str, bool]:
         """By cluster, whether its handover could be written when it was last due."""
-        return {name: kept.is_up for name, kept in self._kept.items() if kept.is_up is not None}
+        return {name: document.is_up for name, document in self._documents.items() if document.is_up is not None}
 
     def start(self, new: Collection[str], watch: Callable[[str], None]) -> None:
         """Call `watch` for each cluster. The handovers of `new` clusters, which the journal does not know, are observed first."""
         for name in self._policy.stores:
-            if name not in new or name not in self._kept:
+            if name not in new or name not in self._documents:
                 watch(name)
-        for name, kept in self._kept.items():
+        for name, document in self._documents.items():
             unread = name in new and name in self._policy.stores
-            keep = partial(self._keep, kept, watch if unread else None)
+            keep = partial(self._keep, document, watch if unread else None)
             self._keepers[name] = ServiceThread(keep, f"handover-{name}")
         for keeper in self._keepers.values():
             keeper.start()
@@ -86,45 +88,45 @@ class Handovers:
         deadline = time.monotonic() + STOP_SECONDS
         state = self._state()
         for name, keeper in self._keepers.items():
-            if _is_seen(state, name):  # it is written a last time
+            if _is_in_sight(state, name):  # it is written a last time
                 keeper.join(max(0.0, deadline - time.monotonic()))
 
-    def _keep(self, kept: "_Kept", watch: Callable[[str], None] | None) -> None:
+    def _keep(self, document: "_ClusterDocument", watch: Callable[[str], None] | None) -> None:
         """Read what a previous sidecar left and have the cluster watched, if `watch` is given; then write until the end."""
-        if watch and kept.name not in self._watched:
-            self._watched.add(kept.name)
+        if watch and document.name not in self._watched:
+            self._watched.add(document.name)
             try:
-                if content := kept.read(self._stopping):
-                    self._observe(HandoverRead(self._clock(), kept.name, content))
+                if content := document.read(self._stopping):
+                    self._observe(HandoverRead(self._clock(), document.name, content))
             finally:
-                watch(kept.name)
+                watch(document.name)
         while not self._stopping.wait(_POLL_SECONDS):
-            if news := kept.follow():
-                self._observe(HandoverRead(self._clock(), kept.name, news))
-            if kept.is_due(self._state()):
-                self._write(kept)
-        self._write(kept, ended=True)
+            if news := document.follow():
+                self._observe(HandoverRead(self._clock(), document.name, news))
+            if document.is_due(self._state()):
+                self._write(document)
+        self._write(document, ended=True)
 
-    def _write(self, kept: "_Kept", *, ended: bool = False) -> None:
+    def _write(self, document: "_ClusterDocument", *, ended: bool = False) -> None:
         state = self._state()
         # While the store cannot be read, the previous document says what was last known.
-        if _is_seen(state, kept.name):
+        if _is_in_sight(state, document.name):
             try:
-                kept.write(handover.of(self._policy, state, kept.name, self._clock(), ended=ended))
+                document.write(handover.of(self._policy, state, document.name, self._clock(), ended=ended))
             except Exception as error:  # noqa: BLE001  whatever it is, the other clusters' handovers are written
-                kept.fail(error)
+                document.fail(error)
                 return
-            cluster = state.clusters[kept.name]
-            for host, pod in kept.pods.items() if merged(cluster.pods, kept.pods) is not cluster.pods else ():
-                self._observe(PodNamed(self._clock(), kept.name, host, pod))
+            cluster = state.clusters[document.name]
+            for host, pod in document.pods.items() if merged(cluster.pods, document.pods) is not cluster.pods else ():
+                self._observe(PodNamed(self._clock(), document.name, host, pod))
 
 
-def _is_seen(state: State, name: str) -> bool:
+def _is_in_sight(state: State, name: str) -> bool:
     cluster = state.clusters.get(name)
     return cluster is not None and cluster.in_sight and cluster.ever_led
 
 
-class _Kept:
+class _ClusterDocument:
     """The document of one cluster."""
 
     def __init__(self, name: str, store: LedgerStore, observer: str, clock: Clock) -> None:
@@ -138,7 +140,7 @@ class _Kept:
         self._document: Document | None = None
         """As last read or written; None: not known."""
         self._gist: object = None
-        self._seen: tuple[object, ...] = ()
+        self._parts: tuple[object, ...] = ()
         """The parts of the state when it was last written."""
         self._next_at = 0.0
         self._full_at = 0.0
@@ -156,13 +158,13 @@ class _Kept:
         if time.monotonic() >= self._follow_until:
             return None
         try:
-            content, found = self._read()
+            content, previous = self._read()
         except (LedgerError, HandoverError):
             return None  # it is read again soon; a write reports what lasts
-        if found is None or found.observer == self._observer or found.alive == self._followed:
+        if previous is None or previous.observer == self._observer or previous.alive == self._followed:
             return None
-        self._followed = found.alive
-        self._follow_until = 0.0 if found.ended else self._follow_until
+        self._followed = previous.alive
+        self._follow_until = 0.0 if previous.ended else self._follow_until
         return content
 
     def is_due(self, state: State) -> bool:
@@ -181,8 +183,8 @@ class _Kept:
             cluster.ends,
         )
         parts = (*of_cluster, alerts.groups, alerts.failovers, state.outbox)
-        same = len(parts) == len(self._seen) and all(a is b for a, b in zip(parts, self._seen, strict=True))
-        self._seen = parts
+        same = len(parts) == len(self._parts) and all(a is b for a, b in zip(parts, self._parts, strict=True))
+        self._parts = parts
         return not same or now >= self._confirm_at
 
     def read(self, stopping: threading.Event) -> bytes | None:
@@ -190,7 +192,7 @@ class _Kept:
         deadline, pause, waiting = time.monotonic() + READ_SECONDS, 0.5, False
         while not stopping.is_set():
             try:
-                content, found = self._read()
+                content, previous = self._read()
             except LedgerError as error:
                 if isinstance(error, LedgerRefusedError) or time.monotonic() + pause >= deadline:
                     self.fail(error)
@@ -204,9 +206,9 @@ class _Kept:
                 _log.warning("cluster %s: the handover in the store is not used: %s", self.name, error)
                 return None
             else:
-                if found:
-                    self._log_accepted(found)
-                    self._follow_until = 0.0 if found.ended else time.monotonic() + FOLLOW_SECONDS
+                if previous:
+                    self._log_accepted(previous)
+                    self._follow_until = 0.0 if previous.ended else time.monotonic() + FOLLOW_SECONDS
                 return content
         return None
 
@@ -223,7 +225,7 @@ class _Kept:
             self.fail(error)
             return
         if not is_written:  # lost to another sidecar twice: tried again soon
-            self._seen = ()
+            self._parts = ()
             return
         if self._problem is not None:
             _log.info("cluster %s: the handover is written again", self.name)
@@ -256,27 +258,27 @@ class _Kept:
     def _is_current(self, document: Document, current: Handover, gist: object) -> bool:
         """Whether another sidecar, still running, has written the same not long ago."""
         try:
-            found = handover.read(document.content, self.name, self._clock())
+            previous = handover.read(document.content, self.name, self._clock())
         except ForeignFormatError:
             raise  # it is not replaced: who wrote it may still run, or come back
         except HandoverError:
             return False
-        if found is None or found.observer == self._observer:
+        if previous is None or previous.observer == self._observer:
             return False
-        self.pods = found.cluster.pods
-        if found.ended:
+        self.pods = previous.cluster.pods
+        if previous.ended:
             return False
-        return current.alive.wall - found.alive.wall < CONFIRM_SECONDS * SECOND and found.gist() == gist
+        return current.alive.wall - previous.alive.wall < CONFIRM_SECONDS * SECOND and previous.gist() == gist
 
-    def _log_accepted(self, found: Handover) -> None:
+    def _log_accepted(self, previous: Handover) -> None:
         _log.info(
             "cluster %s: continuing from the handover of sidecar %s, written %s ago: %d leaders%s%s",
             self.name,
-            found.observer,
-            seconds(max(0, self._clock().wall - found.alive.wall)),
-            found.leaders,
-            ", a failover in progress" if found.cluster.episode else "",
-            f", {found.jobs_left_out} jobs left out" if found.jobs_left_out else "",
+            previous.observer,
+            seconds(max(0, self._clock().wall - previous.alive.wall)),
+            previous.leaders,
+            ", a failover in progress" if previous.cluster.episode else "",
+            f", {previous.jobs_left_out} jobs left out" if previous.jobs_left_out else "",
         )
 
     def fail(self, error: Exception) -> None:
@@ -289,7 +291,7 @@ class _Kept:
                 self.name,
                 error,
             )
-        self._document, self._seen = None, ()
+        self._document, self._parts = None, ()
         refused = isinstance(error, LedgerRefusedError)
         self._pause = _LONGEST_PAUSE if refused else min(self._pause * 2, _LONGEST_PAUSE)
         self._next_at = time.monotonic() + self._pause * random.uniform(0.8, 1.0)  # noqa: S311  jitter

@@ -90,10 +90,10 @@ class Events:
         with self._changed:
             while not self._stopping:
                 now = time.monotonic()
-                if first := next((each for each in self._waiting if each.due <= now), None):
+                if first := next((waiting for waiting in self._waiting if waiting.due <= now), None):
                     self._waiting.remove(first)
                     return first
-                self._changed.wait(min((each.due for each in self._waiting), default=now + 60.0) - now)
+                self._changed.wait(min((waiting.due for waiting in self._waiting), default=now + 60.0) - now)
         return None
 
     def _write(self, waiting: _Waiting) -> None:

@@ -52,10 +52,10 @@ def renderer(collector: "SnapshotCollector") -> Callable[[], bytes]:
     """A function that renders the newest snapshot in Prometheus' text format."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
-    return lambda: _shown(generate_latest(registry))
+    return lambda: _printable(generate_latest(registry))
 
 
-def _shown(text: bytes) -> bytes:
+def _printable(text: bytes) -> bytes:
     """The text with nothing in it that acts on a terminal: label values may be others', and this format has no escapes for them."""
     return b"\n".join(printable(line).encode() for line in text.decode().split("\n"))
 
@@ -108,16 +108,19 @@ def _leadership(snapshot: Snapshot) -> Iterator[Metric]:
     leaders = (
         ([name, component.component.value, held.leader.address, str(held.leader.session_id)], 1)
         for name, cluster in clusters
-        for component, known in cluster.components.items()
-        if isinstance(held := known.leadership, Held) and component.job_id is None
+        for component, component_state in cluster.components.items()
+        if isinstance(held := component_state.leadership, Held) and component.job_id is None
     )
     labels = ["cluster_id", "component", "leader_address", "leader_session_id"]
     yield _gauge("flink_ha_leader_info", "The current leader of each component.", labels, leaders)
     vacant = (([name, key], lasted) for name, c in clusters for key, lasted in _vacancies(c, snapshot.at).items())
     text = "How long no leader has been published (jobs: the longest)."
     yield _gauge("flink_ha_vacant_seconds", text, ["cluster_id", "component"], vacant)
-    known = (([name], contending(cluster.contenders)) for name, cluster in clusters if cluster.in_sight)
-    contenders = ((labels, number) for labels, number in known if number is not None)
+    contenders = (
+        ([name], number)
+        for name, cluster in clusters
+        if cluster.in_sight and (number := contending(cluster.contenders)) is not None
+    )
     yield _gauge("flink_ha_contenders", "JobManagers that contend for leadership.", ["cluster_id"], contenders)
     split = (([name], len(cluster.contested)) for name, cluster in clusters)
     text = "Leaderships for which two contenders replace each other in turn."
@@ -127,18 +130,18 @@ def _leadership(snapshot: Snapshot) -> Iterator[Metric]:
 def _counts(cluster: ClusterState) -> dict[tuple[str, str], int]:
     """The number of leaderships by component and state."""
     counts = dict.fromkeys(((component, state) for component in _COMPONENTS for state in _STATES), 0)
-    for component, known in cluster.components.items():
-        counts[component.component.value, state_of(cluster, known.leadership)] += 1
+    for component, component_state in cluster.components.items():
+        counts[component.component.value, state_of(cluster, component_state.leadership)] += 1
     return counts
 
 
 def _vacancies(cluster: ClusterState, now: Moment) -> dict[str, float]:
     """Seconds without a leader, by component. A component in an unknown state is absent, not 0."""
     longest = {} if cluster.missing else {component.component.value: 0.0 for component in CLUSTER_COMPONENTS}
-    for component, known in cluster.components.items():
-        name, state = component.component.value, state_of(cluster, known.leadership)
+    for component, component_state in cluster.components.items():
+        name, state = component.component.value, state_of(cluster, component_state.leadership)
         if state == "vacant":
-            longest[name] = max((now.steady - known.since.steady) / SECOND, longest.get(name, 0.0))
+            longest[name] = max((now.steady - component_state.since.steady) / SECOND, longest.get(name, 0.0))
         elif state == "unknown" and component.job_id is None:
             longest.pop(name, None)
     return longest
@@ -149,17 +152,17 @@ def _views(snapshot: Snapshot, store_of: Callable[[str], str]) -> Iterator[Metri
     views = (([name, store_of(name)], int(cluster.in_sight)) for name, cluster in clusters)
     text = "1 while the store is connected and fully read: only then does no leader mean that there is none."
     yield _gauge("flink_ha_view_up", text, ["cluster_id", "store"], views)
-    found = (([name], int(c.missing is None)) for name, c in clusters if c.view.complete or c.ever_led)
+    exists = (([name], int(c.missing is None)) for name, c in clusters if c.view.complete or c.ever_led)
     text = "0 if nothing of the cluster was ever found in the store: check its id."
-    yield _gauge("flink_ha_cluster_found", text, ["cluster_id"], found)
+    yield _gauge("flink_ha_cluster_found", text, ["cluster_id"], exists)
     if finder := snapshot.state.finder:
         text = "Clusters that were found and are watched."
         yield GaugeMetricFamily("flink_ha_clusters_watched", text, len(snapshot.state.clusters))
         text = "Clusters that were found and are not watched, because there are too many."
         yield GaugeMetricFamily("flink_ha_clusters_left_out", text, finder.left_out)
-    left = (([name], headroom) for name, c in clusters if (headroom := zxid_headroom(c)) is not None)
+    headrooms = (([name], headroom) for name, c in clusters if (headroom := zxid_headroom(c)) is not None)
     text = "Transactions until ZooKeeper has to elect a leader of its own, to begin a new epoch."
-    yield _gauge("flink_ha_zookeeper_zxid_headroom", text, ["cluster_id"], left)
+    yield _gauge("flink_ha_zookeeper_zxid_headroom", text, ["cluster_id"], headrooms)
 
 
 def _pictures(snapshot: Snapshot) -> Iterator[Metric]:
@@ -178,10 +181,10 @@ def _pictures(snapshot: Snapshot) -> Iterator[Metric]:
 
 def _checks(snapshot: Snapshot) -> Metric:
     verdicts = (
-        ([name, check, known.result.verdict.value], 1)
+        ([name, check, check_state.result.verdict.value], 1)
         for name, cluster in snapshot.state.clusters.items()
         if cluster.readiness
-        for check, known in cluster.readiness.checks.items()
+        for check, check_state in cluster.readiness.checks.items()
     )
     return _gauge(
         "flink_ha_check", "What each check of high availability found.", ["cluster_id", "check", "verdict"], verdicts
@@ -201,7 +204,7 @@ def _objectives(snapshot: Snapshot) -> Iterator[Metric]:
             for standing in Standing:
                 lasted.add_metric([name, standing.value], getattr(parts, standing.value) / SECOND)
     yield lasted
-    objectives = {name: found for name in clusters if (found := policy.objective_of(name))}
+    objectives = {name: objective for name in clusters if (objective := policy.objective_of(name))}
     ratios = (([name], round(objective.leadership / 100, 6)) for name, objective in objectives.items())
     text = "The objective for leadership: the part of the time in which the cluster is to be led."
     yield _gauge("flink_ha_slo_objective_ratio", text, ["cluster_id"], ratios)
@@ -234,18 +237,18 @@ def _tally(snapshot: Snapshot) -> Iterator[Metric]:
 def _last_episodes(snapshot: Snapshot) -> Iterator[Metric]:
     """With the episode's id, which all observers share: distinct ids count failovers also where each one replaces the sidecar's pod."""
     labels = ["cluster_id", "cause", "episode_id"]
-    last = {(name, each.cause, each.id): each for name, each in snapshot.tally.last_episodes.items()}
-    closed = ((key, datetime.fromisoformat(each.closed_at).timestamp()) for key, each in last.items())
+    last = {(name, episode.cause, episode.id): episode for name, episode in snapshot.tally.last_episodes.items()}
+    closed = ((key, datetime.fromisoformat(episode.closed_at).timestamp()) for key, episode in last.items())
     yield _gauge("flink_ha_last_episode_timestamp_seconds", "When the last failover was over.", labels, closed)
-    vacant = ((key, each.vacant_seconds) for key, each in last.items() if each.vacant_seconds is not None)
+    vacant = ((key, episode.vacant_seconds) for key, episode in last.items() if episode.vacant_seconds is not None)
     text = "How long no leader was published in the last failover."
     yield _gauge("flink_ha_last_episode_vacant_seconds", text, labels, vacant)
     downtime = (
         ([*key, bound], bounded)
-        for key, each in last.items()
+        for key, episode in last.items()
         for bound, bounded in (
-            ("at_least", each.downtime_seconds_at_least),
-            ("at_most", each.downtime_seconds_at_most),
+            ("at_least", episode.downtime_seconds_at_least),
+            ("at_most", episode.downtime_seconds_at_most),
         )
         if bounded is not None
     )
@@ -255,9 +258,12 @@ def _last_episodes(snapshot: Snapshot) -> Iterator[Metric]:
 
 def _silences(snapshot: Snapshot) -> Iterator[Metric]:
     documents = snapshot.state.silences.items()
-    active = (([name], sum(s.is_active(snapshot.at) for s in each.known.values())) for name, each in documents)
+    active = (
+        ([name], sum(silence.is_active(snapshot.at) for silence in document.known.values()))
+        for name, document in documents
+    )
     yield _gauge("flink_ha_silences", "Active silences.", ["cluster_id"], active)
-    up = (([name], int(each.problem is None)) for name, each in documents if each.answered_at is not None)
+    up = (([name], int(document.problem is None)) for name, document in documents if document.answered_at is not None)
     text = "1 while the silences can be read and used."
     yield _gauge("flink_ha_silences_up", text, ["cluster_id"], up)
 

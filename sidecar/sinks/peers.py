@@ -115,16 +115,16 @@ class Peers:
                 continue
             opinions: dict[str, list[Opinion]] = {name: [] for name in asked}
             for name, presence in peers.items():
-                for each in _answer(name, presence.address):
-                    if each.cluster_id in opinions:
-                        opinions[each.cluster_id].append(Opinion(name, each.sees, each.vacant, each.rest_server))
-            for name, found in opinions.items():
+                for view in _answer(name, presence.address):
+                    if view.cluster_id in opinions:
+                        opinions[view.cluster_id].append(Opinion(name, view.sees, view.vacant, view.rest_server))
+            for name, of_cluster in opinions.items():
                 if self._observer and not self._stopping.is_set():
-                    self._observer(PeersAsked(self._clock(), name, len(peers), tuple(found)))
+                    self._observer(PeersAsked(self._clock(), name, len(peers), tuple(of_cluster)))
 
 
 def _is_led(cluster: ClusterState) -> bool:
-    return any(isinstance(each.leadership, Held) for name, each in cluster.components.items() if not name.job_id)
+    return any(isinstance(state.leadership, Held) for name, state in cluster.components.items() if not name.job_id)
 
 
 def _answer(observer: str, address: str) -> Iterable[ObservationView]:
@@ -137,7 +137,7 @@ def _answer(observer: str, address: str) -> Iterable[ObservationView]:
             connection.close()
         if status != 200:
             raise RestError(f"status {status}")
-        by_cluster = {each.cluster_id: each for each in _ANSWER.decode(content) if each.observer == observer}
+        by_cluster = {view.cluster_id: view for view in _ANSWER.decode(content) if view.observer == observer}
         return by_cluster.values()
     except (RestError, MsgspecError, UnicodeError, RecursionError) as error:
         _log.debug("%s does not say what it sees: %s", observer, error)

@@ -35,7 +35,7 @@ class SilenceReader:
         self._wanted: dict[str, SimpleQueue[bool]] = {name: SimpleQueue() for name in stores}
         """By document: True asks to read it, False to end."""
         self._locks = {name: threading.Lock() for name in stores}
-        self._known: dict[str, Mapping[str, Written]] = {}
+        self._silences: dict[str, Mapping[str, Written]] = {}
         self._problems: dict[str, tuple[str, ...]] = {}
         """By document: what is logged."""
         self._readers = [ServiceThread(partial(self._work, name), f"silences-{name}") for name in stores]
@@ -69,8 +69,8 @@ class SilenceReader:
         while self._wanted[document].get():
             if self._observer:
                 with self._locks[document]:
-                    read = self._read(document)
-                self._observer(read)
+                    observation = self._read(document)
+                self._observer(observation)
 
     def _read(self, document: str) -> SilencesRead:
         at, store = self._clock(), self._stores[document]
@@ -83,11 +83,11 @@ class SilenceReader:
             self._log_problems(document, (f"{error}; known silences hold",))
             return SilencesRead(at, document, None, str(error))
         try:
-            found, problems = read(content, self._longest)
+            silences, problems = read(content, self._longest)
         except SilencesError as error:
-            found, problems = {}, [f"the document of silences is not used: {error}"]
+            silences, problems = {}, [f"the document of silences is not used: {error}"]
         self._log_problems(document, problems)
-        self._log_changes(document, found)
+        self._log_changes(document, silences)
         return SilencesRead(at, document, content)
 
     def _log_problems(self, document: str, problems: Iterable[str]) -> None:
@@ -99,14 +99,14 @@ class SilenceReader:
         if before and not now:
             _log.info("cluster %s: silences are read again", document)
 
-    def _log_changes(self, document: str, found: Mapping[str, Written]) -> None:
-        before, wall = self._known.get(document, {}), self._clock().wall
-        self._known[document] = found
-        active = {key: each for key, each in found.items() if not each.is_over(wall)}
+    def _log_changes(self, document: str, silences: Mapping[str, Written]) -> None:
+        before, wall = self._silences.get(document, {}), self._clock().wall
+        self._silences[document] = silences
+        active = {key: silence for key, silence in silences.items() if not silence.is_over(wall)}
         for key in active.keys() - before.keys():
             silence = active[key]
             text = "cluster %s: silence %s of %s until %s: %s (%s)"
             until, matchers = timestamp(silence.ends_at), ", ".join(map(str, silence.matchers))
             _log.info(text, document, key, clean(silence.author), until, clean(silence.comment), clean(matchers))
-        for key in sorted(key for key, each in before.items() if not each.is_over(wall) and key not in active):
+        for key in sorted(key for key, silence in before.items() if not silence.is_over(wall) and key not in active):
             _log.info("cluster %s: silence %s was ended", document, key)

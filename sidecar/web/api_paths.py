@@ -87,8 +87,8 @@ def last(path: str, query: str) -> int:
     return int(number)
 
 
-class Shown(NamedTuple):
-    """What the status page is to show."""
+class PageQuery(NamedTuple):
+    """What the status page is asked to show."""
 
     cluster: str | None = None
     """None: all clusters."""
@@ -96,11 +96,11 @@ class Shown(NamedTuple):
     """Of its pictures."""
 
 
-def shown(path: str, query: str) -> Shown:
+def page_query(path: str, query: str) -> PageQuery:
     """What `cluster=ID` and `hours=N` ask for. Raises ParameterError."""
     try:
         values = _parameters(query, "cluster", "hours")
-        return Shown(
+        return PageQuery(
             values.get("cluster"), {str(hours): hours for hours in RANGES}[values.get("hours", str(RANGES[-1]))]
         )
     except (ParameterError, KeyError):
@@ -148,8 +148,8 @@ def _parameters(query: str, *names: str) -> Mapping[str, str]:
         raise ParameterError
     values: dict[str, str] = {}
     for part in query.split("&") if query else ():
-        name, is_given, value = part.partition("=")
-        if name not in names or not is_given or name in values:
+        name, equals, value = part.partition("=")
+        if name not in names or not equals or name in values:
             raise ParameterError
         values[name] = unquote_plus(value)
     return values

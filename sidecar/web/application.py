@@ -91,7 +91,7 @@ class Application:
             "/api/v1/transitions": lambda last: as_json(self._queries.transitions(last)),
             "/api/v1/episodes": lambda last: as_json(self._queries.episodes(last)),
         }
-        self._each: Final[dict[str, Callable[[str], Answer]]] = {
+        self._by_id: Final[dict[str, Callable[[str], Answer]]] = {
             "/api/v1/episodes/": lambda name: as_json(self._queries.details(name)),
             _EPISODE_PAGE: self._episode_page,
         }
@@ -135,7 +135,7 @@ class Application:
         if path in self._monitored:
             return self._monitored[path]
         if path == "/":
-            return partial(self._page, api_paths.shown(path, query))
+            return partial(self._page, api_paths.page_query(path, query))
         if path in {LEADER, STANDBY}:
             return partial(leader_probe.answer, path, query, self._snapshot(), self._clock())
         if path in self._lists:
@@ -149,7 +149,7 @@ class Application:
         if (cluster_id := api_paths.cluster_in(path)) is not None:
             component = api_paths.leader_query(_CLUSTER_LEADER, query, names_cluster=True).component
             return partial(self._cluster_leader, cluster_id, component)
-        for prefix, answer in self._each.items():
+        for prefix, answer in self._by_id.items():
             name = path.removeprefix(prefix)
             if name and name != path and "/" not in name:
                 api_paths.nothing(f"{prefix}ID", query)
@@ -160,23 +160,23 @@ class Application:
                     raise UnknownEpisodeError(problem)
                 return partial(answer, name)
         paths = ["/", *self._monitored, LEADER, STANDBY, *self._plain, *self._lists]
-        paths += [*(f"{prefix}ID" for prefix in self._each), _CLUSTER_LEADER]
+        paths += [*(f"{prefix}ID" for prefix in self._by_id), _CLUSTER_LEADER]
         raise _RefusedError(HTTPStatus.NOT_FOUND, "the paths are: " + " ".join(paths))
 
     def _view(self, view: Callable[[Snapshot], object]) -> Answer:
         return as_json(view(self._snapshot()))
 
-    def _page(self, shown: api_paths.Shown) -> Answer:
+    def _page(self, query: api_paths.PageQuery) -> Answer:
         snapshot = self._snapshot()
-        if shown.cluster is not None:
-            _must_be_watched(shown.cluster, snapshot)
+        if query.cluster is not None:
+            _must_be_watched(query.cluster, snapshot)
         day, problem = LastDay(), None
         try:
             day = self._queries.last_day()
         except (JournalError, BusyError) as error:  # the page still shows the leaders
             problem = str(error)
         now = self._clock()
-        return as_html(_pages().status(snapshot, day, now, problem, health.stuck(snapshot, now), shown))
+        return as_html(_pages().status(snapshot, day, now, problem, health.stuck(snapshot, now), query))
 
     def _episode_page(self, name: str) -> Answer:
         explained, failover = self._queries.episode(name)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, takewhile
+from operator import attrgetter
 from typing import Final, TypeVar
 
 from msgspec import Struct
@@ -43,7 +44,7 @@ class LastDay(Struct, frozen=True):
     outcomes: Mapping[str, Outcome] = {}
     """By the id of the episode, also of those in progress."""
     job_names: Mapping[str, str] = {}
-    """By job id: the names that Flink's REST API told when evidence was captured. Untrusted text."""
+    """By job id: the names that Flink's REST API reported when evidence was captured. Untrusted text."""
 
 
 def read(journal: JournalReader, at: int, previous: LastDay | None = None) -> LastDay:
@@ -53,16 +54,17 @@ def read(journal: JournalReader, at: int, previous: LastDay | None = None) -> La
         previous = LastDay(since=_first(journal, start, at))
     after = previous.newest
     transitions = _since(start, journal.newest_first(TransitionRecord, after, newest, _OF_CLUSTER), MOST_TRANSITIONS)
-    changes = {key: [each for each in old if each.at >= start] for key, old in previous.changes.items()}
+    changes = {key: [change for change in old if change.at >= start] for key, old in previous.changes.items()}
     for transition in reversed(transitions):
         changes.setdefault((transition.cluster_id, transition.component), []).append(change(transition))
-    for found_late in changes.values():  # records that were salvaged from a damaged journal are read a second time
-        found_late.sort(key=lambda each: each.at)
-    blind = {name: [each for each in old if each[1] >= start] for name, old in previous.blind.items()}
+    for timeline in changes.values():  # records that were salvaged from a damaged journal are read a second time
+        timeline.sort(key=attrgetter("at"))
+    blind = {name: [period for period in old if period[1] >= start] for name, old in previous.blind.items()}
     for coverage in reversed(_since(start, journal.newest_first(Coverage, after, newest), MOST_COVERAGE)):
         if period := blindness(coverage):
             blind.setdefault(coverage.cluster_id, []).append(period)
-    episodes = {each.id: each for each in islice(journal.newest_first(EpisodeRecord, after, newest), MOST_EPISODES)}
+    closed = islice(journal.newest_first(EpisodeRecord, after, newest), MOST_EPISODES)
+    episodes = {episode.id: episode for episode in closed}
     outcomes = outcomes_of(journal.outcomes(after, newest), previous.outcomes)
     is_full = len(transitions) == MOST_TRANSITIONS
     return LastDay(
@@ -78,7 +80,7 @@ def read(journal: JournalReader, at: int, previous: LastDay | None = None) -> La
 
 def _first_of(new: Mapping[str, _V], old: Mapping[str, _V], most: int) -> Mapping[str, _V]:
     """At most so many of both, new ones first."""
-    return dict(islice({**new, **{key: each for key, each in old.items() if key not in new}}.items(), most))
+    return dict(islice({**new, **{key: value for key, value in old.items() if key not in new}}.items(), most))
 
 
 def _first(journal: JournalReader, start: int, at: int) -> int:
@@ -90,7 +92,7 @@ def _first(journal: JournalReader, start: int, at: int) -> int:
 def _since(start: int, records: Iterator[_R], most: int) -> list[_R]:
     """The records since `start`, newest first, and at most so many."""
     begin = timestamp(start)
-    return list(islice(takewhile(lambda each: each.observed_at >= begin, records), most))
+    return list(islice(takewhile(lambda record: record.observed_at >= begin, records), most))
 
 
 def _job_names(journal: JournalReader, after: int, until: int) -> dict[str, str]:

@@ -35,7 +35,7 @@ class JobCounts(Struct, frozen=True):
     held: int
     vacant: int
     unknown: int
-    shown: Sequence[Leader]
+    first: Sequence[Leader]
 
 
 class PageCluster(Struct, frozen=True):
@@ -59,11 +59,11 @@ class PageCluster(Struct, frozen=True):
 
 def clusters(snapshot: Snapshot, names: Sequence[str]) -> list[PageCluster]:
     """These watched clusters, in this order."""
-    shown = replace(snapshot.state, clusters={name: snapshot.state.clusters[name] for name in names})
+    state = replace(snapshot.state, clusters={name: snapshot.state.clusters[name] for name in names})
     leaders_of = {
-        name: list(group) for name, group in groupby(leaders(replace(snapshot, state=shown)), attrgetter("cluster_id"))
+        name: list(group) for name, group in groupby(leaders(replace(snapshot, state=state)), attrgetter("cluster_id"))
     }
-    return [_cluster(name, shown.clusters[name], leaders_of.get(name, []), snapshot.at) for name in names]
+    return [_cluster(name, state.clusters[name], leaders_of.get(name, []), snapshot.at) for name in names]
 
 
 def _cluster(cluster_id: str, cluster: ClusterState, leaders: list[Leader], at: Moment) -> PageCluster:
@@ -97,5 +97,5 @@ def _store(cluster: ClusterState, at: Moment) -> StoreView:
 
 def _jobs(jobs: list[Leader]) -> JobCounts:
     states = Counter(job.state for job in jobs)
-    shown = sorted(jobs, key=lambda job: job.state == "held")[:JOBS_SHOWN]
-    return JobCounts(len(jobs), states["held"], states["vacant"], states["unknown"], shown)
+    first = sorted(jobs, key=lambda job: job.state == "held")[:JOBS_SHOWN]
+    return JobCounts(len(jobs), states["held"], states["vacant"], states["unknown"], first)

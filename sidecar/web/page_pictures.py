@@ -41,9 +41,9 @@ def of_cluster(snapshot: Snapshot, day: LastDay, cluster_id: str, hours: int) ->
         changes = day.changes.get((cluster_id, component), ())
         row = spans(changes, blind, state, start, end, day.since or end)
         rows[component] = _with_pods(row, cluster.pods)
-    going_on = [each for each in in_progress(snapshot) if each.id not in day.episodes]
+    going_on = [view for view in in_progress(snapshot) if view.id not in day.episodes]
     episodes: list[EpisodeRecord | EpisodeView] = [*day.episodes.values(), *going_on]
-    marks = [_mark(each) for each in episodes if each.cluster_id == cluster_id]
+    marks = [_mark(episode) for episode in episodes if episode.cluster_id == cluster_id]
     return drawn(rows, marks, start, end)
 
 
@@ -79,7 +79,7 @@ def of_episode(explained: Explanation, failover: EpisodeView | None, snapshot: S
     cluster = snapshot.state.clusters.get(explained.transitions[0].cluster_id)
     pods = cluster.pods if cluster else {}
     spans_of = {label: spans(changes, (), None, start, end, start) for label, changes in _changes(explained)}
-    rows = {label: _with_pods(each, pods) for label, each in spans_of.items()}
+    rows = {label: _with_pods(row, pods) for label, row in spans_of.items()}
     return drawn(rows, map(_message, explained.notifications), start, end)
 
 

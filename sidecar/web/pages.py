@@ -23,7 +23,7 @@ from sidecar.core.views.slo_view import slos
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.verdict import ClusterVerdict, Level, verdicts
 from sidecar.web import prose, stage_picture
-from sidecar.web.api_paths import RANGES, Shown
+from sidecar.web.api_paths import RANGES, PageQuery
 from sidecar.web.last_day import LastDay
 from sidecar.web.page_clusters import clusters
 from sidecar.web.page_pictures import of_cluster, of_episode
@@ -60,16 +60,17 @@ _STEPS: Final = {
 }
 
 
-def status(snapshot: Snapshot, day: LastDay, now: Moment, problem: str | None, stale: str | None, shown: Shown) -> str:
+def status(
+    snapshot: Snapshot, day: LastDay, now: Moment, problem: str | None, stale: str | None, query: PageQuery
+) -> str:
     """The status page, of all clusters or of one that is watched.
 
     `problem`: why the last `day` is missing; `stale`: why the snapshot is out of date.
     """
-    only, hours = shown
-    judged = [each for each in verdicts(snapshot) if only in {None, each.cluster_id}]
-    named = [each.cluster_id for each in judged if each.cluster_id is not None]
-    detailed = named[:DETAILED]
-    firing = [each for each in grouped(snapshot) if only in {None, each.first.cluster_id}]
+    only, hours = query
+    judged = [verdict for verdict in verdicts(snapshot) if only in {None, verdict.cluster_id}]
+    watched = [verdict.cluster_id for verdict in judged if verdict.cluster_id is not None]
+    detailed = watched[:DETAILED]
     return render(
         "status.html.j2",
         every=EVERY_SECONDS,
@@ -85,21 +86,25 @@ def status(snapshot: Snapshot, day: LastDay, now: Moment, problem: str | None, s
         steps_shown=STEPS_SHOWN,
         unjudged=len(judged[VERDICTS_SHOWN:]),
         detailed=detailed,
-        alerts=firing[:ALERTS_SHOWN],
-        alert_count=len(firing),
         steps=_STEPS,
-        clusters=[(each, of_cluster(snapshot, day, each.cluster_id, hours)) for each in clusters(snapshot, detailed)],
-        watched=len(named),
+        clusters=[(view, of_cluster(snapshot, day, view.cluster_id, hours)) for view in clusters(snapshot, detailed)],
+        watched=len(watched),
         finder=snapshot.state.finder,
         job_names=day.job_names,
         episodes=_latest(snapshot, day, only),
         problem=problem,
         health=snapshot.health,
         checks={name: ha_checks(snapshot, name) for name in detailed},
-        slos={each.cluster_id: each for each in slos(snapshot, *detailed)} if detailed else {},
+        slos={slo.cluster_id: slo for slo in slos(snapshot, *detailed)} if detailed else {},
+        **_alerts(snapshot, only),
         **_deliveries(snapshot),
         **_silences(snapshot),
     )
+
+
+def _alerts(snapshot: Snapshot, only: str | None) -> dict[str, object]:
+    firing = [alert for alert in grouped(snapshot) if only in {None, alert.first.cluster_id}]
+    return {"alerts": firing[:ALERTS_SHOWN], "alert_count": len(firing)}
 
 
 def _deliveries(snapshot: Snapshot) -> dict[str, object]:
@@ -127,7 +132,7 @@ def episode(explained: Explanation, failover: EpisodeView | None, snapshot: Snap
         stages=stage_picture.drawn(explained.stages),
         next=_next_step(failover),
         cause=failover.cause if failover else None,
-        transitions=_shown(explained.transitions),
+        transitions=_first_transitions(explained.transitions),
         job_names=_job_names(explained),
         messages=explained.notifications[:MESSAGES_SHOWN],
         services=snapshot.policy.services(),
@@ -144,15 +149,15 @@ def troubleshooting() -> str:
 
 def _counts(judged: Sequence[ClusterVerdict]) -> str:
     """How many there are of each level: text that changes only when something happened."""
-    numbers = {level.value: sum(each.level == level for each in judged) for level in Level}
+    numbers = {level.value: sum(verdict.level == level for verdict in judged) for level in Level}
     return ", ".join(f"{number} {_WORDS[level].lower()}" for level, number in numbers.items() if number)
 
 
 def _latest(snapshot: Snapshot, day: LastDay, only: str | None) -> list[EpisodeView]:
     """The latest failovers, those in progress first."""
-    closed = [each for each in day.episodes.values() if only in {None, each.cluster_id}]
+    closed = [record for record in day.episodes.values() if only in {None, record.cluster_id}]
     views = episode_view.latest(closed[:EPISODES_SHOWN], day.outcomes, snapshot)
-    return [each for each in views if only in {None, each.cluster_id}][:EPISODES_SHOWN]
+    return [view for view in views if only in {None, view.cluster_id}][:EPISODES_SHOWN]
 
 
 def _next_step(failover: EpisodeView | None) -> str | None:
@@ -163,18 +168,18 @@ def _next_step(failover: EpisodeView | None) -> str | None:
 
 
 def _job_names(explained: Explanation) -> Mapping[str, str]:
-    """By job id: the names that Flink's REST API told. Untrusted text."""
-    named = (each for each in explained.evidence if each.kind == "job")
-    return {each.subject: each.attributes["name"] for each in named if each.attributes.get("name")}
+    """By job id: the names that Flink's REST API reported. Untrusted text."""
+    jobs = (evidence for evidence in explained.evidence if evidence.kind == "job")
+    return {job.subject: job.attributes["name"] for job in jobs if job.attributes.get("name")}
 
 
-def _shown(transitions: Sequence[TransitionRecord]) -> list[TransitionRecord]:
+def _first_transitions(transitions: Sequence[TransitionRecord]) -> list[TransitionRecord]:
     """The first transitions of the cluster's components and the first of jobs, in order."""
-    left = {True: JOBS_SHOWN, False: TRANSITIONS_SHOWN}
-    shown = []
+    room = {True: JOBS_SHOWN, False: TRANSITIONS_SHOWN}
+    first = []
     for transition in transitions:
         of_job = transition.job_id is not None
-        if left[of_job]:
-            left[of_job] -= 1
-            shown.append(transition)
-    return shown
+        if room[of_job]:
+            room[of_job] -= 1
+            first.append(transition)
+    return first

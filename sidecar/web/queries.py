@@ -88,7 +88,7 @@ class Queries:
         """The episode whose id begins with `name`. Raises UnknownEpisodeError."""
         with self._reading() as journal:
             snapshot = self._snapshot()
-            in_progress = {each.id: each for each in episode_view.in_progress(snapshot)}
+            in_progress = {view.id: view for view in episode_view.in_progress(snapshot)}
             explained = find(chain(journal.remembered(), unrecorded.records(snapshot)), name, in_progress)
         episode = episode_view.closed(explained.episode) if explained.episode else explained.failover
         return explained, episode and episode_view.with_outcome(episode, explained.outcome)

@@ -49,16 +49,16 @@ class StagePicture(Struct, frozen=True):
 
 def drawn(stages: Sequence[Stage]) -> StagePicture | None:
     """The picture; None: there is nothing to see beside who led."""
-    shown, others = slowest(stages)
-    if not shown:
+    slow, others = slowest(stages)
+    if not slow:
         return None
-    whole = max(stage.seconds for stage in shown) or 1.0
-    own = [stage for stage in shown if stage.job_id is None]
+    whole = max(stage.seconds for stage in slow) or 1.0
+    own = [stage for stage in slow if stage.job_id is None]
     led = own[-1].seconds if own else 0.0
     rows = [_of_cluster(before, stage, whole) for before, stage in pairwise([own[0], *own])] if own else []
     rows += [
-        _of_job(stage, shown[place + 1 : place + 2], led, whole)
-        for place, stage in enumerate(shown)
+        _of_job(stage, slow[place + 1 : place + 2], led, whole)
+        for place, stage in enumerate(slow)
         if stage.stage == "running"
     ]
     return StagePicture([_spoken(whole * tick / (TICKS - 1)) for tick in range(TICKS)], rows, others)

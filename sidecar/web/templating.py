@@ -90,7 +90,7 @@ def receiver(destination: str, services: Mapping[str, str]) -> Markup:
     name, _, number = destination.rpartition("#")
     if not name:
         return Markup("<bdi>{}</bdi>").format(clean(destination))
-    alone = sum(each.rpartition("#")[0] == name for each in services) <= 1
+    alone = sum(other.rpartition("#")[0] == name for other in services) <= 1
     which = "" if alone else f" (number {int(number) + 1})" if number.isdecimal() else ""
     service = services.get(destination)
     return Markup("{}<bdi>{}</bdi>{}").format(f"{service} " if service else "", clean(name), which)

@@ -21,7 +21,7 @@ _MARK_COLUMNS: Final = 12
 _NARROWEST_NAME: Final = 26
 """Columns of a leader's time that shows its name."""
 _LINE: Final = "M{x} 7h{w}"
-"""A thick line is a rectangle. How thick is said by the style sheet: the states differ in shape too."""
+"""A thick line is a rectangle. The style sheet sets its thickness: the states differ in shape too."""
 
 
 class Path(Struct, frozen=True):
@@ -114,11 +114,11 @@ def _row(
     label: str, spans: Sequence[Span], kinds: Mapping[str, str], of_all: Collection[str], start: int, end: int
 ) -> Row:
     columns = _columns(spans, start, end)
-    seen = [leader for leader in dict.fromkeys(span.leader for span in spans) if leader]
-    more = f" and {len(seen) - COLOURS} more" if len(seen) > COLOURS else ""
-    led = f"led by {', '.join(seen[:COLOURS])}{more}" if seen else "no leader seen"
+    leaders = [leader for leader in dict.fromkeys(span.leader for span in spans) if leader]
+    more = f" and {len(leaders) - COLOURS} more" if len(leaders) > COLOURS else ""
+    led = f"led by {', '.join(leaders[:COLOURS])}{more}" if leaders else "no leader seen"
     parts = [_vacancies(spans), _gaps(spans)]
-    text = [TextSpan(timestamp(span.start), _what(span), _for_long(span)) for span in spans[-SPANS_IN_TEXT:]]
+    text = [TextSpan(timestamp(span.start), _state_words(span), _for_long(span)) for span in spans[-SPANS_IN_TEXT:]]
     return Row(
         label,
         f"{label}: {', '.join(filter(None, [led, *parts]))}",
@@ -188,7 +188,7 @@ def _gaps(spans: Sequence[Span]) -> str:
     return ", ".join(f"{words[state]} {_duration(total)}" for state, total in lasted.items() if total >= SECOND)
 
 
-def _what(span: Span) -> str:
+def _state_words(span: Span) -> str:
     return span.leader or {
         SpanState.VACANT: "no leader",
         SpanState.BLIND: "cannot be seen",

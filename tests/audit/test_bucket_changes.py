@@ -266,7 +266,7 @@ def test_who_stalled_deletes_nothing_of_its_successor(
     run(spark, close(2), StallingStore(AUDIT, retries=0, retry_for=timedelta(0)))
     manifest = read_manifest(opened(spark))
     assert manifest.number == 3
-    assert [(log / file).exists() for file in manifest.named()] == [True]
+    assert [(log / file).exists() for file in manifest.paths()] == [True]
 
 
 def test_who_changes_the_log_meanwhile_is_noticed(spark: SparkSession, log: Path) -> None:
@@ -306,7 +306,7 @@ def test_a_manifest_names_what_is_there(spark: SparkSession, log: Path) -> None:
         def _change(self, path: str, change: Callable[[], str | None]) -> str:
             done = super()._change(path, change)
             manifest = msgspec.json.decode(max(log.glob("_closed/*")).read_bytes(), type=Manifest)
-            assert all((log / file).exists() for file in manifest.named())
+            assert all((log / file).exists() for file in manifest.paths())
             return done
 
     run(spark, close(1))

@@ -30,7 +30,7 @@ from tests.bench.reading import KINDS, Reader
 
 pytestmark = pytest.mark.spark
 
-NOTHING = CompactResult(dates=0, files=0, bytes_before=0, bytes_after=0, left={})
+NOTHING = CompactResult(dates=0, files=0, bytes_before=0, bytes_after=0, unchanged={})
 
 COMMAND = """
 import sys
@@ -52,7 +52,7 @@ def test_each_closed_date_becomes_one_file(spark: SparkSession, log: Log) -> Non
     """Sorted, Zstandard, microseconds, a filter on `id`, the same rows; a second time there is nothing to do."""
     before = spark.read.parquet(str(log.audit / "transitions")).orderBy("id").collect()
     done = compact(spark, str(log.audit))
-    assert (done.dates, done.files, done.left) == (4, 16, {})
+    assert (done.dates, done.files, done.unchanged) == (4, 16, {})
     assert [file.parent.name for file in files(log.audit)] == sorted(
         f"event_date={(YESTERDAY - timedelta(days=days)).date()}" for days in range(4)
     )
@@ -137,8 +137,8 @@ def test_a_date_that_is_not_sound_is_left_as_it_is(spark: SparkSession, log: Log
     before = [sorted((file, file.read_bytes()) for file in folder.iterdir()) for folder in folders[:3]]
     done = compact(spark, str(log.audit))
     assert done.dates == 1
-    assert [*done.left] == [f"transitions/{folder.name}" for folder in folders[:3]]
-    problems = list(done.left.values())
+    assert [*done.unchanged] == [f"transitions/{folder.name}" for folder in folders[:3]]
+    problems = list(done.unchanged.values())
     assert torn.name in problems[0]
     assert problems[1:] == ["README.txt in it is not of an audit log", "it contains rows without an id"]
     assert [sorted((file, file.read_bytes()) for file in folder.iterdir()) for folder in folders[:3]] == before

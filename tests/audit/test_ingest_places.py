@@ -50,7 +50,7 @@ def test_a_fresh_volume_is_not_empty(spark: SparkSession, spool: Path, audit: Pa
     (day / "@eaDir" / "part-00000.parquet@SynoEAStream").write_bytes(b"not Parquet")
     assert [*run_sql(spark, str(audit), "SELECT count(*) FROM transitions").rows] == [[4]]
     assert verify(spark, str(audit)).findings == []
-    assert compact(spark, str(audit)).left == {}
+    assert compact(spark, str(audit)).unchanged == {}
     assert ids_seen(spark, audit, "transitions") == ids(records)
 
 

@@ -18,7 +18,7 @@ from sidecar.audit.ask.sql import run_sql
 from sidecar.audit.ingest.ingest import ingest
 from sidecar.audit.log.audit_log import audit_folder
 from sidecar.audit.report.report import render, write_report
-from sidecar.audit.report.report_data import _EPISODES, EDGES, LIST_ROWS, Findings, _asked
+from sidecar.audit.report.report_data import _EPISODES, EDGES, LIST_ROWS, Findings, _query
 from sidecar.audit.report.report_figures import notices, tiles
 from sidecar.audit.report.report_list import failover_list
 from sidecar.audit.report.report_page import cards
@@ -300,7 +300,7 @@ def test_only_the_partitions_of_the_period_are_read(quarter_session: SparkSessio
     days = {"first": period.begin.date(), "last": period.end.date()}
     assert scans(quarter_session.sql(_CLUSTERS, args=days)) == 3
     read = partitions(
-        _asked(quarter_session, period, _EPISODES)
+        _query(quarter_session, period, _EPISODES)
     )  # white box: the figures of failovers are made of this
     by_dates = [table for table, conditions in read if by_date(conditions)]
     assert sorted(by_dates) == ["annotations", "episodes", "episodes"]

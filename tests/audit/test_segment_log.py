@@ -46,7 +46,7 @@ def test_a_listing_names_only_what_is_new(spark: SparkSession, spool: Path) -> N
     old_path, new_path = (segment.relative_to(spool).as_posix() for segment in (old, new))
     storage = open_storage(spark, str(spool))
     found = listing(storage, frozenset({old_path, "jm-9/gone"}))
-    assert ([*found.roots], found.known) == ([new_path, "jm-1"], {old_path})
+    assert ([*found.roots], found.ingested) == ([new_path, "jm-1"], {old_path})
     everything = {path.relative_to(spool).as_posix() for path in spool.rglob("*.gz")}
     assert [*listing(storage, everything).roots] == []
 

@@ -19,9 +19,9 @@ from sidecar.core.observations import (
     SnapshotCompleted,
     ViewObserved,
 )
-from sidecar.drivers.zookeeper import finder
+from sidecar.drivers.zookeeper import clusters_below_root
+from sidecar.drivers.zookeeper.clusters_below_root import MOST_CLUSTERS, ZooKeeperFinder
 from sidecar.drivers.zookeeper.discovery import Discovery
-from sidecar.drivers.zookeeper.finder import MOST_CLUSTERS, ZooKeeperFinder
 from sidecar.drivers.zookeeper.session import Absent, Children, Question
 from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.settings import ZooKeeperFinderSettings
@@ -41,7 +41,7 @@ PATH = "/leader/dispatcher/connection_info"
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finder, "REMOVED_SECONDS", 2.0)
+    monkeypatch.setattr(clusters_below_root, "REMOVED_SECONDS", 2.0)
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ def read_own_tables(spark: SparkSession, files: Mapping[str, Path]) -> list[OwnT
 
 def _read(session: SparkSession, name: str, file: Path) -> OwnTable:
     do_what = f"read {file} as {name}"
-    if name.lower() in {named.name for named in catalog()}:
+    if name.lower() in {relation.name for relation in catalog()}:
         raise AuditError(f"cannot {do_what}: the audit log has a table or view of that name; choose another one")
     with failing_to(do_what):
         header, rows = _parsed(file)

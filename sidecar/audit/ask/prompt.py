@@ -92,7 +92,7 @@ class _Names(Completer):
 
     def __init__(self, shell: Shell, spark: SparkSession) -> None:
         self._shell, self._spark = shell, spark
-        self._views = [named.name for named in catalog()]
+        self._views = [relation.name for relation in catalog()]
         columns = {field.name for schema in BASE_VIEWS.values() for field in with_event_date(schema)}
         functions = {name for name in FUNCTIONS if name.isidentifier() and name.upper() not in _WORDS} - columns
         self._words: Sequence[str] = [*self._views, *sorted(columns), *_WORDS, *sorted(functions)]

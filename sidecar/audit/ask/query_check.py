@@ -91,7 +91,7 @@ def check_query(session: SparkSession, query: str) -> Asked:
 
     Raises AuditError when the statement is not a query, and Spark's exception when Spark cannot parse it.
     """
-    named = set[str]()
+    names = set[str]()
     lists_names = described = explained = False
     for node in _nodes(session, _parsed(session, query)):
         tree, name = node.node, node.name
@@ -100,7 +100,7 @@ def check_query(session: SparkSession, query: str) -> Asked:
         if name.endswith("WithUnresolvedIdentifier"):
             raise AuditError("cannot run the query: IDENTIFIER() hides the name; write the name itself")
         if name in _NAMES:
-            named.add(_own_name(tree).lower())
+            names.add(_own_name(tree).lower())
         elif name == "UnresolvedNamespace" and _parts(tree) not in ([], ["default"]):
             raise AuditError(f"cannot run the query: {_written(tree)} is not of the audit log, which has no namespaces")
         elif node.is_plan and not metadata and not _is_in(_ALLOWED.parsed, node):
@@ -112,7 +112,7 @@ def check_query(session: SparkSession, query: str) -> Asked:
             children = tree.children()
             kinds = {children.apply(number).getClass().getSimpleName() for number in range(children.size())}
             lists_names |= kinds.isdisjoint(_NAMES)
-    return Asked(None if lists_names else frozenset(named), described, explained)
+    return Asked(None if lists_names else frozenset(names), described, explained)
 
 
 def answer(session: SparkSession, query: str) -> DataFrame:

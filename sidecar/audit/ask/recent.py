@@ -31,23 +31,23 @@ class RecentLeadership:
         If they are large, or Spark runs on several machines, of which one may fail, `fold` itself: it computes whenever it is read. What
         the session plans from now on is tuned to these files.
         """
-        read = [session.table(name) for name in sources]
-        sizes = [size for source in read for size in sizes_to_read(source)]
+        tables = [session.table(name) for name in sources]
+        sizes = [size for table in tables for size in sizes_to_read(table)]
         if sum(sizes) > _MAX_BYTES or not str(session.sparkContext.master).startswith("local"):
             return fold()
-        made_of = begin, frozenset(file for source in read for file in source.inputFiles())  # files never change
+        made_of = begin, frozenset(file for table in tables for file in table.inputFiles())  # files never change
         if self._rows is None or made_of != self._made_of:
             tune(session, sizes)
             # Not persist(): Spark forgets persisted rows when any session drops a view with the name of one that they were made of.
             self._rows, self._made_of = fold().localCheckpoint(), made_of
-        return _seen_by(session, self._rows)
+        return _in_session(session, self._rows)
 
     def forget(self) -> None:
         """Compute anew for the next question: after a failure, parts of what is kept may be lost."""
         self._rows = None
 
 
-def _seen_by(session: SparkSession, rows: DataFrame) -> DataFrame:
+def _in_session(session: SparkSession, rows: DataFrame) -> DataFrame:
     """Rows of another session. They need no view once they are found."""
     name = f"recent_{uuid4().hex}"
     rows.createGlobalTempView(name)

@@ -1,7 +1,7 @@
 """The views of the audit log: one for each table, and one for each answer (`views/*.sql`)."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from collections.abc import Set as AbstractSet
 from datetime import timedelta
 from functools import partial
@@ -33,6 +33,8 @@ _TERMS: Final = ("_periods", "_sight", "known_until", "_limits", "_stretches", "
 """What the answers are made of, in order: about the dates that are not closed (`closed_tables`), or all if none is."""
 _OUTCOMES: Final = ("_best_deaths", "_best_recoveries")
 """Of several observers of one failover, those that know most: of all dates."""
+_QUERIES: Final = (*_TERMS, *_OUTCOMES, *(name for name in ANSWERS if name not in _TERMS))
+"""All that a query defines, in order."""
 _CLOSED: Final = {
     "_closed_leadership": "leadership",
     "_closed_failovers": "failovers",
@@ -45,14 +47,14 @@ _CREATE: Final = "CREATE OR REPLACE TEMPORARY VIEW"
 def register_views(
     spark: SparkSession,
     audit: str,
-    named: Collection[str] | None = None,
+    views: Collection[str] | None = None,
     *,
     from_scratch: bool = False,
     commented: bool = False,
     recent: RecentLeadership | None = None,
 ) -> None:
-    """Register the views of the audit log at `audit` in the session: those `named`, if `commented` with comments, and their dependencies;
-    or all, with comments.
+    """Register views of the audit log at `audit` in the session: these `views`, if `commented` with comments, and their dependencies; or
+    all, with comments.
 
     Closed dates are read from the materialised tables or, `from_scratch`, computed from all records. The leadership since then is computed
     whenever it is read or, with `recent`, kept there. Spark takes most of a second for all of them; a query needs about three. Raises
@@ -60,13 +62,14 @@ def register_views(
     """
     with failing_to(f"{_OPEN} {audit}"):
         folder = audit_folder(spark, audit, _OPEN)
-        wanted = {*BASE_VIEWS, *_TERMS, *_CLOSED, *_OUTCOMES, *ANSWERS} if named is None else _with_dependencies(named)
-        shown = wanted if named is None else {*named} if commented else set[str]()
+        everything = {*BASE_VIEWS, *_CLOSED, *_QUERIES}
+        wanted = everything if views is None else _with_dependencies(views)
+        with_comments = {*BASE_VIEWS, *ANSWERS} if views is None else {*views} if commented else set[str]()
 
         def register() -> None:
             with folder.reading() as now:
                 manifest = read_manifest(now)
-                _register(spark, now, wanted, unclosed(manifest) if from_scratch else manifest, shown, recent)
+                _register(spark, now, wanted, unclosed(manifest) if from_scratch else manifest, with_comments, recent)
 
         retried(register, pause=0)  # files that a manifest names are deleted when a newer one has replaced it
 
@@ -79,26 +82,28 @@ def _register(
     commented: AbstractSet[str],
     recent: RecentLeadership | None,
 ) -> None:
-    for name in filter(wanted.__contains__, BASE_VIEWS):
-        create(read_files(spark, folder, name, BASE_VIEWS[name]), name, commented=name in commented)
-    if "sight" in wanted:  # of all dates
+    def create_wanted(names: Iterable[str], rows: Callable[[str], DataFrame]) -> None:
+        for name in filter(wanted.__contains__, names):
+            create(rows(name), name, commented=name in commented)
+
+    def query(name: str) -> DataFrame:
+        ask = partial(spark.sql, definition(name, manifest.begin))
+        if name == "_stretches" and recent is not None:
+            return recent.rows(spark, manifest.begin, (*SOURCES.values(), "_carry"), ask)
+        return ask()
+
+    create_wanted(BASE_VIEWS, lambda name: read_files(spark, folder, name, BASE_VIEWS[name]))
+    if "sight" in wanted:  # of all dates, so before the views of those that are not closed get their names
         spark.table("coverage").createOrReplaceTempView("_coverage")
         define(spark, "_periods")
-        define(spark, "sight", commented="sight" in commented)
+        create_wanted(["sight"], query)
     if not wanted.isdisjoint(_TERMS):
         for table, name in SOURCES.items():
             _open_dates(spark, folder, manifest, table).createOrReplaceTempView(name)
         read_carry(spark, folder, manifest, manifest.last).createOrReplaceTempView("_carry")
-    for name in filter(wanted.__contains__, _CLOSED):
-        read_closed(spark, folder, manifest, _CLOSED[name]).createOrReplaceTempView(name)
-    for name in filter(wanted.__contains__, (*_TERMS, *_OUTCOMES, *ANSWERS)):
-        if name == "_stretches" and recent is not None:
-            fold = partial(spark.sql, definition(name, manifest.begin))
-            rows = recent.rows(spark, manifest.begin, (*SOURCES.values(), "_carry"), fold)
-            rows.createOrReplaceTempView(name)
-        elif name != "sight":
-            define(spark, name, manifest.begin, commented=name in commented and name in ANSWERS)
-    for name in ("_coverage", "_transitions", "_carry", *_CLOSED, *_TERMS, *_OUTCOMES):
+    create_wanted(_CLOSED, lambda name: read_closed(spark, folder, manifest, _CLOSED[name]))
+    create_wanted((name for name in _QUERIES if name != "sight"), query)
+    for name in (*SOURCES.values(), "_carry", *_CLOSED, *_QUERIES):
         if name.startswith("_"):
             _drop(spark, name)
 
@@ -118,14 +123,14 @@ def _open_dates(spark: SparkSession, audit: Storage, manifest: Manifest, table: 
     return read_files(spark, audit, table, BASE_VIEWS[table], folders)
 
 
-def leadership_reads(named: Collection[str]) -> int:
+def leadership_reads(views: Collection[str]) -> int:
     """How many times these views read the leadership since the last closed date."""
-    return sum(_reads(name).count("_stretches") for name in _with_dependencies(named) & {*_TERMS, *ANSWERS})
+    return sum(_reads(name).count("_stretches") for name in _with_dependencies(views) & {*_TERMS, *ANSWERS})
 
 
-def _with_dependencies(named: Collection[str]) -> set[str]:
+def _with_dependencies(views: Collection[str]) -> set[str]:
     """These views, and those that they query."""
-    wanted = {*named}
+    wanted = {*views}
     for name in (*reversed(ANSWERS), *_OUTCOMES, *reversed(_TERMS)):
         if name == "sight" and name in wanted:
             wanted.add("coverage")  # of all dates
@@ -151,11 +156,7 @@ def views_script(spark: SparkSession, audit: str) -> str:
     statements += [f"{_CREATE} {name} AS TABLE {table}" for table, name in SOURCES.items()]
     statements += [_empty_statement("_carry", CARRY)]
     statements += [_empty_statement(name, with_event_date(CLOSED_TABLES[table])) for name, table in _CLOSED.items()]
-    rest = (name for name in ANSWERS if name not in _TERMS)
-    statements += [
-        f"{_CREATE} {_with_columns(name)} AS\n{_without_comments(definition(name))}"
-        for name in (*_TERMS, *_OUTCOMES, *rest)
-    ]
+    statements += [f"{_CREATE} {_with_columns(name)} AS\n{_without_comments(definition(name))}" for name in _QUERIES]
     return "".join(f"{statement};\n" for statement in statements)
 
 

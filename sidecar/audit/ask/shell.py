@@ -74,7 +74,7 @@ class Shell:
         self.failed = False
         """Whether anything failed."""
         self.over = False
-        """Whether it was told to leave."""
+        """Whether a command has ended it."""
         self._spark, self._audit, self._output = spark, audit, output
         self._answers, self._messages = answers, messages
         self._own_tables = own_tables
@@ -130,28 +130,36 @@ class Shell:
             case "\\d", "":
                 own = [(table.name, "file", str(table.file)) for table in self._own_tables]
                 self._answer(lambda: _listing(("name", "kind", "about"), [*catalog(), *own]))
-            case "\\d", named if named.lower() in {table.name for table in self._own_tables}:
-                self._query(f"DESCRIBE {named}")
-            case "\\d", named if named.lower() in {known.name for known in catalog()}:
-                view = named.lower()
-                self._say(comments(view).about)
-                self._answer(lambda: _listing(("column", "type", "comment"), self.columns([view])[view]))
-            case "\\d", named:
-                self._fail(f"there is no table or view {clean(named)}; \\d lists them")
+            case "\\d", table:
+                self._describe(table)
             case "\\timing", "":
                 self._timing = not self._timing
                 self._say(f"Timing is {'on' if self._timing else 'off'}.")
             case "\\x", "":
                 self._set_output("table" if self._output == "vertical" else "vertical")
-            case "\\o", chosen if chosen in OUTPUTS:
-                self._set_output(next(known for known in OUTPUTS if known == chosen))
-            case "\\o", _:
-                self._fail(f"\\o needs one of {', '.join(OUTPUTS)}")
+            case "\\o", output:
+                self._choose_output(output)
             case _:
                 self._fail(f"there is no command {clean(line)}; \\? lists them")
 
+    def _describe(self, table: str) -> None:
+        name = table.lower()
+        if name in {own.name for own in self._own_tables}:
+            self._query(f"DESCRIBE {table}")
+        elif name in {relation.name for relation in catalog()}:
+            self._say(comments(name).about)
+            self._answer(lambda: _listing(("column", "type", "comment"), self.columns([name])[name]))
+        else:
+            self._fail(f"there is no table or view {clean(table)}; \\d lists them")
+
     def _query(self, statement: str) -> None:
         self._answer(partial(run_sql, self._spark, self._audit, statement, self._recent, self._own_tables))
+
+    def _choose_output(self, name: str) -> None:
+        if output := next((output for output in OUTPUTS if output == name), None):
+            self._set_output(output)
+        else:
+            self._fail(f"\\o needs one of {', '.join(OUTPUTS)}")
 
     def _set_output(self, output: Output) -> None:
         self._output = output

@@ -87,7 +87,7 @@ def run_sql(
     def ask() -> DataFrame:
         for table in own_tables:
             table.register(session)
-        register_views(session, audit, asked.views, commented=asked.described, recent=kept)
+        register_views(session, audit, asked.views, commented=asked.described, recent=leadership)
         try:
             return answer_of(session, query)
         except AnalysisException as error:
@@ -101,7 +101,7 @@ def run_sql(
         session = query_session(spark)
         asked = check_query(session, query)
         once = RecentLeadership() if leadership_reads(asked.views or ()) > 1 else None
-        kept = None if asked.described else recent or once
+        leadership = None if asked.described else recent or once
         answer = ask()
         tune(session, sizes_to_read(answer))
         fields = answer.schema.fields

@@ -127,7 +127,7 @@ class _Batches:
         self._audit = audit
         self._writer = Writer(session, audit)
         self._checkpoint = checkpoint_of(spool.url)
-        self._known = SegmentLog(audit, f"{self._checkpoint}/{SEGMENTS}")
+        self._ingested = SegmentLog(audit, f"{self._checkpoint}/{SEGMENTS}")
         self._working = Lock()
         self._ended = Event()
         """Set when no further batch is to begin."""
@@ -138,11 +138,11 @@ class _Batches:
 
     def listing(self, stop: Event) -> SpoolListing:
         """The spool without the segments that were ingested."""
-        found = listing(self._spool, self._known.paths)
-        if self._known.is_outdated(found.known):
+        spool = listing(self._spool, self._ingested.paths)
+        if self._ingested.is_outdated(spool.ingested):
             with self._writer.working(stop):
-                self._known.keep(found.known)
-        return found
+                self._ingested.keep(spool.ingested)
+        return spool
 
     def run(self, listing: SpoolListing, stop: Event) -> None:
         """Ingest what is new until `stop` is set. No batch is running when this returns or raises."""
@@ -206,7 +206,7 @@ class _Batches:
     def _add(self, spool: Storage, segments: Sequence[Segment], keys: Collection[str], stop: Event) -> None:
         with self._writer.working(stop):
             self._ingest(spool, segments)
-            self._known.add(keys)
+            self._ingested.add(keys)
 
     def quarantine_paths(self, problems: Mapping[str, str], stop: Event) -> None:
         """Add what cannot be listed to the quarantine. Also removes what a writer that died has left."""
@@ -250,11 +250,11 @@ class _Batches:
             self._write_any(read_segments(self._session, spool, others, damaged))
 
     def _write_sound(self, spool: Storage, segments: Sequence[Segment]) -> None:
-        rows, left = common_records(self._session, spool, segments)
+        rows, counts = common_records(self._session, spool, segments)
         self._append(rows, COMMON)
-        if left.get["others"] or left.get["rejected"]:
+        if counts.get["others"] or counts.get["rejected"]:
             # After a rejection all lines are read again; the writer skips those that it has added.
-            only_others = not left.get["rejected"]
+            only_others = not counts.get["rejected"]
             self._write_any(read_segments(self._session, spool, segments, without_common=only_others))
 
     def _write_any(self, rows: DataFrame) -> None:

@@ -153,8 +153,8 @@ class _LongLines:
     def end(self) -> None:
         """End the current line."""
         if self._hash is not None:
-            shown = b"".join(self._line)[: 4 * SHOWN_CHARACTERS].decode(errors="replace")[:SHOWN_CHARACTERS]
-            self.long.append(LongLine(shown, self._length, self._hash.hexdigest()))
+            excerpt = b"".join(self._line)[: 4 * SHOWN_CHARACTERS].decode(errors="replace")[:SHOWN_CHARACTERS]
+            self.long.append(LongLine(excerpt, self._length, self._hash.hexdigest()))
         self._line, self._length, self._hash = [], 0, None
 
     def _extend(self, text: bytes) -> None:

@@ -54,10 +54,10 @@ def common_records(session: SparkSession, spool: Storage, segments: Sequence[Seg
     parsed = reader.json(lines.select(wrapped), columnNameOfCorruptRecord=_MISFIT)
     good = _reason(parsed, RECORDS[COMMON]).isNull() & (parsed["record.type"] == COMMON)
     common = F.coalesce("end", F.lit(True))
-    rows, seen = parsed.select("record", good.alias("good"), common.alias("common")), Observation()
+    rows, counts = parsed.select("record", good.alias("good"), common.alias("common")), Observation()
     others, rejected = F.count_if(~F.col("common")), F.count_if(F.col("common") & ~F.col("good"))
-    counted = rows.observe(seen, others.alias("others"), rejected.alias("rejected"))
-    return counted.where("good").select("record.*"), seen
+    counted = rows.observe(counts, others.alias("others"), rejected.alias("rejected"))
+    return counted.where("good").select("record.*"), counts
 
 
 def read_segments(

@@ -34,13 +34,13 @@ class SpoolListing(Struct, frozen=True):
     """The content of a spool; all paths are relative to it."""
 
     roots: Sequence[str]
-    """Folders and single segments that Spark can list; together they contain every segment that is not known."""
+    """Folders and single segments that Spark can list; together they contain every segment that is not ingested."""
     problems: Mapping[str, str]
     """Paths that Spark cannot list or would skip, and the reason for the quarantine."""
-    known: AbstractSet[str] = frozenset()
-    """What is known of the segments that exist. No root contains them."""
+    ingested: AbstractSet[str] = frozenset()
+    """The keys of the segments that exist and are ingested. No root contains them."""
     objects: Sequence["StoredObject"] = ()
-    """In an object store: the segments that are not known, in the order in which they were written."""
+    """In an object store: the segments that are not ingested, in the order in which they were written."""
 
 
 def listing(spool: Storage, keys: AbstractSet[str]) -> SpoolListing:
@@ -53,12 +53,15 @@ def listing(spool: Storage, keys: AbstractSet[str]) -> SpoolListing:
 
 
 def _of_objects(objects: Sequence["StoredObject"], keys: AbstractSet[str]) -> SpoolListing:
-    problems = {one.path: f"unreadable segment: {_NO_FILE}" for one in objects if not _is_safe(one.path)}
-    ours = [
-        one for one in objects if one.path not in problems and not one.path.rpartition("/")[2].startswith((".", "_"))
+    problems = {item.path: f"unreadable segment: {_NO_FILE}" for item in objects if not _is_safe(item.path)}
+    segments = [
+        item
+        for item in objects
+        if item.path not in problems and not item.path.rpartition("/")[2].startswith((".", "_"))
     ]
-    new = sorted((one for one in ours if key_of(one) not in keys), key=lambda one: (one.modified, one.path))
-    return SpoolListing(roots=[], problems=problems, known=keys & {*map(key_of, ours)}, objects=new)
+    new = [segment for segment in segments if key_of(segment) not in keys]
+    new.sort(key=lambda segment: (segment.modified, segment.path))
+    return SpoolListing(roots=[], problems=problems, ingested=keys & {*map(key_of, segments)}, objects=new)
 
 
 def _is_safe(path: str) -> bool:
@@ -103,33 +106,41 @@ def name_problem(path: str) -> str | None:
 class _Walk:
     """A walk through a local spool. It follows links to folders, as Hadoop does, but not in circles."""
 
-    def __init__(self, top: Path, known: AbstractSet[str]) -> None:
+    def __init__(self, top: Path, ingested: AbstractSet[str]) -> None:
         self._top = top
-        self._known = known
+        self._ingested = ingested
         self._existing = set[str]()
         self._problems: dict[str, str] = {}
 
     def listing(self) -> SpoolListing:
         roots, _ = self._folder("", frozenset())
-        return SpoolListing(roots=sorted(roots), problems=self._problems, known=self._existing)
+        return SpoolListing(roots=sorted(roots), problems=self._problems, ingested=self._existing)
 
     def _folder(self, path: str, above: frozenset[tuple[int, int]]) -> tuple[list[str], bool]:
         """The paths that Spark has to list of a folder, and whether it can list all of it. `above`: its parents by device and inode."""
         try:
-            here = (self._top / path).stat()
+            status = (self._top / path).stat()
             names = sorted(entry.name for entry in (self._top / path).iterdir())
         except OSError as error:
-            self._found(path, f"unreadable folder: {error.strerror}")
+            self._report(path, f"unreadable folder: {error.strerror}")
             return [], False
-        # Spark skips these names as hidden, unless they are roots.
-        names = [name for name in names if not name.startswith("." if path == "" else (".", "_"))]
-        ours = [name for name in names if not is_of_file_system(name)]
-        paths = [f"{path}/{name}" for name in ours] if path else ours
-        known = {each for each in paths if each in self._known}
-        self._existing |= known
-        found = [self._entry(each, above | {(here.st_dev, here.st_ino)}) for each in paths if each not in known]
-        roots = [root for roots, _ in found for root in roots]
-        is_whole = not known and ours == names and all(is_whole for _, is_whole in found)
+        above |= {(status.st_dev, status.st_ino)}
+        prefix = f"{path}/" if path else ""
+        hidden = (".", "_") if path else (".",)  # Spark skips these names, unless they are roots
+        roots, is_whole = list[str](), True
+        for name in names:
+            entry = prefix + name
+            if name.startswith(hidden):
+                continue
+            if is_of_file_system(name):
+                is_whole = False
+            elif entry in self._ingested:
+                self._existing.add(entry)
+                is_whole = False
+            else:
+                entry_roots, is_entry_whole = self._entry(entry, above)
+                roots += entry_roots
+                is_whole &= is_entry_whole
         return [path] if path and is_whole and roots else roots, is_whole
 
     def _entry(self, path: str, above: frozenset[tuple[int, int]]) -> tuple[list[str], bool]:
@@ -139,23 +150,21 @@ class _Walk:
             status = (self._top / path).stat()
         except OSError as error:
             if is_segment and os.path.lexists(self._top / path):
-                self._found(path, f"unreadable segment: {error.strerror}")
+                self._report(path, f"unreadable segment: {error.strerror}")
             return [], True  # Hadoop skips the entry too
         is_folder = S_ISDIR(status.st_mode)
         if not is_folder and not is_segment:
             return [], True
         if problem := _obstacle(path, status, above):
-            self._found(path, f"unreadable {'segment' if is_segment else 'folder'}: {problem}")
+            self._report(path, f"unreadable {'segment' if is_segment else 'folder'}: {problem}")
             return [], False
         if is_folder:
             return self._folder(path, above)
-        if status.st_size == 0:
-            self._found(
-                path, "damaged segment: the file is empty"
-            )  # the disk lost the content; Spark would skip the file
+        if status.st_size == 0:  # the disk lost the content; Spark would skip the file
+            self._report(path, "damaged segment: the file is empty")
         return [path], True
 
-    def _found(self, path: str, problem: str) -> None:
+    def _report(self, path: str, problem: str) -> None:
         self._problems[os.fsencode(path).decode(errors="backslashreplace")] = problem
 
 

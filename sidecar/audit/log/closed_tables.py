@@ -127,9 +127,9 @@ def delete_unnamed(audit: Storage, manifest: Manifest) -> None:
 
 def unnamed(audit: Storage, manifest: Manifest) -> list[str]:
     """The files of the materialised tables that the manifest does not name, and older manifests."""
-    named = manifest.named() | {f"{CLOSED}/manifest-{manifest.number:012}.json"}
+    paths = manifest.paths() | {f"{CLOSED}/manifest-{manifest.number:012}.json"}
     folders = (*CLOSED_TABLES, CLOSED)
-    return [path for folder in folders for file in audit.files(folder, "") if (path := f"{folder}/{file}") not in named]
+    return [path for folder in folders for file in audit.files(folder, "") if (path := f"{folder}/{file}") not in paths]
 
 
 def read_closed(

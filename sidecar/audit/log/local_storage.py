@@ -128,11 +128,11 @@ class LocalStorage(Storage):
 
     def check_replace(self) -> None:
         """Raise CannotSwapError if this file system cannot `replace`."""
-        one, other = (self.staging.local / str(uuid4()) for _ in range(2))
-        for folder in (one, other):
+        first, second = (self.staging.local / str(uuid4()) for _ in range(2))
+        for folder in (first, second):
             folder.mkdir(parents=True)
-        _exchange(one, other)
-        for folder in (one, other):
+        _exchange(first, second)
+        for folder in (first, second):
             folder.rmdir()
 
     def is_locked(self, name: str = LOCK) -> bool:
@@ -187,18 +187,18 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
-def _exchange(one: Path, other: Path) -> None:
+def _exchange(first: Path, second: Path) -> None:
     """Swap two folders atomically."""
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # Linux only
     here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    if renameat2 and renameat2(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0:
+    if renameat2 and renameat2(here, os.fsencode(first), here, os.fsencode(second), exchange) == 0:
         return
     error = ctypes.get_errno() if renameat2 else errno.ENOSYS
     if error in {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EXDEV}:
         raise CannotSwapError(
-            f"cannot compact: the file system of {other.parent} cannot swap two folders at once; ext4, XFS and tmpfs can"
+            f"cannot compact: the file system of {second.parent} cannot swap two folders at once; ext4, XFS and tmpfs can"
         )
-    raise OSError(error, os.strerror(error), str(other))
+    raise OSError(error, os.strerror(error), str(second))
 
 
 def _sync(path: Path) -> None:

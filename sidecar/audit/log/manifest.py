@@ -47,7 +47,7 @@ class Manifest(Struct, frozen=True):
         """The end of the last closed date."""
         return start_of(self.last + timedelta(days=1)) if self.last else EPOCH
 
-    def named(self) -> set[str]:
+    def paths(self) -> set[str]:
         """Every file, relative to the audit log."""
         return {*self.carries.values()} | {file for files in self.files.values() for file in files.values()}
 

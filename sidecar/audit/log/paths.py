@@ -24,7 +24,7 @@ def is_of_file_system(name: str) -> bool:
 
 
 def escape_pattern(path: str) -> str:
-    """A pattern of Hadoop's that matches just this path. Spark takes whatever it is told to read for a pattern."""
+    """A pattern of Hadoop's that matches just this path. Spark takes each path that it reads for a pattern."""
     return _PATTERN.sub(r"\\\1", path)
 
 

@@ -91,8 +91,8 @@ class Storage(ABC):
     def entries(self, path: str = "") -> dict[str, bool]:
         """The names in the folder `path`, sorted, and whether each is a folder."""
         statuses = self._fs.listStatus(self._path(path))
-        found = sorted((status.getPath().getName(), bool(status.isDirectory())) for status in statuses)
-        return {name: is_folder for name, is_folder in found if not is_of_file_system(name)}
+        entries = sorted((status.getPath().getName(), bool(status.isDirectory())) for status in statuses)
+        return {name: is_folder for name, is_folder in entries if not is_of_file_system(name)}
 
     def names(self, path: str = "") -> list[str]:
         """The names in the folder `path`, sorted; none if there is no such folder."""

@@ -57,13 +57,13 @@ def write_report(spark: SparkSession, audit: str, html: Path, wanted: Wanted | N
 def render(findings: Findings) -> str:
     """The page."""
     period = findings.period
-    named = [short(name) for name in period.clusters][:_CLUSTERS_NAMED] if period.chosen else []
-    more = len(period.clusters) - len(named)
+    names = [short(name) for name in period.clusters][:_CLUSTERS_NAMED] if period.chosen else []
+    more = len(period.clusters) - len(names)
     style = _text("report.css")
     values: Mapping[str, Any] = {
         "begin": period.begin,
         "end": period.end,
-        "clusters": ", ".join([*named, *([counted(more, "more cluster" if named else "cluster")] if more else [])]),
+        "clusters": ", ".join([*names, *([counted(more, "more cluster" if names else "cluster")] if more else [])]),
         "tiles": tiles(findings),
         "notices": notices(findings),
         "cards": cards(findings),

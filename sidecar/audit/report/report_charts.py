@@ -91,24 +91,21 @@ def bars(
     `labels` stand below the chart, by their distance from the left in bars. `written` is the text of a value; `whole`: values are counts.
     """
     sums = [max(values) if beside else sum(values) for values in zip(*(bar.values for bar in series), strict=True)]
-    step = _step(max(sums, default=0), whole=whole)
-    top = step * max(1, _ceil(max(sums, default=0) / step))
-    lines = [number * step for number in range(round(top / step) + 1)]
+    grid = _grid(max(sums, default=0), whole=whole)
 
     def height(value: float) -> float:
-        return _TOP + _HEIGHT * (1 - value / top)
+        return _TOP + _HEIGHT * (1 - value / grid[-1])
 
-    area = [_line("grid", height(value)) for value in lines]
+    area = [_line("grid", height(value)) for value in grid]
     for number, name in enumerate(names):
         parts = _bar(number / len(names), 1 / len(names), [bar.values[number] for bar in series], height, beside)
-        if drawn := [element("rect", class_=series[at].look, **shape) for at, shape in parts]:
-            said = (f"{bar.name} {written(bar.values[number])}" for bar in series if bar.values[number])
-            area.append(element("g", element("title", f"{name}: {', '.join(said)}"), *drawn))
+        if rects := [element("rect", class_=series[at].look, **shape) for at, shape in parts]:
+            values = (f"{bar.name} {written(bar.values[number])}" for bar in series if bar.values[number])
+            area.append(element("g", element("title", f"{name}: {', '.join(values)}"), *rects))
     area += [_label(at / len(names), text, _TOP + _HEIGHT + 15, first="middle") for at, text in labels.items()]
     scale = [
         element("text", written(value), x=_SCALE - 6, y=height(value) + 4, text_anchor="end")
-        for value in lines
-        if len(lines) <= _GRID_LINES or not round(value / step) % 2
+        for value in (grid if len(grid) <= _GRID_LINES else grid[::2])
     ]
     total = _TOP + _HEIGHT + _AXIS
     return element(
@@ -157,9 +154,9 @@ def rows(title: str, counts: Mapping[str, Sequence[Series]]) -> Markup:
         area.append(element("text", f"{total:,.0f}", class_="name", x="100%", y=y - 4, text_anchor="end"))
         for part in series:
             width = part.values[0] / longest
-            said = element("title", f"{name}: {part.values[0]:,.0f} {part.name}")
+            label = element("title", f"{name}: {part.values[0]:,.0f} {part.name}")
             if width:
-                area.append(element("rect", said, class_=part.look, x=_part(left), y=y, width=_part(width), height=8))
+                area.append(element("rect", label, class_=part.look, x=_part(left), y=y, width=_part(width), height=8))
             left += width
     return element("div", _svg(title, len(counts) * _CAUSE, area), class_="plot")
 
@@ -173,8 +170,8 @@ def steps(title: str, ends: Mapping[str, float], written: Callable[[float], str]
         area.append(element("text", written(end), class_="name", x="100%", y=y - 4, text_anchor="end"))
         area.append(element("rect", class_="track", x=0, y=y, width="100%", height=8))
         width = _part(max((end - left) / longest, 0.002))  # A very short step stays visible.
-        said = element("title", f"{name}: after {written(end)}")
-        area.append(element("rect", said, class_="vacant", x=_part(left / longest), y=y, width=width, height=8))
+        label = element("title", f"{name}: after {written(end)}")
+        area.append(element("rect", label, class_="vacant", x=_part(left / longest), y=y, width=width, height=8))
         left = max(left, end)
     return element("div", _svg(title, len(ends) * _CAUSE, area), class_="plot")
 
@@ -221,6 +218,12 @@ def _label(at: float, text: str, y: float, first: str = "start") -> Markup:
 
 def _part(of_width: float) -> str:
     return f"{of_width * 100:.3f}".rstrip("0").rstrip(".") + "%"
+
+
+def _grid(largest: float, *, whole: bool) -> list[float]:
+    """The values of the grid lines, from 0 to the first one that is not below `largest`."""
+    step = _step(largest, whole=whole)
+    return [number * step for number in range(max(1, _ceil(largest / step)) + 1)]
 
 
 def _step(largest: float, *, whole: bool) -> float:

@@ -97,14 +97,14 @@ def _slo_table(findings: Findings) -> list[ReportTable]:
     rows = []
     for row in findings.slos:
         elapsed = row.led_seconds + row.vacant_seconds + row.suspended_seconds + row.unobserved_seconds
-        left = DASH if row.remaining is None else percent(row.remaining, 1.0) if row.remaining >= 0 else "overspent"
+        budget = DASH if row.remaining is None else percent(row.remaining, 1.0) if row.remaining >= 0 else "overspent"
         rows.append(
             (
                 short(row.cluster_id),
                 f"{row.objective:g} % of {row.window_seconds / 86_400:g} d",
                 seconds(row.budget_seconds),
                 seconds(row.vacant_seconds),
-                left,
+                budget,
                 percent(row.unobserved_seconds, elapsed),
                 second(utc(row.until)),
             )

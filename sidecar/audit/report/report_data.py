@@ -116,7 +116,7 @@ class Findings(Struct, frozen=True):
 
 def find(session: SparkSession, period: Period) -> Findings:
     """The figures of the period. The views must be registered in the session."""
-    _asked(session, period, _EPISODES).createOrReplaceTempView("report_episodes")
+    _query(session, period, _EPISODES).createOrReplaceTempView("report_episodes")
     session.catalog.cacheTable("report_episodes")
     try:
         return _find(session, period)
@@ -126,7 +126,7 @@ def find(session: SparkSession, period: Period) -> Findings:
 
 def _find(session: SparkSession, period: Period) -> Findings:
     def ask(query: str, **more: Any) -> list[Row]:
-        return _asked(session, period, query, **more).collect()
+        return _query(session, period, query, **more).collect()
 
     failovers, available, alerts = ask(_FAILOVERS), ask(_AVAILABILITY), ask(_ALERTS)
 
@@ -159,8 +159,8 @@ def _find(session: SparkSession, period: Period) -> Findings:
         available_by_day={row.day: _sums(row) for row in available if row.day is not None},
         available_by_cluster=available_by_cluster,
         slos=ask(_SLOS),
-        vacant=_known(stretches, period, vacant=True),
-        unobserved=_known(stretches, period, vacant=False),
+        vacant=_stretches(stretches, period, vacant=True),
+        unobserved=_stretches(stretches, period, vacant=False),
         alerts={row.destination: row for row in alerts if row.destination is not None},
         delays={row.place: row.delivered for row in alerts if row.destination is None and row.delivered},
     )
@@ -176,7 +176,7 @@ def _ranked(clusters: Iterable[str], by_cluster: Mapping[str, Row], available: M
     return sorted(clusters, key=interest, reverse=True)
 
 
-def _known(rows: Sequence[Row], period: Period, *, vacant: bool) -> list[Stretch]:
+def _stretches(rows: Sequence[Row], period: Period, *, vacant: bool) -> list[Stretch]:
     """Without the time of which no coverage is recorded yet: it is not known."""
     stretches = []
     for row in (row for row in rows if row.is_vacant == vacant):
@@ -190,7 +190,7 @@ def _sums(row: Row) -> Sums:
     return Sums(row.led, row.vacant, row.unobserved)
 
 
-def _asked(session: SparkSession, period: Period, query: str, **more: Any) -> DataFrame:
+def _query(session: SparkSession, period: Period, query: str, **more: Any) -> DataFrame:
     query = query.replace("{chosen}", "array_contains(:clusters, cluster_id)" if period.chosen else "true")
     values = period.arguments | more
     return session.sql(query, args={name: value for name, value in values.items() if f":{name}" in query})

@@ -88,9 +88,9 @@ def notices(findings: Findings) -> list[str]:
     for cluster_id, stretches in lasting.items():
         own = sorted({stretch.component or "" for stretch in stretches if stretch.job_id is None})
         jobs = sum(stretch.job_id is not None for stretch in stretches)
-        what = ", ".join([*own, *([counted(jobs, "job")] if jobs else [])])
+        leaderless = ", ".join([*own, *([counted(jobs, "job")] if jobs else [])])
         since = minute(min(stretch.began for stretch in stretches))
-        texts.append(f"{short(cluster_id)} has no leader at the end of this period: {what}, since {since}.")
+        texts.append(f"{short(cluster_id)} has no leader at the end of this period: {leaderless}, since {since}.")
     if len(texts) > LANES:
         texts[LANES:] = [f"Nor have {len(texts) - LANES} more clusters."]
     if lost := findings.by_verdict.get("lost"):

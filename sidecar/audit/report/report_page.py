@@ -34,7 +34,7 @@ def _meant(rows: Sequence[Any]) -> list[Series]:
         [row.unplanned for row in rows],
         [row.n - row.planned - row.unplanned for row in rows],
     )
-    return [Series(name, look, each) for (name, look), each in zip(MEANT, values, strict=True)]
+    return [Series(name, look, numbers) for (name, look), numbers in zip(MEANT, values, strict=True)]
 
 
 class _Counts(NamedTuple):
@@ -50,7 +50,7 @@ def _failovers(findings: Findings) -> Card:
     names, labels, grouped = _by_bar(findings, findings.by_day)
     counts = [_Counts(*(sum(row[name] for row in rows) for name in _Counts._fields)) for rows in grouped]
     series = _meant(counts)
-    table = [(name, *(f"{each.values[at]:,}" for each in series)) for at, name in enumerate(names) if counts[at].n]
+    table = [(name, *(f"{part.values[at]:,}" for part in series)) for at, name in enumerate(names) if counts[at].n]
     left_out = "; those without one are left out" if len(table) < len(names) else ""
     return Card(
         title,
@@ -62,9 +62,9 @@ def _failovers(findings: Findings) -> Card:
     )
 
 
-def _per_day(findings: Findings, what: str) -> str:
+def _per_day(findings: Findings, subject: str) -> str:
     days = findings.period.bar_days
-    return f"{what} per day" if days == 1 else f"{what} per {days} days"
+    return f"{subject} per day" if days == 1 else f"{subject} per {days} days"
 
 
 def _bar_heading(findings: Findings) -> str:
@@ -155,17 +155,17 @@ def _histogram() -> tuple[list[str], dict[float, str]]:
 
 def _availability(findings: Findings) -> Card:
     names, labels, grouped = _by_bar(findings, findings.available_by_day)
-    sums = [together(each) for each in grouped]
-    shares = [each.vacant / (each.led + each.vacant or 1.0) for each in sums]
+    sums = [together(days) for days in grouped]
+    shares = [bar.vacant / (bar.led + bar.vacant or 1.0) for bar in sums]
     table = [
         (
             name,
-            percent(each.led, each.led + each.vacant),
-            seconds(each.vacant),
-            percent(each.unobserved, each.led + each.vacant + each.unobserved),
+            percent(bar.led, bar.led + bar.vacant),
+            seconds(bar.vacant),
+            percent(bar.unobserved, bar.led + bar.vacant + bar.unobserved),
         )
-        for name, each in zip(names, sums, strict=True)
-        if each != Sums()
+        for name, bar in zip(names, sums, strict=True)
+        if bar != Sums()
     ]
     known_until = min((until for until in findings.period.clusters.values() if until), default=None)
     if not table:

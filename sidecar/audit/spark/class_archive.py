@@ -27,16 +27,16 @@ def places() -> Sequence[Path]:
 
 
 def options() -> Sequence[str]:
-    """What a JVM is told to use the archive, if there is one. The newer one, if there are two: an older one can be out of date."""
+    """The options of a JVM that uses the archive, if there is one. The newer one, if there are two: an older one can be out of date."""
     existing = [place for place in places() if place.is_file()]
     return reading(max(existing, key=lambda place: place.stat().st_mtime)) if existing else ()
 
 
 def reading(archive: Path) -> Sequence[str]:
-    """What a JVM is told to use this archive."""
+    """The options of a JVM that uses this archive."""
     return (f"-XX:SharedArchiveFile={archive}", *_SILENT)
 
 
 def writing(archive: Path) -> Sequence[str]:
-    """What a JVM is told to write this archive when it ends."""
+    """The options of a JVM that writes this archive when it ends."""
     return (f"-XX:ArchiveClassesAtExit={archive}", *_SILENT)

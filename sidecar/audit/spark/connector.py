@@ -17,9 +17,9 @@ def connector_jars() -> Sequence[Path]:
 
     Raises AuditError if the folder that is named has none.
     """
-    named = os.environ.get(_VARIABLE)
-    folders = [Path(named)] if named else [Path(sys.prefix, "share", "flink-ha-sidecar", "s3"), cache_folder() / "s3"]
+    path = os.environ.get(_VARIABLE)
+    folders = [Path(path)] if path else [Path(sys.prefix, "share", "flink-ha-sidecar", "s3"), cache_folder() / "s3"]
     jars_there = next((jars for folder in folders if (jars := sorted(folder.glob("*.jar")))), [])
-    if named and not jars_there:
-        raise AuditError(f"cannot start Spark: {_VARIABLE} names {named}, where there are no jars")
+    if path and not jars_there:
+        raise AuditError(f"cannot start Spark: {_VARIABLE} names {path}, where there are no jars")
     return jars_there

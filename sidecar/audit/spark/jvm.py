@@ -125,8 +125,8 @@ class Jvm:
         """What Java otherwise takes from the list of users: without an entry, both are `?`, and Spark looks for files in `?/.ivy2`."""
         if self._user is None:
             return ()
-        given = os.environ.get("HOME", "").rstrip("/")
-        home = given if given.startswith("/") and os.access(given, os.W_OK) else folder
+        user_home = os.environ.get("HOME", "").rstrip("/")
+        home = user_home if user_home.startswith("/") and os.access(user_home, os.W_OK) else folder
         return (f"-Duser.name={self._user}", f"-Duser.home={home}")
 
     def _await_connection(self) -> Mapping[str, str]:
@@ -159,12 +159,12 @@ def script_environment(home: str, options: Sequence[str], settings: Mapping[str,
     PySpark alone, on this machine, reads no secret from the environment (it has no client of any cloud), so it gets none: only what it
     needs. Other classes or another master get the whole environment.
     """
-    given = dict(os.environ)
+    env = dict(os.environ)
     more = any(key.startswith("spark.jars") or key.endswith(".extraClassPath") for key in settings)
-    more = more or any(map(given.get, _MORE_CLASSES)) or any(any(Path(home, "jars").glob(jar)) for jar in _CLOUD_JARS)
+    more = more or any(map(env.get, _MORE_CLASSES)) or any(any(Path(home, "jars").glob(jar)) for jar in _CLOUD_JARS)
     if settings.get("spark.master", "local").startswith("local") and not more:
-        given = {key: value for key, value in given.items() if key in _NEEDED or key.startswith(_NEEDED_PREFIXES)}
-    return {**given, "SPARK_HOME": home, _OPTIONS: f"{shlex.join(options)} {given.get(_OPTIONS, '')}".strip()}
+        env = {key: value for key, value in env.items() if key in _NEEDED or key.startswith(_NEEDED_PREFIXES)}
+    return {**env, "SPARK_HOME": home, _OPTIONS: f"{shlex.join(options)} {env.get(_OPTIONS, '')}".strip()}
 
 
 def _invented_user() -> str | None:

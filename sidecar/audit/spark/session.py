@@ -78,18 +78,18 @@ def spark_session(
     block; then it writes the classes that it has loaded to `write_archive`. Must not be nested, nor used beside another active Spark
     context. Raises AuditError when Spark cannot start.
     """
-    given = dict(conf or {})
-    where = master or given.get("spark.master", "local[*]")
+    overrides = dict(conf or {})
+    where = master or overrides.get("spark.master", "local[*]")
     local = where == "local" or where.startswith("local[")
     java = {"spark.driver.extraJavaOptions": options(run)}
     defaults = _DEFAULTS | (_LOCAL_DEFAULTS | java if local else {})
-    if object_store and not any(key.startswith("spark.jars") for key in given) and (jars := connector_jars()):
+    if object_store and not any(key.startswith("spark.jars") for key in overrides) and (jars := connector_jars()):
         defaults |= {"spark.jars": ",".join(jar.as_uri() for jar in jars)}
     environment = LOCAL_ENVIRONMENT if local else {}
-    silent = "spark.log.level" not in given
+    silent = "spark.log.level" not in overrides
     # The output of the JVM is of interest only if it does not start, or with `spark.log.level`.
     with tempfile.TemporaryFile() as output, scratch_folder() as folder:
-        settings = {"spark.sql.warehouse.dir": f"{folder}/warehouse"} | defaults | given | {"spark.master": where}
+        settings = {"spark.sql.warehouse.dir": f"{folder}/warehouse"} | defaults | overrides | {"spark.master": where}
         archive = class_archive.writing(write_archive) if write_archive else class_archive.options()
         # A JVM that is killed leaves all that Spark has spilled.
         jvm = Jvm(settings, [*archive, f"-Djava.io.tmpdir={folder}"], environment, folder, output, silent=silent)
@@ -117,8 +117,8 @@ def tune(session: "SparkSession", sizes: Iterable[int]) -> None:
 
     Else, what an earlier call has changed is as it was configured.
     """
-    left = _SMALL_BYTES
-    small = all((left := left - size) >= 0 for size in sizes)
+    room = _SMALL_BYTES
+    small = all((room := room - size) >= 0 for size in sizes)
     configured = session.sparkContext.getConf()
     for key, value in _SMALL_SETTINGS.items():
         if (wanted := value if small else configured.get(key)) is None:
@@ -144,7 +144,7 @@ def _silence() -> None:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     # An answer that was not read to its end says goodbye to the JVM when it is deleted, also to one that has died.
     report = sys.unraisablehook
-    sys.unraisablehook = lambda found: None if isinstance(found.exc_value, ConnectionError) else report(found)
+    sys.unraisablehook = lambda event: None if isinstance(event.exc_value, ConnectionError) else report(event)
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:

@@ -45,7 +45,7 @@ class CompactResult(Struct, frozen=True):
     """The number of files they had; now each has one."""
     bytes_before: int
     bytes_after: int
-    left: Mapping[str, str]
+    unchanged: Mapping[str, str]
     """Date folders that were left unchanged, and the reason."""
 
 
@@ -79,24 +79,24 @@ def compact(spark: SparkSession, audit: str, *, before: date | None = None) -> C
             _clear_staging(folder)
             folder.delete_replaced()
             folder.check_replace()
-        done, left = list[_Rewritten](), dict[str, str]()
+        rewritten, unchanged = list[_Rewritten](), dict[str, str]()
         paths = dates_before(folder, min(before or today, today))
         for first in range(0, len(paths), _SWAPPED_TOGETHER):
             with folder.locked():  # between batches, an ingest may write
-                done += _compact_together(session, folder, paths[first : first + _SWAPPED_TOGETHER], left)
+                rewritten += _compact_together(session, folder, paths[first : first + _SWAPPED_TOGETHER], unchanged)
     return CompactResult(
-        dates=len(done),
-        files=sum(rewritten.files for rewritten in done),
-        bytes_before=sum(rewritten.bytes_before for rewritten in done),
-        bytes_after=sum(rewritten.bytes_after for rewritten in done),
-        left=left,
+        dates=len(rewritten),
+        files=sum(new.files for new in rewritten),
+        bytes_before=sum(new.bytes_before for new in rewritten),
+        bytes_after=sum(new.bytes_after for new in rewritten),
+        unchanged=unchanged,
     )
 
 
 def _compact_together(
-    session: SparkSession, folder: Storage, paths: list[str], left: dict[str, str]
+    session: SparkSession, folder: Storage, paths: list[str], unchanged: dict[str, str]
 ) -> Iterable[_Rewritten]:
-    """Rewrite these dates and swap them in. Dates that cannot be rewritten are added to `left`, with the reason."""
+    """Rewrite these dates and swap them in. Dates that cannot be rewritten are added to `unchanged`, with the reason."""
 
     def attempt(path: str) -> _Rewritten | _UnfitError | None:
         try:
@@ -111,7 +111,7 @@ def _compact_together(
             if isinstance(outcome, _Rewritten):
                 rewritten[path] = outcome
             elif outcome is not None:
-                left[path] = str(outcome)
+                unchanged[path] = str(outcome)
     if rewritten:
         _read_back(session, folder, rewritten)
         folder.replace({path: new.file for path, new in rewritten.items()})
@@ -199,14 +199,14 @@ def _write(rows: DataFrame, target: str, order: Sequence[str], *, ids: int) -> d
     }
     if missing := {"id", *order}.difference(rows.columns):
         raise _UnfitError(f"its files have no {min(missing)}")
-    read = Observation()
+    digest = Observation()
     try:
-        one = rows.observe(read, *_digest(rows.columns)).coalesce(1).sortWithinPartitions(*order)
-        one.write.options(**options).parquet(target)
+        sorted_rows = rows.observe(digest, *_digest(rows.columns)).coalesce(1).sortWithinPartitions(*order)
+        sorted_rows.write.options(**options).parquet(target)
     except Exception as error:
         if FILE_UNREADABLE in str(error):
             raise _UnfitError(defect(error)) from error
         raise
-    if read.get["rows"] != read.get["ids"]:
+    if digest.get["rows"] != digest.get["ids"]:
         raise _UnfitError("it contains rows without an id")
-    return read.get
+    return digest.get

@@ -60,18 +60,18 @@ def materialize(spark: SparkSession, audit: str, *, before: date | None = None) 
     AuditError.
     """
     yesterday = datetime.now(UTC).date() - _DAY
-    done = MaterializeResult(closed=0, redone=0, clusters=0)
+    total = MaterializeResult(closed=0, redone=0, clusters=0)
     with open_audit_log(spark, audit, "materialize the answers of") as (session, folder):
         while True:
             with folder.locked():  # between two runs of dates, an ingest may write
                 closing = Closing(session, folder)
                 redone, clusters = closing.redo()
                 closed = closing.close(min(before or yesterday, yesterday) - _DAY)
-            done = MaterializeResult(
-                closed=done.closed + closed, redone=done.redone + redone, clusters=done.clusters + clusters
+            total = MaterializeResult(
+                closed=total.closed + closed, redone=total.redone + redone, clusters=total.clusters + clusters
             )
             if not closed:
-                return done
+                return total
 
 
 def is_kept(day: date, newest: date) -> bool:
@@ -126,14 +126,14 @@ class Closing:
         if last is None:
             return 0, 0
         days = {*self.manifest.sources}.union(*self._listed.values())
-        changed = [day for day in sorted(days) if day <= last + _DAY and self._digests(day) != self._known(day).files]
+        changed = [day for day in sorted(days) if day <= last + _DAY and self._digests(day) != self._source(day).files]
         if not changed:
             return 0, 0
         sources = {day: source for day, source in self.manifest.sources.items() if day not in changed}
         self._tune(changed)
         new_sources = self._sources(changed)
         manifest = replace(self.manifest, sources=sources | new_sources)
-        late = {day: _different(self._known(day).rows, new_sources.get(day, Source()).rows) for day in changed}
+        late = {day: _different(self._source(day).rows, new_sources.get(day, Source()).rows) for day in changed}
         clusters = {cluster for names in late.values() for cluster in names}
         if not clusters:
             self.manifest = commit(self._audit, manifest)
@@ -145,18 +145,18 @@ class Closing:
         before, start = self._carried(manifest, since)
         fold = Fold(self._session, self._audit, self._listed, clusters=clusters, manifest=manifest)
         carry = read_carry(self._session, self._audit, manifest, before)
-        done, carries = list[Folded](), dict[date, str]()
+        folds, carries = list[Folded](), dict[date, str]()
         for stop in sorted(day for day in manifest.carries if day >= start):
             self._tune(days(start - _DAY, stop + _DAY), carry)
-            done.append(fold.dates(start, stop, carry, since=since))
-            carry = fold.carry_of(done[-1])
+            folds.append(fold.dates(start, stop, carry, since=since))
+            carry = fold.carry_of(folds[-1])
             if stop > late[-1] and self._is_stored(carry, stop, clusters):
                 break
-            carries[stop] = fold.merged_carry(done[-1])
+            carries[stop] = fold.merged_carry(folds[-1])
             start = stop + _DAY
-        self._publish(manifest, done, carries)
-        _log.debug("redone %s to %s of %d clusters", since, done[-1].last, len(clusters))
-        return (done[-1].last - since).days + 1
+        self._publish(manifest, folds, carries)
+        _log.debug("redone %s to %s of %d clusters", since, folds[-1].last, len(clusters))
+        return (folds[-1].last - since).days + 1
 
     def expire(self, oldest: date) -> None:
         """Forget the dates before `oldest`, but not what of them matters later. Their records still exist."""
@@ -191,20 +191,20 @@ class Closing:
         dates = (listed for by_date in self._listed.values() for listed in by_date)
         return before, before + _DAY if before else min((*dates, day))
 
-    def _publish(self, manifest: Manifest, done: Iterable[Folded], carries: Mapping[date, str]) -> None:
+    def _publish(self, manifest: Manifest, folds: Iterable[Folded], carries: Mapping[date, str]) -> None:
         """Make staged files visible, then the manifest that names them."""
         files, visible = dict(manifest.files), dict[str, str]()
-        for folded in done:
+        for folded in folds:
             for day in days(folded.first, folded.last):
                 staged = folded.files.get(day, {})
                 files[day] = {table: f"{date_folder(table, day)}/{uuid4()}{PARQUET}" for table in staged}
                 visible.update({staged[table]: target for table, target in files[day].items()})
-        kept = {day: file for day, file in manifest.carries.items() if self._is_needed(day, manifest)}
+        all_carries = {day: file for day, file in manifest.carries.items() if self._is_needed(day, manifest)}
         for day, carry in carries.items():
-            kept[day] = visible[carry] = f"{CLOSED}/carry-{day}-{uuid4()}{PARQUET}"
+            all_carries[day] = visible[carry] = f"{CLOSED}/carry-{day}-{uuid4()}{PARQUET}"
         self._audit.publish(visible)
-        files = {day: named for day, named in files.items() if named}
-        self.manifest = commit(self._audit, replace(manifest, files=files, carries=kept))
+        files = {day: by_table for day, by_table in files.items() if by_table}
+        self.manifest = commit(self._audit, replace(manifest, files=files, carries=all_carries))
         self._delete_staged()
 
     def _tune(self, dates: Iterable[date], *carried: DataFrame) -> None:
@@ -226,7 +226,7 @@ class Closing:
         stored = stored.where(F.col("cluster_id").isin([*clusters]))
         return stored.exceptAll(carry).isEmpty() and carry.exceptAll(stored).isEmpty()
 
-    def _known(self, day: date) -> Source:
+    def _source(self, day: date) -> Source:
         return self.manifest.sources.get(day, Source())
 
     def _digests(self, day: date) -> dict[str, str]:
@@ -259,5 +259,5 @@ def _listed(audit: Storage, table: str, base: date | None) -> dict[date, list[st
     return listed
 
 
-def _different(one: Mapping[str, object], other: Mapping[str, object]) -> set[str]:
-    return {cluster for cluster in {*one, *other} if one.get(cluster) != other.get(cluster)}
+def _different(old: Mapping[str, object], new: Mapping[str, object]) -> set[str]:
+    return {cluster for cluster in {*old, *new} if old.get(cluster) != new.get(cluster)}

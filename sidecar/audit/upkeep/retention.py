@@ -36,12 +36,12 @@ def expire(spark: SparkSession, audit: str, keep: int, *, spool: str | None = No
     """
     oldest = datetime.now(UTC).date() - timedelta(days=keep)
     with open_audit_log(spark, audit, "expire old data in") as (session, folder), folder.locked():
-        removed, kept = _expire_segments(session, folder, spool, oldest) if spool else (0, 0)
+        removed, not_ingested = _expire_segments(session, folder, spool, oldest) if spool else (0, 0)
         _expire_answers(session, folder, oldest)
         expired = dates_before(folder, oldest)
         for path in expired:
             folder.drop(path)
-    return ExpireResult(segments=removed, dates=len(expired), not_ingested=kept)
+    return ExpireResult(segments=removed, dates=len(expired), not_ingested=not_ingested)
 
 
 def _expire_answers(session: SparkSession, audit: Storage, oldest: date) -> None:
@@ -60,8 +60,8 @@ def _expire_segments(session: SparkSession, audit: Storage, spool_url: str, olde
         raise AuditError(f"cannot expire segments of {spool_url}: there is no such folder")
     old = [file for file, sealed in spool.modified("", SUFFIX).items() if sealed.date() < oldest]
     missing = {file for file in old if name_problem(file)}
-    if named := [file for file in old if file not in missing]:
-        missing |= _not_ingested(session, audit, spool, named, oldest)
+    if readable := [file for file in old if file not in missing]:
+        missing |= _not_ingested(session, audit, spool, readable, oldest)
     for file in old:
         if file not in missing:
             spool.delete(file)
@@ -100,8 +100,8 @@ def _missing(
     wanted = good.select("file", "record.id").unionAll(bad_lines(rows).select("file", "id"))
     if inspections:
         wanted = wanted.unionAll(bad_segments(session, spool, inspections).select("file", "id"))
-    read = session.read.schema("id string").options(**ONLY_PARQUET)
-    tables = [read.parquet(audit.to_read(table)).select("id") for table in table_names(audit)]
+    reader = session.read.schema("id string").options(**ONLY_PARQUET)
+    tables = [reader.parquet(audit.to_read(table)).select("id") for table in table_names(audit)]
     ids = reduce(DataFrame.unionAll, tables, session.createDataFrame([], "id string"))
     present = ids.join(F.broadcast(wanted.select("id")), "id", "left_semi")
     missing = wanted.join(present, "id", "left_anti").select("file").distinct().collect()

@@ -105,7 +105,7 @@ class _TableCheck:
     def check(self) -> None:
         """Read the table; fills in `findings`, `files` and `rows`."""
         for path, problem in _irregular(self._audit, self._name):
-            self._found(path, problem)
+            self._report(path, problem)
         files = [path for path in self.listed if self._belongs(path)]
         self.files = len(files)
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
@@ -120,7 +120,7 @@ class _TableCheck:
         folder, _, file = path.rpartition("/")
         belongs = date_of(folder) is not None and file.endswith(PARQUET) and not file.startswith((".", "_"))
         if not belongs:
-            self._found(path, "not of an audit log")
+            self._report(path, "not of an audit log")
         return belongs
 
     def _footer_fits(self, path: str) -> bool:
@@ -128,10 +128,10 @@ class _TableCheck:
         try:
             schema = self._audit.parquet_schema(f"{self._name}/{path}")
         except Exception as error:  # noqa: BLE001  every error is reported, and the other files are checked
-            self._found(path, f"unreadable: {defect(error)}")
+            self._report(path, f"unreadable: {defect(error)}")
             return False
         if schema is None:
-            self._found(path, "not of an audit log: no ingest wrote it")
+            self._report(path, "not of an audit log: no ingest wrote it")
             return False
         return self._columns_fit(path, StructType.fromJson(msgspec.json.decode(schema)))
 
@@ -140,12 +140,12 @@ class _TableCheck:
         other = [field for field in columns if field.name in types and field.dataType != types[field.name]]
         newer = [field.name for field in columns if field.name not in types]
         if "id" not in columns.names:
-            self._found(path, "not of an audit log: it has no id")
+            self._report(path, "not of an audit log: it has no id")
         elif other:
-            named, known_type = other[0], types[other[0].name].simpleString()
-            self._found(path, f"{named.name} is {named.dataType.simpleString()}, in this version it is {known_type}")
+            field, our_type = other[0], types[other[0].name].simpleString()
+            self._report(path, f"{field.name} is {field.dataType.simpleString()}, in this version it is {our_type}")
         elif newer:
-            self._found(
+            self._report(
                 path, f"written by a newer version: {', '.join(newer)} is not known; this version does not show it"
             )
         return "id" in columns.names and not other
@@ -158,7 +158,7 @@ class _TableCheck:
                 rows.agg(F.sum(F.xxhash64(*self._schema.names).bitwiseAND(F.lit(1)))).collect()
         except Exception as error:  # noqa: BLE001  see _footer_fits
             if len(files) == 1:
-                self._found(files[0], f"unreadable: {defect(error)}")
+                self._report(files[0], f"unreadable: {defect(error)}")
                 return []
             half = len(files) // 2
             return self._readable(files[:half]) + self._readable(files[half:])
@@ -178,7 +178,7 @@ class _TableCheck:
 
     def _report_rows(self, rows: DataFrame, problem: str) -> None:
         for row in rows.groupBy(_FILE).agg(F.count("*").alias("n")).orderBy(_FILE).collect():
-            self._found(row[_FILE], f"{counted(row.n, 'row', thousands=True)} {problem}")
+            self._report(row[_FILE], f"{counted(row.n, 'row', thousands=True)} {problem}")
 
     def _read(self, files: Sequence[str]) -> DataFrame:
         """The rows of the files, with the path of the file below the table, and the date of its folder."""
@@ -189,7 +189,7 @@ class _TableCheck:
         date = F.substring_index(F.substring_index(path, "/", 1), "=", -1)
         return rows.select("*", path.alias(_FILE), date.alias(_FOLDER))
 
-    def _found(self, path: str, problem: str) -> None:
+    def _report(self, path: str, problem: str) -> None:
         self.findings.append(f"{self._name}/{path}: {problem}")
 
 

@@ -37,7 +37,7 @@ def check_closed(session: SparkSession, audit: Storage) -> tuple[int, int, list[
         rows, findings = _checked(session, audit, manifest)
         if not findings or read_manifest(audit).number == manifest.number:
             break
-    return len(manifest.named()), rows, findings
+    return len(manifest.paths()), rows, findings
 
 
 def _checked(session: SparkSession, audit: Storage, manifest: Manifest) -> tuple[int, list[str]]:
@@ -49,7 +49,7 @@ def _checked(session: SparkSession, audit: Storage, manifest: Manifest) -> tuple
         )
     rows = 0
     for table in (*CLOSED_TABLES, CLOSED):
-        files = [file for file in sorted(manifest.named()) if file.startswith(f"{table}/")]
+        files = [file for file in sorted(manifest.paths()) if file.startswith(f"{table}/")]
         rows += _read(session, audit, table, files, findings)
     if not findings:
         findings += _of_another_date(session, audit, manifest)

@@ -38,7 +38,7 @@ _QUERIES: Final = {"availability_days": "_days"}
 _STRUCTS: Final = {table_of(str(record.__struct_config__.tag)): record for record in get_args(AnyRecord)}
 
 
-class Named(NamedTuple):
+class Relation(NamedTuple):
     """A table, or a view that answers a question."""
 
     name: str
@@ -46,11 +46,11 @@ class Named(NamedTuple):
     about: str
 
 
-def catalog() -> Sequence[Named]:
+def catalog() -> Sequence[Relation]:
     """All tables, then all views."""
     return [
-        *(Named(name, "table", comments(name).about) for name in BASE_VIEWS),
-        *(Named(name, "view", comments(name).about) for name in ANSWERS),
+        *(Relation(name, "table", comments(name).about) for name in BASE_VIEWS),
+        *(Relation(name, "view", comments(name).about) for name in ANSWERS),
     ]
 
 
@@ -73,7 +73,7 @@ def with_comments(schema: StructType, name: str) -> StructType:
     """The columns of a table or view, with their comments, which DESCRIBE shows."""
     columns = comments(name).columns
     return StructType(
-        [StructField(each.name, each.dataType, metadata={"comment": columns[each.name]}) for each in schema]
+        [StructField(field.name, field.dataType, metadata={"comment": columns[field.name]}) for field in schema]
     )
 
 

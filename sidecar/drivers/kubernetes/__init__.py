@@ -6,8 +6,8 @@
 - `configmap_watch`: ConfigMaps with leaders. `expectations`: when to confirm the view, whether the watch is silent or delivers.
   `configmap_reports`: what was reported.
 - `driver`: one cluster, a `sidecar.ports.LeaderRetrievalDriver`. `configmap_names`: which ConfigMaps it has.
-- `finder`: finds clusters by labels. `scope`: those of one namespace, or of all. `found_clusters`: what counts as a cluster, and how many
-  are watched.
+- `clusters_by_labels`: finds clusters, a `sidecar.ports.ClusterFinder`. `scope`: those of one namespace, or of all. `found_clusters`: what
+  counts as a cluster, and how many are watched.
 - `plans`: FlinkDeployments, pods and Events, where wanted. `object_watch`: reads them. `plan_objects`: decoded answers.
 - `ledger`: independent of all that; writes a ConfigMap of its own. `events`: writes Events, where wanted.
 - `pods`: finds the pod of a leader's address, where wanted.
@@ -21,7 +21,7 @@ requests per second). Requests use urllib3, as the package does (docs/project/ad
 """
 
 from sidecar.drivers.kubernetes.access import Access
+from sidecar.drivers.kubernetes.clusters_by_labels import KubernetesFinder
 from sidecar.drivers.kubernetes.driver import KubernetesDriver
-from sidecar.drivers.kubernetes.finder import KubernetesFinder
 
 __all__ = ["Access", "KubernetesDriver", "KubernetesFinder"]

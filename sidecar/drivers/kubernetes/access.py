@@ -46,7 +46,7 @@ class Credentials(Struct, frozen=True):
         """The authorization header of one request. Raises AccessError."""
         token = self.token
         if self.token_file:  # the kubelet replaces the file long before the token expires
-            token = _read(self.token_file, "the service account's token")
+            token = _text_of(self.token_file, "the service account's token")
         elif not token:
             return {}
         if not (token := token.strip()) or not token.isascii() or not token.isprintable():
@@ -98,7 +98,7 @@ class Access:
         self._context = context
         self._reading = threading.Lock()
         self._child: Child | None = None
-        self._read: Credentials | None = None
+        self._credentials: Credentials | None = None
         self._read_at = 0.0
         self._version: object = None
 
@@ -112,11 +112,11 @@ class Access:
         with self._reading:
             version = _version(self.kubeconfig)
             outdated = version != self._version or (refused and time.monotonic() - self._read_at > _READ_AGAIN_SECONDS)
-            if self._read is None or outdated:
-                self._read = None
-                self._read = self._read_kubeconfig(self.kubeconfig)
+            if self._credentials is None or outdated:
+                self._credentials = None
+                self._credentials = self._read_kubeconfig(self.kubeconfig)
                 self._read_at, self._version = time.monotonic(), version
-            return self._read
+            return self._credentials
 
     def cut(self) -> None:
         """Abort a kubeconfig's program that a thread waits for. May be called at any time."""
@@ -165,12 +165,12 @@ def _in_pod() -> Credentials:
     return Credentials(
         host=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
         token_file=SERVICE_ACCOUNT / "token",
-        authority=_read(SERVICE_ACCOUNT / "ca.crt", "the API server's CA"),
+        authority=_text_of(SERVICE_ACCOUNT / "ca.crt", "the API server's CA"),
     )
 
 
-def _read(file: Path, what: str) -> str:
+def _text_of(file: Path, kind: str) -> str:
     try:
         return file.read_text()
     except (OSError, ValueError) as error:
-        raise AccessError(f"cannot read {what} {file}: {getattr(error, 'strerror', None) or 'not text'}") from error
+        raise AccessError(f"cannot read {kind} {file}: {getattr(error, 'strerror', None) or 'not text'}") from error

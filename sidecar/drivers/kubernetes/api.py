@@ -107,8 +107,8 @@ class Api:
     def read_pages(self, selector: Selector, *, names_only: bool = False) -> ConfigMapList:
         """The current objects, in as many requests as it takes (a consistent read); with `names_only` without their values."""
         pages = [*self.pages(selector, self._page, names_only=names_only)]
-        found = {name: each for page in pages for name, each in page.found.items()}
-        return ConfigMapList(pages[-1].resource_version, found, size=sum(page.size for page in pages))
+        config_maps = {name: config_map for page in pages for name, config_map in page.config_maps.items()}
+        return ConfigMapList(pages[-1].resource_version, config_maps, size=sum(page.size for page in pages))
 
     def _page(self, body: bytes) -> tuple[ConfigMapList, str]:
         page = read_config_map_list(body, qualified=self.qualified)
@@ -136,7 +136,7 @@ class Api:
             except ApiError:
                 self._limits[names_only] = min(limit, _FEW_IN_PAGE)  # a shorter page may be answered in time
                 raise
-            page, rest = _read(body, read, doing)
+            page, rest = _parsed(body, read, doing)
             yield page
             if not rest:
                 return
@@ -251,10 +251,10 @@ class Api:
                 why = f"unauthorized (401): the token or certificate of {who} is wrong or has expired"
             case HTTPStatus.FORBIDDEN:
                 of_one = selector.kind in _NAMED and selector.name and verb != "create"
-                named = f" with resourceNames [{selector.name}]" if of_one else ""
+                names = f" with resourceNames [{selector.name}]" if of_one else ""
                 role = f"Role in namespace {self._namespace}" if self._namespace else "ClusterRole"
                 group = f" of the group {selector.group.partition('/')[0]}" if selector.group else ""
-                allowed = f"the verb {verb} on the resource {selector.resource}{group}{named}"
+                allowed = f"the verb {verb} on the resource {selector.resource}{group}{names}"
                 why = f"no permission (403): grant a {role} that allows {allowed}"
             case HTTPStatus.TOO_MANY_REQUESTS:
                 why = f"the API server throttles requests (429, API Priority and Fairness): not asked again for {wait:g} s"
@@ -278,10 +278,10 @@ def _pool(credentials: Credentials) -> PoolManager:
 
 
 def _decoded(response: Any, read: Callable[[bytes], _T], doing: str) -> _T:
-    return _read(_body(response, _MOST_BYTES, doing), read, doing)
+    return _parsed(_body(response, _MOST_BYTES, doing), read, doing)
 
 
-def _read(body: bytes, read: Callable[[bytes], _T], doing: str) -> _T:
+def _parsed(body: bytes, read: Callable[[bytes], _T], doing: str) -> _T:
     try:
         return read(body)
     except ValueError as error:

@@ -26,7 +26,7 @@ class LeaderConfigMaps:
         self._api = api
         self._namespace = namespace
         self._cluster_id = cluster_id
-        self.found = False
+        self.ever_found = False
         """Whether anything of the cluster has ever been found."""
         self.beside: tuple[str, ...] | None = None
         """The ids of the other clusters in the namespace, read when this one is missing; None: they cannot be read."""
@@ -42,21 +42,21 @@ class LeaderConfigMaps:
         """The selector that finds the leaders, and its list. Tries `previous` first. Raises ApiError."""
         if previous is self._legacy:
             listed = self._api.read_pages(self._legacy)
-            upgraded = self.cluster.name in listed.found
-            if not upgraded and any(self.includes(self._legacy, name) for name in listed.found):
+            upgraded = self.cluster.name in listed.config_maps
+            if not upgraded and any(self.includes(self._legacy, name) for name in listed.config_maps):
                 return self._legacy, listed
         selector, listed = self.cluster, self._api.read(self.cluster)
-        if not listed.found and self._has_legacy():
+        if not listed.config_maps and self._has_legacy():
             selector, listed = self._legacy, self._api.read_pages(self._legacy)
-        elif not listed.found:
+        elif not listed.config_maps:
             self._log_missing()
             return selector, listed
-        self.found, self._missing_logged = True, False
+        self.ever_found, self._missing_logged = True, False
         return selector, listed
 
     def _has_legacy(self) -> bool:
         try:
-            return bool(self._api.read(self._dispatcher).found)
+            return bool(self._api.read(self._dispatcher).config_maps)
         except ApiError as error:
             if error.status == HTTPStatus.FORBIDDEN:  # a Role for one name allows only the cluster's ConfigMap
                 return False
@@ -67,11 +67,11 @@ class LeaderConfigMaps:
             return
         self._missing_logged, self.beside = True, None
         try:
-            listed = self._api.read_pages(Selector(labels=_FLINK_LABEL), names_only=True).found.values()
+            listed = self._api.read_pages(Selector(labels=_FLINK_LABEL), names_only=True).config_maps.values()
         except ApiError as error:
             others = "no permission to list others" if error.status == HTTPStatus.FORBIDDEN else "cannot list others"
         else:
-            owners = {(each.labels.get("app", ""), each.name) for each in listed}
+            owners = {(config_map.labels.get("app", ""), config_map.name) for config_map in listed}
             self.beside = tuple(sorted({app for app, name in owners if is_leaders(app, name)}))
             more = ", …" if len(self.beside) > _MOST_IDS else ""
             others = f"others: {', '.join(self.beside[:_MOST_IDS])}{more}" if self.beside else "no others either"

@@ -92,10 +92,10 @@ class Reports:
 class FoundReports(Reports):
     """Reports each ConfigMap as a cluster of its own, between ClusterFound and ClusterRemoved."""
 
-    def __init__(self, found: FoundClusters, report: Callable[[FinderObservation], None]) -> None:
+    def __init__(self, found_clusters: FoundClusters, report: Callable[[FinderObservation], None]) -> None:
         super().__init__("", report)
         self._report_found = report
-        self._found = found
+        self._found_clusters = found_clusters
         self._clusters: dict[str, str] = {}
         """By the name of their ConfigMap."""
 
@@ -110,7 +110,7 @@ class FoundReports(Reports):
             self._report(SnapshotCompleted(at, cluster_id))
 
     def removed(self, at: Moment, name: str) -> None:
-        self._found.forget(self._clusters[name])
+        self._found_clusters.forget(self._clusters[name])
         self._report_found(ClusterRemoved(at, self._clusters[name]))
         super().removed(at, name)  # if it counts as an outage
         del self._clusters[name]

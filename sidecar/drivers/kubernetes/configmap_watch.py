@@ -87,7 +87,7 @@ class ConfigMapWatch(ListWatch[_Listing, ConfigMap]):
             self._expectations.leases.confirmed(name)
         if selector != self._selector:
             self._selector, self._until = selector, None
-        config_maps = {name: value for name, value in everything.found.items() if self._is_wanted(value)}
+        config_maps = {name: value for name, value in everything.config_maps.items() if self._is_wanted(value)}
         changes, until = self._reports.changes(config_maps), self._until
         # Older than what was reported: the store was restored from a backup. A watch that starts in its future would stay silent.
         settled = not changes or until is None or is_older(everything.resource_version, until) is True
@@ -174,7 +174,7 @@ class ConfigMapWatch(ListWatch[_Listing, ConfigMap]):
         name = expired or random.choice([*self._reports.names])  # noqa: S311  any of them
         at = self._clock()
         answer = self._api.read_one(name)
-        config_map = answer.found.get(name)
+        config_map = answer.config_maps.get(name)
         if expired:
             leases.confirmed(expired)
         if not self._reports.is_reported(name, config_map):

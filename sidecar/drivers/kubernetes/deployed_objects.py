@@ -89,13 +89,13 @@ def read_object(body: bytes) -> Object:
         raise ValueError(f"no object: {error}") from error
 
 
-def flink_pod(found: Object) -> FlinkPod | None:
+def flink_pod(pod: Object) -> FlinkPod | None:
     """A pod; None: it has no name."""
-    metadata, spec, status = (mapping(found.get(key)) for key in ("metadata", "spec", "status"))
+    metadata, spec, status = (mapping(pod.get(key)) for key in ("metadata", "spec", "status"))
     labels = texts(metadata.get("labels"))
     container = main_container(spec.get("containers"))
     deleting = metadata.get("deletionTimestamp") is not None
-    written = [*_written(container)]
+    lines = [*_option_lines(container)]
     if not (name := text(metadata.get("name"))):
         return None
     return FlinkPod(
@@ -114,19 +114,23 @@ def flink_pod(found: Object) -> FlinkPod | None:
         has_startup_probe=bool(container.get("startupProbe")),
         apart=_apart(spec),
         limit_bytes=memory_limit(container),
-        heap_bytes=next((size for line in reversed(written) if (size := _heap(line))), None),
-        properties=_properties(container, written),
+        heap_bytes=next((size for line in reversed(lines) if (size := _heap(line))), None),
+        properties=_properties(container, lines),
         conf_map=_conf_map(spec, container),
     )
 
 
-def disruption_budget(found: Object, *, empty_selects_all: bool) -> DisruptionBudget | None:
+def disruption_budget(budget: Object, *, empty_selects_all: bool) -> DisruptionBudget | None:
     """A PodDisruptionBudget; None: it has no name."""
-    metadata, spec = mapping(found.get("metadata")), mapping(found.get("spec"))
+    metadata, spec = mapping(budget.get("metadata")), mapping(budget.get("spec"))
     selector = mapping(spec.get("selector"))
     requirements = (
-        Requirement(text(each.get("key")), text(each.get("operator")), frozenset(map(text, _list(each.get("values")))))
-        for each in mappings(selector.get("matchExpressions"))
+        Requirement(
+            text(expression.get("key")),
+            text(expression.get("operator")),
+            frozenset(map(text, _list(expression.get("values")))),
+        )
+        for expression in mappings(selector.get("matchExpressions"))
     )
     name = text(metadata.get("name"))
     return (
@@ -146,8 +150,8 @@ def disruption_budget(found: Object, *, empty_selects_all: bool) -> DisruptionBu
 def workload(kind: str) -> Callable[[Object], Workload | None]:
     """Reads Deployments or StatefulSets; None: not of JobManagers."""
 
-    def read(found: Object) -> Workload | None:
-        metadata, spec = mapping(found.get("metadata")), mapping(found.get("spec"))
+    def read(manifest: Object) -> Workload | None:
+        metadata, spec = mapping(manifest.get("metadata")), mapping(manifest.get("spec"))
         labels = texts(mapping(mapping(spec.get("template")).get("metadata")).get("labels"))
         replicas = number(spec.get("replicas"))
         if labels.get("component") != "jobmanager":
@@ -157,26 +161,27 @@ def workload(kind: str) -> Callable[[Object], Workload | None]:
     return read
 
 
-def deployed_job_managers(found: Object) -> tuple[str, int | None] | None:
+def deployed_job_managers(deployment: Object) -> tuple[str, int | None] | None:
     """The name of a FlinkDeployment, and its number of JobManagers; None: not in it."""
-    name = text(mapping(found.get("metadata")).get("name"))
-    job_manager = mapping(mapping(found.get("spec")).get("jobManager"))
+    name = text(mapping(deployment.get("metadata")).get("name"))
+    job_manager = mapping(mapping(deployment.get("spec")).get("jobManager"))
     return (name, number(job_manager.get("replicas"))) if name else None
 
 
-def ha_config_map(found: Object) -> HaConfigMap | None:
+def ha_config_map(config_map: Object) -> HaConfigMap | None:
     """A ConfigMap with Flink's labels; None: it has no name."""
-    metadata = mapping(found.get("metadata"))
+    metadata = mapping(config_map.get("metadata"))
     name, app = text(metadata.get("name")), texts(metadata.get("labels")).get("app", "")
     annotation = mapping(metadata.get("annotations")).get(LEADER_ANNOTATION)
     lease = decode_lease(annotation) if isinstance(annotation, str) else None
-    data = texts(found.get("data"))
+    data = texts(config_map.get("data"))
     cluster_id = app or name.removesuffix("-cluster-config-map")
     leaders = [
-        (component, decode_leader(value)) for component, value in values(cluster_id, name, relevant(data)).values()
+        (component_id, decode_leader(value))
+        for component_id, value in values(cluster_id, name, relevant(data)).values()
     ]
-    published = [(component, leader) for component, leader in leaders if isinstance(leader, LeaderInformation)]
-    binary = (_base64_size(value) for value in texts(found.get("binaryData")).values())
+    published = [(component_id, leader) for component_id, leader in leaders if isinstance(leader, LeaderInformation)]
+    binary = (_base64_size(value) for value in texts(config_map.get("binaryData")).values())
     return (
         HaConfigMap(
             name,
@@ -184,7 +189,7 @@ def ha_config_map(found: Object) -> HaConfigMap | None:
             sum(len(value.encode(errors="replace")) for value in data.values()) + sum(binary),
             wall_time(metadata.get("creationTimestamp")),
             lease if isinstance(lease, LeaderElectionRecord) else None,
-            frozenset(each.component for each, _ in published if each.component is not Component.JOB),
+            frozenset({component_id.component for component_id, _ in published} - {Component.JOB}),
             frozenset(host_of(leader.address) for _, leader in published),
             job_ids(data),
         )
@@ -193,11 +198,11 @@ def ha_config_map(found: Object) -> HaConfigMap | None:
     )
 
 
-def configured_options(found: Object) -> dict[str, str]:
+def configured_options(config_map: Object) -> dict[str, str]:
     """The options of a ConfigMap with Flink's configuration: `config.yaml`, or `flink-conf.yaml` where that is missing. Raises
     SettingsError.
     """
-    data = texts(found.get("data"))
+    data = texts(config_map.get("data"))
     name = next((name for name in (STANDARD, LEGACY) if name in data), None)
     return flink_options(plain_options(Path(name), data[name])) if name else {}
 
@@ -239,14 +244,15 @@ def _value(raw: Raw, read: Callable[[Object], _T | None]) -> _T | None:
 
 
 def _runs(status: Object, container: str) -> bool:
-    states = (each for each in mappings(status.get("containerStatuses")) if each.get("name") == container)
-    for each in states:
-        return bool(mapping(each.get("state")).get("running"))
+    for container_status in mappings(status.get("containerStatuses")):
+        if container_status.get("name") == container:
+            return bool(mapping(container_status.get("state")).get("running"))
     return status.get("phase") == "Running"
 
 
 def _controller(references: object) -> str:
-    return next((text(each.get("kind")) for each in mappings(references) if each.get("controller") is True), "")
+    owners = (reference for reference in mappings(references) if reference.get("controller") is True)
+    return next((text(owner.get("kind")) for owner in owners), "")
 
 
 def _liveness(value: object) -> LivenessProbe | None:
@@ -270,22 +276,22 @@ def _apart(spec: Object) -> str:
     if _keeps_apart(mappings(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))):
         return "required pod anti-affinity"
     constraints = [*mappings(spec.get("topologySpreadConstraints"))]
-    if _keeps_apart(each for each in constraints if each.get("whenUnsatisfiable") == "DoNotSchedule"):
+    if _keeps_apart(rule for rule in constraints if rule.get("whenUnsatisfiable") == "DoNotSchedule"):
         return "a required topology spread"
     preferred = mappings(affinity.get("preferredDuringSchedulingIgnoredDuringExecution"))
-    if _keeps_apart(mapping(each.get("podAffinityTerm")) for each in preferred):
+    if _keeps_apart(mapping(preference.get("podAffinityTerm")) for preference in preferred):
         return "preferred pod anti-affinity"
     return "a preferred topology spread" if _keeps_apart(constraints) else ""
 
 
 def _keeps_apart(terms: Iterator[Object] | list[Object]) -> bool:
-    return any(text(each.get("topologyKey")) in _APART for each in terms)
+    return any(text(term.get("topologyKey")) in _APART for term in terms)
 
 
-def _written(container: Object) -> Iterator[str]:
+def _option_lines(container: Object) -> Iterator[str]:
     """Command, arguments and environment, in the order in which Java would read them."""
-    for each in mappings(container.get("env")):
-        if isinstance(value := each.get("value"), str):
+    for variable in mappings(container.get("env")):
+        if isinstance(value := variable.get("value"), str):
             yield value
     for key in ("command", "args"):
         words = [word for word in _list(container.get(key)) if isinstance(word, str)]
@@ -297,21 +303,22 @@ def _heap(line: str) -> int | None:
     return sizes[-1] if sizes and sizes[-1] <= _MOST_BYTES else None
 
 
-def _properties(container: Object, written: list[str]) -> dict[str, str]:
+def _properties(container: Object, lines: list[str]) -> dict[str, str]:
     """Dynamic properties win over FLINK_PROPERTIES, which the image appends to the configuration."""
-    lines = (each.get("value") for each in mappings(container.get("env")) if each.get("name") == _FLINK_PROPERTIES)
-    appended = {key: value for each in lines if isinstance(each, str) for key, value in _LINE.findall(each)}
-    dynamic = {key: value for line in written for key, value in _DYNAMIC.findall(line)}
+    variables = (variable for variable in mappings(container.get("env")) if variable.get("name") == _FLINK_PROPERTIES)
+    documents = (variable.get("value") for variable in variables)
+    appended = {key: value for yaml in documents if isinstance(yaml, str) for key, value in _LINE.findall(yaml)}
+    dynamic = {key: value for line in lines for key, value in _DYNAMIC.findall(line)}
     return flink_options(appended | dynamic)
 
 
 def _conf_map(spec: Object, container: Object) -> str:
     mounts = mappings(container.get("volumeMounts"))
-    volume = next(
-        (each.get("name") for each in mounts if text(each.get("mountPath")).rstrip("/").endswith("/conf")), None
+    name = next(
+        (mount.get("name") for mount in mounts if text(mount.get("mountPath")).rstrip("/").endswith("/conf")), None
     )
-    named = (each for each in mappings(spec.get("volumes")) if volume and each.get("name") == volume)
-    return next((text(mapping(each.get("configMap")).get("name")) for each in named), "")
+    volumes = (volume for volume in mappings(spec.get("volumes")) if name and volume.get("name") == name)
+    return next((text(mapping(volume.get("configMap")).get("name")) for volume in volumes), "")
 
 
 def _bound(value: object) -> int | str | None:

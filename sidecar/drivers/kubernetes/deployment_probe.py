@@ -110,14 +110,15 @@ class DeploymentProbe:
             own_rights=self._own_rights(),
         )
         pods = job_managers_of(facts)
-        known = () if isinstance(pods, Unknown) else pods
-        options = self._options(
-            next((pod.conf_map for pod in known if pod.conf_map), f"flink-config-{facts.cluster_id}")
-        )
+        job_managers = () if isinstance(pods, Unknown) else pods
+        conf_maps = (pod.conf_map for pod in job_managers if pod.conf_map)
+        options = self._options(next(conf_maps, f"flink-config-{facts.cluster_id}"))
         return replace(
             facts,
             memory=options,
-            election=options if isinstance(options, Unknown) else election_times({**options, **_properties(known)}),
+            election=options
+            if isinstance(options, Unknown)
+            else election_times({**options, **_properties(job_managers)}),
             flink_rights=pods if isinstance(pods, Unknown) else self._flink_rights(pods),
             leaders_later=self._leaders_later(leaders),
         )
@@ -127,8 +128,8 @@ class DeploymentProbe:
     def _leaders(self) -> HaConfigMap | Unknown | None:
         """By name, which every Role allows."""
         selector = Selector(name=cluster_config_map(self._cluster.cluster_id))
-        found = self._list(selector, ha_config_map)
-        return found if isinstance(found, Unknown) else next(iter(found), None)
+        config_maps = self._list(selector, ha_config_map)
+        return config_maps if isinstance(config_maps, Unknown) else next(iter(config_maps), None)
 
     def _leaders_later(self, leaders: HaConfigMap | Unknown | None) -> HaConfigMap | None:
         """Once more, if a component is without a leader: whether the holder of the lease renews it all the same takes two reads."""
@@ -142,26 +143,26 @@ class DeploymentProbe:
         newer = partial(disruption_budget, empty_selects_all=True)
         older = partial(disruption_budget, empty_selects_all=False)
         for group, read in (("policy/v1", newer), ("policy/v1beta1", older)):
-            found = self._list(Selector(kind="PodDisruptionBudget", group=group), read)
-            if found is not _NO_SUCH_KIND:
+            budgets = self._list(Selector(kind="PodDisruptionBudget", group=group), read)
+            if budgets is not _NO_SUCH_KIND:
                 break
-        return found
+        return budgets
 
     def _workloads(self) -> tuple[Workload, ...] | Unknown:
-        found: tuple[Workload, ...] = ()
+        workloads: tuple[Workload, ...] = ()
         for kind in ("Deployment", "StatefulSet"):
             listed = self._list(Selector(kind=kind, group="apps/v1"), workload(kind))
             if isinstance(listed, Unknown):
                 return listed
-            found += listed
-        return found
+            workloads += listed
+        return workloads
 
     def _flink_deployments(self) -> Mapping[str, int | None] | Unknown:
         """None where the operator is not installed."""
-        found = self._list(Selector(kind="FlinkDeployment", group=GROUP), deployed_job_managers)
-        if found is _NO_SUCH_KIND:
+        deployments = self._list(Selector(kind="FlinkDeployment", group=GROUP), deployed_job_managers)
+        if deployments is _NO_SUCH_KIND:
             return {}
-        return found if isinstance(found, Unknown) else dict(found)
+        return deployments if isinstance(deployments, Unknown) else dict(deployments)
 
     def _options(self, name: str) -> Mapping[str, str] | Unknown:
         selector = Selector(name=name)
@@ -169,7 +170,7 @@ class DeploymentProbe:
         def read() -> Mapping[str, str]:
             return configured_options(self._api.exchange("get", selector, None, read_object))
 
-        return self._known(read, "get", selector)
+        return self._ask(read, "get", selector)
 
     def _own_rights(self) -> tuple[Right, ...] | Unknown:
         needs = needs_of(self._cluster, ledger=self._ledger)
@@ -185,18 +186,18 @@ class DeploymentProbe:
         return rights if isinstance(rights, Unknown) else FlinkRights(account, rights)
 
     def _rights(self, rights: Iterator[Right], selector: Selector) -> tuple[Right, ...] | Unknown:
-        return self._known(lambda: tuple(self._in_time(rights)), "create", selector)
+        return self._ask(lambda: tuple(self._in_time(rights)), "create", selector)
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def _list(self, selector: Selector, read: Callable[[Object], _T | None]) -> tuple[_T, ...] | Unknown:
         """All objects that `selector` selects; `_NO_SUCH_KIND` where the API server does not know them."""
         pages = self._in_time(self._api.pages(selector, partial(read_objects, read=read)))
-        objects = islice(chain.from_iterable(pages), _MOST_OBJECTS + 1)
-        found = self._known(lambda: tuple(objects), "list", selector)
-        if not isinstance(found, Unknown) and len(found) > _MOST_OBJECTS:
+        limited = islice(chain.from_iterable(pages), _MOST_OBJECTS + 1)
+        objects = self._ask(lambda: tuple(limited), "list", selector)
+        if not isinstance(objects, Unknown) and len(objects) > _MOST_OBJECTS:
             return Unknown(f"there are more than {_MOST_OBJECTS} {selector}")
-        return found
+        return objects
 
     def _in_time(self, answers: Iterator[_T]) -> Iterator[_T]:
         """The answers, each to one request. Raises ApiError after the time for everything."""
@@ -205,12 +206,12 @@ class DeploymentProbe:
             if self._is_over():
                 raise ApiError(_TOO_LATE.reason)
 
-    def _known(self, ask: Callable[[], _T], verb: str, selector: Selector) -> _T | Unknown:
+    def _ask(self, request: Callable[[], _T], verb: str, selector: Selector) -> _T | Unknown:
         """The answer, or why there is none."""
         if self._is_over():
             return _TOO_LATE
         try:
-            return ask()
+            return request()
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return _NO_SUCH_KIND if not selector.name else Unknown(f"there is no {selector}")
@@ -230,6 +231,6 @@ def _properties(job_managers: tuple[FlinkPod, ...]) -> Mapping[str, str]:
 
 
 def _rule(verb: str, selector: Selector) -> str:
-    named = f", resourceNames: [{selector.name}]" if selector.name and verb != "create" else ""
+    names = f", resourceNames: [{selector.name}]" if selector.name and verb != "create" else ""
     group = selector.group.partition("/")[0] or '""'
-    return f"{{apiGroups: [{group}], resources: [{selector.resource}]{named}, verbs: [{verb}]}}"
+    return f"{{apiGroups: [{group}], resources: [{selector.resource}]{names}, verbs: [{verb}]}}"

@@ -56,7 +56,7 @@ class KubernetesDriver(ConfigMapWatch):
         return super()._changed(event)
 
     def _completed(self) -> None:
-        if not self._config_maps.found:
+        if not self._config_maps.ever_found:
             place = f"{self._config_maps.cluster} in {self._api.where} of Kubernetes"
             self._report(NothingFound(self._clock(), self._cluster_id, place, self._config_maps.beside))
 

@@ -21,8 +21,8 @@ _NAME_LENGTH: Final = 200
 def event_name(event: KubernetesEvent) -> str:
     """The same for every observer, and for every Event about this subject with this reason."""
     subject = event.subject
-    what = sha256("\x1f".join((subject.kind, subject.uid, event.reason)).encode()).hexdigest()
-    return f"{subject.name[:_NAME_LENGTH].rstrip('.-')}.{what[:16]}"
+    digest = sha256("\x1f".join((subject.kind, subject.uid, event.reason)).encode()).hexdigest()
+    return f"{subject.name[:_NAME_LENGTH].rstrip('.-')}.{digest[:16]}"
 
 
 class KubernetesEvents:
@@ -78,15 +78,15 @@ class KubernetesEvents:
 
     def _count(self, event: KubernetesEvent) -> bool:
         """Whether the Event that exists counts this one; False: it has expired or changed meanwhile."""
-        found = self._call("get", event, None, unless=HTTPStatus.NOT_FOUND)
-        if found is None or event.episode_id in found.episodes:
-            return found is not None
+        existing = self._call("get", event, None, unless=HTTPStatus.NOT_FOUND)
+        if existing is None or event.episode_id in existing.episodes:
+            return existing is not None
         body: dict[str, Any] = {
             "metadata": {
-                "resourceVersion": found.resource_version,
-                "annotations": {EPISODES_ANNOTATION: ",".join([*found.episodes, event.episode_id][-MOST_EPISODES:])},
+                "resourceVersion": existing.resource_version,
+                "annotations": {EPISODES_ANNOTATION: ",".join([*existing.episodes, event.episode_id][-MOST_EPISODES:])},
             },
-            "count": found.count + 1,
+            "count": existing.count + 1,
             "lastTimestamp": _seconds(event),
             "message": event.message,
         }

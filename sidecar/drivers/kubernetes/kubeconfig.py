@@ -23,16 +23,16 @@ _LONGEST_REASON: Final = 500
 def read(file: str, context: str | None) -> dict[str, Any]:
     """The credentials of `context` (None: the current one) in `file`, with the content of the files that it names."""
     configuration: Any = Configuration()
-    failed: list[str] = []
-    logging.getLogger().addHandler(_Failures(failed))
+    failures: list[str] = []
+    logging.getLogger().addHandler(_Failures(failures))
     try:
         if not Path(file).is_file():
             return {"problem": f"the kubeconfig {file} does not exist"}
         with tempfile.TemporaryDirectory() as folder:
             load_kube_config(file, context, configuration, persist_config=False, temp_file_path=folder)  # type: ignore[no-untyped-call]  # is untyped
             credentials = _credentials(configuration)
-        if failed and not (credentials["token"] or credentials["certificate"]):
-            return {"problem": f"the kubeconfig {file} cannot be used: {_line(failed[-1])}"}
+        if failures and not (credentials["token"] or credentials["certificate"]):
+            return {"problem": f"the kubeconfig {file} cannot be used: {_line(failures[-1])}"}
     except (ConfigException, OSError) as error:
         return {"problem": f"the kubeconfig {file} cannot be used: {_reason(error)}"}
     except Exception:  # noqa: BLE001  any error of the library; its text may quote a secret
@@ -73,12 +73,12 @@ def _line(text: str) -> str:
 class _Failures(logging.Handler):
     """Collects errors that the library only logs: those of the program that a kubeconfig names (`exec`)."""
 
-    def __init__(self, found: list[str]) -> None:
+    def __init__(self, failures: list[str]) -> None:
         super().__init__(logging.ERROR)
-        self._found = found
+        self._failures = failures
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._found.append(record.getMessage())
+        self._failures.append(record.getMessage())
 
 
 if __name__ == "__main__":

@@ -40,13 +40,13 @@ class KubernetesLedger:
         self._api = Api(access, namespace)
 
     def read(self) -> Document:
-        found = self._call("get", unless={HTTPStatus.NOT_FOUND})
-        if found is None:
+        config_map = self._call("get", unless={HTTPStatus.NOT_FOUND})
+        if config_map is None:
             return Document()
-        content = found.data.get(self._key, "").encode(errors="replace")
+        content = config_map.data.get(self._key, "").encode(errors="replace")
         if len(content) > LONGEST_DOCUMENT:
             raise LedgerError(f"{self._doing('get')}: {len(content)} bytes are too many for a ledger: delete it")
-        return Document(content, found.resource_version)
+        return Document(content, config_map.resource_version)
 
     def write(self, content: bytes, over: Document) -> Document | None:
         if len(content) > LONGEST_DOCUMENT:

@@ -139,7 +139,7 @@ class ListWatch(ABC, Generic[_List, _Item]):
             try:
                 event = self._decode(line)
             except ValueError as error:
-                self._warn(f"cannot read {self._what}: {error}")
+                self._warn(f"cannot read {self._watch_label}: {error}")
                 self._until = None
                 break
             if not self._process(event):
@@ -147,7 +147,7 @@ class ListWatch(ABC, Generic[_List, _Item]):
                 break
             delivered = True
         if stream.oversized:
-            self._warn(f"{self._what} sent an event that is too long")
+            self._warn(f"{self._watch_label} sent an event that is too long")
             self._until = None
         self._doubtful = self._doubtful or stream.silent
         return delivered
@@ -160,7 +160,7 @@ class ListWatch(ABC, Generic[_List, _Item]):
         elif event.kind != "BOOKMARK":
             if not self._is_forgotten(event.status):
                 message = " ".join(event.message.split())[:_MESSAGE_LENGTH]
-                self._warn(f"{self._what} ended: {event.kind} {event.status} {message}".rstrip())
+                self._warn(f"{self._watch_label} ended: {event.kind} {event.status} {message}".rstrip())
             return False
         self._until = event.resource_version or self._until
         self._reached()
@@ -195,7 +195,7 @@ class ListWatch(ABC, Generic[_List, _Item]):
         self._pause = 0.0 if well else min(max(self._pause * _GROWTH, _FIRST_PAUSE), _LONGEST_PAUSE)
 
     @property
-    def _what(self) -> str:
+    def _watch_label(self) -> str:
         return f"the watch of {self._selector} in {self._api.where}"
 
     def _warn(self, problem: str) -> None:

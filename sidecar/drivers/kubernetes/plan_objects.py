@@ -114,9 +114,8 @@ def read_page(body: bytes, read: Read[_T], *, qualified: bool) -> tuple[Page[_T]
     answer = _decoded(body, _LIST, "list")
     if not answer.metadata.resource_version:
         raise ValueError("no list: it has no resource version")
-    found = [_item(raw, read, qualified=qualified) for raw in answer.items]
-    items = tuple(each for each in found if each)
-    return Page(answer.metadata.resource_version, items, len(found) - len(items)), answer.metadata.rest
+    items = tuple(item for raw in answer.items if (item := _item(raw, read, qualified=qualified)))
+    return Page(answer.metadata.resource_version, items, len(answer.items) - len(items)), answer.metadata.rest
 
 
 def read_change(line: bytes, read: Read[_T], *, qualified: bool) -> WatchEvent[Item[_T]]:
@@ -128,19 +127,19 @@ def read_change(line: bytes, read: Read[_T], *, qualified: bool) -> WatchEvent[I
     return WatchEvent(event.type, head.metadata.resource_version, item, status, text(head.message))
 
 
-def flink_deployment(found: Full) -> FlinkDeployment:
+def flink_deployment(manifest: Full) -> FlinkDeployment:
     """What a FlinkDeployment says."""
-    status, job = mapping(found.status.reconciliation_status), mapping(found.spec.job)
+    status, job = mapping(manifest.status.reconciliation_status), mapping(manifest.spec.job)
     reconciled = number(status.get("reconciliationTimestamp"))
     return FlinkDeployment(
-        found.metadata.uid[:LONGEST_TEXT],
-        number(found.metadata.generation) or 0,
-        number(found.status.observed_generation),
-        _reconciliation(status.get("state")) or _reconciliation(found.status.lifecycle_state),
+        manifest.metadata.uid[:LONGEST_TEXT],
+        number(manifest.metadata.generation) or 0,
+        number(manifest.status.observed_generation),
+        _reconciliation(status.get("state")) or _reconciliation(manifest.status.lifecycle_state),
         None if reconciled is None else reconciled * 1000,
         suspended=job.get("state") == "suspended",
-        deleting=found.metadata.deletion_timestamp is not None,
-        owner=_owner(found.metadata.owner_references),
+        deleting=manifest.metadata.deletion_timestamp is not None,
+        owner=_owner(manifest.metadata.owner_references),
     )
 
 
@@ -151,12 +150,12 @@ def read_cordoned(body: bytes) -> bool:
 
 def _item(raw: Raw, read: Read[_T], *, qualified: bool) -> Item[_T] | None:
     try:
-        found = _FULL.decode(raw)
+        manifest = _FULL.decode(raw)
     except _UNDECODABLE:
         return None
-    if not found.metadata.name or not found.metadata.uid:
+    if not manifest.metadata.name or not manifest.metadata.uid:
         return None
-    return Item(_name(found.metadata, qualified=qualified), read(found))
+    return Item(_name(manifest.metadata, qualified=qualified), read(manifest))
 
 
 def _name(metadata: _Metadata, *, qualified: bool) -> str:
@@ -176,7 +175,7 @@ def mapping(value: object) -> Mapping[str, Any]:
 
 
 def mappings(values: object) -> Iterator[Mapping[str, Any]]:
-    return (each for each in (values if isinstance(values, list) else ()) if isinstance(each, dict))
+    return (value for value in (values if isinstance(values, list) else ()) if isinstance(value, dict))
 
 
 def wall_time(value: object) -> int | None:
@@ -192,9 +191,9 @@ def _reconciliation(value: object) -> Reconciliation | None:
 
 
 def _owner(references: object) -> str | None:
-    for each in mappings(references):
-        if each.get("kind") == "FlinkBlueGreenDeployment":
-            return text(each.get("name")) or None
+    for reference in mappings(references):
+        if reference.get("kind") == "FlinkBlueGreenDeployment":
+            return text(reference.get("name")) or None
     return None
 
 

@@ -40,28 +40,28 @@ class JobManagerPod(Struct, frozen=True):
         return self.status.disruption == EVICTED
 
 
-def job_manager_pod(found: Full) -> JobManagerPod:
+def job_manager_pod(manifest: Full) -> JobManagerPod:
     """What a pod says."""
-    labels = mapping(found.metadata.labels)
-    main = main_container(found.spec.containers)
+    labels = mapping(manifest.metadata.labels)
+    main = main_container(manifest.spec.containers)
     container = text(main.get("name"))
-    status = next(_named(found.status.container_statuses, container), {})
+    status = next(_with_name(manifest.status.container_statuses, container), {})
     state, last = mapping(status.get("state")), mapping(status.get("lastState"))
-    deleted = found.metadata.deletion_timestamp
+    deleted = manifest.metadata.deletion_timestamp
     revisions = (text(labels.get(label)) for label in _REVISIONS)
     pod = PodStatus(
-        text(found.metadata.uid),
-        text(found.metadata.name),
-        text(found.status.pod_ip),
-        node=text(found.spec.node_name),
+        text(manifest.metadata.uid),
+        text(manifest.metadata.name),
+        text(manifest.status.pod_ip),
+        node=text(manifest.spec.node_name),
         # One that cannot be read is a deletion all the same, long ago.
         delete_at=None if deleted is None else wall_time(deleted) or 0,
-        grace_seconds=number(found.metadata.deletion_grace_period_seconds),
-        phase=text(found.status.phase),
-        reason=text(found.status.reason),
-        message=text(found.status.message),
-        disruption=_disruption(found.status.conditions),
-        created_at=wall_time(found.metadata.creation_timestamp),
+        grace_seconds=number(manifest.metadata.deletion_grace_period_seconds),
+        phase=text(manifest.status.phase),
+        reason=text(manifest.status.reason),
+        message=text(manifest.status.message),
+        disruption=_disruption(manifest.status.conditions),
+        created_at=wall_time(manifest.metadata.creation_timestamp),
         last_end=_end(state.get("terminated")) or _end(last.get("terminated")),
         limit_bytes=memory_limit(status) or memory_limit(main),
         image=text(status.get("image")),
@@ -70,37 +70,37 @@ def job_manager_pod(found: Full) -> JobManagerPod:
     return JobManagerPod(text(labels.get("app")), text(labels.get("type")).startswith("flink-"), container, pod)
 
 
-def seen_event(found: Full) -> SeenEvent:
+def seen_event(manifest: Full) -> SeenEvent:
     """What an Event says."""
-    about = mapping(found.involved_object)
-    series = mapping(found.series)
-    times = (series.get("lastObservedTime"), found.last_timestamp, found.event_time, found.first_timestamp)
+    about = mapping(manifest.involved_object)
+    series = mapping(manifest.series)
+    times = (series.get("lastObservedTime"), manifest.last_timestamp, manifest.event_time, manifest.first_timestamp)
     return SeenEvent(
         text(about.get("kind")),
         text(about.get("name")),
         text(about.get("uid")),
-        text(found.reason),
-        _message(found.message),
-        next((at for each in times if (at := wall_time(each)) is not None), 0),
+        text(manifest.reason),
+        _message(manifest.message),
+        next((at for time in times if (at := wall_time(time)) is not None), 0),
     )
 
 
 def main_container(containers: object) -> Mapping[str, Any]:
     """The main container: that of Flink's native integration, else the first one that is not the sidecar. Empty: there is none."""
-    others = [each for each in mappings(containers) if each.get("name") != OWN_CONTAINER]
-    return next((each for each in others if each.get("name") == MAIN_CONTAINER), others[0] if others else {})
+    others = [container for container in mappings(containers) if container.get("name") != OWN_CONTAINER]
+    return next(_with_name(others, MAIN_CONTAINER), others[0] if others else {})
 
 
 def _end(value: object) -> ContainerEnd | None:
-    found = mapping(value)
-    code = number(found.get("exitCode"))
+    terminated = mapping(value)
+    code = number(terminated.get("exitCode"))
     if code is None:
         return None
     return ContainerEnd(
         code,
-        text(found.get("reason")),
-        _message(found.get("message")),
-        wall_time(found.get("finishedAt")),
+        text(terminated.get("reason")),
+        _message(terminated.get("message")),
+        wall_time(terminated.get("finishedAt")),
     )
 
 
@@ -112,14 +112,14 @@ def memory_limit(container: Mapping[str, Any]) -> int | None:
 
 
 def _disruption(conditions: object) -> str | None:
-    for each in mappings(conditions):
-        if (each.get("type"), each.get("status")) == ("DisruptionTarget", "True"):
-            return text(each.get("reason")) or None
+    for condition in mappings(conditions):
+        if (condition.get("type"), condition.get("status")) == ("DisruptionTarget", "True"):
+            return text(condition.get("reason")) or None
     return None
 
 
-def _named(values: object, name: str) -> Iterator[Mapping[str, Any]]:
-    return (each for each in mappings(values) if name and each.get("name") == name)
+def _with_name(values: object, name: str) -> Iterator[Mapping[str, Any]]:
+    return (value for value in mappings(values) if name and value.get("name") == name)
 
 
 def _message(value: object) -> str:

@@ -78,12 +78,12 @@ class PodReports:
             self.changed(name, pod)
 
     def changed(self, name: str, value: JobManagerPod, *, deleted: bool = False) -> None:
-        known = self._pods.get(name)
-        if known and not deleted:  # whether its node is cordoned is not in its status
-            value = replace(value, status=replace(value.status, cordoned=known.status.cordoned))
+        previous = self._pods.get(name)
+        if previous and not deleted:  # whether its node is cordoned is not in its status
+            value = replace(value, status=replace(value.status, cordoned=previous.status.cordoned))
         if deleted:
             self._pods.pop(name, None)
-        if deleted or value != known:
+        if deleted or value != previous:
             self._observed(name, value, gone=deleted)
         if not deleted:
             self._pods[name] = value
@@ -104,9 +104,9 @@ class PodReports:
             return  # its last Events may come afterwards, and are still its own
         if pod.status.uid not in self.clusters_by_uid:
             self.clusters_by_uid = dict([*self.clusters_by_uid.items(), (pod.status.uid, clusters)][-_MOST_PODS:])
-        known = self._pods.get(name)
+        previous = self._pods.get(name)
         end = pod.status.last_end
-        if self._logs and end and (known is None or known.status.last_end != end) and _is_of_late(end, at):
+        if self._logs and end and (previous is None or previous.status.last_end != end) and _is_of_late(end, at):
             self._logs.read(EndedContainer(name, pod.status.uid, pod.container, clusters))
 
     def _is_about_to_go(self, name: str, pod: JobManagerPod) -> None:

@@ -22,11 +22,11 @@ class KubernetesPods:
         # A pod that has ended keeps its address; pods with `hostNetwork` share that of their node.
         selector = Selector(kind="Pod", fields=f"status.podIP={address},status.phase=Running")
         try:
-            found = [*self._api.read_pages(selector, names_only=True).found.values()]
+            pods = [*self._api.read_pages(selector, names_only=True).config_maps.values()]
         except ApiError as error:
             if error.status == HTTPStatus.FORBIDDEN:
                 raise KubernetesRefusedError(f"{error}; the Role needs {ROLE}") from error
             raise KubernetesError(str(error)) from error
         finally:
             self._api.reopen()  # leaders change seldom: no connection is kept
-        return Pod(found[0].name, found[0].uid, wall) if len(found) == 1 else None
+        return Pod(pods[0].name, pods[0].uid, wall) if len(pods) == 1 else None

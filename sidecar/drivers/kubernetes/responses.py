@@ -44,10 +44,10 @@ class ConfigMap(Struct, frozen=True):
 
 
 class ConfigMapList(Struct, frozen=True):
-    """The ConfigMaps that a list found, by name, and the store's resource version at that moment."""
+    """The ConfigMaps of a list, by name, and the store's resource version at that moment."""
 
     resource_version: str
-    found: dict[str, ConfigMap]
+    config_maps: dict[str, ConfigMap]
     rest: str = ""
     """Where the next page of the list begins; empty: this is the last one."""
     size: int = 0
@@ -115,9 +115,9 @@ def read_config_map_list(body: bytes, *, qualified: bool = False) -> ConfigMapLi
     answer = _decoded(body, _LIST, "list of ConfigMaps")
     if not answer.metadata.resource_version:
         raise ValueError("no list of ConfigMaps: it has no resource version")
-    listed = (_config_map(item, qualified=qualified) for item in answer.items or () if item.is_complete)
-    found = {each.name: each for each in listed}
-    return ConfigMapList(answer.metadata.resource_version, found, answer.metadata.rest, len(body))
+    items = (_config_map(item, qualified=qualified) for item in answer.items or () if item.is_complete)
+    config_maps = {config_map.name: config_map for config_map in items}
+    return ConfigMapList(answer.metadata.resource_version, config_maps, answer.metadata.rest, len(body))
 
 
 def read_config_map(body: bytes) -> ConfigMap:

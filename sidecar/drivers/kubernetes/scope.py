@@ -31,15 +31,15 @@ class Scope(ConfigMapWatch):
         self,
         api: Api,
         selector: Selector,
-        found: FoundClusters,
+        found_clusters: FoundClusters,
         clock: Callable[[], Moment],
         report: Callable[[FinderObservation], None],
         publish: Callable[[], None],
     ) -> None:
         """`publish` is called when the scope was read completely, was lost, or has clusters that are left out."""
-        reports = FoundReports(found, report)
+        reports = FoundReports(found_clusters, report)
         super().__init__(api, selector, f"clusters in {api.where}", "kubernetes-finder", reports, clock)
-        self._found = found
+        self._found_clusters = found_clusters
         self._publish = publish
         self._left_out = 0
         self._long = False
@@ -60,7 +60,7 @@ class Scope(ConfigMapWatch):
         return not clusters or (clusters <= FEW and not self._long)
 
     def _is_wanted(self, config_map: ConfigMap) -> bool:
-        return config_map.name in self._reports.names or bool(self._found.admit(config_map))
+        return config_map.name in self._reports.names or bool(self._found_clusters.admit(config_map))
 
     def _read_list(self) -> tuple[Selector, ConfigMapList]:
         return self._selector, self._read_clusters()
@@ -69,16 +69,20 @@ class Scope(ConfigMapWatch):
         """Everything, where the list is long only the values of clusters."""
         if self._long:
             listed = self._api.read_pages(self._selector, names_only=True)
-            names = [name for name, each in listed.found.items() if name in self._reports.names or cluster_of(each)]
+            names = [
+                name
+                for name, config_map in listed.config_maps.items()
+                if name in self._reports.names or cluster_of(config_map)
+            ]
             if len(names) <= FEW:
-                read = [self._api.read_one(name, at=listed.resource_version) for name in names]
-                return ConfigMapList(
-                    listed.resource_version, {name: x for each in read for name, x in each.found.items()}
-                )
+                config_maps: dict[str, ConfigMap] = {}
+                for name in names:
+                    config_maps |= self._api.read_one(name, at=listed.resource_version).config_maps
+                return ConfigMapList(listed.resource_version, config_maps)
         listed = self._api.read_pages(self._selector)
         self._long = listed.size > _LONG
-        large = (each.name for each in listed.found.values() if each.size > _LARGE and not cluster_of(each))
-        self._log_large(sorted(large))
+        large = [config_map for config_map in listed.config_maps.values() if config_map.size > _LARGE]
+        self._log_large(sorted(config_map.name for config_map in large if not cluster_of(config_map)))
         return listed
 
     def _log_large(self, names: list[str]) -> None:
@@ -97,12 +101,12 @@ class Scope(ConfigMapWatch):
 
     def _deleted(self, config_map: ConfigMap) -> None:
         super()._deleted(config_map)
-        self._found.forget(cluster_of(config_map))  # it may be one of those that were left out
+        self._found_clusters.forget(cluster_of(config_map))  # it may be one of those that were left out
 
     def _reached(self) -> None:
         super()._reached()
-        if self._found.left_out != self._left_out:
-            self._left_out = self._found.left_out
+        if self._found_clusters.left_out != self._left_out:
+            self._left_out = self._found_clusters.left_out
             self._publish()
 
     def _completed(self) -> None:

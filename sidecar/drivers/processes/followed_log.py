@@ -15,7 +15,7 @@ class FollowedLog(OpenLog):
 
     def __init__(self, place: Path) -> None:
         super().__init__(place)
-        self._read = 0
+        self._offset = 0
         """Up to where its lines were looked at."""
         self._earlier = ""
         """The end of the file before this one."""
@@ -25,10 +25,10 @@ class FollowedLog(OpenLog):
         path, held = newest_log(self._place), self._descriptor
         if held is None:
             held = self._hold(path)
-            self._read = os.fstat(held).st_size
+            self._offset = os.fstat(held).st_size
         elif not same_file(path, os.fstat(held)):
             # It was renamed: this run goes on in another file, or the next one has begun there.
-            self._earlier, self._read = _text(tail(held)), 0
+            self._earlier, self._offset = _text(tail(held)), 0
             held = self._hold(path)
         if not self._has_begun(held):
             return None
@@ -38,9 +38,9 @@ class FollowedLog(OpenLog):
     def _has_begun(self, descriptor: int) -> bool:
         """Whether a run has begun in the lines that were added. A file that has become shorter was copied and truncated."""
         size = os.fstat(descriptor).st_size
-        start = max(min(self._read, size), size - MOST_CHARACTERS)
+        start = max(min(self._offset, size), size - MOST_CHARACTERS)
         lines, end, _ = os.pread(descriptor, size - start, start).rpartition(b"\n")
-        self._read = start + len(lines) + len(end)
+        self._offset = start + len(lines) + len(end)
         return begins_run(_text(lines))
 
 

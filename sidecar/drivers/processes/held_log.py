@@ -110,15 +110,15 @@ def newest_log(place: Path) -> Path:
     """The log of the JobManager that started last, if `place` is a folder. Raises OSError."""
     if not place.is_dir():
         return place
-    found = []
+    logs = []
     with os.scandir(place) as files:
         for file in islice(files, _MOST_FILES):
             with suppress(OSError):
                 if _NAMES.fullmatch(file.name) and file.is_file():
-                    found.append((file.stat().st_mtime, file.name))
-    if not found:
+                    logs.append((file.stat().st_mtime, file.name))
+    if not logs:
         raise FileNotFoundError(None, "no log of a JobManager is in it")
-    return place / max(found)[1]
+    return place / max(logs)[1]
 
 
 def tail(descriptor: int, until: int | None = None) -> bytes:

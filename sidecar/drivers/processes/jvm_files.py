@@ -40,8 +40,8 @@ def jvm_files(options: Iterable[str], pid: int) -> JvmFiles:
             temporary = option.removeprefix(_TEMPORARY)
         elif option.startswith(_LOG):
             log = option.removeprefix(_LOG)
-        elif found := _GC_LOG.fullmatch(option):
-            gc_log = (found["path"] or found["older"]).replace("%p", str(pid))
+        elif match := _GC_LOG.fullmatch(option):
+            gc_log = (match["path"] or match["older"]).replace("%p", str(pid))
     fallback = f"/tmp/hs_err_pid{pid}.log"  # noqa: S108  likewise
     return JvmFiles(
         temporary,
@@ -81,5 +81,5 @@ def _is_late(line: str, uptime: float, wall: float) -> bool:
 
 def average(pressure: str) -> float | None:
     """The share (percent) of the last minute in which some task waited, by a file of /proc/pressure."""
-    found = re.search(r"^some .*\bavg60=(\d{1,3}\.\d\d)", pressure, re.MULTILINE)
-    return float(found[1]) if found else None
+    match = re.search(r"^some .*\bavg60=(\d{1,3}\.\d\d)", pressure, re.MULTILINE)
+    return float(match[1]) if match else None

@@ -84,8 +84,8 @@ class ProcessWatch:
         try:
             self._watch()
         finally:
-            for each in self._watched.values():
-                each.close()
+            for process in self._watched.values():
+                process.close()
             self._watched.clear()
             self._stop_following()
 
@@ -100,9 +100,9 @@ class ProcessWatch:
                 scan_at = now + max(LOOK_SECONDS, (time.monotonic() - now) * SCAN_SHARE)
             if now >= look_at:
                 look_at = now + LOOK_SECONDS
-                for each in self._watched.values():
-                    each.look()
-                    self._look_at_log(each)
+                for process in self._watched.values():
+                    process.look()
+                    self._look_at_log(process)
                 if self._followed:
                     self._follow(self._followed)
             for key in self._wait(_STATUS_PAUSE if deadlines else LOOK_SECONDS):
@@ -114,7 +114,7 @@ class ProcessWatch:
 
     def _wait(self, seconds: float) -> list[_Key]:
         """Those that end within this time; what is soon gone has been read."""
-        running = {each.pidfd: key for key, each in self._watched.items() if each.ended is None}
+        running = {process.pidfd: key for key, process in self._watched.items() if process.ended is None}
         poll = select.poll()
         for descriptor in (self._wake, *running):
             poll.register(descriptor, select.POLLIN)
@@ -160,7 +160,7 @@ class ProcessWatch:
 
     @contextmanager
     def _reading_log(self) -> Iterator[None]:
-        """What cannot be read is said once."""
+        """What cannot be read is logged once."""
         try:
             yield
         except OSError as error:
@@ -169,15 +169,18 @@ class ProcessWatch:
     # -- which are watched ---------------------------------------------------------------------------------------------
 
     def _scan(self) -> None:
-        visible = [each for each in processes.find(()) if each.is_java and JOB_MANAGER.search(each.name)]
-        found = {(each.pid, each.started): each for each in visible}
-        if found:
+        job_managers = {
+            (process.pid, process.started): process
+            for process in processes.find(())
+            if process.is_java and JOB_MANAGER.search(process.name)
+        }
+        if job_managers:
             self._stop_following()
         self._owners = {
-            key: self._owners.get(key) or {name: ownership.owner(each, own) for name, own in self._clusters.items()}
-            for key, each in found.items()
+            key: self._owners.get(key) or {name: ownership.owner(process, own) for name, own in self._clusters.items()}
+            for key, process in job_managers.items()
         }
-        for key, process in found.items():
+        for key, process in job_managers.items():
             clusters = self._clusters_of(key)
             if key in self._watched or not clusters:
                 continue

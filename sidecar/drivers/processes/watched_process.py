@@ -124,10 +124,9 @@ class WatchedProcess:
 
     def _hold(self, folder: str) -> None:
         """Open a folder as the process sees it. The kernel resolves absolute links in it from our root; so no file of it is followed."""
-        seen = f"root{folder}" if folder.startswith("/") else f"cwd/{folder}"
+        path = PROC / str(self.process.pid) / (f"root{folder}" if folder.startswith("/") else f"cwd/{folder}")
         if folder not in self._folders:
             with suppress(OSError):
-                path = PROC / str(self.process.pid) / seen
                 self._folders[folder] = self._held(os.open(path, os.O_PATH | os.O_DIRECTORY))
 
     # -- read at the end -----------------------------------------------------------------------------------------------

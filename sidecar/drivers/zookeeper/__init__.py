@@ -6,8 +6,8 @@
 - `probe`: the age of the view, and how long an answer may take.
 - `reporter`: makes observations.
 - `connection`: the thread that has a session observed, for ever. `place`: the clusters that it observes, each in the same way: the one at
-  the session's root (`driver`, a `sidecar.ports.LeaderRetrievalDriver`), or all below it (`finder`, a `sidecar.ports.ClusterFinder`;
-  `discovery`: which there are).
+  the session's root (`driver`, a `sidecar.ports.LeaderRetrievalDriver`), or all below it (`clusters_below_root`, a
+  `sidecar.ports.ClusterFinder`; `discovery`: which there are).
 - `ledger`: independent of all that; a session of its own, the only one that writes, below a root of its own.
 
 The driver tries persistent watches on each connection. If the server has none, each read sets a one-shot watch. One-shot watches cost

@@ -38,7 +38,7 @@ class BlockingSession(Session):
 
     def await_connected(self) -> bool:
         """Whether the session is connected by the deadline."""
-        self._settled.wait(self.left())
+        self._settled.wait(self.seconds_left())
         return self.connected
 
     def still_serves(self) -> bool:
@@ -52,7 +52,7 @@ class BlockingSession(Session):
     def read(self, path: str) -> tuple[bytes, Any]:
         """Content and Stat, as the ensemble's leader has them."""
         self.ask(Question.SYNC, path, lambda _: None)  # requests are answered in order
-        content, stat = self._client.get_async(path).get(timeout=self.left())
+        content, stat = self._client.get_async(path).get(timeout=self.seconds_left())
         return content or b"", stat
 
     def end(self, patience: float) -> None:
@@ -70,7 +70,7 @@ class BlockingSession(Session):
                 self.drop()
                 closing.join(patience)
 
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Seconds until the deadline."""
         return max(self.deadline - time.monotonic(), 0.001)
 

@@ -235,7 +235,7 @@ class Connection:
         if self._probe.is_due:
             probed = partial(self._probed, self._connection, self._clock(), self._probe.send())
             self._session.ask(Question.EXISTS, "/", probed)
-            self._after(self._probe.each, self._send_probe)
+            self._after(self._probe.interval, self._send_probe)
             return
         patience = self._probe.patience(self._session.heard_at)
         if patience <= 0:
@@ -243,7 +243,7 @@ class Connection:
             _log.warning("ZooKeeper %s has not answered for %.1f s: closing the connection", self._where, waited)
             self._session.drop()
             patience = _CUT_AGAIN_SECONDS
-        self._after(min(patience, self._probe.each), self._send_probe)
+        self._after(min(patience, self._probe.interval), self._send_probe)
 
     def _probed(self, connection: int, sent_at: Moment, answered: threading.Event, answer: Answer) -> None:
         answered.set()
@@ -291,7 +291,7 @@ class Connection:
         inquiry.answered(at, answer)
         if self._place.completed(at, self._connected_at, self._session.zxid):
             answered = self._on_answer(self._place.nothing_found)
-            if not self._place.found and not self._session.ask_siblings(answered):
+            if not self._place.ever_found and not self._session.ask_siblings(answered):
                 self._place.nothing_found(at, Refused("the root has no parent"))
         self._confirm()
         if path := self._place.lost_watch():

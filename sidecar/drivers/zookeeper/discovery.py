@@ -158,24 +158,24 @@ class Discovery:
             wanted = {name for name in wanted if not znode_paths.is_leaders_child(name)}
         prefix = path.rstrip("/")
         below = {f"{prefix}/{name}" for name in wanted if path.count("/") < _MOST_PARTS}
-        for other in [other for other in below if len(other) > _LONGEST_PATH or not other.isprintable()]:
-            below.discard(other)
-            self.refused = other, "its name is too long, or cannot be shown"
-        for other in folder.below - below:
-            self._drop(other)
-        kept = set(folder.below & below)
-        for other in kept:
-            if self._folders[other].absent:  # it came back before its absence was known here
-                self._ask(other)
+        for child in [child for child in below if len(child) > _LONGEST_PATH or not child.isprintable()]:
+            below.discard(child)
+            self.refused = child, "its name is too long, or cannot be shown"
+        for child in folder.below - below:
+            self._drop(child)
+        listed = set(folder.below & below)
+        for child in listed:
+            if self._folders[child].absent:  # it came back before its absence was known here
+                self._ask(child)
         self.left_out -= folder.left_out
-        for other in sorted(below - kept):
+        for child in sorted(below - listed):
             if len(self._folders) < self._most:
-                kept.add(other)
-                self._folders[other] = _Folder()
-                self._unread.add(other)
-                self._ask(other)
-        folder.below = frozenset(kept)
-        folder.left_out = len(below - kept)
+                listed.add(child)
+                self._folders[child] = _Folder()
+                self._unread.add(child)
+                self._ask(child)
+        folder.below = frozenset(listed)
+        folder.left_out = len(below - listed)
         self.left_out += folder.left_out
 
     def _drop(self, path: str) -> None:
@@ -183,8 +183,8 @@ class Discovery:
         self.left_out -= folder.left_out
         self._unread.discard(path)
         self.clusters.discard(path[1:])
-        for other in folder.below:
-            self._drop(other)
+        for child in folder.below:
+            self._drop(child)
 
     def _ask(self, path: str) -> None:
         folder = self._folders[path]

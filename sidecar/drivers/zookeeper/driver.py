@@ -35,7 +35,7 @@ class ZooKeeperDriver(Connection):
         when the quorum is malformed.
         """
         where, probe, throttle = root_of(quorum, namespace), Probe(session_timeout), LogThrottle()
-        self._reporter = Reporter(cluster_id, where, throttle, round(probe.each * SECOND))
+        self._reporter = Reporter(cluster_id, where, throttle, round(probe.interval * SECOND))
         place = Place(throttle)
         place.add("", self._reporter)
         timeouts = {"session_timeout": session_timeout, "connection_timeout": connection_timeout}

@@ -75,10 +75,10 @@ class EnsembleProbe:
     def _facts(
         self, session: "_ReadingSession | Unknown", servers: tuple[Server, ...], requested: float
     ) -> ZooKeeperFacts:
-        def known(ask: "Callable[[_ReadingSession], _T | Unknown]") -> _T | Unknown:
+        def ask(question: "Callable[[_ReadingSession], _T | Unknown]") -> _T | Unknown:
             if isinstance(session, Unknown):
                 return session
-            return Unknown("the sidecar ends") if self._stopped else _asked(ask, session)
+            return Unknown("the sidecar ends") if self._stopped else _answer(question, session)
 
         namespace = self._settings.namespace
         return ZooKeeperFacts(
@@ -87,12 +87,12 @@ class EnsembleProbe:
             requested_timeout=requested,
             is_flinks_timeout=self._settings.flink_session_timeout is not None,
             servers=servers,
-            members=known(_members),
-            contenders=known(lambda reading: _contenders(reading, namespace)),
-            writable_by_all=known(lambda reading: dict(_acls(reading, namespace))),
-            left_clusters=known(lambda reading: _left_clusters(reading, namespace)),
-            left_jobs=known(lambda reading: _left_jobs(reading, namespace)),
-            zxid=known(lambda reading: reading.zxid),
+            members=ask(_members),
+            contenders=ask(lambda reading: _contenders(reading, namespace)),
+            writable_by_all=ask(lambda reading: dict(_acls(reading, namespace))),
+            left_clusters=ask(lambda reading: _left_clusters(reading, namespace)),
+            left_jobs=ask(lambda reading: _left_jobs(reading, namespace)),
+            zxid=ask(lambda reading: reading.zxid),
         )
 
     def _not_connected(self, session: "_ReadingSession") -> str:
@@ -104,22 +104,22 @@ class _ReadingSession(BlockingSession):
 
     def children(self, path: str) -> list[str]:
         """Names."""
-        found: list[str] = self._client.get_children_async(path).get(timeout=self.left())
-        return found
+        names: list[str] = self._client.get_children_async(path).get(timeout=self.seconds_left())
+        return names
 
     def stat(self, path: str) -> Any:
         """The Stat; None: it does not exist."""
-        return self._client.exists_async(path).get(timeout=self.left())
+        return self._client.exists_async(path).get(timeout=self.seconds_left())
 
     def acl(self, path: str) -> list[Any]:
         """Entries."""
-        entries, _ = self._client.get_acls_async(path).get(timeout=self.left())
+        entries, _ = self._client.get_acls_async(path).get(timeout=self.seconds_left())
         return list(entries)
 
 
-def _asked(ask: Callable[[_ReadingSession], _T | Unknown], session: _ReadingSession) -> _T | Unknown:
+def _answer(question: Callable[[_ReadingSession], _T | Unknown], session: _ReadingSession) -> _T | Unknown:
     try:
-        return ask(session)
+        return question(session)
     except NoAuthError:
         return Unknown("no permission to read it in ZooKeeper")
     except NoNodeError:
@@ -174,17 +174,17 @@ def _left_clusters(session: _ReadingSession, namespace: str) -> tuple[Leftover, 
     names = session.children(root or "/")
     if len(names) > _MOST_SIBLINGS:
         return Unknown(f"{clean(root) or '/'} has {len(names)} children, more than {_MOST_SIBLINGS}")
-    left = []
+    leftovers = []
     for name in sorted({*names} - {own}):
         path = f"{root}/{name}"
         try:
             if (leaders := _leaders(session, path)) is not None and not _is_led(session, path, leaders):
-                left.append(Leftover(path, name, _changed_at(session, path, leaders)))
+                leftovers.append(Leftover(path, name, _changed_at(session, path, leaders)))
         except NoNodeError:
             continue  # it was removed meanwhile
         except NoAuthError:
-            left.append(Leftover(path, name, Unknown("no permission to read it")))
-    return tuple(left)
+            leftovers.append(Leftover(path, name, Unknown("no permission to read it")))
+    return tuple(leftovers)
 
 
 def _leaders(session: _ReadingSession, namespace: str) -> list[str] | None:
@@ -235,15 +235,15 @@ def _left_jobs(session: _ReadingSession, namespace: str) -> tuple[Leftover, ...]
     for store in JOB_STORES:
         with suppress(NoNodeError):
             stored |= job_ids(session.children(namespace + store))
-    left = []
+    orphans = []
     for folder in (namespace + JOBS, namespace + _OLD_CHECKPOINTS):
         with suppress(NoNodeError):
-            left += [(f"{folder}/{job}", job) for job in sorted(job_ids(session.children(folder)) - stored)]
-    if len(left) > _MOST_SIBLINGS:
-        return Unknown(f"{len(left)} jobs have checkpoints and are in no job store, more than {_MOST_SIBLINGS}")
-    found = []
-    for path, job in left:
-        stats = [session.stat(each) for each in (path, *_counters(namespace, job))]
+            orphans += [(f"{folder}/{job}", job) for job in sorted(job_ids(session.children(folder)) - stored)]
+    if len(orphans) > _MOST_SIBLINGS:
+        return Unknown(f"{len(orphans)} jobs have checkpoints and are in no job store, more than {_MOST_SIBLINGS}")
+    leftovers = []
+    for path, job in orphans:
+        stats = [session.stat(znode) for znode in (path, *_counters(namespace, job))]
         if stats[0]:  # else it was removed meanwhile
-            found.append(Leftover(path, job, int(max(stat.mtime for stat in stats if stat)) * 1000))
-    return tuple(found)
+            leftovers.append(Leftover(path, job, int(max(stat.mtime for stat in stats if stat)) * 1000))
+    return tuple(leftovers)

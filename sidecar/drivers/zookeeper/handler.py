@@ -71,18 +71,22 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is unt
         return reason if self.serving or self._peer is None else self._security.explain(reason, *self._peer)
 
     def select(self, readable: Any, writable: Any, _exceptional: Any, timeout: float) -> Any:
-        if unread := [each for each in readable if isinstance(each, ssl.SSLSocket) and each.pending()]:
+        if unread := [stream for stream in readable if isinstance(stream, ssl.SSLSocket) and stream.pending()]:
             return unread, [], []  # decrypted with the last record: poll does not report these bytes
         if not self.serving:  # the handshake: a frozen server accepts connections and sends nothing
             timeout = min(timeout, self._connection_timeout)
         poll = select.poll()  # kazoo creates an epoll each time: several system calls
-        ready = {each.fileno(): each for each in (*readable, *writable)}
-        for each in readable:
-            poll.register(each, select.POLLIN)
-        for each in writable:
-            poll.register(each, select.POLLOUT)
-        found = [ready[descriptor] for descriptor, _ in poll.poll(timeout * 1000)]
-        return [each for each in readable if each in found], [each for each in writable if each in found], []
+        streams = {stream.fileno(): stream for stream in (*readable, *writable)}
+        for stream in readable:
+            poll.register(stream, select.POLLIN)
+        for stream in writable:
+            poll.register(stream, select.POLLOUT)
+        ready = [streams[descriptor] for descriptor, _ in poll.poll(timeout * 1000)]
+        return (
+            [stream for stream in readable if stream in ready],
+            [stream for stream in writable if stream in ready],
+            [],
+        )
 
 
 class _PipeEnd:

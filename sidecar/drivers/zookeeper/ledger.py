@@ -143,12 +143,12 @@ class _Session(BlockingSession):
 
     def change(self, path: str, content: bytes, version: int) -> Any:
         """The new Stat."""
-        return self._client.set_async(path, content, version).get(timeout=self.left())
+        return self._client.set_async(path, content, version).get(timeout=self.seconds_left())
 
     def create(self, path: str, content: bytes, acl: Sequence[Any]) -> None:
         # kazoo's plain `create` needs threads that our handler does not start.
         transaction = self._client.transaction()
         transaction.create(path, content, list(acl))
-        for result in transaction.commit_async().get(timeout=self.left()):
+        for result in transaction.commit_async().get(timeout=self.seconds_left()):
             if isinstance(result, Exception):
                 raise result

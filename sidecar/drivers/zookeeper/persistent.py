@@ -170,7 +170,7 @@ class _Answer:
 class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
     """Reads all received bytes at once; kazoo makes four system calls for each answer and event.
 
-    What a server has said before it hung up is processed even if it is noticed by writing to it: it may be why it hung up.
+    What a server has sent before it hung up is processed even if it is noticed by writing to it: it may be why it hung up.
     """
 
     def __init__(self, listener: Listener, *kazoo_arguments: Any) -> None:
@@ -214,18 +214,18 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
     def _read(self, length: int, timeout: float) -> bytes:
         if length < 0:
             raise ConnectionDropped(f"a message of {length} bytes")
-        kept = min(length, _MOST_BYTES)
+        size = min(length, _MOST_BYTES)
         with self._socket_error_handling():
-            while len(self._unread) < kept:
+            while len(self._unread) < size:
                 self._read_more(timeout)
-            data = bytes(self._unread[:kept])
-            del self._unread[:kept]
-            left = length - kept
-            while left > len(self._unread):
-                left -= len(self._unread)
+            data = bytes(self._unread[:size])
+            del self._unread[:size]
+            excess = length - size
+            while excess > len(self._unread):
+                excess -= len(self._unread)
                 self._unread.clear()
                 self._read_more(timeout)
-            del self._unread[:left]
+            del self._unread[:excess]
         return data
 
     def _read_more(self, timeout: float) -> None:

@@ -82,9 +82,9 @@ class Place:
         return bool(self._contested)
 
     @property
-    def found(self) -> bool:
+    def ever_found(self) -> bool:
         """Whether anything of the clusters has ever been found."""
-        return any(cluster.reporter.found for cluster in self._clusters.values())
+        return any(cluster.reporter.ever_found for cluster in self._clusters.values())
 
     # -- the connection ------------------------------------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ class Place:
         self._note(name, cluster)
 
     def _note(self, name: str, cluster: Cluster) -> None:
-        """After anything that a tree was asked or told."""
+        """After each request to a tree, and each answer or event for it."""
         tree = cluster.tree
         if tree.waiting:
             self._ready[name] = None

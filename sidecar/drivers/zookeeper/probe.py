@@ -9,7 +9,7 @@ from sidecar.core.moment import Moment
 _LONGEST_SILENCE = 10.0
 _LONGEST_ANSWER = 10.0
 """Seconds that a probe may wait while other data arrives: that data is as old as the probe."""
-_EACH_SECONDS = 1.0
+_INTERVAL_SECONDS = 1.0
 
 
 class Probe:
@@ -17,7 +17,7 @@ class Probe:
 
     def __init__(self, session_timeout: float) -> None:
         self.longest_silence = min(_LONGEST_SILENCE, session_timeout / 3)
-        self.each = min(_EACH_SECONDS, self.longest_silence / 3)
+        self.interval = min(_INTERVAL_SECONDS, self.longest_silence / 3)
         """Seconds between two probes."""
         self._answered = threading.Event()
         self._answered.set()

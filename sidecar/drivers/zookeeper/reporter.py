@@ -48,7 +48,7 @@ class Reporter:
         """`where`: the quorum and the cluster's root. `confirmed_within`: microseconds between two confirmations."""
         self.observer: Observer | None = None
         """None: before the start and after the stop, nothing is reported."""
-        self.found = False
+        self.ever_found = False
         """Whether anything of the cluster has ever been found."""
         self.view: ConnectionState | None = None
         """The last reported connection state."""
@@ -78,13 +78,13 @@ class Reporter:
     def report_path(self, at: Moment, report: WatchReport) -> None:
         """Report the change of a watched path."""
         is_empty = isinstance(report.answer, Absent | ParentGone) or report.answer == Children(())
-        self.found = self.found or not is_empty
+        self.ever_found = self.ever_found or not is_empty
         if observation := self._observation(at, report):
             self._report(observation)
 
     def report_missing(self, at: Moment, siblings: Answer) -> None:
         """Report that nothing of the cluster exists, if that is still true. `siblings`: the children of its root's parent."""
-        if self.found or isinstance(siblings, Interrupted):
+        if self.ever_found or isinstance(siblings, Interrupted):
             return
         names: tuple[str, ...] | None = None
         if isinstance(siblings, Absent):

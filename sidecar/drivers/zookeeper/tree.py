@@ -135,10 +135,10 @@ class Tree:
             self.throttled.add(watched)
         watched.notified = True
         report = None
-        existed = isinstance(watched.seen, ZNodePosition) or (watched.counted and watched.events)
+        existed = isinstance(watched.state, ZNodePosition) or watched.was_written
         watched.events += 1  # also while throttled, without a report
         if existed and watched not in self.throttled:
-            watched.seen = Absent()
+            watched.state = Absent()
             report = self._report(watched, Absent())
         if self.persistent:
             self._gone.append((now, watched))
@@ -176,7 +176,7 @@ class Tree:
         """Read the next few paths without a watch event, in case a watch is lost. Forget paths that have been absent for a while."""
         while self._gone and self._gone[0][0] + _LINGERING_SECONDS <= now:
             _, watched = self._gone.popleft()
-            if watched.seen == Absent():
+            if watched.state == Absent():
                 self._release(watched)
         if not self._round:
             self._round = list(self._watched.values())
@@ -201,44 +201,44 @@ class Tree:
                 return None
             answer = TooManyChildren(answer.children, MOST_CHILDREN)
         watched.reading = False
+        watched.refused = isinstance(answer, Refused)
         if watched.path == znode_paths.LEADER:
             self._queue.extend(self._after_leaders)
             self._after_leaders.clear()
-        watched.refused = isinstance(answer, Refused)
-        asked = ask.question is watched.question or self._counts_children_first(watched)
-        report = self._learn(watched, answer, now) if asked else None
-        if watched.stale or isinstance(answer, Present):
-            self._read(watched)
-        elif isinstance(answer, Absent):
-            if not self.persistent and ask.question is watched.question and watched.path in self._wanted:
-                self._ask(watched, Question.EXISTS)
-            else:
-                self._release(watched)
+        report = None if self._only_sets_watch(ask) else self._learn(watched, answer, now)
+        self._follow_up(ask, answer)
         return report
 
+    def _only_sets_watch(self, ask: Ask) -> bool:
+        """Whether nothing is to be learned from the answer: a read has found the path absent, which sets no one-shot watch."""
+        return ask.question is Question.EXISTS and not self.persistent
+
+    def _follow_up(self, ask: Ask, answer: Answer) -> None:
+        """What comes after an answer: another read, a watch for the creation of the path, or nothing any more."""
+        watched = ask.watched
+        if watched.stale or isinstance(answer, Present):
+            self._read(watched)
+        elif not isinstance(answer, Absent):
+            return
+        elif self.persistent or self._only_sets_watch(ask) or watched.path not in self._wanted:
+            self._release(watched)
+        else:
+            self._ask(watched, Question.EXISTS)
+
     def _learn(self, watched: Watched, answer: Answer, now: float) -> WatchReport | None:
-        seen: object = answer
-        if isinstance(answer, Value):
-            seen = answer.position
-            if watched.note_value(hash(answer.data), now):
-                self.throttled.add(watched)
-        elif isinstance(answer, Absent) and watched.question is Question.CHILDREN:
-            seen = Children(())
-        elif isinstance(answer, TooManyChildren):
-            seen = TooManyChildren  # whatever their number
-        is_news = seen != watched.seen
-        was_created = isinstance(answer, Absent) and watched.counted and watched.events > 0
-        if is_news and watched.counted and not watched.notified:
-            self.unnotified = watched.path
+        if isinstance(answer, Value) and watched.note_value(hash(answer.data), now):
+            self.throttled.add(watched)
         if self._unread and not (watched.refused and watched.path in DISCOVERY):
             self._unread.discard(watched)
-        if not is_news and not was_created:
+        previous, state = watched.state, watched.state_in(answer)
+        if state != previous:
+            if watched.counted and not watched.notified:
+                self.unnotified = watched.path
+        elif not (isinstance(answer, Absent) and watched.was_written):  # created and deleted since it was absent
             return None
-        previous, watched.seen = watched.seen, seen
+        watched.state = state
         if watched.leads_on and not watched.refused:
-            watched.names = answer.names if isinstance(answer, Children) else ()
-            if isinstance(answer, TooManyChildren) and watched.path == znode_paths.LEADER:
-                watched.names = (znode_paths.LATCH.rpartition("/")[2],)  # a layout with so many jobs has a latch
+            watched.names = watched.names_in(answer)
             self._follow_lists(notified=previous is not TooManyChildren and not isinstance(previous, Refused))
         return self._report(watched, answer)
 
@@ -258,7 +258,7 @@ class Tree:
         watched.stale = False
         parent = znode_paths.counted_at(watched.path) if self.persistent else None
         leaders = self._watched.get(znode_paths.LEADER)
-        waits = parent is not None and leaders is not None and leaders.seen is None and leaders.reading
+        waits = parent is not None and leaders is not None and leaders.state is None and leaders.reading
         queue = self._after_leaders if waits else self._queue
         if parent and watched.births is None:
             queue.append(Ask(watched, Question.EXISTS, parent))
@@ -275,7 +275,7 @@ class Tree:
         if self._unread is not None:
             self._unread.add(watched)
         elif notified and self.persistent and question is Question.VALUE and not path.startswith(_BELOW_JOBS):
-            watched.seen = Absent()  # its creation would have been notified
+            watched.state = Absent()  # its creation would have been notified
             watched.counted = True
         return watched
 
@@ -292,7 +292,7 @@ class Tree:
             for path in paths - self._watched.keys():
                 self._ask(self._add(path, question, notified=notified))
         for watched in [watched for watched in self._watched.values() if watched.path not in self._wanted]:
-            if watched.path in DISCOVERY or (watched.seen in _NOTHING and self._is_idle(watched)):
+            if watched.path in DISCOVERY or (watched.state in _NOTHING and self._is_idle(watched)):
                 self._forget(watched)
 
     def _release(self, watched: Watched) -> None:

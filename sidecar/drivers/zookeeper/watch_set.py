@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import Births
-from sidecar.drivers.zookeeper.session import Answer, Question
+from sidecar.drivers.zookeeper.session import Absent, Answer, Children, Question, TooManyChildren, Value
 
 DISCOVERY = frozenset({znode_paths.LEADER, znode_paths.JOBS})
 """The lists that lead to all leaders."""
@@ -35,8 +35,8 @@ class Watched(Struct, eq=False):
     stale: bool = False
     """The path changed while it was read, so the answer may be old."""
     refused: bool = False
-    seen: object = None
-    """The last answer (of a value its position; an absent list is empty); None: none yet."""
+    state: object = None
+    """The last answer, as `state_in` reads it; None: none yet."""
     events: int = 0
     """Writes since the last report; of a list, children created or deleted."""
     notified: bool = False
@@ -53,6 +53,35 @@ class Watched(Struct, eq=False):
     def leads_on(self) -> bool:
         """Whether other paths to watch depend on this list."""
         return self.question is Question.CHILDREN and znode_paths.leads_on(self.path)
+
+    @property
+    def was_written(self) -> bool:
+        """Whether something was written since the last report, for certain."""
+        return self.counted and self.events > 0
+
+    def state_in(self, answer: Answer) -> object:
+        """What two answers of the same state have in common: the position of a value; of too many children not their number; an absent
+        list is an empty one.
+        """
+        match answer:
+            case Value(position=position):
+                return position
+            case TooManyChildren():
+                return TooManyChildren
+            case Absent() if self.question is Question.CHILDREN:
+                return Children(())
+            case _:
+                return answer
+
+    def names_in(self, answer: Answer) -> tuple[str, ...]:
+        """The children that an answer has of a list that leads to other paths."""
+        match answer:
+            case Children(names):
+                return names
+            case TooManyChildren() if self.path == znode_paths.LEADER:
+                return (znode_paths.LATCH.rpartition("/")[2],)  # a layout with so many jobs has a latch
+            case _:
+                return ()
 
     def note_value(self, value: int, now: float) -> bool:
         """Remember the hash of a value that was read. Returns whether the path is contested: an earlier value came back too often."""

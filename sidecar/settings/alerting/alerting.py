@@ -14,7 +14,7 @@ from sidecar.settings.alerting.routes import Names, inhibit_rules, root_route
 from sidecar.settings.alerting.time_intervals import time_intervals
 from sidecar.settings.file import schema
 from sidecar.settings.file.durations import SECOND, format_duration
-from sidecar.settings.file.section import Section, named, read_file
+from sidecar.settings.file.section import Section, read_file, unique_sections
 from sidecar.settings.file.setting import Setting
 from sidecar.settings.file.settings_error import SettingsError
 from sidecar.settings.model import Alerting
@@ -33,18 +33,18 @@ def read_alerting(documents: Sequence[Section], labels: Mapping[str, str], *, se
 
     Without `secrets`, each receiver that has an endpoint has one unused URL, and no secret is read. Raises SettingsError.
     """
-    own = tuple(_rule(section) for section in named(documents, "rules", schema.RULE, "alert"))
+    own = tuple(_rule(section) for section in unique_sections(documents, "rules", schema.RULE, "alert"))
     shipped = [shipped_rules()] if _keeps_shipped(documents) else []
     own_names = {rule.alert for rule in own}
-    kept = (_rule(section) for section in named(shipped, "rules", schema.RULE, "alert"))
-    sections = [*named(documents, "receivers", schema.RECEIVER)]
+    defaults = (_rule(section) for section in unique_sections(shipped, "rules", schema.RULE, "alert"))
+    sections = [*unique_sections(documents, "receivers", schema.RECEIVER)]
     receivers = tuple(receiver(section, secrets=secrets) for section in sections)
     if receivers and not any(target.endpoints for target in receivers):
         raise without_endpoint(sections[0])  # nobody would ever be notified
     notified = (section.get("name") for section in sections if "heartbeat" not in section)
     names = Names({name.written: name.text for name in notified}, {*OWN_LABELS, *labels}, time_intervals(documents))
     return Alerting(
-        rules=(*(rule for rule in kept if rule.alert not in own_names), *own),
+        rules=(*(rule for rule in defaults if rule.alert not in own_names), *own),
         route=with_feeds(root_route(documents, names), {target.name for target in receivers if target.feed}),
         inhibit_rules=inhibit_rules([*documents, *shipped], names.labels),
         receivers=receivers,

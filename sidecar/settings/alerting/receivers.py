@@ -104,10 +104,11 @@ def _check_pairs(section: Section, *keys: str) -> None:
     if "username" in section and "bearer_token" in section:
         raise section.error("bearer_token", "is for requests without username: remove one of the two")
     for key in keys:
-        for one, other in ((_PARTNERS[key], key), (key, _PARTNERS[key])):
-            if one in section and other not in section:
-                error = section.error(one, f"needs {other}: give it too, or remove this")
-                raise SettingsError(str(error), section.place)  # the other may have been taken out, as a mistake itself
+        for present, partner in ((_PARTNERS[key], key), (key, _PARTNERS[key])):
+            if present in section and partner not in section:
+                error = section.error(present, f"needs {partner}: give it too, or remove this")
+                # Of the section: the partner may have been taken out, as a mistake itself.
+                raise SettingsError(str(error), section.place)
 
 
 _PARTNERS: Final = {"password": "username", "key_file": "certificate_file"}

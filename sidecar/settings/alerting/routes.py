@@ -77,10 +77,10 @@ def _route(section: Section, parent: Route, above: str, names: Names) -> Route:
     )
     below: list[Route] = []
     for place, child in enumerate(section.sections("routes", schema.ROUTE)):
-        made = _route(child, route, f"{key}/", names)
-        if any(made.key == other.key for other in below):  # groups are keyed by their route's key
-            made = _route(child, route, f"{key}/{place}", names)
-        below.append(made)
+        branch = _route(child, route, f"{key}/", names)
+        if any(branch.key == sibling.key for sibling in below):  # groups are keyed by their route's key
+            branch = _route(child, route, f"{key}/{place}", names)
+        below.append(branch)
     return replace(route, routes=tuple(below))
 
 

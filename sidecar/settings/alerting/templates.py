@@ -72,7 +72,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
     def __init__(self) -> None:
         super().__init__(undefined=StrictUndefined, autoescape=False)
         self.globals.clear()
-        self.filters = {name: self._measuring(made) for name, made in self.filters.items() if name in _FILTERS}
+        self.filters = {name: self._measuring(function) for name, function in self.filters.items() if name in _FILTERS}
         self.filters[_COUNTED] = self._counted
         self._spent = 0
 
@@ -103,14 +103,14 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
     def concat(self, parts: Iterable[str]) -> str:
         """The text of a block or of the whole template."""
-        made = []
+        texts = []
         size = 0
         for part in parts:
             size += len(part)
-            made.append(self.measured(part))
+            texts.append(self.measured(part))
             if size > MOST_RESULT:
                 raise SecurityError(f"it makes more than {MOST_RESULT} characters")
-        return "".join(made)
+        return "".join(texts)
 
     def is_safe_callable(self, obj: Any) -> bool:  # noqa: ARG002  nothing is callable
         return False
@@ -120,10 +120,10 @@ class _Sandbox(ImmutableSandboxedEnvironment):
             raise SecurityError(f"{operator} is not allowed here")
         return self.measured(super().call_binop(context, operator, left, right))
 
-    def _measuring(self, made: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(made)
+    def _measuring(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
         def filtered(*arguments: Any, **options: Any) -> Any:
-            return self.measured(made(*arguments, **options))
+            return self.measured(function(*arguments, **options))
 
         return filtered
 
@@ -149,28 +149,28 @@ def template(setting: Setting) -> Template:
         for loop in parsed.find_all(nodes.For):
             loop.iter = nodes.Filter(loop.iter, _COUNTED, [], [], None, None, lineno=loop.lineno)
         unknown = meta.find_undeclared_variables(parsed) - EXAMPLE.keys()
-        made = _rendering(sandbox, sandbox.from_string(parsed))
+        render = _rendering(sandbox, sandbox.from_string(parsed))
     except (TemplateError, RecursionError) as error:
         raise setting.error(f"is not a Jinja2 template: {_one_line(error)}") from error
     if unknown:
         first = min(unknown)
         raise setting.error(f"there is no field {first}: {did_you_mean(EXAMPLE, first)}")
     try:
-        made(EXAMPLE)
+        render(EXAMPLE)
     except ValueError as error:
         raise setting.error(f"fails on an example: {error}") from error
-    return made
+    return render
 
 
 def _rendering(sandbox: _Sandbox, compiled: Compiled) -> Template:
-    def made(fields: Mapping[str, object]) -> str:
+    def render(fields: Mapping[str, object]) -> str:
         sandbox.begin()
         try:
             return compiled.render(fields)
         except Exception as error:  # a template may raise any Python exception: report it in one line
             raise ValueError(_one_line(error)) from error
 
-    return made
+    return render
 
 
 def _one_line(error: Exception) -> str:

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from sidecar.core.policy.routing import Span, TimeInterval, TimeRange
 from sidecar.settings.file import schema
 from sidecar.settings.file.did_you_mean import did_you_mean
-from sidecar.settings.file.section import Section, named
+from sidecar.settings.file.section import Section, unique_sections
 from sidecar.settings.file.setting import Setting
 
 _TIME: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])|24:00")
@@ -29,7 +29,7 @@ _MONTHS: Final = {key: number for number, name in enumerate(_MONTH_NAMES, 1) for
 def time_intervals(documents: Sequence[Section]) -> dict[str, TimeInterval]:
     """The intervals of all documents, by name."""
     intervals: dict[str, TimeInterval] = {}
-    for section in named(documents, "time_intervals", schema.TIME_INTERVAL):
+    for section in unique_sections(documents, "time_intervals", schema.TIME_INTERVAL):
         name = section.get("name").text
         ranges = tuple(map(_range, section.sections("time_intervals", schema.TIME_RANGE)))
         if not ranges:
@@ -41,9 +41,9 @@ def time_intervals(documents: Sequence[Section]) -> dict[str, TimeInterval]:
 def _range(section: Section) -> TimeRange:
     time_range = TimeRange(
         times=tuple(map(_times, section.sections("times", schema.TIMES))),
-        weekdays=tuple(_named(setting, _WEEKDAYS) for setting in section.texts("weekdays")),
+        weekdays=tuple(_names(setting, _WEEKDAYS) for setting in section.texts("weekdays")),
         days_of_month=tuple(map(_days, section.texts("days_of_month"))),
-        months=tuple(_named(setting, _MONTHS) for setting in section.texts("months")),
+        months=tuple(_names(setting, _MONTHS) for setting in section.texts("months")),
         years=tuple(map(_years, section.texts("years"))),
         zone=section.read("location", _zone, UTC),
     )
@@ -77,7 +77,7 @@ def _minute(setting: Setting) -> int:
     return int(hours) * 60 + int(minutes)
 
 
-def _named(setting: Setting, names: dict[str, int]) -> Span:
+def _names(setting: Setting, names: dict[str, int]) -> Span:
     """`monday`, `monday:friday`."""
     first, _, last = setting.text.lower().partition(":")
     for name in (first, last or first):

@@ -43,9 +43,9 @@ def find_cluster(*sources: NamedSettings) -> ClusterSettings:
     skipped. If no source names a cluster, Flink's configuration is searched for. Raises SettingsError.
     """
     for source in sources:
-        named = [source[way] for way in _WAYS if way in source]
-        if len(named) > 1:
-            raise named[1].error(f"{named[0].location} names a cluster too: give one of them")
+        ways = [source[way] for way in _WAYS if way in source]
+        if len(ways) > 1:
+            raise ways[1].error(f"{ways[0].location} names a cluster too: give one of them")
     way = next((way for source in sources for way in _WAYS if way in source), "flink_conf")
     others = {*_WAYS} - {way}
     settings = ChainMap(*(dict(source) for source in sources if others.isdisjoint(source)))
@@ -70,8 +70,8 @@ def _refuse(keys: schema.Keys, store: str, settings: NamedSettings, actual: str)
 
 
 def _flink_conf_dir() -> Setting:
-    if named := os.environ.get(FLINK_CONF_DIR):
-        return Setting(named, FLINK_CONF_DIR)
+    if folder := os.environ.get(FLINK_CONF_DIR):
+        return Setting(folder, FLINK_CONF_DIR)
     image = Setting(str(IMAGE_CONF_DIR), "Flink's configuration")
     if configurations(image):
         return image

@@ -84,15 +84,15 @@ def _below_root(file: Section, *overrides: NamedSettings) -> ZooKeeperFinderSett
     if "zookeeper" not in settings:
         raise section.error("clusters", "needs zookeeper.quorum: the servers, like zk-1:2181,zk-2:2181")
     root = settings.get("root") or Setting(schema.ZOOKEEPER["root"] or "", "the default of root")
-    read = read_zookeeper({**settings, "cluster_id": Setting(ALL, "the clusters that are found")})
+    zookeeper = read_zookeeper({**settings, "cluster_id": Setting(ALL, "the clusters that are found")})
     return ZooKeeperFinderSettings(
-        quorum=read.quorum,
+        quorum=zookeeper.quorum,
         root=namespace(root.text, ""),
-        session_timeout=read.session_timeout,
-        connection_timeout=read.connection_timeout,
-        tls=read.tls,
-        sasl=read.sasl,
-        authorization=read.authorization,
+        session_timeout=zookeeper.session_timeout,
+        connection_timeout=zookeeper.connection_timeout,
+        tls=zookeeper.tls,
+        sasl=zookeeper.sasl,
+        authorization=zookeeper.authorization,
     )
 
 

@@ -59,12 +59,12 @@ def find_access(settings: NamedSettings) -> tuple[Path | None, str | None, Setti
 
 def _kubeconfig() -> Setting | None:
     """The default kubeconfig; None in a pod without one. Raises SettingsError if there is neither."""
-    if named := os.environ.get("KUBECONFIG"):
-        if os.pathsep in named:
+    if path := os.environ.get("KUBECONFIG"):
+        if os.pathsep in path:
             raise SettingsError(
                 "KUBECONFIG names several files, and the sidecar does not merge them: give --kubeconfig FILE"
             )
-        return Setting(named, "KUBECONFIG")
+        return Setting(path, "KUBECONFIG")
     own = Path(os.environ.get("HOME") or "/") / ".kube" / "config"
     if own.exists():
         return Setting(str(own), "the kubeconfig")

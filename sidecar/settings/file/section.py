@@ -111,18 +111,18 @@ class Section:
 
     def labels(self, key: str) -> dict[str, Setting]:
         """A mapping whose keys the user chooses."""
-        return self._chosen(key, _LABEL, "a label name has letters, digits and _, and does not begin with a digit")
+        return self._mapping(key, _LABEL, "a label name has letters, digits and _, and does not begin with a digit")
 
     def headers(self, key: str) -> dict[str, Setting]:
         """The same, of HTTP headers."""
-        return self._chosen(key, _HEADER, "the name of a header has letters, digits, - and _")
+        return self._mapping(key, _HEADER, "the name of a header has letters, digits, - and _")
 
-    def _chosen(self, key: str, names: re.Pattern[str], what: str) -> dict[str, Setting]:
+    def _mapping(self, key: str, names: re.Pattern[str], rule: str) -> dict[str, Setting]:
         node = self._node.entries.get(key, MappingNode())
         if not isinstance(node, MappingNode):
             raise self.error(key, "must be a mapping of names to values")
         if not all(names.fullmatch(name) for name in node.entries):
-            raise self.error(key, what)
+            raise self.error(key, rule)
         return {
             name: self._setting(f"{key}.{name}", value, node.lines[name], key, name)
             for name, value in node.entries.items()
@@ -175,13 +175,13 @@ def in_file_at(path: Path | None, node: MappingNode, keys: Keys) -> Section:
     return Section(node, keys, str(path), path.absolute().parent)
 
 
-def named(documents: Iterable[Section], key: str, keys: Keys, name: str = "name") -> Iterator[Section]:
+def unique_sections(documents: Iterable[Section], key: str, keys: Keys, name: str = "name") -> Iterator[Section]:
     """The mappings listed under `key` in all documents. Raises SettingsError if two have the same `name`."""
     names: set[str] = set()
     for section in (section for document in documents for section in document.sections(key, keys)):
         setting = section.get(name)
         if setting.text in names:
-            what = key.removesuffix("s").replace("_", " ")
-            raise setting.error(f"there is a {what} {quoted(setting.written)} already: rename one")
+            kind = key.removesuffix("s").replace("_", " ")
+            raise setting.error(f"there is a {kind} {quoted(setting.written)} already: rename one")
         names.add(setting.text)
         yield section

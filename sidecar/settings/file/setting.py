@@ -74,12 +74,12 @@ class Setting(Struct, frozen=True):
             raise self.invalid(f"is unknown: {did_you_mean(members, self.text)}")
         return members[self.text]
 
-    def one_of(self, words: Collection[str], what: str, shown: Collection[str] | None = None) -> str:
+    def one_of(self, words: Collection[str], kind: str, shown: Collection[str] | None = None) -> str:
         """The text, which must be one of `words`. `shown`: the names that an error may show; None: `words`."""
         if self.text not in words:
             names = words if shown is None else shown
             hint = did_you_mean(names, self.text) if names else "there are none"
-            raise self.invalid(f"is not one of the {what}: {hint}")
+            raise self.invalid(f"is not one of the {kind}: {hint}")
         return self.text
 
     def url(self) -> SplitResult:
@@ -88,12 +88,12 @@ class Setting(Struct, frozen=True):
         except ValueError:
             raise self.error("is not a URL") from None
 
-    def matching(self, pattern: re.Pattern[str], what: str) -> str:
+    def matching(self, pattern: re.Pattern[str], form: str) -> str:
         if not pattern.fullmatch(self.text):
-            raise self.invalid(f"must be {what}")
+            raise self.invalid(f"must be {form}")
         return self.text
 
-    def secret(self, what: str) -> "Setting":
+    def secret(self, kind: str) -> "Setting":
         """The setting, with the content of the file if the value is `file:PATH`. Errors name the location, never the secret."""
         text = self.text.strip()
         remember_secrets(self.written)
@@ -106,7 +106,7 @@ class Setting(Struct, frozen=True):
                 reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
                 raise self.invalid(f"cannot be read: {reason}") from error
             if not text or not text.isprintable():
-                raise self.invalid(f"must hold one {what}, in one line")
+                raise self.invalid(f"must hold one {kind}, in one line")
         return Setting(text, self.location, self.written, self.folder, self.place)
 
     def not_empty(self) -> str:

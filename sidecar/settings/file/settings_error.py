@@ -40,5 +40,5 @@ def quoted(text: str) -> str:
     """`text` in quotes, shortened, unless it might be a misplaced notification URL or token."""
     if _SECRETIVE.search(text[:_SEARCHED]) and not _ADDRESS.fullmatch(text):
         return "<not shown: it may be a secret>"
-    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-    return f"'{shown}'" if '"' in shown and "'" not in shown else f'"{shown}"'
+    excerpt = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return f"'{excerpt}'" if '"' in excerpt and "'" not in excerpt else f'"{excerpt}"'

@@ -286,10 +286,10 @@ def _files(folder: Path) -> Iterator[_File]:
         for entry in _entries(Path(episode.path)):
             if not entry.is_file(follow_symlinks=False):
                 continue
-            known = entry.stat(follow_symlinks=False)
+            status = entry.stat(follow_symlinks=False)
             if _FILE.fullmatch(entry.name):
-                yield _File(known.st_mtime, known.st_size, Path(entry.path))
-            elif _UNFINISHED.fullmatch(entry.name) and time.time() - known.st_mtime > _UNFINISHED_SECONDS:
+                yield _File(status.st_mtime, status.st_size, Path(entry.path))
+            elif _UNFINISHED.fullmatch(entry.name) and time.time() - status.st_mtime > _UNFINISHED_SECONDS:
                 Path(entry.path).unlink(missing_ok=True)
 
 

@@ -50,11 +50,11 @@ def capture(
 
 
 def _processes(files: EvidenceFolder, deadline: float, cluster: Mapping[str, str] | None) -> Iterator[dict[str, Any]]:
-    found = processes.find({os.getpid(), os.getppid()})
-    if not found:
+    visible = processes.find({os.getpid(), os.getppid()})
+    if not visible:
         why = "no Flink process is visible: in a pod, set shareProcessNamespace: true"
         yield evidence_item("process", "", ABSENT, why)
-    selected = ownership.select(found, cluster)
+    selected = ownership.select(visible, cluster)
     if selected.others:
         counts = [f"{selected.others} of another cluster"]
         if selected.unknown:
@@ -73,17 +73,17 @@ def _processes(files: EvidenceFolder, deadline: float, cluster: Mapping[str, str
 
 
 def _attributes(process: FlinkProcess) -> dict[str, Any]:
-    known = attributes(process.pid)
+    values = attributes(process.pid)
     if processes.has_ended(process):
-        return evidence_item("process", process.subject, FAILED, ENDED, **known, program=process.name)
-    shown = [
-        f"state {known['state']}" if "state" in known else "",
-        f"{known['threads']} threads" if "threads" in known else "",
-        f"{int(known['rss_bytes']) / 1e6:.0f} MB" if "rss_bytes" in known else "",
-        f"started {known['started_seconds_ago']} s ago" if "started_seconds_ago" in known else "",
+        return evidence_item("process", process.subject, FAILED, ENDED, **values, program=process.name)
+    parts = [
+        f"state {values['state']}" if "state" in values else "",
+        f"{values['threads']} threads" if "threads" in values else "",
+        f"{int(values['rss_bytes']) / 1e6:.0f} MB" if "rss_bytes" in values else "",
+        f"started {values['started_seconds_ago']} s ago" if "started_seconds_ago" in values else "",
     ]
-    text = ", ".join(filter(None, shown))
-    return evidence_item("process", process.subject, CAPTURED, text, **known, program=process.name)
+    text = ", ".join(filter(None, parts))
+    return evidence_item("process", process.subject, CAPTURED, text, **values, program=process.name)
 
 
 def _stacks(process: FlinkProcess, files: EvidenceFolder, deadline: float) -> dict[str, Any]:

@@ -51,12 +51,12 @@ def capture(
         if folder:
             yield evidence_item("thread_dump", address or "", error.outcome, str(error))
         return
-    known = _Jobs(client)
+    descriptions = _Jobs(client)
     for job in jobs:
         try:
-            yield known.restored(job)
+            yield descriptions.restored(job)
         except NotCapturedError as error:
-            yield evidence_item("job", job, error.outcome, f"{known.label(job)}: {error}")
+            yield evidence_item("job", job, error.outcome, f"{descriptions.label(job)}: {error}")
     if folder is None:
         return
     try:
@@ -131,8 +131,8 @@ class _Jobs:
         with suppress(NotCapturedError):
             jobs = self._client.get("/jobs/overview")[1].get("jobs")
             for job in filter(None, map(_dict, jobs if isinstance(jobs, list) else [])):
-                known = clean(job.get("name") or "", _MOST_NAME), clean(job.get("state") or "", 30)
-                self._overview[str(job.get("jid"))] = known
+                name_and_state = clean(job.get("name") or "", _MOST_NAME), clean(job.get("state") or "", 30)
+                self._overview[str(job.get("jid"))] = name_and_state
 
 
 def _latest_restored(answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,8 +155,8 @@ def _described(restored: Mapping[str, Any]) -> tuple[str, dict[str, object]]:
     except (TypeError, ValueError, OverflowError, OSError):
         raise NotCapturedError(FAILED, "Flink's answer cannot be read: latest.restored") from None
     is_savepoint = restored.get("is_savepoint") is True
-    what = f"{'savepoint' if is_savepoint else 'checkpoint'} {clean(number, 20)}"
-    return f"restored from {what} at {restored_at:%Y-%m-%dT%H:%M:%SZ}", {
+    snapshot = f"{'savepoint' if is_savepoint else 'checkpoint'} {clean(number, 20)}"
+    return f"restored from {snapshot} at {restored_at:%Y-%m-%dT%H:%M:%SZ}", {
         "restored_checkpoint_id": number,
         "restored_at": f"{restored_at:%Y-%m-%dT%H:%M:%S.%fZ}",
         "restored_path": restored.get("external_path"),

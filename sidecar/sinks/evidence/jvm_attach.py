@@ -38,10 +38,10 @@ def thread_dump(process: FlinkProcess, seconds: float) -> str:
     try:
         if has_ended(process):
             raise NotCapturedError(FAILED, ENDED)
-        known = status(process.pid)
-        uid, gid = (int(known[name].split()[1]) for name in ("Uid", "Gid"))
-        _check(known, uid)
-        inner_pid = known.get("NSpid", str(process.pid)).split()[-1]  # in the process's own container
+        fields = status(process.pid)
+        uid, gid = (int(fields[name].split()[1]) for name in ("Uid", "Gid"))
+        _check(fields, uid)
+        inner_pid = fields.get("NSpid", str(process.pid)).split()[-1]  # in the process's own container
         attach_socket = PROC / str(process.pid) / f"root/tmp/.java_pid{int(inner_pid)}"
         if not _listens(attach_socket, uid):
             _make_listen(process, attach_socket, (uid, gid), min(deadline, time.monotonic() + _LISTEN_SECONDS))
@@ -58,9 +58,9 @@ def thread_dump(process: FlinkProcess, seconds: float) -> str:
         raise NotCapturedError(FAILED, f"could not request a thread dump: {reason}{_state(process)}") from error
 
 
-def _check(known: dict[str, str], uid: int) -> None:
+def _check(fields: dict[str, str], uid: int) -> None:
     """Raises NotCapturedError if a dump is not permitted, or the JVM cannot answer."""
-    state = known["State"]
+    state = fields["State"]
     if os.geteuid() not in {0, uid}:
         problem = f"the process runs as user {uid}, the sidecar as {os.geteuid()}: they must be the same"
         raise NotCapturedError(REFUSED, problem)
@@ -71,10 +71,10 @@ def _check(known: dict[str, str], uid: int) -> None:
 def _listens(attach_socket: Path, uid: int) -> bool:
     """Whether the JVM's socket exists. Raises NotCapturedError if something else has its path."""
     try:
-        found = attach_socket.lstat()
+        socket_status = attach_socket.lstat()
     except FileNotFoundError:
         return False
-    if not stat.S_ISSOCK(found.st_mode) or found.st_uid != uid:
+    if not stat.S_ISSOCK(socket_status.st_mode) or socket_status.st_uid != uid:
         raise NotCapturedError(REFUSED, "the file at the path of its attach socket is not the JVM's")
     return True
 
@@ -148,8 +148,8 @@ def _trigger(files: list[Path], owner: tuple[int, int]) -> Iterator[None]:
 def _remove_stale(file: Path, uid: int) -> None:
     """Remove a file left behind by a tool that was killed."""
     with suppress(OSError):
-        found = file.lstat()
-        if found.st_uid in {uid, os.geteuid()} and time.time() - found.st_mtime > _STALE_SECONDS:
+        file_status = file.lstat()
+        if file_status.st_uid in {uid, os.geteuid()} and time.time() - file_status.st_mtime > _STALE_SECONDS:
             file.unlink()
 
 

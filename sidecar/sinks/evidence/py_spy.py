@@ -62,14 +62,14 @@ def _program() -> Path:
 
 def _run(program: Path, pid: int, deadline: float) -> tuple[bytes | None, str]:
     """The answer, None if py-spy failed, and its error output. Raises NotCapturedError."""
-    left = deadline - time.monotonic()
-    if left <= 0:  # not started: under load it could answer before the timer's thread ends it
+    seconds = deadline - time.monotonic()
+    if seconds <= 0:  # not started: under load it could answer before the timer's thread ends it
         raise NotCapturedError(FAILED, _LATE)
     command = [str(program), "dump", "--json", "--nonblocking", "--pid", str(pid)]
     stderr = os.memfd_create("py-spy")  # in memory: every folder may be read-only
     try:
         run = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, env={})
-        limit = threading.Timer(left, run.kill)
+        limit = threading.Timer(seconds, run.kill)
         limit.start()
         try:
             with run:

@@ -72,7 +72,7 @@ class _Client:
         certificate, key = endpoint.certificate_file, endpoint.key_file
         self._client = Client(
             seconds,
-            secrets=[*(each.reveal() for each in hidden if each), *authorized(endpoint)],
+            secrets=[*(secret.reveal() for secret in hidden if secret), *authorized(endpoint)],
             ca_file=endpoint.ca_file,
             certificate=(certificate, key) if certificate and key else None,
         )

@@ -23,9 +23,9 @@ def ambiguity(url: str) -> str | None:
 
 def cut_password(url: str, password: object) -> str | None:
     """What to write instead, if Apprise took only the beginning of the password before the host; None: it took all of it."""
-    credentials, found, _ = _split(url)[0].rpartition("@")
+    credentials, at_sign, _ = _split(url)[0].rpartition("@")
     written = unquote(credentials.partition(":")[2])
-    if not found or not isinstance(password, str) or not password:
+    if not at_sign or not isinstance(password, str) or not password:
         return None
     if ":" in credentials.partition(":")[2] and written != password and written.startswith(password):
         return 'has more than one ":" before the host: write each ":" of a user name or password as %3A'

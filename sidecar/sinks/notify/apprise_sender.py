@@ -71,8 +71,8 @@ def deliver(message: Message, endpoint: Endpoint, seconds: float) -> Answer:
     if delivered and not observed.exchanges:
         return Answer("not_sent", f"{report.scheme}:// sends nothing for a message of the type {_kind(message).value}")
     if refusal := observed.refusal(report.scheme):
-        said = f"{report.scheme}:// answered with {observed.status}, but refused: {refusal.reason}"
-        return Answer(refusal.outcome, report.scrubbed(said), observed.retry_after)
+        detail = f"{report.scheme}:// answered with {observed.status}, but refused: {refusal.reason}"
+        return Answer(refusal.outcome, report.scrubbed(detail), observed.retry_after)
     if delivered:
         return Answer("delivered")
     outcome = observed.outcome() or report.outcome()
@@ -119,21 +119,21 @@ def native(url: str) -> str:
 
 def _option_mistake(url: str, service: NotifyBase) -> str | None:
     """The first part of the query that is no option of the service, which Apprise would ignore. It may be a part of a secret."""
-    known = {*service.template_args, *_BASE_ARGS}
+    options = {*service.template_args, *_BASE_ARGS}
     sources = "".join(Path(sys.modules[kind.__module__].__file__ or "").read_text() for kind in _kinds(service))
     native = url.lower().lstrip().startswith(("http://", "https://"))  # the service's own options, for Apprise to read
     free_text = True
     for place, part in enumerate(_OPTION_ENDS.split(url.partition("?")[2]), 1):
-        written, given, _ = part.partition("=")
-        name = unquote(written).strip().lower()
+        option, value, _ = part.partition("=")
+        name = unquote(option).strip().lower()
         reads = rf"[\"']{re.escape(name)}[\"']{'' if len(name) > 1 else ' in '}"
-        if not part or name[:1] in _PASSED_ON or name in known or re.search(reads, sources):
+        if not part or name[:1] in _PASSED_ON or name in options or re.search(reads, sources):
             free_text = name not in NotifyBase.template_args
             continue
-        plain = given and _OPTION.fullmatch(written)
-        if plain and get_close_matches(written, known):
-            return f"has no option {written}"
-        if plain or (not native and (given or free_text)):  # else it cannot be the rest of a value
+        plain = value and _OPTION.fullmatch(option)
+        if plain and get_close_matches(option, options):
+            return f"has no option {option}"
+        if plain or (not native and (value or free_text)):  # else it cannot be the rest of a value
             return f"has no such option as number {place} of its options (within a value, write & as %26 and ; as %3B)"
     return None
 

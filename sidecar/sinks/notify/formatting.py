@@ -72,8 +72,8 @@ def _html(title: str, body: str, facts: MessageFacts, link: str | None) -> str:
     paragraphs.append([_FACT.format(escape(name), escape(value)) for name, value in facts])
     if link:
         paragraphs.append([f'<a href="{escape(link)}">{escape(link)}</a>'])
-    shown = "".join(_PARAGRAPH.format("<br>".join(lines)) for lines in paragraphs if lines)
-    label, rest = found.groups() if (found := _LABELLED.fullmatch(title)) else ("", title)
+    html = "".join(_PARAGRAPH.format("<br>".join(lines)) for lines in paragraphs if lines)
+    label, rest = match.groups() if (match := _LABELLED.fullmatch(title)) else ("", title)
     colour = _COLOURS.get(label, _OTHER_COLOUR)
     heading = _LABEL.format(colour=colour, label=label, title=escape(rest)) if label else escape(rest)
-    return _PAGE.format(colour=colour, title=heading, paragraphs=shown)
+    return _PAGE.format(colour=colour, title=heading, paragraphs=html)

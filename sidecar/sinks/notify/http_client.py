@@ -74,8 +74,8 @@ class Client:
                 return Answer(ended, self.scrubbed(f"{host} did not answer: {why}"))
         if (outcome := observed.outcome()) is None:
             return reply
-        shown = self._without_secrets(reply.body[:_MOST_SCRUBBED].decode(errors="replace"))[:_MOST_SHOWN]
-        return Answer(outcome, self.scrubbed(f"{host} answered {reply.status} {shown}"), observed.retry_after)
+        excerpt = self._without_secrets(reply.body[:_MOST_SCRUBBED].decode(errors="replace"))[:_MOST_SHOWN]
+        return Answer(outcome, self.scrubbed(f"{host} answered {reply.status} {excerpt}"), observed.retry_after)
 
     def _exchange(
         self, method: str, url: str, content: bytes | None, headers: Mapping[str, str], most_bytes: int

@@ -74,19 +74,19 @@ class ServiceResponse:
 
 def of_exception(error: BaseException | None) -> str:
     """The outcome, a value of `Outcome`, of an attempt that ended with this: if a connection was lost, the message may have arrived."""
-    errors = chain(error)
-    lost = any(isinstance(each, _LOST) for each in errors)
-    unconnected = any(isinstance(each, ConnectTimeoutError) for each in errors)
+    causes = chain(error)
+    lost = any(isinstance(cause, _LOST) for cause in causes)
+    unconnected = any(isinstance(cause, ConnectTimeoutError) for cause in causes)
     return "timed_out" if lost and not unconnected else "failed"
 
 
 def chain(error: BaseException | None) -> list[BaseException]:
     """The exception and its causes, the root cause last."""
-    found: list[BaseException] = []
-    while error is not None and error not in found:
-        found.append(error)
+    errors: list[BaseException] = []
+    while error is not None and error not in errors:
+        errors.append(error)
         error = error.__cause__ or error.__context__
-    return found
+    return errors
 
 
 _LOST: Final = (ConnectionResetError, BrokenPipeError, TimeoutError, HTTPException, SMTPServerDisconnected)
@@ -143,11 +143,11 @@ def _bound(response: Response) -> None:
     stream = response.raw.stream
 
     def bounded(*args: Any, **kwargs: Any) -> Iterator[bytes]:
-        left = MOST_BYTES
+        remaining = MOST_BYTES
         for part in stream(*args, **kwargs):
-            yield part[:left]
-            left -= len(part)
-            if left <= 0:
+            yield part[:remaining]
+            remaining -= len(part)
+            if remaining <= 0:
                 response.raw.close()
                 return
 

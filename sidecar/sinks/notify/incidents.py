@@ -61,9 +61,9 @@ def follow_up(scheme: str, service: Any, message: Message, text: str) -> bool:
         return True
     module = import_module(type(service).__module__)
     alerts = getattr(module, f"{scheme.upper()}_API_LOOKUP")[service.region_name]
-    what = "close" if message.reason == "RESOLVED" else "notes"
+    action = "close" if message.reason == "RESOLVED" else "notes"
     payload = {"source": service.app_desc, "note": text[:_MOST_NOTE]}
-    url = f"{alerts}/{quote(service.alias, safe='')}/{what}"
+    url = f"{alerts}/{quote(service.alias, safe='')}/{action}"
     accepted, request_id = service._fetch(requests.post, url, payload, {"identifierType": "alias"})  # noqa: SLF001  there is no other way
     if accepted and not request_id:
         service.logger.warning("The answer has no requestId.")

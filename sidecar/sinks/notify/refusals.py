@@ -101,8 +101,9 @@ def _refusal(body: object, text: str, scheme: str) -> Refusal | None:
     if isinstance(body, dict):
         return _of_object(body)
     if isinstance(body, list):
-        found = [_of_object(each) for each in islice((each for each in body if isinstance(each, dict)), _MOST_ITEMS)]
-        return found[0] if found and all(found) else None
+        items = islice((item for item in body if isinstance(item, dict)), _MOST_ITEMS)
+        refusals = [_of_object(item) for item in items]
+        return refusals[0] if refusals and all(refusals) else None
     if body is None and text.startswith("<"):
         return _of_markup(text[:_MOST_XML])
     return _of_text(body if isinstance(body, str) else text)
@@ -115,7 +116,7 @@ def _by_service(service: ServiceAnswer, body: object, text: str) -> Refusal | No
         values = [*_at(body, path.split("."))]
         refused = [str(value) for value in values if not _accepts(value, accepted)]
         if refused:
-            reason = next((said for path in service.reasons if (said := _said([*_at(body, path.split("."))]))), "")
+            reason = next(filter(None, (_first_text([*_at(body, path.split("."))]) for path in service.reasons)), "")
             return Refusal(_line(f"{refused[0]} {reason}"), refused[0].lower() in service.later)
         if values:
             return None
@@ -141,14 +142,14 @@ def _at(value: object, path: list[str]) -> Iterator[object]:
 def _of_object(body: Mapping[str, Any], depth: int = _DEEPEST) -> Refusal | None:
     fields = {_plain(name): value for name, value in body.items()}
     for name in sorted(_WRAPPERS & fields.keys()):
-        if depth and isinstance(fields[name], dict) and (found := _of_object(fields[name], depth - 1)):
-            return found
+        if depth and isinstance(fields[name], dict) and (refusal := _of_object(fields[name], depth - 1)):
+            return refusal
     code = _code(fields)
     answers = {str(fields[name]).lower() for name in _ANSWERS & fields.keys() if not isinstance(fields[name], dict)}
     is_error = "true" not in answers and any(_is_error(fields.get(name)) for name in _ERRORS)
     if code is None and not is_error and not _says_no(fields, answers):
         return None
-    reason = next((said for name in _TEXTS if (said := _said([fields.get(name)]))), "it gives no reason")
+    reason = next(filter(None, (_first_text([fields.get(name)]) for name in _TEXTS)), "it gives no reason")
     return Refusal(_line(reason if code is None else f"{code} {reason}"), code == _LATER)
 
 
@@ -174,8 +175,8 @@ def _of_text(text: str) -> Refusal | None:
 
 def _of_markup(text: str) -> Refusal | None:
     """Of XML, or of a page of HTML, which stands for the service if something in front of it answers."""
-    if found := _TITLE.search(text):
-        title = found[1].strip()
+    if match := _TITLE.search(text):
+        title = match[1].strip()
         return Refusal(_line(title)) if _LOGIN.match(title) else _of_text(title)
     if "<!" in text:  # its own entities are not expanded
         return None
@@ -224,19 +225,19 @@ def _is_no_word(value: object) -> bool:
 def _is_error(value: object) -> bool:
     """Whether the value of `error` is one."""
     if isinstance(value, dict):
-        codes = [each for name, each in value.items() if _plain(name) in _CODES]
+        codes = [code for name, code in value.items() if _plain(name) in _CODES]
         return bool(value) and not (codes and all(str(code).lower() in _NO_ERROR for code in codes))
     return bool(value) and str(value).strip().lower() not in _NO_ERROR
 
 
-def _said(values: list[object], depth: int = _DEEPEST) -> str:
+def _first_text(values: list[object], depth: int = _DEEPEST) -> str:
     """The first text among the values, or in them."""
     for value in values:
         if isinstance(value, str) and value.strip():
             return value
         inner = [value.get(name) for name in _TEXTS] if isinstance(value, dict) else value
-        if depth and isinstance(inner, list) and (said := _said(inner[:50], depth - 1)):
-            return said
+        if depth and isinstance(inner, list) and (text := _first_text(inner[:50], depth - 1)):
+            return text
         if isinstance(value, dict) and value:
             return json.dumps(value)
     return ""

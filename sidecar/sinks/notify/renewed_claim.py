@@ -18,7 +18,7 @@ class RenewedClaim:
         """When sending must have ended (monotonic): from then on others may send."""
         self._renew = renew
         self._every = every
-        self._done = threading.Event()
+        self._stopping = threading.Event()
 
     def __enter__(self) -> Self:
         if self.until < math.inf:
@@ -27,8 +27,8 @@ class RenewedClaim:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._done.set()
+        self._stopping.set()
 
     def _work(self) -> None:
-        while not self._done.wait(self._every) and self.until > -math.inf:
+        while not self._stopping.wait(self._every) and self.until > -math.inf:
             self.until = self._renew(self.until)

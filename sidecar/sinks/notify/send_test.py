@@ -48,20 +48,20 @@ def send_test(settings: Settings, receivers: Collection[str], clock: Callable[[]
         now = clock()
         for destination in destinations.values():
             notifier.send(_message(settings, destination, now))
-        known: dict[str, TestResult] = {}
+        results: dict[str, TestResult] = {}
         opened: set[str] = set()
         """Destinations that were sent an incident, which is closed then."""
         for name in destinations:
-            while name not in known:
-                tried = settled.get()  # each is settled once, within the time limit of an attempt
-                destination = destinations[tried.destination]
-                delivered = tried.outcome is DeliveryOutcome.DELIVERED
-                if destination.keeps_incidents and delivered and tried.destination not in opened:
-                    opened.add(tried.destination)
+            while name not in results:
+                result = settled.get()  # each is settled once, within the time limit of an attempt
+                destination = destinations[result.destination]
+                delivered = result.outcome is DeliveryOutcome.DELIVERED
+                if destination.keeps_incidents and delivered and result.destination not in opened:
+                    opened.add(result.destination)
                     notifier.send(replace(_message(settings, destination, now), reason=Reason.RESOLVED))
                 else:
-                    known[tried.destination] = tried
-            yield known[name]
+                    results[result.destination] = result
+            yield results[name]
     finally:
         notifier.stop()
 
@@ -69,10 +69,10 @@ def send_test(settings: Settings, receivers: Collection[str], clock: Callable[[]
 def _destinations(settings: Settings, receivers: Collection[str]) -> dict[str, Destination]:
     if not settings.receivers:
         raise SettingsError("receivers: none is configured: add one to the configuration")
-    known = [receiver.name for receiver in settings.receivers]
+    configured = [receiver.name for receiver in settings.receivers]
     for name in receivers:
-        if name not in known:
-            raise SettingsError(f"--receiver: no receiver is called {quoted(name)}; {did_you_mean(known, name)}")
+        if name not in configured:
+            raise SettingsError(f"--receiver: no receiver is called {quoted(name)}; {did_you_mean(configured, name)}")
     chosen = [receiver for receiver in settings.receivers if not receivers or receiver.name in receivers]
     if not any(receiver.endpoints for receiver in chosen):
         names = ", ".join(receiver.name for receiver in chosen)

@@ -50,7 +50,7 @@ class SlackError(Exception):
         """Slack's error code."""
 
 
-class _Found(NamedTuple):
+class _Incident(NamedTuple):
     """The newest message of the incident."""
 
     ts: str
@@ -88,34 +88,34 @@ class _Conversation:
             self._call("chat.postMessage", text=_escaped(message.title))
             return Answer("delivered")
         try:
-            found = self._find()
+            incident = self._find()
         except SlackError as error:
             if error.code != "missing_scope":
                 raise
-            found, doubt = None, f"as a message of its own, because those of its incident cannot be found: {error}"
-        if found and not found.is_current and message.reason in {"SHRANK", "RESOLVED"}:
+            incident, doubt = None, f"as a message of its own, because those of its incident cannot be found: {error}"
+        if incident and not incident.is_current and message.reason in {"SHRANK", "RESOLVED"}:
             return Answer("delivered", "its incident is over already")
-        current = found.ts if found and found.is_current else None
+        current = incident.ts if incident and incident.is_current else None
         ts = current if current and self._update(current) else self._open()
         self._reply(ts)
         return Answer("delivered", doubt)
 
-    def _find(self) -> _Found | None:
+    def _find(self) -> _Incident | None:
         cursor = ""
         for _ in range(_PAGES):
             page = self._call("conversations.history", limit=_PAGE, include_all_metadata="true", cursor=cursor)
-            for each in page.get("messages") or []:
-                about = _about(each)
-                if about.get("incident") == self._message.incident and isinstance(each.get("ts"), str):
+            for message in page.get("messages") or []:
+                about = _about(message)
+                if about.get("incident") == self._message.incident and isinstance(message.get("ts"), str):
                     same = about.get("thread") == self._message.thread
-                    return _Found(each["ts"], same or about.get("state") == "open")
+                    return _Incident(message["ts"], same or about.get("state") == "open")
             cursor = str((page.get("response_metadata") or {}).get("next_cursor") or "")
             if not cursor:
                 break
         return None
 
     def _open(self) -> str:
-        ts = self._call("chat.postMessage", **self._shown()).get("ts")
+        ts = self._call("chat.postMessage", **self._content()).get("ts")
         if not isinstance(ts, str):
             raise SlackError(Answer("timed_out", "Slack's answer has no ts: the message may have arrived"))
         return ts
@@ -123,7 +123,7 @@ class _Conversation:
     def _update(self, ts: str) -> bool:
         """Whether the message is still there."""
         try:
-            self._call("chat.update", ts=ts, **self._shown())
+            self._call("chat.update", ts=ts, **self._content())
         except SlackError as error:
             if error.code not in _GONE:
                 raise
@@ -137,7 +137,7 @@ class _Conversation:
         again = {"reply_broadcast": "true"} if message.reason == "REPEAT_INTERVAL_ELAPSED" else {}
         self._call("chat.postMessage", thread_ts=ts, text=_escaped(message.title), blocks=[_plain(text)], **again)
 
-    def _shown(self) -> dict[str, Any]:
+    def _content(self) -> dict[str, Any]:
         """The message of the incident."""
         message = self._message
         blocks = [_plain(message.title[:_MOST_TITLE])]
@@ -175,10 +175,10 @@ class _Conversation:
 
 
 def _error(method: str, code: str) -> SlackError:
-    known = code if _CODES.fullmatch(code) else "an unknown error"
-    hint = _HINTS.get(known)
-    outcome = "rate_limited" if known == "ratelimited" else "timed_out" if known in _UNSURE else "rejected"
-    return SlackError(Answer(outcome, f"Slack answered {known} to {method}{f': {hint}' if hint else ''}"), known)
+    name = code if _CODES.fullmatch(code) else "an unknown error"
+    hint = _HINTS.get(name)
+    outcome = "rate_limited" if name == "ratelimited" else "timed_out" if name in _UNSURE else "rejected"
+    return SlackError(Answer(outcome, f"Slack answered {name} to {method}{f': {hint}' if hint else ''}"), name)
 
 
 def _about(message: object) -> Mapping[str, object]:
@@ -192,8 +192,8 @@ def _about(message: object) -> Mapping[str, object]:
 
 def _plain(text: str) -> dict[str, Any]:
     """A block that shows untrusted text as it is."""
-    shown = text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"
-    return {"type": "section", "text": {"type": "plain_text", "text": shown, "emoji": False}}
+    excerpt = text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"
+    return {"type": "section", "text": {"type": "plain_text", "text": excerpt, "emoji": False}}
 
 
 def _escaped(text: str) -> str:

@@ -33,7 +33,7 @@ def deliver(message: Message, endpoint: Endpoint, seconds: float) -> Answer:
     url = endpoint.url.reveal()
     secrets = [
         url,
-        *(each.reveal() for each in (endpoint.hmac_secret, endpoint.bearer_token, endpoint.password) if each),
+        *(secret.reveal() for secret in (endpoint.hmac_secret, endpoint.bearer_token, endpoint.password) if secret),
         *authorized(endpoint),
     ]
     client = Client(seconds, secrets=secrets, ca_file=endpoint.ca_file)

@@ -61,7 +61,7 @@ class Collector:
             with suppress(DecodeError):  # accepted: all that is lost is how many of them were rejected
                 answer.ParseFromString(body)
             return answer
-        reason = f"{self.name} answered {status} {self._shown(body)}".rstrip()
+        reason = f"{self.name} answered {status} {self._excerpt(body)}".rstrip()
         if status in _REFUSED:
             raise RefusedError(reason)
         raise CollectorError(reason, min(asked_wait(headers) or 0.0, _LONGEST_PAUSE))
@@ -83,9 +83,9 @@ class Collector:
                 with response:
                     return response.status, response.headers, response.read(_MOST_BYTES, decode_content=False)
         except (HTTPError, OSError, ValueError) as error:
-            raise CollectorError(f"{self.name} did not answer: {self._shown(str(error).encode())}") from error
+            raise CollectorError(f"{self.name} did not answer: {self._excerpt(str(error).encode())}") from error
 
-    def _shown(self, body: bytes) -> str:
+    def _excerpt(self, body: bytes) -> str:
         """The beginning of what it says, in one line, without our secrets."""
         text = body.decode(errors="replace")
         for secret in self._secrets:

@@ -60,7 +60,7 @@ def metrics(origin: Resource, families: Iterable[Metric], started_at: int, now: 
 def _log_record(event: Event) -> LogRecord:
     fields: dict[str, Any] = to_builtins(event)
     renamed = _RENAMED.get(fields["type"], {})
-    kept = {renamed.get(name, name): value for name, value in fields.items() if name not in _NOT_ATTRIBUTES}
+    attributes = {renamed.get(name, name): value for name, value in fields.items() if name not in _NOT_ATTRIBUTES}
     severity = _severity(event)
     return LogRecord(
         time_unix_nano=_nanoseconds(event.observed_at),
@@ -69,7 +69,7 @@ def _log_record(event: Event) -> LogRecord:
         severity_text=SeverityNumber.Name(severity).removeprefix("SEVERITY_NUMBER_"),
         event_name=f"flink.ha.{fields['type']}",
         body=AnyValue(string_value=record_line(event)),
-        attributes=_attributes(kept),
+        attributes=_attributes(attributes),
     )
 
 

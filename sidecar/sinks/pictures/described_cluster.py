@@ -48,7 +48,7 @@ _T = TypeVar("_T")
 
 
 class DescribedCluster:
-    """What was read from one address, and what the previous picture said. Used by one thread."""
+    """What was read from one address, and what the previous picture shows. Used by one thread."""
 
     def __init__(self, address: str, connection: RestConnection, clock: Callable[[], Moment]) -> None:
         self.address = address
@@ -83,8 +83,8 @@ class DescribedCluster:
         at = self._clock().wall
         managers = self._optional("/taskmanagers", rest_answers.TASK_MANAGERS)
         applications = self._applications()
-        found, beyond = _most_important(self._required("/jobs/overview", rest_answers.JOBS).jobs)
-        jobs = {job_id: each.job(self._jobs.get(job_id)) for job_id, each in found.items()}
+        overviews, beyond = _most_important(self._required("/jobs/overview", rest_answers.JOBS).jobs)
+        jobs = {job_id: overview.job(self._jobs.get(job_id)) for job_id, overview in overviews.items()}
         picture = Picture(
             at,
             self.address,
@@ -98,7 +98,7 @@ class DescribedCluster:
         ).within(request.most)
         self._jobs = {} if picture.left_out else jobs  # what is read of a job is kept even if the next request fails
         self._tried = {job_id: at for job_id, at in self._tried.items() if job_id in self._jobs}
-        self._read_checkpoints(request, found)
+        self._read_checkpoints(request, overviews)
         return replace(picture, jobs=tuple(self._jobs.values()))
 
     def _overview(self, cluster_id: str) -> rest_answers.Overview | None:
@@ -139,7 +139,7 @@ class DescribedCluster:
             return None
         return decoded(rest_answers.APPLICATIONS, content, "/applications/overview").described(MOST_APPLICATIONS)
 
-    def _read_checkpoints(self, request: PictureRequest, found: dict[str, JobOverview]) -> None:
+    def _read_checkpoints(self, request: PictureRequest, overviews: dict[str, JobOverview]) -> None:
         """Read those of some jobs: of `request.first`, then those that were not asked for the longest time."""
         running = [job for job in self._jobs.values() if job.state not in ENDED | _STARTING]
         first = {job_id: number for number, job_id in enumerate(request.first)}
@@ -149,31 +149,32 @@ class DescribedCluster:
                 return
             self._tried[job.id] = self._clock().steady
             try:
-                read = self._checkpoints(job, settled=found[job.id].unchanged_for > self._refresh + _REFRESH_MARGIN)
+                settled = overviews[job.id].unchanged_for > self._refresh + _REFRESH_MARGIN
+                checkpoints = self._checkpoints(job, settled=settled)
                 restarts = self._restarts(job) if request.thorough else job.restarts
             except TooSlowError:
                 return  # what is left of the time may be needed elsewhere, and the picture is good without
             except RestError:
                 continue
-            self._jobs[job.id] = replace(job, checkpoints=read or job.checkpoints, restarts=restarts)
+            self._jobs[job.id] = replace(job, checkpoints=checkpoints or job.checkpoints, restarts=restarts)
 
     def _checkpoints(self, job: Job, *, settled: bool) -> Checkpoints | None:
         """None: nothing that is certain. Raises RestError."""
         path = f"/jobs/{job.id}/checkpoints"
         at = self._clock().wall
         status, content = self._get(path)
-        known = job.checkpoints
-        interval, off = (known.interval, not known.enabled) if known else (None, False)
+        previous = job.checkpoints
+        interval, off = (previous.interval, not previous.enabled) if previous else (None, False)
         if status == _OK:
             statistics = decoded(rest_answers.CHECKPOINTS, content, path)
             if interval is None and not off:
                 config = self._optional(f"{path}/config", rest_answers.CONFIG)
                 interval = config.microseconds if config else None
                 off = config is not None and interval is None
-            read = statistics.checkpoints(job, interval, at)
+            checkpoints = statistics.checkpoints(job, interval, at)
             # "Without state" is believed once it can no longer be from a cache.
-            if read and (read.restored or settled or known or not read.restored_known):
-                return replace(read, enabled=not off)
+            if checkpoints and (checkpoints.restored or settled or previous or not checkpoints.restored_known):
+                return replace(checkpoints, enabled=not off)
             return None
         off = status == _NOT_FOUND and is_off(refusal(status, content))
         return Checkpoints(at, enabled=False) if off and settled else None
@@ -206,5 +207,5 @@ class DescribedCluster:
 def _most_important(jobs: list[JobOverview]) -> tuple[dict[str, JobOverview], int]:
     """The jobs of a picture by their ids, those that have not ended first, then the latest; and how many more there are."""
     jobs.sort(key=lambda job: (job.state in ENDED, -job.last_modification if job.state in ENDED else job.start_time))
-    kept = {job.jid: job for job in reversed(jobs[:MOST_JOBS])}
-    return dict(reversed(kept.items())), max(0, len(jobs) - MOST_JOBS)
+    latest = {job.jid: job for job in reversed(jobs[:MOST_JOBS])}
+    return dict(reversed(latest.items())), max(0, len(jobs) - MOST_JOBS)

@@ -179,7 +179,7 @@ class PictureTaker:
             if len(self._described) > MOST_OPEN:
                 nth = next(islice(reversed(self._described.values()), MOST_OPEN, None))
                 nth.close()
-            jobs = sum(each.jobs for each in self._described.values())
+            jobs = sum(cluster.jobs for cluster in self._described.values())
             while len(self._described) > MOST_DESCRIBED or jobs > MOST_HELD:
                 _, oldest = self._described.popitem(last=False)
                 oldest.close()

@@ -93,7 +93,7 @@ class TaskManagers(Struct):
     def described(self, most: int) -> tuple[TaskManager, ...]:
         """The first ones."""
         first = self.taskmanagers[:most]
-        return tuple(TaskManager(clean(each.id)) for each in first)
+        return tuple(TaskManager(clean(manager.id)) for manager in first)
 
 
 class _Application(Struct):
@@ -108,7 +108,8 @@ class Applications(Struct):
 
     def described(self, most: int) -> tuple[tuple[str, str], ...]:
         """Names and states of the first ones."""
-        return tuple((clean(each.name, MOST_NAME), clean(each.status, MOST_NAME)) for each in self.applications[:most])
+        first = self.applications[:most]
+        return tuple((clean(item.name, MOST_NAME), clean(item.status, MOST_NAME)) for item in first)
 
 
 class Option(Struct):
@@ -195,8 +196,9 @@ class CheckpointStatistics(Struct):
         Flink may answer from a cache: then they are of an earlier JobMaster.
         """
         before = job.checkpoints
-        latest = {each.id: each for each in (*self.history, self.latest.savepoint, self.latest.completed) if each}
-        numbers = sorted(number for number, each in latest.items() if each.status == "COMPLETED")
+        candidates = (*self.history, self.latest.savepoint, self.latest.completed)
+        latest = {statistics.id: statistics for statistics in candidates if statistics}
+        numbers = sorted(number for number, statistics in latest.items() if statistics.status == "COMPLETED")
         if self._contradicts(job, latest.values(), numbers):
             return None
         completed = numbers if len(numbers) == self.counts.completed else None  # Flink forgets the oldest
@@ -220,7 +222,8 @@ class CheckpointStatistics(Struct):
     def _contradicts(self, job: Job, latest: Iterable[_Statistics], numbers: list[int]) -> bool:
         """Whether they cannot be those of the running JobMaster. `numbers`: of the checkpoints that it completed, in order."""
         restored, before = self.latest.restored, job.checkpoints
-        times = [each.trigger_timestamp for each in latest] + ([restored.restore_timestamp] if restored else [])
+        times = [statistics.trigger_timestamp for statistics in latest]
+        times += [restored.restore_timestamp] if restored else []
         if times and min(times) * _MILLISECOND < job.started_at:
             return True
         if bool(restored) != bool(self.counts.restored) or bool(numbers) != bool(self.counts.completed):

@@ -66,7 +66,7 @@ def read_chain(store: SegmentStore, observer: str, sealed: int, wanted: Mapping[
     Numbers above `latest` are not in use yet. Raises OSError.
     """
     lowest = min([sealed + 1, *wanted.values()])
-    found = {}
+    segments = {}
     held = set[int]()
     for segment in sorted(_segment_names(store.recover(prefix_after(lowest - 1)))):
         if segment.last < lowest:
@@ -78,11 +78,11 @@ def read_chain(store: SegmentStore, observer: str, sealed: int, wanted: Mapping[
         except _NotOursError as error:
             log.warning("ignoring %s in %s: not a segment of this observer: %s", segment.name, store.name, error)
             continue
-        found[segment.first] = segment.last  # of two with the same start, the longer one
+        segments[segment.first] = segment.last  # of two with the same start, the longer one
     end = sealed
-    while end + 1 in found:
-        end = found[end + 1]
-    return Chain(end, max([end, *found.values()]), frozenset(held))
+    while end + 1 in segments:
+        end = segments[end + 1]
+    return Chain(end, max([end, *segments.values()]), frozenset(held))
 
 
 def _segment_names(names: list[str]) -> Iterator[_SegmentName]:

@@ -35,15 +35,15 @@ class Folder:
         """The names of the existing files. Removes what a crash left unfinished. Raises OSError."""
         if not self.path.is_dir():
             return []
-        found = []
+        names = []
         with os.scandir(self.path) as entries:
             for entry in entries:
                 if _UNFINISHED.fullmatch(entry.name):
                     with suppress(OSError):  # a folder, or another user's file: it does no harm
                         Path(entry.path).unlink()
                 elif entry.is_file(follow_symlinks=False):
-                    found.append(entry.name)
-        return found
+                    names.append(entry.name)
+        return names
 
     def read(self, name: str, most_bytes: int) -> bytes:
         """A stored segment. Raises OSError: EFBIG if it is larger."""

@@ -24,8 +24,8 @@ class ObjectStore:
 
     def recover(self, first: str) -> list[str]:
         """The names of the stored segments from `first` on. Raises OSError."""
-        found = self._store.list(self._folder, after=f"{self._folder}/{first}")
-        return [entry.path.removeprefix(f"{self._folder}/") for entry in found]
+        objects = self._store.list(self._folder, after=f"{self._folder}/{first}")
+        return [stored.path.removeprefix(f"{self._folder}/") for stored in objects]
 
     def read(self, name: str, most_bytes: int) -> bytes:
         """A stored segment. Raises OSError: EFBIG if it is larger."""

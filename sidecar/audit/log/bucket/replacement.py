@@ -43,7 +43,7 @@ def is_complete(objects: Mapping[str, StoredObject], barrier: str, replacement: 
     """Whether all new files exist. A file of another size is one that keeps a dead writer from adding its own."""
     folder = barrier.rpartition("/")[0]
     pairs = ((objects.get(f"{folder}/{name}"), size) for name, size in replacement.new.items())
-    return all(one is not None and one.size == size for one, size in pairs)
+    return all(stored is not None and stored.size == size for stored, size in pairs)
 
 
 def invisible(objects: Mapping[str, StoredObject], barriers: Mapping[str, Replacement]) -> Iterator[str]:

@@ -107,8 +107,9 @@ class ObjectStorage(Storage):
     def sizes(self, path: str) -> dict[str, int]:
         """The size in bytes of each file in the folder `path`; without those that have to stay."""
         stays = self._lock.occupied if self._lock else ()
-        found = (found for found in self._listed(path) if found.path not in stays)
-        return {each.path.rpartition("/")[2]: each.size for each in found}
+        return {
+            stored.path.rpartition("/")[2]: stored.size for stored in self._listed(path) if stored.path not in stays
+        }
 
     def size(self, path: str) -> int:
         return self._store.size(path)
@@ -197,7 +198,7 @@ class ObjectStorage(Storage):
         moment = self._moment()
         yield moment
         # Two equal listings: at the moment between them, just these files existed. Else a listing of Spark's may have missed a swap.
-        if moment.barriers and self._moment().found != moment.found:
+        if moment.barriers and self._moment().all_objects != moment.all_objects:
             raise ChangedError(f"{self.url} changes faster than it can be listed: run it again")
 
     def selected(self, table: str, paths: Collection[str] | None) -> Selection:
@@ -278,10 +279,10 @@ class ObjectStorage(Storage):
         if missing:
             self._occupy(missing)
         moment = self._moment()
-        _in_parallel(lambda one: settle(self._store, moment.found, *one), moment.barriers.items())
+        _in_parallel(lambda barrier: settle(self._store, moment.all_objects, *barrier), moment.barriers.items())
         long_ago = datetime.now(UTC) - _STALLED
-        occupied = [path for path in lock.occupied if path in moment.found]
-        past = [path for path in occupied if moment.found[path].modified < long_ago]
+        occupied = [path for path in lock.occupied if path in moment.all_objects]
+        past = [path for path in occupied if moment.all_objects[path].modified < long_ago]
         if lock.announced or past:
             lock.recovered([*(path for path in occupied if path not in past), *missing])
         for path in past:
@@ -310,16 +311,20 @@ class Moment(ObjectStorage):
     def __init__(self, spark: SparkSession, url: str, store: Store) -> None:
         """Raises OSError; FileNotFoundError if it was changed meanwhile; AuditError if it cannot be understood."""
         super().__init__(spark, url, store)
-        self.found: Mapping[str, StoredObject] = {found.path: found for found in self._store.list()}
-        self.barriers: Mapping[str, Replacement] = read_barriers(self._store, self.found)
+        self.all_objects: Mapping[str, StoredObject] = {stored.path: stored for stored in self._store.list()}
+        self.barriers: Mapping[str, Replacement] = read_barriers(self._store, self.all_objects)
 
     @cached_property
     def _invisible(self) -> Collection[str]:
-        return {*invisible(self.found, self.barriers)}
+        return {*invisible(self.all_objects, self.barriers)}
 
     def _listed(self, folder: str) -> Iterable[StoredObject]:
         prefix = f"{folder}/" if folder else ""
-        return (one for path, one in self.found.items() if path.startswith(prefix) and path not in self._invisible)
+        return (
+            stored
+            for path, stored in self.all_objects.items()
+            if path.startswith(prefix) and path not in self._invisible
+        )
 
     def unfinished(self) -> list[str]:
         return sorted(self.barriers)

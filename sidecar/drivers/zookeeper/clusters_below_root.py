@@ -35,10 +35,10 @@ _CONFIRMED_WITHIN: Final = round((CONFIRM_SECONDS + 3) * SECOND)
 _log = logging.getLogger("sidecar.zookeeper")
 
 
-class FoundClusters(Place):
+class ClustersBelowRoot(Place):
     """The clusters that a Discovery finds, each from when it is found until it is removed."""
 
-    found = True
+    ever_found = True
     """That there is no cluster is reported by `ClustersListed`."""
 
     def __init__(self, where: str, place: str, report: Callable[[FinderObservation], None], most: int) -> None:
@@ -164,7 +164,7 @@ class ZooKeeperFinder(Connection):
         where = root_of(settings.quorum, settings.root)
         super().__init__(
             where,
-            FoundClusters(where, settings.place, self._report, most),
+            ClustersBelowRoot(where, settings.place, self._report, most),
             Probe(settings.session_timeout),
             clock,
             session_timeout=settings.session_timeout,

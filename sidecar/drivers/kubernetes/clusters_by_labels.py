@@ -29,7 +29,7 @@ class KubernetesFinder:
         """`most`: clusters that are watched."""
         self._clock = clock
         self._place = settings.place
-        self._found = FoundClusters(most)
+        self._found_clusters = FoundClusters(most)
         self._observer: FinderObserver | None = None
         self._stopping = threading.Event()
         self._listing = threading.Lock()
@@ -39,7 +39,7 @@ class KubernetesFinder:
             Scope(
                 Api(access, namespace, qualified=settings.qualified),
                 Selector(labels=settings.selector),
-                self._found,
+                self._found_clusters,
                 clock,
                 self._report,
                 self._list,
@@ -61,10 +61,10 @@ class KubernetesFinder:
     def _list(self) -> None:
         """Report whether everything was read, after that changed. Called by the threads of the scopes."""
         with self._listing:
-            complete, watched = all(scope.complete for scope in self._scopes), self._found.watched
+            complete, watched = all(scope.complete for scope in self._scopes), self._found_clusters.watched
             listed = watched if complete else None
             refused = next((scope.refused for scope in self._scopes if scope.refused), "")
-            self._report(ClustersListed(self._clock(), self._place, listed, self._found.left_out, refused))
+            self._report(ClustersListed(self._clock(), self._place, listed, self._found_clusters.left_out, refused))
             if not complete or watched:
                 return
             if not self._missing_logged:
