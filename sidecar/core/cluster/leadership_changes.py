@@ -175,7 +175,6 @@ def _transition(
     gap, elections = _missed_changes(state) if kind is not Kind.OBSCURED else (None, None)
     last = _last_led(draft, state, reading) if kind in {Kind.REVOKED, Kind.CHANGED} else state.last_led
     contest = split_leadership.succeeded(state.contest, state.last_known, reading.leader, draft.at)
-    vanished = kind is Kind.RETIRED and _plan_vanished(draft, state, _last_led(draft, state, reading))
     transition = Transition(
         id="",
         at=draft.at,
@@ -198,7 +197,7 @@ def _transition(
         vacant_for=draft.at.steady - state.vacated_at.steady if reading.leader and state.vacated_at else None,
         returned=reading.leader is not None and reading.leader.session_id in state.contest.earlier,
         split=contest.since is not None,
-        plan_vanished=vanished,
+        plan_vanished=kind is Kind.RETIRED and _plan_vanished(draft, state, _last_led(draft, state, reading)),
         connection=draft.state.view.connection,
     )
     if reading.leader and last:

@@ -41,24 +41,16 @@ def adopt(
         return state, {}
     # The other process's steady clock began elsewhere: between the two, the wall clock says how much time passed.
     by = now.steady - handover.alive.steady - max(0, now.wall - handover.alive.wall)
+    previous = _with_sources(policy, cluster_id, rebased(handover.cluster, by))
     if current and is_watched(current):
-        theirs = _with_sources(policy, cluster_id, rebased(handover.cluster, by))
-        cluster = succession.informed(current, theirs.episode, handover.observer)
-        pods, of_ends = merged(current.pods, handover.cluster.pods), ends.merged(current.ends, theirs.ends)
-        if pods is not current.pods or of_ends is not current.ends:
-            cluster = replace(cluster, pods=pods, ends=of_ends)
+        cluster = _informed(current, previous, handover.observer)
         return state if cluster is current else replace(state, clusters={**state.clusters, cluster_id: cluster}), {}
-    cluster = _with_sources(policy, cluster_id, rebased(handover.cluster, by))
-    cluster = succession.take_over(cluster, handover.observer, now)
     own = handover.observer == policy.observer
+    cluster = succession.take_over(previous, handover.observer, now)
     if not own and not handover.ended:  # it answers another sidecar, in another place, which may still run
         cluster = replace(cluster, rest_server=None)
-    if current:  # what was observed before the handover was read
-        cluster = replace(
-            cluster, pods=merged(cluster.pods, current.pods), ends=ends.merged(current.ends, cluster.ends)
-        )
-    if current and (operated := current.operated):  # read before the handover was
-        cluster = replace(cluster, operated=plans.observed(cluster.operated, operated.deployment, now))
+    if current:
+        cluster = _with_earlier(cluster, current, now)
     if cluster.picture:
         room = MOST_HELD - rest_server.held(state.clusters.values())
         picture = cluster.picture.within(max(0, room))
@@ -72,6 +64,24 @@ def adopt(
         failovers={**adopted.failovers, **state.alerts.failovers},
     )
     return replace(state, clusters={**state.clusters, cluster_id: cluster}, alerts=alerts), groups
+
+
+def _informed(current: ClusterState, previous: ClusterState, observer: str) -> ClusterState:
+    """The watched cluster with what only the other sidecar knows; the same object if it is nothing."""
+    cluster = succession.informed(current, previous.episode, observer)
+    pods, of_ends = merged(current.pods, previous.pods), ends.merged(current.ends, previous.ends)
+    if pods is current.pods and of_ends is current.ends:
+        return cluster
+    return replace(cluster, pods=pods, ends=of_ends)
+
+
+def _with_earlier(cluster: ClusterState, current: ClusterState, now: Moment) -> ClusterState:
+    """The adopted cluster with what was observed before the handover was read."""
+    pods, of_ends = merged(cluster.pods, current.pods), ends.merged(current.ends, cluster.ends)
+    operated = cluster.operated
+    if current.operated:
+        operated = plans.observed(operated, current.operated.deployment, now)
+    return replace(cluster, pods=pods, ends=of_ends, operated=operated)
 
 
 def _is_adopted(policy: Policy, member: Member, *, own: bool) -> bool:
