@@ -115,8 +115,8 @@ def defect(error: Exception) -> str:
 
 def reason(error: Exception) -> str:
     """The reason in one line: the root of a chain of Java exceptions, without stack traces, SQL plans, codes or repeated class names."""
-    # Python connects only to the JVM. Py4J's class is compared by name, because Py4J need not be installed.
-    if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
+    # Python connects only to the JVM, and reads rows from it alone. Py4J's class is compared by name: Py4J need not be installed.
+    if isinstance(error, ConnectionError | EOFError) or type(error).__name__ == "Py4JNetworkError":
         return JVM_ENDED
     java = getattr(error, "java_exception", None)
     try:

@@ -23,6 +23,7 @@ from sidecar.audit.log.checkpoints import CHECKPOINTS, SEGMENTS, checkpoint_of
 from sidecar.audit.log.file_systems import open_storage
 from sidecar.audit.log.storage import INGESTING, Storage
 from sidecar.audit.log.tables import ENTRIES, QUARANTINE_TABLE, RECORD_TABLES
+from sidecar.audit.spark.collected import collected
 from sidecar.audit.spark.session import own_session
 
 _log = logging.getLogger("sidecar.audit")
@@ -261,7 +262,7 @@ class _Batches:
         rows = rows.persist(StorageLevel.MEMORY_AND_DISK)  # parsed once, for all tables
         try:
             good = F.when(F.col("reason").isNull(), F.col("record.type"))
-            for row in rows.groupBy(good.alias("type")).count().collect():
+            for row in collected(rows.groupBy(good.alias("type")).count()):
                 if row.type is None:
                     self._rows[QUARANTINE_TABLE.name] += self._writer.append(bad_lines(rows), QUARANTINE_TABLE)
                 else:

@@ -23,6 +23,7 @@ from sidecar.audit.log.checkpoints import IDS
 from sidecar.audit.log.closed_tables import read_files
 from sidecar.audit.log.schema import EVENT_DATE
 from sidecar.audit.log.storage import PARQUET, Storage
+from sidecar.audit.spark.collected import collected
 
 _log = logging.getLogger("sidecar.audit")
 
@@ -84,8 +85,8 @@ class VisibleIds:
         if not self._parts:
             return []
         visible = self._read_parts(self._parts).select("hash", EVENT_DATE, F.col("_metadata.file_path").alias("path"))
-        matches = visible.join(F.broadcast(hashes), "hash", "left_semi").select("path", EVENT_DATE).distinct().collect()
-        files = {(row.path.split("/")[-2], f"{EVENT_DATE}={row[EVENT_DATE]}") for row in matches}
+        matches = visible.join(F.broadcast(hashes), "hash", "left_semi").select("path", EVENT_DATE).distinct()
+        files = {(row.path.split("/")[-2], f"{EVENT_DATE}={row[EVENT_DATE]}") for row in collected(matches)}
         return sorted(
             file
             for name, part in self._parts.items()

@@ -17,6 +17,7 @@ from sidecar.audit.ingest.visible_ids import HASH, VisibleIds
 from sidecar.audit.log.schema import EVENT_DATE, with_event_date
 from sidecar.audit.log.storage import PARQUET, Storage
 from sidecar.audit.log.tables import Table
+from sidecar.audit.spark.collected import collected
 
 
 class Writer:
@@ -65,7 +66,7 @@ class Writer:
         staged = f"{folder}/0"
         rows = self._session.read.schema(f"id string, {EVENT_DATE} date").parquet(self._staging.to_read(staged))
         hashes = rows.selectExpr(HASH)
-        count, different = hashes.agg(F.count("*"), F.count_distinct("hash")).collect()[0]
+        [(count, different)] = collected(hashes.agg(F.count("*"), F.count_distinct("hash")))
         if table.name not in self._visible:
             self._visible[table.name] = VisibleIds(self._session, self._audit, table.name)
         visible_ids = self._visible[table.name]
@@ -75,7 +76,7 @@ class Writer:
         visible = visible_ids.among(hashes, matching)
         repeated = hashes.groupBy("hash").count().where("count > 1").select("hash").unionAll(visible.selectExpr(HASH))
         in_file = rows.selectExpr(HASH, f"concat('{EVENT_DATE}=', {EVENT_DATE}, '/', _metadata.file_name) AS file")
-        files = [row.file for row in in_file.join(repeated, "hash", "left_semi").select("file").distinct().collect()]
+        files = [row.file for row in collected(in_file.join(repeated, "hash", "left_semi").select("file").distinct())]
         if not files:
             return int(count)  # two different ids with one hash
         reader = self._session.read.schema(with_event_date(table.schema))

@@ -12,6 +12,7 @@ from msgspec import Struct
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from sidecar.audit.report.report_period import Period, utc
+from sidecar.audit.spark.collected import collected
 
 VIEWS: Final = frozenset(
     {
@@ -126,7 +127,7 @@ def find(session: SparkSession, period: Period) -> Findings:
 
 def _find(session: SparkSession, period: Period) -> Findings:
     def ask(query: str, **more: Any) -> list[Row]:
-        return _query(session, period, query, **more).collect()
+        return collected(_query(session, period, query, **more))
 
     failovers, available, alerts = ask(_FAILOVERS), ask(_AVAILABILITY), ask(_ALERTS)
 

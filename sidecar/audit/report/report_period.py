@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from sidecar.audit.log.audit_log import dates_of
 from sidecar.audit.log.storage import Storage
+from sidecar.audit.spark.collected import collected
 from sidecar.core.counted import listed
 
 DEFAULT_SINCE: Final = timedelta(days=90)
@@ -77,7 +78,7 @@ def find_period(session: SparkSession, folder: Storage, wanted: Wanted) -> Perio
     last = min(wanted.last or max(recorded), max(recorded))
     days = -(-wanted.since // timedelta(days=1))
     first = max(wanted.first or last - timedelta(days=days), min(recorded))
-    rows = session.sql(_CLUSTERS, args={"first": first, "last": last}).collect()
+    rows = collected(session.sql(_CLUSTERS, args={"first": first, "last": last}))
     if not rows:
         raise LookupError(f"nothing is recorded from {wanted.first or first} to {wanted.last or last}")
     ends = {row.cluster_id: row.known_until and utc(row.known_until) for row in rows}

@@ -21,6 +21,7 @@ from sidecar.audit.audit_error import FILE_UNREADABLE, AuditError, defect, faili
 from sidecar.audit.log.audit_log import dates_before, open_audit_log
 from sidecar.audit.log.storage import ONLY_PARQUET, PARQUET, Storage
 from sidecar.audit.log.tables import TABLES
+from sidecar.audit.spark.collected import collected
 
 _log = logging.getLogger("sidecar.audit")
 
@@ -150,7 +151,7 @@ def _read_back(session: SparkSession, audit: Storage, rewritten: Mapping[str, _R
     for schema in {new.schema.json(): new.schema for new in rewritten.values()}.values():
         urls = [audit.staging.to_read(new.file) for new in rewritten.values() if new.schema == schema]
         rows = session.read.schema(schema).parquet(*urls).select("*", F.col("_metadata.file_name").alias(_FILE))
-        for row in rows.groupBy(_FILE).agg(*_digest(schema.names)).collect():
+        for row in collected(rows.groupBy(_FILE).agg(*_digest(schema.names))):
             digests[row[_FILE]] = {name: value for name, value in row.asDict().items() if name != _FILE}
     for path, new in rewritten.items():
         written = digests.get(Path(new.file).name, _NO_ROWS)

@@ -30,6 +30,7 @@ from sidecar.audit.log.manifest import CLOSED, SOURCES, Manifest, Source, days
 from sidecar.audit.log.schema import BASE_VIEWS, EVENT_DATE
 from sidecar.audit.log.storage import PARQUET, Storage
 from sidecar.audit.log.tables import date_folder, date_of
+from sidecar.audit.spark.collected import collected
 from sidecar.audit.spark.session import sizes_to_read, tune
 from sidecar.audit.upkeep.fold import Fold, Folded
 
@@ -244,7 +245,7 @@ class Closing:
         for number, (table, listed) in enumerate(self._listed.items()):
             paths = [path for day in counts for path in listed.get(day, ())]
             rows = read_files(self._session, self._audit, table, BASE_VIEWS[table], paths)
-            for row in rows.groupBy(EVENT_DATE, "cluster_id").count().collect():
+            for row in collected(rows.groupBy(EVENT_DATE, "cluster_id").count()):
                 counts[row[EVENT_DATE]].setdefault(row.cluster_id or "", [0, 0])[number] = row["count"]
         return {day: Source(files=self._digests(day), rows=rows) for day, rows in counts.items()}
 

@@ -15,6 +15,7 @@ from sidecar.audit.ingest.spool import SUFFIX, name_problem
 from sidecar.audit.log.audit_log import dates_before, open_audit_log, table_names
 from sidecar.audit.log.file_systems import open_storage
 from sidecar.audit.log.storage import ONLY_PARQUET, Storage
+from sidecar.audit.spark.collected import collected
 from sidecar.audit.upkeep.materialize import Closing
 
 
@@ -104,5 +105,5 @@ def _missing(
     tables = [reader.parquet(audit.to_read(table)).select("id") for table in table_names(audit)]
     ids = reduce(DataFrame.unionAll, tables, session.createDataFrame([], "id string"))
     present = ids.join(F.broadcast(wanted.select("id")), "id", "left_semi")
-    missing = wanted.join(present, "id", "left_anti").select("file").distinct().collect()
-    return {row.file for row in missing} | {spool.relative(url) for url in unreadable}
+    missing = wanted.join(present, "id", "left_anti").select("file").distinct()
+    return {row.file for row in collected(missing)} | {spool.relative(url) for url in unreadable}

@@ -18,6 +18,7 @@ from sidecar.audit.log.audit_log import open_audit_log, table_names
 from sidecar.audit.log.paths import is_of_file_system
 from sidecar.audit.log.storage import INGESTING, PARQUET, STAGING, Storage
 from sidecar.audit.log.tables import ENTRIES, TABLES, date_of
+from sidecar.audit.spark.collected import collected
 from sidecar.audit.upkeep.verify_closed import check_closed, differences
 from sidecar.core.counted import counted
 
@@ -155,7 +156,7 @@ class _TableCheck:
         try:
             if files:
                 rows = self._read(files)
-                rows.agg(F.sum(F.xxhash64(*self._schema.names).bitwiseAND(F.lit(1)))).collect()
+                collected(rows.agg(F.sum(F.xxhash64(*self._schema.names).bitwiseAND(F.lit(1)))))
         except Exception as error:  # noqa: BLE001  see _footer_fits
             if len(files) == 1:
                 self._report(files[0], f"unreadable: {defect(error)}")
@@ -173,11 +174,11 @@ class _TableCheck:
         self._report_rows(rows.where("id IS NULL"), "without an id")
         ids = rows.where("id IS NOT NULL").groupBy("id")
         counted = ids.agg(F.count("*").alias("n"), F.sort_array(F.collect_set(_FOLDER)).alias("dates"))
-        for row in counted.where("n > 1").orderBy("id").limit(_MOST_REPEATED_IDS).collect():
+        for row in collected(counted.where("n > 1").orderBy("id").limit(_MOST_REPEATED_IDS)):
             self.findings.append(f"{self._name}: id {row.id} exists {row.n} times, on {', '.join(row.dates)}")
 
     def _report_rows(self, rows: DataFrame, problem: str) -> None:
-        for row in rows.groupBy(_FILE).agg(F.count("*").alias("n")).orderBy(_FILE).collect():
+        for row in collected(rows.groupBy(_FILE).agg(F.count("*").alias("n")).orderBy(_FILE)):
             self._report(row[_FILE], f"{counted(row.n, 'row', thousands=True)} {problem}")
 
     def _read(self, files: Sequence[str]) -> DataFrame:

@@ -14,6 +14,7 @@ from sidecar.audit.log.file_systems import open_storage
 from sidecar.audit.log.manifest import CLOSED, SOURCES, Manifest
 from sidecar.audit.log.schema import EVENT_DATE
 from sidecar.audit.log.storage import Storage
+from sidecar.audit.spark.collected import collected
 from sidecar.audit.spark.session import sizes_to_read, tune
 
 _DATE: Final = {"leadership": "ended_at", "failovers": "at"}
@@ -64,7 +65,8 @@ def _read(session: SparkSession, audit: Storage, table: str, files: Sequence[str
     every = F.sum(F.xxhash64(*schema.names).bitwiseAND(F.lit(1)))
     try:
         rows = session.read.schema(schema).parquet(*(audit.to_read(file) for file in files))
-        return int(rows.agg(F.count("*"), every).collect()[0][0])
+        [(count, _)] = collected(rows.agg(F.count("*"), every))
+        return int(count)
     except Exception as error:  # noqa: BLE001  every error is reported, and the other files are checked
         if len(files) == 1:
             findings.append(f"{files[0]}: unreadable: {defect(error)}; delete {CLOSED} and materialize again")
@@ -77,7 +79,7 @@ def _of_another_date(session: SparkSession, audit: Storage, manifest: Manifest) 
     for table, column in _DATE.items():
         rows = read_closed(session, audit, manifest, table)
         other = rows.where(F.col(column).isNull() | (F.to_date(column) != F.col(EVENT_DATE)))
-        for row in other.groupBy(EVENT_DATE).count().orderBy(EVENT_DATE).collect():
+        for row in collected(other.groupBy(EVENT_DATE).count().orderBy(EVENT_DATE)):
             yield f"{table}/{EVENT_DATE}={row[EVENT_DATE]}: {row['count']:,} rows of another date"
 
 
@@ -94,7 +96,7 @@ def differences(session: SparkSession, audit: str) -> Iterator[str]:
         rows = rows.where(F.col(day) <= F.lit(last))  # not those without a date
         different = rows.groupBy(*stored[view].columns).agg(F.sum("_n").alias("_n")).where("_n <> 0")
         examples = different.select(day, "cluster_id").distinct().orderBy(day, "cluster_id").limit(_MOST_DIFFERENCES)
-        for row in examples.collect():
+        for row in collected(examples):
             yield f"{view}: {row[day]}: {row.cluster_id}: not what the records say; run audit materialize, or delete {CLOSED} first"
 
 
