@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
+from sidecar.core.bounds import KUBECONFIG
 from sidecar.settings.file.did_you_mean import did_you_mean
 from sidecar.settings.file.nodes import ListNode, MappingNode, Node, ScalarNode
 from sidecar.settings.file.setting import Setting
@@ -18,7 +19,6 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PLAN_FLAGS: Final = ("flink_deployments", "node_drains", "deaths")
 FLAGS: Final = ("pod_names", "events", *PLAN_FLAGS)
 
-_KUBECONFIG_BYTES: Final = 4 << 20
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -95,7 +95,7 @@ def _find_context(path: Path, kubeconfig: Setting, wanted: Setting | None) -> tu
     from sidecar.settings.file.document import parse, read_text  # noqa: PLC0415  imports ruamel.yaml
 
     try:
-        entries = parse(read_text(path, _KUBECONFIG_BYTES), str(path)).entries
+        entries = parse(read_text(path, KUBECONFIG.most_bytes), str(path)).entries
     except SettingsError as error:
         raise kubeconfig.error(str(error)) from error
     contexts = _contexts(entries.get("contexts"))
