@@ -55,6 +55,9 @@ _log = logging.getLogger(__name__)
 class ClusterNotSeenError(OperatorError):
     """Not all leader nodes could be read in time, or nothing of the cluster exists."""
 
+    exit_status = 3
+    """As of all that cannot be told: 1 would mean that there is no leader."""
+
 
 def transitions(cluster: ClusterSettings) -> Generator[TransitionRecord, None, None]:
     """The transitions from now on, until the caller closes the iterator."""

@@ -41,6 +41,21 @@ class QuietGroup(click.Group):
             return super().invoke(ctx)
 
 
+class CannotTellError(OperatorError):
+    """A command that says how something is cannot."""
+
+    exit_status = CANNOT_TELL
+
+
+@contextmanager
+def not_told_if_interrupted() -> Iterator[None]:
+    """Raise CannotTellError where a command is interrupted that has not printed how something is: 0 would mean that it is well."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise CannotTellError("interrupted before everything was read") from None
+
+
 @contextmanager
 def _closed_pipe() -> Iterator[None]:
     try:

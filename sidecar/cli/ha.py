@@ -1,11 +1,12 @@
 """`ha`."""
 
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from sidecar.cli.exit_status import CANNOT_TELL, DONE, FAILED
+from sidecar.cli.exit_status import CANNOT_TELL, DONE, FAILED, not_told_if_interrupted
 from sidecar.cli.logs import only_warnings
 from sidecar.cli.options import CONFIG, cluster_options, options, output
 from sidecar.cli.printing import print_document, print_line
@@ -37,8 +38,10 @@ def check(config: Path | None, output: Literal["text", "json", "yaml"], **overri
     from sidecar.ha_checking import check_all
     from sidecar.settings import load
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     only_warnings()
-    clusters = check_all(load(config, overrides, secrets=False))
+    with not_told_if_interrupted():
+        clusters = check_all(load(config, overrides, secrets=False))
     if output == "text":
         for cluster in clusters:
             _print(cluster)

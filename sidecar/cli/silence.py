@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sidecar.cli.exit_status import CannotTellError
 from sidecar.cli.options import CONFIG, OUTPUT, STATE_DIR, Output, cluster_options, options, output
 from sidecar.cli.printing import print_value
 from sidecar.cli.tables import columns, print_table
@@ -73,10 +74,10 @@ def add(
 def list_(expired: bool, output: str, config: Path | None, **overrides: Any) -> None:
     """Print the silences, the one that ends next first.
 
-    "Hid" is the number of alerts that the records of the sidecar in the state folder say it has hidden.
+    "Hid" is the number of alerts that the records of the sidecar in the state folder say it has hidden. Exit status 3 if a store cannot
+    be read.
     """
     from sidecar import history, silencing
-    from sidecar.core.alerting.silence_document import SilencesError
     from sidecar.settings import load
 
     settings = load(config, overrides, secrets=False)
@@ -90,7 +91,7 @@ def list_(expired: bool, output: str, config: Path | None, **overrides: Any) -> 
         rows = [header, *(_row(silence, wide=width is None) for silence in listing.silences)]
         print_table(rows, width=width, flexible=[1, 3, 5])
     if listing.problem:
-        raise SilencesError(listing.problem)
+        raise CannotTellError(listing.problem)
 
 
 @silence.command()

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 import click
 
-from sidecar.cli.exit_status import CANNOT_TELL, DONE, FAILED
+from sidecar.cli.exit_status import CANNOT_TELL, DONE, FAILED, not_told_if_interrupted
 from sidecar.cli.logs import only_warnings
 from sidecar.cli.options import CONFIG, STATE_DIR, TIMEOUT, cluster_options, options, output
 from sidecar.cli.printing import print_document
@@ -55,7 +55,8 @@ def status(config: Path | None, output: Form, watch: bool, timeout: float, **ove
     reader = statuses(load(config, overrides, secrets=False), timeout)
     try:
         if not watch:
-            now = next(reader)
+            with not_told_if_interrupted():
+                now = next(reader)
             _print(now, output)
             return _EXIT[now.outcome]
         _watch(reader, output)

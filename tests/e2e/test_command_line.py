@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -128,11 +129,35 @@ def test_who_tells_who_leads(zookeeper: ZooKeeper, leader: KazooClient) -> None:
 
 
 def test_who_says_when_it_cannot_see() -> None:
-    """No answer from ZooKeeper is an error, not an empty list."""
+    """No answer from ZooKeeper is an error, not an empty list; the status is 3, as that of `status`: 1 means that there is no leader."""
     ended = command("who", "--zookeeper", "127.0.0.1:1", "--timeout", "1s")
-    assert ended.returncode == 1
+    assert ended.returncode == 3
     assert len([line for line in ended.stderr.splitlines() if line.startswith("flink-ha-sidecar:")]) == 1
     assert ended.stdout == ""
+
+
+def test_who_says_when_a_leader_cannot_be_read(zookeeper: ZooKeeper, leader: KazooClient) -> None:
+    """Bytes that are no leader's are neither a leader nor a vacancy: 3, while every other component is led."""
+    Flink(ZNodes(writer=ZooKeeperWriter(leader))).elect(A, RESOURCE_MANAGER, REST_SERVER)
+    leader.set("/flink/default/leader/dispatcher/connection_info", b"?")
+    ended = command("who", "--zookeeper", zookeeper.address)
+    assert ended.returncode == 3, ended.stdout
+    assert "unknown" in ended.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("verb", [("who",), ("status",), ("ha", "check")])
+def test_an_interrupted_command_cannot_tell(verb: tuple[str, ...], number: signal.Signals, tmp_path: Path) -> None:
+    """It has read nothing, so its status is not that of a cluster with leaders."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        place = ["--zookeeper", address, *(["--timeout", "60s"] if verb != ("ha", "check") else [])]
+        asking = subprocess.Popen([*COMMAND, *verb, *place], stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+        silent.accept()[0].close()  # it has begun to read
+        asking.send_signal(number)
+        _, complaint = asking.communicate(timeout=60)
+    assert asking.returncode == 3
+    assert complaint.splitlines()[-1] == "flink-ha-sidecar: interrupted before everything was read"
 
 
 @pytest.mark.parametrize("verb", ["who", "status"])
@@ -148,7 +173,7 @@ def test_who_says_when_there_is_no_such_cluster(zookeeper: ZooKeeper, leader: Ka
     """A misspelled id is an error that names the clusters that exist, not a cluster without leaders."""
     leader.ensure_path("/flink/payments")
     ended = command("who", "--zookeeper", zookeeper.address, "--cluster-id", "/paymets")
-    assert (ended.returncode, ended.stdout) == (1, "")
+    assert (ended.returncode, ended.stdout) == (3, "")
     nothing = f"no such cluster: nothing was ever found under {zookeeper.address}/flink/paymets in ZooKeeper"
     beside = re.fullmatch(
         rf"flink-ha-sidecar: {re.escape(nothing)}; clusters found beside it: (.*)\. "
