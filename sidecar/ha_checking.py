@@ -8,15 +8,24 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from sidecar.core.ha.finding import Verdict
+from sidecar.clock import Clock
+from sidecar.core.ha.finding import Unknown, Verdict
+from sidecar.core.ha.kubernetes_facts import KubernetesFacts
 from sidecar.core.ha.results import CheckResult, results
 from sidecar.core.ha.zookeeper_facts import ZooKeeperFacts
 from sidecar.core.moment import Moment, Timestamp, timestamp
 from sidecar.core.observations import HaChecked
+from sidecar.core.pictures import Picture, PictureRequest
+from sidecar.core.policy.policy import Need, Source
+from sidecar.core.sanitize import clean
 from sidecar.drivers import ha_probe_of
+from sidecar.rest_client import RestConnection, RestError
 from sidecar.settings import ClusterSettings, LedgerMode, Settings, SettingsError
 from sidecar.settings.cluster.flink_facts import read_flink_facts
+from sidecar.settings.model import TlsSettings
+from sidecar.sinks.pictures.described_cluster import DescribedCluster
 from sidecar.threads import ServiceThread
 
 if TYPE_CHECKING:
@@ -49,19 +58,23 @@ def check_all(settings: Settings) -> Sequence[CheckedCluster]:
         raise SettingsError(
             f"cannot check the clusters that are found in {settings.finder.place}: name one, with --cluster-id"
         )
-    ledger = settings.ledger is not LedgerMode.LOCAL
+    ledger, rest = settings.ledger is not LedgerMode.LOCAL, rest_settings(settings)
+
+    def check(cluster: ClusterSettings) -> CheckedCluster:
+        return CheckedCluster(
+            cluster_id=cluster.cluster_id,
+            place=cluster.place,
+            checked_at=timestamp(_wall()),
+            checks=_results(cluster, ha_probe_of(cluster, _wall, ledger=ledger), rest),
+        )
+
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(lambda cluster: check(cluster, ledger=ledger), settings.clusters))
+        return list(pool.map(check, settings.clusters))
 
 
-def check(cluster: ClusterSettings, *, ledger: bool) -> CheckedCluster:
-    """The checks of one cluster. `ledger`: whether sidecars share documents in its store."""
-    return CheckedCluster(
-        cluster_id=cluster.cluster_id,
-        place=cluster.place,
-        checked_at=timestamp(_wall()),
-        checks=_results(cluster, ha_probe_of(cluster, _wall, ledger=ledger)),
-    )
+def rest_settings(settings: Settings) -> TlsSettings | None:
+    """How Flink's REST servers are asked; None: they are not."""
+    return settings.evidence.tls or TlsSettings() if Source.FLINK_REST in settings.evidence.sources else None
 
 
 class HaChecker:
@@ -74,6 +87,7 @@ class HaChecker:
         *,
         interval: float | None,
         ledger: bool,
+        rest: TlsSettings | None = None,
         first: float = FIRST_SECONDS,
     ) -> None:
         """`interval`: in seconds, None: never. `first`: after the start, when leaders are read and nothing else is urgent."""
@@ -81,6 +95,7 @@ class HaChecker:
         self._clock = clock
         self._interval = interval or 0.0
         self._ledger = ledger
+        self._rest = rest
         self._first = first
         self._observer: Callable[[HaChecked], None] | None = None
         self._stopping = threading.Event()
@@ -110,15 +125,42 @@ class HaChecker:
 
     def _check(self, cluster: ClusterSettings) -> None:
         self._probe = ha_probe_of(cluster, _wall, ledger=self._ledger)
-        results = _results(cluster, self._probe)
+        results = _results(cluster, self._probe, self._rest)
         if self._observer and not self._stopping.is_set():  # else it was cut short
             self._observer(HaChecked(self._clock(), cluster.cluster_id, results))
 
 
-def _results(cluster: ClusterSettings, probe: "EnsembleProbe | DeploymentProbe") -> tuple[CheckResult, ...]:
+def _results(
+    cluster: ClusterSettings, probe: "EnsembleProbe | DeploymentProbe", rest: TlsSettings | None
+) -> tuple[CheckResult, ...]:
     facts = probe.read()
     contenders = facts.contenders if isinstance(facts, ZooKeeperFacts) else None
-    return results(facts, read_flink_facts(cluster.flink_conf, contenders))
+    flink = read_flink_facts(cluster.flink_conf, contenders)
+    return results(facts, replace(flink, picture=_picture(cluster.cluster_id, _rest_address(facts), rest)))
+
+
+def _rest_address(facts: ZooKeeperFacts | KubernetesFacts) -> str | Unknown:
+    if isinstance(facts, ZooKeeperFacts):
+        return facts.rest_address
+    return facts.leaders if isinstance(facts.leaders, Unknown) else facts.leaders.rest_address if facts.leaders else ""
+
+
+def _picture(cluster_id: str, address: str | Unknown, rest: TlsSettings | None) -> Picture | Unknown:
+    """What the leading REST server says, or why that is not known."""
+    if rest is None:
+        return Unknown(f"Flink's REST server is not asked: that takes {Need.FLINK_REST}")
+    if isinstance(address, Unknown):
+        return address
+    if not address:
+        return Unknown("no REST server leads that could be asked")
+    try:
+        described = DescribedCluster(address, RestConnection(address, rest.context), Clock())
+        try:
+            return described.picture(PictureRequest(cluster_id, address))
+        finally:
+            described.close()
+    except (RestError, ValueError) as error:
+        return Unknown(clean(error))
 
 
 def _wall() -> int:

@@ -26,7 +26,7 @@ from sidecar.drivers import (
     silence_stores_of,
 )
 from sidecar.drivers.pod_names import PodNames
-from sidecar.ha_checking import HaChecker
+from sidecar.ha_checking import HaChecker, rest_settings
 from sidecar.journal import Journal, JournalReader
 from sidecar.loop import Loop
 from sidecar.own_hosts import own_address, own_hosts
@@ -89,7 +89,9 @@ class Sidecar:
         silence_stores = silence_stores_of(settings) if settings.receivers else {}
         self._silences = SilenceReader(silence_stores, clock, settings.silences.longest)
         is_shared = settings.ledger is not LedgerMode.LOCAL
-        self._checker = HaChecker(settings.clusters, clock, interval=settings.ha_check, ledger=is_shared)
+        self._checker = HaChecker(
+            settings.clusters, clock, interval=settings.ha_check, ledger=is_shared, rest=rest_settings(settings)
+        )
         self._loop = self._owner(journal, died)
         self._handovers = Handovers(
             _handover_documents(settings), self._policy, lambda: self._snapshot().state, self._loop.observe, clock

@@ -73,9 +73,11 @@ def show(config: Path | None, output: str) -> None:
 
 
 def _print_rules(rules: "Sequence[Rule]") -> None:
+    names = ("alert", "on", "for", "severity")
     values = [_rule_values(rule) for rule in rules]
-    rows = [[key.upper() for key in values[0]], *([*row.values()] for row in values)] if values else [["no rule"]]
-    print_table(rows)
+    print_table(
+        [[*map(str.upper, names)], *([row[name] for name in names] for row in values)] if values else [["no rule"]]
+    )
 
 
 def _print_left_out(rules: "Sequence[Rule]") -> None:
@@ -89,7 +91,7 @@ def _print_left_out(rules: "Sequence[Rule]") -> None:
 
 def _rule_values(rule: "Rule") -> dict[str, str]:
     """The rule as a configuration has it."""
-    from sidecar.core.policy.policy import Trigger
+    from sidecar.core.policy.policy import NEEDS, Trigger
     from sidecar.settings.file.durations import format_duration
 
     lasts = format_duration(rule.hold_for) if rule.hold_for else ""
@@ -99,7 +101,13 @@ def _rule_values(rule: "Rule") -> dict[str, str]:
         lasts = f"after {format_duration(rule.age)}"
     elif rule.within:
         lasts = f"within {format_duration(rule.within)}"
-    return {"alert": rule.alert, "on": rule.on.value, "for": lasts, "severity": rule.severity.value}
+    return {
+        "alert": rule.alert,
+        "on": rule.on.value,
+        "for": lasts,
+        "severity": rule.severity.value,
+        "needs": NEEDS[rule.on] or "",
+    }
 
 
 def _tree(route: "Route", before: str = "", branch: str = "└── ", *, wide: bool) -> Iterator[str]:

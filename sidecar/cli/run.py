@@ -79,7 +79,7 @@ def check(config: Path | None, output: Output, **overrides: Any) -> int:
 def _print_summary(summary: Mapping[str, Sequence[str]], services: Mapping[str, str]) -> None:
     for name, values in summary.items():
         entries = [f"{value} ({services[value]})" if services.get(value) else value for value in values]
-        for line in values if name in {"cluster", "lacks"} else [", ".join(entries) or "none"]:
+        for line in values if name in {"cluster", "lacks", "idle"} else [", ".join(entries) or "none"]:
             print_line(f"{name:10} {line}")
 
 
@@ -99,11 +99,18 @@ def _summary(settings: "Settings") -> dict[str, list[str]]:
     zookeeper = (name for name in ids if policy.store_of(name) is Store.ZOOKEEPER)
     unbounded = [name for name in zookeeper if name not in policy.session_timeouts]
     lacks = [f"flink_conf_dir: messages cannot say how long {name} was without a leader at most" for name in unbounded]
+    by_need = policy.idle_rules()
+    idle = {rule for rules in by_need.values() for rule in rules}
     return {
         **clusters,
         **({"lacks": lacks} if lacks else {}),
         "observer": [policy.observer],
-        "rules": [rule.alert for rule in policy.rules],
+        "rules": [rule.alert for rule in policy.rules if rule.alert not in idle],
+        **(
+            {"idle": [f"{', '.join(rules)}: cannot fire without {need}" for need, rules in by_need.items()]}
+            if idle
+            else {}
+        ),
         "notified": [destination.name for receiver in routed for destination in policy.receivers[receiver]],
         **({"nobody": silent} if silent else {}),
     }

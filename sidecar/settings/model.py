@@ -1,7 +1,7 @@
 """The settings, typed. Times are seconds here unless noted, and microseconds in the `Policy`."""
 
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar, Self
@@ -11,7 +11,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.policy import ALL_FOUND, Destination, Feed, Heartbeat, Objective, Policy, Rule, Source, Store
+from sidecar.core.policy.policy import (
+    ALL_FOUND,
+    Destination,
+    Feed,
+    Heartbeat,
+    Need,
+    Objective,
+    Policy,
+    Rule,
+    Source,
+    Store,
+)
 from sidecar.core.policy.routing import InhibitRule, Route
 from sidecar.endpoints import AppriseUrl, Endpoint
 from sidecar.secret import Secret
@@ -416,7 +427,19 @@ class Settings(Alerting, frozen=True, kw_only=True):
             longest_silence=self.silences.longest,
             objectives=self.objectives,
             objective=self.slo,
+            lacks=frozenset(need for need, is_met in self._needs() if not is_met),
         )
+
+    def _needs(self) -> Iterator[tuple[Need, bool]]:
+        """Whether at least one cluster has what triggers need."""
+        watched = (*self.clusters, *((self.finder,) if self.finder else ()))
+        yield Need.ZOOKEEPER, any(cluster.store is Store.ZOOKEEPER for cluster in watched)
+        yield Need.FLINK_REST, Source.FLINK_REST in self.evidence.sources
+        kubernetes = (cluster for cluster in watched if isinstance(cluster, KubernetesSettings | FinderSettings))
+        yield Need.PLANS, any(cluster.flink_deployments or cluster.node_drains for cluster in kubernetes)
+        yield Need.HA_CHECK, bool(self.ha_check and self.clusters)
+        yield Need.SHARED_STORE, bool(self.silence_documents)
+        yield Need.OBJECTIVE, bool(self.slo or self.objectives)
 
     @property
     def silence_documents(self) -> frozenset[str]:

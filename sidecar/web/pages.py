@@ -94,6 +94,7 @@ def status(
         episodes=_latest(snapshot, day, only),
         problem=problem,
         health=snapshot.health,
+        idle_rules=snapshot.policy.idle_rules(),
         checks={name: ha_checks(snapshot, name) for name in detailed},
         slos={slo.cluster_id: slo for slo in slos(snapshot, *detailed)} if detailed else {},
         **_alerts(snapshot, only),

@@ -11,10 +11,19 @@ import click
 import pytest
 
 from sidecar.cli.main import cli
+from sidecar.core.policy.policy import NEEDS, Need, Trigger
 from tests import ROOT
 from tests.kit.amtool import find_amtool
 from tests.kit.sidecar_process import COMMAND, command
 
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]
+users: [{name: u, user: {token: t}}]
+"""
 ROUTES = """\
 route:
   receiver: ops
@@ -117,7 +126,48 @@ def test_rules_check_judges_each_file(tmp_path: Path) -> None:
     assert header.split() == ["ALERT", "ON", "FOR", "SEVERITY"]
     assert left_out.startswith("not among them, of the shipped rules: FlinkLeaderChanged, ")
     ended = command("rules", "check", "-o", "json", str(tmp_path / "good.yaml"))
-    assert json.loads(ended.stdout)["rules"] == [{"alert": "Mine", "on": "vacant", "for": "5m", "severity": "info"}]
+    assert json.loads(ended.stdout)["rules"] == [
+        {"alert": "Mine", "on": "vacant", "for": "5m", "severity": "info", "needs": ""}
+    ]
+
+
+def test_config_check_says_which_rules_cannot_fire_and_what_they_need(tmp_path: Path) -> None:
+    """None of them is listed among those that can; what a configuration has takes its rules from the list."""
+    config, journal = tmp_path / "sidecar.yaml", f"state_dir: {tmp_path}\n"
+    receivers = "receivers: [{name: ops, urls: ['json://h/x']}]\n"
+
+    def checked(text: str) -> tuple[list[str], list[str]]:
+        config.write_text(text + journal + receivers)
+        summary = json.loads(command("config", "check", "--config", str(config), "-o", "json").stdout)
+        return summary["rules"], [line.partition(": cannot fire without ")[2] for line in summary.get("idle", [])]
+
+    active, needs = checked("zookeeper: {quorum: zk}\n")
+    assert len(active) == 9
+    assert {"FlinkNoLeader", "FlinkNoStandby", "FlinkJobMissing"} <= {*active}
+    assert needs == [Need.PLANS, Need.FLINK_REST, Need.OBJECTIVE]
+    active, needs = checked(
+        "zookeeper: {quorum: zk}\nevidence: {capture: [flink_rest]}\nslo: {leadership: 99.9, window: 30d}\n"
+    )
+    assert (len(active), needs) == (16, [Need.PLANS])
+    (tmp_path / "kube").write_text(KUBECONFIG)
+    place = f"cluster_id: c, kubeconfig: {tmp_path / 'kube'}"
+    _, needs = checked(f"kubernetes: {{{place}, node_drains: true}}\n")
+    assert needs == [Need.ZOOKEEPER, Need.FLINK_REST, Need.OBJECTIVE]
+    ended = command("config", "check", "--config", str(config))
+    assert (
+        f"idle       FlinkNoStandby, FlinkZooKeeperZxidHeadroom: cannot fire without {Need.ZOOKEEPER}\n" in ended.stdout
+    )
+
+
+def test_each_trigger_says_what_it_needs() -> None:
+    """`rules show -o json` has it of each rule; and no need stands there that no configuration is asked about."""
+    shown = json.loads(command("rules", "show", "-o", "json").stdout)["rules"]
+    assert {rule["alert"]: rule["needs"] for rule in shown if rule["on"] in {"vacant", "leader_silent"}} == {
+        "FlinkNoLeader": "",
+        "FlinkLeaderSilent": Need.FLINK_REST,
+    }
+    assert {*NEEDS} == {*Trigger}
+    assert {need for need in NEEDS.values() if need} == {*Need}
 
 
 @pytest.mark.covers("command:config check")

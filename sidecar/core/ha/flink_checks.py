@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from sidecar.core.counted import counted
 from sidecar.core.ha.finding import Finding, Unknown, passes, risk, unknown
+from sidecar.core.pictures import ENDED, Picture
 from sidecar.core.sanitize import clean
 
 OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -16,6 +17,7 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "high-availability.zookeeper.storageDir",
         "recovery.zookeeper.storageDir",
     ),
+    "checkpoint_dir": ("execution.checkpointing.dir", "state.checkpoints.dir", "state.backend.fs.checkpointdir"),
     "tolerate": ("high-availability.zookeeper.client.tolerate-suspended-connections",),
     "yarn_attempts": ("yarn.application-attempts",),
     "target": ("execution.target",),
@@ -34,6 +36,12 @@ class FlinkFacts(Struct, frozen=True, kw_only=True):
     """JobManagers that the file `masters` lists; None: there is no such file."""
     contenders: int | Unknown = Unknown("nothing of the cluster was read")
     """JobManagers that contend for leadership now."""
+    picture: Picture | Unknown = Unknown("Flink's REST server was not asked")
+    """What the leading REST server says."""
+    volumes: tuple[str, ...] = ()
+    """Where the JobManagers' pods have volumes that outlive them. Empty: nowhere, or they are no pods."""
+    on_demand: bool = False
+    """Whether Flink itself starts TaskManagers, when a job needs them."""
 
 
 _Options = Mapping[str, str]
@@ -48,20 +56,37 @@ def of_options(check: Callable[[_Options], Finding | None]) -> Callable[[FlinkFa
     return checked
 
 
-@of_options
-def storage_dir(options: _Options) -> Finding:
+def storage_dir(facts: FlinkFacts) -> Finding | None:
     """Whether every JobManager reaches the data that it recovers from."""
-    if not (place := options.get("storage_dir")):
+    if not isinstance(facts.options, Unknown) and "storage_dir" not in facts.options:
         return risk(
             "high-availability.storageDir is not set", f"set it {_SHARED}: no JobManager can recover a job without it"
         )
+    return _shared(facts, "storage_dir", "a JobManager elsewhere finds no job")
+
+
+def checkpoint_dir(facts: FlinkFacts) -> Finding | None:
+    """Whether every JobManager and TaskManager reaches the checkpoints. Not set: they are in `high-availability.storageDir`."""
+    return _shared(facts, "checkpoint_dir", "a job that is restored elsewhere finds no checkpoint")
+
+
+def _shared(facts: FlinkFacts, name: str, otherwise: str) -> Finding | None:
+    """Whether a folder is one that all machines share; None: it is not set."""
+    if isinstance(facts.options, Unknown):
+        return unknown(facts.options.reason)
+    if not (place := facts.options.get(name)):
+        return None
+    key = OPTIONS[name][0]
     scheme = match[1].lower() if (match := _SCHEME.match(place)) else ""
-    if scheme in {"", "file"}:
-        return risk(
-            f"high-availability.storageDir is a folder of this machine: {clean(place)}",
-            f"set it {_SHARED}, unless a volume is mounted there that all JobManagers share: a JobManager elsewhere finds no job",
-        )
-    return passes(f"high-availability.storageDir is in {clean(scheme)}")
+    if scheme not in {"", "file"}:
+        return passes(f"{key} is in {clean(scheme)}")
+    path = "/" + place.partition(":")[2].lstrip("/") if scheme else place
+    if volume := next((mount for mount in facts.volumes if f"{path}/".startswith(f"{mount.rstrip('/')}/")), None):
+        return passes(f"{key} is on the volume at {clean(volume)}: {clean(place)}")
+    return risk(
+        f"{key} is a folder of this machine: {clean(place)}",
+        f"set it {_SHARED}, unless a volume is mounted there that all JobManagers share: {otherwise}",
+    )
 
 
 _SHARED: Final = "to a folder in an object store or a distributed file system"
@@ -116,10 +141,32 @@ def masters(facts: FlinkFacts) -> Finding | None:
     return risk(text, "start the JobManagers that are missing, or correct the file masters")
 
 
+def task_managers(facts: FlinkFacts) -> Finding:
+    """Whether jobs have anywhere to run."""
+    picture = facts.picture
+    if isinstance(picture, Unknown):
+        return unknown(picture.reason)
+    if picture.task_managers is None:
+        return unknown("Flink's REST server did not say which TaskManagers are registered")
+    registered = len(picture.task_managers) + picture.task_managers_beyond
+    if registered:
+        return passes(f"{counted(registered, 'TaskManager')} registered")
+    waiting = sum(job.state not in ENDED for job in picture.jobs) + picture.jobs_beyond
+    if facts.on_demand and not waiting:
+        return passes("no TaskManager is registered, and no job needs one: Flink starts them on demand")
+    without = f", and {counted(waiting, 'job')} cannot run" if waiting else ""
+    return risk(
+        f"no TaskManager is registered{without}",
+        "start TaskManagers, and look into their logs for why they do not register: without one no job runs, before a failover or after it",
+    )
+
+
 FLINK_CHECKS: Final[Mapping[str, Callable[[FlinkFacts], Finding | None]]] = {
     "storage_dir": storage_dir,
+    "checkpoint_dir": checkpoint_dir,
     "tolerate_suspended": tolerate_suspended,
     "yarn_attempts": yarn_attempts,
     "masters": masters,
+    "task_managers": task_managers,
 }
 """Each judges the facts of one moment. None: it does not apply to this cluster."""

@@ -8,13 +8,17 @@ from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sidecar.core.flink.configmaps import DEFAULT_LEASE, LeaderElectionRecord
 from sidecar.core.flink.leadership import Component
 from sidecar.core.ha.finding import Unknown
+from sidecar.core.ha.flink_checks import OPTIONS, FlinkFacts
 
 JOB_MANAGER: Final = "jobmanager"
 TASK_MANAGER: Final = "taskmanager"
+NATIVE: Final = "flink-native-kubernetes"
+"""The label `type` of what Flink itself deploys."""
 COMPONENTS: Final = frozenset({Component.DISPATCHER, Component.RESOURCE_MANAGER, Component.REST_SERVER})
 
 
@@ -72,7 +76,9 @@ class FlinkPod(Struct, frozen=True):
     heap_bytes: int | None = None
     """The last `-Xmx` in command, arguments and environment. None: there is none."""
     properties: Mapping[str, str] = {}
-    """Flink's options of memory and leader election in its arguments and in FLINK_PROPERTIES."""
+    """Flink's options of memory, leader election and storage in its arguments and in FLINK_PROPERTIES."""
+    volumes: tuple[str, ...] = ()
+    """Where its main container has volumes that outlive the pod."""
     conf_map: str = ""
     """The ConfigMap that is mounted as Flink's configuration; empty: not visible."""
 
@@ -131,6 +137,8 @@ class HaConfigMap(Struct, frozen=True):
     """Those with a published leader; without jobs."""
     hosts: frozenset[str] = frozenset()
     """Of the leaders that are published in it."""
+    rest_address: str = ""
+    """Of the leading REST server. Empty: none leads, or it is published elsewhere."""
     jobs: frozenset[str] = frozenset()
     """The jobs that Flink would recover from it."""
 
@@ -190,7 +198,7 @@ class KubernetesFacts(Struct, frozen=True, kw_only=True):
     config_maps: tuple[HaConfigMap, ...] | Unknown
     """Those of all clusters of the namespace."""
     memory: Mapping[str, str] | Unknown = NOT_READ
-    """Flink's options of `jobmanager.memory` as its ConfigMap has them."""
+    """Flink's options of memory, leader election and storage as its ConfigMap has them."""
     election: ElectionTimes | Unknown = NOT_READ
     own_rights: tuple[Right, ...] | Unknown
     flink_rights: FlinkRights | Unknown = NOT_READ
@@ -232,6 +240,23 @@ def job_managers_of(facts: KubernetesFacts) -> tuple[FlinkPod, ...] | Unknown:
     """The JobManagers among `pods_of`."""
     pods = pods_of(facts)
     return pods if isinstance(pods, Unknown) else tuple(pod for pod in pods if pod.component == JOB_MANAGER)
+
+
+def with_pods(flink: FlinkFacts, facts: KubernetesFacts) -> FlinkFacts:
+    """What Flink's configuration says, with what pods and their ConfigMap add to it where no folder was read."""
+    pods = job_managers_of(facts)
+    job_managers = () if isinstance(pods, Unknown) else pods
+    options = flink.options
+    if isinstance(options, Unknown) and not isinstance(facts.memory, Unknown):
+        given = {**facts.memory, **next((pod.properties for pod in job_managers if pod.properties), {})}
+        options = {name: next((given[key] for key in keys if key in given), "") for name, keys in OPTIONS.items()}
+        options = {name: value for name, value in options.items() if value}
+    return replace(
+        flink,
+        options=options,
+        volumes=next((pod.volumes for pod in job_managers if pod.volumes), ()),
+        on_demand=any(pod.labels.get("type") == NATIVE for pod in job_managers),
+    )
 
 
 def is_incomplete(leaders: HaConfigMap) -> bool:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from sidecar.core.ha.finding import Finding, Verdict, unknown
 from sidecar.core.ha.flink_checks import FLINK_CHECKS, FlinkFacts
 from sidecar.core.ha.kubernetes_checks import KUBERNETES_CHECKS
-from sidecar.core.ha.kubernetes_facts import KubernetesFacts
+from sidecar.core.ha.kubernetes_facts import KubernetesFacts, with_pods
 from sidecar.core.ha.zookeeper_checks import ZOOKEEPER_CHECKS
 from sidecar.core.ha.zookeeper_facts import ZooKeeperFacts
 from sidecar.core.moment import Moment
@@ -57,7 +57,7 @@ def results(store: ZooKeeperFacts | KubernetesFacts, flink: FlinkFacts) -> tuple
         case ZooKeeperFacts():
             of_store = _results(ZOOKEEPER_CHECKS, store)
         case KubernetesFacts():
-            of_store = _results(KUBERNETES_CHECKS, store)
+            of_store, flink = _results(KUBERNETES_CHECKS, store), with_pods(flink, store)
         case _:
             assert_never(store)
     return (*of_store, *_results(FLINK_CHECKS, flink))

@@ -82,3 +82,5 @@ class ZooKeeperFacts(Struct, frozen=True, kw_only=True):
     """Other clusters below the root that have no leader, and no contender."""
     left_jobs: tuple[Leftover, ...] | Unknown
     """Checkpoints of jobs that Flink would not recover."""
+    rest_address: str | Unknown = Unknown("it was not read")
+    """Of the leading REST server, as it published it. Empty: none leads."""

@@ -74,6 +74,35 @@ class Trigger(StrEnum):
     """The error budget of leadership is spent faster than its objective allows, over `within` and still now."""
 
 
+class Need(StrEnum):
+    """What some triggers need besides the leaders of a cluster, as a configuration says it."""
+
+    ZOOKEEPER = "a cluster in ZooKeeper"
+    FLINK_REST = "evidence: {capture: [flink_rest]}"
+    PLANS = "kubernetes: {flink_deployments: true}, or node_drains"
+    HA_CHECK = "ha_check"
+    SHARED_STORE = "ledger: {mode: auto}"
+    OBJECTIVE = "slo"
+
+
+NEEDS: Final[Mapping[Trigger, Need | None]] = {
+    **dict.fromkeys(Trigger),
+    Trigger.NO_STANDBY: Need.ZOOKEEPER,
+    Trigger.ZXID_HEADROOM: Need.ZOOKEEPER,
+    Trigger.PLANNED_FAILOVER: Need.PLANS,
+    Trigger.JOB_RESURRECTED: Need.FLINK_REST,
+    Trigger.RESTORED_FROM_NOTHING: Need.FLINK_REST,
+    Trigger.RESTORED_FROM_OLDER: Need.FLINK_REST,
+    Trigger.NOT_RECOVERED: Need.FLINK_REST,
+    Trigger.RECOVERED: Need.FLINK_REST,
+    Trigger.LEADER_SILENT: Need.FLINK_REST,
+    Trigger.HA_RISK: Need.HA_CHECK,
+    Trigger.DRILL_OVERDUE: Need.SHARED_STORE,
+    Trigger.BUDGET_BURN: Need.OBJECTIVE,
+}
+"""Without it a rule with this trigger never fires. None: leaders are enough."""
+
+
 LASTING: Final = frozenset(
     {Trigger.VACANT, Trigger.BLIND, Trigger.NO_STANDBY, Trigger.NOT_RECOVERED, Trigger.LEADER_SILENT}
 )
@@ -243,6 +272,16 @@ class Policy(Struct, frozen=True):
     """By cluster, of those that have their own."""
     objective: Objective | None = None
     """Of all other clusters."""
+    lacks: frozenset[Need] = frozenset()
+    """What the configuration has for none of its clusters."""
+
+    def idle_rules(self) -> Mapping[Need, list[str]]:
+        """The rules that cannot fire with this configuration, by what they need."""
+        idle: dict[Need, list[str]] = {}
+        for rule in self.rules:
+            if (need := NEEDS[rule.on]) in self.lacks:
+                idle.setdefault(need, []).append(rule.alert)
+        return idle
 
     def objective_of(self, cluster_id: str) -> Objective | None:
         """The objective of a cluster; None: it has none."""

@@ -26,6 +26,7 @@ from sidecar.core.flink.configmaps import (
 )
 from sidecar.core.flink.leadership import Component, LeaderInformation
 from sidecar.core.ha.finding import Unknown
+from sidecar.core.ha.flink_checks import OPTIONS
 from sidecar.core.ha.kubernetes_facts import (
     DisruptionBudget,
     ElectionTimes,
@@ -46,12 +47,15 @@ from sidecar.settings.file.durations import parse_flink_duration
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _MOST_BYTES: Final = 1 << 50
 _HEAP: Final = re.compile(r"-Xmx(\d{1,15})([kKmMgGtT]?)(?![\w.])")
-_DYNAMIC: Final = re.compile(r"-D\s*([\w.-]{1,127})=([^\s'\"]{1,64})")
-_LINE: Final = re.compile(r"^[ \t]*([\w.-]{1,127}):[ \t]+([^\s#]{1,64})", re.MULTILINE)
+_DYNAMIC: Final = re.compile(r"-D\s*([\w.-]{1,127})=([^\s'\"]{1,256})")
+_LINE: Final = re.compile(r"^[ \t]*([\w.-]{1,127}):[ \t]+([^\s#]{1,256})", re.MULTILINE)
 _SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 ELECTION: Final = "high-availability.kubernetes.leader-election."
 MEMORY: Final = "jobmanager.memory."
-_LONGEST_VALUE: Final = 64
+STORAGE: Final = (*OPTIONS["storage_dir"], *OPTIONS["checkpoint_dir"])
+_LONGEST_VALUE: Final = 256
+_FLEETING: Final = frozenset({"emptyDir", "hostPath", "configMap", "secret", "projected", "downwardAPI"})
+"""Kinds of volumes that end with the pod, are the node's, or hold no data."""
 _APART: Final = frozenset({"kubernetes.io/hostname", "topology.kubernetes.io/zone"})
 """Pods in two zones are on two nodes."""
 _FLINK_PROPERTIES: Final = "FLINK_PROPERTIES"
@@ -116,6 +120,7 @@ def flink_pod(pod: Object) -> FlinkPod | None:
         limit_bytes=memory_limit(container),
         heap_bytes=next((size for line in reversed(lines) if (size := _heap(line))), None),
         properties=_properties(container, lines),
+        volumes=tuple(_lasting_volumes(spec, container)),
         conf_map=_conf_map(spec, container),
     )
 
@@ -191,6 +196,7 @@ def ha_config_map(config_map: Object) -> HaConfigMap | None:
             lease if isinstance(lease, LeaderElectionRecord) else None,
             frozenset({component_id.component for component_id, _ in published} - {Component.JOB}),
             frozenset(host_of(leader.address) for _, leader in published),
+            next((leader.address for id_, leader in published if id_.component is Component.REST_SERVER), ""),
             job_ids(data),
         )
         if name
@@ -209,7 +215,9 @@ def configured_options(config_map: Object) -> dict[str, str]:
 
 def flink_options(options: Mapping[str, str]) -> dict[str, str]:
     """Those options that the checks need, within bounds."""
-    return {key: value[:_LONGEST_VALUE] for key, value in options.items() if key.startswith((ELECTION, MEMORY))}
+    return {
+        key: value[:_LONGEST_VALUE] for key, value in options.items() if key.startswith((ELECTION, MEMORY, *STORAGE))
+    }
 
 
 def election_times(options: Mapping[str, str]) -> ElectionTimes | Unknown:
@@ -319,6 +327,18 @@ def _conf_map(spec: Object, container: Object) -> str:
     )
     volumes = (volume for volume in mappings(spec.get("volumes")) if name and volume.get("name") == name)
     return next((text(mapping(volume.get("configMap")).get("name")) for volume in volumes), "")
+
+
+def _lasting_volumes(spec: Object, container: Object) -> Iterator[str]:
+    """Where volumes are mounted that outlive the pod."""
+    lasting = {
+        volume.get("name")
+        for volume in mappings(spec.get("volumes"))
+        if _FLEETING.isdisjoint(volume) and len(volume) > 1
+    }
+    for mount in mappings(container.get("volumeMounts")):
+        if mount.get("name") in lasting and (path := text(mount.get("mountPath"))):
+            yield path
 
 
 def _bound(value: object) -> int | str | None:

@@ -10,6 +10,7 @@ from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import Permissions
 
+from sidecar.core.flink.connection_info import Unreadable, decode_connection_info
 from sidecar.core.flink.znode_paths import JOB_STORES, JOBS, LATCH, LEADER, is_cluster, job_ids
 from sidecar.core.ha.finding import Unknown
 from sidecar.core.ha.zookeeper_facts import Leftover, Member, Server, ZooKeeperFacts
@@ -93,6 +94,7 @@ class EnsembleProbe:
             left_clusters=ask(lambda reading: _left_clusters(reading, namespace)),
             left_jobs=ask(lambda reading: _left_jobs(reading, namespace)),
             zxid=ask(lambda reading: reading.zxid),
+            rest_address=ask(lambda reading: _rest_address(reading, namespace)),
         )
 
     def _not_connected(self, session: "_ReadingSession") -> str:
@@ -155,6 +157,16 @@ def _contenders(session: _ReadingSession, namespace: str) -> int | Unknown:
     except NoNodeError:
         latch = clean(namespace + LATCH)
         return Unknown(f"{latch} does not exist: the cluster has not run yet, or it is Flink 1.14 or older")
+
+
+def _rest_address(session: _ReadingSession, namespace: str) -> str | Unknown:
+    """Of the leading REST server, where Flink 1.14 and newer publish it. Empty: none leads."""
+    try:
+        content, _ = session.read(f"{namespace}{LEADER}/rest_server/connection_info")
+    except NoNodeError:
+        return ""
+    leader = decode_connection_info(content)
+    return Unknown(leader.reason) if isinstance(leader, Unreadable) else leader.address
 
 
 def _acls(session: _ReadingSession, namespace: str) -> Iterator[tuple[str, bool]]:

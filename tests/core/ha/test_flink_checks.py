@@ -12,7 +12,9 @@ from sidecar.core.ha.flink_checks import FLINK_CHECKS, OPTIONS, FlinkFacts
 from sidecar.core.ha.kubernetes_checks import KUBERNETES_CHECKS
 from sidecar.core.ha.results import CHECKS, results
 from sidecar.core.ha.zookeeper_checks import ZOOKEEPER_CHECKS
+from sidecar.core.pictures import Job, Picture, TaskManager
 from tests.core.ha.test_zookeeper_checks import facts as zookeeper_facts
+from tests.kit.deployed_flink import CLUSTER, job_manager
 from tests.kit.deployed_flink import facts as kubernetes_facts
 from tests.kit.hostile import texts
 
@@ -20,6 +22,7 @@ PASS, RISK, UNKNOWN = Verdict.PASS, Verdict.RISK, Verdict.UNKNOWN
 HIDDEN: Final = Unknown("Flink's configuration was not read")
 GOOD: Final = {
     "storage_dir": "s3://bucket/flink/ha",
+    "checkpoint_dir": "s3://bucket/flink/checkpoints",
     "tolerate": "true",
     "yarn_attempts": "4",
     "target": "yarn-application",
@@ -30,7 +33,16 @@ TOLERATE: Final = "high-availability.zookeeper.client.tolerate-suspended-connect
 
 def facts(**changes: Any) -> FlinkFacts:
     """Those of a good configuration."""
-    return replace(FlinkFacts(options=GOOD, masters=2, contenders=2), **changes)
+    return replace(FlinkFacts(options=GOOD, masters=2, contenders=2, picture=pictured()), **changes)
+
+
+def pictured(*task_managers: str, jobs: int = 0) -> Picture:
+    """What the REST server says; without arguments of one TaskManager and no job."""
+    running = tuple(Job(f"{number:032x}", "count", "CREATED", 0, 0) for number in range(jobs))
+    return Picture(0, "http://jm:8081", running, task_managers=tuple(map(TaskManager, task_managers or ("tm-0",))))
+
+
+NO_TASK_MANAGER: Final = replace(pictured(), task_managers=())
 
 
 def options(**changes: str | None) -> dict[str, dict[str, str]]:
@@ -46,6 +58,25 @@ CASES: Final = [
     ("storage_dir", options(storage_dir="file:///tmp/ha"), RISK, "is a folder of this machine: file:///tmp/ha"),
     ("storage_dir", options(storage_dir="/var/ha"), RISK, "is a folder of this machine: /var/ha"),
     ("storage_dir", {"options": HIDDEN}, UNKNOWN, "was not read"),
+    ("storage_dir", options(storage_dir="file:/ha/x") | {"volumes": ("/ha",)}, PASS, "is on the volume at /ha"),
+    ("checkpoint_dir", {}, PASS, "execution.checkpointing.dir is in s3"),
+    ("checkpoint_dir", options(checkpoint_dir="file:///tmp/cp"), RISK, "is a folder of this machine: file:///tmp/cp"),
+    ("checkpoint_dir", options(checkpoint_dir="/var/cp"), RISK, "is a folder of this machine: /var/cp"),
+    ("checkpoint_dir", options(checkpoint_dir="file:///data/cp") | {"volumes": ("/data",)}, PASS, "volume at /data"),
+    ("checkpoint_dir", options(checkpoint_dir="file:///data2/cp") | {"volumes": ("/data",)}, RISK, "this machine"),
+    ("checkpoint_dir", options(checkpoint_dir=None), None, ""),
+    ("checkpoint_dir", {"options": HIDDEN}, UNKNOWN, "was not read"),
+    ("task_managers", {"picture": pictured("tm-0", "tm-1")}, PASS, "2 TaskManagers registered"),
+    ("task_managers", {"picture": NO_TASK_MANAGER}, RISK, "no TaskManager is registered"),
+    ("task_managers", {"picture": NO_TASK_MANAGER, "on_demand": True}, PASS, "Flink starts them on demand"),
+    (
+        "task_managers",
+        {"picture": replace(pictured(jobs=3), task_managers=()), "on_demand": True},
+        RISK,
+        "no TaskManager is registered, and 3 jobs cannot run",
+    ),
+    ("task_managers", {"picture": replace(pictured(), task_managers=None)}, UNKNOWN, "did not say"),
+    ("task_managers", {"picture": HIDDEN}, UNKNOWN, "was not read"),
     ("tolerate_suspended", {}, PASS, "leaders survive a lost connection to ZooKeeper until their session expires"),
     ("tolerate_suspended", options(tolerate="TRUE"), PASS, "leaders survive"),
     ("tolerate_suspended", options(tolerate="false"), RISK, f"{TOLERATE} is false"),
@@ -82,10 +113,10 @@ def test_a_check_over_facts(check: str, changes: dict[str, Any], verdict: Verdic
 
 
 def test_each_check_has_all_verdicts() -> None:
-    """None of them can only pass, and none passes where the fact is hidden. All but `storage_dir` concern some clusters only."""
+    """None of them can only pass, and none passes where the fact is hidden. All but two concern some clusters only."""
     cases = {(check, verdict) for check, _, verdict, _ in CASES}
     assert {case for case in cases if case[1]} == {(check, verdict) for check in FLINK_CHECKS for verdict in Verdict}
-    assert {check for check, verdict in cases if verdict is None} == {*FLINK_CHECKS} - {"storage_dir"}
+    assert {check for check, verdict in cases if verdict is None} == {*FLINK_CHECKS} - {"storage_dir", "task_managers"}
 
 
 @given(
@@ -103,6 +134,24 @@ def test_texts_are_bounded_printable_lines(
         assert result.advice.isprintable()
         assert max(len(result.text), len(result.advice)) <= 1001
         assert "the check failed" not in result.text
+
+
+def test_in_kubernetes_pods_and_their_configmap_say_what_no_folder_does() -> None:
+    """Where checkpoints are, whether a volume is there that outlives the pod, and whether Flink starts TaskManagers itself."""
+    hidden, pod = facts(options=HIDDEN, picture=NO_TASK_MANAGER), job_manager("jm-0")
+    plain = replace(pod, labels={"app": CLUSTER, "component": "jobmanager"})
+
+    def found(**changes: Any) -> tuple[Verdict, Verdict]:
+        by_check = {result.check: result.verdict for result in results(kubernetes_facts(**changes), hidden)}
+        return by_check["checkpoint_dir"], by_check["task_managers"]
+
+    local = {"state.checkpoints.dir": "file:///data/cp", "high-availability.storageDir": "s3://ha"}
+    assert found(memory=local) == (RISK, PASS)
+    assert found(memory=local, pods=(plain,)) == (RISK, RISK)
+    assert found(memory=local, pods=(replace(pod, volumes=("/data",)),)) == (PASS, PASS)
+    moved = replace(pod, properties={"state.checkpoints.dir": "s3://cp"})
+    assert found(memory=local, pods=(moved,)) == (PASS, PASS)
+    assert found(memory=HIDDEN) == (UNKNOWN, PASS)
 
 
 def test_each_store_has_its_own_checks_and_flink_s() -> None:
