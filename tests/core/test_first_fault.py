@@ -48,8 +48,8 @@ FATAL = line("ERROR", "Fatal error occurred in the cluster entrypoint.", "10:00:
         (
             "lost-zookeeper",
             (
-                "Background operation retry gave up: org.apache.flink.shaded.zookeeper3.org.apache.zookeeper.KeeperException$ConnectionLoss"
-                "Exception: KeeperErrorCode = ConnectionLoss"
+                "Fatal error occurred in the cluster entrypoint: org.apache.flink.shaded.zookeeper3.org.apache.zookeeper.KeeperException$"
+                "ConnectionLossException: KeeperErrorCode = ConnectionLoss"
             ),
             "org.apache.flink.shaded.zookeeper3.org.apache.zookeeper.KeeperException$ConnectionLossException",
         ),
@@ -77,9 +77,33 @@ def test_logs_of_real_jobmanagers(file: str, fault: str | None, exception: str |
             "java.lang.OutOfMemoryError",
         ),
         (
-            line("ERROR", "Lost the store.") + "a.b.StoreException: gone\n" + FATAL + "java.lang.IllegalStateException: closed",
+            line("ERROR", "Lost the store.") + "a.b.StoreException: gone\n" + line("ERROR", "Broke") + "a.b.LaterException: closed",
             "Lost the store: a.b.StoreException: gone",
             "a.b.StoreException",
+        ),
+        # the error that ended the process, and not one that it survived
+        (
+            line("ERROR", "Retry gave up.") + "a.b.RetryException: gone\n" + FATAL + "java.lang.IllegalStateException: broken",
+            "Fatal error occurred in the cluster entrypoint: java.lang.IllegalStateException: broken",
+            "java.lang.IllegalStateException",
+        ),
+        (
+            line("ERROR", "Retry gave up.") + line("FATAL", "Could not bind to the port") + line("ERROR", "No metrics"),
+            "Could not bind to the port",
+            None,
+        ),
+        (
+            line("ERROR", "Retry gave up.")
+            + line("INFO", "Terminating cluster entrypoint process XEntrypoint with exit code 239.") + "a.b.LastException: end\n",
+            "Terminating cluster entrypoint process XEntrypoint with exit code 239: a.b.LastException: end",
+            "a.b.LastException",
+        ),
+        # one that does not say why, and one that is a consequence
+        (line("ERROR", "Lost the store.") + FATAL, "Lost the store.", None),
+        (
+            line("ERROR", "Lost the store.") + FATAL + "java.lang.IllegalStateException: has been closed",
+            "Lost the store.",
+            None,
         ),
         # known consequences never win over another error, even an earlier one
         (
