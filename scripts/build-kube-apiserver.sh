@@ -27,22 +27,45 @@ exec 9> "$cache/$what.lock"
 flock -n 9 || { say "another process is building it: waiting"; flock -w 1800 9 || die "another process has been building for half an hour: end it"; }
 if ready; then echo "$home"; exit; fi
 
-for tool in apt-get dpkg-deb tar xargs; do
+for tool in apt-get dpkg-deb setpriv tar xargs; do
   command -v "$tool" > /dev/null || die "$tool is missing: build on Debian$otherwise"
 done
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 [ -r "$keyring" ] || die "$keyring is missing: run apt-get install debian-archive-keyring$otherwise"
-work=$(mktemp -d "$cache/.kubernetes.XXXXXX")
-trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
-mkdir -p "$work"/{lists/partial,archives/partial,fetched,debian,bin}
+rm -rf "$cache/.kubernetes-$what".*  # of builds that were killed: this one holds the lock
+work=$(mktemp -d "$cache/.kubernetes-$what.XXXXXX")
+running=
+finish() {
+  if [ -n "$running" ]; then
+    kill -KILL -- "-$running" 2> /dev/null || true
+    for _ in {1..50}; do kill -0 -- "-$running" 2> /dev/null && sleep 0.1 || break; done
+  fi
+  chmod -R u+w "$work"
+  rm -rf "$work"
+}
+trap finish EXIT
+for signal in HUP INT TERM; do trap "exit $((128 + $(kill -l $signal)))" "$signal"; done
+# A process group of its own: all of it ends with this script, which hears signals meanwhile.
+run() {
+  set -m
+  nice setpriv --pdeathsig KILL "$@" 9>&- < /dev/null &
+  set +m
+  running=$!
+  local status=0
+  wait "$running" || status=$?
+  running=
+  return $status
+}
+mkdir -p "$work"/{lists/partial,archives/partial,fetched,debian,bin,tmp}
+export TMPDIR=$work/tmp
 
 # An apt of our own: the system's packages, lists and sources stay as they are.
 origin=(--format '$(REPO_URI)')
-mirror=$({ apt-get indextargets "${origin[@]}" 'Origin: Debian' 'Label: Debian'; apt-get indextargets "${origin[@]}"; } 2> /dev/null | sed -n '/security/d;\|/debian/*$|{p;q}')
+mirror=$({ apt-get indextargets "${origin[@]}" 'Origin: Debian' 'Label: Debian'; apt-get indextargets "${origin[@]}"; } 2> /dev/null | sed -n '/security/d;\|/debian/*$|p' | sed -n 1p)
 [ -n "$mirror" ] || die "apt knows no Debian mirror: build on Debian$otherwise"
 for kind in deb deb-src; do echo "$kind [signed-by=$keyring] $mirror bookworm main"; done > "$work/sources.list"
 own_apt() {
-  apt-get -qq -o Dir::Etc::SourceList="$work/sources.list" -o Dir::Etc::SourceParts=/dev/null -o Dir::State::Lists="$work/lists" \
+  run apt-get -qq -o Dir::Etc::SourceList="$work/sources.list" -o Dir::Etc::SourceParts=/dev/null -o Dir::State::Lists="$work/lists" \
     -o Dir::Cache="$work" -o APT::Sandbox::User="$(id -un)" "$@" >&2
 }
 say "fetching Debian's packages"
@@ -73,11 +96,11 @@ grep -q 'newIterator(type2' $reflect2/unsafe_map.go || die "reflect2 is not as e
 
 if [ "$what" = apiserver ]; then
   say "generating what the API server says of its own API"
-  go build -o "$work/bin/openapi-gen" ./vendor/k8s.io/kube-openapi/cmd/openapi-gen
+  run go build -o "$work/bin/openapi-gen" ./vendor/k8s.io/kube-openapi/cmd/openapi-gen
   described=$(grep -rl --include='*.go' --exclude='*_test.go' --exclude='zz_generated*' '+k8s:openapi-gen=' pkg cmd plugin staging/src/k8s.io \
     | grep -v -e ^staging/src/k8s.io/code-generator/ -e ^pkg/generated/ | xargs -n1 dirname | sort -u \
     | sed -e "s|^staging/src/|$package/vendor/|;t" -e "s|^|$package/|" | paste -sd,)
-  "$work/bin/openapi-gen" --go-header-file hack/boilerplate/boilerplate.generatego.txt -i "$described" -p "$package/pkg/generated/openapi" \
+  run "$work/bin/openapi-gen" --go-header-file hack/boilerplate/boilerplate.generatego.txt -i "$described" -p "$package/pkg/generated/openapi" \
     -O zz_generated.openapi -r "$work/violations" >&2
   rm "$work/bin/openapi-gen"
 fi
@@ -91,7 +114,7 @@ for place in component-base/version client-go/pkg/version; do
 done
 # A node without cloud providers and Docker: smaller, and quicker to build.
 tags=(); [ "$what" = apiserver ] || tags=(-tags 'providerless dockerless')
-for program in "${programs[@]}"; do go build -trimpath "${tags[@]}" -ldflags "$flags" -o "$work/bin/$program" "./cmd/$program"; done
+for program in "${programs[@]}"; do run go build -trimpath "${tags[@]}" -ldflags "$flags" -o "$work/bin/$program" "./cmd/$program"; done
 
 case $what in
   apiserver) cp "$work/debian/usr/bin/etcd" "$work/bin/etcd" ;;

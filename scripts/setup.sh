@@ -37,6 +37,10 @@ if [ -n "${FLINK_HA_SIDECAR_NO_SKIPS:-}" ] && ! PATH=$PATH:/sbin:/usr/sbin comma
   as_root || die "tc is needed to run every test (it drops packets); run: apt-get install iproute2"
   apt_install iproute2
 fi
+if [ -n "${FLINK_HA_SIDECAR_NO_SKIPS:-}" ] && ! command -v mvn >/dev/null; then
+  as_root || die "Maven is needed to run every test (it fetches Spark's connector for S3, and HDFS); run: apt-get install maven"
+  apt_install maven
+fi
 if [ -n "${FLINK_HA_SIDECAR_NO_SKIPS:-}" ] && ! command -v chromium >/dev/null; then
   as_root || die "chromium is needed to run every test (it opens the audit report); run: apt-get install chromium"
   apt_install chromium

@@ -13,10 +13,11 @@ from sidecar.lab.flink import Lab
 from sidecar.lab.java import find_java
 from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.zookeeper import ZooKeeper
+from tests.kit.kubernetes_server import assets
 from tests.kit.receivers import webhook
 from tests.kit.waiting import PATIENCE_SECONDS, until
 
-pytest_plugins = ["tests.kit.groups", "tests.kit.costs"]
+pytest_plugins = ["tests.kit.groups", "tests.kit.costs", "tests.kit.fetched"]
 
 NO_SKIPS = "FLINK_HA_SIDECAR_NO_SKIPS" in os.environ
 """Set in CI: a test that cannot run there is a failure."""
@@ -58,6 +59,12 @@ def java() -> Path:
 def flink_2_home() -> Path:
     """The distribution of Flink 2.3.0."""
     return flink_home(FLINK_2, _tell)
+
+
+@pytest.fixture(scope="session")
+def apiserver() -> Path:
+    """The folder with a Kubernetes API server and its etcd. A test that has it from here runs when it is built: tests/kit/groups.py."""
+    return assets()
 
 
 @pytest.fixture

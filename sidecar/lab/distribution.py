@@ -47,7 +47,7 @@ def flink_home(version: str, progress: Callable[[str], None]) -> Path:
             f"could not fetch Flink {version} into {cache}: {error.strerror or error}; "
             "the download needs 1 GB of disk; FLINK_HA_SIDECAR_CACHE names another folder"
         ) from error
-    return home
+    return home.resolve()  # an archive of Java's classes is valid for one path of their jars
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from tests.deploy.manifests import DEPLOY, apply, document, example, of_kind, po
 from tests.kit.driver_recorder import now
 from tests.kit.finder_recorder import Recorder
 from tests.kit.kubectl import Manifest
-from tests.kit.kubernetes_server import Kubernetes, assets
+from tests.kit.kubernetes_server import Kubernetes
 from tests.kit.waiting import PATIENCE_SECONDS
 
 HERE = DEPLOY / "all-clusters"
@@ -30,9 +30,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> list[Manifest]:
 
 
 @pytest.fixture(scope="module")
-def kubernetes(tmp_path_factory: pytest.TempPathFactory, built: list[Manifest]) -> Iterator[Kubernetes]:
+def kubernetes(
+    tmp_path_factory: pytest.TempPathFactory, built: list[Manifest], apiserver: Path
+) -> Iterator[Kubernetes]:
     """An API server to which the example has been applied."""
-    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), assets())
+    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), apiserver)
     server.start()
     server.namespace(NAMESPACE)
     apply(server.kubeconfig(), built)

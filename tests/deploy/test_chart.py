@@ -22,7 +22,7 @@ from tests.deploy.test_manifests import mounts
 from tests.kit import helm
 from tests.kit.helm import HelmError, Values
 from tests.kit.kubectl import Manifest, kubectl
-from tests.kit.kubernetes_server import Kubernetes, assets
+from tests.kit.kubernetes_server import Kubernetes
 from tests.kit.receivers import apprise_urls
 
 RELEASE = "flink-ha-sidecar"
@@ -64,8 +64,8 @@ def rendered(values: Values, release: str = RELEASE) -> list[Manifest]:
 
 
 @pytest.fixture(scope="module")
-def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
-    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), assets())
+def kubernetes(tmp_path_factory: pytest.TempPathFactory, apiserver: Path) -> Iterator[Kubernetes]:
+    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), apiserver)
     server.start()
     server.namespace(NAMESPACE)
     yield server

@@ -17,7 +17,7 @@ from tests.deploy.test_manifests import BASE
 from tests.deploy.test_manifests import of_kind as of_the_example
 from tests.kit.forms import forms
 from tests.kit.kubectl import Manifest, kubectl, kustomize
-from tests.kit.kubernetes_server import Json, Kubernetes, assets
+from tests.kit.kubernetes_server import Json, Kubernetes
 
 FLINK_SECONDS = 120.0
 """For Flink's command to make its objects, on a busy machine."""
@@ -25,8 +25,8 @@ TEMPLATES = DEPLOY / "pod-template"
 
 
 @pytest.fixture(scope="module")
-def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
-    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), assets())
+def kubernetes(tmp_path_factory: pytest.TempPathFactory, apiserver: Path) -> Iterator[Kubernetes]:
+    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), apiserver)
     server.start()
     server.namespace(NAMESPACE)
     yield server

@@ -40,7 +40,7 @@ from tests.kit.config_maps import LEADER
 from tests.kit.fake_flink import Flink
 from tests.kit.helm import Values
 from tests.kit.images import BUILD_SECONDS, TOOLS, Builder, Image, RootFolder, missing
-from tests.kit.kubernetes_server import Kubernetes, assets
+from tests.kit.kubernetes_server import Kubernetes
 from tests.kit.pod import Prepared, prepare
 from tests.kit.receivers import webhook
 from tests.kit.s3_server import S3Server, reach
@@ -213,9 +213,11 @@ def installed(root: RootFolder, kubernetes: Kubernetes, values: Values, folder: 
 
 
 @pytest.mark.parametrize("as_files", [False, True])
-def test_from_the_documented_command_to_the_first_alert(root: RootFolder, tmp_path: Path, as_files: bool) -> None:
+def test_from_the_documented_command_to_the_first_alert(
+    root: RootFolder, tmp_path: Path, as_files: bool, apiserver: Path
+) -> None:
     """Another JobManager takes the lead, and there is one message; then the commands that Helm has printed are run."""
-    kubernetes = Kubernetes(tmp_path / "kubernetes", assets())
+    kubernetes = Kubernetes(tmp_path / "kubernetes", apiserver)
     kubernetes.start()
     first, second = ({f"{LEADER}{name}": f"{UUID(int=n)},{DISPATCHER}" for name in COMPONENTS} for n in (1, 2))
     try:

@@ -26,7 +26,7 @@ from sidecar.settings import KubernetesSettings, load
 from tests.deploy.manifests import DEPLOY, apply, copied, document, example, of_kind, pod_of
 from tests.deploy.test_manifests import BASE, mounts
 from tests.kit.kubectl import Manifest, kustomize
-from tests.kit.kubernetes_server import Json, Kubernetes, Namespace, assets
+from tests.kit.kubernetes_server import Json, Kubernetes, Namespace
 from tests.kit.sidecar_process import command
 
 HERE = DEPLOY / "kubernetes"
@@ -98,9 +98,11 @@ def container(pod: Manifest) -> Manifest:
 
 
 @pytest.fixture(scope="module")
-def kubernetes(tmp_path_factory: pytest.TempPathFactory, built: list[Manifest]) -> Iterator[Kubernetes]:
+def kubernetes(
+    tmp_path_factory: pytest.TempPathFactory, built: list[Manifest], apiserver: Path
+) -> Iterator[Kubernetes]:
     """An API server to which the example has been applied, with two Flink clusters."""
-    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), assets())
+    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), apiserver)
     server.start()
     namespace = server.namespace(NAMESPACE)
     namespace.create(CONFIG_MAP, LEADERS, lease())

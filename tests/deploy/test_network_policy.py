@@ -10,16 +10,16 @@ from kubernetes import client
 from tests.deploy.manifests import DEPLOY, apply, document
 from tests.deploy.test_kubernetes_manifests import HERE, NAMESPACE
 from tests.deploy.test_manifests import BASE, of_kind
-from tests.kit.kubernetes_server import Kubernetes, assets
+from tests.kit.kubernetes_server import Kubernetes
 
 COMPONENT = DEPLOY / "network-policy"
 POLICIES = (HERE / "network-policy.yaml", COMPONENT / "network-policy.yaml")
 
 
 @pytest.fixture(scope="module")
-def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
+def kubernetes(tmp_path_factory: pytest.TempPathFactory, apiserver: Path) -> Iterator[Kubernetes]:
     """An API server with the namespace."""
-    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), assets())
+    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), apiserver)
     server.start()
     server.namespace(NAMESPACE)
     yield server

@@ -17,7 +17,7 @@ from tests.deploy.test_chart import rendered
 from tests.deploy.test_kubernetes_manifests import NAMESPACE
 from tests.kit.helm import Values
 from tests.kit.kubectl import kubectl, kustomize
-from tests.kit.kubernetes_server import Kubernetes, assets
+from tests.kit.kubernetes_server import Kubernetes
 
 README = (DEPLOY / "README.md").read_text(encoding="utf-8")
 BLOCKS = "\n".join(re.findall(r"^    (.*)$", README, re.MULTILINE)).replace("\\\n", " ")
@@ -30,8 +30,8 @@ def commands(begin: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
-    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), assets())
+def kubernetes(tmp_path_factory: pytest.TempPathFactory, apiserver: Path) -> Iterator[Kubernetes]:
+    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), apiserver)
     server.start()
     server.namespace(NAMESPACE)
     yield server

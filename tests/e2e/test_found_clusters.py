@@ -11,7 +11,7 @@ from sidecar.lab.receivers import HttpReceiver
 from tests.kit.cluster import A, B
 from tests.kit.config_maps import ApiServerWriter, ConfigMaps
 from tests.kit.fake_flink import Flink
-from tests.kit.kubernetes_server import Kubernetes, assets
+from tests.kit.kubernetes_server import Kubernetes
 from tests.kit.serving import serving
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
@@ -24,9 +24,9 @@ rules:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
+def server(tmp_path_factory: pytest.TempPathFactory, apiserver: Path) -> Iterator[Kubernetes]:
     users = {"flink": "token-of-flink", "finder": "token-of-finder"}
-    with serving(Kubernetes(tmp_path_factory.mktemp("kubernetes"), assets(), **users)) as running:
+    with serving(Kubernetes(tmp_path_factory.mktemp("kubernetes"), apiserver, **users)) as running:
         yield running
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from sidecar.lab.flink import Lab
 from sidecar.lab.managers import JobManager
-from tests.kit.kubernetes_server import Kubernetes, assets
+from tests.kit.kubernetes_server import Kubernetes
 from tests.kit.sidecar_process import COMMAND, Sidecar, command
 from tests.kit.waiting import LOADED_MACHINE_SECONDS, wait_for
 
@@ -26,8 +26,8 @@ pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture(scope="module")
-def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
-    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), assets())
+def kubernetes(tmp_path_factory: pytest.TempPathFactory, apiserver: Path) -> Iterator[Kubernetes]:
+    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), apiserver)
     server.start()
     yield server
     server.kill()

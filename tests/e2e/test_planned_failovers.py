@@ -18,7 +18,7 @@ from tests.kit.cluster import job_manager
 from tests.kit.config_maps import ApiServerWriter, ConfigMaps
 from tests.kit.fake_flink import Flink
 from tests.kit.flink_deployments import GROUP, Deployment, install
-from tests.kit.kubernetes_server import Kubernetes, assets
+from tests.kit.kubernetes_server import Kubernetes
 from tests.kit.serving import serving
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
@@ -35,9 +35,9 @@ NAMES = ("quick", "late", "crashed", "suspended", "drained")
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
+def server(tmp_path_factory: pytest.TempPathFactory, apiserver: Path) -> Iterator[Kubernetes]:
     users = {"flink": "token-of-flink", "reader": "token-of-reader"}
-    with serving(Kubernetes(tmp_path_factory.mktemp("kubernetes"), assets(), **users)) as running:
+    with serving(Kubernetes(tmp_path_factory.mktemp("kubernetes"), apiserver, **users)) as running:
         install(running.server)
         yield running
 

@@ -13,7 +13,7 @@ from sidecar.lab.distribution import flink_home
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.commands_scene import JobManagers
 from tests.kit.driver_recorder import CLUSTER, Recorder, now, recorders
-from tests.kit.kubernetes_server import USERS, Kubernetes, assets
+from tests.kit.kubernetes_server import USERS, Kubernetes
 from tests.kit.relay import Wire
 from tests.kit.serving import serving
 from tests.kit.zookeeper_client import connected
@@ -47,9 +47,9 @@ def old_zookeeper(tmp_path_factory: pytest.TempPathFactory, java: Path) -> Itera
 
 
 @pytest.fixture(scope="session")
-def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
+def kubernetes(tmp_path_factory: pytest.TempPathFactory, apiserver: Path) -> Iterator[Kubernetes]:
     """One API server for all tests that leave it as they found it, each in a namespace of its own."""
-    with serving(Kubernetes(tmp_path_factory.mktemp("kubernetes"), assets(), **USERS)) as server:
+    with serving(Kubernetes(tmp_path_factory.mktemp("kubernetes"), apiserver, **USERS)) as server:
         yield server
 
 

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -24,7 +25,7 @@ from sidecar.settings import FinderSettings
 from tests.kit.configmap_recorder import said
 from tests.kit.driver_recorder import CONNECTED, SUSPENDED, now
 from tests.kit.finder_recorder import Recorder
-from tests.kit.kubernetes_server import Json, Kubernetes, Namespace, assets
+from tests.kit.kubernetes_server import Json, Kubernetes, Namespace
 from tests.kit.serving import serving
 from tests.kit.waiting import wait_for
 
@@ -275,10 +276,10 @@ def test_large_config_maps_of_others_blind_nobody(
 
 
 def test_what_an_outage_hides_is_reported_in_order(
-    find: Find, tmp_path_factory: pytest.TempPathFactory, mark: dict[str, str]
+    find: Find, tmp_path_factory: pytest.TempPathFactory, mark: dict[str, str], apiserver: Path
 ) -> None:
     """The API server goes and comes back: every cluster is SUSPENDED, then whole again; a change, a new one and a removal are reported."""
-    with serving(Kubernetes(tmp_path_factory.mktemp("outage"), assets())) as server:
+    with serving(Kubernetes(tmp_path_factory.mktemp("outage"), apiserver)) as server:
         flinks = Clusters(server.namespace("flink"), mark)
         for name in ("stays", "changes", "goes"):
             flinks.create(name)

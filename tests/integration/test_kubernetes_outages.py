@@ -16,7 +16,7 @@ from tests.integration.conftest import RelayTo
 from tests.kit.configmap_recorder import Recorder, drivers, version_of
 from tests.kit.driver_recorder import CONNECTED, SUSPENDED, now
 from tests.kit.impostor import Impostor
-from tests.kit.kubernetes_server import Kubernetes, Namespace, assets, exec_credential, program
+from tests.kit.kubernetes_server import Kubernetes, Namespace, exec_credential, program
 from tests.kit.relay import Wire
 from tests.kit.serving import serving
 from tests.kit.waiting import LOADED_MACHINE_SECONDS
@@ -34,9 +34,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def kubernetes(data: Path) -> Iterator[Kubernetes]:
+def kubernetes(data: Path, apiserver: Path) -> Iterator[Kubernetes]:
     """An API server to be hurt: each test leaves it serving."""
-    server = Kubernetes(data, assets())
+    server = Kubernetes(data, apiserver)
     server.start()
     yield server
     server.kill()

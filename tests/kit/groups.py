@@ -131,11 +131,14 @@ LONG: Final[dict[str, tuple[str, ...]]] = {
         "audit/test_cluster",
         "audit/test_hdfs",
         "audit/test_bucket_changes",
+        "audit/test_bucket_errors.py::test_a_segment",
+        "audit/test_bucket_errors.py::test_a_store_that_refuses",
+        "audit/test_bucket_errors.py::test_an_ingest",
         "audit/test_bucket_errors.py::test_both_names",
         "audit/test_bucket_errors.py::test_jars",
-        "audit/test_bucket_errors.py::test_rows_that_spark_does_not_get_are_one_line[an",
-        "audit/test_bucket_errors.py::test_without_a_permission_a_writer_is_one_line[DELETE",
-        "audit/test_bucket_errors.py::test_without_a_permission_a_writer_is_one_line[PUT-compact",
+        "audit/test_bucket_errors.py::test_rows",
+        "audit/test_bucket_errors.py::test_what_the_store",
+        "audit/test_bucket_errors.py::test_without",
         "audit/test_object_store",
         "audit/test_readers.py::test_a_reader_of_a_bucket",
         "audit/test_readers.py::test_an_example_prints_what_it_says[bucket",
@@ -203,8 +206,8 @@ _ROOMS: Final = ("audit", "e2e", "campaign", "integration", "deploy", "lab", "si
 _FAST_ROOMS: Final = tuple(f"tests/{room}/" for room in ("core", "settings", "simulation", "shell", "sinks"))
 _SERVERS: Final = {"java", "zookeeper", "lab", "spark"}
 """Fixtures that a test of the fast lane does without. Whoever runs a JVM asks for `java`."""
-_FETCHED: Final = {"java", "zookeeper", "lab", "kubernetes"}
-"""Fixtures of what `make fetch` brings. Spark is installed with the project, and starts from nothing."""
+_API_SERVER: Final = ("apiserver", "[kubernetes")
+"""A fixture, and how the parameters of a test begin that asks for it only then."""
 
 _tier: Tier | None = None
 
@@ -263,7 +266,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of the tier, put the groups that take longest first, and mark what needs no server, and what needs nothing fetched."""
+    """Keep the tests of the tier, put the groups that take longest first, and mark what needs no server, and what needs an API server."""
     if _tier:
         others = [item for item in items if _tier not in tiers_of(item)]
         config.hook.pytest_deselected(items=others)
@@ -273,8 +276,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         fast = item.nodeid.startswith(_FAST_ROOMS) and not item.get_closest_marker("timing")
         if fast and not _SERVERS & {*fixtures}:
             item.add_marker(pytest.mark.fast)
-        if (fast or item.nodeid.startswith("tests/audit/")) and not _FETCHED & {*fixtures}:
-            item.add_marker(pytest.mark.unfetched)
+        if _API_SERVER[0] in fixtures or _API_SERVER[1] in item.nodeid:
+            item.add_marker(pytest.mark.apiserver)
     items.sort(key=lambda item: _turn(item.nodeid))
     if file := config.getoption("--collected"):
         marks = {item.nodeid: [*item.iter_markers("covers")] for item in items}

@@ -20,8 +20,12 @@ from tests.kit.certificates import Authority
 from tests.kit.config_maps import LEASE
 
 VERSION = "1.20.2"
+API_SERVER = f"envtest-{VERSION}-2"
+"""The folder of the cache with both programs."""
 _SCRIPT = ROOT / "scripts" / "build-kube-apiserver.sh"
 _BUILD_SECONDS = 570.0  # less than a test may take; `make fetch` has built it before
+ENDING = ("setpriv", "--pdeathsig", "TERM")
+"""A command gets SIGTERM when whoever started it ends."""
 _ANSWER_SECONDS = 10.0
 _ADMIN_TOKEN = "admin-of-the-tests"
 _EXEC = "client.authentication.k8s.io/v1"
@@ -31,14 +35,17 @@ Json = dict[str, Any]
 
 
 def assets(build_seconds: float = _BUILD_SECONDS) -> Path:
-    """The folder with `kube-apiserver` and `etcd`: $KUBEBUILDER_ASSETS, else the user's cache, into which they are built where missing."""
+    """The folder with `kube-apiserver` and `etcd`: $KUBEBUILDER_ASSETS, else the user's cache, into which they are built where missing.
+
+    The build ends with this process, and after `build_seconds`.
+    """
     if named := os.environ.get("KUBEBUILDER_ASSETS"):
+        assert (Path(named) / "kube-apiserver").is_file(), f"KUBEBUILDER_ASSETS: there is no kube-apiserver in {named}"
         return Path(named)
     built = subprocess.run(
-        ["bash", str(_SCRIPT)],  # noqa: S607  the system's
+        [*ENDING, "timeout", str(build_seconds), *ENDING, "bash", str(_SCRIPT)],
         stdout=subprocess.PIPE,
         text=True,
-        timeout=build_seconds,
         check=False,
     )
     assert built.returncode == 0, (

@@ -18,7 +18,7 @@ from typing import Final
 from sidecar.lab.processes import ServerProcess
 from tests import ROOT
 from tests.kit.certificates import Authority
-from tests.kit.kubernetes_server import Etcd, assets
+from tests.kit.kubernetes_server import ENDING, Etcd, assets
 from tests.kit.pods.api import NODE_ADDRESS, TOKEN, URL, Api
 from tests.kit.pods.images import PAUSE, archive
 
@@ -51,7 +51,7 @@ def _program(process: Path) -> str:
 @cache
 def programs() -> Path:
     """The folder with kubelet and the other programs of a node, in the user's cache; they are built where they are missing."""
-    built = subprocess.run(["bash", str(_SCRIPT), "node"], stdout=subprocess.PIPE, text=True, check=True)  # noqa: S607
+    built = subprocess.run([*ENDING, "bash", str(_SCRIPT), "node"], stdout=subprocess.PIPE, text=True, check=True)
     return Path(built.stdout.strip())
 
 
