@@ -35,7 +35,16 @@ KUBECONFIG: Final = Bound(
     beyond="the configuration is refused",
 )
 
-BOUNDS: Final[tuple[Bound, ...]] = (KUBECONFIG,)
+OBSERVER: Final = Bound(
+    border="what another observer answers",
+    most_bytes=1 * MIB,
+    most_items=5_000,
+    most_seconds=1.0,
+    total="16 observers of a ledger, one after the other, 2 s; only those that have sent a notification of this one lately",
+    beyond="it has no vote",
+)
+
+BOUNDS: Final[tuple[Bound, ...]] = (KUBECONFIG, OBSERVER)
 """Every border, in the order of the page. A test finds a `Bound` of this module that is missing here."""
 
 

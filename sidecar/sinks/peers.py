@@ -8,13 +8,14 @@ import random
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final, NoReturn
+from typing import Annotated, Final, NoReturn
 
-from msgspec import MsgspecError
+from msgspec import Meta, MsgspecError
 from msgspec.json import Decoder
 
 from sidecar.clock import Clock
 from sidecar.core.agreement import Opinion
+from sidecar.core.bounds import OBSERVER
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.delivery.presence import Observers, Presence
 from sidecar.core.flink.leadership import Held
@@ -34,12 +35,11 @@ often start together, and each knows those alone that have published before it.
 _FIRST_PUBLISH_SECONDS: Final = 5.0
 ASK_SECONDS: Final = 5.0
 """The pause between two rounds of questions: an answer counts for six of them."""
-ANSWER_SECONDS: Final = 1.0
-MOST_BYTES: Final = 4 << 20
-"""Of an answer: the API answers no more."""
+ROUND_SECONDS: Final = 2.0
+"""For all observers of one ledger, in one round: those of others are asked after them."""
 _POLL_SECONDS: Final = 0.5
 _STOP_SECONDS: Final = 1.0
-_ANSWER: Final = Decoder(list[ObservationView])
+_ANSWER: Final = Decoder(Annotated[list[ObservationView], Meta(max_length=OBSERVER.most_items)])
 
 _log = logging.getLogger("sidecar.peers")
 
@@ -113,26 +113,29 @@ class Peers:
             asked = [name for name in clusters if ledger in {name, ALL_FOUND}]
             if not asked:
                 continue
+            voting = self._ledgers[ledger].voting(peers)
             opinions: dict[str, list[Opinion]] = {name: [] for name in asked}
-            for name, presence in peers.items():
-                for view in _answer(name, presence.address):
+            deadline = time.monotonic() + ROUND_SECONDS
+            for name, presence in voting.items():
+                for view in _answer(name, presence.address, min(OBSERVER.most_seconds, deadline - time.monotonic())):
                     if view.cluster_id in opinions:
-                        opinions[view.cluster_id].append(Opinion(name, view.sees, view.vacant, view.rest_server))
+                        vacant = tuple(sorted(set(view.vacant)))
+                        opinions[view.cluster_id].append(Opinion(name, view.sees, vacant, view.rest_server))
             for name, of_cluster in opinions.items():
                 if self._observer and not self._stopping.is_set():
-                    self._observer(PeersAsked(self._clock(), name, len(peers), tuple(of_cluster)))
+                    self._observer(PeersAsked(self._clock(), name, len(voting), tuple(of_cluster)))
 
 
 def _is_led(cluster: ClusterState) -> bool:
     return any(isinstance(state.leadership, Held) for name, state in cluster.components.items() if not name.job_id)
 
 
-def _answer(observer: str, address: str) -> Iterable[ObservationView]:
+def _answer(observer: str, address: str, seconds: float) -> Iterable[ObservationView]:
     """What the observer sees. Nothing: it does not answer, or is another one than the ledger says."""
     try:
         connection = RestConnection(address, _no_tls)
         try:
-            status, content = connection.get(PATH, ANSWER_SECONDS, MOST_BYTES)
+            status, content = connection.get(PATH, seconds, OBSERVER.most_bytes)
         finally:
             connection.close()
         if status != 200:

@@ -18,7 +18,15 @@ from tests.kit.relay import Wire
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
 
-RULES = "rules: [{alert: Blind, on: blind, for: 3s, severity: critical}, {alert: NoLeader, on: vacant, for: 3s}]"
+RULES = """
+rules:
+  - {alert: Blind, on: blind, for: 3s, severity: critical}
+  - {alert: NoLeader, on: vacant, for: 3s}
+  - {alert: ByA, on: leader_changed}
+  - {alert: ByB, on: leader_changed}
+"""
+ROUTES = 'routes: [{{matchers: [alert="ByA"], group_wait: {a}s}}, {{matchers: [alert="ByB"], group_wait: {b}s}}], group_wait: 1s'
+"""Each sidecar sends the alert of its name first."""
 
 
 @pytest.fixture
@@ -43,13 +51,21 @@ def sidecars(cluster: Leaders, wires: list[Wire], people: HttpReceiver, tmp_path
     for name, wire in zip("ab", wires, strict=True):
         place = f"zookeeper: {{quorum: '{wire.address}', cluster_id: /{cluster.cluster_id}, session_timeout: 4s}}"
         waits = {"group_wait": "1s", "group_interval": "2s"}
-        running.append(Sidecar(tmp_path / name, f"{place}\n{RULES}", [people.url], observer=name, **waits))
+        sidecar = Sidecar(tmp_path / name, f"{place}\n{RULES}", [people.url], observer=name, **waits)
+        routes = ROUTES.format(**{"a": 5, "b": 5, name: 1})
+        sidecar.config.write_text(
+            sidecar.config.read_text(encoding="utf-8").replace("group_wait: 1s", routes), encoding="utf-8"
+        )
+        running.append(sidecar)
     for sidecar in running:
         sidecar.start()
     for sidecar in running:
         sidecar.wait_ready()
     for sidecar in running:
         wait_for("it to know of the other one", partial(knows_both, sidecar, cluster.cluster_id))
+    cluster.fail_over()
+    for sidecar, alert in zip(running, ("ByB", "ByA"), strict=True):
+        wait_for("it to see that the other one has sent", partial(sent_by_another, sidecar, alert))
     yield running
     for sidecar in running:
         sidecar.stop()
@@ -67,6 +83,10 @@ def published(cluster: Leaders) -> Any:
 
 def notifications(sidecar: Sidecar, alert: str) -> list[dict[str, Any]]:
     return [record for record in sidecar.records() if record["type"] == "notification" and record["alert"] == alert]
+
+
+def sent_by_another(sidecar: Sidecar, alert: str) -> bool:
+    return any(record["outcome"] == "already_told" for record in notifications(sidecar, alert))
 
 
 def pages(people: HttpReceiver, alert: str) -> list[str]:

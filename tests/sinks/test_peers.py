@@ -1,6 +1,7 @@
 """Observers that ask each other over real HTTP, with a ledger in memory."""
 
 import socket
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,9 +12,9 @@ from msgspec.structs import replace
 from sidecar.clock import Clock
 from sidecar.core.agreement import Opinion
 from sidecar.core.delivery import ledger_document
-from sidecar.core.delivery.presence import Presence
+from sidecar.core.delivery.presence import MOST_OBSERVERS, Presence
 from sidecar.core.flink.leadership import Component
-from sidecar.core.observations import ConnectionState, PeersAsked
+from sidecar.core.observations import ConnectionState, DeliveryOutcome, PeersAsked
 from sidecar.core.policy.policy import ALL_FOUND, Rule, Trigger
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.ports import LedgerError
@@ -27,6 +28,7 @@ from tests.kit.strange_servers import answering, silent
 from tests.kit.waiting import wait_for
 from tests.shell.reading import show
 from tests.shell.site import Site
+from tests.sinks.notify.test_ledger_client import FIRST
 
 BLIND = Rule("Blind", Trigger.BLIND, hold_for=20_000_000)
 POLICY = replace(BY_ALERT, rules=(BLIND, NO_LEADER))
@@ -48,16 +50,24 @@ class Asking:
         self.sidecar = sidecar
         self.memory = Memory(Shared())
         self.asked: list[PeersAsked] = []
-        shared = SharedLedger(self.memory, sidecar.policy.observer, Clock(), alone_if_refused=False)
-        self.peers = Peers({ledger: shared}, "http://10.0.0.1:9250", self.snapshot, Clock())
+        self.ledger = SharedLedger(self.memory, sidecar.policy.observer, Clock(), alone_if_refused=False)
+        self.peers = Peers({ledger: self.ledger}, "http://10.0.0.1:9250", self.snapshot, Clock())
 
     def snapshot(self) -> Snapshot:
         return Snapshot(Clock()(), self.sidecar.state, policy=self.sidecar.policy)
 
     def names(self, observer: str, address: str) -> None:
-        """Another observer announces itself."""
+        """Another observer announces itself, and has sent a notification that this one would have sent, too."""
+        another = self.is_named(observer, address)
+        delivery = replace(FIRST, id=observer, fingerprint=observer)
+        another.settle(delivery, another.claim(delivery).claim, DeliveryOutcome.DELIVERED)
+        assert self.ledger.claim(delivery).outcome is DeliveryOutcome.ALREADY_TOLD
+
+    def is_named(self, observer: str, address: str) -> SharedLedger:
+        """Another observer announces itself, and no more."""
         another = SharedLedger(Memory(self.memory.shared), observer, Clock(), alone_if_refused=False)
         another.announce(Presence(Clock()().wall, address))
+        return another
 
     def start(self) -> None:
         self.peers.start(self.asked.append)
@@ -184,7 +194,9 @@ LINE = {"cluster_id": CLUSTER, "observer": "other", "sees": True}
         (says(json.encode([{**LINE, "vacant": ["\x1b[2J"]}])), 0),
         (says(json.encode([{**LINE, "cluster_id": "another"}])), 0),
         (says(json.encode([LINE])), 1),
-        (says(json.encode([LINE] * 10_000)), 1),
+        (says(json.encode([LINE] * 4_000)), 1),
+        (says(json.encode([LINE] * 5_001)), 0),
+        (says(b"[" + b" " * (1 << 20) + json.encode(LINE) + b"]"), 0),
     ],
 )
 def test_what_an_observer_cannot_say_is_no_opinion(
@@ -197,6 +209,45 @@ def test_what_an_observer_cannot_say_is_no_opinion(
         one.start()
         one.cut_off()
         assert len(one.answer().opinions) == count
+
+
+def test_who_has_only_written_its_name_into_the_ledger_has_no_vote_and_is_not_asked(
+    asking: Callable[..., Asking],
+) -> None:
+    """Everyone who can write the ledger can invent observers. One that has sent from another address is another one."""
+    one, asked = asking(), list[bytes]()
+    with answering(lambda connection: asked.append(connection.recv(4096))) as address:
+        for number in range(8):
+            one.is_named(f"invented-{number}", f"http://{address}")
+        one.names("moved", "http://10.0.0.2:9250")
+        one.is_named("moved", f"http://{address}")
+        one.start()
+        one.cut_off()
+        answer = one.answer()
+        assert (answer.known, answer.opinions, asked) == (0, (), [])
+
+
+def test_a_long_list_of_vacancies_is_kept_as_what_it_says(asking: Callable[..., Asking]) -> None:
+    """Each kind of component once: what an observer answers does not grow what is kept."""
+    one = asking()
+    with answering(says(json.encode([{**LINE, "vacant": ["job", "dispatcher"] * 40_000}]))) as address:
+        one.names("other", f"http://{address}")
+        one.start()
+        one.cut_off()
+        assert one.answer().opinions == (Opinion("other", sees=True, vacant=(Component.DISPATCHER, Component.JOB)),)
+
+
+def test_observers_that_do_not_answer_hold_up_no_other_ledger(asking: Callable[..., Asking]) -> None:
+    """All of one ledger have two seconds together."""
+    one = asking()
+    with answering(silent) as address:
+        for number in range(MOST_OBSERVERS - 1):
+            one.names(f"slow-{number}", f"http://{address}")
+        one.start()
+        one.cut_off()
+        began = time.monotonic()
+        assert one.answer().known == MOST_OBSERVERS - 1
+        assert time.monotonic() - began < MOST_OBSERVERS / 2
 
 
 def test_nobody_is_asked_while_all_is_well_or_nobody_is_there(asking: Callable[..., Asking]) -> None:

@@ -13,11 +13,11 @@ from functools import partial
 from typing import Final
 
 from sidecar.clock import Clock
-from sidecar.core.delivery import claims, ledger_document
+from sidecar.core.delivery import claims, ledger_document, presence
 from sidecar.core.delivery.claims import Standing
 from sidecar.core.delivery.ledger_document import LEASE, LEASE_UNRENEWED, Claim, Ledger
 from sidecar.core.delivery.outbox import Delivery
-from sidecar.core.delivery.presence import Observers, Presence, others
+from sidecar.core.delivery.presence import Observers, Presence, Senders, others
 from sidecar.core.delivery.settle import LEDGER_PAUSE
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
@@ -54,6 +54,7 @@ class SharedLedger:
         self._held: dict[str, tuple[Claim, float]] = {}
         """Claims of others, and since when (monotonic) each is unchanged. Other sidecars' clocks do not matter."""
         self._unmarked: deque[tuple[Delivery, Claim | None, DeliveryOutcome]] = deque(maxlen=MOST_UNMARKED)
+        self._senders: Senders = {}
         self.observers = 0
         """How many observers had lately announced themselves when this one last did. 0: it has not yet."""
 
@@ -117,13 +118,17 @@ class SharedLedger:
                 else:
                     return
 
-    def announce(self, presence: Presence) -> Observers | None:
+    def voting(self, observers: Observers) -> Observers:
+        """Those of the observers whose answers count: lately, a notification that this observer had to send was found sent by them."""
+        return presence.voting(observers, self._senders, self._clock().wall)
+
+    def announce(self, its: Presence) -> Observers | None:
         """Publish that this observer watches the cluster. The others that do; None: the ledger cannot be used now."""
         with self._lock:
             if self._access.is_alone:
                 return None
             try:
-                return self._announce(presence)
+                return self._announce(its)
             except LedgerRefusedError as error:
                 self._refused(error)
             except LedgerError as error:
@@ -175,7 +180,7 @@ class SharedLedger:
         except LedgerError:
             return Permit(possible_duplicate=True)
         if claims.standing(ledger, delivery, self._observer) is Standing.TOLD:
-            return _already_sent(ledger, delivery)
+            return self._already_sent(ledger, delivery)
         return Permit(possible_duplicate=True, ends=claims.ends(ledger, delivery, self._clock().wall))
 
     def _permit(self, ledger: Ledger, delivery: Delivery) -> Permit:
@@ -183,7 +188,7 @@ class SharedLedger:
         standing = claims.standing(ledger, delivery, self._observer)
         if standing is Standing.TOLD:
             self._held.pop(claims.name_of(delivery), None)
-            return _already_sent(ledger, delivery)
+            return self._already_sent(ledger, delivery)
         if standing is Standing.HELD and (held := self._held_by_another(ledger, delivery)):
             return held
         doubtful = claims.may_have_arrived(ledger, delivery) or claims.repeats(ledger, delivery)
@@ -195,6 +200,11 @@ class SharedLedger:
             ends=claims.ends(ledger, delivery, self._clock().wall),
             until=until,
         )
+
+    def _already_sent(self, ledger: Ledger, delivery: Delivery) -> Permit:
+        entry = claims.entry_of(ledger, delivery)
+        self._senders = presence.with_sender(self._senders, ledger.observers, entry.by, entry.at, self._clock().wall)
+        return Permit(outcome=DeliveryOutcome.ALREADY_TOLD, detail=f"by {clean(entry.by)}" if entry.by else "")
 
     def _held_by_another(self, ledger: Ledger, delivery: Delivery) -> Permit | None:
         """To wait for the holder of the claim. None: it is dead."""
@@ -254,9 +264,9 @@ class SharedLedger:
         self._access.update(change)
         self._access.rest()
 
-    def _announce(self, presence: Presence) -> Observers:
+    def _announce(self, its: Presence) -> Observers:
         def change(ledger: Ledger) -> tuple[Ledger, Observers]:
-            changed = ledger_document.announced(ledger, self._observer, presence)
+            changed = ledger_document.announced(ledger, self._observer, its)
             return changed, changed.observers
 
         observers = self._access.update(change)
@@ -274,8 +284,3 @@ class SharedLedger:
     def _no_ledger(self) -> Permit:
         self._held.clear()  # their holders may not reach it either
         return Permit(outcome=DeliveryOutcome.NO_LEDGER, detail=self._access.failure)
-
-
-def _already_sent(ledger: Ledger, delivery: Delivery) -> Permit:
-    by = claims.entry_of(ledger, delivery).by
-    return Permit(outcome=DeliveryOutcome.ALREADY_TOLD, detail=f"by {clean(by)}" if by else "")

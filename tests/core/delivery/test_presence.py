@@ -7,7 +7,16 @@ from msgspec.structs import replace
 from sidecar.core.delivery import ledger_document
 from sidecar.core.delivery.claims import claimed
 from sidecar.core.delivery.ledger_document import CLOCK_SKEW, LONGEST_NAME, Ledger, announced, believed, written
-from sidecar.core.delivery.presence import KEPT, LONGEST_ADDRESS, MOST_OBSERVERS, Presence, others
+from sidecar.core.delivery.presence import (
+    KEPT,
+    LONGEST_ADDRESS,
+    MOST_OBSERVERS,
+    SENDER_KEPT,
+    Presence,
+    others,
+    voting,
+    with_sender,
+)
 from tests.core.delivery.test_ledger_document import NOW, VACANCY, A, delivery_of
 
 HERE = Presence(NOW, "http://10.0.0.1:9250", NOW, NOW)
@@ -57,3 +66,20 @@ def test_a_ledger_of_a_version_without_observers_is_read() -> None:
     del content["observers"]
     ledger = believed(ledger_document.read(json.encode(content)), NOW)
     assert (dict(ledger.observers), len(ledger.entries)) == ({}, 1)
+
+
+def test_an_observer_has_a_vote_when_it_has_sent_lately_from_where_it_is() -> None:
+    """A week from when it sent, whatever time it says; at another address it is another one, and unknown names have none."""
+    senders = with_sender(with_sender({}, {"a": HERE}, "a", NOW + CLOCK_SKEW, NOW), {"a": HERE}, "b", NOW, NOW)
+    both = {"a": HERE, "b": HERE}
+    assert voting(both, senders, NOW + SENDER_KEPT - 1) == {"a": HERE}
+    assert voting(both, senders, NOW + SENDER_KEPT) == {}
+    assert voting({"a": replace(HERE, address="http://10.0.0.2:9250")}, senders, NOW) == {}
+
+
+def test_of_very_many_senders_the_last_have_a_vote() -> None:
+    """As many as observers are known."""
+    crowd, senders = {f"{number}": HERE for number in range(3 * MOST_OBSERVERS)}, with_sender({}, {}, "", NOW, NOW)
+    for name in crowd:
+        senders = with_sender(senders, crowd, name, NOW, NOW)
+    assert list(senders) == list(crowd)[-MOST_OBSERVERS:]
