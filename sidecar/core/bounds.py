@@ -35,7 +35,53 @@ KUBECONFIG: Final = Bound(
     beyond="the configuration is refused",
 )
 
-BOUNDS: Final[tuple[Bound, ...]] = (KUBECONFIG,)
+STORE_LIST: Final = Bound(
+    border="a znode, a list of znodes, a page of ConfigMaps",
+    most_bytes=4 * MIB,
+    most_items=50_000,
+    total="one at a time",
+    beyond="what is watched in that folder stays watched, others in it are not found; of a cluster, its jobs are not observed",
+)
+CONFIG_MAP: Final = Bound(
+    border="a ConfigMap",
+    most_bytes=16 * MIB,
+    total="one at a time; of those that are no cluster's nothing is kept",
+    beyond="its namespace cannot be listed, and the clusters there are BLIND; an API server takes 1 MiB",
+)
+JOBS_OF_CLUSTER: Final = Bound(
+    border="the jobs of a cluster",
+    most_items=10_000,
+    total="see the jobs of all clusters",
+    beyond="the other jobs are not observed: the cluster is BLIND for them, and none of them counts as vacant",
+)
+JOBS_OF_ALL: Final = Bound(
+    border="the jobs of all clusters",
+    most_items=20_000,
+    total="a folder or namespace gets at most half of what the others leave",
+    beyond="as of a cluster's jobs; those that are observed already stay",
+)
+CLUSTERS: Final = Bound(
+    border="the clusters that are found",
+    most_items=5_000,
+    total="a folder or namespace gets at most half of what the others leave; those that were watched before come first",
+    beyond="the other clusters of that folder or namespace are not watched",
+)
+PATHS: Final = Bound(
+    border="the znodes that are listed to find clusters",
+    most_items=20_000,
+    total="a folder below the root gets at most half of what the others leave; those of clusters that were watched before come first",
+    beyond="clusters in the other znodes of that folder are not found",
+)
+
+BOUNDS: Final[tuple[Bound, ...]] = (
+    STORE_LIST,
+    CONFIG_MAP,
+    JOBS_OF_CLUSTER,
+    JOBS_OF_ALL,
+    CLUSTERS,
+    PATHS,
+    KUBECONFIG,
+)
 """Every border, in the order of the page. A test finds a `Bound` of this module that is missing here."""
 
 

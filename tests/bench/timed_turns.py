@@ -16,14 +16,14 @@ def _time_turns(file: Path) -> None:
     """Append the seconds of each long turn to `file`."""
     turn = Loop._turn
 
-    def timed(loop: Loop, observations: list[Observation]) -> None:
+    def timed(loop: Loop, observations: list[Observation], *, ticks: bool = False) -> None:
         began = time.monotonic()
-        turn(loop, observations)
+        turn(loop, observations, ticks=ticks)
         if (took := time.monotonic() - began) >= _LONG_SECONDS:
             with file.open("a") as lines:
                 lines.write(f"{took:.3f}\n")
 
-    Loop._turn = timed  # type: ignore[method-assign]  # to measure it, without a part of the product for that
+    Loop._turn = timed  # type: ignore[method-assign,assignment]  # to measure it, without a part of the product for that
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ tenant. At last the sidecar starts again beside all that.
 """
 
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -19,10 +20,13 @@ from uuid import uuid4
 
 from kazoo.client import KazooClient
 
+from sidecar.lab.distribution import flink_home
+from sidecar.lab.java import find_java
 from sidecar.lab.processes import start_child
 from sidecar.lab.receivers import HttpReceiver
+from sidecar.lab.zookeeper import ZooKeeper
 from tests.bench.found_zookeeper import Clusters
-from tests.bench.stage import Table, zookeeper
+from tests.bench.stage import FLINK, Table
 from tests.kit.config_maps import LEADER
 from tests.kit.kubernetes_server import Kubernetes, assets
 from tests.kit.sidecar_process import Sidecar
@@ -78,6 +82,13 @@ class Health:
         while not self._stopping.wait(1.0):
             self.asked += 1
             self.failed += self._sidecar.get("/livez")[0] != 200
+
+
+class _LargeZooKeeper(ZooKeeper):
+    """One that has room for what the tenant writes."""
+
+    def build_command(self) -> Sequence[str]:
+        return [re.sub(r"^-Xmx.*", "-Xmx768m", argument) for argument in super().build_command()]
 
 
 class Store(ABC):
@@ -155,7 +166,9 @@ class KubernetesStore(Store):
 
     def __init__(self, server: Kubernetes) -> None:
         server.allow_everywhere("finder", "list", "watch", "get")
-        self.cluster = f"kubernetes: {{namespaces: all, kubeconfig: {server.kubeconfig('finder')}}}\nledger: {{mode: local}}"
+        self.cluster = (
+            f"kubernetes: {{namespaces: all, kubeconfig: {server.kubeconfig('finder')}}}\nledger: {{mode: local}}"
+        )
         self._teams = [server.namespace(f"team-{number}") for number in range(_FOLDERS)]
         self._tenant = server.namespace("tenant")
         self.borders = {"large ConfigMaps": self._large_config_maps}
@@ -175,7 +188,9 @@ class KubernetesStore(Store):
     def _large_config_maps(self) -> None:
         """30 of 0.95 MB, with as many jobs as they can hold."""
         for number in range(30):
-            jobs: dict[str, str | None] = {f"{LEADER}job-{uuid4().hex}": f"{uuid4()},pekko.tcp://f@h:1/u" for _ in range(7_800)}
+            jobs: dict[str, str | None] = {
+                f"{LEADER}job-{uuid4().hex}": f"{uuid4()},pekko.tcp://f@h:1/u" for _ in range(7_800)
+            }
             name = f"jobs-{number}"
             self._tenant.create(f"{name}-cluster-config-map", jobs, _LEASE % time.time(), _labels(name))
 
@@ -194,12 +209,13 @@ def _led() -> str:
 
 @contextmanager
 def _zookeeper() -> Iterator[tuple[Store, Path]]:
-    with zookeeper() as (server, folder):
+    with tempfile.TemporaryDirectory() as name, ExitStack() as ending:
+        server = _LargeZooKeeper(Path(name) / "zookeeper", flink_home(FLINK, print), find_java())
+        ending.callback(server.kill)
+        server.start()
         store = ZooKeeperStore(server.address)
-        try:
-            yield store, folder
-        finally:
-            store.stop()
+        ending.callback(store.stop)
+        yield store, Path(name)
 
 
 @contextmanager
@@ -252,7 +268,9 @@ def _outage(store: Store, people: HttpReceiver, number: int) -> float:
     began = time.monotonic()
 
     def reported() -> bool:
-        return any("FlinkNoLeader" in message.raw.decode() and name in message.raw.decode() for message in people.received)
+        return any(
+            "FlinkNoLeader" in message.raw.decode() and name in message.raw.decode() for message in people.received
+        )
 
     while time.monotonic() - began < _LONGEST_SECONDS:
         if reported():
