@@ -1,5 +1,6 @@
 """Checks whether high availability is real: reads the facts of clusters, once or again and again, and judges them."""
 
+import logging
 import random
 import threading
 import time
@@ -36,6 +37,8 @@ FIRST_SECONDS: Final = 180.0
 _AT_ONCE: Final = 4
 """Clusters: each probe waits more than it works."""
 _STOP_SECONDS: Final = 1.0
+
+_log = logging.getLogger("sidecar.ha")
 
 
 class CheckedCluster(Struct, frozen=True, kw_only=True):
@@ -120,7 +123,10 @@ class HaChecker:
         pause = self._first
         while not self._stopping.wait(pause * random.uniform(0.75, 1.0)):  # noqa: S311  spreads sidecars over time
             for cluster in self._clusters:
-                self._check(cluster)
+                try:
+                    self._check(cluster)
+                except Exception:  # noqa: BLE001  what goes wrong with one cluster is not to end the checks of the others
+                    _log.exception("the checks of cluster %s failed", cluster.cluster_id)
             pause = self._interval
 
     def _check(self, cluster: ClusterSettings) -> None:

@@ -53,6 +53,8 @@ INBOX: Final = 10_000
 """Observations that may wait. Beyond that drivers wait: they coalesce states meanwhile, and lose no transition."""
 MOST_A_TURN: Final = 1_000
 """Observations in one transaction."""
+MOST_SECONDS: Final = 0.4
+"""Of a turn's steps. What is left of its observations is processed in the next one: each is small, but a thousand may not be."""
 MOST_LOGGED: Final = 100
 """Log lines of one turn."""
 FAILURE_SECONDS: Final = 60.0
@@ -100,6 +102,8 @@ class Loop:
         self._sealed = sealed
         self._died = died
         self._inbox: Queue[Observation] = Queue(INBOX)
+        self._rest: list[Observation] = []
+        """Taken out of the inbox, and not processed in the last turn."""
         self._unprocessed = 0
         self._failures: dict[str, float] = {}
         self._quarantined: dict[str, float] = {}
@@ -153,7 +157,7 @@ class Loop:
                     self._turn(drained)
                     patience = max(0.0, tick_at - time.monotonic())
                     continue
-                self._turn([*drained, Ticked(self._clock())])
+                self._turn(drained, ticks=True)
                 patience, tick_at = TICK, time.monotonic() + min(self._tick_took * TICK_SHARE, TICK)
             # No more ticks: what becomes due now could not be sent any more, and is sent after the next start.
             while waiting := self._drain(0):
@@ -218,15 +222,25 @@ class Loop:
 
     def _drain(self, patience: float) -> list[Observation]:
         """The observations of one turn; if the inbox is empty, wait at most `patience` seconds for the first."""
-        drained: list[Observation] = []
+        drained, self._rest = self._rest, []
+        if drained:
+            return drained
         with suppress(Empty):
             drained.append(self._inbox.get(timeout=patience) if patience else self._inbox.get_nowait())
             while len(drained) < MOST_A_TURN:
                 drained.append(self._inbox.get_nowait())
         return drained
 
-    def _turn(self, observations: list[Observation]) -> None:
-        effects = [effect for observation in observations for effect in self._step(observation)]
+    def _turn(self, observations: list[Observation], *, ticks: bool = False) -> None:
+        """`ticks`: time passes after them."""
+        effects, until = list[Effect](), time.monotonic() + MOST_SECONDS
+        for number, observation in enumerate(observations, 1):
+            effects += self._step(observation)
+            if time.monotonic() >= until:
+                self._rest = observations[number:]
+                break
+        if ticks:
+            effects += self._step(Ticked(self._clock()))
         now = self._clock()
         recorded_at = timestamp(now.wall)
         for effect in effects:

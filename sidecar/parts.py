@@ -103,7 +103,8 @@ class Sidecar:
         self._web = _web_server(settings, self._snapshot, metrics.renderer(collected), clock, reader)
         address = own_address(settings.own_pod, settings.http.host, self._web.port)
         self._peers = Peers(self._ledgers, address, self._snapshot, clock)
-        self._drivers = Drivers(settings.clusters, clock, settings.finder, process_ends_of(settings, clock))
+        known = self._previous_state.clusters.keys()
+        self._drivers = Drivers(settings.clusters, clock, settings.finder, process_ends_of(settings, clock), known)
         self.reloader = Reloader(settings, load, self._adopt, self._report)
 
     def start(self, stopping: Stopping) -> None:

@@ -28,6 +28,43 @@ class Bound(Struct, frozen=True, kw_only=True):
     """What happens beyond it, and where it is reported."""
 
 
+STORE_LIST: Final = Bound(
+    border="a znode, a list of znodes, a page of ConfigMaps",
+    most_bytes=4 * MIB,
+    most_items=50_000,
+    total="one at a time",
+    beyond="what is watched in that folder stays watched, others in it are not found; of a cluster, its jobs are not observed",
+)
+CONFIG_MAP: Final = Bound(
+    border="a ConfigMap",
+    most_bytes=16 * MIB,
+    total="one at a time; of those that are no cluster's nothing is kept",
+    beyond="its namespace cannot be listed, and the clusters there are BLIND; an API server takes 1 MiB",
+)
+JOBS_OF_CLUSTER: Final = Bound(
+    border="the jobs of a cluster",
+    most_items=10_000,
+    total="see the jobs of all clusters",
+    beyond="the other jobs are not observed: the cluster is BLIND for them, and none of them counts as vacant",
+)
+JOBS_OF_ALL: Final = Bound(
+    border="the jobs of all clusters",
+    most_items=20_000,
+    total="a folder or namespace gets at most half of what the others leave",
+    beyond="as of a cluster's jobs; those that are observed already stay",
+)
+CLUSTERS: Final = Bound(
+    border="the clusters that are found",
+    most_items=5_000,
+    total="a folder or namespace gets at most half of what the others leave; those that were watched before come first",
+    beyond="the other clusters of that folder or namespace are not watched",
+)
+PATHS: Final = Bound(
+    border="the znodes that are listed to find clusters",
+    most_items=20_000,
+    total="a folder below the root gets at most half of what the others leave; those of clusters that were watched before come first",
+    beyond="clusters in the other znodes of that folder are not found",
+)
 KUBECONFIG: Final = Bound(
     border="a kubeconfig",
     most_bytes=4 * MIB,
@@ -44,8 +81,8 @@ OBSERVER: Final = Bound(
     beyond="it has no vote",
 )
 
-BOUNDS: Final[tuple[Bound, ...]] = (KUBECONFIG, OBSERVER)
-"""Every border, in the order of the page. A test finds a `Bound` of this module that is missing here."""
+BOUNDS: Final = tuple(bound for bound in tuple(globals().values()) if isinstance(bound, Bound))
+"""Every border of this module, in the order of the page."""
 
 
 def markdown() -> str:

@@ -116,6 +116,18 @@ class StoreRefused(SeenInCluster, frozen=True):
     reason: str
 
 
+class LeftOut(SeenInCluster, frozen=True):
+    """What of the cluster is not observed from now on, because it is beyond a bound; with neither: nothing any more.
+
+    A job that is observed stays observed. While a list of leaders is too long, a job whose leader was not read may have one.
+    """
+
+    jobs: int = 0
+    """At least so many jobs."""
+    lists: tuple[str, ...] = ()
+    """Paths whose children are too many to be read."""
+
+
 class ChildrenObserved(SeenInCluster, frozen=True):
     """The children of a path: contenders of a latch, or the jobs in a job store. Empty if the path does not exist."""
 
@@ -143,6 +155,10 @@ class ClustersListed(Observed, frozen=True):
     """All clusters that exist and are watched; None: the store has not been read completely since it connected."""
     left_out: int = 0
     """Clusters that exist and are not watched: there are too many."""
+    unlisted: int = 0
+    """Paths that exist and were not searched for clusters: there are too many."""
+    beyond: tuple[str, ...] = ()
+    """The folders or namespaces in which those are, the first ones."""
     refused: str = ""
     """Why the store, which can be reached, does not let us find them."""
 
@@ -336,6 +352,7 @@ ClusterObservation = (
     | PlaceRemoved
     | NodeRefused
     | StoreRefused
+    | LeftOut
     | ChildrenObserved
     | StoreObserved
     | ConfigMapObserved

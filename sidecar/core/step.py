@@ -132,9 +132,8 @@ def _find(policy: Policy, state: State, observation: ClusterFound | ClusterRemov
             if cluster and removal.has_leader(cluster) and not on_purpose:
                 return replace(state, clusters=with_items(state.clusters, {name: replace(cluster, gone=at)})), []
             return _remove(policy, state, [name] if cluster else [], at)
-        case ClustersListed(place=place, cluster_ids=names):
-            finder = Finder(place, names is not None, observation.left_out, observation.refused)
-            state = replace(state, finder=finder)
+        case ClustersListed(cluster_ids=names):
+            state = replace(state, finder=Finder.of(observation))
             # Of those that are not there any more, the ones that an earlier process knew.
             ended = {n for n, cluster in state.clusters.items() if cluster.view.connection is None} - (names or set())
             return _remove(policy, state, sorted(ended - policy.stores.keys()) if names is not None else [], at)

@@ -3,12 +3,14 @@
 # ruff: noqa: PLC0415  a library is loaded only if a cluster needs it: each takes a third of the memory
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, assert_never
 
+from sidecar.core.bounds import JOBS_OF_ALL
 from sidecar.core.moment import Moment
 from sidecar.core.observations import EndObservation, FinderObservation, PlanObservation
 from sidecar.core.policy.policy import ALL_FOUND, Source
+from sidecar.drivers.shares import Shares
 from sidecar.ports import (
     ClusterFinder,
     EventStore,
@@ -46,8 +48,12 @@ class Drivers:
         clock: Callable[[], Moment],
         finder: AnyFinderSettings | None = None,
         process_ends: "ProcessWatch | None" = None,
+        known: Collection[str] = (),
     ) -> None:
+        """`known`: clusters that were watched before; where there are too many, they come first."""
         self._clock = clock
+        self._known = known
+        self._jobs = Shares(JOBS_OF_ALL.most_items)
         self._accesses: dict[tuple[Path | None, str | None], Access] = {}
         self._drivers = {cluster.cluster_id: self._driver(cluster) for cluster in clusters}
         self._finder = self._cluster_finder(finder) if finder else None
@@ -93,7 +99,7 @@ class Drivers:
 
                 source = (cluster.kubeconfig, cluster.context)
                 access = self._accesses.setdefault(source, Access(*source))
-                return KubernetesDriver(access, cluster.namespace, cluster.cluster_id, self._clock)
+                return KubernetesDriver(access, cluster.namespace, cluster.cluster_id, self._clock, self._jobs)
             case ZooKeeperSettings():
                 from sidecar.drivers.zookeeper import ZooKeeperDriver
                 from sidecar.drivers.zookeeper.security import Security
@@ -103,6 +109,7 @@ class Drivers:
                     cluster.namespace,
                     cluster.cluster_id,
                     self._clock,
+                    self._jobs,
                     session_timeout=cluster.session_timeout,
                     connection_timeout=cluster.connection_timeout,
                     security=Security(cluster.tls, cluster.sasl, cluster.authorization),
@@ -115,11 +122,12 @@ class Drivers:
             case ZooKeeperFinderSettings():
                 from sidecar.drivers.zookeeper.clusters_below_root import ZooKeeperFinder
 
-                return ZooKeeperFinder(finder, self._clock)
+                return ZooKeeperFinder(finder, self._clock, known=self._known)
             case FinderSettings():
                 from sidecar.drivers.kubernetes import Access, KubernetesFinder
 
-                return KubernetesFinder(Access(finder.kubeconfig, finder.context), finder, self._clock)
+                access = Access(finder.kubeconfig, finder.context)
+                return KubernetesFinder(access, finder, self._clock, known=self._known)
             case _:
                 assert_never(finder)
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -20,7 +21,7 @@ from sidecar.core.observations import (
     ViewObserved,
 )
 from sidecar.drivers.zookeeper import clusters_below_root
-from sidecar.drivers.zookeeper.clusters_below_root import MOST_CLUSTERS, ZooKeeperFinder
+from sidecar.drivers.zookeeper.clusters_below_root import ZooKeeperFinder
 from sidecar.drivers.zookeeper.discovery import Discovery
 from sidecar.drivers.zookeeper.session import Absent, Children, Question
 from sidecar.lab.zookeeper import ZooKeeper
@@ -49,9 +50,9 @@ def find(shared_zookeeper: ZooKeeper, namespace: str) -> Iterator[Find]:
     """Starts finders below the test's namespace, and stops them when the test is over."""
     started: list[Recorder] = []
 
-    def start(address: str = shared_zookeeper.address, root: str = namespace, most: int = MOST_CLUSTERS) -> Recorder:
+    def start(address: str = shared_zookeeper.address, root: str = namespace, **bounds: Any) -> Recorder:
         settings = ZooKeeperFinderSettings(address, root, session_timeout=6.0, connection_timeout=3.0)
-        recorder = Recorder(ZooKeeperFinder(settings, now, most))
+        recorder = Recorder(ZooKeeperFinder(settings, now, **bounds))
         started.append(recorder)
         recorder.finder.start(recorder)
         return recorder

@@ -22,6 +22,7 @@ from sidecar.core.observations import (
     ConnectionState,
     DeploymentObserved,
     DeploymentUnreadable,
+    LeftOut,
     NodeObserved,
     NodeRefused,
     NothingFound,
@@ -52,7 +53,7 @@ def observe(
     if is_trace(observation) and not isinstance(cluster.missing, TooOld):
         store_view.something_found(draft)
     match observation:
-        case ViewObserved() | StoreRefused():
+        case ViewObserved() | StoreRefused() | LeftOut():
             store_view.view_changed(draft, observation)
         case SnapshotCompleted():
             if policy.store_of(cluster_id) is Store.KUBERNETES:

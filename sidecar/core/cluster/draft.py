@@ -79,5 +79,6 @@ class Draft:
         self._ended.add(component)
 
     def newcomer(self) -> ComponentState:
-        """The state of a new component: vacant in a complete view, unknown otherwise."""
-        return ComponentState(Vacant() if self.state.view.complete else Unknown(), self.at)
+        """The state of a new component: vacant in a view that is complete and hides no leaders, unknown otherwise."""
+        hides = self.state.beyond is not None and self.state.beyond.hides_leaders
+        return ComponentState(Vacant() if self.state.view.complete and not hides else Unknown(), self.at)

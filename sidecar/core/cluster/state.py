@@ -19,6 +19,8 @@ from sidecar.core.cluster.split_leadership import Contest
 from sidecar.core.cluster.store.leases import Lease
 from sidecar.core.cluster.store.unobserved import Elections, Look
 from sidecar.core.cluster.transitions import Transition
+from sidecar.core.counted import counted
+from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import (
     CLUSTER_COMPONENTS,
     Component,
@@ -165,6 +167,26 @@ class Standby(Struct, frozen=True):
         return Standby(self.several_since, at) if aged else Standby()
 
 
+class Beyond(Struct, frozen=True):
+    """What of the cluster is not observed, because it is beyond a bound."""
+
+    jobs: int
+    """At least so many jobs."""
+    lists: tuple[str, ...]
+    """Paths whose children are too many to be read."""
+    since: Moment
+
+    @property
+    def hides_leaders(self) -> bool:
+        """Whether a job whose leader was not read may have one."""
+        return not {*self.lists}.isdisjoint({znode_paths.LEADER, znode_paths.JOBS})
+
+    def __str__(self) -> str:
+        parts = [f"at least {counted(self.jobs, 'job', thousands=True)}, more than can be watched"] if self.jobs else []
+        parts += [f"the jobs in {clean(path)}, which has too many children to be read" for path in self.lists]
+        return f"not everything in it is observed: left out {' and '.join(parts)}"
+
+
 class TooOld(Struct, frozen=True):
     """All that exists is the leader of a JobManager that has neither dispatcher nor resource manager."""
 
@@ -250,6 +272,8 @@ class ClusterState(Struct, frozen=True):
 
     missing: Missing | TooOld | None = None
     """Why there is no cluster to watch in the store."""
+    beyond: Beyond | None = None
+    """What of it is not observed, although the store can be read. None: all of it is."""
     refused: str | None = None
     """Why the leaders cannot be found in the store, which can be reached; None once everything was read."""
     gone: Moment | None = None
@@ -299,6 +323,12 @@ class ClusterState(Struct, frozen=True):
         """The jobs in Flink's job stores."""
         return frozenset[str]().union(*self.jobs.values())
 
+    def may_be_beyond(self, component: ComponentId) -> bool:
+        """Whether a job of which nothing was read may have a leader that is not observed."""
+        if component.job_id is None or self.beyond is None:
+            return False
+        return self.beyond.hides_leaders or component.job_id not in self.stored_jobs
+
     @property
     def ever_led(self) -> bool:
         """Whether the cluster has ever had a leader, as far as is known."""
@@ -343,6 +373,7 @@ def without_memory(cluster: ClusterState, at: Moment) -> ClusterState:
         confirmed=cluster.confirmed,
         stale=cluster.stale,
         missing=cluster.missing,
+        beyond=cluster.beyond,
         drilled=cluster.drilled,
     )
 

@@ -152,6 +152,13 @@ def job_ids(data: Mapping[str, str]) -> frozenset[str]:
     return frozenset(match[1] for match in map(_IN_JOB_STORE.fullmatch, data) if match)
 
 
+def job_of(key: str) -> str | None:
+    """The job that a key is about: its leader, or its place in a job store."""
+    if match := _IN_JOB_STORE.fullmatch(key) or (key.startswith(_LEADER) and _JOB.fullmatch(key.removeprefix(_LEADER))):
+        return match[1]
+    return None
+
+
 def values(cluster_id: str, name: str, data: Mapping[str, str]) -> dict[str, tuple[ComponentId, str]]:
     """The component of each key with a leader, and its value in the form of 1.15, `<session id>,<address>`. Empty values are left out."""
     if owner := owner_of(cluster_id, name):

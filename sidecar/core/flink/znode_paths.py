@@ -121,6 +121,12 @@ def job_ids(names: Iterable[str]) -> frozenset[str]:
     return frozenset(name for name in names if _JOB_ID.fullmatch(name))
 
 
+def job_of(name: str) -> str | None:
+    """The job that a child of `/leader`, `/jobs` or a job store is about."""
+    job_id = name.removeprefix("job-")
+    return job_id if _JOB_ID.fullmatch(job_id) else None
+
+
 def counted_at(path: str) -> str | None:
     """The parent of a cluster component's leader node, which has no other child since 1.15; None for other paths.
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 from urllib3 import PoolManager, ProxyManager, Timeout
 from urllib3.exceptions import HTTPError
 
+from sidecar.core.bounds import CONFIG_MAP, STORE_LIST
 from sidecar.drivers.kubernetes.access import Access, Credentials
 from sidecar.drivers.kubernetes.api_error import ApiError, TooLargeError, wait_after
 from sidecar.drivers.kubernetes.responses import (
@@ -33,9 +34,9 @@ _OPTIONS: Final[dict[str, Any]] = {
     "preload_content": False,
 }
 _WHOLE_ANSWER_SECONDS = 15.0
-_MOST_BYTES = 16 << 20
+_MOST_BYTES = CONFIG_MAP.most_bytes
 """Of one object. The API server takes 1 MiB, which JSON escapes may make six times as long."""
-_MOST_PAGE_BYTES = 8 << 20
+_MOST_PAGE_BYTES = STORE_LIST.most_bytes
 _MOST_IN_PAGE = 500
 _FEW_IN_PAGE = 4
 """Where it is not known how large they are: the API server encodes a whole page before it sends the first byte."""
@@ -48,6 +49,8 @@ _NAMED: Final = frozenset({"ConfigMap", "FlinkDeployment"})
 _NAMES_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 _T = TypeVar("_T")
 
+Keep = Callable[[ConfigMap], ConfigMap | None]
+"""What is kept of a ConfigMap; None: nothing."""
 Verb = Literal["get", "create", "patch"]
 """RBAC's verbs for one object."""
 
@@ -104,11 +107,17 @@ class Api:
         """The one object with that name (a consistent read)."""
         return self._listed(self._get("list", selector, []), selector)
 
-    def read_pages(self, selector: Selector, *, names_only: bool = False) -> ConfigMapList:
-        """The current objects, in as many requests as it takes (a consistent read); with `names_only` without their values."""
-        pages = [*self.pages(selector, self._page, names_only=names_only)]
-        config_maps = {name: config_map for page in pages for name, config_map in page.config_maps.items()}
-        return ConfigMapList(pages[-1].resource_version, config_maps, size=sum(page.size for page in pages))
+    def read_pages(self, selector: Selector, keep: Keep = lambda _: _, *, names_only: bool = False) -> ConfigMapList:
+        """The current objects, in as many requests as it takes (a consistent read); with `names_only` without their values. `keep`: what is
+        kept of each, so that only one page at a time is held as a whole.
+        """
+        config_maps: dict[str, ConfigMap] = {}
+        version, size = "", 0
+        for page in self.pages(selector, self._page, names_only=names_only):
+            kept = {name: keep(config_map) for name, config_map in page.config_maps.items()}
+            config_maps |= {name: config_map for name, config_map in kept.items() if config_map}
+            version, size = page.resource_version, size + page.size
+        return ConfigMapList(version, config_maps, size=size)
 
     def _page(self, body: bytes) -> tuple[ConfigMapList, str]:
         page = read_config_map_list(body, qualified=self.qualified)

@@ -2,16 +2,18 @@
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
+from sidecar.core.bounds import CLUSTERS, JOBS_OF_ALL
 from sidecar.core.moment import Moment
 from sidecar.core.observations import ClustersListed, FinderObservation
 from sidecar.drivers.kubernetes.access import Access
 from sidecar.drivers.kubernetes.api import Api, Selector
-from sidecar.drivers.kubernetes.found_clusters import MOST_CLUSTERS, FoundClusters
+from sidecar.drivers.kubernetes.found_clusters import FoundClusters
 from sidecar.drivers.kubernetes.list_watch import end
 from sidecar.drivers.kubernetes.scope import Scope
+from sidecar.drivers.shares import Shares
 from sidecar.ports import FinderObserver
 from sidecar.settings import FinderSettings
 
@@ -24,16 +26,22 @@ class KubernetesFinder:
     """A `sidecar.ports.ClusterFinder`: one thread and one open watch for each namespace, or one for all namespaces."""
 
     def __init__(
-        self, access: Access, settings: FinderSettings, clock: Callable[[], Moment], most: int = MOST_CLUSTERS
+        self,
+        access: Access,
+        settings: FinderSettings,
+        clock: Callable[[], Moment],
+        most: int = CLUSTERS.most_items,
+        known: Iterable[str] = (),
     ) -> None:
-        """`most`: clusters that are watched."""
+        """`most`: clusters that are watched. `known`: those that were watched before; they come first."""
         self._clock = clock
         self._place = settings.place
-        self._found_clusters = FoundClusters(most)
+        self._found_clusters = FoundClusters(most, known)
         self._observer: FinderObserver | None = None
         self._stopping = threading.Event()
         self._listing = threading.Lock()
         self._missing_logged = False
+        jobs = Shares(JOBS_OF_ALL.most_items)
         namespaces: tuple[str | None, ...] = (None,) if settings.namespaces is None else settings.namespaces
         self._scopes = [
             Scope(
@@ -43,6 +51,7 @@ class KubernetesFinder:
                 clock,
                 self._report,
                 self._list,
+                jobs,
             )
             for namespace in namespaces
         ]
@@ -64,7 +73,8 @@ class KubernetesFinder:
             complete, watched = all(scope.complete for scope in self._scopes), self._found_clusters.watched
             listed = watched if complete else None
             refused = next((scope.refused for scope in self._scopes if scope.refused), "")
-            self._report(ClustersListed(self._clock(), self._place, listed, self._found_clusters.left_out, refused))
+            found, at = self._found_clusters, self._clock()
+            self._report(ClustersListed(at, self._place, listed, found.left_out, beyond=found.crowded, refused=refused))
             if not complete or watched:
                 return
             if not self._missing_logged:

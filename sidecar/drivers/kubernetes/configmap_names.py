@@ -4,7 +4,7 @@ import logging
 from http import HTTPStatus
 
 from sidecar.core.flink.configmaps import cluster_config_map, dispatcher_config_map, is_leaders, owner_of
-from sidecar.drivers.kubernetes.api import Api, Selector
+from sidecar.drivers.kubernetes.api import Api, Keep, Selector
 from sidecar.drivers.kubernetes.api_error import ApiError
 from sidecar.drivers.kubernetes.responses import ConfigMapList
 
@@ -38,16 +38,16 @@ class LeaderConfigMaps:
             return name == self.cluster.name
         return owner_of(self._cluster_id, name) is not None
 
-    def find(self, previous: Selector) -> tuple[Selector, ConfigMapList]:
-        """The selector that finds the leaders, and its list. Tries `previous` first. Raises ApiError."""
+    def find(self, previous: Selector, keep: Keep) -> tuple[Selector, ConfigMapList]:
+        """The selector that finds the leaders, and its list. Tries `previous` first. `keep`: as of `Api.read_pages`. Raises ApiError."""
         if previous is self._legacy:
-            listed = self._api.read_pages(self._legacy)
+            listed = self._api.read_pages(self._legacy, keep)
             upgraded = self.cluster.name in listed.config_maps
             if not upgraded and any(self.includes(self._legacy, name) for name in listed.config_maps):
                 return self._legacy, listed
         selector, listed = self.cluster, self._api.read(self.cluster)
         if not listed.config_maps and self._has_legacy():
-            selector, listed = self._legacy, self._api.read_pages(self._legacy)
+            selector, listed = self._legacy, self._api.read_pages(self._legacy, keep)
         elif not listed.config_maps:
             self._log_missing()
             return selector, listed

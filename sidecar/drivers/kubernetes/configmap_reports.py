@@ -4,6 +4,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
+from sidecar.core.flink.configmaps import job_of, owner_of
 from sidecar.core.moment import Moment
 from sidecar.core.observations import (
     ClusterFound,
@@ -12,6 +15,7 @@ from sidecar.core.observations import (
     ConfigMapObserved,
     ConnectionState,
     FinderObservation,
+    LeftOut,
     SnapshotCompleted,
     ViewConfirmed,
     ViewObserved,
@@ -19,18 +23,26 @@ from sidecar.core.observations import (
 from sidecar.drivers.kubernetes.expectations import CONFIRMED_WITHIN, Expectations
 from sidecar.drivers.kubernetes.found_clusters import FoundClusters, cluster_of
 from sidecar.drivers.kubernetes.responses import ConfigMap, Version
+from sidecar.drivers.shares import Shares, folder_of
+from sidecar.drivers.watched_jobs import WatchedJobs
 
 
 class Reports:
     """Reports the ConfigMaps of one cluster, in the order that a LeaderRetrievalDriver promises. Used by one thread."""
 
-    def __init__(self, cluster_id: str, report: Callable[[ClusterObservation], None]) -> None:
+    def __init__(self, cluster_id: str, report: Callable[[ClusterObservation], None], jobs: Shares) -> None:
+        """`jobs`: of all clusters together."""
         self.connection: ConnectionState | None = None
         self.complete = False
         """Everything has been read since it connected."""
         self.expectations: Final = Expectations()
         self._cluster_id = cluster_id
         self._report = report
+        self._all_jobs = jobs
+        self._jobs: dict[str, WatchedJobs] = {}
+        """By cluster."""
+        self._left_out: dict[str, int] = {}
+        """Jobs that are not observed, as reported last, by cluster."""
         self._versions: dict[str, Version] = {}
         """As reported last."""
 
@@ -39,12 +51,30 @@ class Reports:
         """The ConfigMaps that were reported, and not as removed."""
         return self._versions.keys()
 
+    def bounded(self, config_map: ConfigMap) -> ConfigMap:
+        """The ConfigMap without the jobs that are too many to be watched."""
+        if config_map.left_out is not None:
+            return config_map
+        cluster_id, name = self._cluster_in(config_map), config_map.name
+        jobs = self._jobs.setdefault(cluster_id, WatchedJobs(self._all_jobs, self._owner_of(cluster_id)))
+        owner = owner_of(cluster_id, name)
+        if owner:  # up to Flink 1.14
+            kept = not owner.job_id or owner.job_id in jobs.listed(name, [owner.job_id])
+            return replace(config_map, data=config_map.data if kept else {}, left_out=jobs.left_out)
+        by_key = {key: job_id for key in config_map.data if (job_id := job_of(key))}
+        watched = jobs.listed(name, by_key.values())
+        data = {key: text for key, text in config_map.data.items() if key not in by_key or by_key[key] in watched}
+        return replace(config_map, data=data, left_out=jobs.left_out)
+
     def is_reported(self, name: str, config_map: ConfigMap | None) -> bool:
         """Whether that is what was reported last of the ConfigMap."""
         return self._versions.get(name) == (config_map.version if config_map else None)
 
     def changes(self, config_maps: Mapping[str, ConfigMap]) -> dict[str, Version | None]:
         """What differs between what was reported and all that there is."""
+        existing = {self._cluster_in(config_map) for config_map in config_maps.values()} | {*self._cluster_ids}
+        for cluster_id in self._jobs.keys() - existing:
+            self._jobs.pop(cluster_id).end()  # of a list that was never reported
         changed: dict[str, Version | None] = {name: None for name in self._versions if name not in config_maps}
         return changed | {name: new.version for name, new in config_maps.items() if not self.is_reported(name, new)}
 
@@ -53,6 +83,7 @@ class Reports:
         if connection is self.connection:
             return False
         self.connection, self.complete = connection, False
+        self._left_out.clear()  # everything is read again
         for cluster_id in self._cluster_ids:
             self._report(ViewObserved(at, cluster_id, connection))
         return True
@@ -63,11 +94,17 @@ class Reports:
         self._versions[name] = config_map.version
         self.expectations.leases.observed(time.monotonic(), name, config_map.leader, anew=anew)
         self.expectations.delivered(name, config_map.version)
+        config_map, cluster_id = self.bounded(config_map), self._cluster_of(name)
+        left_out = config_map.left_out or 0
+        if left_out != self._left_out.get(cluster_id, 0):  # first: else a job that was taken out would have ended
+            self._left_out[cluster_id] = left_out
+            self._report(LeftOut(at, cluster_id, left_out))
         leaders = config_map.data, config_map.leader
-        self._report(ConfigMapObserved(at, self._cluster_of(name), name, *config_map.version, *leaders))
+        self._report(ConfigMapObserved(at, cluster_id, name, *config_map.version, *leaders))
 
     def removed(self, at: Moment, name: str) -> None:
         del self._versions[name]
+        self._forget_jobs(name)
         self.expectations.leases.removed(name)
         self.expectations.delivered(name, None)
         self._report(ConfigMapObserved(at, self._cluster_of(name), name))
@@ -81,6 +118,17 @@ class Reports:
             self._report(ViewConfirmed(at, cluster_id, CONFIRMED_WITHIN))
         return completed
 
+    def _forget_jobs(self, name: str) -> None:
+        if jobs := self._jobs.get(self._cluster_of(name)):
+            jobs.listed(name, ())
+
+    def _cluster_in(self, config_map: ConfigMap) -> str:  # noqa: ARG002  all are of the one cluster
+        return self._cluster_id
+
+    def _owner_of(self, cluster_id: str) -> str:
+        """Who has a share of the jobs."""
+        return cluster_id
+
     @property
     def _cluster_ids(self) -> Iterable[str]:
         return (self._cluster_id,)
@@ -92,8 +140,10 @@ class Reports:
 class FoundReports(Reports):
     """Reports each ConfigMap as a cluster of its own, between ClusterFound and ClusterRemoved."""
 
-    def __init__(self, found_clusters: FoundClusters, report: Callable[[FinderObservation], None]) -> None:
-        super().__init__("", report)
+    def __init__(
+        self, found_clusters: FoundClusters, report: Callable[[FinderObservation], None], jobs: Shares
+    ) -> None:
+        super().__init__("", report, jobs)
         self._report_found = report
         self._found_clusters = found_clusters
         self._clusters: dict[str, str] = {}
@@ -113,7 +163,16 @@ class FoundReports(Reports):
         self._found_clusters.forget(self._clusters[name])
         self._report_found(ClusterRemoved(at, self._clusters[name]))
         super().removed(at, name)  # if it counts as an outage
+        if jobs := self._jobs.pop(self._clusters[name], None):
+            jobs.end()
+        self._left_out.pop(self._clusters[name], None)
         del self._clusters[name]
+
+    def _cluster_in(self, config_map: ConfigMap) -> str:
+        return cluster_of(config_map)
+
+    def _owner_of(self, cluster_id: str) -> str:
+        return folder_of(cluster_id)
 
     @property
     def _cluster_ids(self) -> Iterable[str]:

@@ -3,6 +3,8 @@
 import logging
 from collections.abc import Callable
 
+from sidecar.core.bounds import JOBS_OF_ALL
+from sidecar.core.flink.configmaps import is_leaders
 from sidecar.core.moment import Moment
 from sidecar.core.observations import ClusterObservation, NothingFound, StoreRefused
 from sidecar.drivers.kubernetes.access import Access
@@ -12,6 +14,7 @@ from sidecar.drivers.kubernetes.configmap_reports import Reports
 from sidecar.drivers.kubernetes.configmap_watch import ConfigMapWatch
 from sidecar.drivers.kubernetes.list_watch import end
 from sidecar.drivers.kubernetes.responses import ConfigMap, ConfigMapList, WatchEvent
+from sidecar.drivers.shares import Shares
 from sidecar.ports import Observer
 
 _log = logging.getLogger("sidecar.kubernetes")
@@ -25,9 +28,17 @@ class KubernetesDriver(ConfigMapWatch):
     A cluster has one ConfigMap, selected by its name; before Flink 1.15 one for each component and job, selected by their labels.
     """
 
-    def __init__(self, access: Access, namespace: str, cluster_id: str, clock: Callable[[], Moment]) -> None:
-        """`cluster_id` is Flink's `kubernetes.cluster-id`."""
-        api, reports = Api(access, namespace), Reports(cluster_id, self._report)
+    def __init__(
+        self,
+        access: Access,
+        namespace: str,
+        cluster_id: str,
+        clock: Callable[[], Moment],
+        jobs: Shares | None = None,
+    ) -> None:
+        """`cluster_id` is Flink's `kubernetes.cluster-id`. `jobs`: of all clusters together; None: it is the only one."""
+        jobs = jobs or Shares(JOBS_OF_ALL.most_items)
+        api, reports = Api(access, namespace), Reports(cluster_id, self._report, jobs)
         self._cluster_id = cluster_id
         self._config_maps = LeaderConfigMaps(api, namespace, cluster_id)
         self._observer: Observer | None = None
@@ -44,7 +55,14 @@ class KubernetesDriver(ConfigMapWatch):
             _log.warning("abandoned a request for the ConfigMaps of %s: it did not end in time", self._cluster_id)
 
     def _read_list(self) -> tuple[Selector, ConfigMapList]:
-        return self._config_maps.find(self._selector)
+        return self._config_maps.find(self._selector, self._kept)
+
+    def _kept(self, config_map: ConfigMap) -> ConfigMap | None:
+        """What is kept of a ConfigMap in a list by labels, which anybody may put on others."""
+        place = self._config_maps.cluster.name
+        if config_map.name != place and not is_leaders(self._cluster_id, config_map.name):
+            return None
+        return self._reports.bounded(config_map)
 
     def _is_wanted(self, config_map: ConfigMap) -> bool:
         return self._config_maps.includes(self._selector, config_map.name)

@@ -2,14 +2,17 @@
 
 import logging
 import threading
+from collections.abc import Iterable
 from typing import Final
 
+from sidecar.core.bounds import CLUSTERS
 from sidecar.core.flink.configmaps import LeaderElectionRecord, cluster_config_map, decode_lease, owner_of
 from sidecar.core.sanitize import clean
 from sidecar.drivers.kubernetes.responses import ConfigMap
+from sidecar.drivers.shares import Shares, folder_of
 
-MOST_CLUSTERS: Final = 5_000
 _MOST_LOGGED: Final = 20
+_MOST_NAMED: Final = 5
 
 _log = logging.getLogger("sidecar.kubernetes")
 
@@ -27,8 +30,11 @@ def cluster_of(config_map: ConfigMap) -> str:
 class FoundClusters:
     """The clusters that are watched, at most `most`. Thread-safe."""
 
-    def __init__(self, most: int = MOST_CLUSTERS) -> None:
+    def __init__(self, most: int = CLUSTERS.most_items, known: Iterable[str] = ()) -> None:
+        """`known`: those that were watched before; they come first."""
         self._most = most
+        self._known = frozenset(known)
+        self._shares = Shares(most)
         self._lock = threading.Lock()
         self._watched: set[str] = set()
         self._left_out: set[str] = set()
@@ -43,6 +49,12 @@ class FoundClusters:
     def left_out(self) -> int:
         return len(self._left_out)
 
+    @property
+    def crowded(self) -> tuple[str, ...]:
+        """The first namespaces, or clusters, of those that are left out."""
+        with self._lock:
+            return tuple(sorted({*map(folder_of, self._left_out)})[:_MOST_NAMED])
+
     def admit(self, config_map: ConfigMap) -> str:
         """The id of the cluster whose leaders the ConfigMap holds, if it is watched from now on; "": it is not."""
         cluster_id = cluster_of(config_map)
@@ -55,7 +67,8 @@ class FoundClusters:
             self._log_ignored(config_map, f"it holds no leaders ({why})")
             return ""
         with self._lock:
-            if cluster_id not in self._watched and len(self._watched) >= self._most:
+            take = self._shares.take_first if cluster_id in self._known else self._shares.take
+            if cluster_id not in self._watched and not take(folder_of(cluster_id), 1):
                 self._leave_out(cluster_id)
                 return ""
             self._watched.add(cluster_id)
@@ -65,15 +78,17 @@ class FoundClusters:
     def forget(self, *cluster_ids: str) -> None:
         """These clusters do not exist any more."""
         with self._lock:
+            for cluster_id in self._watched.intersection(cluster_ids):
+                self._shares.give_back(folder_of(cluster_id), 1)
             self._watched.difference_update(cluster_ids)
             self._left_out.difference_update(cluster_ids)
 
     def _leave_out(self, cluster_id: str) -> None:
         if not self._left_out:
             _log.warning(
-                "%d clusters are watched, the most: cluster %s and others are not; narrow kubernetes.selector or kubernetes.namespaces",
-                self._most,
+                "too many clusters: %s and others are not watched, %d are; narrow kubernetes.selector or kubernetes.namespaces",
                 clean(cluster_id),
+                len(self._watched),
             )
         if len(self._left_out) < self._most:
             self._left_out.add(cluster_id)

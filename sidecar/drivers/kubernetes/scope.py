@@ -12,6 +12,7 @@ from sidecar.drivers.kubernetes.configmap_reports import FoundReports
 from sidecar.drivers.kubernetes.configmap_watch import ConfigMapWatch
 from sidecar.drivers.kubernetes.found_clusters import FoundClusters, cluster_of
 from sidecar.drivers.kubernetes.responses import ConfigMap, ConfigMapList
+from sidecar.drivers.shares import Shares
 
 FEW: Final = 10
 """So many clusters are listed to confirm the view. Of more, and where the list is long, one is read."""
@@ -20,6 +21,7 @@ _LONG: Final = 4 << 20
 _LARGE: Final = 256 << 10
 """Characters of a ConfigMap that is named if it holds no leaders."""
 _MOST_NAMED: Final = 5
+_MOST_LARGE: Final = 1_000
 
 _log = logging.getLogger("sidecar.kubernetes")
 
@@ -35,9 +37,10 @@ class Scope(ConfigMapWatch):
         clock: Callable[[], Moment],
         report: Callable[[FinderObservation], None],
         publish: Callable[[], None],
+        jobs: Shares,
     ) -> None:
-        """`publish` is called when the scope was read completely, was lost, or has clusters that are left out."""
-        reports = FoundReports(found_clusters, report)
+        """`jobs`: of all clusters together. `publish` is called when the scope was read completely, was lost, or leaves clusters out."""
+        reports = FoundReports(found_clusters, report, jobs)
         super().__init__(api, selector, f"clusters in {api.where}", "kubernetes-finder", reports, clock)
         self._found_clusters = found_clusters
         self._publish = publish
@@ -46,6 +49,8 @@ class Scope(ConfigMapWatch):
         """Whether the last list with values was."""
         self._large: list[str] = []
         """The large ConfigMaps that were logged last."""
+        self._larger: list[str] = []
+        """Those in the list that is read."""
         self.refused = ""
         """Why the API server does not let the clusters be found."""
 
@@ -68,22 +73,27 @@ class Scope(ConfigMapWatch):
     def _read_clusters(self) -> ConfigMapList:
         """Everything, where the list is long only the values of clusters."""
         if self._long:
-            listed = self._api.read_pages(self._selector, names_only=True)
-            names = [
-                name
-                for name, config_map in listed.config_maps.items()
-                if name in self._reports.names or cluster_of(config_map)
-            ]
+            listed = self._api.read_pages(self._selector, self._kept, names_only=True)
+            names = [*listed.config_maps]
             if len(names) <= FEW:
                 config_maps: dict[str, ConfigMap] = {}
                 for name in names:
                     config_maps |= self._api.read_one(name, at=listed.resource_version).config_maps
                 return ConfigMapList(listed.resource_version, config_maps)
-        listed = self._api.read_pages(self._selector)
+        self._larger.clear()
+        listed = self._api.read_pages(self._selector, self._kept_with_values)
         self._long = listed.size > _LONG
-        large = [config_map for config_map in listed.config_maps.values() if config_map.size > _LARGE]
-        self._log_large(sorted(config_map.name for config_map in large if not cluster_of(config_map)))
+        self._log_large(sorted(self._larger))
         return listed
+
+    def _kept(self, config_map: ConfigMap) -> ConfigMap | None:
+        """Of others than clusters' nothing is kept: anybody may create as many as they like."""
+        return config_map if self._is_wanted(config_map) else None
+
+    def _kept_with_values(self, config_map: ConfigMap) -> ConfigMap | None:
+        if config_map.size > _LARGE and not cluster_of(config_map) and len(self._larger) < _MOST_LARGE:
+            self._larger.append(config_map.name)
+        return self._reports.bounded(config_map) if self._is_wanted(config_map) else None
 
     def _log_large(self, names: list[str]) -> None:
         """Which ConfigMaps make lists long, and are no cluster's; once, until there are others."""

@@ -2,16 +2,22 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace
+
+from sidecar.core.bounds import CLUSTERS, JOBS_OF_ALL, PATHS
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ClusterFound, ClusterRemoved, ClustersListed, ConnectionState, FinderObservation
 from sidecar.core.sanitize import clean
+from sidecar.core.state import Finder
 from sidecar.drivers.log_throttle import LogThrottle
+from sidecar.drivers.shares import Shares, folder_of
+from sidecar.drivers.watched_jobs import WatchedJobs
 from sidecar.drivers.zookeeper.connection import Connection
-from sidecar.drivers.zookeeper.discovery import Discovery
+from sidecar.drivers.zookeeper.discovery import ROOT, Discovery
 from sidecar.drivers.zookeeper.driver import root_of
 from sidecar.drivers.zookeeper.persistent import ZNodeEvent
 from sidecar.drivers.zookeeper.place import Inquiry, Place
@@ -22,14 +28,13 @@ from sidecar.drivers.zookeeper.session import Answer
 from sidecar.ports import FinderObserver
 from sidecar.settings import ZooKeeperFinderSettings
 
-MOST_CLUSTERS: Final = 5_000
-MOST_PATHS: Final = 20_000
-"""That are listed to find them."""
 REMOVED_SECONDS: Final = 15.0
 """How long nothing of a cluster has to exist until it counts as removed. A JobManager that runs writes it again within a second, and one
 that is restarted is missed less soon than anybody is paged.
 """
 CONFIRM_SECONDS: Final = 5.0
+MOST_NAMED: Final = 5
+"""Folders that are named because not everything in them is watched."""
 _CONFIRMED_WITHIN: Final = round((CONFIRM_SECONDS + 3) * SECOND)
 
 _log = logging.getLogger("sidecar.zookeeper")
@@ -41,18 +46,32 @@ class ClustersBelowRoot(Place):
     ever_found = True
     """That there is no cluster is reported by `ClustersListed`."""
 
-    def __init__(self, where: str, place: str, report: Callable[[FinderObservation], None], most: int) -> None:
-        """`where`: the quorum and the root. `place`: the same as text. `most`: clusters that are watched."""
+    def __init__(
+        self,
+        where: str,
+        place: str,
+        report: Callable[[FinderObservation], None],
+        most: int,
+        most_paths: int,
+        known: Collection[str],
+    ) -> None:
+        """`where`: the quorum and the root. `place`: the same as text. `most`: clusters that are watched. `most_paths`: that are listed to
+        find them. `known`: clusters that were watched before; they come first.
+        """
         super().__init__(LogThrottle(), CONFIRM_SECONDS)
         self._where = where
         self._place = place
         self._report = report
-        self._most = most
-        self._discovery = Discovery(MOST_PATHS)
+        self._known = frozenset(known)
+        self._shares = Shares(most)
+        self._jobs = Shares(JOBS_OF_ALL.most_items)
+        self._discovery = Discovery(most_paths, known)
         self._vanished: dict[str, float] = {}
         """Clusters of which nothing exists, and since when (monotonic)."""
-        self._listed: tuple[bool, int, str] | None = None
-        self._left_out = 0
+        self._listed: ClustersListed | None = None
+        """As reported last, without the time and the clusters."""
+        self._waiting: set[str] = set()
+        """Clusters that are not watched: there are too many."""
         self._missing_logged = False
 
     @property
@@ -82,6 +101,7 @@ class ClustersBelowRoot(Place):
         gone = [name for name, since in self._vanished.items() if now - since >= REMOVED_SECONDS]
         for name in gone:
             self._remove(name)
+            self._shares.give_back(folder_of(name), 1)
             del self._vanished[name]
             self._report(ClusterRemoved(at, name))
         if gone:
@@ -123,11 +143,12 @@ class ClustersBelowRoot(Place):
             self._vanished.setdefault(name, now)
         for name in self._vanished.keys() & exist:
             del self._vanished[name]
-        new = sorted(exist - self._clusters.keys())
-        room = max(0, self._most - len(self._clusters))
-        for name in new[:room]:
-            self._begin(at, name)
-        self._left_out = len(new[room:]) + self._discovery.left_out
+        new = sorted(exist - self._clusters.keys(), key=lambda name: (name not in self._known, name))
+        for name in new:
+            take = self._shares.take_first if name in self._known else self._shares.take
+            if take(folder_of(name), 1):
+                self._begin(at, name)
+        self._waiting = {*new} - self._clusters.keys()
         if self._complete:
             self._list(at)
 
@@ -136,18 +157,29 @@ class ClustersBelowRoot(Place):
         reporter.observer = self._report
         self._report(ClusterFound(at, name))
         reporter.report_view(at, ConnectionState.CONNECTED)
-        self._read_all(name, self.add(name, reporter))
+        self._read_all(name, self.add(name, reporter, WatchedJobs(self._jobs, folder_of(name))))
 
     def _list(self, at: Moment) -> None:
         """Report what is known of the clusters that there are, if that changed."""
-        refused = self._discovery.problem or ""
-        if self._listed == (self._complete, self._left_out, refused):
-            return
-        self._listed = self._complete, self._left_out, refused
+        unlisted, waiting = self._discovery.left_out, self._waiting
+        folders = sorted({*unlisted, *map(folder_of, waiting)})
         ids = frozenset(self._clusters) if self._complete else None
-        self._report(ClustersListed(at, self._place, ids, self._left_out, refused))
-        if self._left_out and self.throttle.is_due("left out"):
-            _log.warning("%d paths below %s are not watched: there are too many", self._left_out, self._where)
+        listed = ClustersListed(
+            at,
+            self._place,
+            ids,
+            left_out=len(waiting),
+            unlisted=unlisted.total(),
+            beyond=tuple(folder or ROOT for folder in folders[:MOST_NAMED]),
+            refused=self._discovery.problem or "",
+        )
+        same = replace(listed, at=Moment(0, 0), cluster_ids=None if ids is None else frozenset())
+        if self._listed == same:
+            return
+        self._listed = same
+        self._report(listed)
+        if folders and self.throttle.is_due("left out"):
+            _log.warning("%s", Finder.of(listed).problem(len(self._clusters)))
         if self._complete and not self._clusters and not self._missing_logged:
             self._missing_logged = True
             _log.warning("no Flink cluster was found in %s yet: waiting", self._place)
@@ -157,14 +189,21 @@ class ZooKeeperFinder(Connection):
     """A `sidecar.ports.ClusterFinder`."""
 
     def __init__(
-        self, settings: ZooKeeperFinderSettings, clock: Callable[[], Moment], most: int = MOST_CLUSTERS
+        self,
+        settings: ZooKeeperFinderSettings,
+        clock: Callable[[], Moment],
+        most: int = CLUSTERS.most_items,
+        most_paths: int = PATHS.most_items,
+        known: Collection[str] = (),
     ) -> None:
-        """`most`: clusters that are watched."""
+        """`most`: clusters that are watched. `most_paths`: that are listed to find them. `known`: clusters that were watched before; they
+        come first.
+        """
         self._observer: FinderObserver | None = None
         where = root_of(settings.quorum, settings.root)
         super().__init__(
             where,
-            ClustersBelowRoot(where, settings.place, self._report, most),
+            ClustersBelowRoot(where, settings.place, self._report, most, most_paths, known),
             Probe(settings.session_timeout),
             clock,
             session_timeout=settings.session_timeout,

@@ -1,11 +1,15 @@
 """Which clusters there are below a root: found by lists of children, each with a one-shot watch."""
 
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Iterable
+from itertools import accumulate
 from typing import Final
 
 from msgspec import Struct
 
+from sidecar.core.bounds import STORE_LIST
 from sidecar.core.flink import znode_paths
+from sidecar.drivers.shares import Shares, folder_of
 from sidecar.drivers.zookeeper.session import (
     Absent,
     Answer,
@@ -27,9 +31,10 @@ _LONGEST_PATH: Final = 260
 
 
 class _Folder(Struct, eq=False):
-    names: tuple[str, ...] = ()
+    own: frozenset[str] = frozenset()
+    """The children that show whether it is a cluster: Flink's own, and one leader."""
     below: frozenset[str] = frozenset()
-    """The paths below it that are listed, too."""
+    """The paths below it that are listed, too. Others are only counted: anybody may create as many as they like."""
     left_out: int = 0
     """How many more there are: they are too many."""
     is_cluster: bool = False
@@ -37,24 +42,32 @@ class _Folder(Struct, eq=False):
     stale: bool = False
     """It changed while it was read."""
     refused: bool = False
+    too_long: bool = False
+    """Its list is too long to be read: it is not read at each change, but now and then."""
     absent: bool = False
     """It did not exist when it was last asked for: nothing was watched then."""
 
 
 class Discovery:
-    """Lists the root and what is below it, except what Flink itself keeps there. Paths are below the root, which is `/`."""
+    """Lists the root and what is below it, except what Flink itself keeps there. Paths are below the root, which is `/`.
 
-    def __init__(self, most: int) -> None:
-        """`most`: paths that are listed."""
+    Whoever writes to one folder below the root uses up at most half of what the others leave.
+    """
+
+    def __init__(self, most: int, known: Iterable[str] = ()) -> None:
+        """`most`: paths that are listed. `known`: clusters that were watched before; theirs come first."""
         self.clusters: Final = set[str]()
         """Their ids: paths without the first slash."""
         self.problem: str | None = None
         """Why the root cannot be listed."""
         self.refused: tuple[str, str] | None = None
         """A path below it that could not be listed, and why; whoever logs it sets it to None."""
-        self.left_out = 0
-        """Paths that are not listed: there are too many."""
-        self._most = most
+        self.left_out: Final = Counter[str]()
+        """Paths that are not listed because there are too many, by the folder below the root; "": the root itself."""
+        self._shares = Shares(most)
+        self._has_room = False
+        """Whether there are fewer paths than when those that are left out were counted."""
+        self._known = _paths_to(known)
         self._folders = {ROOT: _Folder()}
         self._queue: deque[tuple[Question, str]] = deque()
         self._unread: set[str] = set()
@@ -82,12 +95,14 @@ class Discovery:
 
     def happened(self, path: str) -> None:
         """The children of a path have changed, or it came or went."""
-        if path in self._folders:
+        folder = self._folders.get(path)
+        if folder and not folder.too_long:
             self._ask(path)
 
     def read_refused(self) -> None:
+        has_room, self._has_room = self._has_room, False
         for path, folder in self._folders.items():
-            if folder.refused:
+            if folder.refused or (has_room and folder.left_out):
                 self._ask(path)
 
     def answered(self, path: str, answer: Answer) -> None:
@@ -95,14 +110,17 @@ class Discovery:
         if folder is None or isinstance(answer, Interrupted):
             return
         folder.reading = False
+        if isinstance(answer, Children) and len(answer.names) > STORE_LIST.most_items:
+            answer = TooManyChildren(len(answer.names))
+        folder.too_long = isinstance(answer, TooManyChildren)
         was_absent, folder.absent = folder.absent, isinstance(answer, Absent)
         problem = self._learn(path, folder, answer)
         if path == ROOT and folder.absent and not was_absent:
             folder.reading = True
             self._queue.append((Question.EXISTS, ROOT))  # its watch reports when the root is created
         if path == ROOT:
-            self.problem = problem
-        elif problem and not folder.refused:
+            self.problem = None if folder.too_long else problem
+        if problem and not folder.refused and (path != ROOT or folder.too_long):
             self.refused = path, problem
         folder.refused = bool(problem) and not isinstance(answer, Absent)
         self._unread.discard(path)
@@ -118,6 +136,11 @@ class Discovery:
                 self._arrange(path, folder, ())
                 return "it does not exist: check zookeeper.root" if path == ROOT else None
             case TooManyChildren(count):
+                # What is listed has a watch of its own, so it can stay; and a cluster that was watched before is found without the list.
+                parent = path.rstrip("/")
+                before = {known.rpartition("/")[2] for known in self._known if known.rpartition("/")[0] == parent}
+                self._follow(path, folder, {*folder.own, *map(_name, folder.below), *before})
+                self._leave_out(path, folder, max(0, count - len(folder.below)))
                 return f"its {count} children are too many"
             case Refused(reason):
                 return reason
@@ -125,7 +148,8 @@ class Discovery:
 
     def _arrange(self, path: str, folder: _Folder, names: tuple[str, ...]) -> None:
         """The children of `path` are known: what is it, and what is listed below it?"""
-        folder.names = names
+        a_leader = next(filter(znode_paths.is_leaders_child, names), None)
+        folder.own = znode_paths.OWN_NAMES.intersection(names) | ({a_leader} if a_leader else set())
         parent, _, name = path.rpartition("/")
         if f"/{name}" == _LEADER and (above := self._folders.get(parent)):
             self._decide(parent, above)
@@ -133,23 +157,23 @@ class Discovery:
                 return  # it is Flink's
         if path != ROOT:
             self._decide(path, folder)
-        self._follow(path, folder)
+        self._follow(path, folder, names)
 
     def _decide(self, path: str, folder: _Folder) -> None:
         """Whether `path` is a cluster, and what that changes below it."""
         leader = self._folders.get(path + _LEADER)
         was, folder.is_cluster = (
             folder.is_cluster,
-            _LEADER[1:] in folder.names
-            and (folder.is_cluster or znode_paths.is_cluster(folder.names, leader.names if leader else ())),
+            _LEADER[1:] in folder.own
+            and (folder.is_cluster or znode_paths.is_cluster(folder.own, leader.own if leader else ())),
         )
         if folder.is_cluster is not was:
             (self.clusters.add if folder.is_cluster else self.clusters.discard)(path[1:])
             self._follow(path, folder)
 
-    def _follow(self, path: str, folder: _Folder) -> None:
-        """List what may be a cluster, or lead to one."""
-        wanted = {*folder.names}
+    def _follow(self, path: str, folder: _Folder, names: Iterable[str] | None = None) -> None:
+        """List what may be a cluster, or lead to one. `names`: all children, if they were read."""
+        wanted = {*folder.own, *map(_name, folder.below)} if names is None else {*names}
         if folder.is_cluster:
             wanted -= znode_paths.OWN_NAMES
         elif not _REMAINS.isdisjoint(wanted):
@@ -167,20 +191,36 @@ class Discovery:
         for child in listed:
             if self._folders[child].absent:  # it came back before its absence was known here
                 self._ask(child)
-        self.left_out -= folder.left_out
-        for child in sorted(below - listed):
-            if len(self._folders) < self._most:
-                listed.add(child)
-                self._folders[child] = _Folder()
-                self._unread.add(child)
-                self._ask(child)
+        for child in self._admitted(path, below - listed):
+            listed.add(child)
+            self._folders[child] = _Folder()
+            self._unread.add(child)
+            self._ask(child)
         folder.below = frozenset(listed)
-        folder.left_out = len(below - listed)
-        self.left_out += folder.left_out
+        if names is not None:
+            self._leave_out(path, folder, len(below - listed))
+
+    def _admitted(self, path: str, children: set[str]) -> list[str]:
+        """Those of the new paths that are listed from now on."""
+        known = sorted(children & self._known)
+        admitted = [child for child in known if self._shares.take_first(folder_of(child), 1)]
+        new = sorted(children - self._known)
+        if path == ROOT:
+            return admitted + [child for child in new if self._shares.take(folder_of(child), 1)]
+        return admitted + new[: self._shares.take(folder_of(path), len(new))]
+
+    def _leave_out(self, path: str, folder: _Folder, count: int) -> None:
+        top = folder_of(path)
+        self.left_out[top] += count - folder.left_out
+        if not self.left_out[top]:
+            del self.left_out[top]
+        folder.left_out = count
 
     def _drop(self, path: str) -> None:
         folder = self._folders.pop(path)
-        self.left_out -= folder.left_out
+        self._leave_out(path, folder, 0)
+        self._shares.give_back(folder_of(path), 1)
+        self._has_room = True
         self._unread.discard(path)
         self.clusters.discard(path[1:])
         for child in folder.below:
@@ -192,3 +232,14 @@ class Discovery:
         if not folder.reading:
             folder.reading, folder.absent = True, False
             self._queue.append((Question.CHILDREN, path))
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _paths_to(clusters: Iterable[str]) -> frozenset[str]:
+    """What is listed to find these clusters."""
+    ends = (f"/{cluster}{_LEADER}" for cluster in clusters)
+    parts = (accumulate(end.split("/")[1:], lambda above, name: f"{above}/{name}", initial="") for end in ends)
+    return frozenset(path for paths in parts for path in paths if path)

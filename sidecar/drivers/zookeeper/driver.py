@@ -2,8 +2,11 @@
 
 from collections.abc import Callable
 
+from sidecar.core.bounds import JOBS_OF_ALL
 from sidecar.core.moment import SECOND, Moment
 from sidecar.drivers.log_throttle import LogThrottle
+from sidecar.drivers.shares import Shares
+from sidecar.drivers.watched_jobs import WatchedJobs
 from sidecar.drivers.zookeeper.connection import Connection
 from sidecar.drivers.zookeeper.place import Place
 from sidecar.drivers.zookeeper.probe import Probe
@@ -24,6 +27,7 @@ class ZooKeeperDriver(Connection):
         namespace: str,
         cluster_id: str,
         clock: Callable[[], Moment],
+        jobs: Shares | None = None,
         *,
         session_timeout: float = 60.0,
         connection_timeout: float = 15.0,
@@ -31,13 +35,14 @@ class ZooKeeperDriver(Connection):
     ) -> None:
         """`quorum` as in `h1:2181,h2:2181[/chroot]`, `namespace` as in `/flink/default`; observed paths are relative to it.
 
-        `clock` is called in several threads. Timeouts in seconds, as Flink's `high-availability.zookeeper.client.*`. Raises ValueError
-        when the quorum is malformed.
+        `clock` is called in several threads. `jobs`: of all clusters together; None: it is the only one. Timeouts in seconds, as Flink's
+        `high-availability.zookeeper.client.*`. Raises ValueError when the quorum is malformed.
         """
         where, probe, throttle = root_of(quorum, namespace), Probe(session_timeout), LogThrottle()
         self._reporter = Reporter(cluster_id, where, throttle, round(probe.interval * SECOND))
         place = Place(throttle)
-        place.add("", self._reporter)
+        jobs = jobs or Shares(JOBS_OF_ALL.most_items)
+        place.add("", self._reporter, WatchedJobs(jobs, cluster_id))
         timeouts = {"session_timeout": session_timeout, "connection_timeout": connection_timeout}
         try:
             super().__init__(where, place, probe, clock, **timeouts, security=security)

@@ -10,12 +10,14 @@ from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import Permissions
 
+from sidecar.core.bounds import STORE_LIST
 from sidecar.core.flink.connection_info import Unreadable, decode_connection_info
 from sidecar.core.flink.znode_paths import JOB_STORES, JOBS, LATCH, LEADER, is_cluster, job_ids
 from sidecar.core.ha.finding import Unknown
 from sidecar.core.ha.zookeeper_facts import Leftover, Member, Server, ZooKeeperFacts
 from sidecar.core.sanitize import clean
 from sidecar.drivers.zookeeper.blocking_session import GOODBYE_SECONDS, BlockingSession
+from sidecar.drivers.zookeeper.persistent import TooLongError
 from sidecar.drivers.zookeeper.security import Security
 from sidecar.drivers.zookeeper.server_probe import read_servers
 from sidecar.settings import ZooKeeperSettings
@@ -105,7 +107,10 @@ class _ReadingSession(BlockingSession):
     """A session that reads what the sidecar does not watch."""
 
     def children(self, path: str) -> list[str]:
-        """Names."""
+        """Names. Their number is asked for first: anybody may create as many as they like. Raises TooLongError."""
+        stat = self.stat(path)
+        if stat and stat.numChildren > STORE_LIST.most_items:
+            raise TooLongError(f"{clean(path)} has {stat.numChildren} children, more than {STORE_LIST.most_items}")
         names: list[str] = self._client.get_children_async(path).get(timeout=self.seconds_left())
         return names
 
@@ -126,6 +131,8 @@ def _answer(question: Callable[[_ReadingSession], _T | Unknown], session: _Readi
         return Unknown("no permission to read it in ZooKeeper")
     except NoNodeError:
         return Unknown("the znodes of this cluster do not exist")
+    except TooLongError as error:
+        return Unknown(str(error))
     except KazooTimeoutError:
         return Unknown(f"ZooKeeper has not answered in {_SECONDS:g} s")
     except KazooException as error:
@@ -196,6 +203,8 @@ def _left_clusters(session: _ReadingSession, namespace: str) -> tuple[Leftover, 
             continue  # it was removed meanwhile
         except NoAuthError:
             leftovers.append(Leftover(path, name, Unknown("no permission to read it")))
+        except TooLongError as error:
+            leftovers.append(Leftover(path, name, Unknown(str(error))))
     return tuple(leftovers)
 
 

@@ -12,17 +12,24 @@ from enum import IntEnum
 from typing import Any, ClassVar
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
 from kazoo.protocol import serialization
 from kazoo.protocol.connection import ConnectionDropped, ConnectionHandler
 from kazoo.protocol.paths import _prefix_root
+
+from sidecar.core.bounds import MIB, STORE_LIST
 
 _PERSISTENT_RECURSIVE = 1
 _ANY_WATCH = 3
 
 _LENGTH = struct.Struct("!i")
 _CHUNK_BYTES = 1 << 16
-_MOST_BYTES = 1 << 24
+_MOST_BYTES = STORE_LIST.most_bytes
 """Of one message. The rest of a longer one (a list of very many children) is discarded."""
+
+
+class TooLongError(KazooException):  # type: ignore[misc]  # kazoo is untyped
+    """An answer is longer than anything that is read. The session goes on."""
 
 
 class ZNodeEvent(IntEnum):
@@ -177,6 +184,8 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         super().__init__(*kazoo_arguments)
         self._listener = listener
         self._unread = bytearray()
+        self._was_cut = False
+        """Whether the last message was longer than `_MOST_BYTES`."""
 
     def _connect(self, *address: Any) -> Any:
         self._unread.clear()
@@ -215,6 +224,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         if length < 0:
             raise ConnectionDropped(f"a message of {length} bytes")
         size = min(length, _MOST_BYTES)
+        self._was_cut = size < length
         with self._socket_error_handling():
             while len(self._unread) < size:
                 self._read_more(timeout)
@@ -238,6 +248,15 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         if not data:
             raise ConnectionDropped("socket connection broken")
         self._unread += data
+
+    def _read_response(self, header: Any, buffer: bytes, offset: int) -> Any:
+        """An answer that was cut is an error of that request alone, also of kazoo's own ones, which would be read beyond their end."""
+        request, answer, xid = self.client._pending[0]  # noqa: SLF001  see the module
+        if not self._was_cut or header.err or header.xid != xid or isinstance(request, GetChildren):
+            return super()._read_response(header, buffer, offset)
+        self.client._pending.popleft()  # noqa: SLF001  see the module
+        answer.set_exception(TooLongError(f"its answer is longer than {_MOST_BYTES // MIB} MiB"))
+        return None
 
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:
         watch, _ = serialization.Watch.deserialize(buffer, offset)

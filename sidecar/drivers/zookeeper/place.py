@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ConnectionState
 from sidecar.drivers.log_throttle import LogThrottle
+from sidecar.drivers.watched_jobs import WatchedJobs
 from sidecar.drivers.zookeeper.persistent import ZNodeEvent
 from sidecar.drivers.zookeeper.reporter import Reporter
 from sidecar.drivers.zookeeper.session import Answer, Question, Value
@@ -66,9 +67,9 @@ class Place:
         self._confirm_interval = round(confirm_seconds * SECOND)
         self._confirmed_at = 0
 
-    def add(self, name: str, reporter: Reporter) -> Cluster:
-        """Observe this cluster from the next connection on."""
-        cluster = self._clusters[name] = Cluster(Tree(), reporter)
+    def add(self, name: str, reporter: Reporter, jobs: WatchedJobs) -> Cluster:
+        """Observe this cluster from the next connection on. `jobs`: decides which of its jobs."""
+        cluster = self._clusters[name] = Cluster(Tree(jobs), reporter)
         return cluster
 
     @property
@@ -208,7 +209,10 @@ class Place:
             return  # removed meanwhile
         if isinstance(answer, Value):  # positions are those of the cluster, as they are on a session of its own
             answer = Value(answer.data, replace(answer.position, path=ask.path))
-        if report := cluster.tree.answered(ask, answer, time.monotonic()):
+        report = cluster.tree.answered(ask, answer, time.monotonic())
+        # First: else a job that is not in the list would have ended.
+        cluster.reporter.report_left_out(at, cluster.tree.jobs.left_out, cluster.tree.too_long)
+        if report:
             cluster.reporter.report_path(at, report)
         if cluster.tree.completed():
             self._reading.discard(name)
@@ -231,6 +235,7 @@ class Place:
 
     def _remove(self, name: str) -> None:
         cluster = self._clusters.pop(name)
+        cluster.tree.jobs.end()
         self._ended_roots += [path_of(name, root) for root in cluster.watched_roots]
         for noted in (self._ready, self._new_roots):
             noted.pop(name, None)

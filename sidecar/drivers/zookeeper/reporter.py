@@ -1,6 +1,7 @@
 """Turns what the driver reads into observations; logs what has no observation."""
 
 import logging
+from collections.abc import Iterable
 
 from sidecar.core.cluster.state import Missing
 from sidecar.core.flink import znode_paths
@@ -10,6 +11,7 @@ from sidecar.core.observations import (
     ChildrenObserved,
     ClusterObservation,
     ConnectionState,
+    LeftOut,
     NodeObserved,
     NodeRefused,
     NothingFound,
@@ -57,10 +59,13 @@ class Reporter:
         self._throttle = throttle
         self._confirmed_within = confirmed_within
         self._zxid = 0
+        self._left_out: tuple[int, tuple[str, ...]] = (0, ())
 
     def report_view(self, at: Moment, connection: ConnectionState) -> None:
         if connection is not self.view:
             self.view = connection
+            if connection is ConnectionState.CONNECTED:
+                self._left_out = (0, ())  # everything is read again
             self._report(ViewObserved(at, self._cluster_id, connection))
 
     def report_complete(self, at: Moment) -> None:
@@ -81,6 +86,17 @@ class Reporter:
         self.ever_found = self.ever_found or not is_empty
         if observation := self._observation(at, report):
             self._report(observation)
+
+    def report_left_out(self, at: Moment, jobs: int, lists: Iterable[str]) -> None:
+        """Report what is not observed, if that changed."""
+        left_out = jobs, tuple(sorted(lists))
+        if left_out != self._left_out:
+            self._left_out = left_out
+            self._report(LeftOut(at, self._cluster_id, *left_out))
+            if jobs and self._throttle.is_due(f"left out of {self._where}"):
+                _log.warning(
+                    "at least %d jobs of %s in ZooKeeper are not observed: there are too many", jobs, self._where
+                )
 
     def report_missing(self, at: Moment, siblings: Answer) -> None:
         """Report that nothing of the cluster exists, if that is still true. `siblings`: the children of its root's parent."""

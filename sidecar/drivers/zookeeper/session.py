@@ -24,7 +24,7 @@ from sidecar.core.flink.leadership import Births, ZNodePosition
 from sidecar.core.observations import ConnectionState
 from sidecar.drivers.zookeeper import persistent
 from sidecar.drivers.zookeeper.handler import FailureReasons, Handler
-from sidecar.drivers.zookeeper.persistent import ZNodeEvent
+from sidecar.drivers.zookeeper.persistent import TooLongError, ZNodeEvent
 from sidecar.drivers.zookeeper.security import Security
 
 NO_PERMISSION = "no permission to read it"
@@ -240,6 +240,8 @@ def _failure(error: Exception) -> Answer:
             return Refused(NO_PERMISSION)
         case SessionClosedRequireSaslError():
             return Refused("the server demands authentication: set zookeeper.sasl or zookeeper.authorization")
+        case TooLongError():
+            return Refused(str(error))
         case ConnectionLoss() | SessionExpiredError() | AuthFailedError():
             return Interrupted()
         case _:

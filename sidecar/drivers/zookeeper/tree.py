@@ -3,8 +3,10 @@
 from collections import deque
 from itertools import islice
 
+from sidecar.core.bounds import STORE_LIST
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import ZNodePosition
+from sidecar.drivers.watched_jobs import WatchedJobs
 from sidecar.drivers.zookeeper.persistent import ZNodeEvent
 from sidecar.drivers.zookeeper.session import (
     Absent,
@@ -19,8 +21,9 @@ from sidecar.drivers.zookeeper.session import (
 )
 from sidecar.drivers.zookeeper.watch_set import DISCOVERY, Ask, ParentGone, Watched, WatchReport
 
-MOST_CHILDREN = 50_000
-"""A longer list is not read: any client may make it as long as it likes. New children are still reported by the watch."""
+MOST_CHILDREN = STORE_LIST.most_items
+"""A longer list is not read. New children are still reported by the watch."""
+_LISTS_OF_JOBS = frozenset({znode_paths.LEADER, znode_paths.JOBS, *znode_paths.JOB_STORES})
 
 _BELOW_JOBS = f"{znode_paths.JOBS}/"
 _NOTHING_WANTED = znode_paths.Wanted(frozenset(), frozenset(), frozenset())
@@ -35,7 +38,11 @@ class Tree:
     only that sets a watch. A path that is no longer wanted stays until a read finds it absent, so that its deletion is reported.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, jobs: WatchedJobs) -> None:
+        """`jobs`: decides which jobs are watched."""
+        self.too_long = frozenset[str]()
+        """The lists of jobs that are too long to be read."""
+        self.jobs = jobs
         self.persistent = True
         self.roots = frozenset[str]()
         """The paths to watch recursively."""
@@ -123,7 +130,8 @@ class Tree:
         if znode_paths.is_latch(path):
             self._read(self._watched[znode_paths.LEADER])  # the layout decides where the leaders of jobs are
             return self._add(path, Question.CHILDREN)
-        if znode_paths.component_of(path) is None:
+        component = znode_paths.component_of(path)
+        if component is None or (component.job_id and not self.jobs.came(component.job_id)):
             return None
         watched = self._add(path, Question.VALUE)
         watched.counted = event is ZNodeEvent.CREATED and self._unread is None
@@ -161,9 +169,10 @@ class Tree:
     # -- reading again -------------------------------------------------------------------------------------------------
 
     def read_refused(self) -> None:
-        """Read again what the server has refused: no watch reports when it is allowed."""
+        """Read again what the server has refused: no watch reports when it is allowed. And the lists of jobs, if not all are watched."""
+        again = _LISTS_OF_JOBS if self.jobs.left_out or self.too_long else ()
         for watched in self._watched.values():
-            if watched.refused:
+            if watched.refused or watched.path in again:
                 self._read(watched)
 
     def read_throttled(self) -> None:
@@ -202,12 +211,37 @@ class Tree:
             answer = TooManyChildren(answer.children, MOST_CHILDREN)
         watched.reading = False
         watched.refused = isinstance(answer, Refused)
+        if watched.path in _LISTS_OF_JOBS:
+            answer = self._bounded(watched.path, answer)
         if watched.path == znode_paths.LEADER:
             self._queue.extend(self._after_leaders)
             self._after_leaders.clear()
         report = None if self._only_sets_watch(ask) else self._learn(watched, answer, now)
         self._follow_up(ask, answer)
         return report
+
+    def _bounded(self, path: str, answer: Answer) -> Answer:
+        """A list of jobs without those that are not watched."""
+        was_too_long, is_too_long = path in self.too_long, isinstance(answer, TooManyChildren)
+        if is_too_long:
+            self.too_long |= {path}
+        if not isinstance(answer, Children | Absent):
+            return answer
+        self.too_long -= {path}
+        if was_too_long and path in DISCOVERY and self._unread is None:
+            self._unread = set()  # until the leaders in it are read nobody knows which jobs have none
+        names = answer.names if isinstance(answer, Children) else ()
+        by_name = {name: job_id for name in names if (job_id := znode_paths.job_of(name))}
+        watched = self.jobs.listed(path, by_name.values())
+        if isinstance(answer, Absent):
+            return answer
+        return Children(
+            tuple(
+                name
+                for name in names
+                if (by_name[name] in watched if name in by_name else znode_paths.is_leaders_child(name))
+            )
+        )
 
     def _only_sets_watch(self, ask: Ask) -> bool:
         """Whether nothing is to be learned from the answer: a read has found the path absent, which sets no one-shot watch."""
@@ -306,6 +340,9 @@ class Tree:
 
     def _forget(self, watched: Watched) -> None:
         del self._watched[watched.path]
+        component = znode_paths.component_of(watched.path)
+        if component and component.job_id:
+            self.jobs.went(component.job_id)
         self.throttled.discard(watched)
         if self._unread:
             self._unread.discard(watched)

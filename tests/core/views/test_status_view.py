@@ -176,6 +176,8 @@ def test_a_store_that_refuses_is_blind_and_says_why() -> None:
 def test_a_search_that_is_refused_says_why() -> None:
     """In place of the clusters."""
     _, sidecar = watching()
-    sidecar.observe(ClustersListed(sidecar.moment, "namespace flink of Kubernetes", None, 0, "no permission (403)"))
+    sidecar.observe(
+        ClustersListed(sidecar.moment, "namespace flink of Kubernetes", None, refused="no permission (403)")
+    )
     answer = status(Snapshot(sidecar.moment, sidecar.state, policy=sidecar.policy), None)
     assert "cannot see which clusters are in namespace flink of Kubernetes: no permission (403)" in answer.problems

@@ -109,10 +109,11 @@ def _judge(draft: Draft, component: ComponentId, *, complete: bool) -> None:
         if verdict.leader is None:
             return
         state = draft.newcomer()
+    hidden = draft.state.may_be_beyond(component)
     state = _as_read(draft, state, verdict)
-    if verdict.leader is None and _is_left_behind(draft.state, component, state):
+    if verdict.leader is None and not hidden and _is_left_behind(draft.state, component, state):
         state = replace(state, registered=False)
-    if verdict.leader is None and isinstance(state.leadership, Unknown) and not complete:
+    if verdict.leader is None and isinstance(state.leadership, Unknown) and (not complete or hidden):
         # One of several places is empty: whether there is a leader is known when all have been read.
         _keep(draft, component, replace(state, leadership=Unknown()))
         return

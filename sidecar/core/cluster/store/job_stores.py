@@ -23,7 +23,10 @@ MOST: Final = 200
 
 
 def jobs_listed(draft: Draft, store: str, job_ids: frozenset[str]) -> None:
-    """The jobs in one of Flink's job stores: a job that is in none any more has ended."""
+    """The jobs in one of Flink's job stores: a job that is in none any more has ended. Where not all of them are observed, that is known
+    only of one that was observed there.
+    """
+    before = draft.state.stored_jobs if draft.state.beyond else None
     draft.update(jobs={**draft.state.jobs, store: job_ids})
     all_ids = frozenset[str]().union(*draft.state.jobs.values())
     for job_id in all_ids:
@@ -32,7 +35,7 @@ def jobs_listed(draft: Draft, store: str, job_ids: frozenset[str]) -> None:
         if not state.registered:
             draft.keep(component, replace(state, registered=True, unregistered_at=None))
     for component, state in draft.before.components.items():
-        if state.registered and component.job_id not in all_ids:
+        if state.registered and component.job_id not in all_ids and (before is None or component.job_id in before):
             ended = replace(state, registered=False, unregistered_at=draft.at.steady)
             draft.keep(component, ended)
             if isinstance(state.leadership, Vacant):

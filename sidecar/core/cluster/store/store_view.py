@@ -9,7 +9,7 @@ from sidecar.core.cluster.failover import plans
 from sidecar.core.cluster.failover.causes import Loss
 from sidecar.core.cluster.leadership_changes import Reading, apply, without_leader
 from sidecar.core.cluster.leadership_table import Sight
-from sidecar.core.cluster.state import ComponentState, Missing, Sighting, TooOld, contending
+from sidecar.core.cluster.state import Beyond, ComponentState, Missing, Sighting, TooOld, contending
 from sidecar.core.cluster.store import unobserved
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import (
@@ -22,14 +22,17 @@ from sidecar.core.flink.leadership import (
 )
 from sidecar.core.flink.znode_paths import ZNodeLayout
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.observations import ConnectionState, NodeObserved, StoreRefused, ViewObserved
+from sidecar.core.observations import ConnectionState, LeftOut, NodeObserved, StoreRefused, ViewObserved
 
 _OLD_JOB_MANAGER: Final = ComponentId(Component.JOB, znode_paths.OLD_JOB_MANAGER)
 COVERAGE_INTERVAL = 3600 * SECOND
 """A long period of coverage is recorded in parts of this length, so that the audit need not wait for its end."""
 
 
-def view_changed(draft: Draft, observation: ViewObserved | StoreRefused) -> None:
+def view_changed(draft: Draft, observation: ViewObserved | StoreRefused | LeftOut) -> None:
+    if isinstance(observation, LeftOut):
+        _leave_out(draft, observation)
+        return
     if isinstance(observation, StoreRefused):
         draft.update(refused=observation.reason)
         return
@@ -37,6 +40,8 @@ def view_changed(draft: Draft, observation: ViewObserved | StoreRefused) -> None
     # A view that was stale has been gone since it was confirmed last.
     gone_at = view.turned_at if draft.state.stale else draft.at
     draft.update(confirmed=None, stale=False, refused=None)
+    if connection is ConnectionState.CONNECTED:
+        draft.update(beyond=None)  # reported again, if it is still so
     if connection is ConnectionState.CONNECTED:
         # Everything is read again: unreadable data may have changed.
         for component, state in draft.before.components.items():
@@ -53,6 +58,15 @@ def view_changed(draft: Draft, observation: ViewObserved | StoreRefused) -> None
     cover(draft, Sighting.BLIND, draft.at)
     view = replace(draft.state.view, connection=connection, complete=False, obscure_at=deadline, loss=loss)
     draft.update(view=view)
+
+
+def _leave_out(draft: Draft, observation: LeftOut) -> None:
+    """Something of the cluster is not observed, or all of it is again."""
+    if not observation.jobs and not observation.lists:
+        draft.update(beyond=None)
+        return
+    since = draft.state.beyond.since if draft.state.beyond else draft.at
+    draft.update(beyond=Beyond(observation.jobs, observation.lists, since))
 
 
 def nothing_found(draft: Draft, missing: Missing | TooOld) -> None:
@@ -107,7 +121,9 @@ def aged(draft: Draft, *, stale: bool) -> None:
 def snapshot_completed(draft: Draft) -> None:
     for component in draft.before.components:
         state = draft.state_of(component)
-        if state and isinstance(state.leadership, Unknown) and state.leadership.reason is not Blindness.UNREADABLE:
+        if state is None or draft.state.may_be_beyond(component):
+            continue
+        if isinstance(state.leadership, Unknown) and state.leadership.reason is not Blindness.UNREADABLE:
             apply(draft, component, _looked_for(draft, state), Reading(without_leader(state)))
     cover(draft, Sighting.SEEING, draft.at)
     loss = draft.state.view.loss
