@@ -301,8 +301,8 @@ class Death(Record, frozen=True, kw_only=True, tag="death"):
     episode_id: str
     """The failover (`episodes.id`)."""
     reason: str
-    """`oom_killed`, `heap_exhausted`, `killed`, `exited`, `evicted`, `liveness_probe`, `drained`, `preempted`, `node_lost`, `replaced`,
-    `deleted`, `disk_full`, `rebooted` or `unknown`: docs/explanation/deaths.md."""
+    """`oom_killed`, `heap_exhausted`, `killed`, `stopped`, `exited`, `evicted`, `liveness_probe`, `drained`, `preempted`, `node_lost`,
+    `replaced`, `deleted`, `disk_full`, `rebooted` or `unknown`: docs/explanation/deaths.md."""
     confidence: str
     """`high`: no other known reason leaves these facts. `medium`: another one may. `none`: `unknown`."""
     facts: list[str]

@@ -28,7 +28,9 @@ class DeathReason(StrEnum):
     HEAP_EXHAUSTED = "heap_exhausted"
     """It ended itself, or Flink ended it, because its Java heap was full."""
     KILLED = "killed"
-    """By a signal. By whom is not known."""
+    """By a signal other than SIGTERM. By whom is not known."""
+    STOPPED = "stopped"
+    """By SIGTERM, in order. Who asked for it is not known."""
     EXITED = "exited"
     """By itself: its main ended, Flink's fatal error handler ended it, or the JVM crashed."""
     EVICTED = "evicted"
@@ -295,25 +297,26 @@ def _by_a_signal(facts: DeathFacts) -> DeathVerdict | None:
     if signal in _CRASHES:
         return _by_a_crash(facts)
     name = {SIGKILL: "SIGKILL", SIGTERM: "SIGTERM"}.get(signal, f"signal {signal}")
+    reason = DeathReason.STOPPED if signal == SIGTERM else DeathReason.KILLED
     why = f"It ended by {name}; nothing shows who sent it."
     kills = facts.process.end.oom_kills if facts.process else None
     if facts.in_pod:
-        return _by_a_signal_in_a_pod(facts, why, is_sure=signal == SIGKILL and kills == 0)
+        return _by_a_signal_in_a_pod(facts, reason, why, is_sure=signal == SIGKILL and kills == 0)
     if signal == SIGKILL and kills is None:
-        return _likely(DeathReason.KILLED, why, f"The kernel's OOM killer {_SAME}")
-    return _sure(DeathReason.KILLED, why)
+        return _likely(reason, why, f"The kernel's OOM killer {_SAME}")
+    return _sure(reason, why)
 
 
-def _by_a_signal_in_a_pod(facts: DeathFacts, why: str, *, is_sure: bool) -> DeathVerdict:
+def _by_a_signal_in_a_pod(facts: DeathFacts, reason: DeathReason, why: str, *, is_sure: bool) -> DeathVerdict:
     """Who sends signals there is seen in the pod's status and its Events. `is_sure`: SIGKILL, and not by the OOM killer."""
     if facts.container and facts.events_are_read:
-        return _sure(DeathReason.KILLED, why, "Its pod was not deleted, and no Event says that the kubelet ended it.")
+        return _sure(reason, why, "Its pod was not deleted, and no Event says that the kubelet ended it.")
     alike = f"A failed liveness probe {_SAME} Events would tell."
     if not facts.container:
         alike = f"Each way in which Kubernetes ends a pod {_SAME} The pod's status would tell."
     is_killed = facts.exit_code == SIGNALLED + SIGKILL
     if is_sure or (is_killed and facts.container):
-        return _likely(DeathReason.KILLED, why, alike)
+        return _likely(reason, why, alike)
     return _unknown(why, alike)
 
 

@@ -115,7 +115,7 @@ def is_due(cluster: ClusterState, now: Moment) -> bool:
     if death is None:
         return False
     # That nothing but a signal ended it is concluded from what was not observed, and that may still come.
-    is_sure = death.confidence is Confidence.HIGH and death.reason is not DeathReason.KILLED
+    is_sure = death.confidence is Confidence.HIGH and death.reason not in {DeathReason.KILLED, DeathReason.STOPPED}
     return is_sure or waited >= RECORDED_AFTER
 
 

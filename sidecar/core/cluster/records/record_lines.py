@@ -174,6 +174,7 @@ ENDINGS: Final = {
     "oom_killed": "was OOM-killed",
     "heap_exhausted": "ran out of Java heap",
     "killed": "was killed",
+    "stopped": "was stopped in order",
     "exited": "exited",
     "evicted": "was evicted by the kubelet",
     "liveness_probe": "was killed by its liveness probe",

@@ -93,7 +93,7 @@ ROWS: Final[list[tuple[dict[str, Any], DeathReason, Confidence]]] = [
     (POD | container(137, "OOMKilled"), R.OOM_KILLED, HIGH),
     (POD | container(137, "OOMKilled") | process(137, oom_kills=1), R.OOM_KILLED, HIGH),
     (POD | container(137, "OOMKilled") | process(137, oom_kills=0) | READ, R.KILLED, MEDIUM),
-    (POD | container(143, "OOMKilled") | READ, R.KILLED, MEDIUM),  # the state stays from a child's end
+    (POD | container(143, "OOMKilled") | READ, R.STOPPED, MEDIUM),  # the state stays from a child's end
     (MACHINE | process(137, oom_kills=1, limit_bytes=LIMIT), R.OOM_KILLED, HIGH),
     (MACHINE | process(None, oom_kills=2), R.OOM_KILLED, MEDIUM),
     (pod(deleted=7) | container(137, "OOMKilled"), R.OOM_KILLED, MEDIUM),
@@ -110,10 +110,10 @@ ROWS: Final[list[tuple[dict[str, Any], DeathReason, Confidence]]] = [
     (MACHINE | process(137, oom_kills=0), R.KILLED, HIGH),
     (MACHINE | process(137), R.KILLED, MEDIUM),
     # SIGTERM, and what looks like it
-    (POD | container(143) | READ, R.KILLED, HIGH),
+    (POD | container(143) | READ, R.STOPPED, HIGH),
     (POD | container(143), R.UNKNOWN, NONE),
     ({"in_pod": True} | process(143), R.UNKNOWN, NONE),
-    (MACHINE | process(143), R.KILLED, HIGH),
+    (MACHINE | process(143), R.STOPPED, HIGH),
     # a probe
     (POD | container(143) | PROBED, R.LIVENESS_PROBE, HIGH),
     (POD | container(137) | event(Sign.LIVENESS_PROBE, at=35), R.LIVENESS_PROBE, HIGH),
@@ -247,7 +247,7 @@ def test_nobody_is_said_to_have_sent_a_signal_unless_an_event_says_so(
 ) -> None:
     """A kill shows who was killed."""
     death = verdict(facts(**parts))
-    if reason is DeathReason.KILLED and "startup probe" not in death.facts[0]:
+    if reason in {DeathReason.KILLED, DeathReason.STOPPED} and "startup probe" not in death.facts[0]:
         assert "nothing shows who sent it" in death.facts[0]
 
 
