@@ -33,7 +33,7 @@ from tests.kit.kubectl import find_kubectl
 from tests.kit.kubernetes_server import API_SERVER, assets
 
 _BUILD_SECONDS: Final = 1800.0
-_SPARK_SECONDS: Final = 600.0
+_SPARK_SECONDS: Final = 1200.0
 _REPORT_SECONDS: Final = 60.0
 """How often the log names what is not there yet."""
 _END_SECONDS: Final = 0.2
