@@ -101,7 +101,7 @@ class PlaceRemoved(SeenInCluster, frozen=True):
 
 
 class NodeRefused(SeenInCluster, frozen=True):
-    """The path exists and could not be read (for example: no permission)."""
+    """The path, of a leader or of a job store, exists and could not be read (for example: no permission)."""
 
     path: str
     reason: str

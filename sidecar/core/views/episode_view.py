@@ -126,5 +126,5 @@ def _in_progress(cluster_id: str, cluster: ClusterState, episode: episodes.Episo
         after_address=episode.after.address if episode.after else None,
         after_pod=name_at(cluster.pods, episode.after.address) if episode.after else None,
         planned=is_planned(facts_of(cluster, episode)),
-        failovers=max((absence.leaders for component, absence in parts.items() if not component.job_id), default=0),
+        failovers=episodes.failovers_of(absence for component, absence in parts.items() if not component.job_id),
     )

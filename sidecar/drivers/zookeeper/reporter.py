@@ -139,11 +139,18 @@ class Reporter:
                     advice = _CREDENTIALS if reason == NO_PERMISSION else ""
                     full = f"/{self._where.partition('/')[2]}{path}"
                     return StoreRefused(at, self._cluster_id, f"{full}: {reason}{advice}")
+                return _store_refused(at, self._cluster_id, path, reason)
             case TooManyChildren(count, most):
                 children = f"{count} children, more than {'can be read' if most is None else most}"
                 consequence = "only children created from now on are watched"
                 _log.warning("%s in ZooKeeper %s has %s: %s", path, self._where, children, consequence)
+                return _store_refused(at, self._cluster_id, path, children)
             case _ if znode_paths.is_list(path):
                 names = answer.names if isinstance(answer, Children) else ()
                 return ChildrenObserved(at, self._cluster_id, path, names)
         return None
+
+
+def _store_refused(at: Moment, cluster_id: str, path: str, reason: str) -> NodeRefused | None:
+    """Which jobs are in a store is not known any more. None: `path` is no job store."""
+    return NodeRefused(at, cluster_id, path, reason) if path in znode_paths.JOB_STORES else None

@@ -88,7 +88,7 @@ class Episode(Struct, frozen=True):
     away: int = 0
     """How many of the cluster's own components have no leader."""
     failovers: int = 0
-    """How many failovers it holds: vacancies that began when all of these had leaders, or leaders that followed without a vacancy."""
+    """How many failovers it holds so far: see `failovers_of`. Components that fail over one after another are one."""
     jobs_away: int = 0
     jobs_ended: int = 0
     jobs_lost: int = 0
@@ -156,6 +156,13 @@ def has_part(absence: Absence | None, episode: Episode) -> bool:
 def concerns(episode: Episode, moments: Iterable[Moment]) -> bool:
     """Whether one of these moments is in the episode, or shortly before it."""
     return any(episode.opened_at.steady - LOOK_BACK <= at.steady <= episode.moved_at.steady for at in moments)
+
+
+def failovers_of(absences: Iterable[Absence | None]) -> int:
+    """How many failovers one episode held, by the absences of the cluster's own components: the most leaders that one of them had. 0: the
+    same leader came back.
+    """
+    return max((absence.leaders for absence in absences if absence), default=0)
 
 
 def is_over(episode: Episode, now: Moment) -> bool:
@@ -241,8 +248,7 @@ def _with_counts(episode: Episode, transition: Transition, is_departure: bool, a
     ended = transition.kind is Kind.RETIRED
     change = int(is_departure) - int(ended or after.since is None)
     if transition.component.job_id is None:
-        begins = change > 0 and not episode.away
-        failovers = max(episode.failovers + begins, after.leaders)
+        failovers = max(episode.failovers, after.leaders + is_away(after))
         return replace(episode, away=episode.away + change, failovers=failovers)
     if ended:
         longest = max((v for v in (episode.longest_ended, after.vacant) if v is not None), default=None)

@@ -6,7 +6,7 @@ from typing import Final, TypedDict
 from sidecar.core.cluster import downtime
 from sidecar.core.cluster.death.death_verdict import DeathVerdict
 from sidecar.core.cluster.failover.causes import Cause, Confidence, Loss, is_planned, verdict
-from sidecar.core.cluster.failover.episodes import Episode
+from sidecar.core.cluster.failover.episodes import Episode, failovers_of
 from sidecar.core.cluster.leadership_table import pattern
 from sidecar.core.cluster.state import ComponentState, View
 from sidecar.core.cluster.transitions import Transition
@@ -154,7 +154,7 @@ class RecordWriter:
             after_address=after.address if after else None,
             after_pod=name_at(pods, after.address) if after else None,
             planned=is_planned(episode.facts),
-            failovers=max((state.absence.leaders for state in own if state.absence), default=0),
+            failovers=failovers_of(state.absence for state in own),
             **envelope(self._policy, self._cluster_id, self._at),
         )
 

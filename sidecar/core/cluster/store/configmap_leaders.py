@@ -9,7 +9,7 @@ from sidecar.core.cluster.failover import episodes
 from sidecar.core.cluster.leadership_changes import Reading, apply, without_leader
 from sidecar.core.cluster.leadership_table import Sight, compare, kind_of
 from sidecar.core.cluster.state import ClusterState, ComponentState
-from sidecar.core.cluster.store import leases, unobserved
+from sidecar.core.cluster.store import job_stores, leases, unobserved
 from sidecar.core.cluster.store.job_stores import jobs_listed
 from sidecar.core.cluster.store.leases import Lease, LeaseClock, LeaseVerdict
 from sidecar.core.flink import configmaps
@@ -111,7 +111,8 @@ def _judge(draft: Draft, component: ComponentId, *, complete: bool) -> None:
         state = draft.newcomer()
     hidden = draft.state.may_be_beyond(component)
     state = _as_read(draft, state, verdict)
-    if verdict.leader is None and not hidden and _is_left_behind(draft.state, component, state):
+    is_empty = verdict.leader is None and not hidden
+    if is_empty and (_is_left_behind(draft.state, component, state) or _is_gone(draft, component, state)):
         state = replace(state, registered=False)
     if verdict.leader is None and isinstance(state.leadership, Unknown) and (not complete or hidden):
         # One of several places is empty: whether there is a leader is known when all have been read.
@@ -133,6 +134,15 @@ def _is_left_behind(cluster: ClusterState, component: ComponentId, state: Compon
     stored = any(component.job_id in job_ids for job_ids in cluster.jobs.values())
     lease = cluster.leases.get(place.name)
     return bool(cluster.jobs) and not stored and lease is not None and lease.lapsed and lease.renewed_at is None
+
+
+def _is_gone(draft: Draft, component: ComponentId, state: ComponentState) -> bool:
+    """Whether a job ended without having been observed in a job store. That is known at once where the store is read together with the
+    leaders: in a snapshot, or since Flink 1.15 in one ConfigMap.
+    """
+    together = not draft.state.view.complete or configmaps.cluster_config_map(draft.cluster_id) in draft.state.jobs
+    is_unregistered = job_stores.is_unregistered(draft.state, component, state)
+    return together and is_unregistered and not job_stores.has_place(draft, component)
 
 
 def _as_read(draft: Draft, state: ComponentState, verdict: LeaseVerdict) -> ComponentState:

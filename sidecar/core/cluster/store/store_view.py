@@ -10,7 +10,7 @@ from sidecar.core.cluster.failover.causes import Loss
 from sidecar.core.cluster.leadership_changes import Reading, apply, without_leader
 from sidecar.core.cluster.leadership_table import Sight
 from sidecar.core.cluster.state import Beyond, ComponentState, Missing, Sighting, TooOld, contending
-from sidecar.core.cluster.store import unobserved
+from sidecar.core.cluster.store import job_stores, unobserved
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import (
     Blindness,
@@ -124,7 +124,9 @@ def snapshot_completed(draft: Draft) -> None:
         if state is None or draft.state.may_be_beyond(component):
             continue
         if isinstance(state.leadership, Unknown) and state.leadership.reason is not Blindness.UNREADABLE:
-            apply(draft, component, _looked_for(draft, state), Reading(without_leader(state)))
+            ended = job_stores.is_unregistered(draft.state, component, state)
+            sight = Sight.JOB_ENDED if ended else without_leader(state)
+            apply(draft, component, _looked_for(draft, state), Reading(sight))
     cover(draft, Sighting.SEEING, draft.at)
     loss = draft.state.view.loss
     if loss and loss.ended is None:

@@ -1,9 +1,11 @@
 """A job's leadership begins and ends with the job."""
 
+from collections import Counter
+
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.cluster.store.job_stores import MOST
+from sidecar.core.flink.configmaps import ConfigMapLayout
 from sidecar.core.flink.leadership import (
     CLUSTER_COMPONENTS,
     Component,
@@ -11,10 +13,10 @@ from sidecar.core.flink.leadership import (
     Vacant,
 )
 from sidecar.core.flink.znode_paths import JOB_STORES, ZNodeLayout
-from sidecar.core.moment import SECOND
+from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ViewConfirmed
 from tests.kit.cluster import ALL_FOUR, CLUSTER, THE_JOB, A, B
-from tests.kit.core_sidecar import Sidecar, watching
+from tests.kit.core_sidecar import Sidecar, leased, watching
 from tests.kit.fake_flink import Flink
 
 
@@ -107,26 +109,95 @@ def led_and_left(flink: Flink, sidecar: Sidecar, number: int) -> None:
     sidecar.sees_changes()
 
 
-def test_a_job_that_was_never_registered_is_forgotten() -> None:
-    """Whoever may write the store can publish leaders of jobs that there are not: after an hour without a leader they have ended."""
+def test_a_job_that_was_never_registered_has_ended_when_the_view_is_confirmed() -> None:
+    """It began and ended between two reads of the job store, or somebody published a leader of a job that there is not."""
     flink, sidecar = watching()
-    led_and_left(flink, sidecar, 3)
+    led_and_left(flink, sidecar, 300)
     flink.vacate(THE_JOB)
-    sidecar.sees_changes().waits(3598, tick=60)
-    confirmed(sidecar)
-    assert len(sidecar.state.clusters[CLUSTER].components) == 3 + 1 + 3
+    sidecar.sees_changes()
+    sidecar.observe(ViewConfirmed(Moment(sidecar.now - 60 * SECOND, sidecar.now - 60 * SECOND), CLUSTER, 15 * SECOND))
+    assert len(sidecar.state.clusters[CLUSTER].components) == 3 + 1 + 300  # confirmed for a time before the loss alone
     sidecar.waits(2)
     confirmed(sidecar)
     assert {*sidecar.state.clusters[CLUSTER].components} == {*CLUSTER_COMPONENTS, THE_JOB}
     assert {t.pattern for t in sidecar.transitions() if t.kind == "RETIRED"} == {"null->gone"}
 
 
-def test_of_jobs_that_were_never_registered_a_bounded_number_is_known() -> None:
-    """However many there were: of more, the oldest are forgotten when the view is confirmed."""
+@pytest.mark.parametrize("down", ["blind", "killed", "replaced"])
+def test_short_jobs_that_ended_unseen_are_discovered_no_more(down: str) -> None:
+    """However often the sidecar connects again or restarts: each is retired once, and nobody is notified of a vacancy."""
     flink, sidecar = watching()
-    led_and_left(flink, sidecar, MOST + 50)
-    confirmed(sidecar)
-    assert len(sidecar.state.clusters[CLUSTER].components) == len(ALL_FOUR) + MOST
+    jobs = [ComponentId(Component.JOB, f"{n:032x}") for n in range(50)]
+    flink.elect(A, *jobs)
+    sidecar.sees_changes()  # their leaders; they were in no list that was read
+    for number in range(4):
+        {
+            "blind": lambda: sidecar.is_cut_off().waits(30),
+            "killed": lambda: sidecar.is_killed(down_for=30),
+            "replaced": lambda: sidecar.is_replaced(down_for=30),
+        }[down]()
+        if number == 0:
+            flink.vacate(*jobs)
+        sidecar.connects().waits(60)
+    patterns = Counter(t.pattern for t in sidecar.transitions(*jobs) if t.kind != "OBSCURED")
+    assert patterns == {"null->B": 50, "?->gone": 50}
+    assert "FlinkNoLeader" not in {delivery.alert for delivery in sidecar.sent}
+
+
+@pytest.mark.parametrize("era", [ConfigMapLayout.K2, ConfigMapLayout.K3])
+def test_a_short_job_in_a_configmap_ends_with_its_key(era: ConfigMapLayout) -> None:
+    """Its leader and its plan are removed in one write: A->gone, although it was in no plan that was read."""
+    flink, sidecar = leased(era=era)
+    short = ComponentId(Component.JOB, "cd" * 16)
+    flink.publish_all(A, short)
+    sidecar.sees_changes()
+    flink.vacate(short)
+    sidecar.sees_changes()
+    assert [t.pattern for t in sidecar.transitions(short)] == ["null->B", "A->gone"]
+    assert short not in sidecar.state.clusters[CLUSTER].components
+
+
+@pytest.mark.parametrize("era", ConfigMapLayout)
+@pytest.mark.parametrize("down", ["blind", "killed"])
+def test_a_short_job_in_a_configmap_that_ended_unseen_is_retired_once(era: ConfigMapLayout, down: str) -> None:
+    """At the first complete view, in every layout."""
+    flink, sidecar = leased(era=era)
+    short = ComponentId(Component.JOB, "cd" * 16)
+    if era is ConfigMapLayout.K1:
+        flink.grant(A, short)
+    flink.publish_all(A, short)
+    sidecar.sees_changes()
+    for number in range(3):
+        if down == "blind":
+            sidecar.is_cut_off().waits(5)
+        else:
+            sidecar.is_killed(down_for=5)
+        if number == 0 and era is ConfigMapLayout.K1:
+            flink.config_maps.delete(flink.config_maps.name(short))
+        elif number == 0:
+            flink.vacate(short)
+        flink.config_maps.renew()
+        sidecar.connects()
+        sidecar.watches(40)
+    assert [t.pattern for t in sidecar.transitions(short) if t.kind != "OBSCURED"] == ["null->B", "?->gone"]
+    assert "FlinkNoLeader" not in {delivery.alert for delivery in sidecar.sent}
+
+
+@pytest.mark.parametrize("store", JOB_STORES)
+def test_a_job_store_that_cannot_be_read_any_more_ends_no_job(store: str) -> None:
+    """Neither one that was registered there, nor one that may be: their vacancies last."""
+    flink, sidecar = watching()
+    other = next(path for path in JOB_STORES if path != store)
+    sidecar.is_refused(store, "60000 children")
+    led_and_left(flink, sidecar, 1)
+    flink.vacate(THE_JOB)
+    sidecar.sees_changes()
+    sidecar.reads_lists([other])
+    confirmed(sidecar.waits(2))
+    assert len(sidecar.state.clusters[CLUSTER].components) == len(ALL_FOUR) + 1
+    sidecar.reads_lists([store])
+    confirmed(sidecar.waits(2))
+    assert {*sidecar.state.clusters[CLUSTER].components} == {*CLUSTER_COMPONENTS, THE_JOB}
 
 
 @pytest.mark.parametrize("store", JOB_STORES)
