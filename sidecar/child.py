@@ -18,6 +18,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from sidecar.core.bounds import CHILD, OUT_OF_MEMORY
+
 _REAP_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.5
 """How soon a change of `until` counts."""
@@ -32,15 +34,15 @@ class NoAnswerError(Exception):
 class Child:
     """One run of a module, in its own process group. Answers one JSON line with one JSON line; exits when we do."""
 
-    def __init__(self, module: str, name: str, environment: Mapping[str, str]) -> None:
-        """`name` is for error messages. The child gets only this `environment`. Raises OSError."""
+    def __init__(self, module: str, name: str, environment: Mapping[str, str], most_memory: int) -> None:
+        """`name` is for error messages. The child gets only this `environment`, and so many bytes of memory. Raises OSError."""
         self._name = name
         self._ours, theirs = socket.socketpair()
         self._lock = threading.Lock()
         self._ended = False
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-m", module],
+                [sys.executable, "-I", "-m", module, str(most_memory)],
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
                 stderr=subprocess.DEVNULL,
@@ -69,13 +71,20 @@ class Child:
             while not answer.endswith(b"\n"):
                 part = self._part(deadline, until)
                 if not part:
-                    raise NoAnswerError(f"{self._name} ended without an answer (exit code {self.end()})")
+                    raise NoAnswerError(self._without_an_answer(self.end()))
                 answer += part
+                if len(answer) > CHILD.most_bytes:
+                    raise NoAnswerError(f"{self._name} answered with more than {CHILD.most_bytes >> 20} MiB")
             return decoder.decode(answer)
         except TimeoutError:
             raise NoAnswerError(f"no answer within {seconds:g} s") from None
         except (OSError, msgspec.DecodeError) as error:
             raise NoAnswerError(f"{self._name} did not answer: {type(error).__name__}") from error
+
+    def _without_an_answer(self, exit_code: int | None) -> str:
+        if exit_code == OUT_OF_MEMORY:
+            return f"{self._name} ran out of memory: what it was answered is too large"
+        return f"{self._name} ended without an answer (exit code {exit_code})"
 
     def _part(self, deadline: float, until: Callable[[], float]) -> bytes:
         """What the child writes next; empty: nothing more. Raises TimeoutError."""

@@ -108,7 +108,7 @@ class RestConnection:
                 self.reach = Reach.ANSWERS
                 content = response.read(most_bytes + 1)
                 if len(content) > most_bytes:
-                    raise RestError(f"Flink's REST server answers with more than {most_bytes >> 20} MiB")
+                    raise RestError(f"Flink's REST server answers with more than {_size(most_bytes)}")
                 if response.length:  # a bounded `read` does not report a truncated answer
                     raise IncompleteRead(content, response.length)
                 if response.length == 0 and not response.will_close:
@@ -174,6 +174,10 @@ def reason(errors: object) -> str:
     lines = [line for text in errors for line in str(text)[:10_000].splitlines()] if isinstance(errors, list) else []
     first = next((line for line in map(str.strip, lines) if line and line not in _NO_REASON), "no reason given")
     return clean(masked(_CLASS.sub("", first, count=1)), 200)
+
+
+def _size(size: int) -> str:
+    return f"{size >> 20} MiB" if size >> 20 else f"{size >> 10} KiB"
 
 
 def is_off(why: str) -> bool:

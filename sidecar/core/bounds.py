@@ -5,27 +5,25 @@ answer, a child process. Beyond a bound the one that exceeds it is left out, and
 The modules at the borders take their limits from here, and docs/how-to/security.md shows this table: the bounds are fixed, not configured.
 """
 
-from typing import Final
-
-from msgspec import Struct
+from typing import Final, NamedTuple
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
 
 
-class Bound(Struct, frozen=True, kw_only=True):
-    """One border's bounds. 0: that measure does not apply."""
+class Bound(NamedTuple):
+    """One border's bounds. 0: that measure does not apply. No more than a tuple, because the children that load little read it, too."""
 
     border: str
     """What enters, and from where: the first column of the page's table."""
-    most_bytes: int = 0
-    most_items: int = 0
-    most_depth: int = 0
-    most_seconds: float = 0.0
     total: str
     """What bounds all of this kind together."""
     beyond: str
     """What happens beyond it, and where it is reported."""
+    most_bytes: int = 0
+    most_items: int = 0
+    most_depth: int = 0
+    most_seconds: float = 0.0
 
 
 STORE_LIST: Final = Bound(
@@ -80,6 +78,102 @@ OBSERVER: Final = Bound(
     total="16 observers of a ledger, one after the other, 2 s; only those that have sent a notification of this one lately",
     beyond="it has no vote",
 )
+
+RECEIVER: Final = Bound(
+    border="what a receiver answers over HTTP",
+    most_bytes=1 * MIB,
+    most_seconds=20.0,
+    total="4 at a time, in children",
+    beyond="the rest is not read",
+)
+
+ALERTS_OF_ALERTMANAGER: Final = Bound(
+    border="the alerts that an Alertmanager lists",
+    most_bytes=16 * MIB,
+    total="4 at a time, in children",
+    beyond="the list is unreadable: the delivery is tried again, and recorded",
+)
+
+MAIL_SERVER: Final = Bound(
+    border="one reply of a mail server",
+    most_bytes=64 * KIB,
+    most_seconds=20.0,
+    total="4 at a time, in children",
+    beyond="the attempt has timed out: it is tried again, and recorded",
+)
+
+SENDER: Final = Bound(
+    border="memory of the child that sends a message",
+    most_bytes=128 * MIB,
+    most_seconds=20.0,
+    total="4 at a time",
+    beyond="the attempt has timed out: it is tried again, and recorded",
+)
+
+CAPTURER: Final = Bound(
+    border="memory of the child that captures evidence, and of py-spy",
+    most_bytes=128 * MIB,
+    total="one of each source at a time",
+    beyond="the evidence is recorded as missing",
+)
+
+KUBECONFIG_READER: Final = Bound(
+    border="memory of the child that reads a kubeconfig, and of the program that it names",
+    most_bytes=1024 * MIB,
+    total="one for each kubeconfig",
+    beyond="the cluster is blind, and says why",
+)
+
+CHILD: Final = Bound(
+    border="what a child answers",
+    most_bytes=16 * MIB,
+    total="as many as there are children",
+    beyond="as if it had not answered",
+)
+
+STACKS: Final = Bound(
+    border="what a JVM or py-spy prints: a thread dump, stacks",
+    most_bytes=4 * MIB,
+    most_seconds=10.0,
+    total="10 processes of a request, one after the other",
+    beyond="a thread dump is cut off; stacks are recorded as missing",
+)
+
+REST_ANSWER: Final = Bound(
+    border="what a REST server answers: jobs, TaskManagers, applications, checkpoints",
+    most_bytes=4 * MIB,
+    most_items=40_000,
+    most_seconds=2.0,
+    total="10 s for a picture; 4 clusters at a time; 50,000 jobs, TaskManagers and applications are kept of all clusters",
+    beyond="there is no picture of that cluster, and its page and `ha check` say why",
+)
+
+REST_SMALL_ANSWER: Final = Bound(
+    border="what a REST server answers to all else",
+    most_bytes=256 * KIB,
+    most_items=40_000,
+    most_seconds=2.0,
+    total="as above",
+    beyond="as above",
+)
+
+EVIDENCE_ANSWER: Final = Bound(
+    border="what a REST server answers for evidence",
+    most_bytes=2 * MIB,
+    most_seconds=5.0,
+    total="40 s for all of a request, in a child",
+    beyond="the evidence is recorded as missing",
+)
+
+COLLECTOR: Final = Bound(
+    border="what an OTLP collector answers",
+    most_bytes=64 * KIB,
+    total="one collector",
+    beyond="the rest is not read",
+)
+
+OUT_OF_MEMORY: Final = 77
+"""The exit status of a child that has reached its bound."""
 
 BOUNDS: Final = tuple(bound for bound in tuple(globals().values()) if isinstance(bound, Bound))
 """Every border of this module, in the order of the page."""

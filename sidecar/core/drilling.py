@@ -16,11 +16,11 @@ from sidecar.core.alerting.silences import Silence
 from sidecar.core.cluster.death.deaths import death_of
 from sidecar.core.cluster.state import ClusterState, Drilled
 from sidecar.core.drills.drill import RunningDrill, began, ended
-from sidecar.core.drills.findings import begins, with_record
+from sidecar.core.drills.findings import Findings, with_record
 from sidecar.core.drills.judge import SETTLING, Result
 from sidecar.core.drills.messages import messages
 from sidecar.core.effects import Append, Effect
-from sidecar.core.moment import SECOND, Moment, timestamp
+from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Policy
 from sidecar.core.records import record_id
 from sidecar.core.state import State
@@ -79,11 +79,10 @@ def _begin(policy: Policy, state: State, drill: Silence, now: Moment) -> tuple[S
     deliveries = [*messages(policy, drill, now)]
     receivers = tuple(delivery.destination for delivery in deliveries if delivery.reason is Reason.DRILL)
     record = began(policy, drill, receivers, now)
-    running = RunningDrill(record, now)
-    episode = state.clusters[drill.drilled_cluster].episode
-    if episode and episode.opened_at.wall >= begins(record):
-        findings = replace(running.findings, episode_id=episode.id, lost_at=timestamp(episode.opened_at.wall))
-        running = replace(running, findings=findings)
+    # A failover in progress is none of this drill's, as far as this sidecar can know: one that was there before has the answer.
+    running = RunningDrill(
+        record, now, findings=Findings(blind=state.clusters[drill.drilled_cluster].episode is not None)
+    )
     state, effects = notifying.queued(policy, state, deliveries, now)
     return replace(state, drills={**state.drills, drill.id: running}), [Append(record), *effects]
 

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.alerting.alerts import Group, Member, Suppressed
+from sidecar.core.alerting.alerts import Alert, Group, Member, Suppressed
 from sidecar.core.alerting.silence_document import SilencesError, Written, read
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import DRILLED, Policy
@@ -37,6 +37,8 @@ class Silence(Written, frozen=True):
 
     until: int = 0
     """It ends here (steady) at the latest: its duration after it was first read. A wall clock that is set back does not prolong it."""
+    known_at: int = 0
+    """When it was first read (steady)."""
     hid: int = 0
     """How many alerts it kept from being notified, by this sidecar's records."""
 
@@ -81,7 +83,8 @@ def _with_end(silence: Written, before: Silence | None, at: Moment) -> Silence:
     fields = {name: getattr(silence, name) for name in silence.__struct_fields__}
     if before and all(getattr(before, name) == value for name, value in fields.items()):
         return before
-    return Silence(**fields, until=at.steady + silence.ends_at - silence.starts_at, hid=before.hid if before else 0)
+    until = at.steady + silence.ends_at - silence.starts_at
+    return Silence(**fields, until=until, known_at=at.steady, hid=before.hid if before else 0)
 
 
 def request_reads(
@@ -158,13 +161,23 @@ def hiding(policy: Policy, documents: Documents, group: Group, now: Moment) -> d
 
 
 def _hides(silence: Silence, member: Member, drilled: Collection[str]) -> bool:
-    """Whether it hides the alert. A drill hides what its failover causes: neither what was notified before, nor a failover that loses jobs.
+    """Whether it hides the alert. A drill hides what its failover causes: neither what was notified or had begun before the drill was
+    read, whatever start is written in it, nor a failover that loses jobs.
 
     `drilled`: the names of the rules about that.
     """
-    if silence.drill and (member.notified or member.alert.jobs_lost or member.alert.rule not in drilled):
+    alert = member.alert
+    if silence.drill and (
+        member.notified or alert.jobs_lost or alert.rule not in drilled or _had_begun(alert, silence.known_at)
+    ):
         return False
-    return silence.matches(member.alert.labels)
+    return silence.matches(alert.labels)
+
+
+def _had_begun(alert: Alert, at: int) -> bool:
+    """Whether what the alert is about had begun before `at` (steady): of another leader, the end of the one before."""
+    leaderless = max(alert.vacant_seconds or 0.0, alert.downtime_seconds_at_least or 0.0)
+    return alert.began.steady - round(leaderless * SECOND) < at
 
 
 def with_hits(policy: Policy, documents: Documents, suppressed: Iterable[Suppressed]) -> Documents:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.cluster.leadership_table import Kind
-from sidecar.core.moment import SECOND, Timestamp, parsed, timestamp
+from sidecar.core.moment import Timestamp, parsed, timestamp
 from sidecar.core.records import (
     AnyRecord,
     Coverage,
@@ -25,8 +25,6 @@ MOST_JOBS: Final = 50
 """Of which more than their number is kept, the worst first."""
 MOST_HIDDEN: Final = 100
 """Alerts and receivers that are kept."""
-BEFORE_KNOWN: Final = 30 * SECOND
-"""A failover that began so long before a sidecar knew of the drill, and after its start, is part of it."""
 _LOST: Final = frozenset({Kind.REVOKED.value, Kind.CHANGED.value})
 
 
@@ -64,13 +62,12 @@ class Findings(Struct, frozen=True):
     """Alerts and the receivers that they would have reached, each once."""
     hidden_total: int = 0
     blind: bool = False
-    """Whether the observer was blind for a part of the window."""
+    """Whether the observer was blind for a part of the window, or has not seen how the failover in it began."""
 
 
 def begins(drill: Drill) -> int:
-    """From when on a failover is part of the drill (wall microseconds, by the observer's clock)."""
-    known_at = parsed(drill.observed_at)
-    return max(min(parsed(drill.starts_at), known_at), known_at - BEFORE_KNOWN)
+    """From when on a failover is part of the drill (wall microseconds, by the observer's clock): since the observer knew of it."""
+    return parsed(drill.observed_at)
 
 
 def findings_of(drill: Drill, records: Iterable[AnyRecord], until: int | None = None) -> Findings:

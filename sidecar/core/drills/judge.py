@@ -48,7 +48,7 @@ def _failover(findings: Findings, until: int | None, *, is_final: bool) -> Itera
         if until is None:
             yield Result.UNKNOWN, "No failover was observed yet."
         elif findings.blind:
-            yield Result.UNKNOWN, "No failover was observed, and this sidecar could not see the leaders all the time."
+            yield Result.UNKNOWN, "No failover was observed to begin, and this sidecar could not see all of the window."
         else:
             yield Result.FAILED, "No failover was observed in the window."
     elif findings.episode is None and not is_final:

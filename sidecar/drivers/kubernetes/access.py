@@ -10,6 +10,7 @@ from typing import Final
 from msgspec import Struct, json
 
 from sidecar.child import Child, NoAnswerError
+from sidecar.core.bounds import KUBECONFIG_READER
 from sidecar.drivers.kubernetes.api_error import AccessError
 from sidecar.settings.file.variables import secret_variables
 from sidecar.tls import client_context
@@ -126,7 +127,9 @@ class Access:
     def _read_kubeconfig(self, kubeconfig: Path) -> Credentials:
         doing = f"the kubeconfig {kubeconfig} cannot be used"
         try:
-            self._child = child = Child("sidecar.drivers.kubernetes.kubeconfig", "its reader", _environment())
+            self._child = child = Child(
+                "sidecar.drivers.kubernetes.kubeconfig", "its reader", _environment(), KUBECONFIG_READER.most_bytes
+            )
         except OSError as error:
             raise AccessError(f"{doing}: its reader process does not start: {error.strerror}") from error
         try:

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import json
 
 from sidecar.child import Child, NoAnswerError
+from sidecar.core.bounds import CAPTURER
 from sidecar.core.cluster.evidence_requests import missing_evidence
 from sidecar.core.evidence import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
 from sidecar.core.policy.policy import Source
@@ -185,7 +186,9 @@ class Collector:
     def _capture(self, capture: Capture, name: str) -> Items:
         environment = {key: os.environ[key] for key in _PASSED_ON if key in os.environ}
         try:
-            child = Child("sidecar.sinks.evidence.evidence_child", "the capturing process", environment)
+            child = Child(
+                "sidecar.sinks.evidence.evidence_child", "the capturing process", environment, CAPTURER.most_bytes
+            )
         except Exception as error:  # noqa: BLE001  every request gets an answer
             why = getattr(error, "strerror", None) or error
             return _not_captured(capture, CaptureOutcome.FAILED, f"could not start the capturing process: {why}")

@@ -15,15 +15,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from sidecar.core.bounds import STACKS
 from sidecar.core.sanitize import clean
 from sidecar.host.processes import PROC, FlinkProcess, has_ended, has_option, maps, status
 from sidecar.sinks.evidence.evidence_files import ENDED, FAILED, REFUSED, NotCapturedError
 
-MOST_BYTES: Final = 4 << 20
-"""Of a dump; the rest is cut off. A thread takes 1 kB."""
-
 _LISTEN_SECONDS: Final = 5.0
-_ANSWER_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.05
 _STALE_SECONDS: Final = 60.0
 
@@ -45,7 +42,7 @@ def thread_dump(process: FlinkProcess, seconds: float) -> str:
         attach_socket = PROC / str(process.pid) / f"root/tmp/.java_pid{int(inner_pid)}"
         if not _listens(attach_socket, uid):
             _make_listen(process, attach_socket, (uid, gid), min(deadline, time.monotonic() + _LISTEN_SECONDS))
-        return _request(process, attach_socket, (uid, gid), min(deadline, time.monotonic() + _ANSWER_SECONDS))
+        return _request(process, attach_socket, (uid, gid), min(deadline, time.monotonic() + STACKS.most_seconds))
     except (NotCapturedError, OSError, ValueError, LookupError) as error:
         if has_ended(process):
             raise NotCapturedError(FAILED, ENDED) from error
@@ -171,15 +168,15 @@ def _request(process: FlinkProcess, attach_socket: Path, owner: tuple[int, int],
     if code != "0":
         reason = f"with error {clean(code, 10)}: {clean(text.strip(), 100)}" if code else "without a reason"
         raise NotCapturedError(FAILED, f"the JVM refused {reason}")
-    return text if len(answer) < MOST_BYTES else f"{text}\n… cut off after {MOST_BYTES >> 20} MiB\n"
+    return text if len(answer) < STACKS.most_bytes else f"{text}\n… cut off after {STACKS.most_bytes >> 20} MiB\n"
 
 
 def _received(connection: socket.socket, deadline: float) -> bytes:
     """The answer until the JVM closes the connection, bounded. Raises TimeoutError."""
     answer = bytearray()
-    while len(answer) < MOST_BYTES:
+    while len(answer) < STACKS.most_bytes:
         connection.settimeout(max(deadline - time.monotonic(), 0.001))
-        part = connection.recv(min(65536, MOST_BYTES - len(answer)))
+        part = connection.recv(min(65536, STACKS.most_bytes - len(answer)))
         if not part:
             break
         answer += part

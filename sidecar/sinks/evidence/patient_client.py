@@ -8,15 +8,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
+from sidecar.core.bounds import EVIDENCE_ANSWER
 from sidecar.core.sanitize import clean
 from sidecar.rest_client import NotListeningError, RefusedAddressError, RestConnection, RestError, TooSlowError, reason
 from sidecar.sinks.evidence.evidence_files import FAILED, REFUSED, NotCapturedError
 
-MOST_BYTES: Final = 2 << 20
-"""Of an answer. Parsed as JSON it takes up to thirty times as much memory."""
-
-_SECONDS: Final = 5.0
-"""For one request, name resolution included."""
 _RETRY_SECONDS: Final = 0.25
 _ELECTING: Final = frozenset({500, 502, 503, 504})
 """Status codes during a leader election, or while a job's JobMaster starts."""
@@ -74,7 +70,9 @@ class PatientClient:
         """Raises NotCapturedError, NotListeningError, TooSlowError."""
         with _not_captured(but=(NotListeningError, TooSlowError)):
             try:
-                return self._connection.get(path, min(_SECONDS, self._end - time.monotonic()), MOST_BYTES)
+                return self._connection.get(
+                    path, min(EVIDENCE_ANSWER.most_seconds, self._end - time.monotonic()), EVIDENCE_ANSWER.most_bytes
+                )
             finally:
                 self._connection.close()
 

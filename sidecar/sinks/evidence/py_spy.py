@@ -10,14 +10,11 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+from sidecar.core.bounds import STACKS
 from sidecar.core.sanitize import clean
 from sidecar.host.processes import FlinkProcess, has_ended
 from sidecar.sinks.evidence.evidence_files import ABSENT, ENDED, FAILED, REFUSED, NotCapturedError
 
-MOST_BYTES: Final = 4 << 20
-"""Of py-spy's output."""
-
-_SECONDS: Final = 10.0
 _TRIES: Final = 3
 _MOST_FRAMES: Final = 1000
 """Of one thread."""
@@ -29,7 +26,7 @@ _LATE: Final = "py-spy has not answered in time"
 def stacks(process: FlinkProcess, seconds: float) -> tuple[str, int]:
     """The stacks of all threads as text, and the number of threads, within `seconds`. Raises NotCapturedError."""
     program = _program()
-    deadline = time.monotonic() + min(seconds, _SECONDS)
+    deadline = time.monotonic() + min(seconds, STACKS.most_seconds)
     # The process is not paused, so that what is read may be inconsistent: another try may succeed.
     for _ in range(_TRIES):
         answer, errors = _run(program, process.pid, deadline)
@@ -74,10 +71,10 @@ def _run(program: Path, pid: int, deadline: float) -> tuple[bytes | None, str]:
         try:
             with run:
                 assert run.stdout  # noqa: S101  it is a pipe
-                answer = run.stdout.read(MOST_BYTES + 1)
-                if len(answer) > MOST_BYTES:
+                answer = run.stdout.read(STACKS.most_bytes + 1)
+                if len(answer) > STACKS.most_bytes:
                     run.kill()
-                    raise NotCapturedError(FAILED, f"py-spy printed more than {MOST_BYTES >> 20} MiB")
+                    raise NotCapturedError(FAILED, f"py-spy printed more than {STACKS.most_bytes >> 20} MiB")
         finally:
             limit.cancel()
         errors = os.pread(stderr, 65536, 0).decode(errors="replace")

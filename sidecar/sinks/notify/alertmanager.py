@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 from msgspec import DecodeError, Struct, json
 
+from sidecar.core.bounds import ALERTS_OF_ALERTMANAGER
 from sidecar.core.message import FeedAlert, Message
 from sidecar.endpoints import Alertmanager, Endpoint
 from sidecar.retry_after import http_date
@@ -19,8 +20,6 @@ from sidecar.sinks.notify.refusals import refusal
 from sidecar.sinks.notify.sender_protocol import Answer
 
 MOST_IN_A_REQUEST: Final = 1000
-MOST_BYTES: Final = 16 << 20
-"""Of an answer."""
 CLOCK_DIFFERENCE: Final = 30_000_000
 """Microseconds between its clock and ours beyond which its clock counts: by ours, an alert might have ended when it arrives."""
 
@@ -85,7 +84,9 @@ class _Client:
     def active(self) -> set[frozenset[tuple[str, str]]]:
         """The labels of the alerts of sidecars that fire there now; asked once. Raises _RefusedError."""
         if self._active is None:
-            body = _accepted(self._client.get(f"{self._url}?{_OURS}", self._headers, MOST_BYTES)).body
+            body = _accepted(
+                self._client.get(f"{self._url}?{_OURS}", self._headers, ALERTS_OF_ALERTMANAGER.most_bytes)
+            ).body
             try:
                 self._active = {_key(alert.labels) for alert in _LIST.decode(body)}
             except (DecodeError, UnicodeDecodeError, RecursionError):

@@ -18,7 +18,7 @@ from apprise import Apprise, AppriseAsset, NotifyBase, NotifyType, OverflowMode,
 
 from sidecar.core.message import Message
 from sidecar.endpoints import AppriseUrl, Endpoint
-from sidecar.sinks.notify import incidents, mail_threads
+from sidecar.sinks.notify import incidents, mail_replies, mail_threads
 from sidecar.sinks.notify.ambiguous_url import ambiguity, cut_password, host_may_be_secret
 from sidecar.sinks.notify.formatting import formatted
 from sidecar.sinks.notify.http_outcome import chain, observing, of_exception
@@ -66,7 +66,7 @@ def deliver(message: Message, endpoint: Endpoint, seconds: float) -> Answer:
     service.socket_read_timeout = seconds
     service.throttle = _do_not_wait  # type: ignore[method-assign]  # for pauses that a plugin forces, the rate cannot be set
     incidents.prepare(report.scheme, service, message)
-    with mail_threads.threaded(report.scheme, service, message), observing() as observed:
+    with mail_threads.threaded(report.scheme, service, message), mail_replies.bounded(), observing() as observed:
         delivered = _notify(report.scheme, service, message)
     if delivered and not observed.exchanges:
         return Answer("not_sent", f"{report.scheme}:// sends nothing for a message of the type {_kind(message).value}")
@@ -198,6 +198,8 @@ class _Report(logging.Handler):
 
     def reason(self) -> str:
         """Why sending failed, in one line. Of the URL it holds only the scheme, and the host if the service has one."""
+        if isinstance(self._error, MemoryError):
+            return "the sender ran out of memory: what the service answers is too large"
         reason = self._warnings[0] if self._warnings else "Apprise gives no reason"
         if self._error is not None:
             cause = chain(self._error)[-1]

@@ -12,9 +12,10 @@ from urllib.parse import quote, urlsplit
 import requests
 from urllib3.exceptions import HTTPError
 
+from sidecar.core.bounds import RECEIVER
 from sidecar.endpoints import Alertmanager, Webhook
 from sidecar.sinks.notify.ambiguous_url import host_may_be_secret
-from sidecar.sinks.notify.http_outcome import MOST_BYTES, chain, observing, of_exception
+from sidecar.sinks.notify.http_outcome import chain, observing, of_exception
 from sidecar.sinks.notify.sender_protocol import Answer
 
 _CONNECT_SECONDS: Final = 4.0
@@ -53,7 +54,7 @@ class Client:
 
     def post(self, url: str, content: bytes, headers: Mapping[str, str]) -> Reply | Answer:
         """The reply, if the status says that the request was accepted; else how the attempt ended."""
-        return self._request("POST", url, content, headers, MOST_BYTES)
+        return self._request("POST", url, content, headers, RECEIVER.most_bytes)
 
     def get(self, url: str, headers: Mapping[str, str], most_bytes: int) -> Reply | Answer:
         """As `post`, with the first `most_bytes` of the body."""

@@ -14,11 +14,9 @@ from requests import RequestException, Response
 from requests.adapters import HTTPAdapter
 from urllib3.exceptions import ConnectTimeoutError
 
+from sidecar.core.bounds import RECEIVER
 from sidecar.retry_after import asked_wait
 from sidecar.sinks.notify.refusals import Refusal, refusal
-
-MOST_BYTES: Final = 1 << 20
-"""Of an answer's body, much more than any service sends. The rest is not read."""
 
 _SENDING: Final = frozenset(
     {"socket.connect", "socket.sendto", "socket.sendmsg", "subprocess.Popen", "os.posix_spawn", "syslog.syslog"}
@@ -89,7 +87,7 @@ def chain(error: BaseException | None) -> list[BaseException]:
     return errors
 
 
-_LOST: Final = (ConnectionResetError, BrokenPipeError, TimeoutError, HTTPException, SMTPServerDisconnected)
+_LOST: Final = (ConnectionResetError, BrokenPipeError, TimeoutError, HTTPException, SMTPServerDisconnected, MemoryError)
 _IN_DOUBT: Final = (HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
 """The service failed, before or after it accepted the message."""
 _TEMPORARY: Final = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY)
@@ -139,11 +137,11 @@ def _add_hook() -> None:
 
 
 def _bound(response: Response) -> None:
-    """Limit the body to MOST_BYTES."""
+    """Limit the body."""
     stream = response.raw.stream
 
     def bounded(*args: Any, **kwargs: Any) -> Iterator[bytes]:
-        remaining = MOST_BYTES
+        remaining = RECEIVER.most_bytes
         for part in stream(*args, **kwargs):
             yield part[:remaining]
             remaining -= len(part)

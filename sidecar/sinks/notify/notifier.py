@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from msgspec import json
 
 from sidecar.child import Child, NoAnswerError
+from sidecar.core.bounds import SENDER
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.delivery.outgoing import outgoing
 from sidecar.core.moment import SECOND
@@ -281,7 +282,7 @@ def check_endpoints(endpoints: Mapping[str, Endpoint]) -> Checked:
 def _sender() -> Child:
     """Raises OSError."""
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-    return Child("sidecar.sinks.notify.sender", "the sender", environment)
+    return Child("sidecar.sinks.notify.sender", "the sender", environment, SENDER.most_bytes)
 
 
 _ANSWER: Final = json.Decoder(Answer)

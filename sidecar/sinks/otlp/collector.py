@@ -10,14 +10,13 @@ from google.protobuf.message import DecodeError, Message
 from urllib3 import PoolManager, Timeout
 from urllib3.exceptions import HTTPError
 
+from sidecar.core.bounds import COLLECTOR
 from sidecar.core.sanitize import clean
 from sidecar.retry_after import asked_wait
 from sidecar.settings.model import OtlpSettings
 
 _CONNECT_SECONDS: Final = 4.0
 _ANSWER_SECONDS: Final = 10.0
-_MOST_BYTES: Final = 64 << 10
-"""Of an answer. It says how many records were rejected, and why."""
 _MOST_SHOWN: Final = 200
 _LONGEST_PAUSE: Final = 300.0
 _REFUSED: Final = frozenset(
@@ -81,7 +80,7 @@ class Collector:
             ) as pool:
                 response = pool.request("POST", url, body=content, headers=headers, preload_content=False)
                 with response:
-                    return response.status, response.headers, response.read(_MOST_BYTES, decode_content=False)
+                    return response.status, response.headers, response.read(COLLECTOR.most_bytes, decode_content=False)
         except (HTTPError, OSError, ValueError) as error:
             raise CollectorError(f"{self.name} did not answer: {self._excerpt(str(error).encode())}") from error
 

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
+from sidecar.core.bounds import REST_ANSWER, REST_SMALL_ANSWER
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.pictures import (
     ENDED,
@@ -18,6 +19,7 @@ from sidecar.core.pictures import (
     Job,
     Picture,
     PictureRequest,
+    TaskManager,
 )
 from sidecar.core.reach import Reach
 from sidecar.core.sanitize import clean
@@ -25,9 +27,6 @@ from sidecar.rest_client import RestConnection, RestError, TooSlowError, is_off
 from sidecar.sinks.pictures import rest_answers
 from sidecar.sinks.pictures.rest_answers import MOST_NAME, JobOverview, decoded, refusal
 
-MOST_BYTES: Final = 4 << 20
-"""Of one answer."""
-REQUEST_SECONDS: Final = 2.0
 TOTAL_SECONDS: Final = 10.0
 """For one picture."""
 MOST_READ: Final = 10
@@ -37,6 +36,7 @@ MOST_READ_THOROUGHLY: Final = 100
 _STARTING: Final = frozenset({"INITIALIZING", "CREATED", "RECONCILING"})
 """Job states in which nothing is restored yet."""
 _MOST_DIGITS: Final = 10
+_LARGE: Final = frozenset({"/jobs/overview", "/taskmanagers", "/applications/overview"})
 _OK: Final = 200
 _NOT_FOUND: Final = 404
 _CLUSTER_IDS: Final = ("high-availability.cluster-id", "kubernetes.cluster-id")
@@ -81,7 +81,7 @@ class DescribedCluster:
         self._deadline, self.reach = time.monotonic() + TOTAL_SECONDS, None
         overview = self._overview(request.cluster_id)
         at = self._clock().wall
-        managers = self._optional("/taskmanagers", rest_answers.TASK_MANAGERS)
+        managers, managers_beyond = self._managers()
         applications = self._applications()
         overviews, beyond = _most_important(self._required("/jobs/overview", rest_answers.JOBS).jobs)
         jobs = {job_id: overview.job(self._jobs.get(job_id)) for job_id, overview in overviews.items()}
@@ -90,8 +90,8 @@ class DescribedCluster:
             self.address,
             tuple(jobs.values()),
             beyond,
-            managers.described(MOST_TASK_MANAGERS) if managers else None,
-            max(0, len(managers.taskmanagers) - MOST_TASK_MANAGERS) if managers else 0,
+            managers,
+            managers_beyond,
             overview.slots_total if overview else None,
             overview.slots_available if overview else None,
             applications,
@@ -129,6 +129,13 @@ class DescribedCluster:
             if milliseconds.isdecimal() and len(milliseconds) < _MOST_DIGITS
             else _DEFAULT_REFRESH
         )
+
+    def _managers(self) -> tuple[tuple[TaskManager, ...] | None, int]:
+        """The TaskManagers, if they are known, and how many more there are."""
+        answer = self._optional("/taskmanagers", rest_answers.TASK_MANAGERS)
+        if answer is None:
+            return None, 0
+        return answer.described(MOST_TASK_MANAGERS), max(0, len(answer.taskmanagers) - MOST_TASK_MANAGERS)
 
     def _applications(self) -> tuple[tuple[str, str], ...] | None:
         if not self._has_applications:
@@ -197,8 +204,10 @@ class DescribedCluster:
         return decoded(decoder, content, path) if status == _OK else None
 
     def _get(self, path: str) -> tuple[int, bytes]:
+        bound = REST_ANSWER if path in _LARGE or path.endswith("/checkpoints") else REST_SMALL_ANSWER
+        seconds = min(bound.most_seconds, self._deadline - time.monotonic())
         try:
-            return self._connection.get(path, min(REQUEST_SECONDS, self._deadline - time.monotonic()), MOST_BYTES)
+            return self._connection.get(path, seconds, bound.most_bytes)
         finally:
             if self.reach is not Reach.ANSWERS:
                 self.reach = self._connection.reach

@@ -14,12 +14,13 @@ from itertools import islice
 from typing import Final
 
 from sidecar.clock import Clock
+from sidecar.core.bounds import REST_ANSWER
 from sidecar.core.observations import PictureTaken
 from sidecar.core.pictures import MOST_HELD, Picture, PictureRequest
 from sidecar.core.reach import Reach
 from sidecar.rest_client import RestConnection, RestError
 from sidecar.settings.model import TlsSettings
-from sidecar.sinks.pictures.described_cluster import REQUEST_SECONDS, DescribedCluster
+from sidecar.sinks.pictures.described_cluster import DescribedCluster
 from sidecar.threads import ServiceThread
 
 CAPACITY: Final = 10_000
@@ -145,7 +146,7 @@ class PictureTaker:
                 picture = described.picture(request)
             finally:
                 reach = described.reach
-                described.is_slow = time.monotonic() - began >= REQUEST_SECONDS
+                described.is_slow = time.monotonic() - began >= REST_ANSWER.most_seconds
                 self._put_back(request.cluster_id, described)
         except RestError as error:
             problem = str(error)

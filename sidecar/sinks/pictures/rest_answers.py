@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.json import Decoder
 
+from sidecar.core.bounds import REST_ANSWER, REST_SMALL_ANSWER
 from sidecar.core.moment import LATEST
 from sidecar.core.pictures import MOST_CHECKPOINTS, Checkpoint, Checkpoints, Job, Restored, TaskManager
 from sidecar.core.sanitize import clean
@@ -266,6 +267,9 @@ _ERRORS: Final = Decoder(_Errors)
 
 def decoded(decoder: "Decoder[_T]", content: bytes, path: str) -> _T:
     """The answer. Raises RestError."""
+    # Each becomes values that take many times its bytes, before the decoder knows how many there are.
+    if content.count(b"{") > REST_ANSWER.most_items:
+        raise RestError(f"Flink's REST server answers {path} with more than {REST_ANSWER.most_items:,} objects")
     try:
         return decoder.decode(content)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -275,7 +279,7 @@ def decoded(decoder: "Decoder[_T]", content: bytes, path: str) -> _T:
 def refusal(status: int, content: bytes) -> str:
     """Why a request was not answered with status 200."""
     try:
-        errors: object = _ERRORS.decode(content).errors
+        errors: object = _ERRORS.decode(content[: REST_SMALL_ANSWER.most_bytes]).errors
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         errors = None
     return f"Flink's REST server answers with status {status}: {reason(errors)}"

@@ -160,23 +160,44 @@ def test_an_alert_is_hidden_or_notified_never_lost(at: int, lasts: int) -> None:
         is_outside = fires > 200 + 1
         if is_open_at_the_end or is_outside:
             assert paged
-        elif fires > 10 and ends < 195:
+        elif at > 10 and ends < 195:
             assert not paged
+
+
+@given(st.integers(-3600, 60), st.integers(0, 40), st.integers(0, 60), st.integers(1, 120))
+def test_a_drill_hides_nothing_that_had_begun_before_it_was_read(starts: int, at: int, read: int, lasts: int) -> None:
+    """Whatever start is written in it, and whenever the leader is back: who writes a drill after a crash keeps nobody from being notified,
+    and it does not pass by a failover that it cannot have caused.
+    """
+    flink, sidecar = watching(policy=DRILLING)
+    sidecar.waits(at)
+    flink.vacate()
+    sidecar.sees_changes().waits(read)
+    sidecar.silenced_by(drill(starts=at + starts, lasts=read + lasts + 60 - starts))
+    sidecar.waits(lasts)
+    flink.elect(B)
+    sidecar.sees_changes().waits(200)
+    assert ("FlinkLeaderChanged", "FIRST") in sidecar.sent_reasons()
+    if read + lasts > 35:
+        assert ("FlinkNoLeader", "FIRST") in sidecar.sent_reasons()
+    assert {record.result for record in drills(sidecar) if record.phase == "ended"} <= {"failed", "unknown"}
 
 
 def only(rule: Rule, cluster_id: str = CLUSTER, **fields: object) -> Alert:
     labels = {"alert": rule.alert, "cluster_id": cluster_id, "severity": rule.severity.value}
-    return replace(Alert(rule.alert, rule.alert, cluster_id, labels, Moment(START, START)), **fields)
+    began = START + 80 * SECOND
+    return replace(Alert(rule.alert, rule.alert, cluster_id, labels, Moment(began, began)), **fields)
 
 
 def hidden(policy: Policy, member: Member, documents: Mapping[str, Written]) -> bool:
-    """Whether the alert is hidden by these drills, by document."""
+    """Whether the alert is hidden by these drills, by document, which were read before it began."""
     at = Moment(START + 70 * SECOND, START + 70 * SECOND)
+    later = Moment(START + 90 * SECOND, START + 90 * SECOND)
     silences_by_document = {
         name: silences.learned(Silences(), written({entry.id: entry}), None, LONGEST, at)
         for name, entry in documents.items()
     }
-    return bool(silences.hiding(policy, silences_by_document, Group("", {}, {"1": member}), at))
+    return bool(silences.hiding(policy, silences_by_document, Group("", {}, {"1": member}), later))
 
 
 @pytest.mark.parametrize("trigger", Trigger)
@@ -214,7 +235,7 @@ def test_blindness_in_the_window_is_notified_and_no_failover_is_unknown_then() -
     sidecar.connects().waits(300)
     ended = result(sidecar)
     assert ended.result == "unknown"
-    assert ended.reasons == ["No failover was observed, and this sidecar could not see the leaders all the time."]
+    assert ended.reasons == ["No failover was observed to begin, and this sidecar could not see all of the window."]
 
 
 # -- the message -------------------------------------------------------------------------------------------------------
@@ -273,8 +294,8 @@ def test_an_incident_that_the_message_opens_is_closed() -> None:
 
 
 def test_every_sidecar_writes_the_same_records() -> None:
-    """Also one that begins with an empty folder in the middle of the drill, and one that was killed."""
-    ids = []
+    """Also one that was killed. One that begins with an empty folder during the failover cannot tell, and has a row of its own."""
+    ids, results = [], []
     for replaced in (None, Sidecar.is_killed, Sidecar.is_replaced):
         flink, sidecar = in_drill()
         flink.vacate()
@@ -284,10 +305,12 @@ def test_every_sidecar_writes_the_same_records() -> None:
         flink.elect(B)
         sidecar.sees_changes().waits(1000)
         ids.append({record.id for record in drills(sidecar)})
-        assert result(sidecar).result == "passed", replaced
+        results.append(result(sidecar).result)
         messages = {delivery.id for delivery in sidecar.sent if delivery.reason is Reason.DRILL}
         assert len(messages) == 1
-    assert ids[0] == ids[1] == ids[2]
+    assert results == ["passed", "passed", "unknown"]
+    assert ids[0] == ids[1]
+    assert len(ids[0] & ids[2]) == 1
 
 
 def test_the_first_drill_of_a_cluster_counts_and_messages_have_a_distance() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.core.bounds import STACKS
 from sidecar.host.processes import FlinkProcess
 from sidecar.sinks.evidence import jvm_attach
 from tests.sinks.running import NOBODY, Alive, Run, as_nobody, kill, pause, refused
@@ -153,7 +154,7 @@ def test_a_bad_answer_of_a_jvm_is_one_line(
 def test_a_thread_dump_is_bounded(pretender: Callable[..., FlinkProcess]) -> None:
     """What comes after 4 MiB is cut off."""
     text = jvm_attach.thread_dump(pretender("b'0\\n' + b'x' * (20 << 20)"), 10)
-    assert len(text) < jvm_attach.MOST_BYTES + 100
+    assert len(text) < STACKS.most_bytes + 100
     assert text.endswith("x\n… cut off after 4 MiB\n")
 
 

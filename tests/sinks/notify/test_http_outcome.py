@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from aiosmtpd.smtp import SMTP
 
+from sidecar.core.bounds import RECEIVER
 from sidecar.lab.processes import free_port
 from sidecar.lab.receivers import HttpReceiver, MailReceiver
-from sidecar.sinks.notify.http_outcome import MOST_BYTES
 from sidecar.sinks.notify.sender_protocol import Answer
 from tests.kit.receivers import RawServer, send_by_url
 
@@ -252,7 +252,7 @@ def test_a_hostile_answer_does_no_harm(head: bytes, tail: Callable[[], Iterable[
         answer = send(server.url)
 
     assert (answer.outcome, answer.retry_after) == (outcome, None)
-    assert server.sent < 16 * MOST_BYTES
+    assert server.sent < 16 * RECEIVER.most_bytes
 
 
 def test_requests_after_an_attempt_are_not_observed(web: HttpReceiver) -> None:

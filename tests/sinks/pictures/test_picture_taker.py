@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from sidecar.clock import Clock
+from sidecar.core.bounds import REST_ANSWER
 from sidecar.core.moment import LATEST
 from sidecar.core.observations import PictureTaken
 from sidecar.core.pictures import MOST_JOBS, MOST_TASK_MANAGERS, Checkpoint, Picture, PictureRequest, Restored
 from sidecar.settings.model import TlsSettings
 from sidecar.sinks.pictures import picture_taker
-from sidecar.sinks.pictures.described_cluster import MOST_BYTES, MOST_READ, MOST_READ_THOROUGHLY
+from sidecar.sinks.pictures.described_cluster import MOST_READ, MOST_READ_THOROUGHLY
 from sidecar.sinks.pictures.picture_taker import CAPACITY, THREADS_OF_A_LANE, PictureTaker
 from sidecar.sinks.pictures.rest_answers import MOST_NAME
 from tests.kit.certificates import Authority
@@ -303,7 +304,7 @@ def huge(stopping: threading.Event) -> Iterable[bytes]:
         (Answer({"jobs": [listed(changed={"start-time": 1 << 62})]}), "not an answer of Flink's to /jobs/overview"),
         (Answer(raw=silence), "has not answered in time"),
         (Answer(raw=drip), "has not answered in time"),
-        (Answer(raw=huge), f"more than {MOST_BYTES >> 20} MiB"),
+        (Answer(raw=huge), f"more than {REST_ANSWER.most_bytes >> 20} MiB"),
         (Answer(raw=lambda _: [b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{}"]), "IncompleteRead"),
         (Answer(raw=lambda _: [b"SSH-2.0-OpenSSH_9.2\r\n"]), "BadStatusLine"),
         (Answer(raw=lambda _: []), "RemoteDisconnected"),
@@ -476,8 +477,8 @@ def test_an_answer_without_end_takes_little_memory(take: Take) -> None:
             left, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-    assert peak < 5 * MOST_BYTES
-    assert left < MOST_BYTES
+    assert peak < 5 * REST_ANSWER.most_bytes
+    assert left < REST_ANSWER.most_bytes
 
 
 def test_jobs_that_are_too_many_to_be_read_are_a_problem(take: Take) -> None:
