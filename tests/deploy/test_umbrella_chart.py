@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.deploy.manifests import CHART
-from tests.deploy.test_chart import NAMESPACE, REQUIRED, rendered
+from tests.deploy.test_chart import REQUIRED, rendered
+from tests.deploy.test_kubernetes_manifests import NAMESPACE
 from tests.kit import helm
 from tests.kit.helm import HelmError, Values
 from tests.kit.kubectl import Manifest
