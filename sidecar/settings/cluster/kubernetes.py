@@ -96,7 +96,7 @@ def _find_context(path: Path, kubeconfig: Setting, wanted: Setting | None) -> tu
     from sidecar.settings.file.document import parse, read_text  # noqa: PLC0415  imports ruamel.yaml
 
     try:
-        entries = parse(read_text(path, KUBECONFIG.most_bytes), str(path)).entries
+        entries = parse(read_text(path, KUBECONFIG), str(path), KUBECONFIG).entries
     except SettingsError as error:
         raise kubeconfig.error(str(error)) from error
     contexts = named(entries.get("contexts"), "context")
