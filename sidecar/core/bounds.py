@@ -62,10 +62,27 @@ PATHS: Final = Bound(
     most_items=20_000,
     total="a folder below the root gets at most half of what the others leave; those of clusters that were watched before come first",
     beyond="clusters in the other znodes of that folder are not found",
+CONFIGURATION: Final = Bound(
+    border="the configuration, a file of rules or of tests of rules",
+    most_bytes=256 * KIB,
+    most_items=20_000,
+    most_depth=32,
+    total="each file; what a YAML alias stands for counts each time",
+    beyond="the file is refused",
+)
+FLINK_CONF: Final = Bound(
+    border="Flink's configuration: a file, or a ConfigMap that holds it",
+    most_bytes=MIB,
+    most_items=50_000,
+    most_depth=100,
+    total="one for each cluster of the configuration",
+    beyond="the configuration is refused; of a ConfigMap, `ha check` says what it did not read",
 )
 KUBECONFIG: Final = Bound(
     border="a kubeconfig",
     most_bytes=4 * MIB,
+    most_items=20_000,
+    most_depth=32,
     total="one for each cluster of the configuration",
     beyond="the configuration is refused",
 )

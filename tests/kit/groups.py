@@ -154,6 +154,7 @@ LONG: Final[dict[str, tuple[str, ...]]] = {
         "integration/test_zookeeper_replay",
         "lab/test_flink",
         "lab/test_job",
+        "settings/cluster/test_odd_flink_conf.py::test_flink_reads_them_so",
     ),
     "the chart, value by value": ("deploy/test_chart.py::test_no_value",),
     "images, releases and browsers": (

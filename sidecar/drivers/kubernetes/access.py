@@ -52,7 +52,8 @@ class Credentials(Struct, frozen=True):
             return {}
         if not (token := token.strip()) or not token.isascii() or not token.isprintable():
             raise AccessError(f"{self.token_file or 'the kubeconfig'} holds no token")
-        return {"Authorization": f"Bearer {token}"}
+        # No token has a blank: this is a user name and its password.
+        return {"Authorization": token if token.startswith("Basic ") else f"Bearer {token}"}
 
     def context(self) -> ssl.SSLContext:
         """The TLS context. Raises AccessError."""

@@ -7,12 +7,13 @@ from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, Literal, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 import msgspec
 from msgspec import Struct
 from urllib3 import PoolManager, ProxyManager, Timeout
 from urllib3.exceptions import HTTPError
+from urllib3.util import make_headers, parse_url
 
 from sidecar.core.bounds import CONFIG_MAP, STORE_LIST
 from sidecar.drivers.kubernetes.access import Access, Credentials
@@ -283,7 +284,11 @@ def _path(namespace: str | None, group: str) -> str:
 def _pool(credentials: Credentials) -> PoolManager:
     # Two: a watch, and what is asked beside it. With one, urllib3 warns whenever both are returned.
     ours: Any = {"ssl_context": credentials.context(), "server_hostname": credentials.server_name, "maxsize": 2}
-    return ProxyManager(credentials.proxy, **ours) if credentials.proxy else PoolManager(**ours)
+    if not credentials.proxy:
+        return PoolManager(**ours)
+    login = parse_url(credentials.proxy).auth
+    headers = make_headers(proxy_basic_auth=unquote(login)) if login else None
+    return ProxyManager(credentials.proxy, proxy_headers=headers, **ours)
 
 
 def _decoded(response: Any, read: Callable[[bytes], _T], doing: str) -> _T:

@@ -16,6 +16,7 @@ from kubernetes.config import ConfigException, load_kube_config
 from requests.utils import should_bypass_proxies
 
 from sidecar.answering import answer_once
+from sidecar.settings.cluster.kubeconfig_features import proxy_problem
 
 _LONGEST_REASON: Final = 500
 
@@ -33,6 +34,10 @@ def read(file: str, context: str | None) -> dict[str, Any]:
             credentials = _credentials(configuration)
         if failures and not (credentials["token"] or credentials["certificate"]):
             return {"problem": f"the kubeconfig {file} cannot be used: {_line(failures[-1])}"}
+        if credentials["proxy"] and (problem := proxy_problem(credentials["proxy"])):  # it may be the environment's
+            return {
+                "problem": f"the kubeconfig {file} cannot be used: its proxy, or that of the environment: {problem}"
+            }
     except (ConfigException, OSError) as error:
         return {"problem": f"the kubeconfig {file} cannot be used: {_reason(error)}"}
     except Exception:  # noqa: BLE001  any error of the library; its text may quote a secret

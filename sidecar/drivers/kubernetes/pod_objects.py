@@ -1,7 +1,9 @@
 """Decodes JobManagers' pods, and Events. Odd values count as absent: nothing but a ValueError is raised, and that for no JSON alone."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from typing import Any, Final
 
 from msgspec import Struct
@@ -17,11 +19,16 @@ EVICTED: Final = "EvictionByEvictionAPI"
 _LONGEST_MESSAGE: Final = 4096
 """Of a termination message, which the kubelet cuts there."""
 _REVISIONS: Final = ("pod-template-hash", "controller-revision-hash")
-_QUANTITY: Final = re.compile(r"(\d{1,19}(?:\.\d{1,9})?)(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?")
+_QUANTITY: Final = re.compile(
+    r"\+?(?P<number>\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:(?P<unit>[KMGTPE]i|[numkMGTPE]?)|[eE](?P<exponent>[+-]?\d{1,2}))",
+    re.ASCII,
+)
 _UNITS: Final = {
-    **{f"{prefix}i": 1 << 10 * power for power, prefix in enumerate("KMGTP", 1)},
-    **{prefix: 1000**power for power, prefix in enumerate("kMGTP", 1)},
+    **{f"{prefix}i": Decimal(1 << 10 * power) for power, prefix in enumerate("KMGTPE", 1)},
+    **{prefix: Decimal(1000) ** power for power, prefix in enumerate(("n", "u", "m", "", *"kMGTPE"), -3)},
 }
+_MOST_BYTES: Final = 2**63 - 1
+"""Of a quantity in Kubernetes too, which reads larger ones as this."""
 
 
 class JobManagerPod(Struct, frozen=True):
@@ -105,10 +112,19 @@ def _end(value: object) -> ContainerEnd | None:
 
 
 def memory_limit(container: Mapping[str, Any]) -> int | None:
-    """The memory limit of a container, in bytes."""
+    """The memory limit of a container, in bytes. None: no limit, which a limit of 0 is too, or not a quantity."""
     limit = mapping(mapping(container.get("resources")).get("limits")).get("memory")
-    quantity = _QUANTITY.fullmatch(str(limit)) if isinstance(limit, str | int) else None
-    return round(float(quantity[1]) * _UNITS.get(quantity[2] or "", 1)) if quantity else None
+    return _quantity(str(limit)) or None if isinstance(limit, str | int) else None
+
+
+def _quantity(text: str) -> int | None:
+    """Mirrors `resource.Quantity` of Kubernetes' Go library, rounded up as its `Value()`. None: not one, or negative."""
+    # The client library has a `parse_quantity`, in a package that costs 20 MiB: see `kubeconfig`.
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        return None
+    unit = Decimal(10) ** int(match["exponent"]) if match["exponent"] else _UNITS[match["unit"]]
+    return min(math.ceil(Decimal(match["number"]) * unit), _MOST_BYTES)
 
 
 def _disruption(conditions: object) -> str | None:

@@ -4,12 +4,14 @@
 file, so the folder does not show them.
 """
 
+import codecs
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from sidecar.core.bounds import FLINK_CONF
 from sidecar.settings.cluster.flink_map import parse_flink_map
 from sidecar.settings.file import schema
 from sidecar.settings.file.durations import format_duration, parse_flink_duration
@@ -22,6 +24,14 @@ LEGACY: Final = "flink-conf.yaml"
 
 _JAVA_BLANKS: Final = "".join(map(chr, range(33)))
 _BYTE_ORDER_MARK: Final = "\ufeff"
+_REPLACEMENT: Final = "\ufffd"
+_MARKED: Final = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+"""Byte order marks by which Flink's YAML reader knows an encoding."""
 _NUMBER = re.compile(r"[-+]?(0o[0-7]+|0x[0-9a-fA-F]+|(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|\.(inf|Inf|INF))")
 _KEPT_NUMBER = re.compile(r"0|-?[1-9][0-9]*")
 
@@ -161,10 +171,28 @@ class HighAvailability(NamedTuple):
 
 
 def _read(path: Path) -> HighAvailability:
-    from sidecar.settings.file.document import read_text  # noqa: PLC0415  imports ruamel.yaml
+    return high_availability(path, read_configuration(path), {})
 
-    # Flink reads YAML without a byte order mark, and lines with it.
-    return high_availability(path, read_text(path, keep_mark=path.name == LEGACY), {})
+
+def read_configuration(path: Path) -> str:
+    """The text of Flink's configuration `path`, decoded as Flink decodes it. Raises SettingsError: Flink cannot read it either, or it is
+    too large.
+    """
+    from sidecar.settings.file.document import decoded, read_bytes  # noqa: PLC0415  imports ruamel.yaml
+
+    content = read_bytes(path, FLINK_CONF)
+    if path.name == LEGACY:  # with its byte order mark
+        text = content.decode("utf-8", errors="replace")
+        if (at := text.find(_REPLACEMENT)) >= 0 and _REPLACEMENT.encode() not in content:
+            line = text.count("\n", 0, at) + 1
+            _log.warning(
+                "%s:%d: is not UTF-8 text, read as Flink reads it: with %s for what is not", path, line, _REPLACEMENT
+            )
+        return text
+    for mark, encoding in _MARKED:
+        if content.startswith(mark):
+            return content.decode(encoding, errors="replace")
+    return decoded(content, path)
 
 
 def high_availability(path: Path, text: str, properties: Mapping[str, str]) -> HighAvailability:
@@ -251,16 +279,23 @@ def _lines(text: str, path: Path) -> Iterator[tuple[str, _Entry]]:
 def _nested(text: str, path: Path) -> Iterator[tuple[str, _Entry]]:
     from sidecar.settings.file.document import parse  # noqa: PLC0415  imports ruamel.yaml
 
-    return _flat(parse(text, str(path)), path)
+    return _flat(parse(text, str(path), FLINK_CONF, shared=True), path, "", iter(range(FLINK_CONF.most_items)))
 
 
-def _flat(table: MappingNode, path: Path, prefix: str = "") -> Iterator[tuple[str, _Entry]]:
-    """`config.yaml`: keys joined by dots. If a key is both nested and flat, the last wins."""
+def _flat(table: MappingNode, path: Path, prefix: str, left: Iterator[int]) -> Iterator[tuple[str, _Entry]]:
+    """`config.yaml`: keys joined by dots. If a key is both nested and flat, the last wins. `<<` is a key like others, to Flink too.
+
+    `left`: one for each key that may still be read, because aliases make many of few.
+    """
     for name, node in table.entries.items():
+        if next(left, None) is None:
+            raise SettingsError(
+                f"{path}: its YAML aliases stand for more than {FLINK_CONF.most_items} keys: write fewer"
+            )
         key = f"{prefix}{name}"
         match node:
             case MappingNode():
-                yield from _flat(node, path, f"{key}.")
+                yield from _flat(node, path, f"{key}.", left)
             case ScalarNode(text=text) if not node.empty:
                 rewritten = node.plain and bool(_NUMBER.fullmatch(text)) and not _KEPT_NUMBER.fullmatch(text)
                 yield key, _Entry(text, node.line, rewritten)

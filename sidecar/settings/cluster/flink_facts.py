@@ -6,8 +6,7 @@ from typing import Final
 from sidecar.core.ha.finding import Unknown
 from sidecar.core.ha.flink_checks import OPTIONS, FlinkFacts
 from sidecar.core.sanitize import clean
-from sidecar.settings.cluster.flink_conf import LEGACY, STANDARD, plain_options
-from sidecar.settings.file.document import read_text
+from sidecar.settings.cluster.flink_conf import LEGACY, STANDARD, plain_options, read_configuration
 from sidecar.settings.file.settings_error import SettingsError
 
 _MASTERS: Final = "masters"
@@ -33,7 +32,7 @@ def _options(folder: Path) -> dict[str, str] | Unknown:
     """Of all options only those that are judged: others may be secrets."""
     path = next((folder / name for name in (STANDARD, LEGACY) if (folder / name).exists()), folder / STANDARD)
     try:
-        options = plain_options(path, read_text(path, keep_mark=path.name == LEGACY))
+        options = plain_options(path, read_configuration(path))
     except (SettingsError, OSError) as error:
         return Unknown(clean(error))
     values = {name: next((options[key] for key in keys if key in options), None) for name, keys in OPTIONS.items()}

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from sidecar.core.bounds import KUBECONFIG
+from sidecar.settings.cluster.kubeconfig_features import named, unsupported
 from sidecar.settings.file.did_you_mean import did_you_mean
-from sidecar.settings.file.nodes import ListNode, MappingNode, Node, ScalarNode
+from sidecar.settings.file.nodes import text_of
 from sidecar.settings.file.setting import Setting
 from sidecar.settings.file.settings_error import SettingsError
 from sidecar.settings.model import KubernetesSettings
@@ -95,31 +96,19 @@ def _find_context(path: Path, kubeconfig: Setting, wanted: Setting | None) -> tu
     from sidecar.settings.file.document import parse, read_text  # noqa: PLC0415  imports ruamel.yaml
 
     try:
-        entries = parse(read_text(path, KUBECONFIG.most_bytes), str(path)).entries
+        entries = parse(read_text(path, KUBECONFIG), str(path), KUBECONFIG).entries
     except SettingsError as error:
         raise kubeconfig.error(str(error)) from error
-    contexts = _contexts(entries.get("contexts"))
+    contexts = named(entries.get("contexts"), "context")
     if wanted is None:
-        current = _text(entries.get("current-context"))
+        current = text_of(entries.get("current-context"))
         if not current:
             raise kubeconfig.error(f"{path} has no current-context: give --context NAME")
         wanted = Setting(current, f"{path}: current-context")
     if wanted.text not in contexts:
         hint = did_you_mean(contexts, wanted.text) if contexts else "it has none"
         raise wanted.invalid(f"is not a context of {path}: {hint}")
-    namespace = _text(contexts[wanted.text].get("namespace")) or "default"
+    if problem := unsupported(path, entries, contexts[wanted.text]):
+        raise kubeconfig.error(problem)
+    namespace = text_of(contexts[wanted.text].get("namespace")) or "default"
     return wanted.text, Setting(namespace, f"{path}: the namespace of context {wanted.text}")
-
-
-def _contexts(listed: Node | None) -> dict[str, dict[str, Node]]:
-    """The contexts by name, without malformed ones."""
-    contexts = {}
-    for entry in listed.items if isinstance(listed, ListNode) else ():
-        match entry:
-            case MappingNode(entries={"name": ScalarNode(text=name), "context": MappingNode(entries=context)}):
-                contexts[name] = context
-    return contexts
-
-
-def _text(node: Node | None) -> str:
-    return node.text if isinstance(node, ScalarNode) and not node.empty else ""

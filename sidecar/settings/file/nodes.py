@@ -40,5 +40,11 @@ class MappingNode(Struct, frozen=True):
 
 Node = ScalarNode | ListNode | MappingNode
 
+
+def text_of(node: Node | None) -> str:
+    """The text of a scalar; empty: it is none, or null."""
+    return node.text if isinstance(node, ScalarNode) and not node.empty else ""
+
+
 GONE: Final = ScalarNode("", 0, plain=True)
 """In place of an entry of a list that was removed, so that the others keep their numbers."""

@@ -1,13 +1,15 @@
 """YAML files: what was written, where it stood, and never too much of it."""
 
 import tracemalloc
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.settings.file.document import MAX_BYTES, parse, read_text
+from sidecar.core.bounds import CONFIGURATION, FLINK_CONF
+from sidecar.settings.file.document import parse, read_text
 from sidecar.settings.file.nodes import ListNode, MappingNode, ScalarNode
 from sidecar.settings.file.settings_error import SettingsError
 
@@ -34,9 +36,20 @@ def test_an_empty_document_has_no_keys(text: str) -> None:
     assert parse(text, "f.yaml").entries == {}
 
 
-def test_an_alias_of_one_value_is_that_value() -> None:
-    """A value may be named once and used again."""
-    assert parse("a: &here zk:2181\nb: *here\n", "f.yaml").entries["b"] == ScalarNode("zk:2181", 1, plain=True)
+@pytest.mark.parametrize("value", ["zk:2181", "[x, [y]]", "[]", "{a: 1, b: {c: 2}}", "[&inner x, *inner]", "!!str 1"])
+def test_an_alias_is_what_it_names(value: str) -> None:
+    """A value, list or mapping may be named once and used again."""
+    entries = parse(f"a: &here {value}\nb: *here\nc: [*here]\n", "f.yaml").entries
+    assert entries["b"] == entries["a"]
+    assert entries["c"] == ListNode((entries["a"],), 3)
+
+
+def test_where_aliases_are_shared_a_list_may_have_itself_in_it() -> None:
+    """It ends there; and what few aliases make of few nodes is not counted."""
+    text = "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]\n" for a, b in pairwise("abcdefg"))
+    entries = parse(f"a: &a [*a]\n{text}", "f.yaml", FLINK_CONF, shared=True).entries
+    assert entries["a"] == ListNode((ListNode((), 1),), 1)
+    assert len(entries) == 7
 
 
 @pytest.mark.parametrize(
@@ -44,9 +57,15 @@ def test_an_alias_of_one_value_is_that_value() -> None:
     [
         ("a: 1\nb: 2\na: 3\n", 'f.yaml:3: the key "a" is here twice (first in line 1): keep one'),
         ("x:\n  a: 1\n  a: 1\n", 'f.yaml:3: the key "a" is here twice (first in line 2): keep one'),
+        ("a: *b\n", "f.yaml:1: the YAML alias names no anchor before it: write the value out"),
+        ("a: &a [*a]\n", "f.yaml:1: the YAML alias is inside of what it stands for: write the value out"),
         (
-            "a: &a [x, x]\nb: &b [*a, *a]\n",
-            "f.yaml:2: YAML aliases are supported for single values only: write the value out",
+            "a: &a [x, x]\n" + "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]\n" for a, b in pairwise("abcdef")),
+            "f.yaml:5: is too large for a configuration (at most 20000 values, 32 levels)",
+        ),
+        (
+            "k0: &k0 [x]\n" + "".join(f"k{n}: &k{n} [*k{n - 1}]\n" for n in range(1, 40)),
+            "f.yaml:31: is too large for a configuration (at most 20000 values, 32 levels)",
         ),
         ("a: !secret slack\n", "f.yaml:1: YAML tags are not supported: remove it"),
         ("- a\n", "f.yaml:1: must be a mapping of keys to values"),
@@ -77,7 +96,7 @@ def test_a_huge_file_is_refused_unread(tmp_path: Path) -> None:
     try:
         with pytest.raises(SettingsError) as error:
             read_text(huge)
-        assert tracemalloc.get_traced_memory()[1] < 4 * MAX_BYTES
+        assert tracemalloc.get_traced_memory()[1] < 4 * CONFIGURATION.most_bytes
     finally:
         tracemalloc.stop()
     assert str(error.value) == f"{huge}: is larger than 256 KiB and cannot be a configuration file"

@@ -1,11 +1,17 @@
+{{- /* .Chart.Name is the alias where a parent chart gives one: it tells several sidecars of a release apart. */ -}}
 {{- define "flink-ha-sidecar.name" -}}
-{{- $name := ternary .Release.Name (printf "%s-flink-ha-sidecar" .Release.Name) (contains "flink-ha-sidecar" .Release.Name) -}}
-{{- $name | trunc 52 | trimSuffix "-" -}}
+{{- $chart := .Chart.Name | lower | replace "_" "-" -}}
+{{- $named := and (eq $chart "flink-ha-sidecar") (contains $chart .Release.Name) -}}
+{{- ternary .Release.Name (printf "%s-%s" .Release.Name $chart) $named | trunc 52 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "flink-ha-sidecar.instance" -}}
+{{ ternary .Release.Name (include "flink-ha-sidecar.name" .) (eq .Chart.Name "flink-ha-sidecar") }}
 {{- end -}}
 
 {{- define "flink-ha-sidecar.selector" -}}
 app: flink-ha-sidecar
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ include "flink-ha-sidecar.instance" . }}
 {{- end -}}
 
 {{- define "flink-ha-sidecar.labels" -}}
@@ -13,7 +19,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
 {{- define "flink-ha-sidecar.auditLabels" -}}
-{{- $own := dict "app" "flink-ha-sidecar-audit" "app.kubernetes.io/instance" .Release.Name -}}
+{{- $own := dict "app" "flink-ha-sidecar-audit" "app.kubernetes.io/instance" (include "flink-ha-sidecar.instance" .) -}}
 {{ toYaml (merge $own (.Values.labels | default dict)) }}
 {{- end -}}
 
