@@ -14,6 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -38,7 +39,7 @@ MOST_TURN_SECONDS: Final = 1.0
 MOST_LATER: Final = 1.2
 _SETTLE_SECONDS: Final = 40.0
 _LONGEST_SECONDS: Final = 300.0
-_IN_FLIGHT: Final = 500
+_AT_ONCE: Final = 500
 _FOLDERS: Final = 10
 _LEASE: Final = '{"holderIdentity": "jvm", "leaseDuration": 3600.0, "renewTime": "%s"}'
 
@@ -150,15 +151,11 @@ class ZooKeeperStore(Store):
         self._fill(f"/flink/{number:06}{'x' * 90}" for number in range(200_000))
 
     def _fill(self, paths: Iterator[str]) -> None:
-        waiting = []
-        for path in paths:
-            waiting.append(self._client.create_async(path))
-            if len(waiting) >= _IN_FLIGHT:
-                for answer in waiting:
-                    answer.get()
-                waiting.clear()
-        for answer in waiting:
-            answer.get()
+        while some := [*islice(paths, _AT_ONCE)]:
+            transaction = self._client.transaction()
+            for path in some:
+                transaction.create(path)
+            transaction.commit()
 
 
 class KubernetesStore(Store):

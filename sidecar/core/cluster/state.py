@@ -20,6 +20,7 @@ from sidecar.core.cluster.store.leases import Lease
 from sidecar.core.cluster.store.unobserved import Elections, Look
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.counted import counted
+from sidecar.core.finder import PARTLY
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import (
     CLUSTER_COMPONENTS,
@@ -184,7 +185,7 @@ class Beyond(Struct, frozen=True):
     def __str__(self) -> str:
         parts = [f"at least {counted(self.jobs, 'job', thousands=True)}, more than can be watched"] if self.jobs else []
         parts += [f"the jobs in {clean(path)}, which has too many children to be read" for path in self.lists]
-        return f"not everything in it is observed: left out {' and '.join(parts)}"
+        return f"{PARTLY}: left out {' and '.join(parts)}"
 
 
 class TooOld(Struct, frozen=True):
