@@ -328,7 +328,7 @@ class ClusterState(Struct, frozen=True):
         """Whether a job of which nothing was read may have a leader that is not observed."""
         if component.job_id is None or self.beyond is None:
             return False
-        return self.beyond.hides_leaders or component.job_id not in self.stored_jobs
+        return self.beyond.hides_leaders or not any(component.job_id in job_ids for job_ids in self.jobs.values())
 
     @property
     def ever_led(self) -> bool:
