@@ -23,6 +23,7 @@ from sidecar.core.delivery import dropped_alerts
 from sidecar.core.delivery.outbox import released
 from sidecar.core.delivery.settle import settle
 from sidecar.core.effects import Append, Effect, NamePod, Publish, TakePicture
+from sidecar.core.finder import Finder
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
     ClusterFound,
@@ -54,7 +55,7 @@ from sidecar.core.pictures import PictureRequest
 from sidecar.core.pods import ip_addresses, with_pod
 from sidecar.core.policy.policy import Policy, Source
 from sidecar.core.quarantine import Quarantine, Quarantined
-from sidecar.core.state import Finder, State
+from sidecar.core.state import State
 
 ALIVE_INTERVAL = 30 * SECOND
 """How often the journal records that the sidecar runs."""
@@ -133,7 +134,7 @@ def _find(policy: Policy, state: State, observation: ClusterFound | ClusterRemov
                 return replace(state, clusters=with_items(state.clusters, {name: replace(cluster, gone=at)})), []
             return _remove(policy, state, [name] if cluster else [], at)
         case ClustersListed(cluster_ids=names):
-            state = replace(state, finder=Finder.of(observation))
+            state = replace(state, finder=Finder.of(observation, state.finder))
             # Of those that are not there any more, the ones that an earlier process knew.
             ended = {n for n, cluster in state.clusters.items() if cluster.view.connection is None} - (names or set())
             return _remove(policy, state, sorted(ended - policy.stores.keys()) if names is not None else [], at)

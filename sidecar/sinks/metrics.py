@@ -160,6 +160,11 @@ def _views(snapshot: Snapshot, store_of: Callable[[str], str]) -> Iterator[Metri
         yield GaugeMetricFamily("flink_ha_clusters_watched", text, len(snapshot.state.clusters))
         text = "Clusters that were found and are not watched, because there are too many."
         yield GaugeMetricFamily("flink_ha_clusters_left_out", text, finder.left_out)
+        text = "Znodes that were not searched for clusters, because there are too many."
+        yield GaugeMetricFamily("flink_ha_znodes_left_out", text, finder.unlisted)
+    beyond = (([name], max(c.beyond.jobs, len(c.beyond.lists))) for name, c in clusters if c.beyond)
+    text = "Jobs of the cluster that are not observed, because there are too many: at least so many."
+    yield _gauge("flink_ha_jobs_left_out", text, ["cluster_id"], beyond)
     headrooms = (([name], headroom) for name, c in clusters if (headroom := zxid_headroom(c)) is not None)
     text = "Transactions until ZooKeeper has to elect a leader of its own, to begin a new epoch."
     yield _gauge("flink_ha_zookeeper_zxid_headroom", text, ["cluster_id"], headrooms)

@@ -49,6 +49,9 @@ def _not_ready(snapshot: Snapshot, now: Moment) -> str | None:
     if blind:
         more = f", and {len(blind) - MOST_NAMED} more" if len(blind) > MOST_NAMED else ""
         return f"the view of the store is incomplete: {', '.join(blind[:MOST_NAMED])}{more}"
+    finder = snapshot.state.finder
+    if finder and finder.leaves_out and not snapshot.state.clusters:
+        return finder.problem(0)
     if snapshot.ready:
         return None
     place = snapshot.state.finder and snapshot.state.finder.place

@@ -1,4 +1,4 @@
-"""Our command, whose owner's thread notes how long its longest turns took: `python -m tests.bench.timed_turns run --config FILE`."""
+"""Our command, whose owner's thread notes its longest turns, in seconds and in seconds of CPU: `python -m tests.bench.timed_turns run --config FILE`."""
 
 import os
 import time
@@ -17,11 +17,11 @@ def _time_turns(file: Path) -> None:
     turn = Loop._turn
 
     def timed(loop: Loop, observations: list[Observation], *, ticks: bool = False) -> None:
-        began = time.monotonic()
+        began, worked = time.monotonic(), time.thread_time()
         turn(loop, observations, ticks=ticks)
         if (took := time.monotonic() - began) >= _LONG_SECONDS:
             with file.open("a") as lines:
-                lines.write(f"{took:.3f}\n")
+                lines.write(f"{took:.3f} {time.thread_time() - worked:.3f}\n")
 
     Loop._turn = timed  # type: ignore[method-assign,assignment]  # to measure it, without a part of the product for that
 

@@ -3,6 +3,8 @@
 import pytest
 from kazoo.client import KazooClient
 
+from sidecar.core.observations import ChildrenObserved, LeftOut
+from sidecar.drivers import watched_jobs
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.integration.conftest import Watch
 from tests.kit.driver_recorder import CONNECTED, Recorder
@@ -30,6 +32,33 @@ def crowd(flink: KazooClient, parent: str, name: str = "x") -> list[str]:
 
 def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [line for line in caplog.messages if "from now on are watched" in line]
+
+
+def test_jobs_beyond_the_bound_are_left_out_and_reported(
+    watch: Watch, flink: KazooClient, shared_zookeeper: ZooKeeper, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger fills both job stores and the leaders: the cluster's own leaders are observed, and as many jobs as are watched; what is
+    left out is reported before the lists are.
+    """
+    monkeypatch.setattr(watched_jobs.WatchedJobs.__init__, "__defaults__", (5,))
+    flink.create(LEADER, b"leader", makepath=True)
+    flink.create(JOB, b"job", makepath=True)
+    for store in ("/jobgraphs", "/execution-plans", "/leader"):
+        for number in range(20):
+            flink.create(f"{store}/{number:032x}", makepath=True)
+    recorder = watch(shared_zookeeper.address, namespace)
+    recorder.wait_complete()
+    assert recorder.standing()[LEADER] == b"leader"
+    observations = [each for each in list(recorder.all) if isinstance(each, ChildrenObserved | LeftOut)]
+    jobs = {
+        name
+        for each in observations
+        if isinstance(each, ChildrenObserved) and "latch" not in each.path
+        for name in each.names
+    }
+    assert len(jobs) <= 5
+    assert isinstance(observations[0], LeftOut)
+    assert [each.jobs for each in observations if isinstance(each, LeftOut)][-1] >= 15
 
 
 def is_settled(recorder: Recorder) -> bool:

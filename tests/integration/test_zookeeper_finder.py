@@ -265,6 +265,50 @@ def test_too_many_clusters_are_left_out_and_counted(find: Find, run: Run, flink:
     recorder.wait(lambda: recorder.listed()[-1].left_out == 0)
 
 
+def crowd(flink: KazooClient, folder: str, number: int) -> None:
+    """Create so many empty znodes in a folder."""
+    flink.ensure_path(folder)
+    for made in [flink.create_async(f"{folder}/{index:04}") for index in range(number)]:
+        made.get(timeout=20)
+
+
+def test_a_crowded_folder_hides_no_cluster_of_another_one(find: Find, run: Run, flink: KazooClient) -> None:
+    """A tenant fills one: clusters of other folders are found, before and afterwards, and what is left out is counted there."""
+    run("team/orders")
+    crowd(flink, "/tenant", 60)
+    recorder = find(most_paths=40)
+    recorder.wait_listed({"team/orders"})
+    run("other/billing")
+    recorder.wait(partial(whole, recorder, "other/billing"))
+    listed = recorder.listed()[-1]
+    assert (listed.beyond, listed.left_out, listed.unlisted > 30) == (("tenant",), 0, True)
+    flink.delete("/tenant", recursive=True)
+    recorder.wait(lambda: recorder.listed()[-1].beyond == ())
+
+
+def test_a_list_beside_the_clusters_that_is_too_long_makes_nobody_blind(
+    find: Find, run: Run, flink: KazooClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that are watched stay so and are confirmed, a new process watches them too, and it is reported that others are not found."""
+    monkeypatch.setattr("sidecar.drivers.zookeeper.persistent._MOST_BYTES", 1 << 10)
+    monkeypatch.setattr(clusters_below_root, "CONFIRM_SECONDS", 0.1)
+    orders = run("orders")
+    recorder = find()
+    recorder.wait_listed({"orders"})
+    crowd(flink, "/", 300)
+    recorder.wait(lambda: recorder.listed()[-1].beyond == ("/",))
+    confirmed = len(recorder.confirmed)
+    recorder.wait(lambda: len(recorder.confirmed) > confirmed + 1)
+    assert recorder.views("orders") == [CONNECTED]
+    fresh = find(known=["orders"])
+    fresh.wait_listed({"orders"})
+    assert fresh.listed()[-1].unlisted >= 300
+    for each in (recorder, fresh):
+        orders.vacate(DISPATCHER)
+        each.wait(lambda each=each: dispatchers(each, "orders")[-1] is False)  # type: ignore[misc]
+        orders.elect(A, DISPATCHER)
+
+
 def test_clusters_on_an_old_server_come_and_go(find: Find, old_zookeeper: ZooKeeper, namespace: str) -> None:
     """It has no persistent watches: each path has its own, and everything is seen."""
     with writer(old_zookeeper, namespace) as flink:

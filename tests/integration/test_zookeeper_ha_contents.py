@@ -5,7 +5,9 @@ from typing import Final
 
 import pytest
 from kazoo.security import OPEN_ACL_UNSAFE
+from msgspec.structs import replace
 
+from sidecar.core.bounds import STORE_LIST
 from sidecar.core.flink.znode_paths import ZNodeLayout
 from sidecar.core.ha.finding import Verdict
 from sidecar.core.moment import SECOND
@@ -124,6 +126,26 @@ def test_what_ended_jobs_left_behind(shared_zookeeper: ZooKeeper, place: str, or
     assert result.text.startswith("2 jobs with checkpoints that Flink would not recover: ")
     assert JOB not in result.text + result.advice
     assert f"deleteall {namespace}/jobs/{OTHER_JOB}; deleteall {namespace}/checkpoints/{OTHER_JOB}" in result.advice
+
+
+def test_a_list_that_is_too_long_is_unknown_and_the_other_checks_are_made(
+    shared_zookeeper: ZooKeeper, place: str, orders: JobManagers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the cluster, or in one beside it: its length is asked for first, and an answer that is longer all the same is an error."""
+    assert orders.leader
+    address, root = shared_zookeeper.address, f"/flink/{place.rpartition('/')[0]}"
+    with connected(address) as client:
+        for made in [client.create_async(f"{root}/{number:02}{'x' * 100}", makepath=True) for number in range(60)]:
+            made.get(timeout=20)
+        for bound, text in (("STORE_LIST", "children, more than 50"), ("_MOST_BYTES", "its answer is longer than")):
+            with monkeypatch.context() as few:
+                if bound == "STORE_LIST":
+                    few.setattr(ensemble_probe, bound, replace(STORE_LIST, most_items=50))
+                else:
+                    few.setattr("sidecar.drivers.zookeeper.persistent._MOST_BYTES", 1 << 10)
+                found = findings(address, place)
+            assert (found["leftover_clusters"].verdict, text in found["leftover_clusters"].text) == (UNKNOWN, True)
+            assert (found["standby"].verdict, found["leftover_jobs"].verdict) == (PASS, PASS)
 
 
 def test_more_clusters_than_are_looked_at_are_unknown(

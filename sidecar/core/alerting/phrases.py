@@ -11,6 +11,7 @@ from sidecar.core.cluster import split_leadership
 from sidecar.core.cluster.records.record_lines import lasted, move, working
 from sidecar.core.cluster.state import TooOld
 from sidecar.core.counted import counted
+from sidecar.core.finder import PARTLY
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.moment import SECOND, age, seconds, spoken
 from sidecar.core.pods import Pods, name_at, spelled
@@ -158,6 +159,9 @@ _REST_SERVER: Final = ComponentId(Component.REST_SERVER)
 TOO_OLD: Final = Phrases(
     "this Flink is not supported", "a supported Flink runs", "{missing}", "a supported Flink runs since {ended}"
 )
+PARTLY_OBSERVED: Final = Phrases(
+    "not everything is observed", "everything is observed again", "{missing}", "everything is observed since {ended}"
+)
 NO_CLUSTER: Final = Phrases("no such cluster", "the cluster exists", "{missing}", "the cluster exists since {ended}")
 
 
@@ -214,6 +218,8 @@ def _phrases(rule: Rule, alert: Alert) -> Phrases:
         return UNWANTED
     if alert.missing == str(TooOld()):
         return TOO_OLD
+    if alert.missing and alert.missing.startswith(PARTLY):
+        return PARTLY_OBSERVED
     if rule.on is Trigger.LEADER_SILENT:
         return SILENCES[alert.reach]
     return NO_CLUSTER if alert.missing else PHRASES[rule.on]

@@ -20,6 +20,7 @@ from sidecar.core.cluster.store.leases import Lease
 from sidecar.core.cluster.store.unobserved import Elections, Look
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.counted import counted
+from sidecar.core.finder import PARTLY
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import (
     CLUSTER_COMPONENTS,
@@ -184,7 +185,7 @@ class Beyond(Struct, frozen=True):
     def __str__(self) -> str:
         parts = [f"at least {counted(self.jobs, 'job', thousands=True)}, more than can be watched"] if self.jobs else []
         parts += [f"the jobs in {clean(path)}, which has too many children to be read" for path in self.lists]
-        return f"not everything in it is observed: left out {' and '.join(parts)}"
+        return f"{PARTLY}: left out {' and '.join(parts)}"
 
 
 class TooOld(Struct, frozen=True):
@@ -327,7 +328,7 @@ class ClusterState(Struct, frozen=True):
         """Whether a job of which nothing was read may have a leader that is not observed."""
         if component.job_id is None or self.beyond is None:
             return False
-        return self.beyond.hides_leaders or component.job_id not in self.stored_jobs
+        return self.beyond.hides_leaders or not any(component.job_id in job_ids for job_ids in self.jobs.values())
 
     @property
     def ever_led(self) -> bool:

@@ -181,6 +181,9 @@ def _why(cluster: ClusterState) -> str | None:
 
 def _led(name: str, cluster: ClusterState, firing: Sequence[AlertView]) -> ClusterVerdict:
     """All of its own components have a leader."""
+    if cluster.beyond:
+        since = timestamp(cluster.beyond.since.wall)
+        return ClusterVerdict(name, Level.BLIND.value, f"led, but {cluster.beyond}", since, *_advice(Trigger.BLIND))
     jobs = [state for component, state in cluster.components.items() if component.job_id]
     away = sum(isinstance(job.leadership, Vacant) for job in jobs)
     loud = [alert for alert in firing if alert.state == AlertState.FIRING and alert.severity in _URGENT]
@@ -216,7 +219,8 @@ def _of_sidecar(snapshot: Snapshot) -> Iterator[ClusterVerdict]:
         sentence = f"cannot see which clusters are in {clean(finder.place)}: {why}"
         yield ClusterVerdict(None, Level.BLIND.value, sentence, None)
     elif finder and (problem := finder.problem(watched)):
-        yield ClusterVerdict(None, Level.DEGRADED.value, clean(problem), None)
+        level = Level.BLIND if finder.leaves_out else Level.DEGRADED
+        yield ClusterVerdict(None, level.value, clean(problem), None)
     elif not watched:
         yield ClusterVerdict(None, Level.BLIND.value, "no cluster is watched yet", None)
     if health.journal_problem:

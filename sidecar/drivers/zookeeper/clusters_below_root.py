@@ -9,10 +9,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar.core.bounds import CLUSTERS, JOBS_OF_ALL, PATHS
+from sidecar.core.finder import Finder
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ClusterFound, ClusterRemoved, ClustersListed, ConnectionState, FinderObservation
 from sidecar.core.sanitize import clean
-from sidecar.core.state import Finder
 from sidecar.drivers.log_throttle import LogThrottle
 from sidecar.drivers.shares import Shares, folder_of
 from sidecar.drivers.watched_jobs import WatchedJobs

@@ -8,10 +8,11 @@ from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.cluster.failover.plans import Operated
 from sidecar.core.cluster.records.record_lines import ENDINGS
 from sidecar.core.cluster.state import Standby
+from sidecar.core.finder import Finder
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import SECOND, age
 from sidecar.core.policy.policy import Rule, Severity, Trigger
-from sidecar.core.state import Finder, State
+from sidecar.core.state import State
 from sidecar.core.views import advice
 from sidecar.core.views.snapshot import Health, Snapshot
 from sidecar.core.views.verdict import ClusterVerdict, verdicts
