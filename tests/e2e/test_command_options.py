@@ -151,7 +151,7 @@ def test_config_check_says_which_rules_cannot_fire_and_what_they_need(tmp_path: 
     assert (len(active), needs) == (16, [Need.PLANS])
     (tmp_path / "kube").write_text(KUBECONFIG)
     place = f"cluster_id: c, kubeconfig: {tmp_path / 'kube'}"
-    _, needs = checked(f"kubernetes: {{{place}, node_drains: true}}\n")
+    _, needs = checked(f"kubernetes: {{{place}, plans: true}}\n")
     assert needs == [Need.ZOOKEEPER, Need.FLINK_REST, Need.OBJECTIVE]
     ended = command("config", "check", "--config", str(config))
     assert (

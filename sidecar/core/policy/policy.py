@@ -79,7 +79,7 @@ class Need(StrEnum):
 
     ZOOKEEPER = "a cluster in ZooKeeper"
     FLINK_REST = "evidence: {capture: [flink_rest]}"
-    PLANS = "kubernetes: {flink_deployments: true}, or node_drains"
+    PLANS = "kubernetes: {plans: true}"
     HA_CHECK = "ha_check"
     SHARED_STORE = "ledger: {mode: auto}"
     OBJECTIVE = "slo"
@@ -253,10 +253,8 @@ class Policy(Struct, frozen=True):
     """How often Flink's REST server is asked for a picture, if it is among the evidence."""
     pod_names: frozenset[str] = frozenset()
     """The clusters whose leaders' pods are looked up."""
-    deployments: frozenset[str] = frozenset()
-    """The clusters whose FlinkDeployments are read."""
-    drains: frozenset[str] = frozenset()
-    """The clusters of whose JobManagers evictions are observed."""
+    plans: frozenset[str] = frozenset()
+    """The clusters of which it is read what is meant to happen."""
     deaths: frozenset[str] = frozenset()
     """The clusters of whose JobManagers pods and Events are observed."""
     own_hosts: frozenset[str] = frozenset()
