@@ -430,6 +430,7 @@ class Settings(Alerting, frozen=True, kw_only=True):
         """Whether at least one cluster has what triggers need."""
         watched = (*self.clusters, *((self.finder,) if self.finder else ()))
         yield Need.ZOOKEEPER, any(cluster.store is Store.ZOOKEEPER for cluster in watched)
+        yield Need.KUBERNETES, any(cluster.store is Store.KUBERNETES for cluster in watched)
         yield Need.FLINK_REST, Source.FLINK_REST in self.evidence.sources
         kubernetes = (cluster for cluster in watched if isinstance(cluster, KubernetesSettings | FinderSettings))
         yield Need.PLANS, any(cluster.plans for cluster in kubernetes)

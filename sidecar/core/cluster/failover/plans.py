@@ -207,23 +207,28 @@ def is_unwanted(operated: Operated | None) -> bool:
     return operated is not None and operated.unwanted_since is not None and operated.unread_since is None
 
 
-def why_unwanted(operated: Operated | None) -> str | None:
-    """Why the cluster is meant to have no leader: `Deployment flink-jobmanager was scaled to 0 at …`. None: it is not."""
-    if operated is None or operated.unwanted_since is None or not is_unwanted(operated):
-        return None
+def what_was_done(operated: Operated) -> str:
+    """To a cluster that is meant to have no leader: `Deployment flink-jobmanager was scaled to 0`."""
     deployment, subject = operated.deployment, clean(operated.subject) or "its FlinkDeployment"
     if operated.kind is Maker.FLINK:
-        subject, how = "Flink", "ended and deleted its ConfigMap"
-    elif deployment is None:
-        how = "was deleted"
-    elif deployment.deleting:
-        how = "is being deleted, since"
-    elif deployment.finished:
-        how = "had finished"
-    else:
-        how = "was scaled to 0" if operated.subject else "was suspended"
-    at = spoken(operated.unwanted_since.wall)
-    return f"{subject} {how}{'' if how.endswith('since') else ' at'} {at}"
+        return "Flink ended and deleted its ConfigMap"
+    if deployment is None or deployment.deleting:
+        return f"{subject} was deleted"
+    if deployment.finished:
+        return f"{subject} finished"
+    return f"{subject} was {'scaled to 0' if operated.subject else 'suspended'}"
+
+
+def why_unwanted(operated: Operated | None) -> str | None:
+    """What was done, and when. None: a leader is wanted, as far as is known."""
+    if operated is None or operated.unwanted_since is None or not is_unwanted(operated):
+        return None
+    return f"{what_was_done(operated)} at {spoken(operated.unwanted_since.wall)}"
+
+
+def keeps_jobs(operated: Operated) -> bool:
+    """Whether jobs are meant to stay in the store while there is no leader."""
+    return operated.kind is Maker.FLINK_DEPLOYMENT and operated.deployment is not None and operated.deployment.suspended
 
 
 def is_stuck(operated: Operated | None) -> bool:

@@ -25,7 +25,11 @@ from tests.kit.znodes import ZNodes
 
 FOLDER: Final = ROOT / "tests" / "fixtures" / "kubernetes" / "planned"
 CLUSTER: Final = "my-flink"
-RULES: Final = (*KUBERNETES.rules, Rule("FlinkPlannedFailover", Trigger.PLANNED_FAILOVER, Severity.INFO))
+RULES: Final = (
+    *KUBERNETES.rules,
+    Rule("FlinkPlannedFailover", Trigger.PLANNED_FAILOVER, Severity.INFO),
+    Rule("FlinkStopped", Trigger.STOPPED, Severity.INFO),
+)
 POLICY: Final = replace(KUBERNETES, stores={CLUSTER: Store.KUBERNETES}, plans=frozenset({CLUSTER}), rules=RULES)
 WAITS: Final = 150
 
@@ -120,7 +124,7 @@ STOPPED: Final = {
     "deployment-deleted": "Deployment flink-jobmanager was deleted at ",
     "helm-uninstall": "Deployment flink-jobmanager was deleted at ",
     "namespace-deleted": "Deployment flink-jobmanager was deleted at ",
-    "application-job-finishes": "Job ",
+    "application-job-finishes": "Job flink-jobmanager finished at ",
 }
 PLANNED: Final = ("deployment-rolled", "deployment-rolled-recreate", "drained")
 PAGED: Final = ("configmap-deleted-for-good", "no-image-recreate")
@@ -131,7 +135,9 @@ WARNED: Final = ("kill-9", "out-of-memory", "pod-deleted-by-hand")
 def test_a_cluster_that_nobody_wants_is_stopped_and_pages_nobody(name: str, why: str) -> None:
     """It is known what was done, and when."""
     replay = Replay(name).plays()
-    assert replay.pages == []
+    assert [(sent.alert, sent.reason.value) for sent in replay.sidecar.sent] == [("FlinkStopped", "FIRST")]
+    first = "Flink ended and deleted its ConfigMap" if name == "application-job-finishes" else why.removesuffix(" at ")
+    assert f"stopped: {first}" in replay.sidecar.sent[0].title
     assert (replay.why or "").startswith(why)
 
 
