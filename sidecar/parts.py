@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 _FIXED: Final = (
     *("observer", "stores", "places", "finds", "external_labels", "trust_window", "evidence", "pod_names", "events"),
-    *("deployments", "drains", "deaths", "own_hosts", "picture_interval", "recovery_patience"),
+    *("plans", "deaths", "own_hosts", "picture_interval", "recovery_patience"),
     *("silence_documents", "longest_silence"),
 )
 """The parts of the policy that a reload does not change."""

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
 
 from sidecar.core.agreement import Opinion
 from sidecar.core.evidence import EvidenceItem
-from sidecar.core.flink.deployments import FlinkDeployment
+from sidecar.core.flink.deployments import FlinkDeployment, Maker, Seen
 from sidecar.core.flink.leadership import Births, ZNodePosition
 from sidecar.core.ha.results import CheckResult
 from sidecar.core.moment import Moment
@@ -224,14 +225,26 @@ class PodNamed(SeenInCluster, frozen=True):
     pod: Pod | None
 
 
+ANY: Final = "*"
+"""At the end of a cluster's id: each cluster whose id begins so, because which one it is about is not known where it is observed."""
+
+
 class DeploymentObserved(SeenInCluster, frozen=True):
     """The FlinkDeployment that has the cluster's id as its name. None: there is none."""
 
     deployment: FlinkDeployment | None
 
 
+class MakerObserved(SeenInCluster, frozen=True):
+    """A Deployment, StatefulSet or Job that makes JobManagers, perhaps the cluster's."""
+
+    seen: Seen
+
+
 class DeploymentUnreadable(SeenInCluster, frozen=True):
-    """The cluster's FlinkDeployment cannot be read any more: what it says from now on is not known."""
+    """The cluster's FlinkDeployment, or another kind, cannot be read any more: what it says from now on is not known."""
+
+    kind: Maker = Maker.FLINK_DEPLOYMENT
 
 
 class PodDisrupted(SeenInCluster, frozen=True):
@@ -363,7 +376,7 @@ FinderObservation = ClusterObservation | ClusterFound | ClusterRemoved | Cluster
 """Every observation of a driver that finds clusters."""
 
 
-PlanObservation = DeploymentObserved | DeploymentUnreadable | PodDisrupted
+PlanObservation = DeploymentObserved | MakerObserved | DeploymentUnreadable | PodDisrupted
 """Every observation of what is meant to happen to a cluster."""
 EndObservation = PodObserved | EventObserved | ProcessEnded | LogEndRead | HostRestarted
 """Every observation of how a JobManager's process ended."""

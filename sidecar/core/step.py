@@ -26,23 +26,23 @@ from sidecar.core.effects import Append, Effect, NamePod, Publish, TakePicture
 from sidecar.core.finder import Finder
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
+    ANY,
     ClusterFound,
     ClusterRemoved,
     ClustersListed,
     DeliverySettled,
     DeploymentObserved,
-    DeploymentUnreadable,
     EndObservation,
     EvidenceGathered,
     FinderObservation,
     HaChecked,
     HandoverRead,
+    MakerObserved,
     NotProcessed,
     Observation,
     PeersAsked,
     PictureTaken,
     PlanObservation,
-    PodDisrupted,
     PodNamed,
     PolicyLoaded,
     SilencesRead,
@@ -100,7 +100,7 @@ def _observe(
 ) -> Step:
     if isinstance(observation, EndObservation | PictureTaken | HaChecked | PeersAsked):
         return _inform(policy, state, observation)
-    if isinstance(observation, DeploymentObserved | DeploymentUnreadable | PodDisrupted):
+    if isinstance(observation, PlanObservation):
         return _plan(policy, state, observation)
     if isinstance(observation, ClusterFound | ClusterRemoved | ClustersListed):
         return _find(policy, state, observation)
@@ -114,7 +114,12 @@ def _observe(
     def act(policy: Policy, name: str, cluster: ClusterState, _: Moment) -> ClusterStep:
         return cluster_step.observe(policy, name, cluster, observation)
 
-    return _act(policy, state, name, before, act, observation.at)
+    state, effects = _act(policy, state, name, before, act, observation.at)
+    after = state.clusters[name]
+    if state.makers and after.operated is None and after.components is not before.components:
+        state, more = _made(policy, state, name, observation.at)
+        effects += more
+    return state, effects
 
 
 def _find(policy: Policy, state: State, observation: ClusterFound | ClusterRemoved | ClustersListed) -> Step:
@@ -131,13 +136,18 @@ def _find(policy: Policy, state: State, observation: ClusterFound | ClusterRemov
             cluster = state.clusters.get(name)
             on_purpose = on_purpose or (cluster is not None and plans.is_unwanted(cluster.operated))
             if cluster and removal.has_leader(cluster) and not on_purpose:
-                return replace(state, clusters=with_items(state.clusters, {name: replace(cluster, gone=at)})), []
+                return replace(state, clusters=with_items(state.clusters, {name: _unconfirmed(cluster, at)})), []
             return _remove(policy, state, [name] if cluster else [], at)
         case ClustersListed(cluster_ids=names):
             state = replace(state, finder=Finder.of(observation, state.finder))
             # Of those that are not there any more, the ones that an earlier process knew.
             ended = {n for n, cluster in state.clusters.items() if cluster.view.connection is None} - (names or set())
             return _remove(policy, state, sorted(ended - policy.stores.keys()) if names is not None else [], at)
+
+
+def _unconfirmed(cluster: ClusterState, at: Moment) -> ClusterState:
+    """A cluster whose place was deleted with leaders in it. Nothing of it will be confirmed any more."""
+    return replace(cluster, gone=at, confirmed=None, stale=False)
 
 
 def _remove(policy: Policy, state: State, names: Iterable[str], at: Moment) -> Step:
@@ -154,7 +164,43 @@ def _remove(policy: Policy, state: State, names: Iterable[str], at: Moment) -> S
 
 
 def _plan(policy: Policy, state: State, observation: PlanObservation) -> Step:
-    """The state after an observation of what is meant to happen to a cluster."""
+    """The state after an observation of what is meant to happen to a cluster, or to one of several."""
+    if not isinstance(observation, MakerObserved) and not observation.cluster_id.endswith(ANY):
+        return _plan_of_one(policy, state, observation)
+    names = _meant(policy, state, observation.cluster_id)
+    if isinstance(observation, MakerObserved):
+        seen = observation.seen
+        seen = replace(seen, alone=seen.alone and len(names) <= 1)
+        observation, key = replace(observation, seen=seen), (observation.cluster_id, seen.kind, seen.name)
+        if seen.deployment is None:
+            state = replace(state, makers={other: maker for other, maker in state.makers.items() if other != key})
+        elif key in state.makers or len(state.makers) < MOST_UNCLAIMED:
+            state = replace(state, makers={**state.makers, key: seen})
+    effects: list[Effect] = []
+    for name in names:
+        state, more = _plan_of_one(policy, state, replace(observation, cluster_id=name))
+        effects += more
+    return state, effects
+
+
+def _meant(policy: Policy, state: State, cluster_id: str) -> list[str]:
+    """The clusters that an observation may be about."""
+    if not cluster_id.endswith(ANY):
+        return [cluster_id]
+    return [name for name in state.clusters if name.startswith(cluster_id[:-1]) and name not in policy.stores]
+
+
+def _made(policy: Policy, state: State, name: str, at: Moment) -> Step:
+    """The state after somebody else leads a cluster: what makes its JobManagers may have been observed before."""
+    effects: list[Effect] = []
+    for (meant, *_), seen in state.makers.items():
+        if meant == name or (meant.endswith(ANY) and name.startswith(meant[:-1])):
+            state, more = _plan_of_one(policy, state, MakerObserved(at, name, seen))
+            effects += more
+    return state, effects
+
+
+def _plan_of_one(policy: Policy, state: State, observation: PlanObservation) -> Step:
     name, at = observation.cluster_id, observation.at
     if cluster := state.clusters.get(name):
         return _take(policy, state, name, cluster_step.plan_observed(policy, name, cluster, observation), at)
@@ -170,10 +216,21 @@ def _inform(policy: Policy, state: State, observation: EndObservation | PictureT
     """The state after an observation from outside of the leaders: of how a JobManager ended, of what Flink's REST server or other observers
     say, or of what the checks of high availability found.
     """
-    name = observation.cluster_id
-    if (before := state.clusters.get(name)) is None:
-        return state, []
+    effects: list[Effect] = []
+    for name in _meant(policy, state, observation.cluster_id):
+        if before := state.clusters.get(name):
+            state, more = _inform_one(policy, state, name, before, observation)
+            effects += more
+    return state, effects
 
+
+def _inform_one(
+    policy: Policy,
+    state: State,
+    name: str,
+    before: ClusterState,
+    observation: EndObservation | PictureTaken | HaChecked | PeersAsked,
+) -> Step:
     def act(policy: Policy, name: str, cluster: ClusterState, _: Moment) -> ClusterStep:
         match observation:
             case HaChecked():
@@ -240,7 +297,7 @@ def _start(policy: Policy, state: State, now: Moment) -> Step:
     )
     documents = {name: document for name, document in state.silences.items() if name in policy.silence_documents}
     parts = {"clusters": clusters, "alerts": alerts, "outbox": outbox, "silences": documents}
-    started = replace(state, **parts, finder=None, unclaimed={}, alive=now)
+    started = replace(state, **parts, finder=None, unclaimed={}, makers={}, alive=now)
     started, effects = _each_cluster(
         policy, started, now, lambda p, name, c, at: cluster_step.restart(p, name, c, alive, at)
     )

@@ -203,7 +203,7 @@ def plan_source_of(
     from sidecar.drivers.kubernetes.plans import KubernetesPlans
     from sidecar.drivers.kubernetes.pod_reports import Scope
 
-    together: dict[tuple[Path | None, str | None, str, tuple[bool, bool, bool]], set[str]] = {}
+    together: dict[tuple[Path | None, str | None, str, tuple[bool, bool]], set[str]] = {}
     for cluster in wanted:
         key = cluster.kubeconfig, cluster.context, cluster.namespace, _plan_kinds(cluster)
         together.setdefault(key, set()).add(cluster.cluster_id)
@@ -218,9 +218,9 @@ def plan_source_of(
     return KubernetesPlans(scopes, clock)
 
 
-def _plan_kinds(settings: KubernetesSettings | FinderSettings) -> tuple[bool, bool, bool]:
-    """Whether FlinkDeployments, drains of nodes, and how JobManagers end are read."""
-    return settings.flink_deployments, settings.node_drains, settings.deaths
+def _plan_kinds(settings: KubernetesSettings | FinderSettings) -> tuple[bool, bool]:
+    """Whether it is read what is meant to happen, and how JobManagers end."""
+    return settings.plans, settings.deaths
 
 
 def process_ends_of(settings: Settings, clock: Callable[[], Moment]) -> "ProcessWatch | None":

@@ -132,10 +132,8 @@ class KubernetesSettings(Struct, frozen=True):
     """Whether the pods of leaders are looked up."""
     events: bool = False
     """Whether failovers become Events."""
-    flink_deployments: bool = False
-    """Whether its FlinkDeployment is read."""
-    node_drains: bool = False
-    """Whether evictions of its JobManagers are observed."""
+    plans: bool = False
+    """Whether what is meant to happen is read: what makes its JobManagers, and evictions of their pods."""
     deaths: bool = False
     """Whether its JobManagers' pods, their Events and the logs of those that ended are read."""
     flink_conf: Path | None = None
@@ -183,9 +181,8 @@ class FinderSettings(Struct, frozen=True):
     kubeconfig: Path | None = None
     """None: the service account of our own pod is used."""
     context: str | None = None
-    flink_deployments: bool = False
-    """Whether FlinkDeployments are read. Likewise for `node_drains` and `deaths`."""
-    node_drains: bool = False
+    plans: bool = False
+    """As of a cluster that is named. Likewise `deaths`."""
     deaths: bool = False
 
     @property
@@ -418,8 +415,7 @@ class Settings(Alerting, frozen=True, kw_only=True):
             picture_interval=self.evidence.flink_rest.interval,
             recovery_patience=self.evidence.flink_rest.patience,
             pod_names=those(lambda cluster: cluster.pod_names),
-            deployments=those(lambda cluster: cluster.flink_deployments),
-            drains=those(lambda cluster: cluster.node_drains),
+            plans=those(lambda cluster: cluster.plans),
             deaths=those(lambda cluster: cluster.deaths),
             events=those(lambda cluster: cluster.events),
             finds=self.finder.store if self.finder else None,
@@ -434,9 +430,10 @@ class Settings(Alerting, frozen=True, kw_only=True):
         """Whether at least one cluster has what triggers need."""
         watched = (*self.clusters, *((self.finder,) if self.finder else ()))
         yield Need.ZOOKEEPER, any(cluster.store is Store.ZOOKEEPER for cluster in watched)
+        yield Need.KUBERNETES, any(cluster.store is Store.KUBERNETES for cluster in watched)
         yield Need.FLINK_REST, Source.FLINK_REST in self.evidence.sources
         kubernetes = (cluster for cluster in watched if isinstance(cluster, KubernetesSettings | FinderSettings))
-        yield Need.PLANS, any(cluster.flink_deployments or cluster.node_drains for cluster in kubernetes)
+        yield Need.PLANS, any(cluster.plans for cluster in kubernetes)
         yield Need.HA_CHECK, bool(self.ha_check and self.clusters)
         yield Need.SHARED_STORE, bool(self.silence_documents)
         yield Need.OBJECTIVE, bool(self.slo or self.objectives)

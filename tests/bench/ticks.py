@@ -46,7 +46,7 @@ def ticks(cluster: ClusterState, number: int, objective: Objective | None) -> tu
     names = [f"cluster-{each}" for each in range(number)]
     stores = dict.fromkeys(names, Store.ZOOKEEPER)
     nothing = frozenset[str]()
-    policy = replace(POLICY, stores=stores, deployments=nothing, drains=nothing, rules=(), objective=objective)
+    policy = replace(POLICY, stores=stores, plans=nothing, rules=(), objective=objective)
     now = cluster.view.since.steady + 60 * SECOND
     state = State({name: replace(cluster) for name in names}, alive=Moment(now, now))
     took = []

@@ -66,7 +66,7 @@ LONGEST_SILENCE: Final = 3600 * SECOND
 PLAIN: Final = replace(
     POLICY, rules=RULES, silence_documents=frozenset({CLUSTER}), longest_silence=LONGEST_SILENCE, observer="observer-2"
 )
-PLANS: Final = replace(PLAIN, deployments=frozenset({CLUSTER}), drains=frozenset({CLUSTER}))
+PLANS: Final = replace(PLAIN, plans=frozenset({CLUSTER}))
 TICKS: Final = (0.5, 1, 6, 11, 31, 36, 61, 120, 310, 610)
 """Seconds after each of: the document was read, the leaders were seen, and they vanished."""
 LATER: Final = (900, 1300, 4000, 7500)

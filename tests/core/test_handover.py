@@ -504,7 +504,7 @@ def test_a_plan_whose_source_the_reader_does_not_have_is_not_adopted(*, is_older
 
 def test_a_plan_that_is_not_confirmed_expires() -> None:
     """Who reads FlinkDeployments believes for ten minutes that the cluster is suspended, and not longer without reading it."""
-    policy = replace(NEXT, stores={CLUSTER: Store.ZOOKEEPER}, deployments=frozenset({CLUSTER}))
+    policy = replace(NEXT, stores={CLUSTER: Store.ZOOKEEPER}, plans=frozenset({CLUSTER}))
     state = begin(20, forged(left_by(first_sight(), 11), operated=UNWANTED), policy)
     state, _ = play(look(21, *(held(0, path, 1) for path in PATHS)), state, policy)
     assert state.clusters[CLUSTER].operated

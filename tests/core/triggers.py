@@ -119,6 +119,16 @@ def operator_says(state: Reconciliation) -> Act:
     return lambda _, sidecar: sidecar.observe(DeploymentObserved(sidecar.moment, CLUSTER, deployment))
 
 
+def is_suspended(_: Flink, sidecar: Audited) -> None:
+    """Its FlinkDeployment is."""
+    deployment = FlinkDeployment("u", 2, 2, Reconciliation.DEPLOYED, suspended=True)
+    sidecar.observe(DeploymentObserved(sidecar.moment, CLUSTER, deployment))
+
+
+def is_deleted(_: Flink, sidecar: Audited) -> None:
+    sidecar.observe(DeploymentObserved(sidecar.moment, CLUSTER, None))
+
+
 def cut_off(seconds: float) -> Act:
     return lambda _, sidecar: sidecar.is_cut_off().waits(seconds)
 
@@ -248,6 +258,18 @@ SCENES: Final = {
             operator_says(Reconciliation.ROLLING_BACK),
             fails_over(C),
         ),
+    ),
+    Trigger.STOPPED: Scene(
+        Rule("R", Trigger.STOPPED, Severity.INFO),
+        _all(operator_says(Reconciliation.DEPLOYED), is_suspended, moves(("-", None, ALL_FOUR))),
+        _all(operator_says(Reconciliation.DEPLOYED), is_suspended, moves(("-", None, (DISPATCHER,)))),
+        _all(operator_says(Reconciliation.DEPLOYED), moves(("+", B, ALL_FOUR))),
+    ),
+    Trigger.JOBS_WAIT: Scene(
+        Rule("R", Trigger.JOBS_WAIT, hold_for=30 * SECOND),
+        _all(operator_says(Reconciliation.DEPLOYED), is_deleted, moves(("-", None, ALL_FOUR)), _waits(30)),
+        _all(operator_says(Reconciliation.DEPLOYED), is_suspended, moves(("-", None, ALL_FOUR)), _waits(40)),
+        _all(operator_says(Reconciliation.DEPLOYED), moves(("+", B, ALL_FOUR))),
     ),
     Trigger.JOB_MISSING: Scene(
         Rule("R", Trigger.JOB_MISSING, Severity.CRITICAL), loses_its_plan(8), loses_its_plan(2), submits

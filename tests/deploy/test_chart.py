@@ -41,8 +41,7 @@ EVERYTHING: Values = {
     "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
     "podNames": True,
     "events": True,
-    "flinkDeployments": True,
-    "nodeDrains": True,
+    "plans": True,
     "deaths": True,
     "haCheck": True,
     "labels": {"team": "streaming"},
@@ -120,8 +119,7 @@ def test_flink_before_1_15_is_what_kustomize_applies(tmp_path: Path) -> None:
 FEATURES = [
     ("podNames", "pod-names"),
     ("events", "events"),
-    ("flinkDeployments", "flink-deployments"),
-    ("nodeDrains", "node-drains"),
+    ("plans", "plans"),
     ("deaths", "deaths"),
     ("haCheck", "ha-check"),
 ]

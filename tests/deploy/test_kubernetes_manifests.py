@@ -40,6 +40,7 @@ LEADERS = {"org.apache.flink.k8s.leader.dispatcher": f"00000000-0000-0000-0000-0
 HOLDER = "00000000-0000-0000-0000-00000000000a"
 PATIENCE_SECONDS = 60.0
 """For an answer of the API server, on a busy machine."""
+PLANS = [["pods"], ["deployments", "statefulsets"], ["jobs"], ["flinkdeployments"]]
 HA_CHECK = [
     *(["pods"], ["configmaps"], ["poddisruptionbudgets"], ["deployments", "statefulsets"], ["flinkdeployments"]),
     ["localsubjectaccessreviews"],
@@ -226,8 +227,7 @@ def test_flink_before_1_15_is_seen_with_its_component(kubernetes: Kubernetes, ac
         for component, *rights in (
             ("events", "events", {"create", "get", "patch"}),
             ("pod-names", "pods", {"list"}),
-            ("flink-deployments", "flinkdeployments.flink.apache.org", {"list", "watch"}),
-            ("node-drains", "pods", {"list", "watch"}),
+            ("plans", "deployments.apps", {"list", "watch"}),
             ("deaths", "pods", {"list", "watch"}),
             ("ha-check", "poddisruptionbudgets.policy", {"list"}),
         )
@@ -247,7 +247,7 @@ def test_a_component_allows_what_it_is_for(
         while {verb for verb in verbs if allowed(kubernetes, verb, resource)} != permitted:
             assert time.monotonic() < deadline
         alone = [[resource.partition(".")[0]]]
-        several = {"deaths": [["pods", "events"], ["pods/log"]], "ha-check": HA_CHECK}
+        several = {"deaths": [["pods", "events"], ["pods/log"]], "ha-check": HA_CHECK, "plans": PLANS}
         assert [rule["resources"] for rule in role["rules"]] == several.get(component, alone)
         namespace = kubernetes.namespace(NAMESPACE)
         config_map = namespace.create(f"of-{component}")

@@ -144,14 +144,14 @@ def test_config_check_says_which_rules_cannot_fire_and_what_they_need(tmp_path: 
     active, needs = checked("zookeeper: {quorum: zk}\n")
     assert len(active) == 9
     assert {"FlinkNoLeader", "FlinkNoStandby", "FlinkJobMissing"} <= {*active}
-    assert needs == [Need.PLANS, Need.FLINK_REST, Need.OBJECTIVE]
+    assert needs == [Need.PLANS, Need.KUBERNETES, Need.FLINK_REST, Need.OBJECTIVE]
     active, needs = checked(
         "zookeeper: {quorum: zk}\nevidence: {capture: [flink_rest]}\nslo: {leadership: 99.9, window: 30d}\n"
     )
-    assert (len(active), needs) == (16, [Need.PLANS])
+    assert (len(active), needs) == (16, [Need.PLANS, Need.KUBERNETES])
     (tmp_path / "kube").write_text(KUBECONFIG)
     place = f"cluster_id: c, kubeconfig: {tmp_path / 'kube'}"
-    _, needs = checked(f"kubernetes: {{{place}, node_drains: true}}\n")
+    _, needs = checked(f"kubernetes: {{{place}, plans: true}}\n")
     assert needs == [Need.ZOOKEEPER, Need.FLINK_REST, Need.OBJECTIVE]
     ended = command("config", "check", "--config", str(config))
     assert (

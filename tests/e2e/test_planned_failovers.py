@@ -134,7 +134,7 @@ def test_of_five_failovers_at_once_the_unplanned_and_the_late_one_page(
     place.allow("reader", "list", "watch", resource="pods")
     clusters = {name: Cluster(server, "proof", name) for name in NAMES}
     place.run_pod("drained-jm-1", "10.1.2.3", labels={"app": "drained", "component": "jobmanager"})
-    sidecar = sidecar_of("proof", *NAMES, flink_deployments=True, node_drains=True)
+    sidecar = sidecar_of("proof", *NAMES, plans=True)
     for kind in ("FlinkDeployments", "Pods with"):
         wait_for(kind, lambda kind=kind: f"watching {kind}" in sidecar.log.read_text())  # type: ignore[misc]
     place.disrupt_pod("drained-jm-1", "EvictionByEvictionAPI")
@@ -181,7 +181,7 @@ def test_without_the_permission_every_failover_pages_and_one_line_says_what_is_m
     """It is not known whether it was planned: as without the setting."""
     prepared(server, "refused")
     cluster = Cluster(server, "refused", "orders")
-    sidecar = sidecar_of("refused", "orders", flink_deployments=True)
+    sidecar = sidecar_of("refused", "orders", plans=True)
     cluster.is_upgraded(gone_for=6)
     handover = episode(sidecar, "orders")
     assert (handover["cause"], handover["planned"]) == ("graceful_handover", None)

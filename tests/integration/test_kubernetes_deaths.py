@@ -59,7 +59,7 @@ def read(kubernetes: Kubernetes, namespace: Namespace) -> Iterator[Read]:
     started: list[KubernetesPlans] = []
 
     def start(*clusters: str, user: str = "admin", drains: bool = False) -> Recorder:
-        scope = Scope(namespace.name, frozenset(clusters) or None, deployments=False, drains=drains, deaths=True)
+        scope = Scope(namespace.name, frozenset(clusters) or None, plans=drains, deaths=True)
         plans, recorder = KubernetesPlans([(Access(kubernetes.kubeconfig(user), None), scope)], now), Recorder()
         started.append(plans)
         plans.start(recorder)

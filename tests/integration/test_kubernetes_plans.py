@@ -64,7 +64,7 @@ def read(kubernetes: Kubernetes, namespace: Namespace) -> Iterator[Read]:
 
     def start(*clusters: str, user: str = "admin", drains: bool = False, everywhere: bool = False) -> Recorder:
         names = frozenset(clusters) or None
-        scope = Scope(None if everywhere else namespace.name, names, not drains, drains, qualified=everywhere)
+        scope = Scope(None if everywhere else namespace.name, names, plans=True, qualified=everywhere)
         plans, recorder = KubernetesPlans([(Access(kubernetes.kubeconfig(user), None), scope)], now), Recorder()
         started.append(plans)
         plans.start(recorder)
@@ -289,7 +289,7 @@ def test_pods_and_nodes_need_their_roles(
 
 def test_it_stops_at_once_and_twice(kubernetes: Kubernetes, namespace: Namespace) -> None:
     """While it watches, and before it was started."""
-    scope = Scope(namespace.name, None, deployments=True, drains=True)
+    scope = Scope(namespace.name, None, plans=True)
     plans = KubernetesPlans([(Access(kubernetes.kubeconfig(), None), scope)], now)
     plans.stop()
     plans = KubernetesPlans([(Access(kubernetes.kubeconfig(), None), scope)], now)

@@ -56,8 +56,7 @@ POLICY: Final = Policy(
     rules=(LEADER_CHANGED, NO_LEADER),
     route=Route("ops"),
     receivers={"ops": (OPS,)},
-    deployments=frozenset({CLUSTER}),
-    drains=frozenset({CLUSTER}),
+    plans=frozenset({CLUSTER}),
 )
 BY_ALERT: Final = replace(POLICY, route=Route("ops", group_by=("cluster_id", "alert")))
 """Each rule has a group of its own."""

@@ -38,13 +38,15 @@ Holding = Mapping[ComponentId | None, Alert]
 """Conditions that hold, by component; None: of the cluster as a whole."""
 
 
-def conditions(  # noqa: PLR0911  one for each trigger
+def conditions(  # noqa: C901, PLR0911  one for each trigger
     rule: Rule, policy: Policy, name: str, cluster: ClusterState, alerts: Alerts, now: Moment
 ) -> Holding:
     """The conditions of `rule` that hold in the cluster `name`."""
     match rule.on:
         case Trigger.VACANT:
             return _vacancies(rule, policy, name, cluster)
+        case Trigger.STOPPED | Trigger.JOBS_WAIT:
+            return _stop(rule, policy, name, cluster)
         case Trigger.BLIND:
             return _blindness(rule, policy, name, cluster)
         case Trigger.NO_STANDBY if (since := cluster.standby.alone_since) and contending(cluster.contenders) == 1:
@@ -68,6 +70,20 @@ def conditions(  # noqa: PLR0911  one for each trigger
         case Trigger.NOT_RECOVERED:
             return _not_recovered(rule, policy, name, cluster)
     return {}
+
+
+def _stop(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Holding:
+    """Nobody leads, and nobody wants a leader. The id does not say when: observers have not seen it at the same time."""
+    operated, own = cluster.operated, [s for component, s in cluster.components.items() if not component.job_id]
+    if operated is None or operated.unwanted_since is None or not plans.is_unwanted(operated):
+        return {}
+    jobs = len(cluster.stored_jobs)
+    waits = rule.on is Trigger.STOPPED or (jobs and not plans.keeps_jobs(operated))
+    if not waits or not all(isinstance(state.leadership, Vacant) for state in own):
+        return {}
+    sessions = sorted({str(state.last_known.session_id) for state in own if state.last_known})
+    facts = {"count": jobs, "detail": plans.what_was_done(operated)}
+    return {None: new_alert(policy, rule, name, None, operated.unwanted_since, operated.subject, *sessions, **facts)}
 
 
 def _blindness(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Holding:

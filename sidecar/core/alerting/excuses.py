@@ -33,7 +33,7 @@ def no_vacancy_until(rule: Rule, cluster: ClusterState, episode_id: str | None) 
 def excused_until(rule: Rule, cluster: ClusterState, episode_id: str | None) -> int:
     """Until when (steady) the failover fires no alert of this rule; 0: it is not excused."""
     episode, operated = episode_of(cluster, episode_id), cluster.operated
-    if episode is None:
+    if episode is None or plans.is_stuck(operated):
         return 0
     opened, intent = episode.opened_at.steady, _intent(cluster, episode)
     if intent is None:

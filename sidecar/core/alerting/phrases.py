@@ -66,6 +66,18 @@ PHRASES: Final = {
     Trigger.PLANNED_FAILOVER: Phrases(
         "planned failover{moves}{longest}", "planned failover{moves}{longest}", _MOVED, _MOVED
     ),
+    Trigger.STOPPED: Phrases(
+        "stopped: {detail}",
+        "wanted again",
+        "stopped at {began}: {detail}. No leader is wanted",
+        "stopped until {ended}",
+    ),
+    Trigger.JOBS_WAIT: Phrases(
+        "stopped, and {jobs} in the store wait",
+        "wanted again, or no job waits",
+        "stopped at {began}: {detail}. {jobs} in the store wait for a JobManager",
+        "wanted again since {ended}, or the jobs are gone",
+    ),
     Trigger.VACANT: Phrases(
         "no leader for {what}{left}",
         "leader back for {what}{longest}",

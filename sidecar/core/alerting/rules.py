@@ -173,7 +173,7 @@ def _due(rule: Rule, cluster: ClusterState, alert: Alert) -> int:
 def _still_holds(rule: Rule, alert: Alert, holding: Holding, cluster: ClusterState) -> bool:
     match rule.on:
         case Trigger.LEADER_CHANGED:
-            return in_progress(cluster, alert.episode_id)
+            return in_progress(cluster, alert.episode_id) and not plans.is_unwanted(cluster.operated)
         case Trigger.SPLIT:
             return alert.component in cluster.contested
         case Trigger.NO_STANDBY:
@@ -189,6 +189,9 @@ def _is_not_over(rule: Rule, alert: Alert, cluster: ClusterState) -> bool:
     match rule.on:
         case Trigger.HA_RISK:
             return not ha_risks.is_over(alert, cluster)
+        case Trigger.STOPPED | Trigger.JOBS_WAIT:
+            operated = cluster.operated  # a new process has not read it yet
+            return operated is not None and bool(operated.unwanted_since and operated.unread_since)
         case Trigger.ZXID_HEADROOM:
             return cluster.zxid is None  # ZooKeeper has not reported it since the sidecar started
     return False

@@ -13,7 +13,7 @@ from sidecar.core.cluster.failover.plans import Disruption
 from sidecar.core.cluster.state import ClusterState, Confirmed, Drilled, Missing, Sighting, TooOld, View, as_last_known
 from sidecar.core.cluster.store import configmap_leaders, job_stores, store_view, znode_leaders
 from sidecar.core.cluster.store.store_view import COVERAGE_INTERVAL
-from sidecar.core.flink.leadership import ComponentId
+from sidecar.core.flink.leadership import ComponentId, Held
 from sidecar.core.moment import Moment
 from sidecar.core.observations import (
     ChildrenObserved,
@@ -23,6 +23,7 @@ from sidecar.core.observations import (
     DeploymentObserved,
     DeploymentUnreadable,
     LeftOut,
+    MakerObserved,
     NodeObserved,
     NodeRefused,
     NothingFound,
@@ -37,6 +38,7 @@ from sidecar.core.observations import (
     ViewObserved,
     is_trace,
 )
+from sidecar.core.pods import host_of
 from sidecar.core.policy.policy import Policy, Store
 
 Act = Callable[[Policy, str, ClusterState, Moment], ClusterStep]
@@ -74,6 +76,7 @@ def observe(
         case ConfigMapObserved():
             configmap_leaders.config_map_observed(draft, observation)
     store_view.judge_version(draft)
+    _led(draft)
     return draft.outcome()
 
 
@@ -93,7 +96,9 @@ def plan_observed(policy: Policy, cluster_id: str, cluster: ClusterState, observ
     match observation:
         case DeploymentObserved(deployment=deployment):
             operated = plans.observed(operated, deployment, at)
-        case DeploymentUnreadable():
+        case MakerObserved(seen=seen) if plans.makes(operated, cluster_id, seen, *_hosts(cluster)):
+            operated = plans.observed(operated, seen.deployment, at, seen.kind, seen.name)
+        case DeploymentUnreadable(kind=kind) if operated and operated.kind is kind:
             operated = plans.unread(operated, at)
         case PodDisrupted():
             disruption = Disruption(at, observation.pod, observation.address, observation.node)
@@ -106,6 +111,22 @@ def plan_observed(policy: Policy, cluster_id: str, cluster: ClusterState, observ
         store_view.cover(draft, cluster.view.sighting, at)
     failover_in_progress.consider_plans(draft)
     return draft.outcome()
+
+
+def _hosts(cluster: ClusterState) -> tuple[set[str], set[str]]:
+    """Of those that lead the cluster, and of those that led it last."""
+    own = [state for component, state in cluster.components.items() if not component.job_id]
+    last = {host_of(state.last_known.address) for state in own if state.last_known}
+    return {host_of(state.leadership.leader.address) for state in own if isinstance(state.leadership, Held)}, last
+
+
+def _led(draft: Draft) -> None:
+    """What was not wanted before somebody leads again is no reason to miss the next loss."""
+    own = (state for component, state in draft.all_states() if not component.job_id)
+    began = [state.since for state in own if isinstance(state.leadership, Held)]
+    operated = plans.led(draft.state.operated, max(began, key=lambda at: at.steady)) if began else draft.state.operated
+    if operated is not draft.state.operated:
+        draft.update(operated=operated)
 
 
 class _Due(NamedTuple):

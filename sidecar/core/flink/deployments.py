@@ -1,4 +1,4 @@
-"""A `FlinkDeployment` of Flink's Kubernetes operator: whether its cluster is wanted, and what the operator does to it.
+"""What makes a cluster's JobManagers in Kubernetes: whether the cluster is wanted, and what is being done to it.
 
 Only what says that somebody meant it. `jobManagerDeploymentStatus` and the job's state say what became of a cluster, whoever did it.
 """
@@ -17,8 +17,20 @@ class Reconciliation(StrEnum):
     ROLLED_BACK = "ROLLED_BACK"
 
 
+class Maker(StrEnum):
+    """The kind of what makes JobManagers."""
+
+    FLINK_DEPLOYMENT = "FlinkDeployment"
+    """Its name is the id of its cluster."""
+    DEPLOYMENT = "Deployment"
+    STATEFUL_SET = "StatefulSet"
+    JOB = "Job"
+    FLINK = "Flink"
+    """Flink itself: all that is known is that it ended in order, and deleted its ConfigMap."""
+
+
 class FlinkDeployment(Struct, frozen=True):
-    """One FlinkDeployment. Its name is the id of its cluster."""
+    """One FlinkDeployment, or another maker of JobManagers, which is read as if it were one."""
 
     uid: str
     generation: int
@@ -29,13 +41,35 @@ class FlinkDeployment(Struct, frozen=True):
     reconciled_at: int | None = None
     """When the operator last began or finished to deploy a spec, by its own clock (wall)."""
     suspended: bool = False
-    """`spec.job.state` is `suspended`."""
+    """`spec.job.state` is `suspended`; it is scaled to 0."""
     deleting: bool = False
     """It has a deletion timestamp."""
     owner: str | None = None
     """The FlinkBlueGreenDeployment of which it is one colour."""
+    kind: Maker = Maker.FLINK_DEPLOYMENT
+    name: str = ""
+    """Of other kinds."""
+    finished: bool = False
+    """A Job that is complete."""
+    stuck: str = ""
+    """Why a pod that it makes cannot come: `ErrImagePull`, `CrashLoopBackOff`, `Unschedulable`, …"""
 
     @property
     def is_wanted(self) -> bool:
         """Whether its cluster is meant to have a leader."""
-        return not (self.suspended or self.deleting)
+        return not (self.suspended or self.deleting or self.finished)
+
+
+class Seen(Struct, frozen=True):
+    """What makes JobManagers, as it was observed."""
+
+    kind: Maker
+    name: str
+    deployment: FlinkDeployment | None
+    """None: it was deleted."""
+    hosts: frozenset[str] = frozenset()
+    """Addresses and names of its pods, also of those that have ended lately."""
+    app: str = ""
+    """The label of its pods."""
+    alone: bool = False
+    """No other one makes JobManagers where it was looked for."""

@@ -10,7 +10,6 @@ from sidecar.core.cluster import rest_server, succession
 from sidecar.core.cluster.death import ends
 from sidecar.core.cluster.failover import plans
 from sidecar.core.cluster.failover.episodes import Episode
-from sidecar.core.cluster.failover.plans import Plan
 from sidecar.core.cluster.recovery import assessment
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.handover.contents import Handover, with_members
@@ -93,7 +92,7 @@ def _is_adopted(policy: Policy, member: Member, *, own: bool) -> bool:
 
 def _with_sources(policy: Policy, cluster_id: str, cluster: ClusterState) -> ClusterState:
     """The cluster without plans whose source this sidecar does not have. Those that it has expire, unless it observes them itself."""
-    deployments, drains = cluster_id in policy.deployments, cluster_id in policy.drains
+    planned = cluster_id in policy.plans
     if Source.FLINK_REST not in policy.evidence:
         cluster = assessment.without_rest(cluster)
     of_ends = ends.restarted(cluster.ends)
@@ -104,10 +103,8 @@ def _with_sources(policy: Policy, cluster_id: str, cluster: ClusterState) -> Clu
     def without_foreign_facts(episode: Episode | None) -> Episode | None:
         if episode is None:
             return None
-        facts = replace(
-            episode.facts, store=policy.store_of(cluster_id), operated=episode.facts.operated and deployments
-        )
-        if facts.intent and not (drains if facts.intent.plan is Plan.DRAIN else deployments):
+        facts = replace(episode.facts, store=policy.store_of(cluster_id), operated=episode.facts.operated and planned)
+        if facts.intent and not planned:
             facts = replace(facts, intent=None)
         if cluster_id not in policy.deaths:
             facts = replace(facts, restart=None)
@@ -117,15 +114,15 @@ def _with_sources(policy: Policy, cluster_id: str, cluster: ClusterState) -> Clu
         cluster,
         episode=without_foreign_facts(cluster.episode),
         last_episode=without_foreign_facts(cluster.last_episode),
-        operated=cluster.operated if deployments else None,
-        disruptions=cluster.disruptions if drains else {},
+        operated=cluster.operated if planned else None,
+        disruptions=cluster.disruptions if planned else {},
         ends=of_ends,
     )
 
 
 def _without_plans(policy: Policy, cluster_id: str, groups: Mapping[str, Group]) -> Mapping[str, Group]:
     """The groups, with no alert that is labelled as planned where this sidecar could not know it."""
-    if cluster_id in policy.deployments | policy.drains:
+    if cluster_id in policy.plans:
         return groups
 
     def own(alert: Alert) -> Alert:

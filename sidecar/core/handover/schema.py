@@ -16,7 +16,7 @@ from sidecar.core.cluster.failover.plans import MOST_DISRUPTIONS, Plan
 from sidecar.core.cluster.leadership_account import HOUR, LONGEST, MINUTE, RECENT
 from sidecar.core.cluster.recovery import recovery_state
 from sidecar.core.flink.configmaps import LONGEST_LEASE
-from sidecar.core.flink.deployments import Reconciliation
+from sidecar.core.flink.deployments import Maker, Reconciliation
 from sidecar.core.flink.leadership import Component
 from sidecar.core.moment import LATEST, Moment
 from sidecar.core.pictures import MOST_CHECKPOINTS
@@ -172,6 +172,7 @@ class Intent(_Bounded, frozen=True):
     plan: Plan
     after: _Steady
     of: Annotated[str, Meta(pattern=r"^(node )?[A-Za-z0-9_.-]{1,253}\Z")] | None = None
+    subject: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_. -]{0,300}\Z")] = ""
 
 
 class Restart(_Bounded, frozen=True):
@@ -260,6 +261,10 @@ class FlinkDeployment(_Bounded, frozen=True):
     suspended: bool = False
     deleting: bool = False
     owner: _Name | None = None
+    kind: Maker = Maker.FLINK_DEPLOYMENT
+    name: _NameOrNone = ""
+    finished: bool = False
+    stuck: _NameOrNone = ""
 
 
 class Operated(_Bounded, frozen=True):
@@ -273,6 +278,8 @@ class Operated(_Bounded, frozen=True):
     ended: Moment | None = None
     unwanted_since: Moment | None = None
     wanted_since: Moment | None = None
+    kind: Maker = Maker.FLINK_DEPLOYMENT
+    name: _NameOrNone = ""
 
 
 class PodStatus(_Bounded, frozen=True):

@@ -50,6 +50,10 @@ class Trigger(StrEnum):
     """A leader lost its leadership, and was elected again."""
     PLANNED_FAILOVER = "planned_failover"
     """A failover is over that was meant to happen, and was no rollback."""
+    STOPPED = "stopped"
+    """There is no leader, and nobody wants one: scaled to 0, deleted, suspended, finished."""
+    JOBS_WAIT = "jobs_wait"
+    """The same for `for`, and jobs are still in the store. Not of a suspended FlinkDeployment, which keeps them there."""
     ZXID_HEADROOM = "zxid_headroom"
     """ZooKeeper will soon have to elect a leader of its own, because it runs out of transaction numbers."""
     JOB_MISSING = "job_missing"
@@ -78,8 +82,9 @@ class Need(StrEnum):
     """What some triggers need besides the leaders of a cluster, as a configuration says it."""
 
     ZOOKEEPER = "a cluster in ZooKeeper"
+    KUBERNETES = "a cluster in Kubernetes"
     FLINK_REST = "evidence: {capture: [flink_rest]}"
-    PLANS = "kubernetes: {flink_deployments: true}, or node_drains"
+    PLANS = "kubernetes: {plans: true}"
     HA_CHECK = "ha_check"
     SHARED_STORE = "ledger: {mode: auto}"
     OBJECTIVE = "slo"
@@ -90,6 +95,8 @@ NEEDS: Final[Mapping[Trigger, Need | None]] = {
     Trigger.NO_STANDBY: Need.ZOOKEEPER,
     Trigger.ZXID_HEADROOM: Need.ZOOKEEPER,
     Trigger.PLANNED_FAILOVER: Need.PLANS,
+    Trigger.STOPPED: Need.KUBERNETES,
+    Trigger.JOBS_WAIT: Need.PLANS,
     Trigger.JOB_RESURRECTED: Need.FLINK_REST,
     Trigger.RESTORED_FROM_NOTHING: Need.FLINK_REST,
     Trigger.RESTORED_FROM_OLDER: Need.FLINK_REST,
@@ -104,7 +111,10 @@ NEEDS: Final[Mapping[Trigger, Need | None]] = {
 
 
 LASTING: Final = frozenset(
-    {Trigger.VACANT, Trigger.BLIND, Trigger.NO_STANDBY, Trigger.NOT_RECOVERED, Trigger.LEADER_SILENT}
+    {
+        *(Trigger.VACANT, Trigger.BLIND, Trigger.NO_STANDBY, Trigger.NOT_RECOVERED, Trigger.LEADER_SILENT),
+        Trigger.JOBS_WAIT,
+    }
 )
 """Triggers with `for`: how long the condition must have held."""
 
@@ -253,10 +263,8 @@ class Policy(Struct, frozen=True):
     """How often Flink's REST server is asked for a picture, if it is among the evidence."""
     pod_names: frozenset[str] = frozenset()
     """The clusters whose leaders' pods are looked up."""
-    deployments: frozenset[str] = frozenset()
-    """The clusters whose FlinkDeployments are read."""
-    drains: frozenset[str] = frozenset()
-    """The clusters of whose JobManagers evictions are observed."""
+    plans: frozenset[str] = frozenset()
+    """The clusters of which it is read what is meant to happen."""
     deaths: frozenset[str] = frozenset()
     """The clusters of whose JobManagers pods and Events are observed."""
     own_hosts: frozenset[str] = frozenset()

@@ -81,9 +81,8 @@ def _of_cluster(name: str, cluster: ClusterState, firing: Sequence[AlertView], a
         return _blind(name, cluster, at)
     own = {component: state for component, state in cluster.components.items() if component.job_id is None}
     vacant = {component: state for component, state in own.items() if isinstance(state.leadership, Vacant)}
-    if vacant and plans.is_unwanted(cluster.operated):
-        sentence = "no leader is wanted: its FlinkDeployment is suspended, or was deleted"
-        return ClusterVerdict(name, Level.OK.value, sentence, None)
+    if vacant and (why := plans.why_unwanted(cluster.operated)):
+        return ClusterVerdict(name, Level.OK.value, f"stopped, no leader is wanted: {why}", None)
     if vacant:
         since, sentence = _vacant(cluster, vacant, len(own), at)
         return ClusterVerdict(name, Level.DOWN.value, sentence, since, *_next_step(cluster))

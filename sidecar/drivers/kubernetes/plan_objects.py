@@ -63,6 +63,9 @@ class _Spec(Struct, rename="camel"):
     node_name: Any = None
     containers: Any = None
     unschedulable: Any = None
+    replicas: Any = None
+    template: Any = None
+    suspend: Any = None
 
 
 class _Status(Struct, rename="camel"):
@@ -75,6 +78,11 @@ class _Status(Struct, rename="camel"):
     phase: Any = None
     reason: Any = None
     message: Any = None
+    replicas: Any = None
+    updated_replicas: Any = None
+    ready_replicas: Any = None
+    current_revision: Any = None
+    update_revision: Any = None
 
 
 class Full(_Object, rename="camel"):

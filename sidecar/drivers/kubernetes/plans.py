@@ -11,6 +11,7 @@ from sidecar.core.process_end import SeenEvent
 from sidecar.drivers.kubernetes.access import Access
 from sidecar.drivers.kubernetes.api import Api, Selector
 from sidecar.drivers.kubernetes.list_watch import end
+from sidecar.drivers.kubernetes.makers import GROUPS, MakerReports, Makers, MakerStatus, maker_status
 from sidecar.drivers.kubernetes.object_watch import ObjectWatch
 from sidecar.drivers.kubernetes.plan_objects import flink_deployment
 from sidecar.drivers.kubernetes.pod_objects import JobManagerPod, job_manager_pod, seen_event
@@ -24,7 +25,20 @@ EVENTS_ROLE: Final = '{apiGroups: [""], resources: [events], verbs: [list, watch
 GROUP: Final = "flink.apache.org/v1beta1"
 _STOP_SECONDS: Final = 1.5
 
-_Watch = ObjectWatch[FlinkDeployment] | ObjectWatch[JobManagerPod] | ObjectWatch[SeenEvent] | PreviousLogs
+
+def role_of(selector: Selector) -> str:
+    """The rule that a Role needs to watch these objects."""
+    group = selector.group.partition("/")[0] or '""'
+    return f"{{apiGroups: [{group}], resources: [{selector.resource}], verbs: [list, watch]}}"
+
+
+_Watch = (
+    ObjectWatch[FlinkDeployment]
+    | ObjectWatch[MakerStatus]
+    | ObjectWatch[JobManagerPod]
+    | ObjectWatch[SeenEvent]
+    | PreviousLogs
+)
 
 
 class DeploymentReports:
@@ -87,7 +101,8 @@ class KubernetesPlans:
             return Api(access, scope.namespace, qualified=scope.qualified)
 
         only = next(iter(scope.clusters)) if scope.clusters is not None and len(scope.clusters) == 1 else ""
-        if scope.deployments:
+        makers = Makers(scope.clusters_in, self._clock, self._report) if scope.plans else None
+        if makers:
             yield ObjectWatch(
                 api(),
                 Selector(name=only, kind="FlinkDeployment", group=GROUP),
@@ -96,12 +111,22 @@ class KubernetesPlans:
                 DEPLOYMENTS_ROLE,
                 "whether failovers are planned is not known",
             )
-        if not (scope.drains or scope.deaths):
+            for kind, group in GROUPS.items():
+                selector, reports = Selector(kind=kind, group=group), MakerReports(kind, makers)
+                yield ObjectWatch(
+                    api(),
+                    selector,
+                    maker_status(kind),
+                    reports,
+                    role_of(selector),
+                    f"whether a {kind} is wanted is not known",
+                )
+        if not (scope.plans or scope.deaths):
             return
         logs = PreviousLogs(api(), self._clock, self._report) if scope.deaths else None
-        pods = PodReports(Api(access, None), scope, self._clock, self._report, logs)
+        pods = PodReports(Api(access, None), scope, self._clock, self._report, logs, makers)
         drain, why = "whether a failover is the drain of a node", "why a JobManager ended"
-        unknown = f"{drain}, and {why}," if scope.drains and scope.deaths else why if scope.deaths else drain
+        unknown = f"{drain}, and {why}," if scope.plans and scope.deaths else why if scope.deaths else drain
         labelled = Selector(labels="component=jobmanager", kind="Pod")
         yield ObjectWatch(api(), labelled, job_manager_pod, pods, PODS_ROLE, f"{unknown} is not known")
         if logs:

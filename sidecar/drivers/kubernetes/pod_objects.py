@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from sidecar.core.flink.deployments import Maker
 from sidecar.core.process_end import ContainerEnd, PodStatus, SeenEvent
 from sidecar.drivers.kubernetes.plan_objects import Full, mapping, mappings, number, text, wall_time
 
@@ -18,6 +19,10 @@ EVICTED: Final = "EvictionByEvictionAPI"
 """Why a pod is a DisruptionTarget: somebody drains its node. The other reasons are failures, or another pod's priority."""
 _LONGEST_MESSAGE: Final = 4096
 """Of a termination message, which the kubelet cuts there."""
+_HOPELESS: Final = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CrashLoopBackOff", "CreateContainerConfigError"}
+)
+"""Why a container waits: not until it has started, but until somebody does something."""
 _REVISIONS: Final = ("pod-template-hash", "controller-revision-hash")
 _QUANTITY: Final = re.compile(
     r"\+?(?P<number>\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:(?P<unit>[KMGTPE]i|[numkMGTPE]?)|[eE](?P<exponent>[+-]?\d{1,2}))",
@@ -41,6 +46,10 @@ class JobManagerPod(Struct, frozen=True):
     container: str
     """The name of the main container."""
     status: PodStatus
+    maker: tuple[Maker, str] | None = None
+    """The Deployment, StatefulSet or Job that makes it, without its namespace."""
+    stuck: str = ""
+    """Why it cannot come; empty: nothing says so."""
 
     @property
     def is_evicted(self) -> bool:
@@ -74,7 +83,35 @@ def job_manager_pod(manifest: Full) -> JobManagerPod:
         image=text(status.get("image")),
         revision=next(filter(None, revisions), ""),
     )
-    return JobManagerPod(text(labels.get("app")), text(labels.get("type")).startswith("flink-"), container, pod)
+    return JobManagerPod(
+        text(labels.get("app")),
+        text(labels.get("type")).startswith("flink-"),
+        container,
+        pod,
+        _maker(manifest, pod.revision),
+        _stuck(manifest, state),
+    )
+
+
+def _maker(manifest: Full, revision: str) -> tuple[Maker, str] | None:
+    """What makes the pod, by its owner: a Deployment is known by the name of its ReplicaSet."""
+    for owner in mappings(manifest.metadata.owner_references):
+        kind, name = text(owner.get("kind")), text(owner.get("name"))
+        if kind == "ReplicaSet" and revision and name.endswith(f"-{revision}"):
+            return Maker.DEPLOYMENT, name.removesuffix(f"-{revision}")
+        if kind in {Maker.STATEFUL_SET, Maker.JOB} and name:
+            return Maker(kind), name
+    return None
+
+
+def _stuck(manifest: Full, state: Mapping[str, Any]) -> str:
+    waits = text(mapping(state.get("waiting")).get("reason"))
+    if waits in _HOPELESS:
+        return waits
+    for condition in mappings(manifest.status.conditions):
+        if (condition.get("type"), condition.get("status")) == ("PodScheduled", "False"):
+            return text(condition.get("reason")) if condition.get("reason") == "Unschedulable" else ""
+    return ""
 
 
 def seen_event(manifest: Full) -> SeenEvent:

@@ -10,10 +10,11 @@ from msgspec.structs import replace
 
 from sidecar.core.cluster.death.ends import OperatorReason
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.observations import EventObserved, PodDisrupted, PodObserved
+from sidecar.core.observations import ANY, EventObserved, PodDisrupted, PodObserved
 from sidecar.core.process_end import ContainerEnd, SeenEvent
 from sidecar.drivers.kubernetes.api import Api, Selector
 from sidecar.drivers.kubernetes.api_error import ApiError
+from sidecar.drivers.kubernetes.makers import Makers
 from sidecar.drivers.kubernetes.plan_objects import read_cordoned
 from sidecar.drivers.kubernetes.pod_objects import JobManagerPod
 from sidecar.drivers.kubernetes.previous_logs import EndedContainer, PreviousLogs
@@ -36,9 +37,8 @@ class Scope(NamedTuple):
     """None: all."""
     clusters: frozenset[str] | None
     """None: all."""
-    deployments: bool
-    """Whether FlinkDeployments are read. Likewise for `drains`."""
-    drains: bool
+    plans: bool
+    """Whether what makes JobManagers, and evictions of their pods, are observed."""
     deaths: bool = False
     """Whether it is observed how JobManagers end."""
     qualified: bool = False
@@ -46,18 +46,29 @@ class Scope(NamedTuple):
     def clusters_of(self, namespace: str, pod: JobManagerPod) -> frozenset[str]:
         """Those whose leader it may be, which its address decides. Pods that people describe themselves have other labels."""
         name = f"{namespace}/{pod.app}" if self.qualified else pod.app
-        if self.clusters is None or name in self.clusters:
-            return frozenset({name})
-        return frozenset() if pod.is_named else self.clusters
+        if pod.is_named:
+            return frozenset({name} if self.clusters is None or name in self.clusters else ())
+        return frozenset({name}) if self.clusters and name in self.clusters else self.clusters_in(namespace)
+
+    def clusters_in(self, namespace: str) -> frozenset[str]:
+        """All that there may be in a namespace."""
+        return frozenset({f"{namespace}/{ANY}" if self.qualified else ANY}) if self.clusters is None else self.clusters
 
 
 class PodReports:
     """Pods whose status has changed, evictions, and deletions from a cordoned node. One thread calls it; others ask `known`."""
 
     def __init__(
-        self, nodes: Api, scope: Scope, clock: Callable[[], Moment], report: PlanObserver, logs: PreviousLogs | None
+        self,
+        nodes: Api,
+        scope: Scope,
+        clock: Callable[[], Moment],
+        report: PlanObserver,
+        logs: PreviousLogs | None,
+        makers: Makers | None = None,
     ) -> None:
-        """`logs`: None: they are not read."""
+        """`logs`, `makers`: None: they are not read."""
+        self._makers = makers
         self._nodes = nodes
         self._scope = scope
         self._clock = clock
@@ -78,6 +89,8 @@ class PodReports:
             self.changed(name, pod)
 
     def changed(self, name: str, value: JobManagerPod, *, deleted: bool = False) -> None:
+        if self._makers:
+            self._makers.pod(name, value, deleted=deleted)
         previous = self._pods.get(name)
         if previous and not deleted:  # whether its node is cordoned is not in its status
             value = replace(value, status=replace(value.status, cordoned=previous.status.cordoned))
@@ -120,7 +133,7 @@ class PodReports:
             return  # asked again when the pod changes
         self._settled.add(status.uid)  # a pod is deleted once
         at, (namespace, _, plain) = self._clock(), name.rpartition("/")
-        for cluster_id in self._scope.clusters_of(namespace, pod) if drained and self._scope.drains else ():
+        for cluster_id in self._scope.clusters_of(namespace, pod) if drained and self._scope.plans else ():
             self._report(PodDisrupted(at, cluster_id, status.uid, plain, status.address, status.node or None))
         if not pod.is_evicted:
             judged = replace(pod, status=replace(status, cordoned=drained))

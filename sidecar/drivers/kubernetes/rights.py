@@ -37,11 +37,13 @@ def needs_of(cluster: KubernetesSettings, *, ledger: bool) -> Iterator[Need]:
         yield Need("pod_names", ("list",), "pods")
     if cluster.events:
         yield Need("events", ("create", "get", "patch"), "events")
-    if cluster.flink_deployments:
-        name = cluster.cluster_id
-        yield Need("flink_deployments", ("list", "watch"), "flinkdeployments", "flink.apache.org", name)
-    if cluster.node_drains or cluster.deaths:
-        yield Need("deaths" if cluster.deaths else "node_drains", ("list", "watch"), "pods")
+    if cluster.plans:
+        yield Need("plans", ("list", "watch"), "flinkdeployments", "flink.apache.org", cluster.cluster_id)
+        yield Need("plans", ("list", "watch"), "deployments", "apps")
+        yield Need("plans", ("list", "watch"), "statefulsets", "apps")
+        yield Need("plans", ("list", "watch"), "jobs", "batch")
+    if cluster.plans or cluster.deaths:
+        yield Need("deaths" if cluster.deaths else "plans", ("list", "watch"), "pods")
     if cluster.deaths:
         yield Need("deaths", ("list", "watch"), "events")
         yield Need("deaths", ("get",), "pods/log")

@@ -17,7 +17,7 @@ from sidecar.settings.security import NamedSettings, readable
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """The service account folder of a pod."""
 
-PLAN_FLAGS: Final = ("flink_deployments", "node_drains", "deaths")
+PLAN_FLAGS: Final = ("plans", "deaths")
 FLAGS: Final = ("pod_names", "events", *PLAN_FLAGS)
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")

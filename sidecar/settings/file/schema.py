@@ -35,8 +35,7 @@ KUBERNETES_CLUSTER: Final[Keys] = {
     **no_default("cluster_id", "namespace", "kubeconfig", "context"),
     "pod_names": "false",
     "events": "false",
-    "flink_deployments": "false",
-    "node_drains": "false",
+    "plans": "false",
     "deaths": "false",
 }
 KUBERNETES: Final[Keys] = {**KUBERNETES_CLUSTER, "selector": "type=flink-native-kubernetes", "namespaces": None}

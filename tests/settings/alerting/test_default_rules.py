@@ -15,6 +15,8 @@ def test_the_shipped_rules_are_a_rule_file_like_any_other() -> None:
         Rule("FlinkLeaderChanged", Trigger.LEADER_CHANGED, Severity.WARNING),
         Rule("FlinkJobLeaderChanged", Trigger.JOB_LEADER_CHANGED, Severity.INFO),
         Rule("FlinkPlannedFailover", Trigger.PLANNED_FAILOVER, Severity.INFO),
+        Rule("FlinkStopped", Trigger.STOPPED, Severity.INFO),
+        Rule("FlinkStoppedWithJobs", Trigger.JOBS_WAIT, Severity.WARNING, 1800 * SECOND),
         Rule("FlinkNoLeader", Trigger.VACANT, Severity.CRITICAL, 30 * SECOND),
         Rule("FlinkLeaderFlapping", Trigger.EPISODES, Severity.CRITICAL, count=3, within=3600 * SECOND),
         Rule("FlinkSplitLeadership", Trigger.SPLIT, Severity.CRITICAL),

@@ -57,6 +57,8 @@ FIRING: Mapping[Trigger, str] = {
     Trigger.JOB_LEADER_CHANGED: "- {at: 1m, leader: {orders: jm-b}}",
     Trigger.SAME_PROCESS_REELECTION: "- {at: 1m, gone: [all]}\n- {at: 2m, leader: {all: jm-a}}",
     Trigger.PLANNED_FAILOVER: "- {at: 1m, operator: upgrading, gone: [all]}\n- {at: 2m, leader: {all: jm-b}}",
+    Trigger.STOPPED: "- {at: 1m, operator: suspended, gone: [all]}",
+    Trigger.JOBS_WAIT: "- {at: 1m, operator: deleted, gone: [all]}",
     Trigger.JOB_MISSING: "- {at: 1m, gone: [all]}\n- {at: 2m, ended: [orders]}",
     Trigger.JOB_RESURRECTED: "- {at: 50s, jobs: {orders: failed}}\n" + recovery("running"),
     Trigger.RESTORED_FROM_NOTHING: RUNNING + recovery("from_nothing"),

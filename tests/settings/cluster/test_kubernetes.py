@@ -340,14 +340,14 @@ def test_names_of_pods_and_events_are_off_unless_wanted(pod: Path, write: Write)
 
 def test_plans_are_not_read_unless_wanted(pod: Path, write: Write) -> None:
     """Of a cluster that is configured, and of those that are found."""
-    config = write("kubernetes: {cluster_id: orders, flink_deployments: true, node_drains: true}\n")
+    config = write("kubernetes: {cluster_id: orders, plans: true}\n")
     (cluster,) = load(config, {}).clusters
-    assert cluster == KubernetesSettings("orders", "flink-prod", flink_deployments=True, node_drains=True)
-    finder = load(write("kubernetes: {namespaces: all, flink_deployments: true}\n"), {}).finder
+    assert cluster == KubernetesSettings("orders", "flink-prod", plans=True)
+    finder = load(write("kubernetes: {namespaces: all, plans: true}\n"), {}).finder
     assert isinstance(finder, FinderSettings)
-    assert (finder.flink_deployments, finder.node_drains) == (True, False)
-    config = write("kubernetes: {namespaces: all, node_drains: maybe}\n")
-    assert error_of(lambda: load(config, {}), pod).endswith('kubernetes.node_drains: "maybe" must be true or false')
+    assert (finder.plans, finder.deaths) == (True, False)
+    config = write("kubernetes: {namespaces: all, plans: maybe}\n")
+    assert error_of(lambda: load(config, {}), pod).endswith('kubernetes.plans: "maybe" must be true or false')
 
 
 def test_events_need_kubernetes(pod: Path, write: Write, tmp_path: Path) -> None:

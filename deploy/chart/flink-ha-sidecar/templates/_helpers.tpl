@@ -83,8 +83,7 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- $kubernetes := dict -}}
 {{- if .Values.podNames }}{{ $_ := set $kubernetes "pod_names" true }}{{ end -}}
 {{- if .Values.events }}{{ $_ := set $kubernetes "events" true }}{{ end -}}
-{{- if .Values.flinkDeployments }}{{ $_ := set $kubernetes "flink_deployments" true }}{{ end -}}
-{{- if .Values.nodeDrains }}{{ $_ := set $kubernetes "node_drains" true }}{{ end -}}
+{{- if .Values.plans }}{{ $_ := set $kubernetes "plans" true }}{{ end -}}
 {{- if .Values.deaths }}{{ $_ := set $kubernetes "deaths" true }}{{ end -}}
 {{- with $kubernetes }}{{ $_ := set $config "kubernetes" . }}{{ end -}}
 {{- with .Values.externalLabels }}{{ $_ := set $config "external_labels" . }}{{ end -}}

@@ -1,4 +1,7 @@
-"""Whether a failover was planned: what the operator and Kubernetes meant to do, and how close in time that was to the loss of the leader.
+"""Whether a failover was planned, and whether a leader is wanted at all: what somebody meant to do, and how close in time that was to the
+loss of the leader.
+
+Whatever makes the JobManagers is read as a FlinkDeployment: scaled to 0 is suspended, rolled out is upgraded.
 
 In an upgrade the operator ends the JobManagers first and writes UPGRADING then. So the facts of one upgrade arrive in this order: a
 generation that the operator has not processed (`changed_at`), the loss of the leader, UPGRADING (`began`), DEPLOYED (`ended`), the next
@@ -6,15 +9,15 @@ leader. A failover is planned only if UPGRADING was near it. A generation alone 
 See docs/project/adr/0027-planned-failovers.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
-from sidecar.core.moment import SECOND, Moment, lag
+from sidecar.core.flink.deployments import FlinkDeployment, Maker, Reconciliation, Seen
+from sidecar.core.moment import SECOND, Moment, lag, spoken
 from sidecar.core.pods import host_of, is_address
 from sidecar.core.sanitize import clean
 
@@ -48,19 +51,25 @@ class Intent(Struct, frozen=True):
     """How long after the loss it was observed; negative: before."""
     of: str | None = None
     """A node, a pod, or the FlinkBlueGreenDeployment."""
+    subject: str = ""
+    """What makes the JobManagers: `Deployment flink-jobmanager`; empty: a FlinkDeployment."""
 
     def __str__(self) -> str:
         observed = f"observed {lag(self.after)}"
         colour = f" It is one colour of FlinkBlueGreenDeployment {clean(self.of)}." if self.of else ""
+        subject = clean(self.subject) or "The FlinkDeployment"
         match self.plan:
+            case Plan.UPGRADE if self.subject:
+                return f"{subject} was being rolled out: {observed}."
             case Plan.UPGRADE:
                 return f"The operator was upgrading the FlinkDeployment: {observed}.{colour}"
             case Plan.ROLLBACK:
                 return f"The operator was rolling the FlinkDeployment back to its last stable spec: {observed}.{colour}"
             case Plan.SUSPENSION:
-                return f"The FlinkDeployment was suspended: {observed}.{colour}"
+                how = "scaled to 0, or had finished" if self.subject else "suspended"
+                return f"{subject} was {how}: {observed}.{colour}"
             case Plan.DELETION:
-                return f"The FlinkDeployment was deleted: {observed}.{colour}"
+                return f"{subject} was deleted: {observed}.{colour}"
         return f"The leader's pod was evicted from {clean(self.of or 'its node')}: {observed}."
 
 
@@ -76,7 +85,7 @@ class Disruption(Struct, frozen=True):
 
 
 class Operated(Struct, frozen=True):
-    """What is known of a cluster's FlinkDeployment."""
+    """What is known of the cluster's FlinkDeployment, or of what else makes its JobManagers."""
 
     deployment: FlinkDeployment | None
     """None: it was deleted."""
@@ -96,6 +105,14 @@ class Operated(Struct, frozen=True):
     """Since when it is suspended or deleted; None: its cluster is wanted."""
     wanted_since: Moment | None = None
     """When it was wanted again."""
+    kind: Maker = Maker.FLINK_DEPLOYMENT
+    name: str = ""
+    """Of other kinds; also after it was deleted."""
+
+    @property
+    def subject(self) -> str:
+        """`Deployment flink-jobmanager`; empty: a FlinkDeployment, whose name is the cluster's id."""
+        return "" if self.kind is Maker.FLINK_DEPLOYMENT else f"{self.kind} {self.name}".rstrip()
 
     @property
     def is_read(self) -> bool:
@@ -106,10 +123,30 @@ class Operated(Struct, frozen=True):
 # -- what is observed --------------------------------------------------------------------------------------------------
 
 
-def observed(operated: Operated | None, deployment: FlinkDeployment | None, at: Moment) -> Operated | None:
-    """What is known after the FlinkDeployment was read; `deployment` None: there is none. The same object if nothing changes."""
+def observed(
+    operated: Operated | None,
+    deployment: FlinkDeployment | None,
+    at: Moment,
+    kind: Maker = Maker.FLINK_DEPLOYMENT,
+    name: str = "",
+) -> Operated | None:
+    """What is known after a maker of this kind and name was read; `deployment` None: there is none. The same object if nothing changes.
+
+    A FlinkDeployment that can be read comes before what it makes.
+    """
+    if operated is None or (operated.kind, operated.name) == (kind, name):
+        return _observed(operated, deployment, at)
+    if deployment is None or (operated.is_read and operated.kind is Maker.FLINK_DEPLOYMENT):
+        return operated
+    return _wanted(_with_action(None, Operated(deployment, kind=kind, name=name), at), operated, at)
+
+
+def _observed(operated: Operated | None, deployment: FlinkDeployment | None, at: Moment) -> Operated | None:
     if operated is None:
-        return None if deployment is None else _wanted(_with_action(None, Operated(deployment), at), None, at)
+        if deployment is None:
+            return None
+        new = Operated(deployment, kind=deployment.kind, name=deployment.name)
+        return _wanted(_with_action(None, new, at), None, at)
     if operated.deployment == deployment and operated.unread_since is None:
         return operated
     if deployment is None:
@@ -125,14 +162,78 @@ def observed(operated: Operated | None, deployment: FlinkDeployment | None, at: 
     return _wanted(_with_action(operated, after, at), operated, at)
 
 
+def makes(
+    operated: Operated | None, cluster_id: str, maker: Seen, leaders: Collection[str], last: Collection[str]
+) -> bool:
+    """Whether it makes the cluster's JobManagers. `leaders`: the hosts of those that lead; `last`: of those that led last.
+
+    What did so before does; else that of the pod in which somebody leads, or led. If no pod is known: that with the cluster's id as its
+    label `app`, or the only one where there is one cluster.
+    """
+    if operated and (operated.kind, operated.name) == (maker.kind, maker.name):
+        return True
+    if operated and operated.is_read and operated.kind is Maker.FLINK_DEPLOYMENT:
+        return False
+    if any(host in maker.hosts or host.partition(".")[0] in maker.hosts for host in (*leaders, *last)):
+        return True
+    if operated or maker.deployment is None or any(map(is_address, leaders)):
+        return False
+    return maker.alone or maker.app == cluster_id.rpartition("/")[2]
+
+
 def unread(operated: Operated | None, at: Moment) -> Operated | None:
-    """What is known when the FlinkDeployment can no longer be read."""
-    return operated if operated is None or operated.unread_since else replace(operated, unread_since=at)
+    """What is known when the FlinkDeployment, or whatever it is, can no longer be read."""
+    is_sure = operated is None or operated.unread_since or operated.kind is Maker.FLINK
+    return operated if is_sure or operated is None else replace(operated, unread_since=at)
+
+
+def ended(operated: Operated | None, at: Moment) -> Operated | None:
+    """What is known when Flink has withdrawn its leaders and deleted their ConfigMap: it ended by itself, if nothing else is known."""
+    if operated and operated.unwanted_since and operated.unread_since is None:
+        return operated
+    return Operated(None, unwanted_since=at, kind=Maker.FLINK)
+
+
+def led(operated: Operated | None, since: Moment) -> Operated | None:
+    """What is known when somebody leads since then: what ended or was deleted before is not what makes this JobManager."""
+    is_past = operated and operated.kind is not Maker.FLINK_DEPLOYMENT and operated.deployment is None
+    if is_past and operated and operated.unwanted_since and operated.unwanted_since.steady < since.steady:
+        return None
+    return operated
 
 
 def is_unwanted(operated: Operated | None) -> bool:
     """Whether the cluster is meant to have no leader, and that can be read."""
     return operated is not None and operated.unwanted_since is not None and operated.unread_since is None
+
+
+def what_was_done(operated: Operated) -> str:
+    """To a cluster that is meant to have no leader: `Deployment flink-jobmanager was scaled to 0`."""
+    deployment, subject = operated.deployment, clean(operated.subject) or "its FlinkDeployment"
+    if operated.kind is Maker.FLINK:
+        return "Flink ended and deleted its ConfigMap"
+    if deployment is None or deployment.deleting:
+        return f"{subject} was deleted"
+    if deployment.finished:
+        return f"{subject} finished"
+    return f"{subject} was {'scaled to 0' if operated.subject else 'suspended'}"
+
+
+def why_unwanted(operated: Operated | None) -> str | None:
+    """What was done, and when. None: a leader is wanted, as far as is known."""
+    if operated is None or operated.unwanted_since is None or not is_unwanted(operated):
+        return None
+    return f"{what_was_done(operated)} at {spoken(operated.unwanted_since.wall)}"
+
+
+def keeps_jobs(operated: Operated) -> bool:
+    """Whether jobs are meant to stay in the store while there is no leader."""
+    return operated.kind is Maker.FLINK_DEPLOYMENT and operated.deployment is not None and operated.deployment.suspended
+
+
+def is_stuck(operated: Operated | None) -> bool:
+    """Whether a pod that should come says why it cannot: nothing is excused any more."""
+    return operated is not None and operated.is_read and bool(operated.deployment and operated.deployment.stuck)
 
 
 def used_up(operated: Operated | None) -> Operated | None:
@@ -221,9 +322,9 @@ def intent(operated: Operated | None, opened: Moment, *, unseen: bool) -> Intent
     if operated.plan is Plan.ROLLBACK and operated.began and _is_near(operated, opened, unseen=unseen):
         return Intent(Plan.ROLLBACK, operated.began.steady - opened.steady, owner)
     if unwanted := _unwanted(operated, opened):
-        return Intent(*unwanted, owner)
+        return Intent(*unwanted, owner, operated.subject)
     if operated.plan is Plan.UPGRADE and operated.began and _is_near(operated, opened, unseen=unseen):
-        return Intent(Plan.UPGRADE, operated.began.steady - opened.steady, owner)
+        return Intent(Plan.UPGRADE, operated.began.steady - opened.steady, owner, operated.subject)
     return None
 
 

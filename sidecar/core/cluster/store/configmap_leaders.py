@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from sidecar.core.cluster.draft import Draft
-from sidecar.core.cluster.failover import episodes
+from sidecar.core.cluster.failover import episodes, failover_in_progress, plans
 from sidecar.core.cluster.leadership_changes import Reading, apply, without_leader
 from sidecar.core.cluster.leadership_table import Sight, compare, kind_of
 from sidecar.core.cluster.state import ClusterState, ComponentState
@@ -33,6 +33,9 @@ def config_map_observed(draft: Draft, config_map: ConfigMapObserved) -> None:
     before = draft.state.leases.get(name)
     listed = _other_jobs(draft, config_map)
     if config_map.uid is None:
+        if before and _withdrew(draft):
+            draft.update(operated=plans.ended(draft.state.operated, draft.at))
+            failover_in_progress.consider_plans(draft)
         draft.update(leases={other: lease for other, lease in draft.state.leases.items() if other != name})
     else:
         if draft.state.gone:
@@ -55,6 +58,17 @@ def _other_jobs(draft: Draft, config_map: ConfigMapObserved) -> frozenset[str] |
         return None
     job_ids = configmaps.job_ids(config_map.data)
     return None if job_ids == draft.state.jobs.get(config_map.name) else job_ids
+
+
+def _withdrew(draft: Draft) -> bool:
+    """Whether the leaders have removed their addresses themselves: after that Flink deletes its ConfigMap only when it ends for good."""
+    own = [state for component, state in draft.all_states() if not component.job_id]
+    gone = [state.absence for state in own if state.absence]
+    return (
+        bool(gone)
+        and all(isinstance(state.leadership, Vacant) for state in own)
+        and all(absence.withdrew for absence in gone)
+    )
 
 
 def not_processed(draft: Draft, failed: NotProcessed) -> None:

@@ -1,0 +1,218 @@
+"""What makes JobManagers: Deployments, StatefulSets and Jobs, joined with the pods that they make."""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sidecar.core.flink.deployments import FlinkDeployment, Maker, Reconciliation, Seen
+from sidecar.core.ha.kubernetes_facts import JOB_MANAGER
+from sidecar.core.moment import Moment
+from sidecar.core.observations import DeploymentUnreadable, MakerObserved
+from sidecar.drivers.kubernetes.plan_objects import Full, mapping, mappings, number, text
+from sidecar.drivers.kubernetes.pod_objects import JobManagerPod
+from sidecar.ports import PlanObserver
+
+GROUPS: Final[Mapping[Maker, str]] = {Maker.DEPLOYMENT: "apps/v1", Maker.STATEFUL_SET: "apps/v1", Maker.JOB: "batch/v1"}
+MOST_HOSTS: Final = 32
+"""Of the pods of one maker, the latest ones."""
+
+_Key = tuple[Maker, str]
+"""Kind and name, which has its namespace where several are read."""
+
+
+class MakerStatus(Struct, frozen=True):
+    """A Deployment, StatefulSet or Job."""
+
+    deployment: FlinkDeployment
+    """Without what is being done to it, which takes more than one look."""
+    app: str
+    makes_job_managers: bool
+    """By the labels of its pods."""
+    revision: str
+    """Of the template of its pods."""
+    settled: bool
+    """Its pods are of this revision, and one is ready."""
+    mixed: bool
+    """Its pods are of several revisions."""
+    owned: bool
+    """A FlinkDeployment makes it."""
+
+
+def maker_status(kind: Maker) -> Callable[[Full], MakerStatus]:
+    """Reads an object of this kind."""
+
+    def read(manifest: Full) -> MakerStatus:
+        metadata, spec, status = manifest.metadata, manifest.spec, manifest.status
+        labels = mapping(mapping(mapping(spec.template).get("metadata")).get("labels"))
+        wanted, observed = number(spec.replicas), number(status.observed_generation)
+        every, updated, generation = (
+            number(status.replicas),
+            number(status.updated_replicas),
+            number(metadata.generation),
+        )
+        settled, mixed = (observed or 0) >= (generation or 0), False
+        match kind:
+            case Maker.STATEFUL_SET:
+                mixed = bool(status.update_revision) and status.update_revision != status.current_revision
+            case Maker.DEPLOYMENT:
+                mixed = (every or 0) > (updated or 0) > 0
+                settled = settled and (updated or 0) == (every or 0) >= (1 if wanted is None else wanted)
+        conditions = [
+            (text(it.get("type")), it.get("status"), text(it.get("reason"))) for it in mappings(status.conditions)
+        ]
+        is_job = kind is Maker.JOB
+        deployment = FlinkDeployment(
+            text(metadata.uid),
+            generation or 0,
+            None if is_job else observed,
+            suspended=spec.suspend is True if is_job else wanted == 0,
+            deleting=metadata.deletion_timestamp is not None,
+            kind=kind,
+            name=text(metadata.name),
+            finished=is_job and any(name == "Complete" and on == "True" for name, on, _ in conditions),
+            stuck=next((why for _, on, why in conditions if why in _GIVEN_UP and on in {"False", "True"}), ""),
+        )
+        return MakerStatus(
+            deployment,
+            text(labels.get("app")),
+            labels.get("component") == JOB_MANAGER,
+            sha256(msgspec.json.encode(spec.template, order="sorted")).hexdigest()[:16],
+            settled=is_job or (settled and not mixed and (number(status.ready_replicas) or 0) > 0),
+            mixed=mixed,
+            owned=any(owner.get("kind") == Maker.FLINK_DEPLOYMENT for owner in mappings(metadata.owner_references)),
+        )
+
+    return read
+
+
+_GIVEN_UP: Final = frozenset({"ProgressDeadlineExceeded", "BackoffLimitExceeded"})
+
+
+class Makers:
+    """Reports each maker of JobManagers whenever it or one of its pods changes. Several threads call it."""
+
+    def __init__(
+        self, clusters_of: Callable[[str], Iterable[str]], clock: Callable[[], Moment], report: PlanObserver
+    ) -> None:
+        """`clusters_of`: the ids of the clusters that a maker in a namespace may be of, as observations have them."""
+        self._clusters_of = clusters_of
+        self._clock = clock
+        self._report = report
+        self._lock = threading.Lock()
+        """Held while one of the following is read or changed."""
+        self._makers: dict[_Key, MakerStatus] = {}
+        self._rolling: set[_Key] = set()
+        self._pods: dict[str, JobManagerPod] = {}
+        self._hosts: dict[_Key, dict[str, None]] = {}
+        self._reported: dict[_Key, Seen] = {}
+
+    def pod(self, name: str, pod: JobManagerPod, *, deleted: bool) -> None:
+        """A JobManager's pod changed."""
+        if pod.maker is None:
+            return
+        key = pod.maker[0], f"{name.rpartition('/')[0]}/{pod.maker[1]}".lstrip("/")
+        with self._lock:
+            if deleted:
+                self._pods.pop(name, None)
+            else:
+                self._pods[name] = pod
+                hosts = self._hosts.setdefault(key, {})
+                hosts |= dict.fromkeys(filter(None, (pod.status.address, pod.status.name)))
+                self._hosts[key] = dict.fromkeys([*hosts][-MOST_HOSTS:])
+            self._changed(key)
+
+    def listed(self, kind: Maker, makers: Mapping[str, MakerStatus], *, complete: bool) -> None:
+        """All of a kind that there are."""
+        with self._lock:
+            gone = [key for key in self._makers if key[0] is kind and key[1] not in makers] if complete else []
+        for key in gone:
+            self.maker(*key, None)
+        for name, maker in makers.items():
+            self.maker(kind, name, maker)
+
+    def maker(self, kind: Maker, name: str, maker: MakerStatus | None) -> None:
+        """One was observed; None: it was deleted."""
+        key = kind, name
+        with self._lock:
+            before = self._makers.get(key)
+            if maker is None:
+                self._makers.pop(key, None)
+                self._rolling.discard(key)
+            else:
+                self._makers[key] = maker
+                same = before and before.deployment.uid == maker.deployment.uid
+                if maker.mixed or (same and before and before.revision != maker.revision):
+                    self._rolling.add(key)
+            self._changed(key)
+
+    def lost(self, kind: Maker) -> None:
+        """Those of this kind cannot be read any more."""
+        with self._lock:
+            reported = [key for key in self._reported if key[0] is kind]
+            for key in reported:
+                del self._reported[key]
+            namespaces = {name.rpartition("/")[0] for _, name in reported}
+        at = self._clock()
+        for cluster_id in sorted({cluster for namespace in namespaces for cluster in self._clusters_of(namespace)}):
+            self._report(DeploymentUnreadable(at, cluster_id, kind))
+
+    def _changed(self, key: _Key) -> None:
+        seen = self._seen(key)
+        if seen is None or seen == self._reported.get(key):
+            return
+        if seen.deployment is None:
+            self._reported.pop(key, None)
+            self._hosts.pop(key, None)
+        else:
+            self._reported[key] = seen
+        at = self._clock()
+        for cluster_id in self._clusters_of(key[1].rpartition("/")[0]):
+            self._report(MakerObserved(at, cluster_id, seen))
+
+    def _seen(self, key: _Key) -> Seen | None:
+        """What is reported of it. None: nothing: it makes no JobManagers, or a FlinkDeployment says more."""
+        maker, hosts = self._makers.get(key), frozenset(self._hosts.get(key, {}))
+        kind, name = key[0], key[1].rpartition("/")[2]
+        if maker is None:
+            return Seen(kind, name, None, hosts) if key in self._reported else None
+        if maker.owned or not (maker.makes_job_managers or hosts):
+            return None
+        namespace = key[1].rpartition("/")[0]
+        pods = [
+            pod
+            for place, pod in self._pods.items()
+            if pod.maker == (kind, name) and place.rpartition("/")[0] == namespace
+        ]
+        if maker.settled and all(pod.status.delete_at is None for pod in pods):
+            self._rolling.discard(key)
+        rolling = key in self._rolling
+        others = [other for other, status in self._makers.items() if other != key and status.makes_job_managers]
+        deployment = replace(
+            maker.deployment,
+            reconciliation=Reconciliation.UPGRADING if rolling else Reconciliation.DEPLOYED,
+            stuck=maker.deployment.stuck or next((pod.stuck for pod in pods if pod.stuck), ""),
+        )
+        alone = maker.makes_job_managers and not any(other[1].rpartition("/")[0] == namespace for other in others)
+        return Seen(kind, name, deployment, hosts, maker.app, alone)
+
+
+class MakerReports:
+    """Those of one kind, as an `ObjectWatch` reports them."""
+
+    def __init__(self, kind: Maker, makers: Makers) -> None:
+        self._kind = kind
+        self._makers = makers
+
+    def listed(self, items: Mapping[str, MakerStatus], *, complete: bool) -> None:
+        self._makers.listed(self._kind, items, complete=complete)
+
+    def changed(self, name: str, value: MakerStatus, *, deleted: bool = False) -> None:
+        self._makers.maker(self._kind, name, None if deleted else value)
+
+    def lost(self) -> None:
+        self._makers.lost(self._kind)
