@@ -316,6 +316,32 @@ TBLPROPERTIES (
   'projection.event_date.range' = '2020-01-01,NOW'
 );
 
+CREATE EXTERNAL TABLE flink_ha.statuses (
+  `type` string,
+  `schema` bigint,
+  `id` string,
+  `cluster_id` string,
+  `external_labels` map<string,string>,
+  `store` string,
+  `observer` string,
+  `observed_at` timestamp,
+  `recorded_at` timestamp,
+  `status` string,
+  `previous` string,
+  `since` timestamp,
+  `sentence` string,
+  `episode_id` string
+)
+PARTITIONED BY (`event_date` date)
+STORED AS PARQUET
+LOCATION 's3://BUCKET/PREFIX/statuses/'
+TBLPROPERTIES (
+  'projection.enabled' = 'true',
+  'projection.event_date.type' = 'date',
+  'projection.event_date.format' = 'yyyy-MM-dd',
+  'projection.event_date.range' = '2020-01-01,NOW'
+);
+
 CREATE EXTERNAL TABLE flink_ha.ha_checks (
   `type` string,
   `schema` bigint,

@@ -62,6 +62,7 @@ PATHS: Final = Bound(
     most_items=20_000,
     total="a folder below the root gets at most half of what the others leave; those of clusters that were watched before come first",
     beyond="clusters in the other znodes of that folder are not found",
+)
 CONFIGURATION: Final = Bound(
     border="the configuration, a file of rules or of tests of rules",
     most_bytes=256 * KIB,
@@ -86,7 +87,6 @@ KUBECONFIG: Final = Bound(
     total="one for each cluster of the configuration",
     beyond="the configuration is refused",
 )
-
 OBSERVER: Final = Bound(
     border="what another observer answers",
     most_bytes=1 * MIB,
@@ -95,7 +95,6 @@ OBSERVER: Final = Bound(
     total="16 observers of a ledger, one after the other, 2 s; only those that have sent a notification of this one lately",
     beyond="it has no vote",
 )
-
 RECEIVER: Final = Bound(
     border="what a receiver answers over HTTP",
     most_bytes=1 * MIB,
@@ -103,14 +102,12 @@ RECEIVER: Final = Bound(
     total="4 at a time, in children",
     beyond="the rest is not read",
 )
-
 ALERTS_OF_ALERTMANAGER: Final = Bound(
     border="the alerts that an Alertmanager lists",
     most_bytes=16 * MIB,
     total="4 at a time, in children",
     beyond="the list is unreadable: the delivery is tried again, and recorded",
 )
-
 MAIL_SERVER: Final = Bound(
     border="one reply of a mail server",
     most_bytes=64 * KIB,
@@ -118,7 +115,6 @@ MAIL_SERVER: Final = Bound(
     total="4 at a time, in children",
     beyond="the attempt has timed out: it is tried again, and recorded",
 )
-
 SENDER: Final = Bound(
     border="memory of the child that sends a message",
     most_bytes=128 * MIB,
@@ -126,28 +122,24 @@ SENDER: Final = Bound(
     total="4 at a time",
     beyond="the attempt has timed out: it is tried again, and recorded",
 )
-
 CAPTURER: Final = Bound(
     border="memory of the child that captures evidence, and of py-spy",
     most_bytes=128 * MIB,
     total="one of each source at a time",
     beyond="the evidence is recorded as missing",
 )
-
 KUBECONFIG_READER: Final = Bound(
     border="memory of the child that reads a kubeconfig, and of the program that it names",
     most_bytes=1024 * MIB,
     total="one for each kubeconfig",
     beyond="the cluster is blind, and says why",
 )
-
 CHILD: Final = Bound(
     border="what a child answers",
     most_bytes=16 * MIB,
     total="as many as there are children",
     beyond="as if it had not answered",
 )
-
 STACKS: Final = Bound(
     border="what a JVM or py-spy prints: a thread dump, stacks",
     most_bytes=4 * MIB,
@@ -155,7 +147,6 @@ STACKS: Final = Bound(
     total="10 processes of a request, one after the other",
     beyond="a thread dump is cut off; stacks are recorded as missing",
 )
-
 REST_ANSWER: Final = Bound(
     border="what a REST server answers: jobs, TaskManagers, applications, checkpoints",
     most_bytes=4 * MIB,
@@ -164,7 +155,6 @@ REST_ANSWER: Final = Bound(
     total="10 s for a picture; 4 clusters at a time; 50,000 jobs, TaskManagers and applications are kept of all clusters",
     beyond="there is no picture of that cluster, and its page and `ha check` say why",
 )
-
 REST_SMALL_ANSWER: Final = Bound(
     border="what a REST server answers to all else",
     most_bytes=256 * KIB,
@@ -173,7 +163,6 @@ REST_SMALL_ANSWER: Final = Bound(
     total="as above",
     beyond="as above",
 )
-
 EVIDENCE_ANSWER: Final = Bound(
     border="what a REST server answers for evidence",
     most_bytes=2 * MIB,
@@ -181,7 +170,6 @@ EVIDENCE_ANSWER: Final = Bound(
     total="40 s for all of a request, in a child",
     beyond="the evidence is recorded as missing",
 )
-
 COLLECTOR: Final = Bound(
     border="what an OTLP collector answers",
     most_bytes=64 * KIB,

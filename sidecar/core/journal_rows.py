@@ -14,6 +14,7 @@ from sidecar.core.cluster.failover.plans import Disruption, Operated
 from sidecar.core.cluster.leadership_account import Account
 from sidecar.core.cluster.recovery.recovery_state import Assessed, Assessment, JobAfter, JobFault
 from sidecar.core.cluster.state import ClusterState, ComponentState, Drilled, RestServer, Standby, View
+from sidecar.core.cluster.status import Stated
 from sidecar.core.cluster.store.leases import Lease
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.delivery.outbox import Delivery
@@ -50,6 +51,7 @@ _TYPES: Final[dict[str, tuple[Any, type[Struct]]]] = {
     "job_fault": (tuple[str, str], JobFault),
     "rest_server": (str, RestServer),
     "account": (str, Account),
+    "stated": (str, Stated),
     "pending": (PendingKey, Pending),
     "group": (str, Group),
     "failovers": (str, Failovers),
@@ -62,6 +64,7 @@ _TYPES: Final[dict[str, tuple[Any, type[Struct]]]] = {
 """Key and value of each kind of row."""
 _ONE: Final = {
     **{kind: kind for kind in ("view", "episode", "last_episode", "standby", "operated", "drilled", "account")},
+    "stated": "stated",
     **{kind: kind for kind in ("recovery", "assessed", "rest_server")},
     "picture": "picture_kept",
 }

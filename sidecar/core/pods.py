@@ -8,9 +8,13 @@ from typing import Final
 from msgspec import Struct
 
 from sidecar.core.flink.leadership import host_port
+from sidecar.core.sanitize import clean
 
 MOST_PODS: Final = 16
 """Remembered per cluster, the latest ones."""
+MOST_PROCESS: Final = 60
+"""Characters of a JobManager's name in a sentence."""
+_THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _LONGEST_NAME: Final = 253
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _UID: Final = re.compile(r"[-A-Za-z0-9]{1,64}")
@@ -89,6 +93,13 @@ def merged(pods: Pods, others: Pods) -> Pods:
     for host, pod in others.items():
         pods = with_pod(pods, host, pod)
     return pods
+
+
+def process(address: str | None, name: str | None = None) -> str:
+    """The name of a JobManager in a sentence: its pod, or the host in its address; with the port where all are on this machine."""
+    place = host_port(address or "")
+    host = _without_port(place) or "?"
+    return clean(name or (place if host in _THIS_MACHINE else host), MOST_PROCESS)
 
 
 def spelled(place: str | None, name: str | None) -> str:

@@ -14,6 +14,7 @@ from sidecar.core.cluster.failover.episodes import Absence
 from sidecar.core.cluster.leadership_account import Account, Bucket, Change
 from sidecar.core.cluster.split_leadership import Contest
 from sidecar.core.cluster.state import ComponentState, Confirmed, Fewer, Unanswered
+from sidecar.core.cluster.status import Stated
 from sidecar.core.moment import Moment
 
 STEADY: Final[Mapping[type[Struct], frozenset[str]]] = {
@@ -31,6 +32,7 @@ STEADY: Final[Mapping[type[Struct], frozenset[str]]] = {
     Confirmed: frozenset({"until"}),
     Fewer: frozenset({"at"}),
     Unanswered: frozenset({"until"}),
+    Stated: frozenset({"due"}),
     Account: frozenset({"began", "settled"}),
     Bucket: frozenset({"start"}),
     Change: frozenset({"at"}),

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from sidecar.core.moment import Timestamp
 
-SCHEMA: Final = 13
+SCHEMA: Final = 14
 
 _NAMESPACE: Final = UUID("5b5f6f0e-8f0b-5e0a-9d2c-3f1f5c1c6a11")
 
@@ -374,6 +374,22 @@ class Recovery(Record, frozen=True, kw_only=True, tag="recovery"):
     """Seconds from `dead_at` or `opened_at`, whichever is earlier, to `running_at`. Null: not known."""
 
 
+class StatusRecord(Record, frozen=True, kw_only=True, tag="status"):
+    """The status of a cluster has changed, as this observer sees it."""
+
+    status: str
+    """`DOWN`, `SPLIT`, `LOST`, `NOT_RUNNING`, `SILENT`, `RECOVERING`, `DEGRADED`, `BLIND`, `UNCHECKED`, `STOPPED` or `OK`:
+    docs/reference/status-page.md."""
+    previous: str | None
+    """The status before. Null: none was decided yet."""
+    since: Timestamp
+    """When it began, by the observer's clock."""
+    sentence: str
+    """The status in a sentence, as titles and the page had it then."""
+    episode_id: str | None = None
+    """The failover (`episodes.id`) in progress, or the last one. Null: none is known."""
+
+
 class HaCheck(Record, frozen=True, kw_only=True, tag="ha_check"):
     """What one check of high availability found, by this observer: a row when its verdict changed, and at least once a day."""
 
@@ -452,6 +468,7 @@ AnyRecord = (
     | Evidence
     | Death
     | Recovery
+    | StatusRecord
     | HaCheck
     | Drill
 )

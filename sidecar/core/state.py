@@ -37,3 +37,5 @@ class State(Struct, frozen=True):
     """By document."""
     drills: Mapping[str, RunningDrill] = {}
     """By id: from when a drill becomes known until its end is recorded. At most one of each cluster."""
+    stated: Mapping[str, ClusterState] = {}
+    """By cluster: as it was when its status was last decided."""

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from sidecar.core import capturing, drilling, handover, notifying
 from sidecar.core.agreement import Peers
 from sidecar.core.alerting import reactions, rerouting, rules, silences
-from sidecar.core.cluster import cluster_step, error_budget, readiness, removal, rest_server
+from sidecar.core.cluster import cluster_step, error_budget, readiness, removal, rest_server, status_of
 from sidecar.core.cluster.death import deaths
 from sidecar.core.cluster.draft import ClusterStep
 from sidecar.core.cluster.failover import plans
@@ -159,7 +159,8 @@ def _remove(policy: Policy, state: State, names: Iterable[str], at: Moment) -> S
         alerts = rules.forget(state.alerts, policy, name, at)
         operated = state.clusters[name].operated
         unclaimed = {**state.unclaimed, name: operated} if operated and operated.is_read else state.unclaimed
-        state = replace(state, clusters=without(state.clusters, [name]), alerts=alerts, unclaimed=unclaimed)
+        clusters, stated = without(state.clusters, [name]), without(state.stated, [name])
+        state = replace(state, clusters=clusters, alerts=alerts, unclaimed=unclaimed, stated=stated)
     return state, effects
 
 
@@ -259,7 +260,7 @@ def _begin(policy: Policy, state: State, observation: Started | PolicyLoaded | H
             state, effects = _start(policy, state, at)
         case PolicyLoaded(policy=policy):
             alerts, left_out = rerouting.continued(state.alerts, policy, at)
-            state, effects = replace(state, alerts=alerts), [*left_out]
+            state, effects = replace(state, alerts=alerts, stated={}), [*left_out]
         case HandoverRead(cluster_id=name):
             document = handover.read(observation.content, name, at)
             state, groups = handover.adopt(policy, state, name, document, at) if document else (state, {})
@@ -315,7 +316,7 @@ def _effect_done(policy: Policy, state: State, done: DeliverySettled | EvidenceG
 def _tick(policy: Policy, state: State, now: Moment) -> Step:
     groups, quarantine = state.alerts.groups, Quarantine()
     effects: list[Effect] = []
-    for part in (_drills, capturing.tick, _recoveries, _pictures, _clusters, _removals):
+    for part in (_drills, capturing.tick, _recoveries, _pictures, _clusters, _removals, _statuses):
         state, more = part(policy, state, quarantine, now)
         effects += more
     state, more = notifying.tick(policy, state, groups, quarantine, now)
@@ -362,6 +363,20 @@ def _removals(policy: Policy, state: State, _: Quarantine, now: Moment) -> Step:
     return _remove(
         policy, state, [name for name, cluster in state.clusters.items() if removal.is_forgotten(cluster, now)], now
     )
+
+
+def _statuses(policy: Policy, state: State, quarantine: Quarantine, now: Moment) -> Step:
+    """Decide the status of the clusters that have changed, or whose time has come."""
+    effects: list[Effect] = []
+    for name, cluster in state.clusters.items():
+        stated = cluster.stated
+        if state.stated.get(name) is cluster and (not stated or stated.due is None or now.steady < stated.due):
+            continue
+        with quarantine.guard("the status of cluster", name):
+            state, more = _take(policy, state, name, status_of.restated(policy, name, cluster, now), now)
+            effects += more
+            state = replace(state, stated=with_items(state.stated, {name: state.clusters[name]}))
+    return state, effects
 
 
 def _each_cluster(policy: Policy, state: State, now: Moment, act: cluster_step.Act) -> Step:

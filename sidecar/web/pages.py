@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Final
 
+from sidecar.core.cluster import advice
 from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.moment import Moment, timestamp
+from sidecar.core.pods import process
 from sidecar.core.policy.policy import Trigger
 from sidecar.core.records import TransitionRecord
-from sidecar.core.views import advice, episode_view
+from sidecar.core.views import episode_view
 from sidecar.core.views.alert_view import grouped
 from sidecar.core.views.episode_view import EpisodeView
 from sidecar.core.views.episode_words import facts
@@ -164,7 +166,7 @@ def _latest(snapshot: Snapshot, day: LastDay, only: str | None) -> list[EpisodeV
 def _next_step(failover: EpisodeView | None) -> str | None:
     if failover is None or failover.cause not in set(Cause):
         return None
-    before = advice.process(failover.before_address, failover.before_pod)
+    before = process(failover.before_address, failover.before_pod)
     return advice.next_step(Cause(failover.cause), before, failover.death_reason)
 
 

@@ -25,6 +25,7 @@ from sidecar.core.records import (
     Notification,
     PositionRecord,
     Recovery,
+    StatusRecord,
     TransitionRecord,
     record_id,
 )
@@ -175,6 +176,17 @@ def death(number: int, at: datetime = NOON, **other: Any) -> Death:
         "pod": "jm-0",
     }
     return Death(**_envelope("death", number, at) | fields | other)
+
+
+def status(number: int, at: datetime = NOON) -> StatusRecord:
+    """A cluster that was well has no leader any more."""
+    return StatusRecord(
+        **_envelope("status", number, at),
+        status="DOWN",
+        previous="OK",
+        since=instant(at),
+        sentence="no leader, probably jm-a was lost",
+    )
 
 
 def ha_check(number: int, at: datetime = NOON) -> HaCheck:

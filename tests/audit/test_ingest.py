@@ -41,6 +41,7 @@ from tests.audit.spooling import (
     notification,
     recovery,
     seal,
+    status,
     transition,
 )
 
@@ -49,7 +50,7 @@ pytestmark = pytest.mark.spark
 NOTHING = dict.fromkeys(
     (
         *("transitions", "coverage", "contentions", "notifications", "episodes", "annotations", "evidence"),
-        *("deaths", "recoveries", "ha_checks", "drills"),
+        *("deaths", "recoveries", "statuses", "ha_checks", "drills"),
     ),
     0,
 )
@@ -86,11 +87,12 @@ def quarantine(spark: SparkSession, audit: Path) -> list[tuple[str, str | None, 
     "table:contentions",
     "table:deaths",
     "table:recoveries",
+    "table:statuses",
     "table:ha_checks",
     "table:drills",
 )
 def test_each_type_of_record_goes_to_its_table(spark: SparkSession, spool: Path, audit: Path, ingested: Ingest) -> None:
-    """Ten types, two observers of which one is older, one ingest; a second one finds nothing new."""
+    """Twelve types, two observers of which one is older, one ingest; a second one finds nothing new."""
     seal(spool, "jm-0", 1, [replace(transition(1), schema=10), coverage(1), transition(2)])
     seal(
         spool,
@@ -104,6 +106,7 @@ def test_each_type_of_record_goes_to_its_table(spark: SparkSession, spool: Path,
             evidence(1),
             death(1),
             recovery(1),
+            status(1),
             ha_check(1),
             drill(1),
         ],
@@ -119,6 +122,7 @@ def test_each_type_of_record_goes_to_its_table(spark: SparkSession, spool: Path,
     assert ids_seen(spark, audit, "evidence") == ids([evidence(1)])
     assert ids_seen(spark, audit, "deaths") == ids([death(1)])
     assert ids_seen(spark, audit, "recoveries") == ids([recovery(1)])
+    assert ids_seen(spark, audit, "statuses") == ids([status(1)])
     assert ids_seen(spark, audit, "ha_checks") == ids([ha_check(1)])
     assert ids_seen(spark, audit, "drills") == ids([drill(1)])
     assert ids_seen(spark, audit, "notifications") == ids([notification(1)])

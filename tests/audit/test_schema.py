@@ -21,12 +21,13 @@ from tests.audit.spooling import (
     line,
     notification,
     recovery,
+    status,
     transition,
 )
 
 WRITTEN: list[AnyRecord] = [
     *(transition(1), coverage(1), contention(1), notification(1), episode(1), annotation(1)),
-    *(evidence(1), death(1), recovery(1), ha_check(1), drill(1)),
+    *(evidence(1), death(1), recovery(1), status(1), ha_check(1), drill(1)),
 ]
 
 
@@ -37,7 +38,7 @@ def test_every_type_of_record_has_a_table_and_a_view() -> None:
     assert {table_of(tag) for tag in RECORDS} == set(BASE_VIEWS) - {"quarantine"}
     assert set(BASE_VIEWS) == {
         *("transitions", "episodes", "notifications", "evidence", "coverage", "annotations"),
-        *("contentions", "deaths", "recoveries", "ha_checks", "drills", "quarantine"),
+        *("contentions", "deaths", "recoveries", "statuses", "ha_checks", "drills", "quarantine"),
     }
 
 

@@ -34,13 +34,14 @@ KEPT: dict[type[Struct], set[str]] = {
         "rest_server",
         "drilled",
         "account",
+        "stated",
     },
 }
 KEPT_IN_PART = {"leases", "contested", "picture", "picture_kept", "picture_now"}
 """A picture that is not older than a minute; leases that have run out, so that a new process does not take them for alive;
 which leaderships are split follows from the components."""
 OBSERVED_ANEW: dict[type[Struct], set[str]] = {
-    State: {"finder", "unclaimed"},
+    State: {"finder", "unclaimed", "stated"},
     Alerts: {"evaluated", "beats"},
     Silences: {"asked_at", "answered_at", "problem"},
     ClusterState: {
@@ -58,6 +59,7 @@ OBSERVED_ANEW: dict[type[Struct], set[str]] = {
         "readiness",
         "burning",
         "peers",
+        "reviewed",
     },
 }
 

@@ -36,7 +36,7 @@ def lines(folder: Path) -> list[dict[str, object]]:
 
 def kept(state: State) -> State:
     """What of `state` outlives the process."""
-    return replace(state, alerts=replace(state.alerts, evaluated={}, beats={}))
+    return replace(state, alerts=replace(state.alerts, evaluated={}, beats={}), stated={})
 
 
 def reopened(folder: Path) -> State:

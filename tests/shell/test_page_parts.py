@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sidecar import checking
+from sidecar.core.cluster import advice
 from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.policy.policy import Trigger
-from sidecar.core.views import advice
 from sidecar.core.views.leader_view import web_ui
 from sidecar.endpoints import AppriseUrl
 from sidecar.secret import Secret

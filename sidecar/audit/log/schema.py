@@ -84,7 +84,7 @@ class QuarantinedLine(Struct, kw_only=True):
 
 QUARANTINE: Final = struct_type(QuarantinedLine)
 
-_PLURALS: Final = {"coverage": "coverage", "evidence": "evidence", "recovery": "recoveries"}
+_PLURALS: Final = {"coverage": "coverage", "evidence": "evidence", "recovery": "recoveries", "status": "statuses"}
 
 
 def table_of(record_type: str) -> str:

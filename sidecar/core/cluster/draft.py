@@ -17,9 +17,9 @@ from sidecar.core.flink.leadership import (
 from sidecar.core.moment import Moment
 from sidecar.core.overlay import with_items, without
 from sidecar.core.policy.policy import Policy
-from sidecar.core.records import Contention, Coverage, Death, EpisodeRecord, HaCheck, Recovery
+from sidecar.core.records import Contention, Coverage, Death, EpisodeRecord, HaCheck, Recovery, StatusRecord
 
-Happened = Transition | Coverage | Contention | EpisodeRecord | Death | Recovery | HaCheck | BadRestore
+Happened = Transition | Coverage | Contention | EpisodeRecord | Death | Recovery | StatusRecord | HaCheck | BadRestore
 """What a step records of a cluster, and what the rules alone are about."""
 ClusterStep = tuple[ClusterState, list[Happened]]
 

@@ -16,6 +16,7 @@ from sidecar.core.cluster.failover.plans import Disruption, Operated
 from sidecar.core.cluster.leadership_account import Account, opened
 from sidecar.core.cluster.recovery.recovery_state import Assessed, Assessment, JobAfter, JobFault
 from sidecar.core.cluster.split_leadership import Contest
+from sidecar.core.cluster.status import Stated
 from sidecar.core.cluster.store.leases import Lease
 from sidecar.core.cluster.store.unobserved import Elections, Look
 from sidecar.core.cluster.transitions import Transition
@@ -318,6 +319,10 @@ class ClusterState(Struct, frozen=True):
     """For how long it was led. None: not known yet."""
     burning: tuple[int, ...] = ()
     """The paces (`error_budget.PACES`) at which its error budget burns."""
+    stated: Stated | None = None
+    """Its status. None: not decided yet."""
+    reviewed: frozenset[str] = frozenset()
+    """The failovers that matter to its status and that somebody has annotated, by their ids."""
 
     @property
     def stored_jobs(self) -> frozenset[str]:

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.flink.leadership import Component, Held, Leadership, Unknown
 from sidecar.core.moment import Moment, parsed
+from sidecar.core.pods import process
 from sidecar.core.records import Coverage, TransitionRecord
-from sidecar.core.views import advice
 
 
 class SpanState(StrEnum):
@@ -141,4 +141,4 @@ def _side(side: str, address: str | None) -> tuple[SpanState, str | None]:
 
 @lru_cache(maxsize=256)
 def _leader(address: str | None) -> str:
-    return advice.process(address)
+    return process(address)

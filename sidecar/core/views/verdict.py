@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from sidecar.core.alerting.first_step import first_step
+from sidecar.core.cluster import advice
 from sidecar.core.cluster.death.deaths import death_of
 from sidecar.core.cluster.failover import plans
 from sidecar.core.cluster.failover.causes import Cause, Confidence
@@ -15,10 +16,9 @@ from sidecar.core.cluster.state import ClusterState, ComponentState, contending
 from sidecar.core.counted import counted, listed
 from sidecar.core.flink.leadership import ComponentId, Unknown, Vacant
 from sidecar.core.moment import Moment, Timestamp, age, timestamp
-from sidecar.core.pods import name_at
+from sidecar.core.pods import name_at, process
 from sidecar.core.policy.policy import Severity, Trigger
 from sidecar.core.sanitize import clean
-from sidecar.core.views import advice
 from sidecar.core.views.alert_view import AlertState, AlertView, alerts
 from sidecar.core.views.snapshot import Snapshot
 
@@ -124,7 +124,7 @@ def _last_known(cluster: ClusterState) -> str:
 
 def _process(cluster: ClusterState, address: str) -> str:
     """The pod in a leader's address, or the host where the pod is not known."""
-    return advice.process(address, name_at(cluster.pods, address))
+    return process(address, name_at(cluster.pods, address))
 
 
 def _vacant(

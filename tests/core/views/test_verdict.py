@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from sidecar.core.cluster import advice
 from sidecar.core.cluster.death.death_verdict import DeathReason
 from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.cluster.failover.plans import Operated
@@ -13,7 +14,6 @@ from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import SECOND, age
 from sidecar.core.policy.policy import Rule, Severity, Trigger
 from sidecar.core.state import State
-from sidecar.core.views import advice
 from sidecar.core.views.snapshot import Health, Snapshot
 from sidecar.core.views.verdict import ClusterVerdict, verdicts
 from tests.core.alerting.test_silences import SILENCED, silence

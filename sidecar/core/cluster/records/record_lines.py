@@ -3,8 +3,8 @@
 Addresses and job ids come from the store and are untrusted: control characters never reach a line.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 from sidecar.core.cluster.death.death_verdict import DeathVerdict
 from sidecar.core.cluster.leadership_table import Kind
@@ -24,6 +24,7 @@ from sidecar.core.records import (
     HaCheck,
     Notification,
     Recovery,
+    StatusRecord,
     TransitionRecord,
 )
 from sidecar.core.sanitize import clean
@@ -81,33 +82,14 @@ def coverage_line(coverage: Coverage) -> str:
 
 def record_line(record: AnyRecord, *, with_cluster: bool = False) -> str:
     """What happened, as one line of a log or a terminal. `with_cluster`: with the name of the cluster."""
-    return f"{clean(record.cluster_id)}: {_line(record)}" if with_cluster else _line(record)
+    line = _LINES[type(record)](record)
+    return f"{clean(record.cluster_id)}: {line}" if with_cluster else line
 
 
-def _line(record: AnyRecord) -> str:  # noqa: PLR0911  one for each type of record
-    match record:
-        case TransitionRecord():
-            return transition_line(record)
-        case EpisodeRecord():
-            return episode_line(record)
-        case Contention():
-            return contention_line(record)
-        case Notification():
-            return notification_line(record)
-        case Coverage():
-            return coverage_line(record)
-        case Annotation():
-            return annotation_line(record)
-        case Evidence():
-            return evidence_line(record)
-        case Death():
-            return f"{death_line(record)} [{record.episode_id}]"
-        case Recovery():
-            return f"{recovery_line(record)} [{record.episode_id}]"
-        case HaCheck():
-            return ha_check_line(record)
-        case Drill():
-            return drill_line(record)
+def status_line(record: StatusRecord) -> str:
+    """The status of a cluster, and what it was before, as one line."""
+    before = f" (before: {clean(record.previous)})" if record.previous else ""
+    return f"{clean(record.status)}: {clean(record.sentence)}{before}"
 
 
 def ha_check_line(check: HaCheck) -> str:
@@ -304,3 +286,20 @@ def restored_from(job: Recovery) -> str:
             return f"savepoint{number}"
         case _:
             return "nothing"
+
+
+_LINES: Final[Mapping[type[AnyRecord], Callable[[Any], str]]] = {
+    TransitionRecord: transition_line,
+    EpisodeRecord: episode_line,
+    Contention: contention_line,
+    Notification: notification_line,
+    Coverage: coverage_line,
+    Annotation: annotation_line,
+    Evidence: evidence_line,
+    Death: lambda death: f"{death_line(death)} [{death.episode_id}]",
+    Recovery: lambda recovery: f"{recovery_line(recovery)} [{recovery.episode_id}]",
+    StatusRecord: status_line,
+    HaCheck: ha_check_line,
+    Drill: drill_line,
+}
+"""How a record of each type is shown in one line."""

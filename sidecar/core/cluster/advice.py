@@ -3,13 +3,10 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from sidecar.core.alerting.phrases import host
 from sidecar.core.cluster.death.death_verdict import DeathReason
 from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.cluster.records.record_lines import ENDINGS
-from sidecar.core.flink.leadership import host_port
 from sidecar.core.policy.policy import Trigger
-from sidecar.core.sanitize import clean
 
 
 class CauseAdvice(NamedTuple):
@@ -127,7 +124,6 @@ TRIGGERS: Final = {
     Trigger.HA_RISK: "Do what the check says before the next failover, or silence it by its label check.",
 }
 
-_THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _SHIPPED: Final = {
     Trigger.LEADER_CHANGED: "FlinkLeaderChanged",
     Trigger.VACANT: "FlinkNoLeader",
@@ -172,10 +168,3 @@ def next_step(cause: Cause, before: str, death: str | None = None) -> str:
     """What to do next, in one sentence. `death`: why the process of `before` ended."""
     step = DEATHS[death] if death and explains(death, cause) else CAUSES[cause].next
     return step.format(before=before)
-
-
-def process(address: str | None, pod: str | None = None) -> str:
-    """The name of a JobManager in a sentence: its pod, or the host in its address; with the port where all are on this machine."""
-    place = host_port(address or "")
-    name = host(place) or "?"
-    return clean(pod or (place if name in _THIS_MACHINE else name), 60)

@@ -1,0 +1,98 @@
+"""The status of a cluster: one word, one sentence, since when. `status_of` decides it, and everything that speaks says it."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from sidecar.core.moment import Moment
+
+
+class Status(StrEnum):
+    """How a cluster is, the worst first."""
+
+    DOWN = "DOWN"
+    """A component that was led has no leader, and one is wanted."""
+    SPLIT = "SPLIT"
+    """Two JobManagers take turns as leader."""
+    LOST = "LOST"
+    """Led, and jobs are missing, run although they had ended, or were restored from nothing."""
+    NOT_RUNNING = "NOT_RUNNING"
+    """Led, and jobs that ran before do not run, or no TaskManager is registered."""
+    SILENT = "SILENT"
+    """The published leader does not answer."""
+    RECOVERING = "RECOVERING"
+    """Led again, and not all jobs run yet; or a planned failover goes on."""
+    DEGRADED = "DEGRADED"
+    """Led, and a job was restored from an older checkpoint or failed, or no standby is left."""
+    BLIND = "BLIND"
+    """This observer cannot see it."""
+    UNCHECKED = "UNCHECKED"
+    """Led. Whether jobs run is not known."""
+    STOPPED = "STOPPED"
+    """No leader is wanted."""
+    OK = "OK"
+    """Led, and every job that ran before runs again or has ended."""
+
+
+class Shown(NamedTuple):
+    """How a status is shown."""
+
+    colour: str
+    """`red`, `amber`, `grey`, `blue` or `green`."""
+    kind: str
+    """Apprise's type of its messages: `failure`, `warning`, `info` or `success`."""
+
+
+SHOWN: Final[Mapping[Status, Shown]] = {
+    Status.DOWN: Shown("red", "failure"),
+    Status.SPLIT: Shown("red", "failure"),
+    Status.LOST: Shown("red", "failure"),
+    Status.NOT_RUNNING: Shown("red", "failure"),
+    Status.SILENT: Shown("amber", "warning"),
+    Status.RECOVERING: Shown("amber", "warning"),
+    Status.DEGRADED: Shown("amber", "warning"),
+    Status.BLIND: Shown("grey", "warning"),
+    Status.UNCHECKED: Shown("blue", "info"),
+    Status.STOPPED: Shown("grey", "info"),
+    Status.OK: Shown("green", "success"),
+}
+WORST_FIRST: Final = tuple(Status)
+OVER: Final = frozenset({Status.OK, Status.STOPPED, Status.UNCHECKED})
+"""Those that end an incident."""
+
+
+class Stated(Struct, frozen=True):
+    """The last status that was decided, as it is remembered."""
+
+    status: Status
+    since: Moment
+    sentence: str
+    due: int | None = None
+    """When time alone may change it (steady). None: never."""
+
+
+class ClusterStatus(NamedTuple):
+    """How one cluster is now. Its texts are printable and bounded, without the cluster's name."""
+
+    status: Status
+    since: Moment
+    """When it began, as far as this observer knows."""
+    parts: tuple[str, ...]
+    """The sentence in parts: without the last ones it says less, and is still true."""
+    due: int | None = None
+    """See `Stated`."""
+
+    @property
+    def sentence(self) -> str:
+        return ", ".join(self.parts)
+
+    def within(self, room: int) -> str:
+        """As many parts of the sentence as have room (characters); the first one is cut if it is too long."""
+        text, *others = self.parts
+        for part in others:
+            if len(text) + len(part) + 2 > room:
+                break
+            text = f"{text}, {part}"
+        return text if len(text) <= room else f"{text[: max(room - 1, 0)]}…"

@@ -1,0 +1,365 @@
+"""What the status of a cluster is decided from: who leads, which jobs run, what is known of the last failover. Computed when asked for."""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Final
+
+from sidecar.core.cluster import advice, rest_server
+from sidecar.core.cluster.death.deaths import death_of, name_of
+from sidecar.core.cluster.failover import plans
+from sidecar.core.cluster.failover.causes import Confidence
+from sidecar.core.cluster.failover.failover_in_progress import cause_of
+from sidecar.core.cluster.failover.plans import Plan
+from sidecar.core.cluster.records.record_lines import ENDINGS
+from sidecar.core.cluster.recovery import assessment
+from sidecar.core.cluster.recovery.recovery_judge import REGISTERED_WITHIN
+from sidecar.core.cluster.recovery.recovery_state import KEPT, Assessed, Fault, JobFault, is_left_out
+from sidecar.core.cluster.state import ClusterState, ComponentState, Unanswered, contending
+from sidecar.core.flink.leadership import Component, ComponentId, Held, Vacant
+from sidecar.core.moment import SECOND, Moment, age, micros
+from sidecar.core.pictures import ENDED, Job, Picture
+from sidecar.core.pods import process
+from sidecar.core.policy.policy import PLANNABLE, PLANNED_BUDGET, Policy, Source, Store, Trigger
+from sidecar.core.sanitize import clean
+
+LONGEST_REASON: Final = 500
+"""Characters of what others say about a refusal."""
+_LONGEST_PROBLEM: Final = 60
+"""Characters of why Flink's REST server does not describe the cluster."""
+_REST_SERVER: Final = ComponentId(Component.REST_SERVER)
+_HOLDS: Final = {Trigger.VACANT: 30 * SECOND, Trigger.NOT_RECOVERED: 300 * SECOND, Trigger.LEADER_SILENT: 8 * SECOND}
+"""How long a condition must hold where no rule says so: as the shipped rules have it."""
+_READ_WITHIN: Final = 10 * SECOND
+"""So long after all jobs run it is waited for that is known from what they were restored."""
+_RECENT: Final = 600 * SECOND
+"""So long after a recovery its duration is said."""
+_SETTLED: Final = 120 * SECOND
+"""So long after an election a job that has just started may be one that is restored."""
+_STARTS_WITHIN: Final = 60 * SECOND
+"""So long a job that somebody has submitted may take to start."""
+_GOES_ON: Final = frozenset({Plan.SUSPENSION, Plan.DELETION})
+
+
+class Case:
+    """One cluster at one moment. `due` grows earlier with each time that is asked for and has not passed."""
+
+    def __init__(self, policy: Policy, name: str, cluster: ClusterState, now: Moment) -> None:
+        self.policy, self.name, self.cluster, self.now = policy, name, cluster, now
+        self.due: int | None = None
+        self.own = {component: state for component, state in cluster.components.items() if component.job_id is None}
+
+    def passed(self, at: int) -> bool:
+        """Whether this moment (steady) has passed; if not, the status is due to be decided again then."""
+        if self.now.steady >= at:
+            return True
+        self.due = at if self.due is None else min(self.due, at)
+        return False
+
+    def hold(self, trigger: Trigger) -> int:
+        """How long the condition of the rules of this trigger must hold."""
+        return min((rule.hold_for for rule in self.policy.rules if rule.on is trigger), default=_HOLDS[trigger])
+
+    @property
+    def store(self) -> str:
+        store = self.policy.stores.get(self.name) or self.policy.finds
+        return {Store.ZOOKEEPER: "ZooKeeper", Store.KUBERNETES: "the API server", None: "the store"}[store]
+
+    # -- who leads -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def vacant(self) -> Mapping[ComponentId, ComponentState]:
+        """The cluster's own components without a leader. Those of which two act as leader are none of them."""
+        return {
+            component: state
+            for component, state in self.own.items()
+            if isinstance(state.leadership, Vacant) and component not in self.cluster.contested
+        }
+
+    @property
+    def leaderless(self) -> str:
+        """`no leader for 43 s`."""
+        began = min((state.vacated_at or state.since for state in self.vacant.values()), key=lambda at: at.steady)
+        at_least = "at least " if any(state.discovered for state in self.vacant.values()) else ""
+        of_which = "" if len(self.vacant) == len(self.own) else f" of {', '.join(sorted(map(str, self.vacant)))}"
+        lasts = self.now.steady - began.steady
+        return f"no leader{of_which}" + (f" for {at_least}{age(lasts)}" if lasts >= SECOND else "")
+
+    @cached_property
+    def unled_jobs(self) -> Mapping[ComponentId, int]:
+        """Jobs that have had no leader for as long as a rule waits: since when (steady). They get theirs after the dispatcher."""
+        hold = self.hold(Trigger.VACANT)
+        jobs = {
+            component: (state.vacated_at or state.since).steady
+            for component, state in self.jobs.items()
+            if isinstance(state.leadership, Vacant) and state.registered is not False
+        }
+        return {component: since for component, since in jobs.items() if self.passed(since + hold)}
+
+    @cached_property
+    def jobs(self) -> Mapping[ComponentId, ComponentState]:
+        return {component: state for component, state in self.cluster.components.items() if component.job_id}
+
+    @property
+    def jobs_of_failover(self) -> int:
+        """How many jobs stand still. 0: not known, or some component of the cluster still has a leader."""
+        if len(self.vacant) < len(self.own):
+            return 0
+        return self.cluster.episode.jobs_total if self.cluster.episode else len(self.jobs)
+
+    @cached_property
+    def leader(self) -> str:
+        """The dispatcher's, or that of another component."""
+        led = [state for state in self.own.values() if isinstance(state.leadership, Held)]
+        dispatcher = self.own.get(ComponentId(Component.DISPATCHER))
+        state = dispatcher if dispatcher in led else next(iter(led), None)
+        return self._process(state.leadership.leader.address) if state and isinstance(state.leadership, Held) else "?"
+
+    @property
+    def last_known(self) -> tuple[str, ...]:
+        last = [self.own[component].last_known for component in sorted(self.own)]
+        return tuple(f"last known leader {self._process(leader.address)}" for leader in last if leader)[:1]
+
+    @property
+    def leads(self) -> str:
+        """`jm-a leads after 50 s`."""
+        recovery = self.cluster.recovery
+        if recovery and recovery.led_at and (took := recovery.led_at.steady - recovery.opened_at.steady) >= SECOND:
+            return f"{self.leader} leads after {age(took)}"
+        return f"{self.leader} leads"
+
+    @property
+    def standby(self) -> tuple[str, ...]:
+        cluster = self.cluster
+        alone = cluster.standby.alone_since is not None and contending(cluster.contenders) == 1
+        return ("no standby is left",) if alone else ()
+
+    def _process(self, address: str) -> str:
+        return process(address, name_of(self.cluster, address))
+
+    # -- the failover --------------------------------------------------------------------------------------------------
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether the failover in progress is planned, or may be, and has not taken too long yet."""
+        cluster, episode = self.cluster, self.cluster.episode
+        if episode is None:
+            return False
+        opened, operated, intent = episode.opened_at, cluster.operated, episode.facts.intent
+        if is_left_out(episode.facts):
+            since = opened.steady
+            if intent and intent.plan in _GOES_ON and operated and operated.wanted_since:
+                since = max(since, operated.wanted_since.steady)
+            budgets = (rule.planned_budget for rule in self.policy.rules if rule.on in PLANNABLE)
+            return not self.passed(since + max(budgets, default=PLANNED_BUDGET))
+        expected = None if intent else plans.expected_until(operated, opened)
+        return expected is not None and not self.passed(expected)
+
+    @property
+    def why(self) -> tuple[str, ...]:
+        """Why the leader was lost: `probably jm-b was killed`."""
+        episode = self.cluster.episode
+        if episode is None:
+            return ()
+        verdict, death = cause_of(self.cluster, episode), death_of(self.cluster, episode)
+        reason = death.reason if death else None
+        clause = advice.because(verdict.cause, self._process(episode.before.address), reason)
+        is_sure = (death if death and advice.explains(reason, verdict.cause) else verdict).confidence is Confidence.HIGH
+        clause = clause.removeprefix("JobManager ")
+        return (clause if is_sure else f"probably {clause}",) if clause else ()
+
+    # -- what Flink's REST server says ---------------------------------------------------------------------------------
+
+    @cached_property
+    def picture(self) -> Picture | None:
+        """What the present leader's REST server said, since this observer sees it lead. None: nothing, or too long ago."""
+        cluster, leader, server = self.cluster, self.cluster.rest_leader, self.cluster.rest_server
+        picture, request = (cluster.picture_now if cluster.recovery else cluster.picture), cluster.picture_request
+        if Source.FLINK_REST not in self.policy.evidence or picture is None or picture.left_out:
+            return None
+        if leader is None or server is None or server.leader != leader or picture.leader != leader.address:
+            return None
+        if picture.at < max(cluster.components[_REST_SERVER].since.wall, cluster.view.turned_at.wall):
+            return None
+        taken = self.now.steady - (self.now.wall - picture.at)
+        answered = max(taken, request.good_at if request else taken)
+        is_old = self.passed(answered + rest_server.SHOWN_AFTER + 2 * self.policy.picture_interval)
+        return None if is_old else picture
+
+    @property
+    def unchecked(self) -> str | None:
+        """Why it is not known whether the jobs run."""
+        picture, request = self.picture, self.cluster.picture_request
+        if Source.FLINK_REST not in self.policy.evidence:
+            return "no REST"
+        if picture:
+            return f"{picture.jobs_beyond} of them are not listed" if picture.jobs_beyond else None
+        if self.cluster.picture and self.cluster.picture.left_out:
+            return "too many to remember"
+        return clean(request.problem, _LONGEST_PROBLEM) if request and request.problem else "REST has not answered yet"
+
+    @cached_property
+    def silence(self) -> Unanswered | None:
+        """The silence of the published leader, if it is proven to have lasted as long as the rules have it."""
+        silence, until = rest_server.unanswered(self.cluster), rest_server.proven_until(self.cluster)
+        if silence is None or until is None or until - silence.since.steady < self.hold(Trigger.LEADER_SILENT):
+            return None
+        return silence
+
+    # -- the jobs ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def counts(self) -> tuple[int, int] | None:
+        """How many jobs run, of how many. None: not known."""
+        cluster, recovery, before = self.cluster, self.cluster.recovery, self.cluster.picture
+        if recovery and recovery.led_at and not recovery.left_out and before and not before.left_out:
+            ended = {job_id for job_id, after in cluster.recovering.items() if after.state in ENDED}
+            expected = {job.id for job in before.jobs if job.state not in ENDED} - ended
+            return len(expected - self.waiting.keys() - self._gone), len(expected)
+        picture = self.picture
+        if picture is None:
+            return None
+        running = {job.id for job in picture.jobs if job.is_running}
+        there = {job.id for job in picture.jobs if job.state not in ENDED and not self._starts(picture, job)}
+        absent = self.waiting.keys() | self._gone | self._unlisted(picture)
+        return len(running - absent), len(there | absent | running)
+
+    def _unlisted(self, picture: Picture) -> set[str]:
+        """The jobs that have a leader in the store, and not just since, and that Flink does not list."""
+        led = (
+            component.job_id
+            for component, state in self.jobs.items()
+            if isinstance(state.leadership, Held) and picture.at - state.since.wall >= _STARTS_WITHIN
+        )
+        return {job_id for job_id in led if job_id} - {job.id for job in picture.jobs}
+
+    def _starts(self, picture: Picture, job: Job) -> bool:
+        """Whether somebody has just submitted the job: it did not run before."""
+        settled = picture.at - self.cluster.components[_REST_SERVER].since.wall >= _SETTLED
+        return settled and not job.is_running and picture.at - job.started_at < _STARTS_WITHIN
+
+    @cached_property
+    def waiting(self) -> Mapping[str, str]:
+        """Jobs from before the failover that were not seen running since."""
+        return assessment.waiting(self.cluster)
+
+    @cached_property
+    def faults(self) -> Mapping[str, JobFault]:
+        """The jobs that are missing or resurrected, of failovers that nobody has annotated."""
+        reviewed = self.cluster.reviewed
+        return {job: fault for job, fault in self.cluster.job_faults.items() if fault.episode_id not in reviewed}
+
+    @property
+    def _gone(self) -> set[str]:
+        return {job for job, fault in self.faults.items() if fault.fault is not Fault.RESURRECTED}
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        """`2 of 3 jobs run`. Empty: not known, or there are no jobs."""
+        if self.counts is None or not self.counts[1]:
+            return ()
+        ran, total = self.counts
+        again = " again" if ran == total and self.recovered else ""
+        return (f"{ran} of {total} jobs run{again}",)
+
+    @property
+    def is_patience_over(self) -> bool:
+        """Whether jobs have not come back for as long as the rules wait."""
+        led = assessment.led_since(self.cluster)
+        return bool(self.waiting) and led is not None and self.passed(led[0].steady + self.hold(Trigger.NOT_RECOVERED))
+
+    @property
+    def has_no_workers(self) -> bool:
+        """Whether jobs are there, and no TaskManager is registered."""
+        picture = self.picture
+        return picture is not None and picture.task_managers == () and bool(self.counts and self.counts[1])
+
+    @property
+    def lacks_workers(self) -> bool:
+        """The same for so long that none is to be expected any more."""
+        picture, recovery = self.picture, self.cluster.recovery
+        if picture is None or not self.has_no_workers:
+            return False
+        if recovery and recovery.led_at:
+            return self.passed(recovery.led_at.steady + REGISTERED_WITHIN)
+        return any(picture.at - job.started_at >= REGISTERED_WITHIN for job in picture.jobs if job.state not in ENDED)
+
+    @property
+    def is_recovering(self) -> bool:
+        """Whether it is led, and jobs do not run yet, or it is about to be known from what they were restored."""
+        cluster, recovery = self.cluster, self.cluster.recovery
+        if cluster.episode and cluster.episode.jobs_away:
+            return True
+        if recovery and recovery.led_at and not recovery.left_out:
+            if recovery.first_at is None:
+                return not self.passed(recovery.led_at.steady + self.hold(Trigger.NOT_RECOVERED))
+            return bool(self.waiting) or self._is_unread
+        return self.counts is not None and self.counts[0] < self.counts[1]
+
+    @property
+    def _is_unread(self) -> bool:
+        """Whether the checkpoints of jobs that run were not read yet, for a short time."""
+        jobs = [after for after in self.cluster.recovering.values() if after.is_running]
+        left = max((after.running_at or 0 for after in jobs), default=0) + _READ_WITHIN - self.now.wall
+        return any(after.read_at is None for after in jobs) and not self.passed(self.now.steady + left)
+
+    # -- what came of it -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def assessed(self) -> Assessed | None:
+        """The last recovery that was judged, for a day, until the next failover, or until somebody has annotated it."""
+        last, episode = self.cluster.assessed, self.cluster.episode or self.cluster.last_episode
+        if last is None or self.cluster.recovery or last.episode_id in self.cluster.reviewed:
+            return None
+        if episode and episode.id != last.episode_id and episode.opened_at.steady >= last.at.steady:
+            return None
+        return None if self.passed(last.at.steady + KEPT) else last
+
+    def restored(self, origin: str) -> list[str]:
+        """The names of the jobs that were restored from `nothing`, or from an `older` checkpoint."""
+        if self.assessed:
+            return [row.name or "" for row in self.assessed.rows if row.restored_from == origin]
+        recovery, before = self.cluster.recovery, self.cluster.picture
+        if recovery is None or before is None or recovery.episode_id in self.cluster.reviewed:
+            return []
+        reported = {
+            job_id
+            for job_id, after in self.cluster.recovering.items()
+            if after.reported and (after.restored is None) is (origin == "nothing")
+        }
+        return [job.name for job in before.jobs if job.id in reported] if reported else []
+
+    @property
+    def shortcomings(self) -> Iterator[tuple[list[str], str]]:
+        """The jobs that run worse than before, or not any more, and how."""
+        yield self.restored("older"), "restored from an older checkpoint"
+        rows = self.assessed.rows if self.assessed else ()
+        yield [row.name or "" for row in rows if (row.outcome, row.state) == ("ended", "FAILED")], "failed since"
+
+    @cached_property
+    def recovered(self) -> tuple[str, ...]:
+        """`58 s after jm-b was killed`, for a while after all jobs ran again."""
+        last, episodes = (
+            self.cluster.recovery or self.cluster.assessed,
+            (self.cluster.episode, self.cluster.last_episode),
+        )
+        episode = next((e for e in episodes if last and e and e.id == last.episode_id), None)
+        took = self._took()
+        if episode is None or took is None:
+            return ()
+        death, who = death_of(self.cluster, episode), self._process(episode.before.address)
+        ending = ENDINGS[death.reason] if death and death.reason != "unknown" else "was lost"
+        return (f"{age(took)} after {who} {ending}",)
+
+    def _took(self) -> int | None:
+        """How long it took until all jobs ran."""
+        cluster, recovery, assessed = self.cluster, self.cluster.recovery, self.cluster.assessed
+        if recovery is None:
+            row = assessed.rows[0] if assessed and assessed.rows else None
+            if assessed is None or row is None or row.running_after_seconds is None:
+                return None
+            return None if self.passed(assessed.at.steady + _RECENT) else micros(row.running_after_seconds)
+        led_at = recovery.led_at.wall if recovery.led_at else None
+        ran = [at for after in cluster.recovering.values() if after.is_running and (at := after.ran_at(led_at))]
+        died = assessment.dead_at(cluster, recovery)
+        began = recovery.opened_at.wall if died is None else min(died, recovery.opened_at.wall)
+        return max(0, max(ran) - began) if ran else None

@@ -1,0 +1,191 @@
+"""Which status a cluster has: the only place that decides. A table, whose first row that applies says the status and its sentence.
+
+What cannot be seen is BLIND before anything else is considered: a cluster that cannot be seen is neither DOWN nor OK.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from sidecar.core.cluster.draft import ClusterStep
+from sidecar.core.cluster.failover import plans
+from sidecar.core.cluster.records.record_writer import envelope
+from sidecar.core.cluster.recovery.recovery_state import Fault
+from sidecar.core.cluster.state import ClusterState, contending
+from sidecar.core.cluster.status import ClusterStatus, Stated, Status
+from sidecar.core.cluster.status_case import LONGEST_REASON, Case
+from sidecar.core.counted import counted, listed
+from sidecar.core.flink.leadership import Unknown
+from sidecar.core.moment import Moment, age, timestamp
+from sidecar.core.policy.policy import Policy
+from sidecar.core.reach import Reach
+from sidecar.core.records import StatusRecord, record_id
+from sidecar.core.sanitize import clean
+
+Parts = tuple[str, ...]
+_MOST_NAMED: Final = 3
+_UNWANTED: Final = "no leader is wanted"
+_FAULTS: Final[Mapping[Fault, str]] = {
+    Fault.MISSING: "missing",
+    Fault.DELETED: "missing",
+    Fault.RESURRECTED: "running although ended",
+}
+
+
+def status_of(policy: Policy, name: str, cluster: ClusterState, now: Moment) -> ClusterStatus:
+    """The status of the cluster `name` now. It began when `cluster.stated` says, if that is the same."""
+    case = Case(policy, name, cluster, now)
+    status, parts = next((status, parts) for status, applies in ROWS if (parts := applies(case)))
+    before = cluster.stated
+    return ClusterStatus(status, before.since if before and before.status is status else now, parts, case.due)
+
+
+def restated(policy: Policy, name: str, cluster: ClusterState, now: Moment) -> ClusterStep:
+    """The cluster with its status as it is now, and a record if that has changed. The same object if nothing has."""
+    current, before = status_of(policy, name, cluster, now), cluster.stated
+    stated = Stated(current.status, current.since, current.sentence, current.due)
+    if stated == before:
+        return cluster, []
+    after = replace(cluster, stated=stated)
+    if before and before.status is stated.status:
+        return after, []
+    episode = cluster.episode or cluster.last_episode
+    record = StatusRecord(
+        id=record_id("status", policy.observer, name, stated.status, timestamp(now.wall)),
+        **envelope(policy, name, now),
+        status=stated.status.value,
+        previous=before.status.value if before else None,
+        since=timestamp(stated.since.wall),
+        sentence=stated.sentence,
+        episode_id=episode.id if episode else None,
+    )
+    return after, [record]
+
+
+def _blind(case: Case) -> Parts:
+    cluster, view = case.cluster, case.cluster.view
+    if cluster.missing:
+        return (clean(str(cluster.missing), LONGEST_REASON),)
+    if cluster.refused:
+        return (f"{case.store} does not let it be read: {clean(cluster.refused, LONGEST_REASON)}", *case.last_known)
+    if not cluster.in_sight and not cluster.ever_led and not view.complete and view.loss is None:
+        return (f"{case.store} has not been read yet: leaders are unknown",)
+    if not cluster.in_sight:
+        began = view.loss.began if view.loss and view.loss.ended is None else view.turned_at
+        for_long = f" for {age(case.now.steady - began.steady)}" if began.steady else ""
+        why = "does not answer in time" if cluster.stale else "cannot be reached"
+        return (f"cannot see it{for_long}: {case.store} {why}", *case.last_known)
+    unreadable = sorted(
+        str(component) for component, state in case.own.items() if isinstance(state.leadership, Unknown)
+    )
+    return (f"the leader data of {', '.join(unreadable)} cannot be read",) if unreadable else ()
+
+
+def _stopped(case: Case) -> Parts:
+    if not case.vacant or not plans.is_unwanted(case.cluster.operated):
+        return ()
+    return (f"{_UNWANTED}: its FlinkDeployment is suspended, or was deleted",)
+
+
+def _down(case: Case) -> Parts:
+    if case.is_planned:
+        return ()
+    if case.vacant:
+        if not case.cluster.ever_led:
+            return ("no leader yet", *_contenders(case))
+        stand = case.jobs_of_failover
+        still = f"{counted(stand, 'job')} stand{'s' if stand == 1 else ''} still"
+        return (case.leaderless, *case.why, *([still] if stand else []), *_contenders(case))
+    if unled := case.unled_jobs:
+        longest = age(max(case.now.steady - since for since in unled.values()))
+        return (f"{len(unled)} of {len(case.jobs)} jobs without a leader for {longest}",)
+    return ()
+
+
+def _contenders(case: Case) -> Parts:
+    """Whether another JobManager can take over."""
+    number = contending(case.cluster.contenders)
+    if number is None:
+        return ()
+    return ("no standby",) if number == 0 else (f"{number} JobManager{'s contend' if number > 1 else ' contends'}",)
+
+
+def _split(case: Case) -> Parts:
+    if not case.cluster.contested:
+        return ()
+    return (f"two JobManagers act as leader of {listed(sorted(map(str, case.cluster.contested)), _MOST_NAMED)}",)
+
+
+def _lost(case: Case) -> Parts:
+    parts = []
+    for words in dict.fromkeys(_FAULTS.values()):
+        names = [fault.name or job_id[:8] for job_id, fault in case.faults.items() if _FAULTS[fault.fault] == words]
+        if names:
+            parts.append(f"{counted(len(names), 'job')} {words}: {_names(names)}")
+    if names := case.restored("nothing"):
+        parts.append(f"{counted(len(names), 'job')} restored from nothing: {_names(names)}")
+    return (*parts, *case.running) if parts else ()
+
+
+def _names(names: list[str]) -> str:
+    return listed(sorted(clean(name, 40) for name in names), _MOST_NAMED)
+
+
+def _not_running(case: Case) -> Parts:
+    if case.picture is None:
+        return ()
+    workers = ("no TaskManager is registered",) if case.lacks_workers else ()
+    if case.is_patience_over or workers:
+        return (*(case.running or (case.leads,)), *workers, *case.standby)
+    return ()
+
+
+def _silent(case: Case) -> Parts:
+    silence = case.silence
+    if silence is None or plans.is_unwanted(case.cluster.operated):
+        return ()
+    how = "does not answer" if silence.reach is Reach.SILENT else "cannot be reached"
+    return (f"{case.leader} {how} for {age(case.now.steady - silence.since.steady)}", "it is still published as leader")
+
+
+def _recovering(case: Case) -> Parts:
+    if case.is_planned and (case.vacant or case.unled_jobs):
+        planned = "a planned failover goes on"
+        return (f"{planned}: {case.leaderless}" if case.vacant else f"{planned}: {len(case.unled_jobs)} jobs wait",)
+    if not case.is_recovering:
+        return ()
+    workers = ("no TaskManager is registered",) if case.has_no_workers else ()
+    return (case.leads, *case.running, *workers, *case.standby)
+
+
+def _degraded(case: Case) -> Parts:
+    parts = [f"{counted(len(names), 'job')} {words}" for names, words in case.shortcomings if names]
+    parts += case.standby
+    unknown = (f"whether jobs run is not known ({case.unchecked})",) if case.unchecked else ()
+    return (*(case.running or (case.leads,)), *parts, *unknown) if parts else ()
+
+
+def _unchecked(case: Case) -> Parts:
+    why = case.unchecked
+    return (f"{case.leader} leads; whether jobs run is not known ({why})",) if why else ()
+
+
+def _ok(case: Case) -> Parts:
+    return (*(case.running or (f"{case.leader} leads, no jobs",)), *case.recovered)
+
+
+ROWS: Final[tuple[tuple[Status, Callable[[Case], Parts]], ...]] = (
+    (Status.BLIND, _blind),
+    (Status.STOPPED, _stopped),
+    (Status.DOWN, _down),
+    (Status.SPLIT, _split),
+    (Status.LOST, _lost),
+    (Status.NOT_RUNNING, _not_running),
+    (Status.SILENT, _silent),
+    (Status.RECOVERING, _recovering),
+    (Status.DEGRADED, _degraded),
+    (Status.UNCHECKED, _unchecked),
+    (Status.OK, _ok),
+)
+"""In the order in which they are considered. The last one applies where no other does."""

@@ -1,0 +1,272 @@
+"""The status of a cluster: one row of the table each, and what OK must never be said of."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from sidecar.core.cluster.failover.plans import Operated
+from sidecar.core.cluster.recovery.recovery_state import Fault, JobFault
+from sidecar.core.cluster.state import Standby
+from sidecar.core.cluster.status import SHOWN, ClusterStatus, Status
+from sidecar.core.cluster.status_of import ROWS, status_of
+from sidecar.core.flink.leadership import Component, ComponentId
+from sidecar.core.observations import ConnectionState
+from sidecar.core.reach import Reach
+from sidecar.core.records import StatusRecord
+from tests.core.cluster.pictures import ASSESSING, after, before, job, reaches, shows
+from tests.core.cluster.recovery.test_assessment import failed_over, looks
+from tests.kit.cluster import CLUSTER, DISPATCHER, JOB, A, B
+from tests.kit.core_sidecar import Sidecar, watching
+from tests.kit.groups import examples
+
+LATCH: Final = "/leader/latch"
+OTHER: Final = "b" * 32
+
+
+def of(sidecar: Sidecar, **other: Any) -> ClusterStatus:
+    """The status of the cluster now; `other`: of its state."""
+    cluster = replace(sidecar.state.clusters[CLUSTER], **other)
+    return status_of(sidecar.policy, CLUSTER, cluster, sidecar.moment)
+
+
+def running() -> Sidecar:
+    """A cluster that is led, and whose REST server has just shown that its two jobs run."""
+    sidecar = watching(policy=ASSESSING)[1]
+    shows(sidecar, job(), job("payments", job_id=OTHER))
+    return sidecar.waits(1)
+
+
+def vacated(seconds: float = 43) -> Sidecar:
+    flink, sidecar = watching()
+    flink.vacate()
+    return sidecar.sees_changes().waits(seconds)
+
+
+def blind() -> ClusterStatus:
+    sidecar = watching()[1].is_cut_off(ConnectionState.LOST).waits(50)
+    return of(sidecar)
+
+
+def stopped() -> ClusterStatus:
+    sidecar = vacated()
+    return of(sidecar, operated=Operated(None, unwanted_since=sidecar.moment))
+
+
+def down() -> ClusterStatus:
+    return of(vacated(), contenders={LATCH: ("a", "b")})
+
+
+def split() -> ClusterStatus:
+    return of(watching()[1], contested=frozenset({DISPATCHER}))
+
+
+def lost() -> ClusterStatus:
+    sidecar = running()
+    fault = JobFault(Fault.MISSING, sidecar.moment, "an episode", "payments")
+    return of(sidecar, job_faults={OTHER: fault})
+
+
+def not_running() -> ClusterStatus:
+    _, sidecar = failed_over()
+    for _ in range(31):
+        shows(sidecar, job(started=2, state="RESTARTING"))
+        sidecar.waits(10)
+    return of(sidecar)
+
+
+def silent() -> ClusterStatus:
+    sidecar = running()
+    for _ in range(12):
+        reaches(sidecar, Reach.SILENT)
+        sidecar.waits(1)
+    return of(sidecar)
+
+
+def recovering() -> ClusterStatus:
+    return of(failed_over()[1])
+
+
+def degraded() -> ClusterStatus:
+    sidecar = running()
+    return of(sidecar, contenders={LATCH: ("a",)}, standby=Standby(sidecar.moment, sidecar.moment))
+
+
+def unchecked() -> ClusterStatus:
+    return of(watching()[1])
+
+
+def ok() -> ClusterStatus:
+    _, sidecar = failed_over()
+    return of(looks(sidecar, None, seconds=2))
+
+
+EACH: Final[dict[Status, tuple[Callable[[], ClusterStatus], str]]] = {
+    Status.BLIND: (blind, "cannot see it for 50 s: ZooKeeper cannot be reached, last known leader jm-a"),
+    Status.STOPPED: (stopped, "no leader is wanted: its FlinkDeployment is suspended, or was deleted"),
+    Status.DOWN: (
+        down,
+        "no leader for 43 s, probably jm-a was lost, 1 job stands still, 2 JobManagers contend",
+    ),
+    Status.SPLIT: (split, "two JobManagers act as leader of dispatcher"),
+    Status.LOST: (lost, "1 job missing: payments, 1 of 2 jobs run"),
+    Status.NOT_RUNNING: (not_running, "0 of 1 jobs run"),
+    Status.SILENT: (silent, "jm-a does not answer for 12 s, it is still published as leader"),
+    Status.RECOVERING: (recovering, "jm-b leads after 2 s, 0 of 1 jobs run"),
+    Status.DEGRADED: (degraded, "2 of 2 jobs run, no standby is left"),
+    Status.UNCHECKED: (unchecked, "jm-a leads; whether jobs run is not known (no REST)"),
+    Status.OK: (ok, "1 of 1 jobs run again, 2 s after jm-a was lost"),
+}
+
+
+@pytest.mark.parametrize("status", EACH)
+def test_each_status_says_what_is_so(status: Status) -> None:
+    """In one sentence, of what is known and no more."""
+    make, sentence = EACH[status]
+    made = make()
+    assert (made.status, made.sentence) == (status, sentence)
+
+
+def test_each_status_has_a_row_and_a_colour() -> None:
+    """And nothing but OK is green, or a success."""
+    assert {status for status, _ in ROWS} == set(Status) == set(SHOWN) == set(EACH)
+    assert len(ROWS) == len(Status)
+    assert [status for status, shown in SHOWN.items() if "green" in shown or "success" in shown] == [Status.OK]
+
+
+def test_what_cannot_be_seen_is_neither_down_nor_ok() -> None:
+    """Also when nobody led before the connection was lost, and when all was well."""
+    for sidecar in (vacated(), running()):
+        assert of(sidecar.is_cut_off(ConnectionState.LOST).waits(5)).status is Status.BLIND
+    assert of(watching()[1], refused="NoAuth").status is Status.BLIND
+
+
+def test_a_job_gets_its_leader_after_the_dispatcher() -> None:
+    """Until as long has passed as a rule waits, its cluster recovers; then the job is without a leader."""
+    flink, sidecar = watching()
+    flink.vacate()
+    sidecar.sees_changes().waits(2)
+    flink.elect(B, *(component for component in sidecar.state.clusters[CLUSTER].components if not component.job_id))
+    sidecar.sees_changes().waits(1)
+    assert of(sidecar).status is Status.RECOVERING
+    sidecar.waits(40)
+    assert (of(sidecar).status, of(sidecar).sentence) == (Status.DOWN, "1 of 1 jobs without a leader for 43 s")
+
+
+def test_a_leader_that_has_never_described_the_cluster_is_unchecked() -> None:
+    """Whether its jobs run is not known then: not even after the patience of the rules is over."""
+    _, sidecar = failed_over()
+    assert of(sidecar.waits(60)).status is Status.RECOVERING
+    made = of(sidecar.waits(300))
+    assert (made.status, made.sentence) == (
+        Status.UNCHECKED,
+        "jm-b leads; whether jobs run is not known (not shown)",
+    )
+
+
+def test_jobs_without_any_task_manager_do_not_run() -> None:
+    """While it recovers that is said, and after a minute it is the status."""
+    _, sidecar = failed_over()
+    looks(sidecar, job(started=2, state="RESTARTING"), task_managers=())
+    assert of(sidecar).status is Status.RECOVERING
+    assert "no TaskManager is registered" in of(sidecar).sentence
+    looks(sidecar, job(started=2, state="RESTARTING"), task_managers=(), seconds=60)
+    assert (of(sidecar).status, of(sidecar).parts[:2]) == (
+        Status.NOT_RUNNING,
+        ("0 of 1 jobs run", "no TaskManager is registered"),
+    )
+
+
+def test_a_restore_from_an_older_checkpoint_lasts_until_somebody_has_annotated_it() -> None:
+    """Or for a day: all jobs run, and that is no OK."""
+    _, sidecar = failed_over()
+    looks(sidecar, after(sidecar, 40, 42), seconds=3)
+    assert of(sidecar).status is Status.DEGRADED
+    looks(sidecar, after(sidecar, 40, 42), seconds=60)
+    assert of(sidecar).sentence == "1 of 1 jobs run again, 1 job restored from an older checkpoint"
+    [episode] = sidecar.episodes()
+    assert of(sidecar, reviewed=frozenset({episode.id})).status is Status.OK
+
+
+def test_a_job_that_lost_its_state_is_lost_though_it_runs() -> None:
+    """From the moment at which that is known."""
+    _, sidecar = failed_over()
+    for _ in range(3):
+        shows(sidecar, after(sidecar, None, 1))
+        sidecar.waits(1)
+    assert (of(sidecar).status, of(sidecar).parts[0]) == (Status.LOST, "1 job restored from nothing: orders")
+
+
+def test_a_change_of_status_is_recorded_once() -> None:
+    """With what it was before, the sentence at that moment, and the failover; each begins when the one before ends."""
+    flink, sidecar = watching(policy=ASSESSING)
+    shows(sidecar, before(sidecar))
+    flink.vacate()
+    sidecar.sees_changes().waits(10)
+    flink.elect(B)
+    looks(sidecar.sees_changes(), None, seconds=3)
+    changes = [record for record in sidecar.records if isinstance(record, StatusRecord)]
+    assert [(record.previous, record.status) for record in changes] == [
+        ("UNCHECKED", "DOWN"),
+        ("DOWN", "RECOVERING"),
+        ("RECOVERING", "OK"),
+    ]
+    assert {record.episode_id for record in changes} == {changes[0].episode_id}
+    stated = sidecar.state.clusters[CLUSTER].stated
+    assert stated
+    assert (stated.status, stated.sentence) == (Status.OK, changes[-1].sentence)
+    sidecar.is_killed()
+    assert sidecar.state.clusters[CLUSTER].stated == stated
+
+
+def test_the_sentence_gets_shorter_where_there_is_little_room() -> None:
+    """It drops its last parts first, and never says more than it did."""
+    made = down()
+    texts = [made.within(room) for room in range(10, 120)]
+    assert all(len(text) <= room for room, text in zip(range(10, 120), texts, strict=True))
+    assert made.sentence == texts[-1]
+    assert made.within(40) == "no leader for 43 s"
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(["vacate", "elect a", "elect b", "runs", "restarts", "none", "waits", "cut off", "connects"]),
+        max_size=12,
+    )
+)
+def test_ok_is_said_only_of_a_cluster_that_is_led_and_whose_jobs_run(steps: list[str]) -> None:
+    """Whatever happens: led, this leader's REST server has answered, and every job that ran before runs again or has ended."""
+    flink, sidecar = watching(policy=ASSESSING)
+    shows(sidecar, before(sidecar))
+    shown: tuple[Any, ...] | None = None
+    for step in steps:
+        match step.split():
+            case ["vacate"]:
+                flink.vacate()
+                sidecar.sees_changes()
+            case ["elect", who]:
+                flink.elect({"a": A, "b": B}[who])
+                sidecar.sees_changes()
+            case ["cut", "off"]:
+                sidecar.is_cut_off(ConnectionState.LOST)
+            case ["connects"]:
+                sidecar.connects()
+            case ["waits"]:
+                sidecar.waits(5)
+            case [what]:
+                jobs = {"runs": [after(sidecar, 41, 42)], "restarts": [job(started=2, state="RESTARTING")], "none": []}
+                shows(sidecar, *jobs[what])
+                shown = (jobs[what], sidecar.state.clusters[CLUSTER].rest_leader)
+        sidecar.waits(1)
+        cluster = sidecar.state.clusters[CLUSTER]
+        if of(sidecar).status is not Status.OK:
+            continue
+        assert cluster.leaders_in_sight
+        assert cluster.components[ComponentId(Component.JOB, JOB)].vacated_at is None
+        assert cluster.rest_leader is not None
+        if shown and shown[1] == cluster.rest_leader:
+            assert all(one.is_running for one in shown[0])
