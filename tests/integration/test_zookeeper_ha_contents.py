@@ -5,7 +5,6 @@ from typing import Final
 
 import pytest
 from kazoo.security import OPEN_ACL_UNSAFE
-from msgspec.structs import replace
 
 from sidecar.core.bounds import STORE_LIST
 from sidecar.core.flink.znode_paths import ZNodeLayout
@@ -140,7 +139,7 @@ def test_a_list_that_is_too_long_is_unknown_and_the_other_checks_are_made(
         for bound, text in (("STORE_LIST", "children, more than 50"), ("_MOST_BYTES", "its answer is longer than")):
             with monkeypatch.context() as few:
                 if bound == "STORE_LIST":
-                    few.setattr(ensemble_probe, bound, replace(STORE_LIST, most_items=50))
+                    few.setattr(ensemble_probe, bound, STORE_LIST._replace(most_items=50))
                 else:
                     few.setattr("sidecar.drivers.zookeeper.persistent._MOST_BYTES", 1 << 10)
                 found = findings(address, place)
