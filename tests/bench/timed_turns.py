@@ -1,4 +1,4 @@
-"""Our command, whose owner's thread notes its longest turns (seconds, CPU seconds): `python -m tests.bench.timed_turns run --config FILE`."""
+"""Our command, whose owner's thread notes its longest turns: `python -m tests.bench.timed_turns run --config FILE`."""
 
 import os
 import time
