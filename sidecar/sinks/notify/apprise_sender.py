@@ -9,6 +9,7 @@ import sys
 from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
+from inspect import getsource
 from pathlib import Path
 from smtplib import SMTPRecipientsRefused, SMTPResponseException
 from typing import Final
@@ -22,6 +23,7 @@ from sidecar.sinks.notify import incidents, mail_replies, mail_threads
 from sidecar.sinks.notify.ambiguous_url import ambiguity, cut_password, host_may_be_secret
 from sidecar.sinks.notify.formatting import formatted
 from sidecar.sinks.notify.http_outcome import chain, observing, of_exception
+from sidecar.sinks.notify.pasted_url import instead
 from sidecar.sinks.notify.sender_protocol import Answer
 
 MOST_CHARACTERS: Final = 200
@@ -43,6 +45,8 @@ _KINDS: Final = {"info": NotifyType.INFO, "warning": NotifyType.WARNING, "critic
 _SERVICES: Final = "https://appriseit.com/services/"
 _BASE_ARGS: Final = ("tag", "tags", "redirect", "schema")
 _OPTION: Final = re.compile(r"[a-z][a-z_]{0,30}")
+_NATIVE_OPTION: Final = re.compile(r"[A-Za-z][A-Za-z_-]{0,30}")
+_BY_VARIABLE: Final = re.compile(r"qsd[\"']\]\[\s*\w+\s*\]")
 _OPTION_ENDS: Final = re.compile(r"[&;]")
 _PASSED_ON: Final = ("+", "-", ":")
 """How the names of values begin that a plugin passes on."""
@@ -120,22 +124,45 @@ def native(url: str) -> str:
 def _option_mistake(url: str, service: NotifyBase) -> str | None:
     """The first part of the query that is no option of the service, which Apprise would ignore. It may be a part of a secret."""
     options = {*service.template_args, *_BASE_ARGS}
-    sources = "".join(Path(sys.modules[kind.__module__].__file__ or "").read_text() for kind in _kinds(service))
-    native = url.lower().lstrip().startswith(("http://", "https://"))  # the service's own options, for Apprise to read
+    sources = [Path(sys.modules[kind.__module__].__file__ or "").read_text() for kind in _kinds(service)]
+    native = url.lower().lstrip().startswith(("http://", "https://"))
+    own = getsource(type(service).parse_native_url) if native else ""
     free_text = True
     for place, part in enumerate(_OPTION_ENDS.split(url.partition("?")[2]), 1):
-        option, value, _ = part.partition("=")
+        option, equals, value = part.partition("=")
         name = unquote(option).strip().lower()
-        reads = rf"[\"']{re.escape(name)}[\"']{'' if len(name) > 1 else ' in '}"
-        if not part or name[:1] in _PASSED_ON or name in options or re.search(reads, sources):
+        plain = equals and (_NATIVE_OPTION if native else _OPTION).fullmatch(option)
+        close = get_close_matches(name, sorted(options), 1) if plain else []
+        if not part or name[:1] in _PASSED_ON or name in options or _is_read(name, sources):
             free_text = name not in NotifyBase.template_args
             continue
-        plain = value and _OPTION.fullmatch(option)
-        if plain and get_close_matches(option, options):
-            return f"has no option {option}"
-        if plain or (not native and (value or free_text)):  # else it cannot be the rest of a value
+        if native and value:  # of a service's own URL, Apprise also takes what it finds by itself, or sends in any case
+            if f"{name}=" in own or (_is_quoted(name, sources) and _is_quoted(unquote(value), sources)):
+                continue
+        elif not close and _is_quoted(name, sources):
+            continue
+        if close:
+            return f"has no option {option}: write {close[0]}=… if that is meant, or remove it"
+        if native and value:
+            return f"does not pass on number {place} of its options: remove it"
+        if not native and (equals or free_text):  # else it cannot be the rest of a value
             return f"has no such option as number {place} of its options (within a value, write & as %26 and ; as %3B)"
     return None
+
+
+def _is_read(name: str, sources: list[str]) -> bool:
+    """Whether a plugin looks the option up in the query of a URL: by its name, or by a variable, which may have any quoted name."""
+    quoted = rf"[\"']{re.escape(name)}[\"']"
+    looked_up = rf"qsd[\"']?\]?(?:\[|\.(?:get|pop)\()\s*{quoted}"
+    return any(
+        re.search(looked_up, source) or (_BY_VARIABLE.search(source) and _is_quoted(name, [source]))
+        for source in sources
+    )
+
+
+def _is_quoted(text: str, sources: list[str]) -> bool:
+    quoted = re.compile(rf"[\"']{re.escape(text)}[\"']{'' if len(text) > 1 else ' in '}")
+    return any(quoted.search(source) for source in sources)
 
 
 def _kinds(service: NotifyBase) -> list[type]:
@@ -177,6 +204,8 @@ class _Report(logging.Handler):
         service = _instantiate(scheme, self._url)
         if scheme in {"http", "https"}:
             self.scheme = native(self._url) or scheme
+        if service is None and (why := instead(self._url)):
+            return f"{scheme}:// {why}: see {_SERVICES}"
         if service is None and scheme not in plugins.N_MGR:
             return f"no service is called {scheme}://, see {_SERVICES}"
         if service is None:
