@@ -438,7 +438,9 @@ def test_an_option_that_a_service_does_not_have_is_named(web: HttpReceiver, mail
         "mail": f"{mail.url}&name=flink&reply=a@example.com",
     }
     assert check_endpoints({name: apprise(url) for name, url in urls.items()}).problems == {
-        "misspelled": "pagerduty:// has no option regoin: see https://appriseit.com/services/pagerduty/"
+        "misspelled": (
+            "pagerduty:// has no option regoin: write region=… if that is meant, or remove it: see https://appriseit.com/services/pagerduty/"
+        )
     }
 
 
@@ -453,7 +455,12 @@ def test_the_service_of_its_own_url_is_what_apprise_says() -> None:
     }
     found = check_endpoints({name: apprise(url) for name, url in urls.items()})
     assert found.natives == {name: name for name in ("slack", "discord", "squadcast")}
-    assert found.problems == {"none": "no service is called https://, see https://appriseit.com/services/"}
+    assert found.problems == {
+        "none": (
+            "https:// names no service that Apprise knows by this URL: write it as Apprise spells its service, or write webhook: {url: …} in "
+            "place of urls, to post Alertmanager's payload to it: see https://appriseit.com/services/"
+        )
+    }
     known = replace(apprise(urls["squadcast"]), native="squadcast")
     assert (known.service, known.keeps_incidents, known.in_order) == ("squadcast", True, True)
 
