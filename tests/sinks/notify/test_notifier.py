@@ -457,8 +457,8 @@ def test_the_service_of_its_own_url_is_what_apprise_says() -> None:
     assert found.natives == {name: name for name in ("slack", "discord", "squadcast")}
     assert found.problems == {
         "none": (
-            "https:// names no service that Apprise knows by this URL: write it as Apprise spells its service, or write webhook: {url: …} in "
-            "place of urls, to post Alertmanager's payload to it: see https://appriseit.com/services/"
+            "https:// names no service that Apprise knows by this URL: write it as Apprise spells its service, or write webhook: {url: …} "
+            "in place of urls, to post Alertmanager's payload to it: see https://appriseit.com/services/"
         )
     }
     known = replace(apprise(urls["squadcast"]), native="squadcast")
