@@ -18,6 +18,12 @@ _WRITTEN: Final = re.compile(
         (?P<version>[\w.-]*\w)""",
     re.MULTILINE | re.VERBOSE,
 )
+_FROM_A_CLONE: Final = re.compile(
+    r"""(?P<before>\bpip\ install\ '?)\.(?P<extra>(?:\[[\w-]+\]'?)?(?=[`\s]))
+        (?P<end>`?)(?:\ \(in\ a\ clone\ of\ this\ repository\)|\ *\#\ in\ a\ clone\ of\ this\ repository)?""",
+    re.VERBOSE,
+)
+"""How documents install it as long as no package index has it."""
 _PLACES: Final = ("sidecar/__init__.py", "deploy", "docs", "README.md")
 
 
@@ -34,8 +40,18 @@ def parsed(text: str) -> Version:
     return Version(text)
 
 
+def published(text: str) -> str:
+    """A document in which the package is installed from the index."""
+    return _FROM_A_CLONE.sub(lambda match: f"{match['before']}flink-ha-sidecar{match['extra']}{match['end']}", text)
+
+
 def places(root: Path) -> Iterator[tuple[Path, str]]:
     """Each file that names the version, with the version that it names, once for each time."""
+    for file in _files(root):
+        yield from ((file, match["version"]) for match in _WRITTEN.finditer(file.read_text(encoding="utf-8")))
+
+
+def _files(root: Path) -> Iterator[Path]:
     listed = subprocess.run(
         ["git", "ls-files", "-z", *_PLACES],  # noqa: S607  the git of this machine
         cwd=root,
@@ -46,7 +62,7 @@ def places(root: Path) -> Iterator[tuple[Path, str]]:
     for name in filter(None, listed.split("\0")):
         file = root / name
         if file.suffix in {".py", ".yaml", ".md"}:
-            yield from ((file, match["version"]) for match in _WRITTEN.finditer(file.read_text(encoding="utf-8")))
+            yield file
 
 
 def current(root: Path) -> str:
@@ -58,11 +74,13 @@ def current(root: Path) -> str:
 
 
 def write(root: Path, version: Version) -> list[Path]:
-    """Write it to all places; the files that have changed."""
+    """Write it to all places; the files that have changed. From the first release on, documents install it from the index."""
     changed = []
-    for file in {file: None for file, _ in places(root)}:
+    for file in _files(root):
         text = file.read_text(encoding="utf-8")
         new = _WRITTEN.sub(lambda match: match["before"] + version, text)
+        if RELEASE.fullmatch(version) and file.suffix == ".md":
+            new = published(new)
         if new != text:
             file.write_text(new, encoding="utf-8")
             changed.append(file)

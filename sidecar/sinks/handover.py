@@ -21,7 +21,7 @@ from sidecar.threads import ServiceThread
 
 READ_SECONDS: Final = 60.0
 """How long an unreachable store is tried before its cluster is watched without a handover."""
-CONFIRM_SECONDS: Final = 300.0
+CONFIRM_SECONDS: Final = 600.0
 """The interval of writes without a change, so that a sidecar that is killed is known to have watched until then."""
 BURST: Final = 3
 """Writes for one cluster in quick succession. The leaders of one election do not appear at once, and a pod may end right after it."""

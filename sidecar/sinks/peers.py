@@ -29,8 +29,8 @@ from sidecar.threads import ServiceThread
 
 PATH: Final = "/api/v1/observations"
 PUBLISH_SECONDS: Final = 60.0
-"""How often an observer publishes that it is there: far more often than the others forget it. At first more often, because several sidecars
-often start together, and each knows those alone that have published before it.
+"""How often an observer looks who else is there, and publishes itself where that is due: far more often than the others forget it. At first
+more often, because several sidecars often start together, and each knows those alone that have published before it.
 """
 _FIRST_PUBLISH_SECONDS: Final = 5.0
 ASK_SECONDS: Final = 5.0

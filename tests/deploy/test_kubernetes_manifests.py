@@ -19,7 +19,7 @@ from sidecar.core.moment import Timestamp
 from sidecar.drivers.kubernetes import Access
 from sidecar.drivers.kubernetes.deployment_probe import DeploymentProbe
 from sidecar.drivers.kubernetes.events import KubernetesEvents
-from sidecar.drivers.kubernetes.ledger import LABELS, KubernetesLedger, ledger_name
+from sidecar.drivers.kubernetes.ledger import ANNOTATIONS, LABELS, KubernetesLedger, ledger_name
 from sidecar.drivers.kubernetes.pods import KubernetesPods
 from sidecar.ports import Document, LedgerRefusedError
 from sidecar.settings import KubernetesSettings, load
@@ -172,7 +172,7 @@ def test_that_is_enough_to_see_the_leaders(kubernetes: Kubernetes, account: Path
     assert status == 1, stderr  # two components are without a leader
     assert [json.loads(line)["leader_address"] for line in stdout.splitlines()] == [DISPATCHER, None, None]
     status, stdout, stderr = who(account, "other", seconds=10)
-    assert (status, stdout) == (1, "")
+    assert (status, stdout) == (3, "")
     assert "no permission (403)" in stderr
     assert "Traceback" not in stderr
 
@@ -184,7 +184,8 @@ def test_that_is_enough_to_keep_the_ledger(kubernetes: Kubernetes, account: Path
     assert written is not None
     path = f"{CONFIG_MAPS}/{LEDGER}"
     (manifest,) = (found for found in built if found["metadata"]["name"] == LEDGER)
-    assert (manifest["metadata"]["name"], manifest["metadata"]["labels"], "data" in manifest) == (LEDGER, LABELS, False)
+    described = {"name": LEDGER, "namespace": NAMESPACE, "labels": LABELS, "annotations": ANNOTATIONS}
+    assert (manifest["metadata"], "data" in manifest) == (described, False)
     assert kubernetes.server.ask("GET", path)["data"] == {"ledger": "claims"}
     store.stop()
     neighbours = KubernetesLedger(Access(account), NAMESPACE, "other", seconds=PATIENCE_SECONDS)

@@ -7,10 +7,13 @@ from uuid import uuid4
 
 import pytest
 
+from sidecar.clock import Clock
+from sidecar.core.delivery.presence import Presence
 from sidecar.core.flink.configmaps import is_leaders
 from sidecar.drivers.kubernetes import Access
-from sidecar.drivers.kubernetes.ledger import LABELS, KubernetesLedger, ledger_name
+from sidecar.drivers.kubernetes.ledger import ANNOTATIONS, LABELS, KubernetesLedger, ledger_name
 from sidecar.ports import Document, LedgerRefusedError
+from sidecar.sinks.notify.ledger_client import SharedLedger
 from tests.integration.ledgers import CLUSTER, PATIENCE_SECONDS, SECONDS, out_of_reach, put, refused
 from tests.kit.kubernetes_server import Json, Kubernetes, Namespace, program
 
@@ -49,6 +52,26 @@ def test_what_a_role_must_allow(kubernetes: Kubernetes, flink: Namespace) -> Non
     store.stop()
 
 
+def test_an_observer_that_is_still_there_writes_nothing(kubernetes: Kubernetes, flink: Namespace) -> None:
+    """Whoever watches ConfigMaps, as Argo CD does, is left in peace. Another one that comes is written down."""
+    one, two = (
+        SharedLedger(
+            KubernetesLedger(Access(kubernetes.kubeconfig()), flink.name, CLUSTER, seconds=PATIENCE_SECONDS),
+            observer,
+            Clock(),
+            alone_if_refused=False,
+        )
+        for observer in ("one", "two")
+    )
+    versions = []
+    for ledger in (one, one, one, two, one):
+        assert ledger.announce(Presence(Clock()().wall, "http://10.0.0.1:9250")) is not None
+        versions.append(config_maps(kubernetes, flink)[NAME]["metadata"]["resourceVersion"])
+    assert [versions.index(version) for version in versions] == [0, 0, 0, 3, 3]
+    one.stop()
+    two.stop()
+
+
 def allowed(act: Callable[[], object]) -> None:
     """The API server's own view of a new Role is a moment late."""
     deadline = time.monotonic() + 10
@@ -73,6 +96,7 @@ def test_its_config_map_is_none_of_flinks(kubernetes: Kubernetes, flink: Namespa
     assert not is_leaders(CLUSTER, NAME)
     assert after == before
     assert made["metadata"]["labels"] == LABELS
+    assert made["metadata"]["annotations"] == ANNOTATIONS
     assert {"app", "type", "configmap-type"}.isdisjoint(LABELS)
     assert made["data"] == {"ledger": "1"}
     store.stop()

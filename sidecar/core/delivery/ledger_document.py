@@ -99,7 +99,10 @@ def begun(ledger: Ledger, wall: int) -> Ledger:
 
 
 def announced(ledger: Ledger, observer: str, its: Presence) -> Ledger:
-    """The ledger in which `observer` has published this."""
+    """The ledger in which `observer` has published this: unchanged while what it published lately is true."""
+    previous = ledger.observers.get(observer)
+    if previous and previous.address == its.address and 0 <= its.at - previous.at < presence.RENEWED:
+        return ledger
     return replace(ledger, observers={**ledger.observers, observer: its})
 
 

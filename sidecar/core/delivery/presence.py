@@ -9,7 +9,9 @@ from msgspec import Struct
 
 from sidecar.core.moment import SECOND
 
-KEPT: Final = 600 * SECOND
+RENEWED: Final = 540 * SECOND
+"""An observer publishes itself again after so long, or when it is not as it was published."""
+KEPT: Final = 1200 * SECOND
 """An observer that has not published anything for so long has ended."""
 SENDER_KEPT: Final = 7 * 24 * 3600 * SECOND
 """For so long the answers of an observer count that was found to have sent a notification: as long as the ledger remembers one."""

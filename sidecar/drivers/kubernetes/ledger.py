@@ -16,6 +16,8 @@ from sidecar.drivers.kubernetes.responses import ConfigMap
 from sidecar.ports import LONGEST_DOCUMENT, Document, LedgerError, LedgerRefusedError
 
 LABELS: Final = {"app.kubernetes.io/name": "flink-ha-sidecar", "app.kubernetes.io/component": "ledger"}
+ANNOTATIONS: Final = {"argocd.argoproj.io/ignore-resource-updates": "true"}
+"""Argo CD applies what it is configured to ignore also to an object that it does not manage: docs/how-to/kubernetes.md."""
 
 _REFUSED = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY})
 
@@ -53,7 +55,7 @@ class KubernetesLedger:
             raise LedgerError(f"{self._doing('patch')}: {len(content)} bytes, of at most {LONGEST_DOCUMENT}")
         body: dict[str, Any] = {"data": {self._key: content.decode()}}
         if over.version is None:
-            body["metadata"] = {"name": self._name, "labels": LABELS}
+            body["metadata"] = {"name": self._name, "labels": LABELS, "annotations": ANNOTATIONS}
             written = self._call("create", body, unless={HTTPStatus.CONFLICT})
         else:
             body["metadata"] = {"resourceVersion": str(over.version)}

@@ -11,12 +11,14 @@ from sidecar.core.delivery.presence import (
     KEPT,
     LONGEST_ADDRESS,
     MOST_OBSERVERS,
+    RENEWED,
     SENDER_KEPT,
     Presence,
     others,
     voting,
     with_sender,
 )
+from sidecar.core.moment import SECOND
 from tests.core.delivery.test_ledger_document import NOW, VACANCY, A, delivery_of
 
 HERE = Presence(NOW, "http://10.0.0.1:9250", NOW, NOW)
@@ -30,11 +32,29 @@ def observers(ledger: Ledger) -> dict[str, Presence]:
 def test_who_has_announced_itself_is_there_beside_what_is_sent() -> None:
     """A claim of another one changes nothing in it, nor it in the claim."""
     ledger = claimed(announced(Ledger(began=1), "a", HERE), delivery_of(VACANCY), A, NOW)
-    later = replace(HERE, at=NOW + 1)
+    later = replace(HERE, at=NOW + RENEWED)
     both = announced(announced(ledger, "b", HERE), "a", later)
     assert observers(both) == {"a": later, "b": HERE}
     assert both.entries == ledger.entries
     assert others(both.observers, "a") == {"b": HERE}
+
+
+def test_the_ledger_is_at_rest_while_nothing_happens() -> None:
+    """An observer that looks each minute for an hour writes seven times; nobody who reads meanwhile takes it for ended."""
+    ledger, writes = Ledger(began=1), 0
+    for minute in range(60):
+        wall = NOW + minute * 60 * SECOND
+        before = believed(ledger, wall)
+        assert minute == 0 or before.observers.keys() == {"a"}
+        ledger = announced(before, "a", replace(HERE, at=wall, store_seen_at=wall, leader_seen_at=wall))
+        writes += ledger is not before
+    assert writes == 7
+
+
+@pytest.mark.parametrize("its", [replace(HERE, address="http://10.0.0.2:9250"), replace(HERE, at=NOW - 1)])
+def test_what_has_changed_is_published_at_once(its: Presence) -> None:
+    """Another address, and a clock that was set back: the others must not take it for one of the future."""
+    assert announced(Ledger(began=1, observers={"a": HERE}), "a", its).observers == {"a": its}
 
 
 @pytest.mark.parametrize(
