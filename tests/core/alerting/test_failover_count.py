@@ -15,7 +15,10 @@ from tests.kit.fake_flink import Flink
 C: Final = job_manager("jm-c")
 COUNTED: Final = replace(
     POLICY,
-    rules=(LEADER_CHANGED, Rule("FlinkLeaderFlapping", Trigger.EPISODES, Severity.CRITICAL, count=3, within=3600 * SECOND)),
+    rules=(
+        LEADER_CHANGED,
+        Rule("FlinkLeaderFlapping", Trigger.EPISODES, Severity.CRITICAL, count=3, within=3600 * SECOND),
+    ),
 )
 
 
