@@ -172,7 +172,7 @@ def hidden(state_dir: Path, policy: Policy) -> Mapping[str, int] | None:
         now = state(state_dir)
     except JournalError:
         return None
-    return recorded | silence_view.hidden(policy, now, Clock(now.alive)())
+    return recorded | silence_view.hidden(policy, now, now.alive) if now.alive else recorded
 
 
 def annotate(state_dir: Path, episode: str, reason: str, author: str | None, *, planned: bool = False) -> Annotation:

@@ -65,6 +65,7 @@ READ_BY_COMMANDS: tuple[type[Struct], ...] = (
 )
 """`status` and `alerts` read the journal of another process."""
 OTHER_NUMBERS = {
+    Standby: {"lacked", "left"},
     Moment: {"wall"},
     Absence: {"vacant", "leaders"},
     Downtime: {"at_least", "at_most"},
