@@ -13,6 +13,7 @@ from msgspec import Struct
 from sidecar.clock import Clock
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component
 from sidecar.core.moment import Timestamp, timestamp
+from sidecar.core.policy.policy import Policy
 from sidecar.core.records import (
     Annotation,
     AnyRecord,
@@ -23,7 +24,7 @@ from sidecar.core.records import (
     TransitionRecord,
 )
 from sidecar.core.state import State
-from sidecar.core.views import episode_view, unrecorded
+from sidecar.core.views import episode_view, silence_view, unrecorded
 from sidecar.core.views.annotate import annotation, note
 from sidecar.core.views.episode_view import EpisodeView
 from sidecar.core.views.explain import Explanation, UnknownEpisodeError, find
@@ -163,13 +164,15 @@ def _id_of(state_dir: Path, name: str) -> str:
     raise UnknownEpisodeError("no failover is recorded")
 
 
-def hidden(state_dir: Path) -> Mapping[str, int] | None:
-    """How many alerts each silence has hidden; None: there is no journal that can be read."""
+def hidden(state_dir: Path, policy: Policy) -> Mapping[str, int] | None:
+    """How many alerts each silence has hidden, those that it hides now included; None: there is no journal that can be read."""
     try:
         silences = (record.silence_id for record in records(state_dir) if isinstance(record, Notification))
-        return Counter(silence_id for silence_id in silences if silence_id)
+        recorded = Counter(silence_id for silence_id in silences if silence_id)
+        now = state(state_dir)
     except JournalError:
         return None
+    return recorded | silence_view.hidden(policy, now, now.alive) if now.alive else recorded
 
 
 def annotate(state_dir: Path, episode: str, reason: str, author: str | None, *, planned: bool = False) -> Annotation:

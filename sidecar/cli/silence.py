@@ -74,14 +74,14 @@ def add(
 def list_(expired: bool, output: str, config: Path | None, **overrides: Any) -> None:
     """Print the silences, the one that ends next first.
 
-    "Hid" is the number of alerts that the records of the sidecar in the state folder say it has hidden. Exit status 3 if a store cannot
-    be read.
+    "Hid" is the number of alerts that it has hidden, or hides now, as the sidecar in the state folder knows. Exit status 3 if a store
+    cannot be read.
     """
     from sidecar import history, silencing
     from sidecar.settings import load
 
     settings = load(config, overrides, secrets=False)
-    listing = silencing.listed(settings, history.hidden(settings.state_dir), expired=expired)
+    listing = silencing.listed(settings, history.hidden(settings.state_dir, settings.policy()), expired=expired)
     if output == "json":
         for silence in listing.silences:
             print_value(silence, "", "json")

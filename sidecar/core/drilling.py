@@ -12,13 +12,14 @@ from msgspec.structs import replace
 from sidecar.core import notifying
 from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Reason
+from sidecar.core.alerting.reactions import Drills
 from sidecar.core.alerting.silences import Silence
 from sidecar.core.cluster.death.deaths import death_of
 from sidecar.core.cluster.state import ClusterState, Drilled
 from sidecar.core.drills.drill import RunningDrill, began, ended
 from sidecar.core.drills.findings import Findings, with_record
 from sidecar.core.drills.judge import SETTLING, Result
-from sidecar.core.drills.messages import messages
+from sidecar.core.drills.messages import closing_messages, messages
 from sidecar.core.effects import Append, Effect
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Policy
@@ -38,6 +39,8 @@ def tick(policy: Policy, state: State, now: Moment) -> tuple[State, list[Effect]
             over = replace(running, over=now)
             alerts = grouping.due_after_silence(state.alerts, drill_id, now)
             state = replace(state, drills={**state.drills, drill_id: over}, alerts=alerts)
+            state, more = notifying.queued(policy, state, [*closing_messages(policy, running.began, now)], now)
+            effects += more
     for running in state.drills.values():
         if running.over and not _awaits(state, running, running.over, now):
             state, record = _end(policy, state, running, running.over, now)
@@ -49,6 +52,13 @@ def tick(policy: Policy, state: State, now: Moment) -> tuple[State, list[Effect]
             state, more = _begin(policy, state, drill, now)
             effects += more
     return state, effects
+
+
+def failovers_of(state: State, cluster_id: str) -> Drills:
+    """Which failovers of the cluster are its drills': of each window the first one."""
+    of_cluster = [running for running in state.drills.values() if running.began.cluster_id == cluster_id]
+    episodes = frozenset(running.findings.episode_id for running in of_cluster if running.findings.episode_id)
+    return Drills(episodes, any(running.over is None and not running.findings.episode_id for running in of_cluster))
 
 
 def with_records(state: State, effects: Iterable[Effect]) -> State:

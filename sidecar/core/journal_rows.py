@@ -13,7 +13,8 @@ from sidecar.core.cluster.failover.episodes import Episode
 from sidecar.core.cluster.failover.plans import Disruption, Operated
 from sidecar.core.cluster.leadership_account import Account
 from sidecar.core.cluster.recovery.recovery_state import Assessed, Assessment, JobAfter, JobFault
-from sidecar.core.cluster.state import ClusterState, ComponentState, Drilled, RestServer, Standby, View
+from sidecar.core.cluster.standby import Standby
+from sidecar.core.cluster.state import ClusterState, ComponentState, Drilled, RestServer, View
 from sidecar.core.cluster.status import Stated
 from sidecar.core.cluster.store.leases import Lease
 from sidecar.core.cluster.transitions import Transition

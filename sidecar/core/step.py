@@ -410,8 +410,9 @@ def _take(policy: Policy, state: State, cluster_id: str, outcome: ClusterStep, a
         return state, []  # the same object: the journal has nothing to write
     after = error_budget.accounted(policy, cluster_id, before, after, state.alive, at)
     alerts, quarantine = state.alerts, Quarantine()
+    drills = drilling.failovers_of(state, cluster_id)
     for event in happened:
-        alerts = reactions.react(alerts, policy, event, after, at, quarantine)
+        alerts = reactions.react(alerts, policy, event, after, at, quarantine, drills)
     clusters = with_items(state.clusters, {cluster_id: after})
     effects: list[Effect] = [
         Append(transition_record(policy, event) if isinstance(event, Transition) else event)

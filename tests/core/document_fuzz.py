@@ -190,7 +190,11 @@ def handovers() -> list[dict[str, Any]]:
         "disruptions": {"uid": {"at": UNWANTED["began"], "pod": "jm-1", "address": ""}},
     }
     documents[3] |= {"lapsed": {"config-map": LEASE}, "pods": {"10.0.0.1": {"name": "jm-1", "named_at": at(1).wall}}}
-    documents[3]["standby"] = {"several_since": UNWANTED["began"], "alone_since": UNWANTED["began"]}
+    documents[3]["standby"] = {
+        **dict.fromkeys(("several_since", "alone_since", "lacking_since", "counted_at"), UNWANTED["began"]),
+        "left": 3,
+        "lacked": 250_000_000,
+    }
     return [*documents, plain.loads(OLDER.read_text())]
 
 

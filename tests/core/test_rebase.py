@@ -27,7 +27,8 @@ from sidecar.core.cluster.failover.plans import Disruption, Intent, Operated
 from sidecar.core.cluster.leadership_account import Account, Bucket, Change, Lasted
 from sidecar.core.cluster.recovery.recovery_state import Assessed, JobFault
 from sidecar.core.cluster.split_leadership import Contest
-from sidecar.core.cluster.state import ComponentState, Confirmed, Drilled, Fewer, RestServer, Standby, Unanswered
+from sidecar.core.cluster.standby import Standby
+from sidecar.core.cluster.state import ComponentState, Confirmed, Drilled, Fewer, RestServer, Unanswered
 from sidecar.core.cluster.store.leases import Lease
 from sidecar.core.cluster.store.unobserved import Elections, Gap, Look
 from sidecar.core.drills.drill import RunningDrill
@@ -64,6 +65,7 @@ READ_BY_COMMANDS: tuple[type[Struct], ...] = (
 )
 """`status` and `alerts` read the journal of another process."""
 OTHER_NUMBERS = {
+    Standby: {"lacked", "left"},
     Moment: {"wall"},
     Absence: {"vacant", "leaders"},
     Downtime: {"at_least", "at_most"},

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from sidecar import history
 from sidecar.core.alerting.silence_document import LONGEST_TEXT
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.labels import Matcher, Operator
@@ -18,7 +19,7 @@ from tests.kit.cluster import CLUSTER
 from tests.kit.core_sidecar import Sidecar, fail_over, watching
 from tests.kit.metric_families import WELL
 from tests.shell.reading import Markup, read, show
-from tests.shell.remembering import HOSTILE
+from tests.shell.remembering import HOSTILE, remember
 from tests.shell.site import Site
 
 
@@ -83,6 +84,17 @@ def test_a_silence_on_an_alert_that_was_notified_hides_it_everywhere(site: Site)
     assert {each["state"] for each in site.data("/api/v1/alerts")} == {"silenced"}
     [shown] = site.data("/api/v1/silences")
     assert shown["hides"] == shown["hid"] == 4
+
+
+def test_the_command_counts_what_a_silence_hides_now(tmp_path: Path) -> None:
+    """Also an alert that was notified before, of which no record says that it is hidden."""
+    flink, sidecar = watching(policy=SILENCED)
+    flink.vacate()
+    sidecar.sees_changes().waits(60)
+    sidecar.silenced_by(silence())
+    sidecar.waits(45)
+    remember(tmp_path, sidecar)
+    assert history.hidden(tmp_path, SILENCED) == {silence().id: 4}
 
 
 def test_a_silence_on_the_page(site: Site, silenced: Sidecar) -> None:

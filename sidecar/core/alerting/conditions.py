@@ -16,6 +16,7 @@ from sidecar.core.cluster.failover import plans
 from sidecar.core.cluster.recovery import assessment
 from sidecar.core.cluster.recovery.recovery_state import Fault
 from sidecar.core.cluster.state import ClusterState, ComponentState, contending, zxid_headroom
+from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import Component, ComponentId, ConfigMapPosition, Vacant
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Policy, Rule, Trigger
@@ -49,9 +50,8 @@ def conditions(  # noqa: C901, PLR0911  one for each trigger
             return _stop(rule, policy, name, cluster)
         case Trigger.BLIND:
             return _blindness(rule, policy, name, cluster)
-        case Trigger.NO_STANDBY if (since := cluster.standby.alone_since) and contending(cluster.contenders) == 1:
-            contenders = sorted(other for names in cluster.contenders.values() for other in names)
-            return {None: new_alert(policy, rule, name, None, since, *contenders)}
+        case Trigger.NO_STANDBY:
+            return _no_standby(rule, policy, name, cluster)
         case Trigger.EPISODES:
             return _failovers(rule, policy, name, alerts.failovers.get(name, Failovers()), now)
         case Trigger.ZXID_HEADROOM if (left_over := zxid_headroom(cluster)) is not None and left_over < ZXID_HEADROOM:
@@ -112,6 +112,19 @@ def _failovers(rule: Rule, policy: Policy, name: str, failovers: Failovers, now:
     if count < rule.count:
         return {}
     return {None: new_alert(policy, rule, name, None, now, count=count, episode_id=recent[-1].episode_id)}
+
+
+def _no_standby(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Holding:
+    """One JobManager contends after there was a standby, or that one leaves again and again."""
+    standby, number = cluster.standby, contending(cluster.contenders)
+    is_alone = standby.alone_since is not None and number == 1
+    since = standby.lacking_since or standby.alone_since
+    if since is None or not (is_alone or (standby.loops and number)):
+        return {}
+    # The oldest contender of each latch is the leader, which stays while others come and go.
+    leaders = sorted(min(names, key=znode_paths.place_in_latch) for names in cluster.contenders.values() if names)
+    count = standby.left if standby.loops else None
+    return {None: new_alert(policy, rule, name, None, since, *leaders, count=count)}
 
 
 def _overdue(rule: Rule, policy: Policy, name: str, cluster: ClusterState, now: Moment) -> Holding:

@@ -177,6 +177,13 @@ PARTLY_OBSERVED: Final = Phrases(
 NO_CLUSTER: Final = Phrases("no such cluster", "the cluster exists", "{missing}", "the cluster exists since {ended}")
 
 
+UNSTEADY_STANDBY: Final = Phrases(
+    "the standby JobManager stops again and again ({count} times)",
+    "the standby JobManager is steady again",
+    "the standby JobManager has stopped {count} times since {began}: it may be gone when the leader fails. Look why it ends",
+    "a standby has contended without a break since shortly before {ended}; it had stopped {count} times in {lasted}",
+)
+
 _UNWANTED: Final = "no leader is wanted since {ended}: the FlinkDeployment is suspended, or was deleted"
 UNWANTED: Final = Phrases(
     "no leader", "no leader is wanted for {what}", f"{{what}}: {_UNWANTED}", f"{{what}}: {_UNWANTED}"
@@ -232,6 +239,8 @@ def _phrases(rule: Rule, alert: Alert) -> Phrases:
         return TOO_OLD
     if alert.missing and alert.missing.startswith(PARTLY):
         return PARTLY_OBSERVED
+    if rule.on is Trigger.NO_STANDBY and alert.count:
+        return UNSTEADY_STANDBY
     if rule.on is Trigger.LEADER_SILENT:
         return SILENCES[alert.reach]
     return NO_CLUSTER if alert.missing else PHRASES[rule.on]

@@ -5,6 +5,7 @@ An alert's id is derived from its cause: every observer of the same event comput
 
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.alerting import excuses, grouping
@@ -31,6 +32,20 @@ MOST_FAILOVERS: Final = 1000
 _BAD_RESTORES: Final = {"nothing": Trigger.RESTORED_FROM_NOTHING, "older": Trigger.RESTORED_FROM_OLDER}
 
 
+class Drills(Struct, frozen=True):
+    """Which failovers of a cluster are drills: no rule and no title counts them."""
+
+    episodes: frozenset[str] = frozenset()
+    expects_one: bool = False
+    """Whether a drill's window is open in which none has happened yet: the next one is the drill's."""
+
+    def have(self, episode_id: str | None) -> bool:
+        return self.expects_one or episode_id in self.episodes
+
+
+NO_DRILLS: Final = Drills()
+
+
 def react(
     alerts: Alerts,
     policy: Policy,
@@ -38,20 +53,22 @@ def react(
     cluster: ClusterState,
     at: Moment,
     quarantine: Quarantine = STRICT,
+    drills: Drills = NO_DRILLS,
 ) -> Alerts:
     """Fire or withdraw alerts for something that happened in `cluster`."""
     match happened:
         case Transition():
             for rule in policy.rules:
                 with quarantine.guard("rule", rule.alert, "of cluster", happened.cluster_id):
-                    alerts = _react_to_transition(alerts, policy, rule, happened, cluster, at)
+                    alerts = _react_to_transition(alerts, policy, rule, happened, cluster, at, drills)
         case BadRestore() | Recovery(job_id=None, verdict="recovered"):
             for rule in policy.rules:
                 with quarantine.guard("rule", rule.alert, "of cluster", happened.cluster_id):
                     if alert := _of_recovery(policy, rule, happened, at):
                         alerts = grouping.fire(alerts, policy, alert, at)
         case EpisodeRecord() if happened.cause != Cause.OBSERVER_BLIND:
-            alerts = _count_failover(alerts, policy, happened, at)
+            if not drills.have(happened.id):
+                alerts = _count_failover(alerts, policy, happened, at)
             for rule in policy.rules:
                 with quarantine.guard("rule", rule.alert, "of cluster", happened.cluster_id):
                     alerts = _react_to_episode(alerts, policy, rule, happened, at)
@@ -68,7 +85,13 @@ def _react_to_episode(alerts: Alerts, policy: Policy, rule: Rule, episode: Episo
 
 
 def _react_to_transition(
-    alerts: Alerts, policy: Policy, rule: Rule, transition: Transition, cluster: ClusterState, at: Moment
+    alerts: Alerts,
+    policy: Policy,
+    rule: Rule,
+    transition: Transition,
+    cluster: ClusterState,
+    at: Moment,
+    drills: Drills,
 ) -> Alerts:
     episode = cluster.episode
     match rule.on:
@@ -82,6 +105,7 @@ def _react_to_transition(
     if alert is None:
         return alerts
     if rule.on is Trigger.LEADER_CHANGED:
+        alert = replace(alert, count=None if drills.have(alert.episode_id) else _number(alerts, policy, cluster, alert))
         until = excuses.excused_until(rule, cluster, alert.episode_id)
         if at.steady < until:
             if excuses.is_known_to_be_planned(cluster, alert.episode_id):
@@ -122,7 +146,6 @@ def _alert_of_transition(
             alert = new_alert(
                 policy, rule, name, component, at, *parts, episode_id=episode_id, ended=ended, is_event=True
             )
-            alert = replace(alert, count=_number(alerts, policy, cluster, alert))
         case Trigger.JOB_LEADER_CHANGED if changed and component.job_id and not episode_id:
             alert = new_alert(policy, rule, name, component, at, session_id, ended=at, is_event=True)
         case Trigger.UNOBSERVED if transition.gap and (count := transition.gap.at_least):

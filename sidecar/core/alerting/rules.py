@@ -19,7 +19,7 @@ from sidecar.core.moment import Moment, in_seconds
 from sidecar.core.policy.policy import Policy, Rule, Trigger
 from sidecar.core.quarantine import STRICT, Quarantine
 
-_COUNTED: Final = frozenset({Trigger.EPISODES, Trigger.BUDGET_BURN})
+_COUNTED: Final = frozenset({Trigger.EPISODES, Trigger.BUDGET_BURN, Trigger.NO_STANDBY})
 """Their messages have the number of now, not that of the beginning."""
 
 
@@ -177,7 +177,8 @@ def _still_holds(rule: Rule, alert: Alert, holding: Holding, cluster: ClusterSta
         case Trigger.SPLIT:
             return alert.component in cluster.contested
         case Trigger.NO_STANDBY:
-            return cluster.standby.alone_since is not None
+            standby = cluster.standby
+            return standby.alone_since is not None or (standby.loops and standby.lacking_since is not None)
         case Trigger.LEADER_SILENT if cluster.picture_request and cluster.rest_server is None:
             # Another sidecar's, and nothing has answered this one yet.
             return cluster.rest_leader is not None and place_of(cluster.rest_leader.address) == alert.before

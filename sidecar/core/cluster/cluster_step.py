@@ -152,6 +152,8 @@ class _Due(NamedTuple):
     """The error budget burns at other paces."""
     unheard: bool
     """The answers of other observers no longer count."""
+    reliable: bool
+    """The standby has made up for the time in which there was none."""
 
 
 def _due(cluster: ClusterState, burning: tuple[int, ...], now: Moment) -> _Due:
@@ -169,6 +171,7 @@ def _due(cluster: ClusterState, burning: tuple[int, ...], now: Moment) -> _Due:
         blind=in_sight and episode is None and view.loss is not None and view.loss.is_past(now),
         burns=burning is not cluster.burning,
         unheard=cluster.peers.is_old(now),
+        reliable=in_sight and cluster.standby.settled(now) is not cluster.standby,
     )
 
 
@@ -182,6 +185,8 @@ def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
         return cluster, []
     draft = Draft(policy, cluster_id, cluster, now)
     draft.update(burning=burning)
+    if due.reliable:
+        draft.update(standby=cluster.standby.settled(now))
     if due.unheard:
         draft.update(peers=replace(cluster.peers, opinions=()))
     failover_in_progress.record_departed(draft, *due.alone)

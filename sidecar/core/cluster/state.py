@@ -16,6 +16,7 @@ from sidecar.core.cluster.failover.plans import Disruption, Operated
 from sidecar.core.cluster.leadership_account import Account, opened
 from sidecar.core.cluster.recovery.recovery_state import Assessed, Assessment, JobAfter, JobFault
 from sidecar.core.cluster.split_leadership import Contest
+from sidecar.core.cluster.standby import Standby
 from sidecar.core.cluster.status import Stated
 from sidecar.core.cluster.store.leases import Lease
 from sidecar.core.cluster.store.unobserved import Elections, Look
@@ -34,7 +35,7 @@ from sidecar.core.flink.leadership import (
     Unknown,
 )
 from sidecar.core.ha.results import Checked
-from sidecar.core.moment import SECOND, Moment
+from sidecar.core.moment import Moment
 from sidecar.core.observations import ConnectionState
 from sidecar.core.pictures import Picture
 from sidecar.core.pods import Pods
@@ -144,29 +145,6 @@ class Fewer(Struct, frozen=True):
 
     contended: int
     at: int
-
-
-STANDBY_AGE: Final = 120 * SECOND
-"""How long several must have contended before one of them counts as a standby: a restarted JobManager contends beside the latch of its
-predecessor until that session expires."""
-
-
-class Standby(Struct, frozen=True):
-    """Whether a leader has had a standby, as far as is known."""
-
-    several_since: Moment | None = None
-    """Since when several contend, or contended until one was left."""
-    alone_since: Moment | None = None
-    """Since when one contends after there was a standby."""
-
-    def with_contenders(self, number: int, at: Moment) -> "Standby":
-        """The standby after `number` contend."""
-        if number > 1:
-            return self if self.several_since and not self.alone_since else Standby(several_since=at)
-        if number == 0 or self.alone_since:
-            return self
-        aged = self.several_since is not None and at.steady - self.several_since.steady >= STANDBY_AGE
-        return Standby(self.several_since, at) if aged else Standby()
 
 
 class Beyond(Struct, frozen=True):

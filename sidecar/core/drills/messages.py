@@ -7,16 +7,16 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.alerting.new_alert import ABOUT_OBSERVER, labels_of
-from sidecar.core.alerting.silence_document import Written
+from sidecar.core.alerting.silence_document import Expectation, Written, drill_of
 from sidecar.core.delivery.feed import FIRES_FOR
 from sidecar.core.delivery.new_deliveries import closing
 from sidecar.core.delivery.outbox import Delivery, Part
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
 from sidecar.core.message import FeedAlert
-from sidecar.core.moment import Moment, spoken
+from sidecar.core.moment import Moment, parsed, spoken
 from sidecar.core.policy.policy import Destination, Policy, Severity, Trigger
 from sidecar.core.policy.routing import matching
-from sidecar.core.records import record_id
+from sidecar.core.records import Drill, record_id
 from sidecar.core.sanitize import clean
 
 ALERT: Final = "Drill"
@@ -44,6 +44,20 @@ def messages(policy: Policy, drill: Written, now: Moment) -> Iterator[Delivery]:
         yield message
         if destination.keeps_incidents and destination.send_resolved:
             yield closing(replace(message, body="The drill's message has arrived."))
+
+
+def closing_messages(policy: Policy, drill: Drill, now: Moment) -> Iterator[Delivery]:
+    """A delivery for each destination that shows the drill's message until something else is true, now that the drill is over."""
+    of = drill_of(
+        *(drill.drill_id, drill.cluster_id, parsed(drill.starts_at), parsed(drill.ends_at)),
+        *(Expectation(drill.expects), drill.author, drill.comment),
+    )
+    by_name = {to.name: to for receiver in policy.receivers.values() for to in receiver}
+    for destination in (by_name[name] for name in drill.receivers if name in by_name):
+        if destination.shows_incidents and not destination.keeps_incidents:
+            name = clean(drill.cluster_id, _MOST_NAME)
+            title, body = f"[DRILL] {name}: the failover drill is over", "What fires from now on is no drill."
+            yield closing(replace(_message(policy, of, destination, now), title=title, body=body), after=0)
 
 
 def _message(policy: Policy, drill: Written, destination: Destination, now: Moment) -> Delivery:

@@ -43,6 +43,9 @@ MOST_CONTENDERS = 1000
 LONGEST_CONTENDER = 200
 """Characters of a name. Curator's have 56."""
 
+_SEQUENCE = 10
+"""Digits of the number at the end of a sequential node's name."""
+
 OWN_NAMES = frozenset(
     {
         *("leader", "leaderlatch", "jobs", "jobgraphs", "execution-plans", "applications", "job-result-store"),
@@ -107,6 +110,11 @@ def is_latch(path: str) -> bool:
 def contenders(names: Sequence[str]) -> tuple[str, ...]:
     """The contenders of a latch by their names, of which nobody needs more, or longer ones: they are kept, and compared at each change."""
     return tuple(name[:LONGEST_CONTENDER] for name in names[:MOST_CONTENDERS])
+
+
+def place_in_latch(name: str) -> str:
+    """What orders the contenders of a latch: the number that ZooKeeper gave to its node. The first one leads."""
+    return name[-_SEQUENCE:]
 
 
 def latched(path: str) -> Component | None:

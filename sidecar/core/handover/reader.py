@@ -14,7 +14,8 @@ from sidecar.core.cluster.failover.episodes import Episode
 from sidecar.core.cluster.failover.plans import Disruption, Operated
 from sidecar.core.cluster.leadership_account import Account
 from sidecar.core.cluster.recovery.recovery_state import Assessed, JobFault
-from sidecar.core.cluster.state import ClusterState, ComponentState, Drilled, RestServer, Standby, fresh_cluster
+from sidecar.core.cluster.standby import Standby
+from sidecar.core.cluster.state import ClusterState, ComponentState, Drilled, RestServer, fresh_cluster
 from sidecar.core.cluster.store.leases import Lease
 from sidecar.core.flink.configmaps import LeaderElectionRecord
 from sidecar.core.flink.leadership import Component, ComponentId, Unknown

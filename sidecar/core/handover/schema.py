@@ -15,6 +15,7 @@ from sidecar.core.cluster.death.ends import MOST_PODS as MOST_ENDED_PODS
 from sidecar.core.cluster.failover.plans import MOST_DISRUPTIONS, Plan
 from sidecar.core.cluster.leadership_account import HOUR, LONGEST, MINUTE, RECENT
 from sidecar.core.cluster.recovery import recovery_state
+from sidecar.core.cluster.standby import MOST_LACKED, MOST_LEFT
 from sidecar.core.flink.configmaps import LONGEST_LEASE
 from sidecar.core.flink.deployments import Maker, Reconciliation
 from sidecar.core.flink.leadership import Component
@@ -229,6 +230,10 @@ class Episode(_Bounded, frozen=True):
 class Standby(_Bounded, frozen=True):
     several_since: Moment | None = None
     alone_since: Moment | None = None
+    lacking_since: Moment | None = None
+    left: Annotated[int, Meta(ge=0, le=MOST_LEFT)] = 0
+    lacked: Annotated[int, Meta(ge=0, le=MOST_LACKED)] = 0
+    counted_at: Moment | None = None
 
 
 class LeaderElectionRecord(_Bounded, frozen=True):

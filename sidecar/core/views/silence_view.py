@@ -8,6 +8,8 @@ from msgspec import Struct
 from sidecar.core.alerting.alerts import Group
 from sidecar.core.alerting.silences import Silence, hiding
 from sidecar.core.moment import Moment, Timestamp, timestamp
+from sidecar.core.policy.policy import Policy
+from sidecar.core.state import State
 from sidecar.core.views.snapshot import Snapshot
 
 
@@ -36,26 +38,31 @@ def silences(snapshot: Snapshot) -> list[SilenceView]:
     """All silences that are known, active ones first, of these the one that ends next first."""
     by_id: dict[str, Silence] = {}
     clusters: dict[str, list[str]] = {}
-    hid = Counter[str]()
     for name, document in sorted(snapshot.state.silences.items()):
         for key, silence in document.known.items():
             by_id[key] = silence
             clusters.setdefault(key, []).append(name)
-            hid[key] += silence.hid
-    hides = _hidden_now(snapshot)
-    views = [
-        _view(silence, snapshot.at, clusters[key], hides[key], max(hid[key], hides[key]))
-        for key, silence in by_id.items()
-    ]
+    hides, hid = (
+        hidden_now(snapshot.policy, snapshot.state, snapshot.at),
+        hidden(snapshot.policy, snapshot.state, snapshot.at),
+    )
+    views = [_view(silence, snapshot.at, clusters[key], hides[key], hid[key]) for key, silence in by_id.items()]
     return sorted(views, key=lambda view: (view.state != "active", view.ends_at, view.id))
 
 
-def _hidden_now(snapshot: Snapshot) -> Counter[str]:
+def hidden(policy: Policy, state: State, at: Moment) -> Counter[str]:
+    """By silence: how many alerts it has hidden, those that it hides now included."""
+    hid = Counter[str]()
+    for document in state.silences.values():
+        hid.update({key: silence.hid for key, silence in document.known.items()})
+    return hid | hidden_now(policy, state, at)
+
+
+def hidden_now(policy: Policy, state: State, at: Moment) -> Counter[str]:
     """By silence: the alerts that fire and that it matches, as the alerts are shown; also before a notification of them is due."""
-    groups = snapshot.state.alerts.groups.values()
+    groups = state.alerts.groups.values()
     firing = {key: member for group in groups for key, member in group.members.items() if member.alert.ended is None}
-    together = Group("", {}, firing)
-    return Counter(hiding(snapshot.policy, snapshot.state.silences, together, snapshot.at).values())
+    return Counter(hiding(policy, state.silences, Group("", {}, firing), at).values())
 
 
 def problems(snapshot: Snapshot) -> dict[str, str]:

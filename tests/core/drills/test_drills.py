@@ -33,7 +33,7 @@ from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.policy.policy import ALL_FOUND, DRILLED, Destination, Policy, Rule, Severity, Store, Trigger
 from sidecar.core.policy.routing import Route, TimeInterval, TimeRange
 from sidecar.core.records import Drill
-from tests.kit.cluster import CLUSTER, START, B
+from tests.kit.cluster import CLUSTER, START, B, job_manager
 from tests.kit.core_sidecar import LEADER_CHANGED, NO_LEADER, POLICY, Sidecar, fail_over, watching
 from tests.kit.fake_flink import Flink
 
@@ -413,3 +413,32 @@ def test_a_handover_cannot_put_off_a_drill() -> None:
     later = Drilled(cluster.drilled.since, sidecar.now + 3600 * SECOND, str(UUID(int=7)))
     sidecar.state = replace(sidecar.state, clusters={CLUSTER: replace(cluster, drilled=later)})
     assert sidecar.is_replaced().state.clusters[CLUSTER].drilled.passed_at == 0
+
+
+def test_a_message_that_stands_until_it_is_updated_says_that_the_drill_is_over() -> None:
+    """As in Slack: it is that of a critical alert as long as the window lasts, and not for good."""
+    shown = replace(ONCALL, in_order=True)
+    _, sidecar = in_drill(policy=replace(DRILLING, receivers={**DRILLING.receivers, "oncall": (shown,)}))
+    sidecar.waits(800)
+    assert [delivery.reason for delivery in sidecar.sent] == [Reason.DRILL]
+    sidecar.waits(120)
+    opened, closed = sidecar.sent
+    assert (closed.reason, closed.is_closing, closed.incident) == (Reason.RESOLVED, True, opened.incident)
+    assert closed.title == "[DRILL] default: the failover drill is over"
+
+
+@pytest.mark.parametrize("drilled", [True, False])
+def test_the_failover_of_a_drill_is_counted_by_no_rule_and_no_title(drilled: bool) -> None:
+    """The next failover is the first one of the hour."""
+    flapping = Rule("FlinkLeaderFlapping", Trigger.EPISODES, Severity.CRITICAL, count=2, within=3600 * SECOND)
+    policy = replace(DRILLING, rules=(*DRILLING.rules, flapping))
+    flink, sidecar = in_drill(None if drilled else drill(starts=86_400), policy)
+    fail_over(flink, sidecar)
+    sidecar.waits(1000)
+    flink.vacate()
+    sidecar.sees_changes().waits(2)
+    flink.elect(job_manager("jm-c"))
+    sidecar.sees_changes().waits(60)
+    assert ("FlinkLeaderFlapping" in {delivery.alert for delivery in sidecar.sent}) is not drilled
+    title = [delivery.title for delivery in sidecar.sent if delivery.alert == "FlinkLeaderChanged"][-1]
+    assert ("again (2nd in 1 h)" in title) is not drilled

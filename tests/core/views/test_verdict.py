@@ -8,7 +8,7 @@ from sidecar.core.cluster.death.death_verdict import DeathReason
 from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.cluster.failover.plans import Operated
 from sidecar.core.cluster.records.record_lines import ENDINGS
-from sidecar.core.cluster.state import Standby
+from sidecar.core.cluster.standby import Standby
 from sidecar.core.finder import Finder
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import SECOND, age

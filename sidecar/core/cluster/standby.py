@@ -1,0 +1,67 @@
+"""Whether a leader has a standby, and whether that one can be relied on.
+
+A standby that has left is lacked until it has contended for two minutes, and then for as long as it was lacked: one that crashes again and
+again comes back each time, and none of these times makes up for the one before. The state has a fixed size, whatever happens.
+"""
+
+from typing import Final
+
+from msgspec import Struct
+
+from sidecar.core.moment import SECOND, Moment
+
+STANDBY_AGE: Final = 120 * SECOND
+"""How long several must have contended before one of them counts as a standby: a restarted JobManager contends beside the latch of its
+predecessor until that session expires."""
+MOST_LACKED: Final = 600 * SECOND
+"""Of the time without a standby, so much has to be made up for at most."""
+MOST_LEFT: Final = 1_000_000
+
+
+class Standby(Struct, frozen=True):
+    """Whether a leader has had a standby, as far as is known."""
+
+    several_since: Moment | None = None
+    """Since when several contend, or contended until one was left."""
+    alone_since: Moment | None = None
+    """Since when one contends after there was a standby."""
+    lacking_since: Moment | None = None
+    """Since when the standby cannot be relied on: it left then, and what was lacked since is not made up for."""
+    left: int = 0
+    """How often it left in that time."""
+    lacked: int = 0
+    """Microseconds still to be made up for when several, or one, began to contend: see `counted_at`."""
+    counted_at: Moment | None = None
+
+    @property
+    def loops(self) -> bool:
+        """Whether the standby comes back and leaves again."""
+        return self.left > 1
+
+    def with_contenders(self, number: int, at: Moment) -> "Standby":
+        """The standby after `number` contend."""
+        if number > 1:
+            if self.several_since and not self.alone_since:
+                return self
+            lacked = self.lacked_at(at) if self.lacking_since else 0
+            return Standby(at, None, self.lacking_since, self.left, lacked, at)
+        if number == 0 or self.alone_since or self.several_since is None:
+            return self
+        now = self.settled(at)
+        if now.lacking_since is None and at.steady - self.several_since.steady < STANDBY_AGE:
+            return Standby()
+        lacked = now.lacked_at(at) if now.lacking_since else 0
+        left = min(now.left + 1, MOST_LEFT)
+        return Standby(now.several_since, at, now.lacking_since or at, left, lacked, at)
+
+    def settled(self, at: Moment) -> "Standby":
+        """The standby at this time: all that was lacked may be made up for."""
+        if self.lacking_since is None or self.alone_since or self.lacked_at(at):
+            return self
+        return Standby(several_since=self.several_since)
+
+    def lacked_at(self, at: Moment) -> int:
+        """What is to be made up for at this time. A standby that has just come back makes up for nothing: it is lacked still."""
+        elapsed = max(0, at.steady - self.counted_at.steady) if self.counted_at else 0
+        unproven = elapsed if self.alone_since else min(elapsed, STANDBY_AGE)
+        return max(0, min(self.lacked + unproven, MOST_LACKED) - (elapsed - unproven))
