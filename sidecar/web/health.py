@@ -32,6 +32,7 @@ def readyz(snapshot: Snapshot, now: Moment) -> Answer:
         return one_line(HTTPStatus.SERVICE_UNAVAILABLE, problem)
     clusters, finder = snapshot.state.clusters, snapshot.state.finder
     problems = [f"{name}: {cluster.missing}" for name, cluster in clusters.items() if cluster.missing]
+    problems += [f"{name}: {cluster.beyond}" for name, cluster in clusters.items() if cluster.beyond][:MOST_NAMED]
     if finder and (problem := finder.problem(len(clusters))):
         problems.append(problem)
     problems += (f"left out because of an error in the sidecar: {name}" for name in snapshot.health.quarantined)

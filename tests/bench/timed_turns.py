@@ -13,7 +13,7 @@ _FILE = "FLINK_HA_SIDECAR_TURNS"
 
 
 def _time_turns(file: Path) -> None:
-    """Append the seconds of each long turn to `file`."""
+    """Append the seconds of each long turn, and those of CPU, to `file`."""
     turn = Loop._turn
 
     def timed(loop: Loop, observations: list[Observation], *, ticks: bool = False) -> None:

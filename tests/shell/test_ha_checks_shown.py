@@ -1,5 +1,6 @@
 """Checks of high availability on the page, in the API and as metrics, and the thread that makes them."""
 
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar import threads
+from sidecar import ha_checking, threads
 from sidecar.clock import Clock
 from sidecar.core.ha.finding import Verdict
 from sidecar.core.ha.results import CheckResult
@@ -15,7 +16,7 @@ from sidecar.core.observations import HaChecked
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.ha_checking import HaChecker
 from sidecar.lab.processes import free_port
-from sidecar.settings import load
+from sidecar.settings import ClusterSettings, load
 from sidecar.sinks.metrics import SnapshotCollector
 from tests.kit.cluster import CLUSTER
 from tests.kit.core_sidecar import Sidecar, watching
@@ -114,6 +115,37 @@ def test_a_cluster_is_checked_also_where_nothing_answers(tmp_path: Path) -> None
     # Kazoo's threads draw random numbers, which property tests of the same process would notice.
     left = {"ha-checks", "zookeeper-client", "zookeeper-goodbye"}
     wait_for("the end of the last check", lambda: left.isdisjoint(thread.name for thread in threading.enumerate()))
+
+
+def test_checks_that_fail_for_one_cluster_are_made_for_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever goes wrong with it: it is logged, and the next cluster has its turn."""
+
+    class Broken:
+        """A probe with an error of its own."""
+
+        def __init__(self, cluster: ClusterSettings, *_: object, **_options: object) -> None:
+            self._cluster_id = cluster.cluster_id
+            asked.append(cluster.cluster_id)
+
+        def read(self) -> None:
+            raise struct.error("unpack_from requires a buffer")
+
+        def stop(self) -> None:
+            """Nothing goes on."""
+
+    asked: list[str] = []
+    monkeypatch.setattr(ha_checking, "ha_probe_of", Broken)
+    config = tmp_path / "sidecar.yaml"
+    clusters = ", ".join(f"{{zookeeper: {{quorum: zk, cluster_id: /{name}}}}}" for name in ("a", "b"))
+    config.write_text(f"clusters: [{clusters}]\n")
+    checker = HaChecker(load(config, {}).clusters, Clock(), interval=0.01, ledger=True, first=0.0)
+    checker.start(lambda _: None)
+    wait_for("both", lambda: len(asked) >= 2)
+    checker.stop()
+    assert asked[:2] == ["a", "b"]
+    assert "the checks of cluster a failed" in caplog.text
 
 
 def test_without_an_interval_nothing_is_checked(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from sidecar.core.observations import (
     ClustersListed,
     ConnectionState,
     DeliveryOutcome,
+    LeftOut,
     NothingFound,
     NotProcessed,
     StoreObserved,
@@ -257,6 +258,18 @@ def test_clusters_that_are_found_are_counted_and_those_left_out_too() -> None:
     listed = ClustersListed(at(1), "zk:2181/flink", frozenset({"a", "b"}), left_out=3)
     found = scraped(*play([ClusterFound(at(0), "a"), ClusterFound(at(0), "b"), listed]), second=2)
     assert (found[watched], found[left_out]) == (2, 3)
+
+
+@pytest.mark.covers("metric:flink_ha_jobs_left_out", "metric:flink_ha_znodes_left_out")
+def test_what_is_beyond_a_bound_is_counted() -> None:
+    """Jobs by cluster, where there are any; znodes where clusters are searched for."""
+    jobs, znodes = key("flink_ha_jobs_left_out", cluster_id=CLUSTER), key("flink_ha_znodes_left_out")
+    assert not {jobs, znodes} & scraped(*play(first_sight()), second=1).keys()
+    listed = ClustersListed(at(1), "zk:2181/flink", frozenset({CLUSTER}), unlisted=9)
+    found = scraped(*play([*first_sight(), LeftOut(at(1), CLUSTER, jobs=12), listed]), second=2)
+    assert (found[jobs], found[znodes]) == (12, 9)
+    unread = scraped(*play([*first_sight(), LeftOut(at(1), CLUSTER, lists=("/leader",))]), second=2)
+    assert unread[jobs] == 1  # at least
 
 
 @pytest.mark.covers("metric:flink_ha_unobserved_changes")

@@ -12,15 +12,19 @@ import pytest
 from msgspec import to_builtins
 
 from sidecar import history
+from sidecar.core.finder import Finder
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId
 from sidecar.core.observations import (
+    ClustersListed,
     ConnectionState,
+    LeftOut,
     NothingFound,
     Observation,
     SnapshotCompleted,
     ViewConfirmed,
     ViewObserved,
 )
+from sidecar.core.state import State
 from sidecar.core.views.episode_words import in_words
 from sidecar.core.views.explain import MOST_KEPT, find
 from sidecar.core.views.snapshot import Health, Snapshot
@@ -64,6 +68,19 @@ def test_ready_means_seen_whole(site: Site) -> None:
     lost = ViewObserved(at(5), CLUSTER, ConnectionState.SUSPENDED)
     site.snapshot = Snapshot(at(5), play([*scene, lost])[0])
     assert site.get("/readyz") == (503, "the view of the store is incomplete: default: SUSPENDED\n")
+
+
+def test_what_is_beyond_a_bound_is_named(site: Site) -> None:
+    """One that watches other clusters, or parts of one, is ready; one that watches none because there is too much else is not."""
+    scene = [*first_sight(), LeftOut(at(1), CLUSTER, jobs=3)]
+    listed = ClustersListed(at(1), "zk:2181/flink", frozenset(), unlisted=20_000, beyond=("tenant",))
+    search = "not everything is observed in zk:2181/flink: left out 20,000 znodes that may lead to clusters of tenant, beyond the bounds"
+    site.snapshot = Snapshot(at(1), play([*scene, listed])[0])
+    jobs = "not everything is observed: left out at least 3 jobs, more than can be watched"
+    assert site.get("/readyz") == (200, f"ok; {CLUSTER}: {jobs}; {search}; 1 cluster watched\n")
+    assert (jobs in site.get("/")[1], search in site.get("/")[1]) == (True, True)
+    site.snapshot = Snapshot(at(1), State(finder=Finder.of(listed)))
+    assert site.get("/readyz") == (503, f"{search}; 0 clusters watched\n")
 
 
 def test_what_was_left_out_because_of_an_error_is_named(site: Site) -> None:

@@ -98,6 +98,8 @@ class Api:
         self._stream: Stream | None = None
         self._limits: dict[bool, int] = {}
         """How many objects of a page could be read last, by whether without their values."""
+        self._ceilings: dict[bool, int] = {}
+        """How many are asked for at most, since a page was too large, or too late; more again after each whole list."""
 
     @property
     def where(self) -> str:
@@ -129,29 +131,30 @@ class Api:
     ) -> Iterator[_T]:
         """The current objects of any kind, page by page. `read` decodes one, and says where the next one begins: "" after the last.
 
-        Anybody may create large objects: a page that is too large is asked for again, with fewer of them.
+        Anybody may create large objects: a page that is too large, or for which the API server takes too long, is asked for again, with
+        fewer of them. Otherwise the large objects of one namespace would hide all others.
         """
         rest, doing = "", f"cannot list {selector}"
+        ceiling = self._ceilings[names_only] = min(2 * self._ceilings.get(names_only, _MOST_IN_PAGE), _MOST_IN_PAGE)
         while True:
-            limit = self._limits.get(names_only, _FEW_IN_PAGE)
+            limit = min(self._limits.get(names_only, _FEW_IN_PAGE), ceiling)
             query = [("limit", str(limit)), *([("continue", rest)] if rest else [])]
             try:
                 response = self._get("list", selector, query, accept=_NAMES_ONLY if names_only else _JSON)
                 body = _body(response, _MOST_PAGE_BYTES if limit > 1 else _MOST_BYTES, doing)
-            except TooLargeError:
-                if limit == 1:
+            except ApiError as error:
+                fewer = max(1, limit // 4)
+                self._limits[names_only] = fewer if isinstance(error, TooLargeError) else min(limit, _FEW_IN_PAGE)
+                if limit == 1 or (limit <= _FEW_IN_PAGE and not isinstance(error, TooLargeError)) or error.status:
                     raise
-                self._limits[names_only] = max(1, limit // 4)
+                ceiling = self._ceilings[names_only] = max(_FEW_IN_PAGE, fewer)
                 continue
-            except ApiError:
-                self._limits[names_only] = min(limit, _FEW_IN_PAGE)  # a shorter page may be answered in time
-                raise
             page, rest = _parsed(body, read, doing)
             yield page
             if not rest:
                 return
             if len(body) < _MOST_PAGE_BYTES // 4:
-                self._limits[names_only] = min(4 * limit, _MOST_IN_PAGE)
+                self._limits[names_only] = min(4 * limit, ceiling)
 
     def read_one(self, name: str, at: str = "") -> ConfigMapList:
         """As `read`, of the ConfigMap with this name, qualified if all are. `at`: as it was at that resource version."""
