@@ -25,6 +25,8 @@ _REASON: Final = re.compile(r"^alert: (\w+).* \((\w+)\)$", re.MULTILINE)
 _LABEL: Final = "This may be a duplicate"
 _TRACEBACK: Final = "Traceback (most recent call last)"
 _SEGMENT: Final = re.compile(r"(\d{16})-(\d{16})\.jsonl\.gz")
+_JOB: Final = "ab" * 16
+"""The job that is there all the time: others end after a moment."""
 _GONE: Final = {"REVOKED", "RETIRED"}
 
 Json = dict[str, Any]
@@ -234,6 +236,11 @@ class _Judge:
 
     def _judge_records(self, name: str, records: Sequence[Json]) -> None:
         transitions = [record for record in records if record["type"] == "transition"]
+        short = [record for record in transitions if record.get("job_id") not in {None, _JOB}]
+        for record in short:
+            if record["pattern"] == "?->null":
+                self._find("false vacancy", _seconds(record["observed_at"]), f"{name}: {record['job_id']} has ended")
+        transitions = [record for record in transitions if record.get("job_id") in {None, _JOB}]
         recorded = {(record["component"], record["after_session_id"]) for record in transitions}
         for term in self._must_be_known():
             if missing := [component for component in term.components if (component, term.session) not in recorded]:
