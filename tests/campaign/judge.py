@@ -276,7 +276,11 @@ class _Judge:
             for record in records:
                 if record["type"] != "transition":
                     continue
-                what = tuple(record[key] for key in ("component", "kind", "before_session_id", "after_session_id"))
+                # One that ended out of sight of this observer is known by its last leader.
+                before = record["before_session_id"] or (
+                    record["kind"] == "RETIRED" and record["last_known_session_id"]
+                )
+                what = (record["component"], record["kind"], before or None, record["after_session_id"])
                 if happened.setdefault(record["id"], what) != what:
                     text = f"{name}: {record['id']} is {what} and {happened[record['id']]}"
                     self._find("lost", _seconds(record["observed_at"]), text)
