@@ -57,7 +57,8 @@ class SimulatedFlink:
         if self._blind:
             return
         yield ViewObserved(at, self._cluster_id, ConnectionState.CONNECTED)
-        yield self._jobs_listed(at)
+        for store in znode_paths.JOB_STORES:
+            yield self._jobs_listed(at) if store == _JOB_STORE else ChildrenObserved(at, self._cluster_id, store, ())
         if self._contenders is not None:
             yield ChildrenObserved(at, self._cluster_id, znode_paths.LATCH, self._contenders)
         yield from (self._node(at, path, writes=None) for path in self._nodes)

@@ -13,6 +13,9 @@ from tests.campaign.scene import RECOVERY_SECONDS, Scene
 
 _HUGE: Final = (10**18, -(10**18), 2**63 - 1, 2**64, -1)
 _HOUR: Final = 3600
+_JOBS_AT_ONCE: Final = 200
+_QUIET: Final = 45.0
+"""Seconds."""
 
 # -- the handover ------------------------------------------------------------------------------------------------------
 
@@ -117,6 +120,31 @@ def long_addresses(scene: Scene) -> None:
         )
         scene.pause(0.02, 0.2)
     scene.flink.mend()
+    fail_over(scene)
+
+
+# -- jobs --------------------------------------------------------------------------------------------------------------
+
+
+@kind()
+def short_jobs(scene: Scene) -> None:
+    """Thousands of jobs begin and end, two hundred at once, while a sidecar is restarted: most are in no list that is read. Then nothing
+    happens for longer than a vacancy may last without an alert.
+    """
+    watcher = scene.one()
+    for round_ in range(3):
+        for _ in range(5):
+            jobs = [f"{scene.moments.getrandbits(128):032x}" for _ in range(_JOBS_AT_ONCE)]
+            scene.flink.begin_jobs(jobs)
+            scene.pause(0.0, 0.2)
+            if round_ == 1 and jobs:
+                stop(watcher, scene)
+                scene.flink.end_jobs(jobs)
+                watcher.start()
+                watcher.wait_ready(RECOVERY_SECONDS)
+                break
+            scene.flink.end_jobs(jobs)
+    scene.pause(_QUIET, _QUIET)
     fail_over(scene)
 
 

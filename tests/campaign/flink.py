@@ -5,7 +5,7 @@ Fakes at the border, since hundreds of failovers of a real Flink take hours. tes
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http.client import HTTPException
 from typing import Final, TypeVar
 from urllib.error import HTTPError
@@ -101,6 +101,14 @@ class FakeFlink(ABC):
     @abstractmethod
     def mend(self) -> None:
         """Write what was there before the garbage."""
+
+    @abstractmethod
+    def begin_jobs(self, job_ids: Sequence[str]) -> None:
+        """Register these jobs, and publish the present leader for them, at once."""
+
+    @abstractmethod
+    def end_jobs(self, job_ids: Sequence[str]) -> None:
+        """Remove the leaders of these jobs, their places and their plans, at once."""
 
     @abstractmethod
     def _publish(self) -> None: ...

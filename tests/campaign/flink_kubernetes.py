@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
@@ -69,6 +70,19 @@ class KubernetesFlink(FakeFlink):
             self._data[_KEYS["dispatcher"]] = self._value("dispatcher")
             self._write()
         self._diary.note("mended", session=self._session, component="dispatcher")
+
+    def begin_jobs(self, job_ids: Sequence[str]) -> None:
+        with self._lock:
+            for job_id in job_ids:
+                self._data |= {f"executionPlan-{job_id}": "eA==", f"{_PREFIX}job-{job_id}": self._value("job")}
+            self._write()
+
+    def end_jobs(self, job_ids: Sequence[str]) -> None:
+        with self._lock:
+            for job_id in job_ids:
+                for key in (f"executionPlan-{job_id}", f"{_PREFIX}job-{job_id}"):
+                    self._data.pop(key, None)
+            self._write()
 
     def remember(self) -> dict[str, str]:
         """What stands in the ConfigMap."""

@@ -1,10 +1,11 @@
 """Flink's JobManagers as ZooKeeper shows them: tests/campaign/flink.py."""
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 from uuid import UUID, uuid4
 
-from kazoo.client import KazooClient
+from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError, NotEmptyError, SessionExpiredError
 from kazoo.handlers.threading import KazooTimeoutError
 
@@ -62,6 +63,30 @@ class ZooKeeperFlink(FakeFlink):
     def mend(self) -> None:
         self.spoil(self._content("dispatcher"))
         self._diary.note("mended", session=self._session, component="dispatcher")
+
+    def begin_jobs(self, job_ids: Sequence[str]) -> None:
+        self._together(job_ids, lambda of, path, data: of.create(path, data or b"", ephemeral=data is not None))
+
+    def end_jobs(self, job_ids: Sequence[str]) -> None:
+        self._together([*job_ids], lambda of, path, _: of.delete(path), reverse=True)
+
+    def _together(
+        self,
+        job_ids: Sequence[str],
+        act: Callable[[TransactionRequest, str, bytes | None], None],
+        *,
+        reverse: bool = False,
+    ) -> None:
+        """One transaction: the plans, the leaders' parents, the leaders. An earlier attempt may have arrived."""
+        assert self._leader
+        request = self._leader.transaction()
+        content = self._content("job")
+        for job_id in job_ids:
+            place = f"{_ROOT}/leader/job-{job_id}"
+            paths = [(f"{_ROOT}/execution-plans/{job_id}", None), (place, None), (f"{place}/connection_info", content)]
+            for path, data in reversed(paths) if reverse else paths:
+                act(request, path, data)
+        until_written(request.commit)
 
     def _prepare(self) -> None:
         self._standby = self._standby or self._contend()

@@ -25,6 +25,8 @@ _REASON: Final = re.compile(r"^alert: (\w+).* \((\w+)\)$", re.MULTILINE)
 _LABEL: Final = "This may be a duplicate"
 _TRACEBACK: Final = "Traceback (most recent call last)"
 _SEGMENT: Final = re.compile(r"(\d{16})-(\d{16})\.jsonl\.gz")
+_JOB: Final = "ab" * 16
+"""The job that is there all the time: others end after a moment."""
 _GONE: Final = {"REVOKED", "RETIRED"}
 
 Json = dict[str, Any]
@@ -234,6 +236,11 @@ class _Judge:
 
     def _judge_records(self, name: str, records: Sequence[Json]) -> None:
         transitions = [record for record in records if record["type"] == "transition"]
+        short = [record for record in transitions if record.get("job_id") not in {None, _JOB}]
+        for record in short:
+            if record["pattern"] == "?->null":
+                self._find("false vacancy", _seconds(record["observed_at"]), f"{name}: {record['job_id']} has ended")
+        transitions = [record for record in transitions if record.get("job_id") in {None, _JOB}]
         recorded = {(record["component"], record["after_session_id"]) for record in transitions}
         for term in self._must_be_known():
             if missing := [component for component in term.components if (component, term.session) not in recorded]:
@@ -269,7 +276,11 @@ class _Judge:
             for record in records:
                 if record["type"] != "transition":
                     continue
-                what = tuple(record[key] for key in ("component", "kind", "before_session_id", "after_session_id"))
+                # One that ended out of sight of this observer is known by its last leader.
+                before = record["before_session_id"] or (
+                    record["kind"] == "RETIRED" and record["last_known_session_id"]
+                )
+                what = (record["component"], record["kind"], before or None, record["after_session_id"])
                 if happened.setdefault(record["id"], what) != what:
                     text = f"{name}: {record['id']} is {what} and {happened[record['id']]}"
                     self._find("lost", _seconds(record["observed_at"]), text)
