@@ -153,7 +153,7 @@ REST_ANSWER: Final = Bound(
     most_items=40_000,
     most_seconds=2.0,
     total="10 s for a picture; 4 clusters at a time; 50,000 jobs, TaskManagers and applications are kept of all clusters",
-    beyond="there is no picture of that cluster, and its page and `ha check` say why",
+    beyond="there is no picture of that cluster, and its page says why",
 )
 REST_SMALL_ANSWER: Final = Bound(
     border="what a REST server answers to all else",
