@@ -206,8 +206,13 @@ def handovers() -> list[dict[str, Any]]:
         "left": 3,
         "lacked": 250_000_000,
     }
-    whole = [document(Random(number), documents[number % 4], left_out=number / 24) for number in range(12)]
-    return [*documents, *whole, plain.loads(OLDER.read_text())]
+    return [*documents, plain.loads(OLDER.read_text())]
+
+
+@cache
+def whole_handovers() -> list[dict[str, Any]]:
+    """With every field of the schema, or with most."""
+    return [document(Random(number), handovers()[2 + number % 2], left_out=number / 24) for number in range(12)]
 
 
 SILENCE: Final = {
@@ -385,7 +390,7 @@ def _content(random: Random, documents: Sequence[Any]) -> bytes:
 def of_handover(random: Random, text: bytes) -> str:
     """A sidecar with an empty folder adopts it."""
     content = packed(text)
-    policy = random.choice((PLAIN, PLANS, FULL, FULL))
+    policy = random.choice((PLAIN, FULL))
     try:
         document = handover.read(content, CLUSTER, at(150))
     except handover.HandoverError:
@@ -473,7 +478,9 @@ def one(seed: int, number: int) -> str:
     kind = [*KINDS][number % len(KINDS)]
     documents, of = KINDS[kind]
     random = Random(f"{seed}/{number}")
-    content = _content(random, documents())
+    # Documents that once failed have an even seed: those that begin with the first ones alone stay what they are.
+    more = whole_handovers() if kind == "handover" and seed % 2 else []
+    content = _content(random, [*documents(), *more])
     began = time.process_time()  # making a document of 100 MB takes longer than refusing it
     outcome = of(random, content)
     if (took := time.process_time() - began) > MOST_SECONDS:

@@ -1,15 +1,15 @@
 """Documents with every field of the handover's schema, made from the schema itself: a new field is in them by itself."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from random import Random
 from re import search
 from typing import Any, Final, cast
 from uuid import UUID
 
-from msgspec import inspect
+from msgspec import inspect, to_builtins
 
 from sidecar.core.handover import schema
-from sidecar.core.moment import LATEST, SECOND
+from sidecar.core.moment import LATEST, SECOND, Moment
 from tests.kit.observed_failovers import at
 
 _JOB: Final = f"{7:032x}"
@@ -20,6 +20,8 @@ SAMPLES: Final[tuple[str, ...]] = (
 )
 """Texts, of which each pattern of the schema accepts one: a test finds a pattern that accepts none."""
 _DOCUMENT: Final = cast("inspect.StructType", inspect.type_info(schema.Document))
+_SECONDS: Final = (0, 1, 60, 100, 120)
+"""Of the scene: none is later than the documents."""
 _MOST: Final = 3
 """Items of a list."""
 
@@ -79,6 +81,8 @@ def _is_of(struct: inspect.StructType, value: dict[str, Any]) -> bool:
 
 
 def _struct(random: Random, info: inspect.StructType, left_out: float) -> Any:
+    if info.cls is Moment:
+        return to_builtins(at(random.choice(_SECONDS)))
     if info.array_like:
         return [_value(random, field.type, 0) for field in info.fields]
     tag = {info.tag_field: info.tag} if info.tag_field else {}
@@ -122,17 +126,14 @@ def _value(random: Random, info: inspect.Type, left_out: float) -> Any:  # noqa:
 
 
 def _integer(random: Random, info: inspect.IntType) -> int:
-    """Often a time of the scene: by the wall clock, or steady."""
-    second = random.choice((0, 1, 60, 100, 149))
-    values: tuple[Callable[[], int], ...] = (
-        lambda: at(second).wall,
-        lambda: second * SECOND,
-        lambda: random.randint(0, 5),
-        lambda: info.le or 5,
-    )
-    weights = (4, 4, 4, 1) if (info.le or 0) >= LATEST else (0, 0, 4, 1)
-    value = random.choices(values, weights)[0]()
-    return max(info.ge or 0, min(value, info.le if info.le is not None else value))
+    """A time of the scene, where it may be one: steady, or by the wall clock. Else a small number, or the largest."""
+    second, small = random.choice(_SECONDS), random.randint(0, 5)
+    match info.ge, info.le:
+        case int(least), most if least <= -LATEST and most == LATEST:
+            return second * SECOND
+        case _, most if most == LATEST:
+            return random.choice((at(second).wall, small, small * SECOND))
+    return max(info.ge or 0, min(random.choice((small, small, small, info.le or 5)), info.le or small))
 
 
 def _accepts(info: inspect.StrType, text: str) -> bool:
