@@ -87,6 +87,31 @@ KUBECONFIG: Final = Bound(
     total="one for each cluster of the configuration",
     beyond="the configuration is refused",
 )
+
+LEDGER: Final = Bound(
+    border="the ledger",
+    most_bytes=256 * KIB,
+    most_items=2_000,
+    total="one of a cluster; one for all clusters that are found",
+    beyond="the entries that changed longest ago are left out: what they say may be sent again",
+)
+
+HANDOVER: Final = Bound(
+    border="a handover, packed: 8 MiB unpacked",
+    most_bytes=192 * KIB,
+    most_items=5_000,
+    total="one of a cluster, read once",
+    beyond="the sidecar starts without it, and records that",
+)
+
+SILENCES: Final = Bound(
+    border="silences and drills",
+    most_bytes=64 * KIB,
+    most_items=100,
+    total="one document of a cluster; one for all clusters that are found",
+    beyond="the document silences nothing, and page and `silence list` say why",
+)
+
 OBSERVER: Final = Bound(
     border="what another observer answers",
     most_bytes=1 * MIB,
@@ -153,7 +178,7 @@ REST_ANSWER: Final = Bound(
     most_items=40_000,
     most_seconds=2.0,
     total="10 s for a picture; 4 clusters at a time; 50,000 jobs, TaskManagers and applications are kept of all clusters",
-    beyond="there is no picture of that cluster, and its page and `ha check` say why",
+    beyond="there is no picture of that cluster, and its page says why",
 )
 REST_SMALL_ANSWER: Final = Bound(
     border="what a REST server answers to all else",

@@ -9,6 +9,7 @@ from msgspec import DecodeError, Meta, Raw, Struct, json
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import SilenceId
+from sidecar.core.bounds import SILENCES
 from sidecar.core.errors import OperatorError
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.labels import Labels, Matcher, Operator
@@ -16,9 +17,9 @@ from sidecar.core.policy.patterns import PatternError, full_match, size
 from sidecar.core.sanitize import clean
 
 FORMAT: Final = 1
-MOST_BYTES: Final = 64 << 10
+MOST_BYTES: Final = SILENCES.most_bytes
 """Of the document."""
-MOST: Final = 100
+MOST: Final = SILENCES.most_items
 """Silences in a document."""
 MOST_MATCHERS: Final = 10
 """Of a silence."""

@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import DecodeError, Struct, json
 from msgspec.structs import replace
 
+from sidecar.core.bounds import LEDGER
 from sidecar.core.delivery import presence
 from sidecar.core.delivery.presence import Observers, Presence
 from sidecar.core.errors import OperatorError
@@ -23,7 +24,7 @@ DROPPED: Final = 1
 """In place of the time of its end: another configuration does not notify of the alert any more. It is news as soon as it fires again."""
 MOST_ALERTS: Final = 500
 """Alerts per group that are remembered as sent, the latest. Of a larger notification this many represent all."""
-MOST_ENTRIES: Final = 2000
+MOST_ENTRIES: Final = LEDGER.most_items
 """Entries that are read. Those that are written fit in MOST_BYTES."""
 LONGEST_ID: Final = 100
 """Characters of an alert's id. Ours have 36."""
@@ -33,7 +34,7 @@ CLOCK_SKEW: Final = 2 * 3600 * SECOND
 """The largest difference of observers' clocks. A time further in the future is invalid."""
 MOST_RENEWALS: Final = 1000
 """Of a claim: far more than there are in one attempt."""
-MOST_BYTES: Final = 256 << 10
+MOST_BYTES: Final = LEDGER.most_bytes
 """Of the document. The entry that changed longest ago is dropped first."""
 
 

@@ -10,6 +10,7 @@ from uuid import UUID
 from msgspec import Meta, Struct
 
 from sidecar.core.alerting.alerts import Reason
+from sidecar.core.bounds import HANDOVER
 from sidecar.core.cluster.death.ends import MOST_ENDS, MOST_HOSTS, MOST_SIGNS, OperatorReason, Sign
 from sidecar.core.cluster.death.ends import MOST_PODS as MOST_ENDED_PODS
 from sidecar.core.cluster.failover.plans import MOST_DISRUPTIONS, Plan
@@ -27,7 +28,7 @@ from sidecar.core.reach import Reach
 
 FORMAT: Final = 3
 """Up to format 2 it was rows of the journal, which had that format too."""
-MOST_JOBS: Final = 5_000
+MOST_JOBS: Final = HANDOVER.most_items
 MOST_PICTURED: Final = 200
 """Jobs and TaskManagers of the last picture of Flink's REST server."""
 MOST_ALERTS: Final = 500

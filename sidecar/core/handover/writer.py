@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Failovers, Group
+from sidecar.core.bounds import HANDOVER
 from sidecar.core.cluster.death.ends import NOTHING, Ends
 from sidecar.core.cluster.failover import episodes
 from sidecar.core.cluster.failover.episodes import Episode
@@ -18,7 +19,7 @@ from sidecar.core.handover.document import HandoverError, bounded, bounded_value
 from sidecar.core.pictures import ENDED, Picture
 from sidecar.core.sanitize import clean
 
-MOST_BYTES: Final = 192 << 10
+MOST_BYTES: Final = HANDOVER.most_bytes
 """Of the document."""
 _SIZES: Final = (schema.MOST_JOBS, 4_000, 3_000, 2_000, 1_000, 200, 50, 0)
 """So many jobs are tried to fit, those of the failover in progress first, and so many alerts."""

@@ -560,12 +560,12 @@ def test_a_sender_ends_with_its_parent(web: HttpReceiver) -> None:
 @pytest.mark.parametrize(
     ("module", "package", "loaded"),
     [
-        ("sidecar.sinks.notify.sender", "sidecar.core", "sidecar.core sidecar.core.message"),
+        ("sidecar.sinks.notify.sender", "sidecar.core", "sidecar.core sidecar.core.bounds sidecar.core.message"),
         ("sidecar.sinks.notify.notifier", "apprise", ""),
     ],
 )
 def test_apprise_and_the_sidecar_do_not_meet(module: str, package: str, loaded: str) -> None:
-    """A sender starts fast because it loads one module of the core, and the sidecar is small because it loads no Apprise."""
+    """A sender starts fast because it loads two small modules of the core, and the sidecar is small because it loads no Apprise."""
     code = f"import sys, {module}; print(*sorted(name for name in sys.modules if name.startswith({package!r})))"
 
     assert subprocess.check_output([sys.executable, "-I", "-c", code], text=True, timeout=60) == f"{loaded}\n"

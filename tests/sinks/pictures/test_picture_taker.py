@@ -481,6 +481,19 @@ def test_an_answer_without_end_takes_little_memory(take: Take) -> None:
     assert left < REST_ANSWER.most_bytes
 
 
+def test_many_small_objects_are_not_decoded(take: Take) -> None:
+    """Four megabytes of them would be fifty of values, in each thread that takes pictures."""
+    managers = b'{"taskmanagers":[' + b",".join([b'{"id":""}'] * 400_000) + b"]}"
+    with RestServer({**pictured(), "/taskmanagers": [Answer(managers)]}) as server:
+        tracemalloc.start()
+        try:
+            assert "with more than 40,000 objects" in problem(take(server.address))
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < 5 * REST_ANSWER.most_bytes
+
+
 def test_jobs_that_are_too_many_to_be_read_are_a_problem(take: Take) -> None:
     """50,000 of them: a part of them would be a wrong picture."""
     with RestServer(pictured(other={JOBS: Answer({"jobs": [listed(number) for number in range(50_000)]})})) as server:
