@@ -333,7 +333,7 @@ def test_the_cluster_is_the_same_everywhere(
     for name, text in variables(pod).items():
         monkeypatch.setenv(name, text)
     settings = load(EXAMPLE / "config.yaml", {})
-    assert settings.clusters[0] == KubernetesSettings(CLUSTER_ID, NAMESPACE)
+    assert settings.clusters[0] == KubernetesSettings(CLUSTER_ID, NAMESPACE, plans=True)
     assert [rule["resourceNames"] for rule in of_kind(built, "Role")["rules"]] == [[CONFIG_MAP], [LEDGER]]
 
 
