@@ -254,7 +254,7 @@ def test_objects_with_anything_in_them_hide_no_other(
 class Made:
     """A maker of JobManagers called `jm`, without a controller."""
 
-    def __init__(self, server: ApiServer, namespace: Namespace, kind: Maker, **spec: Json) -> None:
+    def __init__(self, server: ApiServer, namespace: Namespace, kind: Maker, **spec: Any) -> None:
         group = "batch/v1" if kind is Maker.JOB else "apps/v1"
         self._server = server
         self._path = f"/apis/{group}/namespaces/{namespace.name}/{kind.lower()}s"
