@@ -48,14 +48,16 @@ def example(folder: Path, name: str, *components: str) -> list[Manifest]:
     copy = copied(folder)
     kustomization = copy / "examples" / name / "kustomization.yaml"
     document = YAML(typ="safe").load(kustomization.read_text())
-    document["components"] += [f"../../{component}" for component in components]
+    more = (f"../../{component}" for component in components)
+    document["components"] += [component for component in more if component not in document["components"]]
     kustomization.write_text(json.dumps(document))
     return kustomize(kustomization.parent)
 
 
 def of_kind(manifests: Iterable[Manifest], kind: str) -> Manifest:
-    """The only one."""
-    (only,) = (manifest for manifest in manifests if manifest["kind"] == kind)
+    """The only one, but for those of `plans`, which each example has."""
+    found = (manifest for manifest in manifests if manifest["kind"] == kind)
+    (only,) = (manifest for manifest in found if not manifest["metadata"]["name"].endswith("-plans"))
     return only
 
 

@@ -144,7 +144,7 @@ def test_a_feature_with_a_role_of_its_own_is_what_kustomize_applies(
     settings = load(tmp_path / "config.yaml", in_a_pod(tmp_path))
     (cluster,) = settings.clusters
     assert isinstance(cluster, KubernetesSettings)
-    expected = set() if component == "ha-check" else {component.replace("-", "_")}
+    expected = {"plans"} | (set() if component == "ha-check" else {component.replace("-", "_")})
     assert {flag for flag in FLAGS if getattr(cluster, flag)} == expected
 
 
@@ -226,7 +226,7 @@ def test_the_most_is_taken_by_the_api_server(kubernetes: Kubernetes) -> None:
     """All fields of all values are known to it, but for the Prometheus operator's own kind."""
     manifests = [found for found in rendered(EVERYTHING) if found["kind"] != "PodMonitor"]
     assert (
-        len(apply(kubernetes.kubeconfig(), manifests, "--namespace", NAMESPACE, "--dry-run=server").splitlines()) == 23
+        len(apply(kubernetes.kubeconfig(), manifests, "--namespace", NAMESPACE, "--dry-run=server").splitlines()) == 21
     )
 
 

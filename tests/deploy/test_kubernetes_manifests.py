@@ -83,8 +83,13 @@ def renewed(
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> list[Manifest]:
-    """What the example applies."""
-    return example(tmp_path_factory.mktemp("built"), "kubernetes")
+    """What the example applies, without the rights of `plans`."""
+    return without_plans(example(tmp_path_factory.mktemp("built"), "kubernetes"))
+
+
+def without_plans(manifests: list[Manifest]) -> list[Manifest]:
+    """Without that component, which has a Role of its own, and a test below."""
+    return [manifest for manifest in manifests if manifest["metadata"]["name"] != "flink-ha-sidecar-plans"]
 
 
 @pytest.fixture
@@ -204,7 +209,7 @@ def test_flink_before_1_15_is_seen_with_its_component(kubernetes: Kubernetes, ac
     namespace = kubernetes.namespace(NAMESPACE)
     namespace.create(name, data, lease(), labels)
     kubeconfig = kubernetes.kubeconfig()
-    apply(kubeconfig, example(tmp_path / "old", "kubernetes", "kubernetes/flink-1.14"))
+    apply(kubeconfig, without_plans(example(tmp_path / "old", "kubernetes", "kubernetes/flink-1.14")))
     try:
         with renewed(namespace, name, data, labels):
             status, stdout, stderr = who(account, "old")
@@ -218,7 +223,7 @@ def test_flink_before_1_15_is_seen_with_its_component(kubernetes: Kubernetes, ac
             *(True, True, False),
         ]
     finally:
-        apply(kubeconfig, example(tmp_path / "new", "kubernetes"))
+        apply(kubeconfig, without_plans(example(tmp_path / "new", "kubernetes")))
 
 
 @pytest.mark.parametrize(
@@ -328,7 +333,7 @@ def test_the_cluster_is_the_same_everywhere(
     for name, text in variables(pod).items():
         monkeypatch.setenv(name, text)
     settings = load(EXAMPLE / "config.yaml", {})
-    assert settings.clusters[0] == KubernetesSettings(CLUSTER_ID, NAMESPACE)
+    assert settings.clusters[0] == KubernetesSettings(CLUSTER_ID, NAMESPACE, plans=True)
     assert [rule["resourceNames"] for rule in of_kind(built, "Role")["rules"]] == [[CONFIG_MAP], [LEDGER]]
 
 

@@ -2,15 +2,17 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
+from sidecar.core.flink.deployments import FlinkDeployment, Maker, Reconciliation, Seen
 from sidecar.core.observations import (
     DeploymentObserved,
     DeploymentUnreadable,
     EndObservation,
+    MakerObserved,
     PlanObservation,
     PodDisrupted,
 )
@@ -19,7 +21,7 @@ from sidecar.drivers.kubernetes.plans import DEPLOYMENTS_ROLE, PODS_ROLE, Kubern
 from sidecar.drivers.kubernetes.pod_reports import NODES_ROLE, Scope
 from tests.kit.driver_recorder import Observations, now
 from tests.kit.flink_deployments import GROUP, Deployment, install, uninstall
-from tests.kit.kubernetes_server import Json, Kubernetes, Namespace
+from tests.kit.kubernetes_server import ApiServer, Json, Kubernetes, Namespace
 from tests.kit.waiting import wait_for
 
 JM = {"component": "jobmanager"}
@@ -37,6 +39,11 @@ class Recorder(Observations[PlanObservation | EndObservation]):
 
     def disrupted(self) -> list[tuple[str, str, str | None]]:
         return [(pod.cluster_id, pod.pod, pod.node) for pod in list(self.all) if isinstance(pod, PodDisrupted)]
+
+    def made(self, kind: Maker) -> list[Seen]:
+        """What was reported of makers of this kind."""
+        found = [observation.seen for observation in list(self.all) if isinstance(observation, MakerObserved)]
+        return [seen for seen in found if seen.kind is kind]
 
     def lost(self) -> list[str]:
         return [deployment.cluster_id for deployment in list(self.all) if isinstance(deployment, DeploymentUnreadable)]
@@ -62,7 +69,7 @@ def read(kubernetes: Kubernetes, namespace: Namespace) -> Iterator[Read]:
     """Starts readers, and stops them when the test is over."""
     started: list[KubernetesPlans] = []
 
-    def start(*clusters: str, user: str = "admin", drains: bool = False, everywhere: bool = False) -> Recorder:
+    def start(*clusters: str, user: str = "admin", everywhere: bool = False) -> Recorder:
         names = frozenset(clusters) or None
         scope = Scope(None if everywhere else namespace.name, names, plans=True, qualified=everywhere)
         plans, recorder = KubernetesPlans([(Access(kubernetes.kubeconfig(user), None), scope)], now), Recorder()
@@ -143,6 +150,10 @@ def test_more_than_one_page(read: Read, deploy: Callable[..., Deployment], monke
     wait_for("three", lambda: len(list(few.all)) == 3)
 
 
+def about_deployments(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [line for line in caplog.messages if "flinkdeployments" in line]
+
+
 @pytest.mark.parametrize(("granted", "missing"), [((), "list"), (("list",), "watch"), (("watch",), "list")])
 def test_without_permission_one_line_says_which_rule_is_missing(
     read: Read,
@@ -158,17 +169,17 @@ def test_without_permission_one_line_says_which_rule_is_missing(
         namespace.allow("nobody", *granted, resource="flinkdeployments", group=GROUP)
     with caplog.at_level(logging.WARNING, "sidecar.plans"):
         recorder = read("orders", user="nobody")
-        wait_for("the line", lambda: caplog.messages)
+        wait_for("the line", lambda: about_deployments(caplog))
         allowed = (
             f"the verb {missing} on the resource flinkdeployments of the group {GROUP} with resourceNames [orders]"
         )
-        [line] = caplog.messages
+        [line] = about_deployments(caplog)
         assert line.startswith("whether failovers are planned is not known: cannot")
         assert f"grant a Role in namespace {namespace.name} that allows {allowed}" in line
         assert DEPLOYMENTS_ROLE in line
         namespace.allow("nobody", "list", "watch", names=["orders"], resource="flinkdeployments", group=GROUP)
         wait_for("the deployment", lambda: recorder.latest("orders"))
-        assert len(caplog.messages) == 1
+        assert len(about_deployments(caplog)) == 1
     assert recorder.lost() == []
 
 
@@ -237,6 +248,101 @@ def test_objects_with_anything_in_them_hide_no_other(
         install(kubernetes.server)
 
 
+# -- Deployments, StatefulSets and Jobs ---------------------------------------------------------------------------------
+
+
+class Made:
+    """A maker of JobManagers called `jm`, without a controller."""
+
+    def __init__(self, server: ApiServer, namespace: Namespace, kind: Maker, **spec: Any) -> None:
+        group = "batch/v1" if kind is Maker.JOB else "apps/v1"
+        self._server = server
+        self._path = f"/apis/{group}/namespaces/{namespace.name}/{kind.lower()}s"
+        labels: Json = {"app": "mine", **JM}
+        pod: Json = {"containers": [{"name": "jobmanager", "image": "flink"}]}
+        if kind is Maker.JOB:
+            pod |= {"restartPolicy": "Never"}
+        else:
+            spec |= {"selector": {"matchLabels": labels}, "replicas": 1}
+        template = {"metadata": {"labels": labels}, "spec": pod}
+        head = {"apiVersion": group, "kind": kind.value, "metadata": {"name": "jm"}}
+        server.ask("POST", self._path, {**head, "spec": {**spec, "template": template}})
+
+    def specifies(self, **spec: Any) -> None:
+        made = self._server.ask("GET", f"{self._path}/jm")
+        self._server.ask("PUT", f"{self._path}/jm", {**made, "spec": {**made["spec"], **spec}})
+
+    def restarts(self) -> None:
+        """As `kubectl rollout restart` does it."""
+        template = self._server.ask("GET", f"{self._path}/jm")["spec"]["template"]
+        self.specifies(
+            template={**template, "metadata": {**template["metadata"], "annotations": {"restartedAt": "now"}}}
+        )
+
+    def says(self, **status: Any) -> None:
+        made = self._server.ask("GET", f"{self._path}/jm")
+        self._server.ask("PUT", f"{self._path}/jm/status", {**made, "status": status})
+
+    def delete(self) -> None:
+        self._server.ask("DELETE", f"{self._path}/jm")
+
+
+def status(generation: int, **more: Any) -> dict[str, Any]:
+    return {"observedGeneration": generation, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, **more}
+
+
+def test_a_deployment_is_known_by_the_pod_that_it_makes(
+    kubernetes: Kubernetes, read: Read, namespace: Namespace
+) -> None:
+    """By the name of the pod's ReplicaSet. Rolled out, stuck, scaled to 0 and deleted: each is observed."""
+    made = Made(kubernetes.server, namespace, Maker.DEPLOYMENT)
+    made.says(**status(1))
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "jm-5f6d", "uid": str(uuid4()), "controller": True}
+    namespace.run_pod("jm-5f6d-x", "10.1.2.3", labels={"app": "mine", "pod-template-hash": "5f6d", **JM}, owner=owner)
+    recorder = read("orders")
+
+    def latest() -> FlinkDeployment | None:
+        return ([None, *(seen.deployment for seen in recorder.made(Maker.DEPLOYMENT))])[-1]
+
+    def stands(what: str, is_so: Callable[[FlinkDeployment], bool]) -> None:
+        wait_for(what, lambda: (now_seen := latest()) is not None and is_so(now_seen))
+
+    wait_for("its pod", lambda: any("10.1.2.3" in seen.hosts for seen in recorder.made(Maker.DEPLOYMENT)))
+    [*_, seen] = recorder.made(Maker.DEPLOYMENT)
+    assert (seen.name, seen.app, seen.alone) == ("jm", "mine", True)
+    made.restarts()
+    stands("the rollout", lambda it: it.reconciliation is Reconciliation.UPGRADING)
+    made.says(**status(2))
+    stands("its end", lambda it: it.reconciliation is Reconciliation.DEPLOYED and it.observed_generation == 2)
+    late = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}
+    made.says(**status(2, conditions=[late]))
+    stands("what is wrong", lambda it: it.stuck == "ProgressDeadlineExceeded")
+    made.specifies(replicas=0)
+    stands("the scaling", lambda it: it.suspended)
+    made.delete()
+    wait_for("the end", lambda: latest() is None)
+
+
+def test_a_stateful_set_and_a_job_are_read_too(kubernetes: Kubernetes, read: Read, namespace: Namespace) -> None:
+    """The one by its revisions, the other by its completion."""
+    made = Made(kubernetes.server, namespace, Maker.STATEFUL_SET, serviceName="jm")
+    job = Made(kubernetes.server, namespace, Maker.JOB)
+    recorder = read("orders")
+
+    def found(kind: Maker) -> list[FlinkDeployment]:
+        return [seen.deployment for seen in recorder.made(kind) if seen.deployment]
+
+    wait_for("both", lambda: found(Maker.STATEFUL_SET) and found(Maker.JOB))
+    made.says(**status(1, currentRevision="a", updateRevision="b"))
+    wait_for("it", lambda: found(Maker.STATEFUL_SET)[-1].reconciliation is Reconciliation.UPGRADING)
+    made.says(**status(1, currentRevision="b", updateRevision="b"))
+    wait_for("its end", lambda: found(Maker.STATEFUL_SET)[-1].reconciliation is Reconciliation.DEPLOYED)
+    assert not found(Maker.JOB)[-1].finished
+    job.says(conditions=[{"type": "Complete", "status": "True"}])
+    wait_for("the completion", lambda: found(Maker.JOB)[-1].finished)
+    assert not found(Maker.JOB)[-1].is_wanted
+
+
 # -- evictions ---------------------------------------------------------------------------------------------------------
 
 
@@ -254,7 +360,7 @@ def test_an_eviction_is_observed_and_other_disruptions_are_not(
     for number, place in enumerate(["", "", cordoned, open_node, cordoned]):
         labels = {"app": "orders", **(JM if number < 4 else {"component": "taskmanager"})}
         namespace.run_pod(f"jm-{number}", f"10.1.2.{number}", labels=labels, node=place)
-    recorder = read("orders", drains=True)
+    recorder = read("orders")
     namespace.disrupt_pod("jm-0", "EvictionByEvictionAPI")
     namespace.disrupt_pod("jm-1", "TerminationByKubelet")
     for number in (4, 3, 2):
@@ -267,7 +373,7 @@ def test_a_pod_that_people_describe_themselves_may_be_any_clusters(read: Read, n
     """Its labels do not have the id: its address says whose leader it was."""
     namespace.run_pod("jm", "10.1.2.3", labels={"app": "flink", **JM})
     namespace.disrupt_pod("jm", "EvictionByEvictionAPI")
-    recorder = read("orders", "billing", drains=True)
+    recorder = read("orders", "billing")
     wait_for("both", lambda: len(recorder.disrupted()) == 2)
     assert {disruption[0] for disruption in recorder.disrupted()} == {"orders", "billing"}
 
@@ -275,12 +381,16 @@ def test_a_pod_that_people_describe_themselves_may_be_any_clusters(read: Read, n
 def test_pods_and_nodes_need_their_roles(
     kubernetes: Kubernetes, read: Read, namespace: Namespace, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One line each."""
+    """One line for each kind."""
     namespace.run_pod("jm", "10.1.2.3", labels={"app": "orders", **JM}, node=node(kubernetes, cordoned=True))
     with caplog.at_level(logging.WARNING, "sidecar.plans"):
-        recorder = read("orders", user="somebody", drains=True)
-        wait_for("the line", lambda: caplog.messages)
+        recorder = read("orders", user="somebody")
+        wait_for("the lines", lambda: len(caplog.messages) == 5)
         assert PODS_ROLE in caplog.text
+        for group, resource in (("apps", "deployments"), ("apps", "statefulsets"), ("batch", "jobs")):
+            assert (
+                f"the Role needs {{apiGroups: [{group}], resources: [{resource}], verbs: [list, watch]}}" in caplog.text
+            )
         namespace.allow("somebody", "list", "watch", resource="pods")
         namespace.delete_pod("jm")
         wait_for("the other line", lambda: NODES_ROLE in caplog.text)

@@ -266,13 +266,20 @@ class Namespace:
         self._server.ask("DELETE", f"{self._path}/{name}")
 
     def run_pod(
-        self, name: str, address: str, phase: str = "Running", labels: Mapping[str, str] | None = None, node: str = ""
+        self,
+        name: str,
+        address: str,
+        phase: str = "Running",
+        labels: Mapping[str, str] | None = None,
+        node: str = "",
+        owner: Json | None = None,
     ) -> Json:
         """A pod with this IP address, as its kubelet would report it; there is no kubelet."""
         path = f"/api/v1/namespaces/{self.name}/pods"
         container = {"name": "jobmanager", "image": "flink", "env": [{"name": "PASSWORD", "value": "secret"}]}
         spec = {"containers": [container], **({"nodeName": node} if node else {})}
-        pod = self._server.ask("POST", path, {"metadata": {"name": name, "labels": labels or {}}, "spec": spec})
+        metadata = {"name": name, "labels": labels or {}, "ownerReferences": [owner] if owner else []}
+        pod = self._server.ask("POST", path, {"metadata": metadata, "spec": spec})
         pod["status"] |= {"phase": phase, "podIP": address, "podIPs": [{"ip": address}]}
         return self._server.ask("PUT", f"{path}/{name}/status", pod)
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.policy import NO_RECEIVER, Destination, Policy, Rule, Severity, Store, Trigger
+from sidecar.core.policy.policy import NO_RECEIVER, Destination, Need, Policy, Rule, Severity, Store, Trigger
 from sidecar.core.policy.routing import Route
 from sidecar.endpoints import AppriseUrl
 from sidecar.settings import LedgerMode, SettingsError, load
@@ -46,6 +46,9 @@ receivers:
   - {name: night, urls: ["mailto://u:p@mail.example"], send_resolved: false}
 """
 
+LACKS = frozenset({Need.KUBERNETES, Need.PLANS, Need.FLINK_REST, Need.OBJECTIVE})
+"""What ZooKeeper alone does not have."""
+
 
 @pytest.fixture
 def full(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -77,6 +80,7 @@ def test_a_quorum_is_a_whole_configuration() -> None:
         route=replace(NO_RECEIVER, critical_apart=True),
         inhibit_rules=settings.inhibit_rules,
         places={"default": "zookeeper zk/ /flink/default"},
+        lacks=LACKS,
     )
     assert policy.rules[0].alert == "FlinkLeaderChanged"
 
@@ -126,6 +130,7 @@ def test_everything_that_is_said_is_meant(full: Path, tmp_path: Path) -> None:
         silence_documents=frozenset({"default"}),
         longest_silence=12 * 3600 * SECOND,
         places={"default": "zookeeper zk:2181/ /flink/default"},
+        lacks=LACKS,
     )
 
 

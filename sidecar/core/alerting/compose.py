@@ -17,7 +17,7 @@ from sidecar.core.cluster.records.record_lines import succession_line
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.counted import counted
 from sidecar.core.message import Content, MessageAlert
-from sidecar.core.policy.policy import Policy, Rule, Trigger
+from sidecar.core.policy.policy import Need, Policy, Rule, Store, Trigger
 from sidecar.core.sanitize import clean
 
 MOST_LINES: Final = 25
@@ -100,6 +100,8 @@ def _facts(about: Subject) -> Iterator[tuple[str, str]]:
         yield "cause", f"{failover.verdict.cause} ({failover.verdict.confidence} confidence)"
         if failover.planned:
             yield "planned", failover.planned
+        elif Need.PLANS in policy.lacks and policy.store_of(names[0]) is Store.KUBERNETES:
+            yield "planned", f"not known without {Need.PLANS}"
         if death := failover.death:
             yield "death", f"{death.reason} ({death.confidence} confidence)"
     yield "alert", f"{', '.join(dict.fromkeys(alert.rule for alert in notice.alerts))} ({notice.reason.value})"

@@ -4,8 +4,8 @@ from msgspec.structs import replace
 
 from sidecar.core.cluster.removal import REMOVED_AFTER
 from sidecar.core.moment import SECOND
-from sidecar.core.observations import ClusterFound, ClusterRemoved, ClustersListed, ConfigMapObserved
-from sidecar.core.policy.policy import Heartbeat, Policy, Store
+from sidecar.core.observations import ClusterFound, ClusterRemoved, ClustersListed, ConfigMapObserved, ViewConfirmed
+from sidecar.core.policy.policy import Heartbeat, Policy, Rule, Store, Trigger
 from tests.kit.cluster import CLUSTER, DISPATCHER, THE_JOB, A, B
 from tests.kit.config_maps import ONE, ConfigMaps
 from tests.kit.core_sidecar import KUBERNETES, OPS, LeaseSidecar
@@ -99,6 +99,19 @@ def test_an_outage_that_nobody_ends_is_a_removal_at_last() -> None:
     assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST"), ("FlinkNoLeader", "RESOLVED")]
     assert not sidecar.watches_it()
     assert sidecar.kinds(DISPATCHER) == ["REVOKED", "RETIRED"]
+
+
+def test_a_cluster_whose_config_map_is_deleted_is_without_a_leader_and_not_out_of_sight() -> None:
+    """Nothing of it is confirmed any more, and that is no reason to say that the store cannot be read."""
+    flink, sidecar = finder(
+        replace(FINDING, rules=(*FINDING.rules, Rule("Blind", Trigger.BLIND, hold_for=60 * SECOND)))
+    )
+    sidecar.observe(ViewConfirmed(sidecar.moment, CLUSTER, 5 * SECOND))
+    flink.config_maps.delete()
+    sidecar.sees_removal()
+    sidecar.waits(150, tick=1)
+    assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
+    assert sidecar.state.clusters[CLUSTER].in_sight
 
 
 def test_a_removal_that_is_known_to_be_on_purpose_counts_at_once() -> None:

@@ -108,7 +108,7 @@ def test_a_wrong_value_is_shown_where_it_stands(write: Write, text: str, message
         ),
         (
             "rules: [{alert: A, on: leader_changed, for: 5s}]\n",
-            "FILE:1: rules[0].for: is for conditions only (blind, leader_silent, no_standby, not_recovered, vacant): remove it",
+            "FILE:1: rules[0].for: is for conditions only (blind, jobs_wait, leader_silent, no_standby, not_recovered, vacant): remove it",
         ),
         (
             "rules: [{alert: A, on: vacant, severity: high}]\n",

@@ -12,7 +12,7 @@ from sidecar.core.flink import configmaps
 from sidecar.core.flink.deployments import Maker
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import ConfigMapObserved, ConnectionState, SnapshotCompleted, ViewObserved
-from sidecar.core.policy.policy import Policy, Rule, Severity, Store, Trigger
+from sidecar.core.policy.policy import Need, Policy, Rule, Severity, Store, Trigger
 from sidecar.drivers.kubernetes.makers import MakerReports, Makers, maker_status
 from sidecar.drivers.kubernetes.plan_objects import read_change
 from sidecar.drivers.kubernetes.pod_objects import job_manager_pod
@@ -175,8 +175,11 @@ def test_it_is_the_same_when_the_sidecar_starts_during_it(name: str) -> None:
 
 def test_without_the_right_to_read_them_a_stop_pages_and_an_end_of_flink_does_not() -> None:
     """An application that ends removes its addresses and deletes its ConfigMap itself: that takes no other right."""
-    without = replace(POLICY, plans=frozenset[str]())
-    assert Replay("deployment-scaled-to-0", without).plays().pages == ["FlinkNoLeader"]
+    without = replace(POLICY, plans=frozenset[str](), lacks=frozenset({Need.PLANS}))
+    scaled = Replay("deployment-scaled-to-0", without).plays()
+    assert scaled.pages == ["FlinkNoLeader"]
+    facts = dict(scaled.sidecar.sent[-1].facts)
+    assert facts["planned"] == "not known without kubernetes: {plans: true}"
     finished = Replay("application-job-finishes", without).plays()
     assert finished.pages == []
     assert (finished.why or "").startswith("Flink ended and deleted its ConfigMap at ")
