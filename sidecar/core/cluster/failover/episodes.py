@@ -42,6 +42,7 @@ JOB_PATIENCE: Final = 600 * SECOND
 LOOK_BACK: Final = 5 * SECOND
 """Jobs that left so shortly before the first component are part of it."""
 
+_MOST_SUCCESSORS: Final = 8
 _DELETED: Final = frozenset({VacancyReason.CONFIG_MAP_GONE, VacancyReason.MADE_ANEW})
 _OLD_SCHEME: Final = "akka."
 """Of addresses up to Flink 1.17."""
@@ -74,6 +75,13 @@ class Absence(Struct, frozen=True, gc=False):
     """Whether the last leader removed its address itself (in ZooKeeper observed shortly after the loss)."""
 
 
+class Successor(Struct, frozen=True):
+    """A leader that followed, and when."""
+
+    address: str
+    at: Moment
+
+
 class Episode(Struct, frozen=True):
     """One open failover."""
 
@@ -99,6 +107,8 @@ class Episode(Struct, frozen=True):
     longest_ended: int | None = None
     """The longest vacancy of a job that ended without another leader."""
     after: LeaderInformation | None = None
+    successors: tuple[Successor, ...] = ()
+    """The latest leaders of the cluster's own components since: a JobManager has two addresses."""
     gathered: Gathered = Gathered()
     recorded: Verdict | None = None
     """In a replay: the recorded verdict. Records do not have all the facts it rests on."""
@@ -274,7 +284,11 @@ def _with_facts(episode: Episode, transition: Transition, *, is_departure: bool)
         return replace(episode, facts=facts)
     is_first = episode.after is None or transition.component.component is Component.DISPATCHER
     after = transition.leader if is_first else episode.after
-    return replace(episode, facts=_with_arrival(facts, transition), after=after)
+    followed = Successor(transition.leader.address, transition.at)
+    known = {host_port(each.address) for each in episode.successors}
+    new = () if host_port(followed.address) in known else (followed,)
+    successors = (*episode.successors, *new)[-_MOST_SUCCESSORS:]
+    return replace(episode, facts=_with_arrival(facts, transition), after=after, successors=successors)
 
 
 def _with_departure(facts: Facts, transition: Transition) -> Facts:
