@@ -14,10 +14,8 @@ _RANKS: Final = {severity.value: rank for rank, severity in enumerate(Severity)}
 """By severity, the least severe first."""
 
 
-PATIENCE: Final = 5 * SECOND
-"""How long a group that is due waits for the cause of a failover: one that is closed has been quiet for that long."""
-JOBS_PATIENCE: Final = 2 * SECOND
-"""How long it waits for jobs that have no leader yet."""
+PATIENCE: Final = 2 * SECOND
+"""How long a group that is due waits for the cause of a failover."""
 
 
 def awaits_cause(group: Group, decided_at: Mapping[str, int], now: Moment) -> bool:
@@ -25,9 +23,8 @@ def awaits_cause(group: Group, decided_at: Mapping[str, int], now: Moment) -> bo
     if not decided_at or group.flush_at is None or now.steady >= group.flush_at + PATIENCE:
         return False
     new = (member.alert for member in group.members.values() if not member.notified or member.alert.ended)
-    times = [decided_at[alert.episode_id] for alert in new if alert.episode_id in decided_at]
-    waits_for_jobs = now.steady < group.flush_at + JOBS_PATIENCE
-    return any(at <= group.flush_at + PATIENCE if at else waits_for_jobs for at in times)
+    times = (decided_at.get(alert.episode_id) for alert in new if alert.episode_id)
+    return any(at is not None and at <= group.flush_at + PATIENCE for at in times)
 
 
 def rescheduled(group: Group, route: Route, now: Moment, joined: Member | None = None) -> Group:
