@@ -1,6 +1,8 @@
 """Evidence of a failover: requests to capture it while it still exists, and their results. `cluster.evidence_requests` decides when."""
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
 
@@ -28,6 +30,14 @@ class EvidenceKind(StrEnum):
     """The stacks of a Python process."""
     JOB = "job"
     """The checkpoint from which Flink restored a job."""
+
+
+KINDS: Final[Mapping[Source, tuple[EvidenceKind, ...]]] = {
+    Source.PROCESSES: (EvidenceKind.PROCESS, EvidenceKind.THREAD_DUMP, EvidenceKind.PY_SPY),
+    Source.FLINK_REST: (EvidenceKind.JOB,),
+    Source.LEADER_THREAD_DUMP: (EvidenceKind.THREAD_DUMP,),
+}
+"""What comes from each source."""
 
 
 class CaptureOutcome(StrEnum):

@@ -15,7 +15,7 @@ from sidecar.core.moment import Moment
 from sidecar.core.pictures import Picture
 from sidecar.core.pods import Pod
 from sidecar.core.policy.policy import Policy
-from sidecar.core.process_end import LogEnd, PodStatus, ProcessEnd, SeenEvent
+from sidecar.core.process_end import LogEnd, PodStatus, ProcessEnd, RunningProcess, SeenEvent
 from sidecar.core.reach import Reach
 
 
@@ -271,6 +271,14 @@ class EventObserved(SeenInCluster, frozen=True):
     event: SeenEvent
 
 
+class ProcessSeen(SeenInCluster, frozen=True):
+    """One of the cluster's JobManagers runs on this machine, or in this pod. Reported when that is first known, when it changes, and again
+    now and then.
+    """
+
+    process: RunningProcess
+
+
 class ProcessEnded(SeenInCluster, frozen=True):
     """One of the cluster's JobManagers on this machine, or in this pod, ended."""
 
@@ -378,8 +386,8 @@ FinderObservation = ClusterObservation | ClusterFound | ClusterRemoved | Cluster
 
 PlanObservation = DeploymentObserved | MakerObserved | DeploymentUnreadable | PodDisrupted
 """Every observation of what is meant to happen to a cluster."""
-EndObservation = PodObserved | EventObserved | ProcessEnded | LogEndRead | HostRestarted
-"""Every observation of how a JobManager's process ended."""
+EndObservation = PodObserved | EventObserved | ProcessSeen | ProcessEnded | LogEndRead | HostRestarted
+"""Every observation of how a JobManager's process ended, or that it runs."""
 
 
 def is_trace(observation: "Observation") -> bool:

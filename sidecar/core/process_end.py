@@ -3,7 +3,12 @@
 These are facts, bounded and untrusted where others can write them. `cluster.death.deaths` concludes from them why the process ended.
 """
 
+from typing import Final
+
 from msgspec import Struct
+
+MOST_PORTS: Final = 16
+"""Of one process: a JobManager listens on four or so."""
 
 
 class ContainerEnd(Struct, frozen=True):
@@ -66,6 +71,18 @@ class Pressure(Struct, frozen=True):
     io: float | None = None
 
 
+class RunningProcess(Struct, frozen=True):
+    """A JobManager's process that runs beside the sidecar."""
+
+    pid: int
+    started_at: int
+    """Wall microseconds, to some hundredths of a second."""
+    ports: tuple[int, ...] = ()
+    """The TCP ports on which it listens. Empty: none yet, or they cannot be read."""
+    is_stopped: bool = False
+    """By SIGSTOP or a debugger: its state is T. It does nothing, and has not ended."""
+
+
 class ProcessEnd(Struct, frozen=True):
     """The end of a process that was watched: exact to the millisecond. Times are wall microseconds. None: not known."""
 
@@ -84,8 +101,12 @@ class ProcessEnd(Struct, frozen=True):
     """The name of the `hs_err_pid*.log` that the JVM wrote."""
     crash_problem: str | None = None
     """The line of it that names the problem."""
+    exhausted: str | None = None
+    """The error for which the JVM ended itself (`ExitOnOutOfMemoryError`, `CrashOnOutOfMemoryError`): `java.lang.OutOfMemoryError: …`."""
     last_pause: float | None = None
     """Seconds of the longest pause in the last minute of the GC log."""
+    ports: tuple[int, ...] = ()
+    """The TCP ports on which it listened, as far as they could be read."""
 
 
 class LogEnd(Struct, frozen=True):
@@ -102,3 +123,5 @@ class LogEnd(Struct, frozen=True):
     last_line: str = ""
     followed: bool = False
     """Another run follows it in the log: its process has ended."""
+    pid: int | None = None
+    """Whose log it is. None: not known."""

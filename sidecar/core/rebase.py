@@ -23,7 +23,7 @@ STEADY: Final[Mapping[type[Struct], frozenset[str]]] = {
     Absence: frozenset({"since", "left_at"}),
     LastLed: frozenset({"earliest", "latest"}),
     Contest: frozenset({"returns"}),
-    Facts: frozenset({"opened"}),
+    Facts: frozenset({"opened", "exited_at"}),
     Group: frozenset({"flush_at", "notified_at", "hastened_at"}),
     CountedFailover: frozenset({"at"}),
     Pending: frozenset({"due"}),

@@ -325,7 +325,7 @@ class Death(Record, frozen=True, kw_only=True, tag="death"):
 
 class Recovery(Record, frozen=True, kw_only=True, tag="recovery"):
     """Whether a job came back after a failover, or (`job_id` null) the cluster as a whole: a row for each job of each failover of each
-    observer, written when the assessment ends. It needs `flink_rest` among the evidence.
+    observer, written when the assessment ends. Not with `flink_rest: never`.
     """
 
     episode_id: str
@@ -429,7 +429,7 @@ class Drill(Record, frozen=True, kw_only=True, tag="drill"):
     receivers: list[str]
     """The destinations that a critical alert of the cluster would reach: each is sent a message that says that it is a drill."""
     assessed: bool
-    """Whether the sidecar assesses recoveries: `flink_rest` is among its evidence."""
+    """Whether the sidecar assesses recoveries: not with `flink_rest: never`."""
     over_at: Timestamp | None = None
     """When its window was over, by the observer's clock. Null: it has just begun."""
     result: str | None = None

@@ -344,7 +344,9 @@ def _pictures(policy: Policy, state: State, quarantine: Quarantine, now: Moment)
     asked: dict[str, ClusterState] = {}
     for name, cluster in state.clusters.items():
         with quarantine.guard("the picture of cluster", name):
-            after, request = rest_server.due(policy, name, cluster, assessment.asked_first(cluster), now)
+            after, request = rest_server.due(
+                policy, name, cluster, assessment.asked_first(cluster), now, len(state.clusters)
+            )
             if request:
                 asked[name] = after
                 requests.append(request)

@@ -127,7 +127,6 @@ observer: demo
 state_dir: {self.folder / "state"}
 spool: {{url: "{self.spool}", roll_interval: 1s}}
 http: {{host: 127.0.0.1, port: {self.port}}}
-evidence: {{capture: [flink_rest]}}
 route: {{receiver: everybody, group_wait: 3s}}
 receivers:
   - name: everybody

@@ -10,14 +10,21 @@ import stat
 import time
 from collections.abc import Collection, Container, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from sidecar.core.process_end import MOST_PORTS
 
 PROC: Final = Path("/proc")
 
 _MOST_BYTES: Final = 1 << 20
 """Of a file below /proc: a class path may be long."""
 TICKS: Final = os.sysconf("SC_CLK_TCK")
+_MOST_DESCRIPTORS: Final = 4_096
+"""Of one process: those that listen are among its first."""
+_LISTENS: Final = "0A"
+"""The state of a socket in /proc/net/tcp."""
 
 _FLINK: Final = re.compile(r"org\.apache\.flink\.(?!shaded\.)[\w$.]{1,200}", re.ASCII)
 _MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){0,20}", re.ASCII)
@@ -116,6 +123,42 @@ def has_ended(process: FlinkProcess) -> bool:
         return int(others[18]) != process.started or state in {"Z", "X"}
     except (OSError, ValueError, LookupError):
         return True
+
+
+def is_stopped(process: FlinkProcess) -> bool:
+    """Whether it does nothing until it is continued: after SIGSTOP, or while a debugger holds it."""
+    try:
+        return fields(process.pid)[0] in {"T", "t"} and not has_ended(process)
+    except (OSError, LookupError):
+        return False
+
+
+def listening_ports(pid: int) -> tuple[int, ...]:
+    """The TCP ports on which the process listens, in order; the first MOST_PORTS. Empty where its descriptors cannot be read."""
+    try:
+        with os.scandir(PROC / str(pid) / "fd") as descriptors:
+            links = [link for entry in islice(descriptors, _MOST_DESCRIPTORS) if (link := _link(Path(entry.path)))]
+        sockets = {link[len("socket:[") : -1] for link in links if link.startswith("socket:[")}
+        tables = [read(pid, f"net/{table}") for table in ("tcp", "tcp6")] if sockets else []
+    except OSError:
+        return ()
+    ports = {int(row[1].rpartition(":")[2], 16) for row in _listening("".join(tables)) if row[9] in sockets}
+    return tuple(sorted(ports)[:MOST_PORTS])
+
+
+def _listening(tables: str) -> Iterator[list[str]]:
+    """The rows of listening sockets: they come before the connections."""
+    for line in tables.splitlines():
+        row = line.split()
+        if len(row) > 9 and row[3] == _LISTENS:
+            yield row
+
+
+def _link(path: Path) -> str | None:
+    try:
+        return str(path.readlink())
+    except OSError:
+        return None
 
 
 def fields(pid: int) -> list[str]:

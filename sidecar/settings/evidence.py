@@ -1,6 +1,7 @@
 """The section `evidence`: what is captured at a failover, and how long its files are kept."""
 
 import os
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -15,11 +16,24 @@ from sidecar.settings.security import read_tls, security_settings
 _MEGABYTE: Final = 1_000_000
 
 
+class FlinkRest(StrEnum):
+    """Whether the leading REST server is asked."""
+
+    AUTO = "auto"
+    """At the address that the leader publishes."""
+    NEVER = "never"
+
+
 def read_evidence(section: Section, state_dir: Path, spool: Path | str) -> EvidenceSettings:
-    """The settings of `section`; an empty one captures nothing. Raises SettingsError."""
+    """The settings of `section`; an empty one asks Flink's REST server alone. Raises SettingsError."""
     sources = [setting.choice(Source) for setting in section.texts("capture")]
     if len({*sources}) < len(sources):
         raise section.error("capture", "names a source twice")
+    is_asked = not section.is_word("flink_rest") or section.get("flink_rest").choice(FlinkRest) is FlinkRest.AUTO
+    if is_asked:
+        sources.append(Source.FLINK_REST)
+    elif Source.FLINK_REST in sources:
+        raise section.error("flink_rest", "says never, and capture names it: remove one of the two")
     log = section.read("log", Setting.path, None)
     if log and Source.PROCESSES not in sources:
         raise section.error("log", "is read when a JobManager ends, which takes capture: [processes]")
@@ -30,12 +44,13 @@ def read_evidence(section: Section, state_dir: Path, spool: Path | str) -> Evide
         most_bytes=section.get("keep_megabytes").integer(1, 100_000) * _MEGABYTE,
         tls=read_tls(security_settings(section)),
         log=log,
-        flink_rest=read_flink_rest(section.section("flink_rest", schema.FLINK_REST)),
+        flink_rest=FlinkRestSettings() if section.is_word("flink_rest") else read_flink_rest(section),
     )
 
 
-def read_flink_rest(section: Section) -> FlinkRestSettings:
+def read_flink_rest(evidence: Section) -> FlinkRestSettings:
     """How Flink's REST server is compared before and after a failover. Raises SettingsError."""
+    section = evidence.section("flink_rest", schema.FLINK_REST)
     return FlinkRestSettings(
         interval=section.get("interval").duration(2 * SECOND, 10 * MINUTE),
         patience=section.get("patience").duration(MINUTE, HOUR),

@@ -171,7 +171,7 @@ def _views(snapshot: Snapshot, store_of: Callable[[str], str]) -> Iterator[Metri
 
 
 def _pictures(snapshot: Snapshot) -> Iterator[Metric]:
-    """Ages only with `flink_rest` among the evidence: else no picture is asked for."""
+    """Does not age with `flink_rest: never`: then no picture is asked for."""
     ages = (
         ([name], max(0, snapshot.at.steady - last.good_at) / SECOND)
         for name, cluster in snapshot.state.clusters.items()

@@ -46,7 +46,7 @@ class EpisodeDetails(Struct, frozen=True):
     death: Death | None
     """Why the process of the previous leader ended. Null: nothing is recorded."""
     recovery: RecoveryView | None
-    """Whether everything came back. Null: nothing is recorded, as without `flink_rest` among the evidence."""
+    """Whether everything came back. Null: nothing is recorded, as with `flink_rest: never`."""
     stages: Sequence[Stage]
     """From the death of the previous leader to the first checkpoint of each job, as far as records have them."""
 

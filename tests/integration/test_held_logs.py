@@ -34,7 +34,7 @@ def test_the_log_of_a_jobmanager_that_ends_is_read(
     (tmp_path / NAME).write_text(START + FAULT)
     (tmp_path / "flink--standalonesession-1-host.log").write_text(START)
     ends = Ends(CLUSTER, log=tmp_path)
-    ends.watch.start(ends.observed.put)
+    ends.watch.start(ends.observe)
     process = see(flink(MAIN, f"-Dlog.file={tmp_path / NAME}", java=java), eventually)
     process.kill()
     ends.of(process)
@@ -68,7 +68,7 @@ def test_a_log_that_cannot_be_read_is_one_line(
     process, find = flink(), processes.find
     monkeypatch.setattr(processes, "find", lambda ours: [each for each in find(ours) if each.pid == process.pid])
     ends = Ends(CLUSTER, log=tmp_path / "none.log")
-    ends.watch.start(ends.observed.put)
+    ends.watch.start(ends.observe)
     see(process, eventually)
     process.kill()
     ends.of(process)

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from base64 import b64decode
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,10 +15,10 @@ from queue import Queue
 import pytest
 
 from sidecar.clock import Clock
-from sidecar.core.observations import EndObservation, ProcessEnded
-from sidecar.core.process_end import ProcessEnd
+from sidecar.core.observations import EndObservation, ProcessEnded, ProcessSeen
+from sidecar.core.process_end import ProcessEnd, RunningProcess
 from sidecar.drivers.processes import ProcessWatch, process_watch
-from sidecar.drivers.processes.jvm_files import average, jvm_files, longest_pause
+from sidecar.drivers.processes.jvm_files import average, exhausted, jvm_files, longest_pause
 from sidecar.drivers.processes.watched_process import WatchedProcess
 from sidecar.host import memory_cgroup, processes
 from sidecar.lab.processes import free_port
@@ -36,6 +37,15 @@ if command == "full":
         hoard.append(b"x" * (1 << 20))
 sys.exit(int(command))
 """
+FILLS = b64decode(
+    "yv66vgAAADQAIQoAAgADBwAEDAAFAAYBABBqYXZhL2xhbmcvT2JqZWN0AQAGPGluaXQ+AQADKClWCQAIAAkHAAoMAAsADAEAEGphdmEvbGFuZy"
+    "9TeXN0ZW0BAAJpbgEAFUxqYXZhL2lvL0lucHV0U3RyZWFtOwoADgAPBwAQDAARABIBABNqYXZhL2lvL0lucHV0U3RyZWFtAQAEcmVhZAEAAygp"
+    "SQMAAQAABwAVAQACW0oHABcBAAVGaWxscwEABENvZGUBAARtYWluAQAWKFtMamF2YS9sYW5nL1N0cmluZzspVgEADVN0YWNrTWFwVGFibGUHAB"
+    "0BAANbW0oBAApFeGNlcHRpb25zBwAgAQATamF2YS9sYW5nL0V4Y2VwdGlvbgAgABYAAgAAAAAAAgAAAAUABgABABgAAAARAAEAAQAAAAUqtwAB"
+    "sQAAAAAACQAZABoAAgAYAAAANwADAAMAAAAcsgAHtgANVxITvQAUTAM9KxwSE7wLU4QCAaf/9gAAAAEAGwAAAAkAAf0ADwcAHAEAHgAAAAQAAQ"
+    "AfAAA="
+)
+"""`class Fills`, for any JVM: it reads a byte, then it fills its heap with arrays."""
 NOBODY = 65534
 FALLBACK = "/tmp/hs_err_pid7.log"  # noqa: S108  HotSpot's
 CLUSTER = ZooKeeperSettings("zk-of-this-test:2181", "/flink/orders", "orders", 60.0, 15.0, False)
@@ -48,7 +58,15 @@ class Ends:
 
     def __init__(self, *clusters: ZooKeeperSettings, log: Path | None = None) -> None:
         self.observed: Queue[EndObservation] = Queue()
+        self.running: list[RunningProcess] = []
         self.watch = ProcessWatch(clusters, Clock(), log)
+
+    def observe(self, observation: EndObservation) -> None:
+        """What runs is kept apart: it is reported again and again."""
+        if isinstance(observation, ProcessSeen):
+            self.running.append(observation.process)
+        else:
+            self.observed.put(observation)
 
     def of(self, process: subprocess.Popen[str]) -> ProcessEnd:
         """How it ended: the next observation is of this process."""
@@ -88,7 +106,7 @@ def is_child(pid: int) -> bool:
 def ends() -> Iterator[Ends]:
     """A running watch for one cluster."""
     ends = Ends(CLUSTER)
-    ends.watch.start(ends.observed.put)
+    ends.watch.start(ends.observe)
     yield ends
     ends.watch.stop()
     assert not watched(os.getpid())
@@ -100,7 +118,11 @@ def flink(tmp_path: Path) -> Iterator[Flink]:
     with ExitStack() as cleanup:
 
         def start(
-            main: str = MAIN, *options: str, cluster: str = "orders", java: Path | None = None
+            main: str = MAIN,
+            *options: str,
+            cluster: str = "orders",
+            java: Path | None = None,
+            out: Path | None = None,
         ) -> subprocess.Popen[str]:
             conf = tmp_path / f"conf-{cluster}"
             conf.mkdir(exist_ok=True)
@@ -111,7 +133,9 @@ def flink(tmp_path: Path) -> Iterator[Flink]:
             tail = [main, "--configDir", str(conf)]
             if java:  # Java's own class runs; what /proc shows is Flink's command line
                 port = free_port()
-                (tmp_path / "arguments").write_text(f"-m java.rmi/sun.rmi.registry.RegistryImpl {port}")
+                runs = f"java.rmi/sun.rmi.registry.RegistryImpl {port}"
+                (tmp_path / "Fills.class").write_bytes(FILLS)
+                (tmp_path / "arguments").write_text(f"-cp {tmp_path} Fills" if out else f"-m {runs}")
                 command = [str(java), "-XX:+UseSerialGC", "-Xmx16m", *options, "@arguments", *tail]
             else:
                 (tmp_path / main).write_text(OBEYS)
@@ -122,15 +146,15 @@ def flink(tmp_path: Path) -> Iterator[Flink]:
                 cwd=tmp_path,
                 env=os.environ | {"PYTHONHOME": sys.base_prefix},
                 stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                stdout=cleanup.enter_context(out.open("w")) if out else subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,
             )
             cleanup.enter_context(process)
             cleanup.callback(process.kill)
-            if java:
+            if java and not out:
                 assert until(lambda: answers(port), 60)
-            else:
+            elif not out:
                 assert process.stdout
                 assert process.stdout.readline() == "ready\n"
             return process
@@ -202,6 +226,44 @@ def test_a_jvm_that_gets_sigterm_ends_with_143(
     assert end.exit_code == status(143)
     assert end.last_pause
     assert 0 < end.last_pause < 5
+
+
+@pytest.mark.parametrize(
+    ("option", "code"), [("-XX:+ExitOnOutOfMemoryError", 3), ("-XX:+CrashOnOutOfMemoryError", 134)]
+)
+def test_a_jvm_that_ends_itself_for_its_heap_says_so(
+    option: str, code: int, ends: Ends, flink: Flink, java: Path, eventually: Eventually, tmp_path: Path
+) -> None:
+    """In the file beside its log, to which Flink's scripts let it print: its log has nothing."""
+    process = see(flink(MAIN, f"-Dlog.file={tmp_path}/a.log", option, java=java, out=tmp_path / "a.out"), eventually)
+    obey(process, "fill")
+    end = ends.of(process)
+    assert (end.exit_code, end.exhausted) == (status(code), "java.lang.OutOfMemoryError: Java heap space")
+
+
+def test_a_jvm_that_crashed_for_its_heap_says_so_in_its_file() -> None:
+    """Where nothing was printed to a file; another crash is none of the heap."""
+    crash = "#\n# A fatal error has been detected by the Java Runtime Environment:\n#\n#  fatal error: {}\n"
+    heap = crash.format("OutOfMemory encountered: Java heap space")
+    assert exhausted("", heap) == exhausted("Terminating due to java.lang.OutOfMemoryError: Java heap space\n", "")
+    assert exhausted("I said: Terminating due to java.lang.OutOfMemoryError: x\n", crash.format("x")) is None
+
+
+def test_the_ports_of_a_jobmanager_and_that_it_is_stopped_are_observed(
+    ends: Ends, flink: Flink, java: Path, eventually: Eventually
+) -> None:
+    """By its port a leader's address is its own. SIGSTOP is no end; it is said when it goes on."""
+    process = see(flink(java=java), eventually)
+    assert eventually(lambda: any(running.ports for running in ends.running))
+    (port,) = ends.running[-1].ports
+    assert answers(port)
+    process.send_signal(signal.SIGSTOP)
+    assert eventually(lambda: ends.running[-1].is_stopped)
+    process.send_signal(signal.SIGCONT)
+    assert eventually(lambda: not ends.running[-1].is_stopped)
+    assert ends.observed.empty()
+    process.kill()
+    assert ends.of(process).ports == (port,)
 
 
 def test_a_jvm_that_crashes_leaves_its_problem(ends: Ends, flink: Flink, java: Path, eventually: Eventually) -> None:
@@ -307,7 +369,7 @@ def test_of_two_jobmanagers_of_unknown_clusters_none_is_observed(
     for conf in tmp_path.glob("conf-*/config.yaml"):
         conf.write_text("high-availability.type: zookeeper\n")
     ends = Ends(CLUSTER)
-    ends.watch.start(ends.observed.put)
+    ends.watch.start(ends.observe)
     assert eventually(lambda: "their cluster is not known" in caplog.text)
     assert not watched(os.getpid())
     first, second = mine.values()
@@ -344,7 +406,9 @@ watch.start(observed.put)
 while pid not in watched("self"):
     pass
 print("watching", flush=True)
-end = observed.get(timeout=30).end
+while not hasattr(observation := observed.get(timeout=30), "end"):
+    pass
+end = observation.end
 print(end.exit_code, end.full_disk)
 """
 
@@ -382,8 +446,8 @@ def test_a_jobmanager_is_known_by_its_main_class(main: str, is_one: bool) -> Non
 def test_the_folders_of_a_jvm_are_those_of_its_options() -> None:
     """HotSpot's own defaults else; what goes to the console is no file."""
     files = jvm_files(["-Xmx1g", "-Djava.io.tmpdir=/data/tmp", "-Dlog.file=/logs/a.log", "-XX:ErrorFile=/e/%p.log"], 7)
-    assert files == ("/data/tmp", "/logs/a.log", ("/e/7.log", FALLBACK), None)
-    assert jvm_files([], 7) == (str(Path(FALLBACK).parent), None, ("hs_err_pid7.log", FALLBACK), None)
+    assert files == ("/data/tmp", "/logs/a.log", "/logs/a.out", ("/e/7.log", FALLBACK), None)
+    assert jvm_files([], 7) == (str(Path(FALLBACK).parent), None, None, ("hs_err_pid7.log", FALLBACK), None)
     assert jvm_files(["-Xlog:gc*,safepoint=info:file=/logs/gc-%p.log:time:filecount=5"], 7).gc_log == "/logs/gc-7.log"
     assert jvm_files(["-Xlog:gc:/logs/gc.log"], 7).gc_log == "/logs/gc.log"
     assert jvm_files(["-Xlog:gc:stdout"], 7).gc_log is None

@@ -39,12 +39,12 @@ def error_of(config: Path) -> str:
     return str(error.value).replace(str(config), "FILE").replace(str(config.parent), "DIR")
 
 
-def test_nothing_is_captured_unless_it_is_said(write: Write, tmp_path: Path) -> None:
-    """The limits are there all the same, and the core is asked for nothing."""
-    folder = Path("/var/lib/flink-ha-sidecar/evidence")
-    default = EvidenceSettings(frozenset(), folder, 7 * DAY / SECOND, 200_000_000)
+def test_flink_s_rest_server_alone_is_asked_unless_more_is_said(write: Write, tmp_path: Path) -> None:
+    """No process is touched. The limits are there all the same."""
+    folder, rest = Path("/var/lib/flink-ha-sidecar/evidence"), frozenset({Source.FLINK_REST})
+    default = EvidenceSettings(rest, folder, 7 * DAY / SECOND, 200_000_000)
     settings = load(None, {"zookeeper": "zk"})
-    assert (settings.evidence, settings.policy().evidence) == (default, frozenset())
+    assert (settings.evidence, settings.policy().evidence) == (default, rest)
     assert evidence(write("evidence: {}\n")) == default
     assert evidence(write("evidence: {capture: []}\nstate_dir: state\n")) == replace(
         default, folder=tmp_path / "state" / "evidence"
@@ -84,6 +84,17 @@ def test_how_often_flink_is_asked_reaches_the_policy(write: Write) -> None:
         assert (policy.picture_interval, policy.recovery_patience) == tuple(each * SECOND for each in expected)
 
 
+def test_flink_s_rest_server_can_be_left_alone(write: Write) -> None:
+    """By one word; `auto` is the default, and so is what a list of sources does not name."""
+    for text, sources in (
+        ("{flink_rest: never}", set()),
+        ("{flink_rest: never, capture: [processes]}", {Source.PROCESSES}),
+        ("{flink_rest: auto}", {Source.FLINK_REST}),
+        ("{capture: [processes]}", BOTH),
+    ):
+        assert load(write(f"evidence: {text}\n"), {"zookeeper": "zk"}).policy().evidence == sources
+
+
 def test_a_folder_may_have_the_observer_s_name(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that several share a volume."""
     monkeypatch.setenv("POD_NAME", "jm-0")
@@ -105,6 +116,11 @@ def test_empty_tls_is_tls_with_the_cas_of_this_system(write: Write) -> None:
         ),
         ("capture: processes", "evidence.capture: must be a list"),
         ("capture: [processes, flink_rest, processes]", "evidence.capture: names a source twice"),
+        ("flink_rest: always", 'evidence.flink_rest: "always" is unknown: expected one of auto, never'),
+        (
+            "capture: [flink_rest], flink_rest: never",
+            "evidence.flink_rest: says never, and capture names it: remove one of the two",
+        ),
         ("flink_rest: {interval: 1s}", 'evidence.flink_rest.interval: "1s" is too short: give at least 2s'),
         ("flink_rest: {interval: 11m}", 'evidence.flink_rest.interval: "11m" is too long: give at most 10m'),
         ("flink_rest: {patience: 59s}", 'evidence.flink_rest.patience: "59s" is too short: give at least 1m'),

@@ -160,6 +160,16 @@ def test_shipped_rules_are_kept_by_a_word(write: Write) -> None:
     assert load(write(f"{own}shipped_rules: replace\n"), {}).rules == replaced.rules
 
 
+def test_the_quiet_rules_are_taken_by_a_word(write: Write) -> None:
+    """In place of the default ones, with or without rules of one's own."""
+    alone = load(write("zookeeper: {quorum: zk}\nshipped_rules: quiet\n"), {})
+    assert "FlinkLeaderChanged" not in {rule.alert for rule in alone.rules}
+    assert {rule.hold_for for rule in alone.rules if rule.alert == "FlinkNoLeader"} == {120_000_000}
+    assert {rule.alert for rule in alone.rules} < SHIPPED
+    own = "zookeeper: {quorum: zk}\nshipped_rules: quiet\nrules: [{alert: Mine, on: split}]\n"
+    assert {rule.alert for rule in load(write(own), {}).rules} == {*(rule.alert for rule in alone.rules), "Mine"}
+
+
 def test_two_files_agree_on_the_shipped_rules(write: Write, tmp_path: Path) -> None:
     """Or it is a mistake with both places."""
     (tmp_path / "more.yaml").write_text("shipped_rules: replace\n")

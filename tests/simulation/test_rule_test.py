@@ -15,12 +15,30 @@ from tests.kit.java_serialization import connection_info
 
 RULES = ROOT / "rules"
 SHIPPED = read_tests(RULES / "default.test.yaml")
+QUIET = read_tests(RULES / "quiet.test.yaml")
 
 
 @pytest.mark.parametrize("scene", SHIPPED.tests, ids=[scene.name for scene in SHIPPED.tests])
 def test_the_shipped_rules_do_what_their_tests_say(scene: RuleTest) -> None:
     """These messages at these times, and no others."""
     assert compare(scene, play(scene, SHIPPED.rules)) == Difference((), ())
+
+
+@pytest.mark.parametrize("scene", QUIET.tests, ids=[scene.name for scene in QUIET.tests])
+def test_the_quiet_rules_do_what_their_tests_say(scene: RuleTest) -> None:
+    """What heals pages nobody, and what does not pages."""
+    assert compare(scene, play(scene, QUIET.rules)) == Difference((), ())
+
+
+def test_the_quiet_rules_are_default_ones_that_wait_longer() -> None:
+    """The names that runbooks have, and the same triggers; none is more severe, or earlier."""
+    shipped = {rule.alert: rule for rule in SHIPPED.rules.rules}
+    for rule in QUIET.rules.rules:
+        default = shipped[rule.alert]
+        assert (rule.on, rule.severity, rule.hold_for >= default.hold_for) == (default.on, default.severity, True)
+    assert {"FlinkLeaderChanged", "FlinkJobLeaderChanged", "FlinkPlannedFailover"}.isdisjoint(
+        rule.alert for rule in QUIET.rules.rules
+    )
 
 
 @pytest.mark.parametrize("rule", SHIPPED.rules.rules, ids=[rule.alert for rule in SHIPPED.rules.rules])

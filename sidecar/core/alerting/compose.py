@@ -79,7 +79,7 @@ def _failover_lines(about: Subject, problem: str | None) -> Iterator[str]:
     if failover := about.failover:
         if failover.death:
             yield ""
-            yield succession_line(failover.death, failover.successor, about.vacant_seconds)
+            yield succession_line(failover.death, failover.successor, phrases.longest_duration(about.notice.alerts))
             yield from map(clean, failover.death.facts)
         if failover.jobs.moved:
             yield jobs_line(failover.jobs)

@@ -8,7 +8,7 @@ from sidecar.core.agreement import Agreement
 from sidecar.core.alerting.alerts import Alert
 from sidecar.core.alerting.conditions import JOBS
 from sidecar.core.cluster import split_leadership
-from sidecar.core.cluster.records.record_lines import lasted, move, working
+from sidecar.core.cluster.records.record_lines import lasted, move, without_leader
 from sidecar.core.cluster.state import TooOld
 from sidecar.core.counted import counted
 from sidecar.core.finder import PARTLY
@@ -29,7 +29,7 @@ class Phrases(NamedTuple):
     line_over: str
 
 
-_MOVED: Final = "{what}: {move} at {began}{vacant}{down}"
+_MOVED: Final = "{what}: {move} at {began}{down}"
 _NOT_ASKED: Final = "the REST server of {before} is not asked any more since {ended}, after {lasted}"
 SILENCES: Final[Mapping[Reach | None, Phrases]] = {
     Reach.SILENT: Phrases(
@@ -82,7 +82,7 @@ PHRASES: Final = {
         "no leader for {what}{left}",
         "leader back for {what}{longest}",
         "{what}: no leader since {began}{formerly}",
-        "{what}: {led} at {ended}, no published leader for {lasted}{down}",
+        "{what}: {led} at {ended}{down}",
     ),
     Trigger.SPLIT: Phrases(
         "split leadership of {what}{sides}",
@@ -254,7 +254,8 @@ def host(host_port: str | None) -> str | None:
 def _fields(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> dict[str, str]:
     first, subject = alerts[0], _subject(alerts)
     vacant = seconds(int((first.vacant_seconds or 0) * SECOND))
-    down = working(first.downtime_seconds_at_least, first.downtime_seconds_at_most)
+    bounds = first.downtime_seconds_at_least, first.downtime_seconds_at_most
+    down = without_leader(first.vacant_seconds, *bounds)
     return {
         **_leader_fields(alerts, pods),
         "what": subject,
@@ -263,7 +264,6 @@ def _fields(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> di
         "ended": spoken(first.ended.wall) if first.ended else "",
         "lasted": vacant,
         "longest": _longest(alerts),
-        "vacant": "" if first.vacant_seconds is None else f", no published leader for {vacant}",
         "down": f", {down}" if down else "",
         "count": str(first.count),
         "jobs": counted(first.count or 0, "job"),
@@ -332,7 +332,11 @@ def _previous_leader(alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> str:
 
 
 def _longest(alerts: Sequence[Alert]) -> str:
-    """For how long there was no leader, published or working. Empty if nothing is known, or it is zero."""
+    return f" after {longest}" if (longest := longest_duration(alerts)) else ""
+
+
+def longest_duration(alerts: Sequence[Alert]) -> str:
+    """For how long there was no leader, the longest of these: `22 to 33 s`. Empty if nothing is known, or it is zero."""
     own = [alert for alert in alerts if alert.component is None or alert.component.component is not Component.JOB]
     relevant = own or alerts
     at_least = max(max(alert.vacant_seconds or 0, alert.downtime_seconds_at_least or 0) for alert in relevant)
@@ -340,7 +344,7 @@ def _longest(alerts: Sequence[Alert]) -> str:
     at_most = max(*bounded, at_least) if len(bounded) == len(relevant) else None
     if (at_least if at_most is None else at_most) < _SHORTEST_SECONDS:
         return ""
-    return f" after {lasted(at_least, at_most)}"
+    return lasted(at_least, at_most)
 
 
 def _failover_number(alerts: Sequence[Alert], within: int) -> str:

@@ -58,12 +58,6 @@ class Subject(NamedTuple):
     """That of the headline."""
     failover: Failover | None
 
-    @property
-    def vacant_seconds(self) -> float | None:
-        """For how long no leader was published, the longest of all alerts."""
-        vacant = (alert.vacant_seconds for alert in self.notice.alerts)
-        return max((seconds for seconds in vacant if seconds is not None), default=None)
-
 
 def subject(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]) -> Subject:
     """What is known of what `notice` is about."""

@@ -81,6 +81,7 @@ DEATHS: Final[Mapping[str, str]] = {
     DeathReason.OOM_KILLED: "Raise the JobManager's memory limit, or lower what it uses beside its Java heap.",
     DeathReason.HEAP_EXHAUSTED: "Give the JobManager a larger Java heap (jobmanager.memory.heap.size), or find what fills it.",
     DeathReason.KILLED: "Find out who sends signals to {before}: another person, a script, or the machine.",
+    DeathReason.STOPPED: "If nobody meant to stop {before}, find out what did: it was asked to end (SIGTERM).",
     DeathReason.EXITED: "Read the first error at the end of its log.",
     DeathReason.EVICTED: "Check the memory and the disk of its node, and the requests and limits of its pod.",
     DeathReason.LIVENESS_PROBE: (

@@ -13,7 +13,7 @@ from sidecar.core.cluster.failover.plans import Disruption
 from sidecar.core.cluster.state import ClusterState, Confirmed, Drilled, Missing, Sighting, TooOld, View, as_last_known
 from sidecar.core.cluster.store import configmap_leaders, job_stores, store_view, znode_leaders
 from sidecar.core.cluster.store.store_view import COVERAGE_INTERVAL
-from sidecar.core.flink.leadership import ComponentId, Held
+from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId, Held
 from sidecar.core.moment import Moment
 from sidecar.core.observations import (
     ChildrenObserved,
@@ -167,7 +167,7 @@ def _due(cluster: ClusterState, burning: tuple[int, ...], now: Moment) -> _Due:
         calm=[component for component in cluster.contested if in_sight and _is_calm(cluster, component, now)],
         alone=[component for component in cluster.departed if _left_alone(cluster, component, now)],
         died=deaths.is_due(cluster, now),
-        over=in_sight and episode is not None and episodes.is_over(episode, now),
+        over=in_sight and episode is not None and episodes.is_over(episode, now, divided=_is_divided(cluster)),
         blind=in_sight and episode is None and view.loss is not None and view.loss.is_past(now),
         burns=burning is not cluster.burning,
         unheard=cluster.peers.is_old(now),
@@ -233,6 +233,11 @@ def stop(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
 
 def _is_stale(cluster: ClusterState, now: Moment) -> bool:
     return cluster.view.complete and cluster.is_overdue(now)
+
+
+def _is_divided(cluster: ClusterState) -> bool:
+    own = (component for component in CLUSTER_COMPONENTS if component in cluster.components)
+    return episodes.is_divided((component, cluster.components[component].leadership) for component in own)
 
 
 def _left_alone(cluster: ClusterState, component: ComponentId, now: Moment) -> bool:

@@ -89,6 +89,12 @@ def last_led(gone: Gone, session_timeout: int | None, loss: Loss | None, leases:
             return _not_renewed(gone, leases.get(position.name), term, loss)
 
 
+def ended_at(led: LastLed | None, at: int) -> LastLed:
+    """The same of a leader whose process ended then (steady), by the kernel: it worked until then at the latest."""
+    latest = at if led is None or led.latest is None else min(led.latest, at)
+    return LastLed(latest, latest)
+
+
 def until(led: LastLed, at: int, *, same_leader: bool) -> Downtime:
     """The time without a working leader until one leads at `at`. The same leader may have worked all the time."""
     at_least = 0 if same_leader or led.latest is None else max(0, at - led.latest)

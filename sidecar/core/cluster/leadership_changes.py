@@ -4,6 +4,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.cluster import downtime, rest_server, split_leadership
+from sidecar.core.cluster.death.leader_process import BEFORE, Lost, process_of
 from sidecar.core.cluster.downtime import Gone, LastLed
 from sidecar.core.cluster.draft import Draft
 from sidecar.core.cluster.failover import episodes, failover_in_progress, plans
@@ -28,8 +29,10 @@ from sidecar.core.flink.leadership import (
     Unknown,
     Vacant,
     ZNodePosition,
+    is_own_host,
 )
 from sidecar.core.overlay import with_items
+from sidecar.core.policy.policy import Store
 from sidecar.core.sanitize import clean
 
 
@@ -217,7 +220,17 @@ def _last_led(draft: Draft, state: ComponentState, reading: Reading) -> LastLed 
     view = draft.state.view
     gone = Gone(state.leadership.position, draft.at.steady, state.published_at, reading.vacancy, in_sight=view.complete)
     timeout = draft.policy.session_timeouts.get(draft.cluster_id)
-    return downtime.last_led(gone, timeout, view.loss, draft.before.leases)
+    led = downtime.last_led(gone, timeout, view.loss, draft.before.leases)
+    ended = _known_end(draft, state, state.leadership.leader.address)
+    return led if ended is None else downtime.ended_at(led, ended)
+
+
+def _known_end(draft: Draft, state: ComponentState, address: str) -> int | None:
+    """When the process of the leader at this address ended (steady), to the millisecond. None: not known, or it may be another one's."""
+    is_own = is_own_host(address, in_kubernetes=draft.policy.store_of(draft.cluster_id) is Store.KUBERNETES)
+    since = max(draft.at.steady - BEFORE, state.published_at or 0)
+    process = process_of(draft.state.ends, Lost(address, draft.at, since, draft.at.steady, is_own))
+    return process.end.at.steady if process.end and (is_own or process.is_identified) else None
 
 
 def _plan_vanished(draft: Draft, state: ComponentState, led: LastLed | None) -> bool:

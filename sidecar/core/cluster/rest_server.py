@@ -31,6 +31,8 @@ LONGEST_ONCE_ANSWERED: Final = 60 * SECOND
 SHOWN_AFTER: Final = 60 * SECOND
 LEAST_REQUESTS: Final = 3
 """So many in a row prove a silence. A single one may have failed because this sidecar itself was paused."""
+TOGETHER: Final = 10
+"""So many clusters are asked at the interval of the configuration; more of them less often."""
 _MOST_DOUBLED: Final = 10
 
 
@@ -52,10 +54,10 @@ def _most(cluster: ClusterState, all_held: int) -> int:
 
 
 def due(
-    policy: Policy, cluster_id: str, cluster: ClusterState, first: tuple[str, ...] | None, now: Moment
+    policy: Policy, cluster_id: str, cluster: ClusterState, first: tuple[str, ...] | None, now: Moment, watched: int
 ) -> tuple[ClusterState, PictureRequest | None]:
     """The cluster, and the request that is due, for a picture of any size. One at a time; none unless a leading REST server is known.
-    `first`: the jobs to ask for first while a failover is assessed.
+    `first`: the jobs to ask for first while a failover is assessed; `watched`: how many clusters there are.
     """
     last = cluster.picture_request
     if last and last.waiting and now.steady - last.at < OLDEST:
@@ -67,7 +69,9 @@ def due(
     suspected = silence is not None and now.steady - silence.since.steady < SUSPECTED
     if last is None or last.leader != leader:
         failures = 0
-    elif now.steady - last.at >= (ASSESSED if suspected else _pause(policy, cluster, last, assessed=first is not None)):
+    elif now.steady - last.at >= (
+        ASSESSED if suspected else _pause(_interval(policy, watched), cluster, last, assessed=first is not None)
+    ):
         failures = last.failures + last.waiting
     else:
         return cluster, None
@@ -150,9 +154,15 @@ def failing(cluster: ClusterState, now: Moment) -> str | None:
     return last.problem if last and cluster.rest_leader and now.steady - last.good_at >= SHOWN_AFTER else None
 
 
-def _pause(policy: Policy, cluster: ClusterState, last: PictureRequested, *, assessed: bool) -> int:
-    """From the last request to the next."""
-    interval = ASSESSED if assessed else policy.picture_interval
+def _interval(policy: Policy, watched: int) -> int:
+    """Between two requests that are answered: of many clusters together not more are asked in a second than of TOGETHER."""
+    interval = policy.picture_interval
+    return min(interval * max(1, -(-watched // TOGETHER)), max(interval, LONGEST))
+
+
+def _pause(interval: int, cluster: ClusterState, last: PictureRequested, *, assessed: bool) -> int:
+    """From the last request to the next. `interval`: while none is assessed."""
+    interval = ASSESSED if assessed else interval
     doubled = max(0, last.failures - PATIENT) if assessed else last.failures
     has_answered = cluster.rest_server is not None and cluster.rest_server.leader == last.leader
     longest = LONGEST_ONCE_ANSWERED if has_answered else LONGEST

@@ -24,6 +24,7 @@ from sidecar.core.moment import LATEST, Moment
 from sidecar.core.pictures import MOST_CHECKPOINTS
 from sidecar.core.pods import MOST_PODS
 from sidecar.core.policy.policy import Severity
+from sidecar.core.process_end import MOST_PORTS
 from sidecar.core.reach import Reach
 
 FORMAT: Final = 3
@@ -55,6 +56,7 @@ _NameOrNone = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{0,253}\Z")]
 _Hosts = Annotated[tuple[_Address, ...], Meta(max_length=MOST_HOSTS)]
 _Bytes = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 _Code = Annotated[int, Meta(ge=-(2**31), le=2**31)]
+_Port = Annotated[int, Meta(ge=0, le=65_535)]
 _Share = Annotated[float, Meta(ge=0, le=100)]
 _Id = Annotated[str, Meta(pattern=r"^[0-9a-f-]{36}\Z")]
 _IdOrNone = Annotated[str, Meta(pattern=r"^([0-9a-f-]{36})?\Z")]
@@ -210,6 +212,12 @@ class Facts(_Bounded, frozen=True):
     intent: Intent | None = None
     restart: Restart | None = None
     operated: bool = False
+    is_own_place: bool = True
+    exit_code: _Code | None = None
+    exited_at: _Steady | None = None
+    lives: bool = False
+    is_stopped: bool = False
+    stood_still: _Duration | None = None
 
 
 class Episode(_Bounded, frozen=True):
@@ -364,12 +372,14 @@ class ProcessEnd(_Bounded, frozen=True):
     limit_bytes: _Bytes | None = None
     pressure: Pressure = Pressure()
     last_pause: _Seconds | None = None
+    ports: Annotated[tuple[_Port, ...], Meta(max_length=MOST_PORTS)] = ()
 
 
 class KnownProcessEnd(_Bounded, frozen=True):
     at: Moment
     hosts: _Hosts
     end: ProcessEnd
+    fault: LogFault | None = None
 
 
 class LogRead(_Bounded, frozen=True):

@@ -222,7 +222,7 @@ def _recovery(report: Report) -> Iterator[_Lines]:
             [cluster_line(report.recovery), *jobs, *([f"… and {counted(more, 'more job')}"] if more > 0 else [])],
         )
     elif report.episode and not report.drill.assessed:
-        yield "recovery", ["not assessed: that needs flink_rest among the evidence"]
+        yield "recovery", ["not assessed: flink_rest is never"]
 
 
 def _messages(report: Report) -> Iterator[_Lines]:

@@ -53,7 +53,7 @@ class Explanation(Struct, frozen=True):
     death: Death | None = None
     """Why the process of the previous leader ended. Null: nothing is recorded."""
     recovery: RecoveryView | None = None
-    """Whether everything came back. Null: nothing is recorded, as without `flink_rest` among the evidence."""
+    """Whether everything came back. Null: nothing is recorded, as with `flink_rest: never`."""
     stages: Sequence[Stage] = ()
     failover: EpisodeView | None = None
     """While it is in progress: what is known so far."""

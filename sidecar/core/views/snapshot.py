@@ -80,7 +80,8 @@ class Tally(Struct, frozen=True):
         labelled = [(receiver, *labels) for receiver in sorted(receivers) for labels in _NOTIFICATION_LABELS]
         feeds = sorted({destination.receiver for destination in policy.feeds()})
         labelled += ((receiver, *labels) for receiver in feeds for labels in _RESEND_LABELS)
-        pieces = product(clusters, evidence.EvidenceKind, evidence.CaptureOutcome) if policy.evidence else ()
+        kinds = sorted({kind for source in policy.evidence for kind in evidence.KINDS[source]})
+        pieces = product(clusters, kinds, evidence.CaptureOutcome)
         return replace(
             self,
             transitions=_from_0(product(clusters, Component, Kind), self.transitions),

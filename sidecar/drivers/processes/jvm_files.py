@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from datetime import datetime
+from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from sidecar.core.first_fault import log_end
@@ -13,6 +14,10 @@ _LOG: Final = "-Dlog.file="
 _GC_LOG: Final = re.compile(r"-Xlog:[^:]*gc[^:]*:(?:file=)?\"?(?P<path>[^:\"]+)\"?(?::.*)?|-Xloggc:(?P<older>.+)")
 _NO_FILES: Final = frozenset({"stdout", "stderr"})
 
+_PRINTED: Final = re.compile(
+    r"^(?:Terminating|Aborting) due to (java\.lang\.OutOfMemoryError: .{1,100})$", re.MULTILINE
+)
+_CRASHED: Final = re.compile(r"^#\s+fatal error: OutOfMemory encountered: (.{1,100})$", re.MULTILINE)
 _PAUSE: Final = re.compile(r"\bPause\b.{0,200}?(\d{1,9}[.,]\d{1,6})ms\s*$")
 _UPTIME: Final = re.compile(r"\[(\d{1,12}[.,]\d{3})s\]")
 _TIME: Final = re.compile(r"\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.,]\d{3}[+-]\d{4})\]")
@@ -25,6 +30,8 @@ class JvmFiles(NamedTuple):
 
     temporary: str
     log: str | None
+    printed: str | None
+    """What Flink's scripts let it print to: beside its log."""
     crash_files: tuple[str, ...]
     """Where it writes when it crashes: the first of these where it can."""
     gc_log: str | None
@@ -46,6 +53,7 @@ def jvm_files(options: Iterable[str], pid: int) -> JvmFiles:
     return JvmFiles(
         temporary,
         log,
+        str(PurePosixPath(log).with_suffix(".out")) if log and PurePosixPath(log).suffix == ".log" else None,
         (crash_file, fallback),
         None if gc_log in _NO_FILES else gc_log,
     )
@@ -55,6 +63,14 @@ def crash_problem(text: str) -> str | None:
     """The line of an `hs_err_pid*.log` that names the problem."""
     head = "\n".join(line for line in text.splitlines() if line.startswith("#"))
     return log_end("", head).first_fault
+
+
+def exhausted(printed: str, crash: str) -> str | None:
+    """The error for which a JVM ended itself, by what it printed at its end or by its `hs_err_pid*.log`. None: neither says so."""
+    if line := _PRINTED.search(printed):
+        return line[1]
+    line = _CRASHED.search(crash)
+    return f"java.lang.OutOfMemoryError: {line[1]}" if line else None
 
 
 def longest_pause(text: str, uptime: float, wall: float) -> float | None:

@@ -12,9 +12,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from sidecar.core.moment import Moment
-from sidecar.core.observations import EndObservation, LogEndRead, ProcessEnded
-from sidecar.core.process_end import LogEnd
+from sidecar.core.observations import EndObservation, LogEndRead, ProcessEnded, ProcessSeen
+from sidecar.core.process_end import LogEnd, RunningProcess
 from sidecar.drivers.processes.followed_log import FollowedLog
 from sidecar.drivers.processes.watched_process import WatchedProcess
 from sidecar.host import ownership, processes
@@ -29,6 +31,8 @@ MOST_WATCHED: Final = 20
 """Processes; each has up to nine descriptors open."""
 LOOK_SECONDS: Final = 2.0
 """How often the counters of OOM kills are read."""
+SEEN_SECONDS: Final = 60.0
+"""How often a JobManager that runs is reported, though nothing of it has changed: the first time may have been too early."""
 SCAN_SHARE: Final = 50
 """Looking for processes takes at most this part of the time: thousands may run here."""
 STATUS_SECONDS: Final = 2.0
@@ -59,6 +63,8 @@ class ProcessWatch:
         self._owners: dict[_Key, dict[str, Owner]] = {}
         """Of each visible JobManager, by cluster."""
         self._watched: dict[_Key, WatchedProcess] = {}
+        self._seen: dict[int, RunningProcess] = {}
+        """What was reported of those that run, by number."""
         self._followed = FollowedLog(log) if log and len(self._clusters) == 1 else None
         """None once a JobManager was visible: then its end is observed."""
         self._logged: set[str] = set()
@@ -90,7 +96,7 @@ class ProcessWatch:
             self._stop_following()
 
     def _watch(self) -> None:
-        scan_at = look_at = 0.0
+        scan_at = look_at = seen_at = 0.0
         deadlines: dict[_Key, float] = {}
         """Until when the exit codes of those that ended are waited for."""
         while not self._stopping.is_set():
@@ -100,8 +106,12 @@ class ProcessWatch:
                 scan_at = now + max(LOOK_SECONDS, (time.monotonic() - now) * SCAN_SHARE)
             if now >= look_at:
                 look_at = now + LOOK_SECONDS
+                if now >= seen_at:
+                    seen_at = now + SEEN_SECONDS
+                    self._seen.clear()
                 for process in self._watched.values():
                     process.look()
+                    self._report_running(process)
                     self._look_at_log(process)
                 if self._followed:
                     self._follow(self._followed)
@@ -122,6 +132,14 @@ class ProcessWatch:
         for key in ended:
             self._watched[key].end(self._clock().wall)
         return ended
+
+    def _report_running(self, watched: WatchedProcess) -> None:
+        running = watched.running
+        if watched.ended is None and self._seen.get(running.pid) != running:
+            self._seen[running.pid] = running
+            for cluster_id in watched.clusters:
+                if self._observer:
+                    self._observer(ProcessSeen(self._clock(), cluster_id, running))
 
     def _report(self, ended: WatchedProcess) -> None:
         with ended:
@@ -156,7 +174,7 @@ class ProcessWatch:
         if ended.log:
             with self._reading_log():
                 end = ended.log.end(alone=len(self._owners) <= 1)
-        return end
+        return replace(end, pid=ended.process.pid) if end else None
 
     @contextmanager
     def _reading_log(self) -> Iterator[None]:

@@ -9,7 +9,7 @@ from typing import Final, Self
 
 from msgspec.structs import replace
 
-from sidecar.core.process_end import Pressure, ProcessEnd
+from sidecar.core.process_end import Pressure, ProcessEnd, RunningProcess
 from sidecar.drivers.processes import jvm_files
 from sidecar.drivers.processes.held_log import HeldLog
 from sidecar.host import processes
@@ -25,6 +25,10 @@ _FULL: Final = 1 << 20
 _COARSE: Final = 0.1
 """Seconds by which the time of a file, or the start of a process, may be too early."""
 _SECOND: Final = 1_000_000
+_STARTING: Final = 60.0
+"""Seconds in which a JobManager opens its ports: until then they are read at each look."""
+PORTS_SECONDS: Final = 30.0
+"""How often they are read afterwards: that takes a millisecond."""
 
 
 class WatchedProcess:
@@ -49,7 +53,11 @@ class WatchedProcess:
         self._log_name: str | None = None
         self._crash_files: tuple[str, ...] = ()
         self._gc_log: str | None = None
+        self._printed: str | None = None
         self._counts: deque[int | None] = deque(maxlen=_COUNTS)
+        self.running = RunningProcess(process.pid, round((self._since + _COARSE) * _SECOND))
+        """As it was at the last look."""
+        self._ports_at = 0.0
         self.look()
         with suppress(OSError, ValueError, LookupError):
             self._hold_folders()
@@ -79,13 +87,23 @@ class WatchedProcess:
                 self._cgroup, self._cgroup_name = MemoryCgroup(self.process.pid), name
                 self._counts.clear()
             self._counts.append(self._cgroup.oom_kills())
+            self.running = replace(self.running, ports=self._ports(), is_stopped=processes.is_stopped(self.process))
+
+    def _ports(self) -> tuple[int, ...]:
+        """Those on which it listens. It keeps those that it has ever had: at its end it has none."""
+        now = time.monotonic()
+        is_starting = processes.age(self.process.started) < _STARTING
+        if now < self._ports_at or processes.has_ended(self.process):
+            return self.running.ports
+        self._ports_at = now if is_starting else now + PORTS_SECONDS
+        return processes.listening_ports(self.process.pid) or self.running.ports
 
     def end(self, wall: int) -> None:
         """It has ended (wall microseconds): read all that is soon gone. Its exit code comes when its parent has waited for it."""
         if self.log:
             self.log.mark_end()
         before, kills = self._counts[0], self._cgroup.oom_kills()
-        crash = self._crash()
+        crash, printed = self._crash(), self._content(self._printed, end=True) if self._printed else None
         self.ended = ProcessEnd(
             self.process.pid,
             wall,
@@ -94,8 +112,10 @@ class WatchedProcess:
             pressure=Pressure(*(_pressure(name) for name in ("cpu", "memory", "io"))),
             full_disk=next((name for name, folder in self._folders.items() if _is_full(folder)), None),
             crash_file=crash[0] if crash else None,
-            crash_problem=crash[1] if crash else None,
+            crash_problem=jvm_files.crash_problem(crash[1]) if crash else None,
+            exhausted=jvm_files.exhausted(printed or "", crash[1] if crash else ""),
             last_pause=self._last_pause(wall / _SECOND),
+            ports=self.running.ports,
         )
 
     def has_status(self) -> bool:
@@ -114,7 +134,7 @@ class WatchedProcess:
     def _hold_folders(self) -> None:
         pid = int(processes.status(self.process.pid)["NSpid"].split()[-1])
         files = jvm_files.jvm_files(processes.jvm_options(self.process), pid)
-        self._crash_files, self._gc_log = files.crash_files, files.gc_log
+        self._crash_files, self._gc_log, self._printed = files.crash_files, files.gc_log, files.printed
         self._hold(".")
         self._log_name = PurePosixPath(files.log).name if files.log else None
         self._hold(files.temporary)
@@ -131,11 +151,11 @@ class WatchedProcess:
 
     # -- read at the end -----------------------------------------------------------------------------------------------
 
-    def _crash(self) -> tuple[str, str | None] | None:
-        """The name of the file, and what it says. One that is older than the process is of a process of the same number."""
+    def _crash(self) -> tuple[str, str] | None:
+        """The name of the file, and its beginning. One that is older than the process is of a process of the same number."""
         for path in self._crash_files:
             if text := self._content(path, end=False):
-                return PurePosixPath(path).name, jvm_files.crash_problem(text)
+                return PurePosixPath(path).name, text
         return None
 
     def _last_pause(self, wall: float) -> float | None:

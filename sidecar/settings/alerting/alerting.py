@@ -21,11 +21,14 @@ from sidecar.settings.model import Alerting
 
 
 class ShippedRules(StrEnum):
-    """What becomes of the shipped rules where a configuration has rules of its own."""
+    """Which of the shipped rules apply, beside those of a configuration."""
 
     KEEP = "keep"
-    """They stay, except those that have the name of an own rule."""
+    """The default ones, except those that have the name of an own rule."""
     REPLACE = "replace"
+    """None, if the configuration has rules of its own."""
+    QUIET = "quiet"
+    """Those that page nobody for a failover that heals, with the same exception."""
 
 
 def read_alerting(documents: Sequence[Section], labels: Mapping[str, str], *, secrets: bool = True) -> Alerting:
@@ -34,7 +37,7 @@ def read_alerting(documents: Sequence[Section], labels: Mapping[str, str], *, se
     Without `secrets`, each receiver that has an endpoint has one unused URL, and no secret is read. Raises SettingsError.
     """
     own = tuple(_rule(section) for section in unique_sections(documents, "rules", schema.RULE, "alert"))
-    shipped = [shipped_rules()] if _keeps_shipped(documents) else []
+    shipped = [*map(shipped_rules, _shipped(documents))]
     own_names = {rule.alert for rule in own}
     defaults = (_rule(section) for section in unique_sections(shipped, "rules", schema.RULE, "alert"))
     sections = [*unique_sections(documents, "receivers", schema.RECEIVER)]
@@ -52,20 +55,23 @@ def read_alerting(documents: Sequence[Section], labels: Mapping[str, str], *, se
     )
 
 
-def _keeps_shipped(documents: Sequence[Section]) -> bool:
-    """Whether the shipped rules apply."""
+def _shipped(documents: Sequence[Section]) -> list[str]:
+    """The names of the files with the shipped rules that apply."""
     wanted = [document.get("shipped_rules") for document in documents if "shipped_rules" in document]
     choices = {setting.choice(ShippedRules) for setting in wanted}
     if len(choices) > 1:
         raise wanted[-1].error(f"another file says otherwise ({wanted[0].location}): keep one")
-    return choices == {ShippedRules.KEEP} or not any("rules" in document for document in documents)
+    if choices == {ShippedRules.QUIET}:
+        return ["quiet.yaml"]
+    applies = choices == {ShippedRules.KEEP} or not any("rules" in document for document in documents)
+    return ["default.yaml"] if applies else []
 
 
-def shipped_rules() -> Section:
-    """The rules of `rules/default.yaml`: from the installed package, or from the repository of an editable installation."""
+def shipped_rules(name: str) -> Section:
+    """The rules of a file in `rules/`: from the installed package, or from the repository of an editable installation."""
     package = Path(str(files("sidecar")))
-    installed = package / "default_rules" / "default.yaml"
-    source = installed if installed.is_file() else package.parent / "rules" / "default.yaml"
+    installed = package / "default_rules" / name
+    source = installed if installed.is_file() else package.parent / "rules" / name
     if not source.is_file():
         raise SettingsError(f"the shipped rules are missing from this installation ({source}): install it again")
     return read_file(source, schema.RULE_FILE)

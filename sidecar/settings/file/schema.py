@@ -56,7 +56,8 @@ EVIDENCE: Final[Keys] = {
     **no_default("capture", "dir", "log"),
     "keep": "7d",
     "keep_megabytes": "200",
-    **no_default("tls", "flink_rest"),
+    "tls": None,
+    "flink_rest": "auto",
 }
 FLINK_REST: Final[Keys] = {"interval": "10s", "patience": "10m"}
 OTLP: Final[Keys] = {**no_default("endpoint", "headers", "tls"), "metrics_interval": "30s"}

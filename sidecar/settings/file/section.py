@@ -58,6 +58,10 @@ class Section:
     def is_list(self, key: str) -> bool:
         return isinstance(self._node.entries.get(key), ListNode)
 
+    def is_word(self, key: str) -> bool:
+        """Whether it is a single value, where a mapping may stand, too."""
+        return isinstance(self._node.entries.get(key), ScalarNode)
+
     def error(self, key: str, message: str) -> SettingsError:
         line = self._node.lines.get(key)
         file = f"{self._name}:{line}" if line else self._name

@@ -46,6 +46,27 @@ def test_the_message_waits_for_the_verdict_that_is_recorded(apart: float) -> Non
     assert sent.body.split("\n\n")[1].split("\n") == recorded.facts
 
 
+def test_after_an_outage_the_cause_stays_when_a_contender_goes() -> None:
+    """25 s without the store, another leader, a component 3.5 s after the others, the latch of the previous one 3 s after that: message,
+    record and count have one cause.
+    """
+    flink, sidecar = watching()
+    contends(flink, sidecar, 2)
+    sidecar.is_cut_off().waits(25)
+    flink.vacate()
+    late = ALL_FOUR[0]
+    flink.elect(B, *[component for component in ALL_FOUR if component != late])
+    sidecar.connects()
+    sidecar.waits(3.5)
+    flink.elect(B, late)
+    sidecar.sees_changes().waits(3)
+    contends(flink, sidecar, 1)
+    sidecar.waits(60)
+    (recorded,) = [record for record in sidecar.records if isinstance(record, EpisodeRecord)]
+    (sent,) = sidecar.sent
+    assert cause(sent) == recorded.cause == Cause.STORE_OUTAGE
+
+
 def test_a_verdict_that_changes_after_the_message_is_corrected_once_when_the_failover_is_over() -> None:
     """While a job has no leader the cause is what is known then; the message that it is over has the recorded one."""
     flink, sidecar = watching(policy=replace(POLICY, rules=POLICY.rules[:1]))

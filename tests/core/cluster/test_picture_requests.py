@@ -36,7 +36,7 @@ def asks(
     state: ClusterState, seconds: float, first: tuple[str, ...] | None = None
 ) -> tuple[ClusterState, PictureRequest | None]:
     """What is due, so many seconds after the first request. `first`: what an assessment asks for first."""
-    return rest_server.due(ASSESSING, CLUSTER, state, first, at(seconds))
+    return rest_server.due(ASSESSING, CLUSTER, state, first, at(seconds), 1)
 
 
 def at(seconds: float) -> Moment:
@@ -115,10 +115,10 @@ def test_an_interval_that_is_shorter_is_not_made_longer_by_few_failures() -> Non
     state, _ = asks(cluster(), 0, (JOB,))
     assert asks(answers(state, problem="no"), 1, (JOB,))[1]
     rarely = replace(ASSESSING, picture_interval=600 * SECOND)
-    state, _ = rest_server.due(rarely, CLUSTER, cluster(), None, at(0))
+    state, _ = rest_server.due(rarely, CLUSTER, cluster(), None, at(0), 1)
     state = answers(state, problem="no")
-    assert rest_server.due(rarely, CLUSTER, state, None, at(599))[1] is None
-    assert rest_server.due(rarely, CLUSTER, state, None, at(600))[1]
+    assert rest_server.due(rarely, CLUSTER, state, None, at(599), 1)[1] is None
+    assert rest_server.due(rarely, CLUSTER, state, None, at(600), 1)[1]
 
 
 def test_another_leader_is_asked_at_once() -> None:
@@ -316,3 +316,12 @@ def test_a_tick_asks_for_no_more_than_there_is_room_for() -> None:
     remembered = state.clusters[CLUSTER].picture
     assert remembered
     assert remembered.left_out
+
+
+def test_many_clusters_are_asked_less_often() -> None:
+    """Ten at the interval of the configuration, a hundred at ten times that, thousands every five minutes."""
+    state, _ = rest_server.due(ASSESSING, CLUSTER, cluster(), None, at(0), 1)
+    state = replace(state, picture_request=replace(state.picture_request, waiting=False))
+    for watched, seconds in ((10, 10), (11, 20), (100, 100), (5_000, 300)):
+        assert rest_server.due(ASSESSING, CLUSTER, state, None, at(seconds - 1), watched)[1] is None
+        assert rest_server.due(ASSESSING, CLUSTER, state, None, at(seconds), watched)[1]

@@ -46,6 +46,8 @@ class DeathFacts(Struct, frozen=True):
     """It runs in a pod: others than people send signals there."""
     is_own_place: bool = True
     """Only one machine or pod can have its host name: not localhost."""
+    lives: bool = False
+    """Its process still runs."""
     pod: KnownPod | None = None
     container: ContainerEnded | None = None
     """The end of its main container."""
@@ -82,7 +84,7 @@ class DeathFacts(Struct, frozen=True):
     @property
     def says_ended(self) -> bool:
         """Whether anything says that it ended at all."""
-        return bool(
+        return not self.lives and bool(
             self.container
             or self.process
             or self.reboot
@@ -91,11 +93,6 @@ class DeathFacts(Struct, frozen=True):
             or self.deleted_at
             or self.has_vanished
         )
-
-    @property
-    def is_shown_running(self) -> bool:
-        """Whether its pod is there as if nothing had happened."""
-        return self.pod is not None and self.pod.status.phase == "Running" and not self.says_ended
 
     def sign(self, *signs: Sign, until: int = LATEST) -> PodSign | None:
         """The latest of these Events up to then (steady microseconds)."""

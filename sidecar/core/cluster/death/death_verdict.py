@@ -271,7 +271,7 @@ def _by_its_deletion(facts: DeathFacts) -> DeathVerdict | None:
 def _by_its_heap(facts: DeathFacts) -> DeathVerdict | None:
     if facts.fault is None or not facts.fault.heap or facts.signal in {SIGKILL, SIGTERM}:
         return None
-    why = "The end of its log says that its Java heap was full."
+    why = "The JVM, or the end of its log, says that its Java heap was full."
     is_recent = facts.fault.age is None or facts.fault.age <= _OLD_FAULT
     if is_recent and facts.exit_code in {_FATAL, _OUT_OF_MEMORY, SIGNALLED + _SIGABRT}:
         return _sure(DeathReason.HEAP_EXHAUSTED, why, _ended_with(facts))

@@ -16,7 +16,7 @@ from sidecar.core.first_fault import log_end
 from sidecar.core.masking import masked
 from sidecar.core.moment import SECOND, Moment, lag
 from sidecar.core.pods import host_of, is_address
-from sidecar.core.process_end import ContainerEnd, LogEnd, PodStatus, ProcessEnd, SeenEvent
+from sidecar.core.process_end import ContainerEnd, LogEnd, PodStatus, ProcessEnd, RunningProcess, SeenEvent
 from sidecar.core.sanitize import clean
 
 KEPT: Final = 600 * SECOND
@@ -27,6 +27,8 @@ MOST_PODS: Final = 16
 MOST_SIGNS: Final = 32
 MOST_ENDS: Final = 4
 """Of one pod, and of processes, logs, restarts of machines and of the operator."""
+MOST_RUNNING: Final = 20
+"""JobManagers of one cluster on one machine."""
 MOST_HOSTS: Final = 8
 """Names and addresses of one machine."""
 _LONGEST: Final = 300
@@ -179,14 +181,27 @@ class Beside(Struct, frozen=True):
 
 class KnownProcessEnd(Beside, frozen=True):
     end: ProcessEnd
+    fault: LogFault | None = None
+    """What the JVM itself gave as its reason."""
+
+
+class KnownProcess(Beside, frozen=True):
+    """A process that runs, since `at` as it is now."""
+
+    process: RunningProcess
+    stood_still: tuple[Moment, Moment | None] | None = None
+    """When it was stopped last, and when it went on. None: it was not, as far as is known."""
 
 
 class LogRead(Beside, frozen=True):
-    """`pod_uid`: of which pod, if it was read from the API; then `hosts` is empty. `followed`: by another run in the log."""
+    """`pod_uid`: of which pod, if it was read from the API; then `hosts` is empty. `followed`: by another run in the log. `pid`: of which
+    process.
+    """
 
     fault: LogFault
     pod_uid: str | None = None
     followed: bool = False
+    pid: int | None = None
 
     @property
     def identity(self) -> object:
@@ -204,6 +219,8 @@ class Ends(Struct, frozen=True):
     """By uid. Those that exist stay."""
     signs: tuple[PodSign, ...] = ()
     operator: tuple[OperatorEvent, ...] = ()
+    running: tuple[KnownProcess, ...] = ()
+    """The JobManagers beside this sidecar that have not ended."""
     processes: tuple[KnownProcessEnd, ...] = ()
     logs: tuple[LogRead, ...] = ()
     reboots: tuple[Rebooted, ...] = ()
@@ -295,15 +312,33 @@ def _sign(event: SeenEvent) -> Sign:
     return _BY_REASON.get(event.reason, Sign.NONE)
 
 
+def with_running(ends: Ends, process: RunningProcess, hosts: Iterable[str], at: Moment) -> Ends:
+    """A JobManager that runs beside a sidecar at these hosts was observed. The same object if that was known."""
+    before = next((known for known in ends.running if known.process.pid == process.pid), None)
+    if before and before.process == process:
+        return ends
+    stood_still = before.stood_still if before and before.process.started_at == process.started_at else None
+    if process.is_stopped:
+        stood_still = at, None
+    elif stood_still and stood_still[1] is None:
+        stood_still = stood_still[0], at
+    known = KnownProcess(at, _first_hosts(hosts), process, stood_still)
+    others = [other for other in ends.running if other.process.pid != process.pid]
+    return replace(ends, running=(*others[-MOST_RUNNING + 1 :], known))
+
+
 def with_process(ends: Ends, end: ProcessEnd, hosts: Iterable[str], at: Moment) -> Ends:
     """The end of the JobManager's process beside a sidecar at these hosts was observed."""
-    ended = KnownProcessEnd(_moment(end.ended_at, at), _first_hosts(hosts), end)
-    return replace(ends, processes=_latest((ended, *ends.processes), MOST_ENDS))
+    text = end.exhausted
+    fault = LogFault(_text(text), 0, heap=bool(_HEAP.search(text))) if text else None
+    ended = KnownProcessEnd(_moment(end.ended_at, at), _first_hosts(hosts), end, fault)
+    running = tuple(known for known in ends.running if known.process.pid != end.pid)
+    return replace(ends, running=running, processes=_latest((ended, *ends.processes), MOST_ENDS))
 
 
 def with_log(ends: Ends, log: LogEnd, pod_uid: str | None, hosts: Iterable[str], at: Moment) -> Ends:
     """The end of a log was read."""
-    log_read = LogRead(at, () if pod_uid else _first_hosts(hosts), fault_of(log), pod_uid, log.followed)
+    log_read = LogRead(at, () if pod_uid else _first_hosts(hosts), fault_of(log), pod_uid, log.followed, log.pid)
     return replace(ends, logs=_latest((log_read, *ends.logs), MOST_ENDS))
 
 
@@ -361,9 +396,9 @@ def merged(ends: Ends, others: Ends) -> Ends:
 
 
 def restarted(ends: Ends) -> Ends:
-    """As another process begins with it: pods that exist are observed anew, and those of which nothing is known may be gone."""
+    """As another process begins with it: pods and processes that exist are observed anew, others may be gone."""
     pods = {uid: pod for uid, pod in ends.pods.items() if pod.ends or pod.deleted_at or pod.gone_at}
-    return replace(ends, pods=pods)
+    return replace(ends, pods=pods, running=())
 
 
 def _since(ends: Ends, since: int) -> Ends:

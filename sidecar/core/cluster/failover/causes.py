@@ -4,6 +4,7 @@ The number of observed changes decides nothing: a crash and a short outage of th
 and after, whether the leader removed its own address, and whether this observer was disconnected as well.
 """
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final, assert_never
 
@@ -11,7 +12,7 @@ from msgspec import Struct
 
 from sidecar.core.cluster.death.ends import OperatorReason, Restart
 from sidecar.core.cluster.failover.plans import Intent, Plan
-from sidecar.core.moment import SECOND, Moment, seconds
+from sidecar.core.moment import LATEST, SECOND, Moment, seconds, spoken
 from sidecar.core.policy.policy import Store
 
 
@@ -137,6 +138,18 @@ class Facts(Struct, frozen=True):
     """What the operator said of it."""
     operated: bool = False
     """The cluster's FlinkDeployment could be read all the time."""
+    exit_code: int | None = None
+    """Of the leader's process or container."""
+    exited_at: int | None = None
+    """When it ended (steady)."""
+    lives: bool = False
+    """The leader's process has not ended."""
+    is_stopped: bool = False
+    """It is stopped (state T) now."""
+    stood_still: int | None = None
+    """For how long it was stopped around the loss (microseconds); None: it was not, or still is."""
+    failed: tuple[str, ...] = ()
+    """What became of JobManagers that took over and ended since, a sentence each."""
     handed_over_by: str | None = None
     """The observer from whose handover it is known what was before; None: from our own observations."""
 
@@ -175,6 +188,7 @@ def verdict(facts: Facts) -> Verdict:
     else:
         why = Verdict(Cause.UNKNOWN, Confidence.NONE, (NOT_IDENTIFIED,))
     beside = (
+        *_process_facts(facts, why.cause),
         *([str(facts.intent)] if facts.intent and why.cause not in _BY_INTENT else []),
         *([str(facts.restart)] if facts.restart and why.cause is not Cause.OPERATOR_RESTART else []),
     )
@@ -192,6 +206,10 @@ def _by_its_removal(facts: Facts) -> Verdict | None:
     return _sure(Cause.CLUSTER_REMOVED, f"The leader ended {how}, and the cluster was removed from the store.")
 
 
+_FATAL: Final = 239
+"""The exit code of Flink's fatal error handler."""
+_BY_SIGNAL: Final = frozenset({128 + 9, 128 + 15})
+"""Exit codes of a process that was killed, or asked to end."""
 _BY_INTENT: Final = {
     Cause.PLANNED_UPGRADE: Plan.UPGRADE,
     Cause.ROLLBACK: Plan.ROLLBACK,
@@ -267,35 +285,63 @@ def _by_what_was_written(facts: Facts) -> Verdict | None:
 def _by_the_store(facts: Facts) -> Verdict | None:
     if facts.loss is None:
         return None
-    lost = _loss_text(facts.loss, facts.opened)
+    lost = _loss_text(facts.store, facts.loss, facts.opened)
     if facts.store_reelected:
         return _sure(Cause.STORE_REELECTION, lost, "ZooKeeper elected a new leader of its own in between.")
+    if facts.exited_at is not None and not facts.same_process:
+        return _by_its_exit(facts, facts.loss, lost)
     if not facts.succeeded:
         return Verdict(
             Cause.UNKNOWN,
             Confidence.NONE,
             (lost, "There is no new leader yet, so it is not known which process was lost."),
         )
+    return _by_the_same_process(facts, lost) or _by_who_contends(facts, lost)
+
+
+def _by_the_same_process(facts: Facts, lost: str) -> Verdict | None:
+    """The leader's process lives, and leads again."""
     again = "The same process was elected again."
     if facts.returned or facts.same_process:
         return _sure(Cause.STORE_OUTAGE, lost, again)
     if _same_process(facts):
         return Verdict(Cause.STORE_OUTAGE, Confidence.MEDIUM, (lost, again, _COUNTED_ON))
-    return _by_who_contends(facts, lost)
+    return None
+
+
+def _by_its_exit(facts: Facts, loss: Loss, lost: str) -> Verdict | None:
+    """The leader's process ended: of the outage, if it ended itself then. A signal has a sender, and what ends later another reason."""
+    until = loss.ended.steady + AT_ONCE if loss.ended else LATEST
+    ended_itself = facts.exit_code not in {None, 0, *_BY_SIGNAL}
+    if facts.exited_at is None or not ended_itself or not loss.began.steady <= facts.exited_at <= until:
+        return None
+    ended = f"The JobManager ended itself meanwhile, with exit code {facts.exit_code}"
+    if facts.exit_code == _FATAL:
+        return _sure(Cause.STORE_OUTAGE, lost, f"{ended}: Flink's fatal error handler.")
+    alike = "Another error in that time leaves the same facts."
+    return Verdict(Cause.STORE_OUTAGE, Confidence.MEDIUM, (lost, f"{ended}.", alike))
 
 
 def _by_who_contends(facts: Facts, lost: str) -> Verdict | None:
     """Another process leads, and sight was `lost`: was that a coincidence?"""
-    at_once = facts.loss is None or facts.loss.ended is None or facts.opened - facts.loss.ended.steady <= AT_ONCE
+    loss = facts.loss
+    at_once = loss is None or loss.ended is None or facts.opened - loss.ended.steady <= AT_ONCE
+    # ZooKeeper restarts the timeout of all sessions when it is back: a leader that did not come back is noticed only then.
+    is_long = loss is None or loss.ended is None or loss.ended.steady - loss.began.steady >= AT_ONCE
+    explains = at_once or (is_long and facts.store is Store.ZOOKEEPER and not facts.orderly)
     if facts.contended is not None and facts.contend is not None:
         if facts.contend >= facts.contended:
             other = "Another process leads, and as many JobManagers contend as before."
             restarted = "A JobManager that failed and was restarted meanwhile leaves the same facts."
             return Verdict(Cause.STORE_OUTAGE, Confidence.MEDIUM, (lost, other, restarted))
-        fewer = f"{facts.contend} JobManagers contend, {facts.contended} did before: either the store or one of them failed."
-        return Verdict(Cause.UNKNOWN, Confidence.NONE, (lost, fewer)) if at_once else None
+        fewer = f"{facts.contend} JobManagers contend, {facts.contended} did before"
+        if explains and is_long:
+            alike = "A JobManager that failed by itself in that time leaves the same facts."
+            return Verdict(Cause.STORE_OUTAGE, Confidence.MEDIUM, (lost, f"Another process leads; {fewer}.", alike))
+        either = f"{fewer}: either the store or one of them failed."
+        return Verdict(Cause.UNKNOWN, Confidence.NONE, (lost, either)) if at_once else None
     other = "Another process leads. If the previous leader failed in that time, the facts are the same."
-    return Verdict(Cause.STORE_OUTAGE, Confidence.MEDIUM, (lost, other)) if at_once else None
+    return Verdict(Cause.STORE_OUTAGE, Confidence.MEDIUM, (lost, other)) if explains else None
 
 
 def _by_what_the_leader_did(facts: Facts) -> Verdict | None:
@@ -332,6 +378,8 @@ def _by_its_end(facts: Facts) -> Verdict | None:
         return None
     ended = _expiry_text(facts)
     leads = "Another JobManager took over." if facts.succeeded else "There is no new leader yet."
+    if facts.lives:
+        return _sure(Cause.JOBMANAGER_LOST, ended, leads)
     if facts.released and facts.succeeded:
         # A JobManager that ends itself removes its addresses before it gives its lease up.
         return _sure(Cause.JOBMANAGER_LOST, ended, leads)
@@ -382,13 +430,30 @@ def _lapse_text(facts: Facts) -> str:
     return "Another holder acquired the lease."
 
 
-def _loss_text(loss: Loss, opened: int) -> str:
+def _process_facts(facts: Facts, cause: Cause) -> Iterator[str]:
+    """What processes did that the store does not show."""
+    if facts.lives and (facts.is_stopped or facts.stood_still or cause is Cause.JOBMANAGER_LOST):
+        yield _alive_text(facts)
+    yield from facts.failed
+
+
+def _alive_text(facts: Facts) -> str:
+    """What its process did instead of ending."""
+    if facts.is_stopped:
+        return "The leader's process has not ended: it is stopped (state T)."
+    if facts.stood_still:
+        return f"The leader's process did not end: it was stopped (state T) for {seconds(facts.stood_still)}."
+    return "The leader's process has not ended: it hung, or was cut off from the store."
+
+
+def _loss_text(store: Store, loss: Loss, opened: int) -> str:
+    name = "ZooKeeper" if store is Store.ZOOKEEPER else "The API server"
+    out = f"{name} was out of reach of this observer too, from {spoken(loss.began.wall)}"
     if loss.ended is None:
-        return "This observer could not read the store either."
-    for_long = seconds(loss.ended.steady - loss.began.steady)
+        return f"{out} on."
     since = opened - loss.ended.steady
     before = f", until {seconds(since)} before" if since >= SECOND // 10 else ""
-    return f"This observer could not read the store either, for {for_long}{before}."
+    return f"{out} for {seconds(loss.ended.steady - loss.began.steady)}{before}."
 
 
 def _sure(cause: Cause, *facts: str) -> Verdict:

@@ -2,8 +2,8 @@
 
 The first of the cluster's own components that leaves a leadership term opens an episode, keyed by the session ids of that term. So every
 observer derives the same id, whichever component it observed first. It is LEADER_BACK when each of the cluster's own components has a
-leader again, and closed when its jobs have one too and nothing has changed for SETTLED. A failover before that belongs to it. A job that
-fails over alone opens no episode.
+leader again, and closed when its jobs have one too, one process leads all, and nothing has changed for SETTLED. A failover before that
+belongs to it. A job that fails over alone opens no episode.
 """
 
 from collections.abc import Collection, Iterable
@@ -25,23 +25,31 @@ from sidecar.core.evidence import Gathered
 from sidecar.core.flink import configmaps, znode_paths
 from sidecar.core.flink.leadership import (
     Component,
+    ComponentId,
+    ConfigMapPosition,
+    Held,
     LeaderInformation,
+    Leadership,
     Position,
     ZNodePosition,
     host_port,
     is_own_host,
 )
 from sidecar.core.moment import SECOND, Moment
+from sidecar.core.pods import host_of
 from sidecar.core.policy.policy import Store
 from sidecar.core.records import record_id
 
 SETTLED: Final = 5 * SECOND
 """How long nothing may change before an episode is closed: a job gets its leader up to two seconds after the dispatcher."""
+HANDOVER_PATIENCE: Final = 60 * SECOND
+"""How long an episode waits for components that the previous leader still leads."""
 JOB_PATIENCE: Final = 600 * SECOND
 """How long an episode waits for its jobs alone: in Kubernetes the address of a job that never restarts is not removed."""
 LOOK_BACK: Final = 5 * SECOND
 """Jobs that left so shortly before the first component are part of it."""
 
+_MOST_SUCCESSORS: Final = 8
 _DELETED: Final = frozenset({VacancyReason.CONFIG_MAP_GONE, VacancyReason.MADE_ANEW})
 _OLD_SCHEME: Final = "akka."
 """Of addresses up to Flink 1.17."""
@@ -74,6 +82,13 @@ class Absence(Struct, frozen=True, gc=False):
     """Whether the last leader removed its address itself (in ZooKeeper observed shortly after the loss)."""
 
 
+class Successor(Struct, frozen=True):
+    """A leader that followed, and when."""
+
+    address: str
+    at: Moment
+
+
 class Episode(Struct, frozen=True):
     """One open failover."""
 
@@ -99,6 +114,8 @@ class Episode(Struct, frozen=True):
     longest_ended: int | None = None
     """The longest vacancy of a job that ended without another leader."""
     after: LeaderInformation | None = None
+    successors: tuple[Successor, ...] = ()
+    """The latest leaders of the cluster's own components since: a JobManager has two addresses."""
     gathered: Gathered = Gathered()
     recorded: Verdict | None = None
     """In a replay: the recorded verdict. Records do not have all the facts it rests on."""
@@ -165,10 +182,27 @@ def failovers_of(absences: Iterable[Absence | None]) -> int:
     return max((absence.leaders for absence in absences if absence), default=0)
 
 
-def is_over(episode: Episode, now: Moment) -> bool:
-    """Whether all have leaders again and nothing changed for SETTLED, or only jobs have been missing for JOB_PATIENCE."""
+def is_over(episode: Episode, now: Moment, *, divided: bool = False) -> bool:
+    """Whether all have leaders again and nothing changed for SETTLED; `divided` (several processes lead) for HANDOVER_PATIENCE, and if only
+    jobs are missing for JOB_PATIENCE.
+    """
     quiet = now.steady - episode.moved_at.steady
-    return not episode.away and quiet >= (JOB_PATIENCE if episode.jobs_away else SETTLED)
+    patience = HANDOVER_PATIENCE if divided else SETTLED
+    return not episode.away and quiet >= (JOB_PATIENCE if episode.jobs_away else patience)
+
+
+def is_divided(leaderships: Iterable[tuple[ComponentId, Leadership]]) -> bool:
+    """Whether more than one process leads the cluster's own components: one after the other is handed over. In Kubernetes by the hosts of
+    those that have a pod's address; up to Flink 1.14 each component has a lease of its own there.
+    """
+    processes = set()
+    for component, leadership in leaderships:
+        match leadership:
+            case Held(_, ZNodePosition(ephemeral_owner=owner)) if owner:
+                processes.add(str(owner))
+            case Held(leader, ConfigMapPosition()) if component.component is not Component.REST_SERVER:
+                processes.add(host_of(leader.address))
+    return len(processes) > 1
 
 
 def facts_at_opening(
@@ -274,7 +308,11 @@ def _with_facts(episode: Episode, transition: Transition, *, is_departure: bool)
         return replace(episode, facts=facts)
     is_first = episode.after is None or transition.component.component is Component.DISPATCHER
     after = transition.leader if is_first else episode.after
-    return replace(episode, facts=_with_arrival(facts, transition), after=after)
+    followed = Successor(transition.leader.address, transition.at)
+    known = {host_port(each.address) for each in episode.successors}
+    new = () if host_port(followed.address) in known else (followed,)
+    successors = (*episode.successors, *new)[-_MOST_SUCCESSORS:]
+    return replace(episode, facts=_with_arrival(facts, transition), after=after, successors=successors)
 
 
 def _with_departure(facts: Facts, transition: Transition) -> Facts:

@@ -6,6 +6,8 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from sidecar.core.cluster.death import ends
+from sidecar.core.cluster.death.death_facts import NO_STATE
+from sidecar.core.cluster.death.leader_process import AFTER, end_of_pod, failed_successors, lost_leader, process_of
 from sidecar.core.cluster.draft import Draft
 from sidecar.core.cluster.failover import episodes, plans
 from sidecar.core.cluster.failover.causes import Facts, Verdict, verdict
@@ -136,7 +138,31 @@ def facts_of(cluster: ClusterState, episode: Episode) -> Facts:
     if cluster.episode is None or cluster.episode.id != episode.id:
         return episode.facts
     operated = episode.facts.operated and plans.expected_until(cluster.operated, episode.opened_at) is None
-    return replace(episode.facts, contend=contending(cluster.contenders), operated=operated)
+    facts = replace(episode.facts, contend=contending(cluster.contenders), operated=operated)
+    return _with_process(facts, cluster, episode)
+
+
+def _with_process(facts: Facts, cluster: ClusterState, episode: Episode) -> Facts:
+    """With what is known of the leader's process: that it ended, or that it runs."""
+    if cluster.ends == ends.NOTHING:
+        return facts
+    facts = replace(facts, failed=tuple(failed_successors(cluster.ends, episode)))
+    lost = lost_leader(cluster, episode, AFTER)
+    process, (_, container) = process_of(cluster.ends, lost), end_of_pod(cluster.ends, lost)
+    if end := process.end:
+        return replace(facts, exit_code=end.end.exit_code, exited_at=end.at.steady)
+    if container and container.reason not in NO_STATE:
+        return replace(facts, exit_code=container.exit_code, exited_at=container.at.steady)
+    if (running := process.running) is None:
+        return facts
+    since, until = running.stood_still or (None, None)
+    relevant = since is not None and (until is None or until.steady >= lost.since)
+    return replace(
+        facts,
+        lives=True,
+        is_stopped=relevant and running.process.is_stopped,
+        stood_still=until.steady - since.steady if relevant and since and until else None,
+    )
 
 
 def cause_of(cluster: ClusterState, episode: Episode) -> Verdict:

@@ -70,6 +70,12 @@ def working(at_least: float | None, at_most: float | None) -> str:
     return f"no working leader for {lasted(at_least, at_most)}" if at_least is not None else ""
 
 
+def without_leader(vacant: float | None, at_least: float | None, at_most: float | None) -> str:
+    """For how long there was no leader, by the best figure alone: without a working one, where that is known. Empty: nothing is known."""
+    published = "" if vacant is None else f"no published leader for {seconds(micros(vacant))}"
+    return working(at_least, at_most) or published
+
+
 def lasted(at_least: float, at_most: float | None) -> str:
     """Bounds in seconds, for people."""
     return bounds(round(at_least * SECOND), None if at_most is None else round(at_most * SECOND))
@@ -215,13 +221,14 @@ class Recovered(Protocol):
     def task_managers_missing(self) -> Sequence[str]: ...
 
 
-def succession_line(death: DeathVerdict, after: str | None, vacant_seconds: float | None) -> str:
-    """The same, and who followed: `…; jm-b took over after 0.5 s`. `after`: the next leader's pod or `host:port`; None: there is none."""
+def succession_line(death: DeathVerdict, after: str | None, waited: str) -> str:
+    """The same, and who followed: `…; jm-b took over after 0.5 s`. `after`: the next leader's pod or `host:port`; None: there is none.
+    `waited`: how long there was no leader; empty: not known.
+    """
     if after is None:
         return death_line(death)
     who = f"{clean(after)} took over" if after != (death.pod or spelled(death.address, None)) else "it led again"
-    waited = "" if vacant_seconds is None else f" after {seconds(micros(vacant_seconds))}"
-    return f"{death_line(death)}; {who}{waited}"
+    return f"{death_line(death)}; {who}{f' after {waited}' if waited else ''}"
 
 
 def recovery_line(recovery: Recovery) -> str:

@@ -28,6 +28,11 @@ def loss(lasted: int, until: int | None) -> Loss:
     return Loss(Moment(began, began), None if ended is None else Moment(ended, ended))
 
 
+def exited(code: int, ago: int) -> dict[str, Any]:
+    """The leader's process ended so many seconds before its loss was observed."""
+    return {"exit_code": code, "exited_at": OPENED - ago * SECOND}
+
+
 def facts(**parts: Any) -> Facts:
     always: dict[str, Any] = {"store": Store.ZOOKEEPER, "opened": OPENED}
     return Facts(**always | parts)
@@ -36,6 +41,9 @@ def facts(**parts: Any) -> Facts:
 LAPSED: Final = 16_500_000
 IN_KUBERNETES: Final = {"store": Store.KUBERNETES}
 BLINK: Final = {"loss": loss(2 * SECOND, SECOND)}
+AWAY: Final = {"loss": loss(25 * SECOND, SECOND)}
+LATER: Final = {"loss": loss(55 * SECOND, 36 * SECOND)}
+FEWER: Final = {"contended": 2, "contend": 1}
 UNHEALTHY: Final = {"restart": Restart(OperatorReason.RESTART_UNHEALTHY_JOB, -4 * SECOND, "Restarting unhealthy job")}
 MISSING: Final = {"restart": Restart(OperatorReason.MISSING, 2 * SECOND, "Missing JobManager deployment")}
 UPGRADED: Final = IN_KUBERNETES | {"intent": Intent(Plan.UPGRADE, 3 * SECOND)}
@@ -106,6 +114,20 @@ ROWS: Final[list[tuple[dict[str, Any], Cause, Confidence]]] = [
     (OTHER | BLINK | {"contended": 2, "contend": 1}, Cause.UNKNOWN, Confidence.NONE),
     (BLINK, Cause.UNKNOWN, Confidence.NONE),
     ({"succeeded": True}, Cause.UNKNOWN, Confidence.NONE),
+    # an outage that was long enough for Flink to see it, too
+    (OTHER | AWAY | FEWER, Cause.STORE_OUTAGE, Confidence.MEDIUM),
+    (OTHER | LATER | FEWER, Cause.STORE_OUTAGE, Confidence.MEDIUM),
+    (OTHER | LATER, Cause.STORE_OUTAGE, Confidence.MEDIUM),
+    (OTHER | LATER | {"orderly": True}, Cause.GRACEFUL_HANDOVER, Confidence.HIGH),
+    (OTHER | LATER | IN_KUBERNETES, Cause.JOBMANAGER_LOST, Confidence.MEDIUM),
+    # the end of its process
+    (OTHER | LATER | exited(239, 50), Cause.STORE_OUTAGE, Confidence.HIGH),
+    (AWAY | exited(239, 20), Cause.STORE_OUTAGE, Confidence.HIGH),
+    (OTHER | AWAY | exited(1, 20), Cause.STORE_OUTAGE, Confidence.MEDIUM),
+    (OTHER | AWAY | exited(137, 20), Cause.JOBMANAGER_LOST, Confidence.MEDIUM),
+    (OTHER | LATER | exited(239, 10), Cause.JOBMANAGER_LOST, Confidence.MEDIUM),
+    (OTHER | {"lives": True}, Cause.JOBMANAGER_LOST, Confidence.HIGH),
+    (OTHER | {"lives": True, "is_stopped": True}, Cause.JOBMANAGER_LOST, Confidence.HIGH),
 ]
 
 

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.cluster.failover.episodes import JOB_PATIENCE, SETTLED, Phase
-from sidecar.core.flink.leadership import Component, ComponentId
+from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId
 from sidecar.core.moment import SECOND, timestamp
 from sidecar.core.observations import ConnectionState, PlaceRemoved
 from sidecar.core.records import EpisodeRecord
@@ -309,3 +309,31 @@ def test_a_leader_that_came_back_in_its_term_may_leave_it_again() -> None:
     assert [episode.cause for episode in (first, second)] == ["rewritten_by_flink", "jobmanager_lost"]
     assert second.vacant_seconds is not None
     assert second.vacant_seconds < 2
+
+
+@pytest.mark.parametrize("vacant", [0.0, 0.5])
+def test_one_component_after_the_other_is_one_failover(vacant: float) -> None:
+    """Each is handed over 8 s after the one before, with or without a vacancy: one episode, one failover."""
+    flink, sidecar = watching()
+    for component in CLUSTER_COMPONENTS:
+        if vacant:
+            flink.vacate(component)
+            sidecar.sees_changes().waits(vacant)
+        flink.elect(B, component)
+        sidecar.sees_changes().waits(8)
+    sidecar.waits(30)
+    (episode,) = sidecar.episodes()
+    assert episode.failovers == 1
+    assert episode.components == ["dispatcher", "resource_manager", "rest_server"]
+    assert sidecar.state.clusters[CLUSTER].last_episode.failovers == 1  # type: ignore[union-attr]
+
+
+def test_leaders_that_stay_divided_end_the_failover_after_a_minute() -> None:
+    """The rest may never follow: what moved is recorded."""
+    flink, sidecar = watching()
+    flink.elect(B, DISPATCHER)
+    sidecar.sees_changes().waits(59)
+    assert sidecar.episodes() == []
+    sidecar.waits(2)
+    (episode,) = sidecar.episodes()
+    assert episode.components == ["dispatcher"]
