@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from sidecar.cli.exit_status import DONE, FAILED
+from sidecar.cli.exit_status import CANNOT_TELL, DONE, FAILED
 from sidecar.cli.logs import only_warnings
 from sidecar.cli.options import OUTPUT, TIMEOUT, Output, cluster_options, output
 from sidecar.cli.printing import print_value
@@ -52,7 +52,7 @@ def watch(view: Literal["transitions", "flink"], output: Output, **overrides: An
 def who(output: str, timeout: float, **overrides: Any) -> int:
     """Print the leader of each component of one cluster. Since when, and with how many contenders.
 
-    Exit status 1 if a component has no leader, or the store or the cluster cannot be read. For all clusters of a configuration: `status`.
+    Exit status 1 if a component has no leader, 3 if the store or the cluster cannot be read. For all clusters of a configuration: `status`.
 
     In Kubernetes, where the address of a dead leader stays, the command waits until each lease is renewed or expires.
     """
@@ -66,7 +66,8 @@ def who(output: str, timeout: float, **overrides: Any) -> int:
             print_value(leader, "", "json")
     else:
         _print_leaders(leaders, None if output == "wide" else columns())
-    return DONE if all(leader.state == "held" for leader in leaders) else FAILED
+    states = {leader.state for leader in leaders}
+    return FAILED if "vacant" in states else CANNOT_TELL if "unknown" in states else DONE
 
 
 def _print_leaders(leaders: "Sequence[Leader]", width: int | None) -> None:

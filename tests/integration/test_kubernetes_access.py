@@ -230,7 +230,7 @@ def test_a_program_that_fails_is_what_the_line_says(kubernetes: Kubernetes, scri
     kubeconfig = rewritten(kubernetes, user=program(script))
     place = ["--kubernetes", "--cluster-id", CLUSTER, "--kubeconfig", str(kubeconfig)]
     asked = command("who", *place, "--timeout", "60m", seconds=60)
-    assert asked.returncode == 1
+    assert asked.returncode == 3
     assert asked.stderr.splitlines()[-1].endswith(f"the kubeconfig {kubeconfig} cannot be used: {problem}")
     assert "s3cret" not in asked.stderr
 
@@ -248,7 +248,7 @@ def test_who_ends_at_once_where_a_role_is_missing(kubernetes: Kubernetes, flink:
     place = ["--kubernetes", "--cluster-id", CLUSTER, "--namespace", flink.name]
     kubeconfig = kubernetes.kubeconfig("lister")
     asked = command("who", *place, "--kubeconfig", str(kubeconfig), "--timeout", "60m", seconds=60)
-    assert asked.returncode == 1
+    assert asked.returncode == 3
     assert f"grant a Role in namespace {flink.name} that allows the verb list" in asked.stderr.splitlines()[-1]
 
 

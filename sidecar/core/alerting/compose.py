@@ -9,12 +9,13 @@ from typing import Final
 
 from sidecar.core.alerting import phrases, title
 from sidecar.core.alerting.alerts import Alert, Notice
-from sidecar.core.alerting.first_step import first_step
 from sidecar.core.alerting.moved_jobs import jobs_line, jobs_now
 from sidecar.core.alerting.subject import Subject, subject
 from sidecar.core.alerting.template_fields import fields
+from sidecar.core.cluster.next_step import next_step
 from sidecar.core.cluster.records.record_lines import succession_line
 from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.status import Status
 from sidecar.core.counted import counted
 from sidecar.core.message import Content, MessageAlert
 from sidecar.core.policy.policy import Policy, Rule, Trigger
@@ -40,12 +41,13 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
     page = f"episodes/{failover.episode.id}" if failover else ""
     lines = [phrases.line(about.rules[alert.rule], alert, about.pods) for alert in notice.alerts]
     compressed = [*compress(lines, _not_said(notice, about.rules))]
-    step = first_step(cluster) if cluster and headline.rule.on is Trigger.VACANT and not headline.over else None
+    is_vacancy = headline.rule.on is Trigger.VACANT and not headline.over
+    step = next_step(cluster, Status.DOWN) if cluster and is_vacancy else None
     return Content(
         f"[{headline.label}] {text}",
         "\n".join(
             [
-                *([f"Next: {step}"] if step else []),
+                *([f"Next: {step.text}"] if step else []),
                 *bounded(compressed, MOST_BYTES, len(compressed)),
                 *_failover_lines(about, problem),
             ]
