@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import closing
 from queue import Empty, SimpleQueue
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from sidecar.clock import Clock
 from sidecar.core.cluster.state import ClusterState, Missing
@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 class ClusterNotSeenError(OperatorError):
     """Not all leader nodes could be read in time, or nothing of the cluster exists."""
 
-    exit_status = 3
+    exit_status: ClassVar[int] = 3
     """As of all that cannot be told: 1 would mean that there is no leader."""
 
 

@@ -14,14 +14,16 @@ from sidecar.cli.logs import only_warnings
 from sidecar.cli.options import CONFIG, STATE_DIR, TIMEOUT, cluster_options, options, output
 from sidecar.cli.printing import print_document
 from sidecar.cli.tables import Cell, columns, print_table, print_text
+from sidecar.core.cluster.status import OVER, SHOWN
+from sidecar.core.cluster.status import Status as Word
 from sidecar.core.counted import counted
 from sidecar.core.moment import SECOND, age
 from sidecar.core.pods import spelled
 from sidecar.core.views.alert_view import AlertView
-from sidecar.core.views.status_view import ClusterStatus, JournalStatus, LeaderStatus, Outcome, Status
+from sidecar.core.views.status_view import ClusterStatus, JournalStatus, LeaderStatus, Status
 
-_EXIT: Final = {Outcome.VACANT: FAILED, Outcome.BLIND: CANNOT_TELL, Outcome.LED: DONE}
-_LEVELS: Final = {"down": "red", "blind": "magenta", "degraded": "yellow", "ok": "green"}
+_COLOURS: Final = {"red": "red", "amber": "yellow", "grey": "magenta", "blue": "blue", "green": "green"}
+"""On a terminal."""
 _STATES: Final = {"held": None, "vacant": "red", "unknown": "magenta"}
 _SEVERITIES: Final = {"critical": "red", "warning": "yellow", "info": None}
 _MOST_JOBS: Final = 20
@@ -44,8 +46,8 @@ def status(config: Path | None, output: Form, watch: bool, timeout: float, **ove
 
     The leaders are read from the stores. Alerts, and since when there is no leader, are read from the journal in the state folder.
 
-    Exit status 0: everything has a leader. 1: something has none. 3: that cannot be told, because a store cannot be read or a cluster does
-    not exist.
+    Exit status 0: OK, STOPPED or UNCHECKED. 3: BLIND, a store cannot be read or a cluster does not exist. 1: any other
+    status; a cluster that is seen decides before one that is not.
     """
     from sidecar.settings import load
     from sidecar.status_reader import statuses
@@ -58,11 +60,17 @@ def status(config: Path | None, output: Form, watch: bool, timeout: float, **ove
             with not_told_if_interrupted():
                 now = next(reader)
             _print(now, output)
-            return _EXIT[now.outcome]
+            return _exit_status(Word(now.status))
         _watch(reader, output)
     finally:
         reader.close()
     return DONE
+
+
+def _exit_status(worst: Word) -> int:
+    if worst is Word.BLIND:
+        return CANNOT_TELL
+    return DONE if worst in OVER else FAILED
 
 
 def _watch(statuses: Iterator[Status], output: Form) -> None:
@@ -88,7 +96,7 @@ def _without_times(status: Status) -> object:
     clusters = [
         (
             cluster.cluster_id,
-            cluster.level,
+            cluster.status,
             cluster.standbys,
             [(leader.component, leader.job_id, leader.state, leader.leader_session_id) for leader in cluster.leaders],
             [(alert.id, alert.state) for alert in cluster.alerts],
@@ -112,7 +120,8 @@ def _print(status: Status, output: Form) -> None:
 
 
 def _print_cluster(cluster: ClusterStatus, width: int | None) -> None:
-    print_text(f"{cluster.cluster_id}: {cluster.sentence}", _LEVELS[cluster.level], width=width, indent="  ")
+    colour = _COLOURS[SHOWN[Word(cluster.status)].colour]
+    print_text(f"[{cluster.status}] {cluster.cluster_id}: {cluster.sentence}", colour, width=width, indent="  ")
     if any(leader.state != "unknown" for leader in cluster.leaders):
         _print_leaders(cluster, width)
     for _, same in groupby(cluster.alerts, lambda alert: (alert.state, alert.severity, alert.alert)):

@@ -7,4 +7,4 @@ class OperatorError(Exception):
     """An error that an operator can act on. Its text is one line without secrets: what was being done, to what, what to do."""
 
     exit_status: ClassVar[int] = 1
-    """1: failed at run time. 2: wrong usage or configuration."""
+    """1: failed at run time. 2: wrong usage or configuration. 3: what was asked cannot be told."""

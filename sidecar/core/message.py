@@ -5,8 +5,11 @@ are strings here.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from msgspec import Struct
+
+_BY_SEVERITY: Final = {"critical": ("red", "failure"), "warning": ("amber", "warning"), "info": ("blue", "info")}
 
 
 class MessageAlert(Struct, frozen=True):
@@ -93,6 +96,20 @@ class Content(Struct, frozen=True):
     """Why the previous leader ended."""
     recovery: Recovery | None = None
     """What came back after the failover. None: it is not assessed."""
+    status: str = ""
+    """Of the cluster, as `sidecar.core.cluster.status` has it, when the message was made. Empty: it is about no incident, or about several
+    clusters of which none can be named.
+    """
+    sentence: str = ""
+    """That status in a sentence."""
+    colour: str = ""
+    """`red`, `amber`, `grey`, `blue` or `green`, by the status. Empty: by the severity. Likewise `kind`, Apprise's type."""
+    kind: str = ""
+
+    @property
+    def shown(self) -> tuple[str, str]:
+        """Its colour, and Apprise's type. Green, and a success, is nothing but the status OK."""
+        return (self.colour, self.kind) if self.colour else _BY_SEVERITY.get(self.severity, _BY_SEVERITY["info"])
 
     @property
     def summary(self) -> str:

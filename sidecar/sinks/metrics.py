@@ -20,6 +20,8 @@ from sidecar import __version__
 from sidecar.core.cluster import error_budget
 from sidecar.core.cluster.leadership_account import Standing, totals
 from sidecar.core.cluster.state import ClusterState, contending, zxid_headroom
+from sidecar.core.cluster.status import Status
+from sidecar.core.cluster.status_of import status_of
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, Held
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.sanitize import printable
@@ -74,6 +76,7 @@ class SnapshotCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         snapshot = self._snapshot()
         yield InfoMetricFamily("flink_ha_sidecar", "This sidecar.", value={"version": __version__})
+        yield from _statuses(snapshot)
         yield from _leadership(snapshot)
         yield from _views(snapshot, self._store_of)
         yield from _pictures(snapshot)
@@ -98,6 +101,13 @@ def _counter(name: str, text: str, labels: Sequence[str], counts: Mapping[Any, i
     for values, count in counts.items():
         family.add_metric(values, count)
     return family
+
+
+def _statuses(snapshot: Snapshot) -> Iterator[Metric]:
+    policy, at = snapshot.policy, snapshot.at
+    current = {name: status_of(policy, name, cluster, at).status for name, cluster in snapshot.state.clusters.items()}
+    of_each = (([name, status.value], int(status is now)) for name, now in current.items() for status in Status)
+    yield _gauge("flink_ha_status", "1 for the status that the cluster has.", ["cluster_id", "status"], of_each)
 
 
 def _leadership(snapshot: Snapshot) -> Iterator[Metric]:

@@ -17,6 +17,7 @@ from sidecar.core.views.leader_view import Leader
 from sidecar.core.views.observation_view import ObservationView
 from sidecar.core.views.silence_view import SilenceView
 from sidecar.core.views.slo_view import SloView
+from sidecar.core.views.verdict import ClusterVerdict
 from sidecar.web.queries import EpisodeDetails
 
 COMPONENTS: Final = {component.component.value: component for component in reversed(CLUSTER_COMPONENTS)}
@@ -46,6 +47,7 @@ class ApiPath(Struct, frozen=True):
 
 
 API: Final = (
+    ApiPath("/api/v1/clusters", "How each watched cluster is, the worst first", list[ClusterVerdict]),
     ApiPath("/api/v1/leaders", "Who leads each component, of every watched cluster", list[Leader]),
     ApiPath("/api/v1/alerts", "Alerts that fire, are suppressed, or will fire soon", list[AlertView]),
     ApiPath("/api/v1/silences", "Silences, active ones first", list[SilenceView]),

@@ -24,6 +24,7 @@ from sidecar.core.views.observation_view import observations
 from sidecar.core.views.silence_view import silences
 from sidecar.core.views.slo_view import slos
 from sidecar.core.views.snapshot import Snapshot
+from sidecar.core.views.verdict import verdicts
 from sidecar.journal import JournalError, JournalReader
 from sidecar.web import api_paths, health, host_header, leader_probe
 from sidecar.web.answers import HTML, JSON, Answer, as_html, as_json, one_line
@@ -44,6 +45,7 @@ _HEADERS: Final = (
 _EPISODE_PAGE: Final = "/episodes/"
 _CLUSTER_LEADER: Final = "/api/v1/clusters/ID/leader"
 _VIEWS: Final[dict[str, Callable[[Snapshot], object]]] = {
+    "/api/v1/clusters": verdicts,
     "/api/v1/leaders": leaders,
     "/api/v1/alerts": alerts,
     "/api/v1/silences": silences,

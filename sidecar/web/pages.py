@@ -4,6 +4,7 @@ All text from a cluster or a person is untrusted: it is made printable and bound
 run or load anything but its own style and script (`POLICY`).
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Final
@@ -23,7 +24,7 @@ from sidecar.core.views.ha_check_view import ha_checks
 from sidecar.core.views.silence_view import problems, silences
 from sidecar.core.views.slo_view import slos
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.core.views.verdict import ClusterVerdict, Level, verdicts
+from sidecar.core.views.verdict import ClusterVerdict, verdicts
 from sidecar.web import prose, stage_picture
 from sidecar.web.api_paths import RANGES, PageQuery
 from sidecar.web.last_day import LastDay
@@ -51,12 +52,6 @@ JOBS_SHOWN: Final = 20
 MESSAGES_SHOWN: Final = 50
 EVIDENCE_SHOWN: Final = 50
 
-_WORDS: Final = {
-    Level.DOWN.value: "Down",
-    Level.BLIND.value: "Cannot see",
-    Level.DEGRADED.value: "Attention",
-    Level.OK.value: "OK",
-}
 _STEPS: Final = {
     trigger.value: {"next": advice.TRIGGERS[trigger], "anchor": advice.anchor(trigger)} for trigger in Trigger
 }
@@ -83,7 +78,6 @@ def status(
         hours=hours,
         ranges=RANGES,
         counts="cannot be seen: out of date" if stale else _counts(judged),
-        words=_WORDS,
         judged=judged[:VERDICTS_SHOWN],
         steps_shown=STEPS_SHOWN,
         unjudged=len(judged[VERDICTS_SHOWN:]),
@@ -151,9 +145,9 @@ def troubleshooting() -> str:
 
 
 def _counts(judged: Sequence[ClusterVerdict]) -> str:
-    """How many there are of each level: text that changes only when something happened."""
-    numbers = {level.value: sum(verdict.level == level for verdict in judged) for level in Level}
-    return ", ".join(f"{number} {_WORDS[level].lower()}" for level, number in numbers.items() if number)
+    """How many there are of each status: text that changes only when something happened."""
+    numbers = Counter(verdict.status for verdict in judged)
+    return ", ".join(f"{number} {status}" for status, number in numbers.items())
 
 
 def _latest(snapshot: Snapshot, day: LastDay, only: str | None) -> list[EpisodeView]:

@@ -16,7 +16,7 @@ from sidecar.core.observations import (
 )
 from sidecar.core.policy.policy import Policy, Rule, Store, Trigger
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.core.views.status_view import Outcome, Status, status
+from sidecar.core.views.status_view import Status, status
 from sidecar.core.views.verdict import verdicts
 from tests.kit.cluster import CLUSTER, JOB, THE_JOB, A
 from tests.kit.config_maps import ONE, ConfigMaps
@@ -97,7 +97,7 @@ def test_the_cluster_is_blind_for_what_is_left_out() -> None:
     flink, sidecar = watching(policy=TELLING)
     sidecar.observe(LeftOut(sidecar.moment, CLUSTER, jobs=1200, lists=(JOBS,)))
     blind = answer(sidecar)
-    assert (blind.outcome, blind.clusters[0].level) == (Outcome.BLIND, "blind")
+    assert (blind.status, blind.clusters[0].status) == ("BLIND", "BLIND")
     assert blind.clusters[0].sentence == (
         "led, but not everything is observed: left out at least 1,200 jobs, more than can be watched and the jobs in /jobs, which has too "
         "many children to be read"
@@ -108,11 +108,11 @@ def test_the_cluster_is_blind_for_what_is_left_out() -> None:
     sidecar.observe(LeftOut(sidecar.moment, CLUSTER))
     sidecar.waits(70)
     assert sidecar.sent_reasons() == [("FlinkLeadersOutOfSight", "FIRST"), ("FlinkLeadersOutOfSight", "RESOLVED")]
-    assert answer(sidecar).outcome is Outcome.LED
+    assert answer(sidecar).status == "UNCHECKED"
     sidecar.observe(LeftOut(sidecar.moment, CLUSTER, jobs=1))
     flink.vacate()
     sidecar.sees_changes()
-    assert answer(sidecar).clusters[0].level == "down"
+    assert answer(sidecar).clusters[0].status == "DOWN"
 
 
 def test_clusters_that_are_not_watched_are_notified() -> None:
@@ -126,7 +126,7 @@ def test_clusters_that_are_not_watched_are_notified() -> None:
     left_out = "2 clusters and 9,000 znodes that may lead to clusters of tenant"
     text = f"not everything is observed in {PLACE}: left out {left_out}, beyond the bounds"
     [search] = [verdict for verdict in verdicts(Snapshot(sidecar.moment, sidecar.state)) if verdict.cluster_id is None]
-    assert (search.level, search.sentence) == ("blind", f"{text}; 1 cluster watched")
+    assert (search.status, search.sentence) == ("BLIND", f"{text}; 1 cluster watched")
     sidecar.waits(70)
     assert [(sent.alert, sent.reason.value) for sent in sidecar.sent] == [("FlinkLeadersOutOfSight", "FIRST")]
     sidecar.is_killed()

@@ -71,11 +71,11 @@ def revoked(scene: Scene) -> dict[str, str]:
 def test_status_has_every_cluster_and_the_worst_first(scene: Scene) -> None:
     """Who leads, since when, and what fires; a vacancy is as old as the sidecar knows it to be, and the exit status is 1."""
     lines = printed("status", "--config", scene.config, status=1).splitlines()
-    assert lines[0].startswith("payments: no leader for ")
+    assert lines[0].startswith("[DOWN] payments: no leader for ")
     vacant = revoked(scene)["dispatcher"][:19].replace("T", " ")
     assert any(line.split()[:4] == ["dispatcher", "no", "leader", vacant.split()[0]] for line in lines)
     assert any(line.startswith("  FlinkNoLeader (critical) firing: ") for line in lines)
-    assert "orders: all led, 1 standby" in lines
+    assert "[UNCHECKED] orders: jm-b leads; whether jobs run is not known (no REST)" in lines
     assert any(line.split()[:2] == ["dispatcher", "jm-b:6123"] for line in lines)
     status = json.loads(printed("status", "--config", scene.config, "-o", "json", status=1))
     payments, orders = status["clusters"]

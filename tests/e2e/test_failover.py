@@ -136,7 +136,7 @@ def test_kill_9_of_the_leader_goes_the_whole_way(
 def _assert_the_page_shows_it_without_a_reload(page: Page) -> None:
     """The failover is in the list and in the picture, and everything is led."""
     page.until("document.querySelectorAll('[id^=episode-]').length === 1")
-    page.until("document.querySelector('.verdict').innerText.includes('all led')")
+    page.until("document.querySelector('.verdict').innerText.includes('leads; whether')")
     assert page.value("window.same") == 1
     assert "jobmanager_lost" in page.value("document.querySelector('[id^=episode-]').innerText")
     assert page.value("document.querySelectorAll('.bar path.vacant').length") == len(COMPONENTS) - 1

@@ -13,6 +13,8 @@ from json import loads
 from random import Random
 from typing import Any, Final, NamedTuple, Self
 
+from msgspec.structs import replace
+
 from sidecar.core.message import Message
 from sidecar.endpoints import AppriseUrl, Endpoint
 from sidecar.lab.receivers import HttpReceiver, MailReceiver
@@ -44,6 +46,8 @@ def send_by_url(
     severity = {"warning": "warning", "failure": "critical"}.get(notify_type, "info")
     reason = "RESOLVED" if notify_type == "success" else "FIRST"
     message = Message(title, body, severity, tuple(facts), link, reason=reason, receiver="ops", incident="key")
+    if notify_type == "success":
+        message = replace(message, status="OK", colour="green", kind="success")
     return apprise_sender.deliver(message, apprise(url), seconds)
 
 

@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sidecar import __version__
 from sidecar.core.cluster.state import PictureRequested
+from sidecar.core.cluster.status import Status
 from sidecar.core.effects import Append, Effect
 from sidecar.core.flink.leadership import LeaderInformation
 from sidecar.core.flink.znode_paths import LATCH
@@ -228,6 +229,14 @@ def test_the_export_to_a_collector_is_seen_where_there_is_one() -> None:
 def test_the_version_of_the_sidecar_is_a_label() -> None:
     """So that a query can select which versions run."""
     assert scraped(*play([]), second=0)[key("flink_ha_sidecar_info", version=__version__)] == 1
+
+
+@pytest.mark.covers("metric:flink_ha_status")
+def test_a_cluster_has_one_status() -> None:
+    """1 for that, 0 for each other: of a leader whose jobs nobody has asked for, UNCHECKED."""
+    figures = scraped(*play(first_sight()), second=1)
+    ones = [status for status in Status if figures[key("flink_ha_status", cluster_id=CLUSTER, status=status)]]
+    assert ones == [Status.UNCHECKED]
 
 
 @pytest.mark.covers("metric:flink_ha_contenders")

@@ -119,7 +119,7 @@ def test_it_updates_itself_where_the_reader_is(site: Site, tmp_path: Path, brows
     show(site, sidecar.sees_changes().waits(43))
     browser.until("document.title.startsWith('1 down')")
     assert "no leader for 43 s" in browser.value("document.querySelector('.verdict').innerText")
-    assert browser.value("document.querySelector('.verdict [role=status]').textContent") == "1 down"
+    assert browser.value("document.querySelector('.verdict [role=status]').textContent") == "1 DOWN"
     assert browser.value("[window.same, document.querySelector('details').open, scrollY]") == [1, True, before]
     assert browser.value("document.activeElement.closest('.verdict') !== null")
     assert set(browser.requested) == {site.url("/")}
@@ -155,7 +155,7 @@ def test_without_scripts_it_refreshes_itself(site: Site, tmp_path: Path, browser
         browser.visit(site.url("/"), 1280)
         assert browser.value("document.querySelector('noscript meta[http-equiv=refresh]').content") == "15"
         assert browser.value("document.querySelector('.verdict').innerText").startswith(
-            "1 down\n\nDown default: no leader"
+            "1 DOWN\n\nDOWN default: no leader"
         )
         assert browser.value("document.getElementById('times').hidden")
     finally:

@@ -72,7 +72,7 @@ def test_leaders_are_shown_with_their_start(site: Site) -> None:
 
 def test_blindness_is_not_the_absence_of_a_leader(site: Site) -> None:
     """It shows since when the store cannot be read, and what is unknown."""
-    assert "Cannot see this sidecar: no cluster is watched yet" in read(site)
+    assert "BLIND this sidecar: no cluster is watched yet" in read(site)
     fresh = Sidecar(Flink())
     show(site, fresh)
     assert "The store has not been read completely yet (not connected yet)" in read(site)
@@ -84,7 +84,7 @@ def test_blindness_is_not_the_absence_of_a_leader(site: Site) -> None:
     show(site, sidecar)
     page = read(site)
     assert "dispatcher unknown : the store cannot be read last known: jm-a:6123 (old)" in page
-    assert "Cannot see default : cannot see it for 10 s" in page
+    assert "BLIND default : cannot see it for 10 s" in page
     assert not re.search("(?<!, )no leader", page.replace("no leader cannot be seen", ""))
 
 

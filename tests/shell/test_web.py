@@ -98,6 +98,15 @@ def test_alive_means_that_the_owner_moves(site: Site) -> None:
     assert site.get("/livez") == (503, "the owner's thread has been stuck for 31 s\n")
 
 
+def test_clusters_as_data(site: Site) -> None:
+    """One object for each, with its status, since when, and what the page says."""
+    site.snapshot = Snapshot(at(0), play(first_sight())[0])
+    [cluster] = json.loads(site.get("/api/v1/clusters")[1])
+    sentence = "jm-1 leads; whether jobs run is not known (no REST)"
+    assert (cluster["cluster_id"], cluster["status"], cluster["sentence"]) == ("default", "UNCHECKED", sentence)
+    assert cluster["status_since"]
+
+
 def test_leaders_as_data(site: Site) -> None:
     """One object for each component, with who, since when."""
     site.snapshot = Snapshot(at(0), play(first_sight())[0])

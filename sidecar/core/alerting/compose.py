@@ -9,14 +9,17 @@ from typing import Final
 
 from sidecar.core.alerting import phrases, title
 from sidecar.core.alerting.alerts import Alert, Notice
-from sidecar.core.alerting.first_step import first_step
 from sidecar.core.alerting.moved_jobs import jobs_line, jobs_now
 from sidecar.core.alerting.subject import Subject, subject
 from sidecar.core.alerting.template_fields import fields
+from sidecar.core.alerting.title import Headline
+from sidecar.core.cluster.next_step import next_step
 from sidecar.core.cluster.records.record_lines import succession_line
 from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.status import SHOWN, Shown, Status
 from sidecar.core.counted import counted
 from sidecar.core.message import Content, MessageAlert
+from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Need, Policy, Rule, Store, Trigger
 from sidecar.core.sanitize import clean
 
@@ -32,20 +35,21 @@ MOST_ALERTS: Final = 50
 """Alerts that services get one by one."""
 
 
-def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]) -> Content:
-    """What the notification of `notice` says."""
-    about = subject(notice, policy, clusters)
-    headline, failover, cluster = about.headline, about.failover, about.cluster
+def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState], now: Moment | None = None) -> Content:
+    """What the notification of `notice` says. `now` None: nothing of the status of its cluster."""
+    about = subject(notice, policy, clusters, now)
+    headline, failover, cluster, status = about.headline, about.failover, about.cluster, about.status
     text, problem = _title(about)
     page = f"episodes/{failover.episode.id}" if failover else ""
     lines = [phrases.line(about.rules[alert.rule], alert, about.pods) for alert in notice.alerts]
     compressed = [*compress(lines, _not_said(notice, about.rules))]
-    step = first_step(cluster) if cluster and headline.rule.on is Trigger.VACANT and not headline.over else None
+    is_vacancy = headline.rule.on is Trigger.VACANT and not headline.over
+    step = next_step(cluster, Status.DOWN) if cluster and is_vacancy else None
     return Content(
         f"[{headline.label}] {text}",
         "\n".join(
             [
-                *([f"Next: {step}"] if step else []),
+                *([f"Next: {step.text}"] if step else []),
                 *bounded(compressed, MOST_BYTES, len(compressed)),
                 *_failover_lines(about, problem),
             ]
@@ -57,7 +61,13 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
         tuple(_message_alert(alert, line) for alert, line in zip(notice.alerts[:MOST_ALERTS], lines, strict=False)),
         failover.death if failover else None,
         failover.recovery if failover else None,
+        *((status.status.value, status.sentence, *SHOWN[status.status]) if status else ("", "", *_shown(headline))),
     )
+
+
+def _shown(headline: Headline) -> tuple[str, str]:
+    """How a message without a status is shown: by its severity, but what is over is no warning any more."""
+    return Shown("blue", "info") if headline.over else Shown("", "")
 
 
 def _message_alert(alert: Alert, text: str) -> MessageAlert:

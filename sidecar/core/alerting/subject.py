@@ -15,11 +15,21 @@ from sidecar.core.cluster.failover.episodes import Episode
 from sidecar.core.cluster.failover.failover_in_progress import cause_of
 from sidecar.core.cluster.recovery.recovery_state import RecoverySummary
 from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.status import ClusterStatus
+from sidecar.core.cluster.status_of import status_of
+from sidecar.core.moment import Moment
 from sidecar.core.pods import Pods, spelled
 from sidecar.core.policy.policy import Policy, Rule, Trigger
 
 _OF_A_LOSS: Final = frozenset({Trigger.LEADER_CHANGED, Trigger.VACANT})
 """Triggers of alerts that say why the previous leader ended."""
+_NO_INCIDENT: Final = frozenset(
+    {
+        *(Trigger.ZXID_HEADROOM, Trigger.HA_RISK, Trigger.DRILL_OVERDUE, Trigger.BUDGET_BURN),
+        *(Trigger.EPISODES, Trigger.UNOBSERVED),
+    }
+)
+"""Triggers of what is not about how the cluster is now: their messages keep the severity as label."""
 
 
 class Failover(NamedTuple):
@@ -57,10 +67,12 @@ class Subject(NamedTuple):
     cluster: ClusterState | None
     """That of the headline."""
     failover: Failover | None
+    status: ClusterStatus | None = None
+    """That of its cluster. None: it is about no incident, or about several clusters, or not known."""
 
 
-def subject(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]) -> Subject:
-    """What is known of what `notice` is about."""
+def subject(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState], now: Moment | None = None) -> Subject:
+    """What is known of what `notice` is about; `now` None: nothing of the status."""
     rules = {rule.alert: rule for rule in policy.rules}
     headline = title.headline(notice, rules)
     cluster = clusters.get(headline.alerts[0].cluster_id)
@@ -71,7 +83,16 @@ def subject(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
         jobs = failover.jobs
         headline = headline.with_lost(jobs.lost - jobs.vanished, jobs.moved)
     pods = {name: cluster.pods for name, cluster in clusters.items()}
-    return Subject(headline, notice, policy, rules, pods, cluster, failover)
+    status = _status(headline, policy, cluster, now) if now else None
+    return Subject(headline, notice, policy, rules, pods, cluster, failover, status)
+
+
+def _status(headline: Headline, policy: Policy, cluster: ClusterState | None, now: Moment) -> ClusterStatus | None:
+    """The status of the cluster that the headline is about."""
+    names = {alert.cluster_id for alert in headline.alerts}
+    if cluster is None or len(names) > 1 or headline.rule.on in _NO_INCIDENT:
+        return None
+    return status_of(policy, names.pop(), cluster, now)
 
 
 def _failover(cluster: ClusterState, episode: Episode, *, of_a_loss: bool) -> Failover:

@@ -59,6 +59,8 @@ SHOWN: Final[Mapping[Status, Shown]] = {
     Status.OK: Shown("green", "success"),
 }
 WORST_FIRST: Final = tuple(Status)
+LED: Final = frozenset(Status) - {Status.DOWN, Status.SPLIT, Status.BLIND, Status.STOPPED}
+"""Those of a cluster that has a leader."""
 OVER: Final = frozenset({Status.OK, Status.STOPPED, Status.UNCHECKED})
 """Those that end an incident."""
 

@@ -93,7 +93,7 @@ class Case:
             for component, state in self.jobs.items()
             if isinstance(state.leadership, Vacant) and state.registered is not False
         }
-        return {component: since for component, since in jobs.items() if self.passed(since + hold)}
+        return {job: since for job, since in jobs.items() if self.jobs[job].discovered or self.passed(since + hold)}
 
     @cached_property
     def jobs(self) -> Mapping[ComponentId, ComponentState]:

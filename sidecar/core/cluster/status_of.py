@@ -25,7 +25,6 @@ from sidecar.core.sanitize import clean
 
 Parts = tuple[str, ...]
 _MOST_NAMED: Final = 3
-_UNWANTED: Final = "no leader is wanted"
 _FAULTS: Final[Mapping[Fault, str]] = {
     Fault.MISSING: "missing",
     Fault.DELETED: "missing",
@@ -83,9 +82,8 @@ def _blind(case: Case) -> Parts:
 
 
 def _stopped(case: Case) -> Parts:
-    if not case.vacant or not plans.is_unwanted(case.cluster.operated):
-        return ()
-    return (f"{_UNWANTED}: its FlinkDeployment is suspended, or was deleted",)
+    why = plans.why_unwanted(case.cluster.operated) if case.vacant else None
+    return (f"no leader is wanted: {why}",) if why else ()
 
 
 def _down(case: Case) -> Parts:
@@ -166,6 +164,10 @@ def _degraded(case: Case) -> Parts:
     return (*(case.running or (case.leads,)), *parts, *unknown) if parts else ()
 
 
+def _partly_blind(case: Case) -> Parts:
+    return (f"led, but {case.cluster.beyond}",) if case.cluster.beyond else ()
+
+
 def _unchecked(case: Case) -> Parts:
     why = case.unchecked
     return (f"{case.leader} leads; whether jobs run is not known ({why})",) if why else ()
@@ -185,6 +187,7 @@ ROWS: Final[tuple[tuple[Status, Callable[[Case], Parts]], ...]] = (
     (Status.SILENT, _silent),
     (Status.RECOVERING, _recovering),
     (Status.DEGRADED, _degraded),
+    (Status.BLIND, _partly_blind),
     (Status.UNCHECKED, _unchecked),
     (Status.OK, _ok),
 )

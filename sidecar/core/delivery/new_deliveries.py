@@ -23,7 +23,7 @@ EVENT_OPEN: Final = 300 * SECOND
 
 def of_notice(policy: Policy, clusters: Mapping[str, ClusterState], notice: Notice, now: Moment) -> Iterator[Delivery]:
     """One delivery for each destination of the notice's receiver; and one that closes the incident, if nothing of it goes on."""
-    delivery = delivery_of(policy, notice, compose(notice, policy, clusters), now)
+    delivery = delivery_of(policy, notice, compose(notice, policy, clusters, now), now)
     is_over = not notice.goes_on and notice.reason is not Reason.RESOLVED
     for destination in policy.receivers.get(notice.route.receiver, ()):
         if notice.is_for(destination):
@@ -40,7 +40,7 @@ def of_notice(policy: Policy, clusters: Mapping[str, ClusterState], notice: Noti
                 to_it = replace(to_it, parts=(), alerts=(), feed=fed)
             yield closing(to_it, after=0) if notice.closes else to_it
             if is_over and destination.keeps_incidents and destination.send_resolved:
-                over = compose(replace(notice, reason=Reason.RESOLVED, news=0), policy, clusters)
+                over = compose(replace(notice, reason=Reason.RESOLVED, news=0), policy, clusters, now)
                 yield closing(replace(to_it, title=over.title, body=over.body, facts=over.facts))
 
 

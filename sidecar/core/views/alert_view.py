@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from functools import cache
 from typing import Final
 
 from msgspec import Struct
@@ -11,6 +12,8 @@ from sidecar.core.alerting.alerts import Alert, Group, Member, Pending
 from sidecar.core.alerting.grouping import is_observable, is_outvoted
 from sidecar.core.alerting.phrases import headline, line
 from sidecar.core.alerting.silences import Silence
+from sidecar.core.cluster.status import Status
+from sidecar.core.cluster.status_of import status_of
 from sidecar.core.moment import Timestamp, timestamp
 from sidecar.core.policy.labels import Labels
 from sidecar.core.policy.policy import Rule, Severity
@@ -43,6 +46,8 @@ class AlertView(Struct, frozen=True):
     state: str
     severity: str
     cluster_id: str
+    status: str
+    """That of its cluster now: `DOWN`, `UNCHECKED`, `OK`, …"""
     component: str | None
     """Null: the cluster as a whole."""
     job_id: str | None
@@ -164,6 +169,12 @@ class _Views:
             )
         return AlertState.FIRING, None
 
+    @cache  # noqa: B019  it lives as long as one answer
+    def _status(self, cluster_id: str) -> str:
+        cluster = self._state.clusters.get(cluster_id)
+        current = status_of(self._policy, cluster_id, cluster, self._at).status if cluster else Status.BLIND
+        return current.value
+
     def _view(
         self,
         alert: Alert,
@@ -183,6 +194,7 @@ class _Views:
             state=state.value,
             severity=rule.severity.value,
             cluster_id=alert.cluster_id,
+            status=self._status(alert.cluster_id),
             component=component.component.value if component else None,
             job_id=component.job_id if component else None,
             since=timestamp(alert.began.wall),

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.cluster.state import ClusterState, ComponentState, Sighting, contending
+from sidecar.core.cluster.status import Status as Word
 from sidecar.core.flink.leadership import ComponentId, ConfigMapPosition, Held, Vacant
 from sidecar.core.moment import SECOND, Moment, Timestamp, parsed, timestamp
 from sidecar.core.pods import merged
@@ -16,20 +16,10 @@ from sidecar.core.state import State
 from sidecar.core.views.alert_view import AlertView, alerts
 from sidecar.core.views.leader_view import Leader, leaders
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.core.views.verdict import ClusterVerdict, Level, verdicts
+from sidecar.core.views.verdict import verdicts
 
 RUNNING_WITHIN: Final = 90 * SECOND
 """A sidecar that runs has written to its journal no longer ago: it does so every 30 s."""
-
-
-class Outcome(StrEnum):
-    """What a script wants to know of all clusters: the first one that applies to any of them."""
-
-    VACANT = "vacant"
-    """A component or a job has no leader, or a component has two."""
-    BLIND = "blind"
-    """Something cannot be read, or does not exist."""
-    LED = "led"
 
 
 class LeaderStatus(Leader, frozen=True, kw_only=True):
@@ -43,8 +33,9 @@ class ClusterStatus(Struct, frozen=True):
     """One cluster, as on the page."""
 
     cluster_id: str
-    level: str
+    status: str
     sentence: str
+    status_since: Timestamp | None
     standbys: int | None
     """JobManagers that contend and do not lead. Null: not known, as always in Kubernetes."""
     leaders: Sequence[LeaderStatus]
@@ -66,7 +57,8 @@ class Status(Struct, frozen=True):
     """All clusters of a configuration at one moment, the worst first."""
 
     at: Timestamp
-    outcome: Outcome
+    status: str
+    """The worst of them that is seen, or `BLIND` if nothing worse than that is."""
     clusters: Sequence[ClusterStatus]
     problems: Sequence[str]
     """What is wrong with the search for clusters."""
@@ -107,6 +99,7 @@ def _with_remembered(live: ClusterState, remembered: ClusterState | None, *, run
         pods=merged(remembered.pods, live.pods),
         operated=remembered.operated,
         episode=remembered.episode if running else None,
+        stated=remembered.stated if running else None,
     )
 
 
@@ -161,30 +154,23 @@ def _with_beginning(component: ComponentId, state: ComponentState, cluster: Clus
 def status(snapshot: Snapshot, journal: JournalStatus | None, problem: str | None = None) -> Status:
     """The status of all clusters in `snapshot`. `problem`: why the journal cannot be read."""
     leaderships, firing = leaders(snapshot), alerts(snapshot)
-    clusters, problems, outcomes = [], [], set()
-    for verdict in verdicts(snapshot):
+    clusters, problems = [], []
+    judged = verdicts(snapshot, asks_rest=False)
+    for verdict in judged:
         name = verdict.cluster_id
         if name is None:
             problems.append(verdict.sentence)
-            outcomes.add(Outcome.BLIND if verdict.level == Level.BLIND else Outcome.LED)
             continue
         own = [_with_age(leader, snapshot.at) for leader in leaderships if leader.cluster_id == name]
         own.sort(key=lambda leader: (leader.job_id is not None, leader.state == "held"))
         standbys = _standbys(snapshot.state.clusters[name], own)
         about = [alert for alert in firing if alert.cluster_id == name]
-        clusters.append(ClusterStatus(name, verdict.level, verdict.sentence, standbys, own, about))
-        outcomes.add(_outcome(verdict, own))
-    worst = next(outcome for outcome in Outcome if outcome in outcomes)
+        clusters.append(
+            ClusterStatus(name, verdict.status, verdict.sentence, verdict.status_since, standbys, own, about)
+        )
+    of_clusters = (v.status for v in judged if v.cluster_id is not None or v.status == Word.BLIND)
+    worst = next(of_clusters, Word.OK.value)
     return Status(timestamp(snapshot.at.wall), worst, clusters, problems, journal, problem)
-
-
-def _outcome(verdict: ClusterVerdict, own: Sequence[LeaderStatus]) -> Outcome:
-    states = {leader.state for leader in own}
-    if verdict.level == Level.OK:  # also where no leader is wanted
-        return Outcome.LED
-    if verdict.level == Level.DOWN or (verdict.level != Level.BLIND and "vacant" in states):
-        return Outcome.VACANT
-    return Outcome.BLIND if verdict.level == Level.BLIND or "unknown" in states else Outcome.LED
 
 
 def _standbys(cluster: ClusterState, own: Sequence[LeaderStatus]) -> int | None:

@@ -40,8 +40,7 @@ _ASSET: Final = AppriseAsset(
 # A notification is one message: text beyond a service's limit is cut off, not refused. The audit log has all of it.
 NotifyBase.overflow_mode = OverflowMode.TRUNCATE
 
-_KINDS: Final = {"info": NotifyType.INFO, "warning": NotifyType.WARNING, "critical": NotifyType.FAILURE}
-"""By severity."""
+_BY_SEVERITY: Final = {"info": "info", "warning": "warning", "critical": "failure"}
 _SERVICES: Final = "https://appriseit.com/services/"
 _BASE_ARGS: Final = ("tag", "tags", "redirect", "schema")
 _OPTION: Final = re.compile(r"[a-z][a-z_]{0,30}")
@@ -73,7 +72,10 @@ def deliver(message: Message, endpoint: Endpoint, seconds: float) -> Answer:
     with mail_threads.threaded(report.scheme, service, message), mail_replies.bounded(), observing() as observed:
         delivered = _notify(report.scheme, service, message)
     if delivered and not observed.exchanges:
-        return Answer("not_sent", f"{report.scheme}:// sends nothing for a message of the type {_kind(message).value}")
+        return Answer(
+            "not_sent",
+            f"{report.scheme}:// sends nothing for a message of the type {_kind(report.scheme, message).value}",
+        )
     if refusal := observed.refusal(report.scheme):
         detail = f"{report.scheme}:// answered with {observed.status}, but refused: {refusal.reason}"
         return Answer(refusal.outcome, report.scrubbed(detail), observed.retry_after)
@@ -87,16 +89,19 @@ def _notify(scheme: str, service: NotifyBase, message: Message) -> bool:
     """Whether the service accepted the message."""
     apprise = Apprise(asset=_ASSET)
     apprise.add(service)
-    title, body, body_format = formatted(service, message.title, message.body, message.facts, message.link)
+    title, body, body_format = formatted(service, message)
     if incidents.by_plugin(scheme, message) and not apprise.notify(
-        body, title, _kind(message), body_format=body_format
+        body, title, _kind(scheme, message), body_format=body_format
     ):
         return False
     return incidents.follow_up(scheme, service, message, f"{title}\n\n{body}")
 
 
-def _kind(message: Message) -> NotifyType:
-    return NotifyType.SUCCESS if message.reason == "RESOLVED" else _KINDS[message.severity]
+def _kind(scheme: str, message: Message) -> NotifyType:
+    """Services that keep incidents close them at a success; to a person it is one only if the status is OK."""
+    if scheme in incidents.KEYS:
+        return NotifyType.SUCCESS if message.reason == "RESOLVED" else NotifyType(_BY_SEVERITY[message.severity])
+    return NotifyType(message.shown[1])
 
 
 def _url(endpoint: Endpoint) -> str:

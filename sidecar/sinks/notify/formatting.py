@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from apprise import NotifyBase, NotifyFormat
 
+from sidecar.core.message import Message
+
 MessageFacts = Sequence[tuple[str, str]]
 """Names and values, in order."""
 
@@ -29,27 +31,24 @@ _LABEL: Final = (
     '<span style="background: {colour}; color: #ffffff; font-size: 12px; letter-spacing: 0.5px; padding: 3px 8px; '
     'border-radius: 4px; vertical-align: 2px">{label}</span> {title}'
 )
-_LABELLED: Final = re.compile(r"\[([A-Z]{4,10})\] (.*)", re.DOTALL)
-_COLOURS: Final = {"CRITICAL": "#b3261e", "WARNING": "#9a5b00", "INFO": "#1f5fa8", "RESOLVED": "#1e7a3c"}
-_OTHER_COLOUR: Final = "#5f6368"
-"""Of a test or a heartbeat."""
+_LABELLED: Final = re.compile(r"\[([A-Z_ ]{2,21})\] (.*)", re.DOTALL)
+_COLOURS: Final = {"red": "#b3261e", "amber": "#9a5b00", "grey": "#5f6368", "blue": "#1f5fa8", "green": "#1e7a3c"}
 _PARAGRAPH: Final = '<p style="margin: 0 0 14px">{}</p>\n'
 # Columns where a mail program supports widths; `name: value` lines elsewhere and in the plain-text part.
 _FACT: Final = '<span style="display: inline-block; min-width: 110px; opacity: 0.7">{}:</span> {}'
 
 
-def formatted(
-    service: NotifyBase, title: str, body: str, facts: MessageFacts, link: str | None
-) -> tuple[str, str, NotifyFormat]:
+def formatted(service: NotifyBase, message: Message) -> tuple[str, str, NotifyFormat]:
     """Title, body and format: HTML for mail if it fits, else plain text.
 
-    `link` is an http or https URL. No text can act as markup, mention anyone, or make a reader's program load anything.
+    The message's link is an http or https URL. No text can act as markup, mention anyone, or make a reader's program load anything.
     """
+    title, body, facts, link = message.title, message.body, message.facts, message.link
     if link and not _LINK.fullmatch(link):
         link = None
     mail = _is_mail(service)
     if mail and service.resolve_format(NotifyFormat.HTML) is NotifyFormat.HTML:  # `?format=text` is plain mail
-        page = _html(title, body, facts, link)
+        page = _html(title, body, facts, link, _COLOURS[message.shown[0]])
         if len(page) <= service.body_maxlen:
             return title, page, NotifyFormat.HTML
     listed = "\n".join(f"{name}: {value}" for name, value in facts)
@@ -66,7 +65,7 @@ def _is_mail(service: NotifyBase) -> bool:
     return NotifyFormat.HTML in formats and NotifyFormat.MARKDOWN not in formats
 
 
-def _html(title: str, body: str, facts: MessageFacts, link: str | None) -> str:
+def _html(title: str, body: str, facts: MessageFacts, link: str | None, colour: str) -> str:
     parts = re.split(r"\n\s*\n", "\n".join(body.splitlines()).strip("\n"))
     paragraphs = [[escape(line) for line in part.split("\n")] for part in parts]
     paragraphs.append([_FACT.format(escape(name), escape(value)) for name, value in facts])
@@ -74,6 +73,5 @@ def _html(title: str, body: str, facts: MessageFacts, link: str | None) -> str:
         paragraphs.append([f'<a href="{escape(link)}">{escape(link)}</a>'])
     html = "".join(_PARAGRAPH.format("<br>".join(lines)) for lines in paragraphs if lines)
     label, rest = match.groups() if (match := _LABELLED.fullmatch(title)) else ("", title)
-    colour = _COLOURS.get(label, _OTHER_COLOUR)
     heading = _LABEL.format(colour=colour, label=label, title=escape(rest)) if label else escape(rest)
     return _PAGE.format(colour=colour, title=heading, paragraphs=html)

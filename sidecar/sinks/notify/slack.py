@@ -22,10 +22,11 @@ _PAGE: Final = 200
 """Messages. The incident's message is looked for among the newest 2000 of the channel."""
 _MOST_TEXT: Final = 2800
 _MOST_TITLE: Final = 250
+_NOTIFIED_AGAIN: Final = {"GREW", "REPEAT_INTERVAL_ELAPSED"}
+"""A new failure in an open thread, and a reminder, are shown in the channel too: an edit notifies nobody."""
 _LINK: Final = re.compile(r"https?://[!-;=?-{}~]{1,1000}")
 _CODES: Final = re.compile(r"[a-z0-9_]{1,60}")
-_COLOURS: Final = {"info": "#439fe0", "warning": "#daa038", "critical": "#a30200"}
-_OVER: Final = "#2eb886"
+_COLOURS: Final = {"red": "#a30200", "amber": "#daa038", "grey": "#8b8f94", "blue": "#439fe0", "green": "#2eb886"}
 _UNSURE: Final = frozenset({"internal_error", "fatal_error", "request_timeout", "service_unavailable"})
 _GONE: Final = frozenset({"message_not_found", "cant_update_message", "edit_window_closed", "thread_not_found"})
 _HINTS: Final = {
@@ -134,7 +135,7 @@ class _Conversation:
         message = self._message
         listed = "\n".join(f"{name}: {value}" for name, value in message.facts)
         text = "\n\n".join(part for part in (message.title, message.body, listed) if part)
-        again = {"reply_broadcast": "true"} if message.reason == "REPEAT_INTERVAL_ELAPSED" else {}
+        again = {"reply_broadcast": "true"} if message.reason in _NOTIFIED_AGAIN else {}
         self._call("chat.postMessage", thread_ts=ts, text=_escaped(message.title), blocks=[_plain(text)], **again)
 
     def _content(self) -> dict[str, Any]:
@@ -144,7 +145,7 @@ class _Conversation:
         if message.link and _LINK.fullmatch(message.link):
             blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": f"<{message.link}|Open the page>"}})
         state = "open" if message.goes_on else "over"
-        colour = _COLOURS[message.severity] if message.reason != "RESOLVED" else _OVER
+        colour = _COLOURS[message.shown[0]]
         return {
             "text": _escaped(message.title),
             "attachments": [{"color": colour, "fallback": message.title[:_MOST_TITLE], "blocks": blocks}],

@@ -79,6 +79,10 @@ class Payload(Struct, frozen=True, kw_only=True):
     alerts: list[PayloadAlert]
     reason: Literal["FIRST", "GREW", "SHRANK", "REPEAT_INTERVAL_ELAPSED", "RESOLVED", "HEARTBEAT"]
     severity: Literal["info", "warning", "critical"]
+    cluster_status: str = field(name="clusterStatus")
+    """That of the cluster: `DOWN`, `UNCHECKED`, `OK`, … Empty: the message is about no incident."""
+    sentence: str
+    """That status in a sentence."""
     title: str
     text: str
     facts: dict[str, str]
@@ -105,6 +109,8 @@ def payload(message: Message) -> Payload:
         alerts=alerts,
         reason=cast("Any", message.reason),
         severity=cast("Any", message.severity),
+        cluster_status=message.status,
+        sentence=message.sentence,
         title=message.title,
         text=message.body,
         facts=dict(message.facts),

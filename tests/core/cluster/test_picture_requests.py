@@ -321,6 +321,7 @@ def test_a_tick_asks_for_no_more_than_there_is_room_for() -> None:
 def test_many_clusters_are_asked_less_often() -> None:
     """Ten at the interval of the configuration, a hundred at ten times that, thousands every five minutes."""
     state, _ = rest_server.due(ASSESSING, CLUSTER, cluster(), None, at(0), 1)
+    assert state.picture_request
     state = replace(state, picture_request=replace(state.picture_request, waiting=False))
     for watched, seconds in ((10, 10), (11, 20), (100, 100), (5_000, 300)):
         assert rest_server.due(ASSESSING, CLUSTER, state, None, at(seconds - 1), watched)[1] is None

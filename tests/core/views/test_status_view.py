@@ -9,12 +9,12 @@ from sidecar.core.views.status_view import (
     ClusterStatus,
     JournalStatus,
     LeaderStatus,
-    Outcome,
     Status,
     joined,
     status,
     with_beginnings,
 )
+from tests.core.cluster.pictures import ASSESSING, job, shows
 from tests.kit.cluster import CLUSTER, DISPATCHER, START, A, B
 from tests.kit.config_maps import ConfigMaps
 from tests.kit.core_sidecar import LeaseSidecar, Sidecar, watching
@@ -41,7 +41,7 @@ def test_a_vacancy_is_as_old_as_a_running_sidecar_knows() -> None:
     flink.vacate()
     sidecar.sees_changes().waits(43)
     answer = asked(flink, sidecar)
-    assert answer.outcome is Outcome.VACANT
+    assert answer.status == "DOWN"
     assert {round(leader.age_seconds) for leader in only(answer).leaders} == {43}
     assert all(leader.since for leader in only(answer).leaders)
 
@@ -61,7 +61,7 @@ def test_a_leader_that_the_sidecar_does_not_know_has_its_own_age() -> None:
     flink.vacate()
     flink.elect(B)
     answer = asked(flink, sidecar)
-    assert answer.outcome is Outcome.LED
+    assert answer.status == "UNCHECKED"
     assert {leader.leader_address and "jm-b" in leader.leader_address for leader in only(answer).leaders} == {True}
 
 
@@ -80,8 +80,20 @@ def test_a_job_without_a_leader_is_vacant() -> None:
     cluster = state.clusters[CLUSTER]
     flink.vacate(next(component for component in cluster.components if component.job_id))
     answer = asked(flink, sidecar)
-    assert answer.outcome is Outcome.VACANT
+    assert answer.status == "DOWN"
     assert [leader.state for leader in only(answer).leaders] == ["held"] * 3 + ["vacant"]
+
+
+def test_what_a_running_sidecar_knows_of_jobs_is_repeated_while_it_is_led() -> None:
+    """The command asks no REST server. Without a leader it says what it reads."""
+    flink, sidecar = watching(policy=ASSESSING)
+    shows(sidecar, job())
+    sidecar.waits(1)
+    answer = only(asked(flink, sidecar))
+    assert (answer.status, answer.sentence) == ("OK", "1 of 1 jobs run")
+    assert only(asked(flink, sidecar, running=False)).status == "UNCHECKED"
+    flink.vacate()
+    assert only(asked(flink, sidecar)).status == "DOWN"
 
 
 def test_blind_is_not_vacant() -> None:
@@ -89,19 +101,19 @@ def test_blind_is_not_vacant() -> None:
     flink, sidecar = watching()
     unread = Sidecar(flink, sidecar.policy).state
     blind = status(Snapshot(sidecar.moment, unread, policy=sidecar.policy), None)
-    assert (blind.outcome, only(blind).level) == (Outcome.BLIND, "blind")
+    assert (blind.status, only(blind).status) == ("BLIND", "BLIND")
     flink.vacate(DISPATCHER)
     vacant = sidecar.sees_changes().state.clusters[CLUSTER]
     both = replace(unread, clusters={**unread.clusters, "other": vacant})
     answer = status(Snapshot(sidecar.moment, both, policy=sidecar.policy), None)
-    assert answer.outcome is Outcome.VACANT
-    assert [cluster.level for cluster in answer.clusters] == ["down", "blind"]
+    assert answer.status == "DOWN"
+    assert [cluster.status for cluster in answer.clusters] == ["DOWN", "BLIND"]
 
 
 def test_no_cluster_at_all_is_blind() -> None:
     """With the reason in place of a table."""
     answer = status(Snapshot(watching()[1].moment), None)
-    assert (answer.outcome, answer.clusters) == (Outcome.BLIND, [])
+    assert (answer.status, answer.clusters) == ("BLIND", [])
     assert answer.problems
 
 
@@ -165,9 +177,9 @@ def test_a_store_that_refuses_is_blind_and_says_why() -> None:
     unread.reconnects()
     unread.observe(StoreRefused(unread.moment, CLUSTER, "/flink/leader: no permission to read it"))
     answer = status(Snapshot(unread.moment, unread.state, policy=unread.policy), None)
-    assert (answer.outcome, only(answer).sentence) == (
-        Outcome.BLIND,
-        "the store does not let it be read: /flink/leader: no permission to read it",
+    assert (answer.status, only(answer).sentence) == (
+        "BLIND",
+        "ZooKeeper does not let it be read: /flink/leader: no permission to read it",
     )
     unread.is_cut_off()
     assert unread.state.clusters[CLUSTER].refused is None

@@ -12,13 +12,12 @@ from sidecar.core.cluster.standby import Standby
 from sidecar.core.finder import Finder
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import SECOND, age
-from sidecar.core.policy.policy import Rule, Severity, Trigger
+from sidecar.core.policy.policy import Trigger
 from sidecar.core.state import State
 from sidecar.core.views.snapshot import Health, Snapshot
 from sidecar.core.views.verdict import ClusterVerdict, verdicts
-from tests.core.alerting.test_silences import SILENCED, silence
-from tests.kit.cluster import CLUSTER, DISPATCHER, B
-from tests.kit.core_sidecar import POLICY, Sidecar, watching
+from tests.kit.cluster import CLUSTER, DISPATCHER
+from tests.kit.core_sidecar import Sidecar, watching
 from tests.kit.fake_flink import Flink
 
 LATCH = "/leader/latch"
@@ -39,23 +38,14 @@ def vacated(*components: ComponentId, seconds: float = 43) -> tuple[Flink, Sidec
     return flink, sidecar
 
 
-@pytest.mark.parametrize(("number", "words"), [(0, "all led"), (1, "all led, no standby"), (2, "all led, 1 standby")])
-def test_a_cluster_that_is_well(number: int, words: str) -> None:
-    """With its standbys, where they are known. That there never was one is no problem."""
-    verdict = of(watching()[1], contenders={LATCH: tuple("abc"[:number])} if number else {})
-    assert (verdict.level, str(verdict), verdict.since) == ("ok", f"default: {words}", None)
-
-
-def test_no_leader_is_the_worst() -> None:
-    """For how long, why, and who can take over."""
-    _, sidecar = vacated()
-    verdict = of(sidecar, contenders={LATCH: ()})
-    why = "probably because JobManager jm-a was lost"
-    assert (verdict.level, verdict.sentence) == ("down", f"no leader for 43 s, {why}, no standby")
-    assert verdict.since
-    assert verdict.since.startswith("2026-11-20T08:01:00")
-    assert of(sidecar, contenders={LATCH: ("a",)}).sentence.endswith(", 1 JobManager contends")
-    assert of(sidecar, contenders={}).sentence.endswith("jm-a was lost")
+def test_a_cluster_has_its_status_and_since_when() -> None:
+    """Decided where all of them are: here is only what to do about it."""
+    verdict = of(vacated()[1], contenders={LATCH: ()})
+    why = "probably jm-a was lost, 1 job stands still"
+    assert (verdict.status, verdict.sentence) == ("DOWN", f"no leader for 43 s, {why}, no standby")
+    assert verdict.status_since
+    assert verdict.status_since.startswith("2026-11-20T08:01:00")
+    assert (verdict.colour, str(verdict)) == ("red", f"default: {verdict.sentence}")
 
 
 def test_a_single_component_without_a_leader_is_named() -> None:
@@ -65,23 +55,21 @@ def test_a_single_component_without_a_leader_is_named() -> None:
 
 
 def test_blindness_has_a_word_of_its_own() -> None:
-    """Never "no leader"; the last known leader stays in sight."""
+    """Never "no leader"; the last known leader stays in sight. Before the first look there is nothing to do about it."""
     _, sidecar = watching()
     sidecar.is_cut_off().waits(75)
     verdict = of(sidecar)
-    sentence = "cannot see it for 1 min 15 s: the store cannot be read, so leaders are unknown (last known: jm-a)"
-    assert (verdict.level, verdict.sentence) == ("blind", sentence)
+    sentence = "cannot see it for 1 min 15 s: ZooKeeper cannot be reached, last known leader jm-a"
+    assert (verdict.status, verdict.sentence, verdict.topic) == ("BLIND", sentence, "flinkleadersoutofsight")
     fresh = of(Sidecar(Flink()))
-    assert (fresh.level, fresh.sentence) == ("blind", "the store has not been read yet: leaders are unknown")
+    assert (fresh.status, fresh.sentence) == ("BLIND", "ZooKeeper has not been read yet: leaders are unknown")
+    assert fresh.next_step is None
 
 
 def test_two_leaders_are_as_bad_as_none() -> None:
     """With what to do: it does not settle by itself."""
     verdict = of(watching()[1], contested=frozenset({DISPATCHER}))
-    assert (verdict.level, verdict.sentence) == (
-        "down",
-        "split leadership: two JobManagers act as leader of dispatcher",
-    )
+    assert (verdict.status, verdict.colour) == ("SPLIT", "red")
     assert (verdict.topic, verdict.next_step) == ("flinksplitleadership", advice.TRIGGERS[Trigger.SPLIT])
 
 
@@ -101,53 +89,33 @@ def test_a_suspended_cluster_is_no_problem() -> None:
     """No leader is wanted."""
     sidecar = vacated()[1]
     verdict = of(sidecar, operated=Operated(None, unwanted_since=sidecar.moment))
-    assert (verdict.level, verdict.sentence) == (
-        "ok",
-        "no leader is wanted: its FlinkDeployment is suspended, or was deleted",
-    )
+    assert (verdict.status, verdict.colour, verdict.next_step) == ("STOPPED", "grey", None)
 
 
 def test_a_cluster_without_its_standby_is_degraded() -> None:
     """One that had a standby."""
     sidecar = watching()[1]
     verdict = of(sidecar, contenders={LATCH: ("a",)}, standby=Standby(sidecar.moment, sidecar.moment))
-    assert (verdict.level, verdict.sentence) == ("degraded", "all led, no standby")
-
-
-def test_jobs_without_a_leader_and_alerts_are_named() -> None:
-    """A silenced alert is only counted."""
-    flaps = Rule("FlinkLeaderFlapping", Trigger.EPISODES, Severity.CRITICAL, count=1, within=3600 * SECOND)
-    flink, sidecar = watching(policy=replace(SILENCED, rules=(*POLICY.rules, flaps)))
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
-    flink.elect(B)
-    sidecar.sees_changes().waits(20)
-    assert of(sidecar).level == "degraded"
-    assert of(sidecar).sentence == "all led, FlinkLeaderFlapping fires"
-    sidecar.silenced_by(silence())
-    sidecar.waits(15)
-    assert (of(sidecar).level, of(sidecar).sentence) == ("ok", "all led, 1 alert silenced, inhibited or muted")
-    flink.vacate(*(component for component in sidecar.state.clusters[CLUSTER].components if component.job_id))
-    sidecar.sees_changes()
-    assert of(sidecar).sentence == "all led, 1 of 1 jobs without a leader, 1 alert silenced, inhibited or muted"
+    assert (verdict.status, verdict.next_step) == ("DEGRADED", advice.TRIGGERS[Trigger.NO_STANDBY])
+    assert verdict.sentence == "jm-a leads, no standby is left, whether jobs run is not known (no REST)"
 
 
 def test_the_worst_comes_first_and_the_sidecar_itself_is_judged() -> None:
-    """Down, blind, degraded, ok; then by name."""
+    """Then by name."""
     well = watching()[1].state.clusters[CLUSTER]
     down = vacated()[1]
     blind = watching()[1].is_cut_off().state.clusters[CLUSTER]
     clusters = {"a": well, "b": blind, "c": down.state.clusters[CLUSTER], "d": well}
     snapshot = Snapshot(down.moment, State(clusters), health=Health(journal_problem="the disk is full"))
-    assert [(verdict.cluster_id, verdict.level) for verdict in verdicts(snapshot)] == [
-        *(("c", "down"), ("b", "blind"), (None, "degraded"), ("a", "ok")),
-        ("d", "ok"),
+    assert [(verdict.cluster_id, verdict.status) for verdict in verdicts(snapshot)] == [
+        *(("c", "DOWN"), (None, "DEGRADED"), ("b", "BLIND"), ("a", "UNCHECKED")),
+        ("d", "UNCHECKED"),
     ]
     [verdict] = verdicts(Snapshot(down.moment))
-    assert (verdict.level, str(verdict)) == ("blind", "this sidecar: no cluster is watched yet")
+    assert (verdict.status, str(verdict)) == ("BLIND", "this sidecar: no cluster is watched yet")
     [verdict] = verdicts(Snapshot(down.moment, State(finder=Finder("namespace flink"))))
-    assert (verdict.level, verdict.sentence.partition(":")[0]) == (
-        "blind",
+    assert (verdict.status, verdict.sentence.partition(":")[0]) == (
+        "BLIND",
         "cannot see which clusters are in namespace flink",
     )
 

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.cluster.records.record_lines import DUPLICATE_NOTE
+from sidecar.core.cluster.status import SHOWN, Status
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import DeliveryOutcome
@@ -127,19 +128,28 @@ def test_delivers_title_and_body_as_they_are_to_a_webhook(
 
 
 @pytest.mark.parametrize(
-    ("reason", "severity", "expected"),
+    ("reason", "severity", "shown", "expected"),
     [
-        (Reason.FIRST, Severity.INFO, "info"),
-        (Reason.FIRST, Severity.WARNING, "warning"),
-        (Reason.GREW, Severity.CRITICAL, "failure"),
-        (Reason.RESOLVED, Severity.CRITICAL, "success"),
+        (Reason.FIRST, Severity.INFO, (), "info"),
+        (Reason.FIRST, Severity.WARNING, (), "warning"),
+        (Reason.GREW, Severity.CRITICAL, (), "failure"),
+        (Reason.RESOLVED, Severity.CRITICAL, SHOWN[Status.OK], "success"),
+        (Reason.RESOLVED, Severity.CRITICAL, SHOWN[Status.UNCHECKED], "info"),
+        (Reason.FIRST, Severity.WARNING, SHOWN[Status.DOWN], "failure"),
     ],
 )
 def test_the_service_is_sent_how_bad_it_is(
-    notify: MakeNotifier, outbox: Outbox, web: HttpReceiver, reason: Reason, severity: Severity, expected: str
+    notify: MakeNotifier,
+    outbox: Outbox,
+    web: HttpReceiver,
+    reason: Reason,
+    severity: Severity,
+    shown: tuple[str, ...],
+    expected: str,
 ) -> None:
-    """Colours and icons of a service follow the severity; what is resolved is good news."""
-    notify({"ops#0": web.url}).send(replace(DELIVERY, reason=reason, severity=severity))
+    """Colours and icons of a service follow the status, and the severity where there is none; only OK is a success."""
+    of_status = dict(zip(("colour", "kind"), shown, strict=False))
+    notify({"ops#0": web.url}).send(replace(DELIVERY, reason=reason, severity=severity, **of_status))
 
     assert outbox.next()[1] is DeliveryOutcome.DELIVERED
     assert json.loads(web.received[0].raw)["type"] == expected

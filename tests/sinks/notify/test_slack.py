@@ -29,7 +29,8 @@ FIRST = Message(
     facts=(("cluster", "orders"),),
     link="https://pods.example/episodes/1",
 )
-OVER = replace(FIRST, reason="RESOLVED", goes_on=False, title="[RESOLVED] Flink orders: leader back for dispatcher")
+WELL = {"status": "OK", "colour": "green", "kind": "success"}
+OVER = replace(FIRST, reason="RESOLVED", goes_on=False, title="[OK] Flink orders: 3 of 3 jobs run again", **WELL)
 
 
 def send(message: Message, endpoint: Endpoint = ENDPOINT) -> Answer:
@@ -71,7 +72,15 @@ def test_a_message_is_updated_and_its_thread_tells_the_story(slack: Slack) -> No
     replies = [each["blocks"][0]["text"]["text"].splitlines()[0] for each in slack.threads[shown["ts"]]]
     assert replies == [FIRST.title, grew.title, grew.title, OVER.title]
     broadcast = [fields.get("reply_broadcast") for _, fields in slack.requests if "thread_ts" in fields]
-    assert broadcast == [None, None, "true", None]
+    assert broadcast == [None, "true", "true", None]
+
+
+def test_what_is_over_is_green_only_if_the_cluster_is_well(slack: Slack) -> None:
+    """That nobody knows whether jobs run closes an incident too, in blue."""
+    shown = {"status": "UNCHECKED", "colour": "blue", "kind": "info"}
+    for message in (FIRST, replace(OVER, **shown)):
+        assert send(message) == Answer("delivered")
+    assert colours(slack) == ["#439fe0"]
 
 
 def test_the_next_incident_is_a_message_of_its_own(slack: Slack) -> None:

@@ -50,6 +50,8 @@ FIRST = Message(
     alerts_left_out=2,
     death=Death("oom_killed", "high", ("x.",), 137, 1, address="jm-a:6123", pod="jm-a"),
     link="https://pods.example/episodes/1",
+    status="DOWN",
+    sentence="no leader for 43 s",
 )
 
 
@@ -130,6 +132,8 @@ def test_the_payload_is_alertmanagers(bridge: Bridge) -> None:
         ],
         "reason": "FIRST",
         "severity": "critical",
+        "clusterStatus": "DOWN",
+        "sentence": "no leader for 43 s",
         "title": FIRST.title,
         "text": FIRST.body,
         "recovery": None,
