@@ -106,7 +106,7 @@ def ok() -> ClusterStatus:
 
 EACH: Final[dict[Status, tuple[Callable[[], ClusterStatus], str]]] = {
     Status.BLIND: (blind, "cannot see it for 50 s: ZooKeeper cannot be reached, last known leader jm-a"),
-    Status.STOPPED: (stopped, "no leader is wanted: its FlinkDeployment is suspended, or was deleted"),
+    Status.STOPPED: (stopped, "no leader is wanted: its FlinkDeployment was deleted at 2026-11-20 08:01:43 UTC"),
     Status.DOWN: (
         down,
         "no leader for 43 s, probably jm-a was lost, 1 job stands still, 2 JobManagers contend",
@@ -133,7 +133,7 @@ def test_each_status_says_what_is_so(status: Status) -> None:
 def test_each_status_has_a_row_and_a_colour() -> None:
     """And nothing but OK is green, or a success."""
     assert {status for status, _ in ROWS} == set(Status) == set(SHOWN) == set(EACH)
-    assert len(ROWS) == len(Status)
+    assert len({applies for _, applies in ROWS}) == len(ROWS)
     assert [status for status, shown in SHOWN.items() if "green" in shown or "success" in shown] == [Status.OK]
 
 
