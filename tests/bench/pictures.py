@@ -59,7 +59,7 @@ def print_sidecars(seconds: float) -> None:
             flink = stack.enter_context(RestServer({**pictured(*jobs, checkpoints=numbers), "/jobmanager/config": []}))
             published = Flink(ZNodes(writer=ZooKeeperWriter(client, f"/flink/{cluster}"))).submit().elect(A)
             published.publish(REST_SERVER, LeaderInformation(flink.address, UUID(int=1)), A.zookeeper_session)
-            evidence = f"evidence: {{capture: [flink_rest], flink_rest: {{interval: {interval}}}}}" if interval else ""
+            evidence = f"evidence: {{flink_rest: {{interval: {interval}}}}}" if interval else ""
             where = f"zookeeper: {{quorum: '{server.address}', cluster_id: /{cluster}}}\n{evidence}"
             sidecar = Sidecar(folder / cluster, where, [])
             sidecar.start()
@@ -98,7 +98,7 @@ def print_job_manager(seconds: float) -> None:
             rest.call(leader.rest_address, "POST", f"/jars/{jar}/run", b"{}", timeout=60)
         time.sleep(20)  # the JVM compiles what the submissions needed
         table.row("none", REAL_JOBS, f"{_share(leader, seconds):.2f}")
-        where = f"flink_conf_dir: {lab.conf_dir}\nevidence: {{capture: [flink_rest]}}"
+        where = f"flink_conf_dir: {lab.conf_dir}\nevidence: {{flink_rest: auto}}"
         sidecar = Sidecar(folder / "sidecar", where, [])
         sidecar.start()
         stack.callback(sidecar.stop)

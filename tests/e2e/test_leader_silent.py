@@ -29,7 +29,7 @@ SESSION = timedelta(seconds=60)
 PAUSE_SECONDS = 20.0
 SEEN_SECONDS = 19.5
 """Until the next request, at the latest, and eight seconds: see docs/reference/rules.md."""
-EVIDENCE = "evidence: {capture: [flink_rest]}"
+EVIDENCE = "evidence: {flink_rest: auto}"
 SILENT, GONE, BACK, OVER = (
     f"[{label}] {{}}: the {words}: 127.0.0.1"
     for label, words in (

@@ -47,8 +47,9 @@ class Sidecar:
         group_wait: str = "3s",
         group_interval: str = "5s",
     ) -> None:
-        """`cluster`: the lines of the configuration that say where the cluster is. `address`: `host:port` to serve on; a free port of
-        127.0.0.1, if none is given.
+        """`cluster`: the lines of the configuration that say where the cluster is; unless they have the section `evidence`, Flink's REST
+        server is not asked: the leaders of most tests publish addresses that are nobody's. `address`: `host:port` to serve on; a free
+        port of 127.0.0.1, if none is given.
         """
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
@@ -64,8 +65,10 @@ class Sidecar:
             if receiver_urls
             else ""
         )
+        evidence = "" if "evidence:" in cluster else "evidence: {flink_rest: never}"
         self.config.write_text(f"""\
 {cluster}
+{evidence}
 observer: {observer}
 external_labels: {{env: test}}
 state_dir: {self.state}

@@ -83,7 +83,7 @@ class Need(StrEnum):
 
     ZOOKEEPER = "a cluster in ZooKeeper"
     KUBERNETES = "a cluster in Kubernetes"
-    FLINK_REST = "evidence: {capture: [flink_rest]}"
+    FLINK_REST = "evidence: {flink_rest: auto}"
     PLANS = "kubernetes: {plans: true}"
     HA_CHECK = "ha_check"
     SHARED_STORE = "ledger: {mode: auto}"

@@ -65,8 +65,9 @@ def process_of(known: Ends, lost: Lost) -> LeaderProcess:
     ended = [end for end in known.processes if lost.has(end.at) and ends.is_at(lost.address, end.hosts)]
     if own := nearest((end for end in ended if port in end.end.ports), lost.opened):
         return LeaderProcess(own, is_identified=True)
-    for other in known.running:
-        was_there = other.process.started_at <= lost.opened.wall and ends.is_at(lost.address, other.hosts)
+    since = lost.opened.wall - (lost.opened.steady - lost.since)
+    for other in known.running:  # one that has started since may have taken its port
+        was_there = other.process.started_at <= since and ends.is_at(lost.address, other.hosts)
         if was_there and port in other.process.ports:
             return LeaderProcess(running=other, is_identified=True)
     # Its address may be another one than that on which it listens.

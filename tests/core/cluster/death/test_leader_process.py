@@ -30,7 +30,7 @@ class OnOneMachine(JobManager, frozen=True):
     @property
     def runs(self) -> RunningProcess:
         """Its process, with its port as its number."""
-        return RunningProcess(self.port, START - 60 * SECOND, (self.port, self.port + 1))
+        return RunningProcess(self.port, START - 3600 * SECOND, (self.port, self.port + 1))
 
 
 JM_0: Final = OnOneMachine("127.0.0.1", uuid4(), 7, 24020)
@@ -161,6 +161,21 @@ def test_a_process_that_hangs_did_not_end() -> None:
     machine.sidecar.waits(60)
     (episode,) = machine.sidecar.episodes()
     assert "The leader's process has not ended: it hung, or was cut off from the store." in episode.facts
+    assert machine.deaths() == []
+
+
+def test_of_one_that_may_have_been_started_again_at_its_port_nothing_is_said() -> None:
+    """Nobody observed the end of the one before it."""
+    machine = Machine()
+    young = replace(JM_1.runs, pid=7, started_at=machine.sidecar.now - 30 * SECOND)
+    now = machine.sidecar.moment
+    machine.sidecar.observe(ProcessEnded(now, CLUSTER, ProcessEnd(JM_1.port, now.wall - 400 * SECOND)))
+    machine.sidecar.observe(ProcessSeen(machine.sidecar.moment, CLUSTER, young))
+    machine.vacates()
+    machine.elects(JM_0)
+    machine.sidecar.waits(60)
+    (episode,) = machine.sidecar.episodes()
+    assert not any("process" in fact for fact in episode.facts)
     assert machine.deaths() == []
 
 
