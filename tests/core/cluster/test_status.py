@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from sidecar.core.cluster.failover.plans import Operated
 from sidecar.core.cluster.recovery.recovery_state import Fault, JobFault
 from sidecar.core.cluster.standby import Standby
-from sidecar.core.cluster.state import 
 from sidecar.core.cluster.status import SHOWN, ClusterStatus, Status
 from sidecar.core.cluster.status_of import ROWS, status_of
 from sidecar.core.flink.leadership import Component, ComponentId
