@@ -57,6 +57,7 @@ OBSERVED_ANEW: dict[type[Struct], set[str]] = {
         "handed_over_by",
         "picture_request",
         "readiness",
+        "beyond",
         "burning",
         "peers",
         "reviewed",

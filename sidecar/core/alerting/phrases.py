@@ -184,7 +184,7 @@ UNSTEADY_STANDBY: Final = Phrases(
     "a standby has contended without a break since shortly before {ended}; it had stopped {count} times in {lasted}",
 )
 
-_UNWANTED: Final = "no leader is wanted since {ended}: the FlinkDeployment is suspended, or was deleted"
+_UNWANTED: Final = "no leader is wanted since {ended}: {detail}"
 UNWANTED: Final = Phrases(
     "no leader", "no leader is wanted for {what}", f"{{what}}: {_UNWANTED}", f"{{what}}: {_UNWANTED}"
 )

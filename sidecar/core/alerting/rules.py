@@ -204,13 +204,13 @@ def _completed(alert: Alert, cluster: ClusterState, now: Moment) -> Alert:
         return alert
     state = cluster.components.get(alert.component) if alert.component else None
     address = state.leadership.leader.address if state and isinstance(state.leadership, Held) else None
-    if address is None and plans.is_unwanted(cluster.operated):
-        alert = replace(alert, unwanted=True)
+    operated = cluster.operated if plans.is_unwanted(cluster.operated) else None
+    if operated and (address is None or alert.reach):
+        alert = replace(alert, unwanted=True, detail=plans.what_was_done(operated))
     lasted = now.steady - alert.began.steady
     if alert.reach:
-        unwanted, reach = plans.is_unwanted(cluster.operated), rest_server.reach_after(cluster, alert.reach)
-        lasting = in_seconds(lasted)
-        return replace(alert, after=place_of(address), reach=reach, unwanted=unwanted, vacant_seconds=lasting)
+        reach = rest_server.reach_after(cluster, alert.reach)
+        return replace(alert, after=place_of(address), reach=reach, vacant_seconds=in_seconds(lasted))
     absence = state.absence if state and address is not None else None
     # Of several vacancies in one failover the bounds are those of all together.
     is_only_one = absence is not None and absence.vacant is not None and absence.vacant <= lasted
