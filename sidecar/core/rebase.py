@@ -27,7 +27,7 @@ STEADY: Final[Mapping[type[Struct], frozenset[str]]] = {
     Group: frozenset({"flush_at", "notified_at", "hastened_at"}),
     CountedFailover: frozenset({"at"}),
     Pending: frozenset({"due"}),
-    Silence: frozenset({"until"}),
+    Silence: frozenset({"until", "known_at"}),
     Silences: frozenset({"asked_at", "answered_at"}),
     Confirmed: frozenset({"until"}),
     Fewer: frozenset({"at"}),
