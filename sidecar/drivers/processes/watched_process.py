@@ -58,9 +58,9 @@ class WatchedProcess:
         self.running = RunningProcess(process.pid, round((self._since + _COARSE) * _SECOND))
         """As it was at the last look."""
         self._ports_at = 0.0
-        self.look()
         with suppress(OSError, ValueError, LookupError):
-            self._hold_folders()
+            self._hold_folders()  # first: it may end at any moment
+        self.look()
 
     def __enter__(self) -> Self:
         return self
