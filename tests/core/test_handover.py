@@ -578,7 +578,6 @@ def test_each_field_of_a_cluster_is_handed_over_or_observed_anew() -> None:
     anew = {
         "burning",
         "stated",
-        "reviewed",
         "beyond",
         "peers",
         "readiness",

@@ -60,7 +60,6 @@ OBSERVED_ANEW: dict[type[Struct], set[str]] = {
         "beyond",
         "burning",
         "peers",
-        "reviewed",
     },
 }
 

@@ -299,8 +299,6 @@ class ClusterState(Struct, frozen=True):
     """The paces (`error_budget.PACES`) at which its error budget burns."""
     stated: Stated | None = None
     """Its status. None: not decided yet."""
-    reviewed: frozenset[str] = frozenset()
-    """The failovers that matter to its status and that somebody has annotated, by their ids."""
 
     @property
     def stored_jobs(self) -> frozenset[str]:

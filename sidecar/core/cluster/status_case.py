@@ -242,11 +242,10 @@ class Case:
         """Jobs from before the failover that were not seen running since."""
         return assessment.waiting(self.cluster)
 
-    @cached_property
+    @property
     def faults(self) -> Mapping[str, JobFault]:
-        """The jobs that are missing or resurrected, of failovers that nobody has annotated."""
-        reviewed = self.cluster.reviewed
-        return {job: fault for job, fault in self.cluster.job_faults.items() if fault.episode_id not in reviewed}
+        """The jobs that are missing or resurrected."""
+        return self.cluster.job_faults
 
     @property
     def _gone(self) -> set[str]:
@@ -306,9 +305,9 @@ class Case:
 
     @cached_property
     def assessed(self) -> Assessed | None:
-        """The last recovery that was judged, for a day, until the next failover, or until somebody has annotated it."""
+        """The last recovery that was judged, for a day, or until the next failover."""
         last, episode = self.cluster.assessed, self.cluster.episode or self.cluster.last_episode
-        if last is None or self.cluster.recovery or last.episode_id in self.cluster.reviewed:
+        if last is None or self.cluster.recovery:
             return None
         if episode and episode.id != last.episode_id and episode.opened_at.steady >= last.at.steady:
             return None
@@ -319,7 +318,7 @@ class Case:
         if self.assessed:
             return [row.name or "" for row in self.assessed.rows if row.restored_from == origin]
         recovery, before = self.cluster.recovery, self.cluster.picture
-        if recovery is None or before is None or recovery.episode_id in self.cluster.reviewed:
+        if recovery is None or before is None:
             return []
         reported = {
             job_id

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sidecar.core.cluster.failover.plans import Operated
-from sidecar.core.cluster.recovery.recovery_state import Fault, JobFault
+from sidecar.core.cluster.recovery.recovery_state import KEPT, Fault, JobFault
 from sidecar.core.cluster.standby import Standby
 from sidecar.core.cluster.status import SHOWN, ClusterStatus, Status
 from sidecar.core.cluster.status_of import ROWS, status_of
 from sidecar.core.flink.leadership import Component, ComponentId
+from sidecar.core.moment import Moment
 from sidecar.core.observations import ConnectionState
 from sidecar.core.reach import Reach
 from sidecar.core.records import StatusRecord
@@ -180,15 +181,17 @@ def test_jobs_without_any_task_manager_do_not_run() -> None:
     )
 
 
-def test_a_restore_from_an_older_checkpoint_lasts_until_somebody_has_annotated_it() -> None:
-    """Or for a day: all jobs run, and that is no OK."""
+def test_a_restore_from_an_older_checkpoint_lasts_for_a_day() -> None:
+    """Or until the next failover: all jobs run, and that is no OK."""
     _, sidecar = failed_over()
     looks(sidecar, after(sidecar, 40, 42), seconds=3)
     assert of(sidecar).status is Status.DEGRADED
     looks(sidecar, after(sidecar, 40, 42), seconds=60)
     assert of(sidecar).sentence == "1 of 1 jobs run again, 1 job restored from an older checkpoint"
-    [episode] = sidecar.episodes()
-    assert of(sidecar, reviewed=frozenset({episode.id})).status is Status.OK
+    assessed = sidecar.state.clusters[CLUSTER].assessed
+    assert assessed
+    a_day_ago = Moment(assessed.at.steady - KEPT, assessed.at.wall - KEPT)
+    assert of(sidecar, assessed=replace(assessed, at=a_day_ago)).status is Status.OK
 
 
 def test_a_job_that_lost_its_state_is_lost_though_it_runs() -> None:
