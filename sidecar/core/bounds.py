@@ -41,7 +41,7 @@ CONFIG_MAP: Final = Bound(
 )
 JOBS_OF_CLUSTER: Final = Bound(
     border="the jobs of a cluster",
-    most_items=10_000,
+    most_items=5_000,
     total="see the jobs of all clusters",
     beyond="the other jobs are not observed: the cluster is BLIND for them, and none of them counts as vacant",
 )

@@ -1,6 +1,7 @@
 """Time as an argument of the core: moments, durations, and their forms in records and for people."""
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from math import ceil, floor
 from typing import Annotated, Final, NewType
 
@@ -29,6 +30,7 @@ class Moment(Struct, frozen=True, order=True):
     wall: Annotated[int, Meta(ge=0, le=LATEST)]
 
 
+@lru_cache(maxsize=16)  # all records of one step have the same times
 def timestamp(wall: int) -> Timestamp:
     """`wall` microseconds since the epoch as text; before 1970 or after 9999 the nearest time of these."""
     since = timedelta(microseconds=min(max(wall, 0), LATEST))

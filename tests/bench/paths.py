@@ -1,4 +1,4 @@
-"""Ten thousand jobs: `python -m tests.bench.paths [JOBS [IDLE_SECONDS]]`.
+"""As many jobs as a cluster may have: `python -m tests.bench.paths [JOBS [IDLE_SECONDS]]`.
 
 The driver runs alone in a process of its own (tests/bench/alone.py). Beside it another one watches a cluster with nobody in it, on the same
 server at the same time: what the jobs cost is the difference. The tree has what Flink 2 has for each job: a leader, its checkpoint
@@ -14,11 +14,12 @@ from uuid import UUID
 
 from kazoo.client import KazooClient
 
+from sidecar.core.bounds import JOBS_OF_CLUSTER
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.bench.alone import Alone, digest
 from tests.bench.stage import Table, leader, node, zookeeper
 
-JOBS = 10_000
+JOBS = JOBS_OF_CLUSTER.most_items
 IDLE_SECONDS = 30.0
 WRITERS = 4
 _FULL, _EMPTY = "full", "empty"

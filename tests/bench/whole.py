@@ -1,4 +1,4 @@
-"""The whole `run` with ten thousand jobs: `python -m tests.bench.whole [JOBS]`.
+"""The whole `run` with as many jobs as a cluster may have: `python -m tests.bench.whole [JOBS]`.
 
 A real ZooKeeper with what Flink 2 keeps of so many jobs, and the real command. It starts; all jobs change their leader at once; the server
 is killed and started again. What is done is read from the journal, not from the page, so that nobody asks while it is measured.
@@ -14,6 +14,7 @@ from uuid import UUID
 
 from kazoo.client import KazooClient
 
+from sidecar.core.bounds import JOBS_OF_CLUSTER
 from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.bench.paths import WRITERS, change, populate
@@ -21,7 +22,7 @@ from tests.bench.stage import ROOT, Table, leader, node, zookeeper
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import until, wait_for
 
-JOBS = 10_000
+JOBS = JOBS_OF_CLUSTER.most_items
 _CLUSTER = "full"
 _COMPONENTS = ("resource_manager", "dispatcher", "rest_server")
 _SETTLE_SECONDS = 5.0

@@ -30,6 +30,10 @@ from sidecar.core.sanitize import clean
 MOST_FAILOVERS: Final = 1000
 """Remembered per cluster."""
 _BAD_RESTORES: Final = {"nothing": Trigger.RESTORED_FROM_NOTHING, "older": Trigger.RESTORED_FROM_OLDER}
+_OF_TRANSITIONS: Final = frozenset(
+    {Trigger.LEADER_CHANGED, Trigger.JOB_LEADER_CHANGED, Trigger.UNOBSERVED, Trigger.SPLIT}
+)
+"""Thousands of jobs may move in one step, and most rules are about something else."""
 
 
 class Drills(Struct, frozen=True):
@@ -59,6 +63,8 @@ def react(
     match happened:
         case Transition():
             for rule in policy.rules:
+                if rule.on not in _OF_TRANSITIONS:
+                    continue
                 with quarantine.guard("rule", rule.alert, "of cluster", happened.cluster_id):
                     alerts = _react_to_transition(alerts, policy, rule, happened, cluster, at, drills)
         case BadRestore() | Recovery(job_id=None, verdict="recovered"):

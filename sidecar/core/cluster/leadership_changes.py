@@ -4,6 +4,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.cluster import downtime, rest_server, split_leadership
+from sidecar.core.cluster.death import ends
 from sidecar.core.cluster.death.leader_process import BEFORE, Lost, process_of
 from sidecar.core.cluster.downtime import Gone, LastLed
 from sidecar.core.cluster.draft import Draft
@@ -227,6 +228,8 @@ def _last_led(draft: Draft, state: ComponentState, reading: Reading) -> LastLed 
 
 def _known_end(draft: Draft, state: ComponentState, address: str) -> int | None:
     """When the process of the leader at this address ended (steady), to the millisecond. None: not known, or it may be another one's."""
+    if draft.state.ends == ends.NOTHING:
+        return None  # of thousands of jobs that move at once, each asks
     is_own = is_own_host(address, in_kubernetes=draft.policy.store_of(draft.cluster_id) is Store.KUBERNETES)
     since = max(draft.at.steady - BEFORE, state.published_at or 0)
     process = process_of(draft.state.ends, Lost(address, draft.at, since, draft.at.steady, is_own))
