@@ -16,7 +16,7 @@ from sidecar.audit.spark.session import tune
 from sidecar.audit.views.catalog import ANSWERS, answer, with_comments
 from sidecar.core.records import AnyRecord, PositionRecord, record_id
 from tests.audit.histories import A, B, C, History, address, at
-from tests.audit.spooling import annotation, death, episode, instant, recovery, seal, session_id
+from tests.audit.spooling import annotation, death, drill, episode, instant, recovery, seal, session_id
 from tests.kit.cluster import DISPATCHER
 from tests.kit.cluster import A as FIRST
 from tests.kit.cluster import B as SECOND
@@ -675,6 +675,43 @@ def test_a_failover_is_unreviewed_until_somebody_annotates_it(ask: Ask) -> None:
     ]
 
 
+@cluster
+def drilled(history: History) -> None:
+    """Three failovers within an hour, the second of a drill; another drill saw none."""
+    history.discovered(0, A).covered(0, 3600)
+    before = A
+    for number, (second, after, vacant) in enumerate(((60, B, 2.0), (600, C, 90.0), (1200, A, 4.0)), start=950):
+        failover = replace(episode(number, at(second + 1)), cluster_id="drilled", vacant_seconds=vacant)
+        history.revoked(second - vacant, before, episode_id=failover.id)
+        history.granted(second, after, before, vacant, episode_id=failover.id)
+        history.records += [
+            failover,
+            death(number, at(second + 1), cluster_id="drilled", episode_id=failover.id),
+            recovery(
+                number, at(second + 1), cluster_id="drilled", episode_id=failover.id, opened_at=failover.opened_at
+            ),
+        ]
+        before = after
+    ends = {"cluster_id": "drilled"}
+    history.records += [
+        drill(951, at(700), **ends),
+        drill(949, at(30), **ends, result="failed", episode_id=None),
+        drill(950, at(50), **ends, phase="started", result=None, over_at=None),
+    ]
+
+
+def test_the_failover_of_a_drill_counts_as_a_drill_alone(ask: Ask) -> None:
+    """It has its rows, which say so; no figure of failovers, no bout and no review has it. Nobody led meanwhile: availability does."""
+    assert ask("failovers", "drilled", "at, drill") == [(60, False), (600, True), (1200, False)]
+    assert ask("recovery_time", "drilled", "opened_at, drill") == [(53, False), (593, True), (1193, False)]
+    assert ask("mttr", "drilled", "failovers, mean_seconds, max_seconds") == [(2, 3.0, 4.0)]
+    assert ask("flapping", "drilled", "changes") == []
+    assert ask("unreviewed", "drilled", "opened_at") == [(53,), (1193,)]
+    weekly = "episodes, drills, leader_changes, mean_vacant_seconds, max_vacant_seconds, unreviewed"
+    assert ask("weekly_report", "drilled", weekly) == [(2, 1, 2, 3.0, 4.0, 2)]
+    assert ask("availability", "drilled", "vacant_seconds") == [(96.0,)]
+
+
 # -- opening -------------------------------------------------------------------------------------------------------------
 
 
@@ -701,7 +738,9 @@ def test_a_session_may_have_only_the_views_that_it_needs(spark: SparkSession, sp
     ingest(spark, str(spool), str(audit))
     session = spark.newSession()
     open_audit(session, str(audit), ["failovers"])
-    assert {table.name for table in session.catalog.listTables()} == {"failovers", "episodes", "deaths", "recoveries"}
+    assert {table.name for table in session.catalog.listTables()} == {
+        *("failovers", "episodes", "deaths", "recoveries", "drills")
+    }
     assert session.table("failovers").count() == 2
     with pytest.raises(AuditError, match=r"^cannot open the audit log \S+: there is no table or view nonsense$"):
         open_audit(session, str(audit), ["failovers", "nonsense"])

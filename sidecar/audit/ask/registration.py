@@ -31,8 +31,8 @@ from sidecar.audit.views.definition import create, define, definition
 
 _TERMS: Final = ("_periods", "_sight", "known_until", "_limits", "_stretches", "_failovers", "_days")
 """What the answers are made of, in order: about the dates that are not closed (`closed_tables`), or all if none is."""
-_OUTCOMES: Final = ("_best_deaths", "_best_recoveries")
-"""Of several observers of one failover, those that know most: of all dates."""
+_OUTCOMES: Final = ("_best_deaths", "_best_recoveries", "_drilled")
+"""What became of failovers, by those of several observers that know most, and which were drills: of all dates."""
 _QUERIES: Final = (*_TERMS, *_OUTCOMES, *(name for name in ANSWERS if name not in _TERMS))
 """All that a query defines, in order."""
 _CLOSED: Final = {

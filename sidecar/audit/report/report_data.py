@@ -204,7 +204,7 @@ def _place(seconds: str) -> str:
 
 # The conditions on dates are whole days: an episode belongs to the day on which it was recorded, right after it was over.
 _EPISODES: Final = f"""
-    SELECT episodes.*, failovers > 0 AS is_failover, coalesce(noted_planned, planned) AS meant, note, author,
+    SELECT episodes.*, failovers > 0 AND NOT coalesce(drill, false) AS is_failover, coalesce(noted_planned, planned) AS meant, note, author,
       recovery_time.* EXCEPT (episode_id), coalesce(death_reason, '{NOT_OBSERVED}') AS death,
       coalesce(recovery_verdict, '{NOT_ASSESSED}') AS verdict, datediff(event_date, :first) AS day,
       {_place("vacant_seconds")} AS vacant_place, {_place("downtime_seconds_at_most")} AS down_place
@@ -224,7 +224,7 @@ _FAILOVERS: Final = """
         WHEN grouping(vacant_place) = 0 THEN 'vacant' WHEN grouping(down_place) = 0 THEN 'down' ELSE 'all'
       END AS of,
       day, cause, cluster_id, death, verdict, vacant_place, down_place,
-      count_if(is_failover) AS n, count_if(NOT is_failover) AS others,
+      count_if(is_failover) AS n, count_if(failovers = 0) AS others, count_if(drill) AS drills,
       count_if(is_failover AND meant) AS planned, count_if(is_failover AND NOT meant) AS unplanned,
       count_if(is_failover AND vacant_seconds IS NULL) AS without_vacant,
       sum(vacant_seconds) FILTER (WHERE is_failover) AS vacant_total,
@@ -240,15 +240,13 @@ _FAILOVERS: Final = """
     FROM report_episodes
     GROUP BY GROUPING SETS ((day), (cause), (cluster_id), (death), (verdict), (vacant_place), (down_place), ())"""
 _NO_EPISODE: Final = Row(
-    n=0, others=0, planned=0, unplanned=0, without_vacant=0, vacant_total=None, vacant_median=None, vacant_longest=None,
+    n=0, others=0, drills=0, planned=0, unplanned=0, without_vacant=0, vacant_total=None, vacant_median=None, vacant_longest=None,
     without_down=0, without_down_bound=0, down_total_at_least=None, down_total_at_most=None, down_median_at_most=None, unreviewed=0,
 )  # fmt: skip
 """The total where there is no episode: of no rows, Spark makes no grouping set."""
 _LATEST: Final = f"SELECT * FROM report_episodes WHERE is_failover ORDER BY opened_at DESC, id LIMIT {LIST_ROWS}"  # noqa: S608
 _UNREVIEWED: Final = f"SELECT * FROM report_episodes WHERE is_failover AND note IS NULL ORDER BY opened_at DESC, id LIMIT {UNREVIEWED_ROWS}"  # noqa: S608
-_SLOWEST: Final = (
-    "SELECT * FROM report_episodes WHERE total_seconds IS NOT NULL ORDER BY total_seconds DESC, id LIMIT 1"
-)
+_SLOWEST: Final = "SELECT * FROM report_episodes WHERE is_failover AND total_seconds IS NOT NULL ORDER BY total_seconds DESC, id LIMIT 1"
 _MARKS: Final = f"""
     SELECT
       cluster_id, count(*) AS n, count_if(meant) AS planned, count_if(NOT meant) AS unplanned, min(opened_at) AS at,
@@ -258,7 +256,8 @@ _MARKS: Final = f"""
 _CHANGES: Final = """
     SELECT cluster_id, count(*) AS n, count_if(episode_id IS NULL) AS alone,
       count(DISTINCT CASE WHEN cause IS NULL THEN episode_id END) AS unrecorded
-    FROM failovers WHERE event_date BETWEEN :first AND :last AND at BETWEEN :begin AND :end AND {chosen} GROUP BY cluster_id"""
+    FROM failovers WHERE NOT drill AND event_date BETWEEN :first AND :last AND at BETWEEN :begin AND :end AND {chosen}
+    GROUP BY cluster_id"""
 _AVAILABILITY: Final = """
     SELECT datediff(day, :first) AS day, cluster_id,
       sum(led_seconds) AS led, sum(vacant_seconds) AS vacant, sum(unobserved_seconds) AS unobserved

@@ -25,7 +25,10 @@ def tiles(findings: Findings) -> list[Tile]:
     total, sums = findings.total, together(findings.available_by_cluster.values())
     observed = sums.led + sums.vacant
     unknown = total.n - total.planned - total.unplanned
-    meant = [f"{total.planned:,} planned", f"{total.unplanned:,} not planned"]
+    meant = [f"{total.planned:,} planned", f"{total.unplanned:,} not planned"] + [f"{unknown:,} not known"] * bool(
+        unknown
+    )
+    drills = [f"{counted(total.drills, 'drill')} not counted"] * bool(total.drills)
     queued, delivered, gave_up = (
         sum(row[name] for row in findings.alerts.values()) for name in ("queued", "delivered", "gave_up")
     )
@@ -33,7 +36,7 @@ def tiles(findings: Findings) -> list[Tile]:
         Tile(
             "Failovers",
             f"{total.n:,}",
-            ", ".join(meant + [f"{unknown:,} not known"] * bool(unknown)) if total.n else "",
+            ", ".join((meant if total.n else []) + drills),
         ),
         Tile("No published leader", seconds(total.vacant_total), _vacancy_note(total)),
         Tile("No working leader", _down_total(total), _down_note(total)),

@@ -1,6 +1,6 @@
 -- Of what do JobManagers die, how often, and for how long is then no leader working?
 --
--- One row for each reason, over all failovers but those in which only the observer was blind. Of several observers, the one that is most confident.
+-- One row for each reason, over all failovers but those of drills, and those in which only the observer was blind. Of several observers, the one that is most confident.
 -- What nobody knows is no reason: `unknown` and `not_observed` have rows of their own, and no share. The `downtime_…` figures are those of the
 -- lower and of the upper bounds of the time without a working leader, over the failovers where the bound is known.
 --
@@ -24,7 +24,9 @@ FROM (
   SELECT
     coalesce(reason, 'not_observed') AS reason, coalesce(reason <> 'unknown', false) AS is_known, cluster_id, opened_at,
     downtime_seconds_at_least, downtime_seconds_at_most
-  FROM episodes LEFT JOIN _best_deaths ON episode_id = id
+  FROM episodes
+  LEFT JOIN _best_deaths ON _best_deaths.episode_id = id
+  LEFT ANTI JOIN _drilled ON _drilled.episode_id = id
   WHERE failovers > 0 AND cause <> 'observer_blind'
 )
 GROUP BY reason, is_known

@@ -4,8 +4,8 @@
 -- known to the log or to the observer. Not a failover: the first election of a new cluster, a leader that was only unobserved, a leader that
 -- returned with its old session id. A dead leader stays published until the store detects its death, so the time without a working leader has
 -- bounds. One failed JobManager is one row for each component, with one `episode_id`. A condition on `event_date` reads only the files of those
--- dates, and for `cause`, `death_reason` and `recovery_verdict` all of `episodes`, `deaths` and `recoveries`: these are recorded when they are
--- known, whenever that is.
+-- dates, and for `cause`, `death_reason`, `recovery_verdict` and `drill` all of `episodes`, `deaths`, `recoveries` and `drills`: these are recorded
+-- when they are known, whenever that is.
 --
 -- * cluster_id, component, job_id: as in transitions
 -- * at: When the new leader was first observed.
@@ -22,6 +22,7 @@
 -- * event_date: The UTC date of `at`.
 -- * death_reason: Why the process of the previous leader ended (`deaths.reason`). Null: no observer recorded that it ended.
 -- * recovery_verdict: Whether everything came back (`recoveries.verdict`). `unproven` and null (no observer assessed it) are not good.
+-- * drill: Whether it was that of a drill, which no view counts as a failover. False while the drill is not over.
 SELECT
   failed_over.cluster_id,
   component,
@@ -41,7 +42,8 @@ SELECT
   cause,
   failed_over.event_date,
   death_reason,
-  recovery_verdict
+  recovery_verdict,
+  drilled IS NOT NULL AS drill
 FROM (TABLE _closed_failovers UNION ALL TABLE _failovers) AS failed_over
 -- Grouped, so that Spark leaves out a join if nobody asks for its column.
 LEFT JOIN (SELECT id, min(cause) AS cause FROM episodes GROUP BY id) AS episodes ON episode_id = episodes.id
@@ -49,3 +51,4 @@ LEFT JOIN (SELECT episode_id AS died_in, reason AS death_reason FROM _best_death
 LEFT JOIN (
   SELECT episode_id AS assessed, min(verdict) AS recovery_verdict FROM _best_recoveries WHERE job_id IS NULL GROUP BY episode_id
 ) ON episode_id = assessed
+LEFT JOIN (SELECT episode_id AS drilled FROM _drilled) ON episode_id = drilled

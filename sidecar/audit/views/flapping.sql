@@ -1,7 +1,7 @@
 -- Which components changed their leader repeatedly?
 --
 -- One row for each bout: three or more changes of leader, any three in a row within an hour. Leaders that return with their old session id count
--- too.
+-- too, changes of a drill do not.
 --
 -- * cluster_id, component, job_id: as in transitions
 -- * began_at: The first change of the bout.
@@ -17,8 +17,8 @@ WITH changes AS (
     began_at <= lag(began_at, 2) OVER leadership + INTERVAL 1 HOUR AS is_third,
     lead(began_at) OVER leadership <= lag(began_at) OVER leadership + INTERVAL 1 HOUR AS is_second,
     lead(began_at, 2) OVER leadership <= began_at + INTERVAL 1 HOUR AS is_first
-  FROM leader_timeline
-  WHERE before_session_id <> session_id
+  FROM leadership LEFT ANTI JOIN _drilled ON leadership.episode_id = _drilled.episode_id
+  WHERE state = 'HELD' AND before_session_id <> session_id
   WINDOW leadership AS (PARTITION BY cluster_id, component, job_id ORDER BY began_at, session_id)
 ),
 bouts AS (

@@ -10,7 +10,7 @@
 -- * since: When the window began, or the coverage.
 -- * until: When the last recorded coverage ended.
 -- * led_seconds: Seconds in which all three had a leader.
--- * vacant_seconds: Seconds in which one of them had none, also in a planned failover.
+-- * vacant_seconds: Seconds in which one of them had none, also in a planned failover or a drill.
 -- * suspended_seconds: The same while the FlinkDeployment was suspended or deleted. It spends no budget.
 -- * unobserved_seconds: Seconds without a connected observer, or in which an entry could not be read and none was vacant. They earn no budget.
 -- * window_seconds: The window of the objective. 30 days without one.

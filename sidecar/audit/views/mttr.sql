@@ -1,6 +1,6 @@
 -- In a failover, for how long was no leader published, and for how long was none working?
 --
--- One row for each cluster and component, over all of its failovers. `p50_…` and `p95_…` are measured durations. A dead leader stays published
+-- One row for each cluster and component, over all of its failovers but those of drills. `p50_…` and `p95_…` are measured durations. A dead leader stays published
 -- until the store detects its death: the `downtime_…` figures are those of the lower and of the upper bounds of the time without a working
 -- leader, each over the failovers where the bound is known.
 --
@@ -39,4 +39,5 @@ SELECT
   max(downtime_seconds_at_least) AS downtime_max_seconds_at_least,
   max(downtime_seconds_at_most) AS downtime_max_seconds_at_most
 FROM failovers
+WHERE NOT drill
 GROUP BY cluster_id, component

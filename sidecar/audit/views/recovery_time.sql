@@ -15,6 +15,7 @@
 -- * checkpointed_after_seconds: The same, until each job had completed a checkpoint. Null: not while it was assessed.
 -- * total_seconds: The last one of these times. Null: the jobs were not all seen running.
 -- * event_date: The UTC date of the episode's record.
+-- * drill: as in failovers
 SELECT
   episode_id, cluster_id, opened_at, cause, death_reason, recovery_verdict, dead_at,
   (unix_micros(CASE WHEN dead_at IS NOT NULL THEN opened_at END) - began) / 1e6D AS opened_after_seconds,
@@ -23,14 +24,16 @@ SELECT
   (unix_micros(running_at) - began) / 1e6D AS running_after_seconds,
   (unix_micros(checkpointed_at) - began) / 1e6D AS checkpointed_after_seconds,
   (unix_micros(CASE WHEN running_at IS NOT NULL THEN greatest(led_at, running_at, checkpointed_at) END) - began) / 1e6D AS total_seconds,
-  event_date
+  event_date, drill
 FROM (
   SELECT
     episodes.id AS episode_id, episodes.cluster_id, episodes.opened_at, cause, reason AS death_reason, verdict AS recovery_verdict,
     coalesce(dead_at, ended_at) AS dead_at, led_at, dispatcher_led_at, running_at, checkpointed_at,
-    unix_micros(least(episodes.opened_at, dead_at, ended_at)) AS began, event_date
+    unix_micros(least(episodes.opened_at, dead_at, ended_at)) AS began, event_date,
+    _drilled.episode_id IS NOT NULL AS drill
   FROM episodes
   LEFT JOIN _best_deaths ON _best_deaths.episode_id = episodes.id
   LEFT JOIN _best_recoveries ON _best_recoveries.episode_id = episodes.id AND job_id IS NULL
+  LEFT JOIN _drilled ON _drilled.episode_id = episodes.id
   WHERE failovers > 0
 )

@@ -1,6 +1,6 @@
 -- Which failovers has nobody annotated yet?
 --
--- One row for each, newest first. `annotate` writes a note, which is a review (docs/explanation/episodes.md#notes). A condition on `event_date` reads only the
+-- One row for each but those of drills, newest first. `annotate` writes a note, which is a review (docs/explanation/episodes.md#notes). A condition on `event_date` reads only the
 -- failovers of those dates.
 --
 -- * episode_id: as in recovery_time
@@ -15,5 +15,6 @@ FROM episodes
 LEFT JOIN _best_deaths ON _best_deaths.episode_id = episodes.id
 LEFT JOIN _best_recoveries ON _best_recoveries.episode_id = episodes.id AND job_id IS NULL
 LEFT ANTI JOIN annotations ON annotations.episode_id = episodes.id
+LEFT ANTI JOIN _drilled ON _drilled.episode_id = episodes.id
 WHERE failovers > 0
 ORDER BY opened_at DESC, episode_id
