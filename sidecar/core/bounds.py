@@ -63,6 +63,12 @@ PATHS: Final = Bound(
     total="a folder below the root gets at most half of what the others leave; those of clusters that were watched before come first",
     beyond="clusters in the other znodes of that folder are not found",
 )
+JOURNAL: Final = Bound(
+    border="the journal",
+    most_bytes=1024 * MIB,
+    total="records stay until the spool has them, and the last 10,000 of those; beside it SQLite's log of the last transactions",
+    beyond="as if the disk were full: 100,000 records wait in memory, the oldest beyond are lost and counted, alerts are still sent",
+)
 CONFIGURATION: Final = Bound(
     border="the configuration, a file of rules or of tests of rules",
     most_bytes=256 * KIB,

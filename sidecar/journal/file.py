@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from sidecar.core.bounds import JOURNAL
 from sidecar.core.errors import OperatorError
 from sidecar.core.journal_migrations import FORMAT, migrated
 from sidecar.core.journal_rows import Row
@@ -29,6 +30,8 @@ _NOT_WRITABLE: Final = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite
 _PRIMARY: Final = 0xFF
 """The bits of SQLite's extended result codes that hold the primary one."""
 _PRIVATE: Final = 0o600
+_LATEST: Final = 64 << 20
+"""So many bytes of a journal may be in SQLite's log beside it."""
 
 
 class JournalError(OperatorError):
@@ -54,7 +57,9 @@ def journal_error(doing: str, path: Path, error: sqlite3.Error | OSError) -> Jou
     code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     problem = (DamagedError if code in _DAMAGE else JournalError)(f"cannot {doing} {path}: {reason}")
-    if code == sqlite3.SQLITE_FULL or getattr(error, "errno", None) == errno.ENOSPC:
+    if code == sqlite3.SQLITE_FULL and _is_full(path):
+        problem.advice = f"it may have {JOURNAL.most_bytes >> 20} MiB: find out why its records do not reach the spool"
+    elif code == sqlite3.SQLITE_FULL or getattr(error, "errno", None) == errno.ENOSPC:
         problem.advice = "free some space"
     elif code in _NOT_WRITABLE or isinstance(error, OSError):
         problem.advice = "make the folder writable for the user that the sidecar runs as"
@@ -139,6 +144,14 @@ def format_in(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
+def _is_full(path: Path) -> bool:
+    """Whether the journal, and not the disk, has no room left."""
+    try:
+        return path.stat().st_size + _LATEST > JOURNAL.most_bytes
+    except OSError:
+        return False
+
+
 def _check(connection: sqlite3.Connection, path: Path) -> None:
     (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if answer != "ok":
@@ -153,6 +166,8 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA cache_size = -512")
+    (page,) = connection.execute("PRAGMA page_size").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {JOURNAL.most_bytes // page}")
     if number == 0:
         _begin(connection)
     elif number < FORMAT:

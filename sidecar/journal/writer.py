@@ -158,15 +158,15 @@ class Journal:
         with closing(connection.cursor()) as cursor:
             cursor.execute("BEGIN IMMEDIATE")
             try:
+                if sealed > self._sealed:  # first, so that there is room in a journal that is full
+                    cursor.execute("INSERT OR REPLACE INTO state VALUES ('sealed', '', ?)", (str(sealed),))
+                    cursor.execute("DELETE FROM record WHERE seq <= ?", (sealed - KEPT_RECORDS,))
                 gone = [(row.kind, row.key) for row in rows if row.value is None]
                 put = [(row.kind, row.key, row.value) for row in rows if row.value is not None]
                 cursor.executemany("DELETE FROM state WHERE kind = ? AND key = ?", gone)
                 cursor.executemany("INSERT OR REPLACE INTO state VALUES (?, ?, ?)", put)
                 collisions = [collision for record in self._unsaved if (collision := insert(cursor, record))]
                 self._newest = newest_in(connection)  # `append` may have added some
-                if sealed > self._sealed:
-                    cursor.execute("INSERT OR REPLACE INTO state VALUES ('sealed', '', ?)", (str(sealed),))
-                    cursor.execute("DELETE FROM record WHERE seq <= ?", (sealed - KEPT_RECORDS,))
                 cursor.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from sidecar.core.bounds import JOURNAL, MIB
 from sidecar.core.observations import Ticked
 from sidecar.core.records import AnyRecord
 from sidecar.core.state import State
@@ -121,6 +122,27 @@ def test_while_the_disk_refuses_everything_waits_and_nothing_is_lost(tmp_path: P
     journal.close()
     assert reopened(tmp_path) == kept(state)
     assert len(lines(tmp_path)) == len(records)
+
+
+def test_a_journal_that_the_spool_does_not_empty_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond it records wait in memory, as on a full disk, and all are written once the spool has taken the older ones."""
+    monkeypatch.setattr("sidecar.journal.file.JOURNAL", JOURNAL._replace(most_bytes=MIB))
+    monkeypatch.setattr("sidecar.journal.writer.KEPT_RECORDS", 100)
+    state, records = scene()
+    many = [replace(records[0], id=f"{number:036d}") for number in range(900)]
+    journal = Journal(tmp_path)
+    journal.open()
+    begun = [journal.commit(state, many[first : first + 100]) for first in range(0, len(many), 100)]
+    assert begun == sorted(begun, reverse=True)
+    assert not begun[-1]
+    assert "full" in str(journal.problem)
+    assert (tmp_path / FILE).stat().st_size <= MIB
+    with closing(JournalReader(tmp_path)) as reader:
+        newest = reader.records(0, len(many))[-1][0]
+    assert journal.commit(state, [], newest)
+    assert (journal.problem, journal.unsaved, journal.lost) == (None, 0, 0)
+    assert [line["id"] for line in lines(tmp_path)][-1] == many[-1].id
+    journal.close()
 
 
 def test_a_folder_that_cannot_be_written_is_a_problem_and_not_an_end(tmp_path: Path) -> None:
