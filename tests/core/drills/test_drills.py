@@ -263,7 +263,7 @@ def test_a_lease_that_is_renewed_after_the_drill_was_read_is_a_leader_that_lived
     """In Kubernetes, where the leader is ended later and noticed when its lease runs out."""
     policy = replace(DRILLING, stores={CLUSTER: Store.KUBERNETES}, session_timeouts={})
     for renews in (True, False):
-        flink = Flink(ConfigMaps()).submit().elect(A)
+        flink = Flink(ConfigMaps()).elect(A)
         sidecar = LeaseSidecar(flink, policy).connects()
         sidecar.silenced_by(drill(starts=0))
         sidecar.waits(11)
