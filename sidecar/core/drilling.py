@@ -4,7 +4,7 @@ A drill hides alerts as the silence that it is (see `alerting.silences`). Here i
 still fire when the window ends are notified at once.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -14,14 +14,17 @@ from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.alerting.reactions import Drills
 from sidecar.core.alerting.silences import Silence
+from sidecar.core.cluster import rest_server
 from sidecar.core.cluster.death.deaths import death_of
 from sidecar.core.cluster.state import ClusterState, Drilled
+from sidecar.core.drills import proof
 from sidecar.core.drills.drill import RunningDrill, began, ended
 from sidecar.core.drills.findings import Findings, with_record
 from sidecar.core.drills.judge import SETTLING, Result
 from sidecar.core.drills.messages import closing_messages, messages
 from sidecar.core.effects import Append, Effect
 from sidecar.core.moment import SECOND, Moment
+from sidecar.core.overlay import with_items
 from sidecar.core.policy.policy import Policy
 from sidecar.core.records import record_id
 from sidecar.core.state import State
@@ -51,13 +54,14 @@ def tick(policy: Policy, state: State, now: Moment) -> tuple[State, list[Effect]
             drilled.add(drill.drilled_cluster)
             state, more = _begin(policy, state, drill, now)
             effects += more
-    return state, effects
+    return _proven(policy, state, active), effects
 
 
 def failovers_of(state: State, cluster_id: str) -> Drills:
     """Which failovers of the cluster are its drills': of each window the first one."""
     of_cluster = [running for running in state.drills.values() if running.began.cluster_id == cluster_id]
-    episodes = frozenset(running.findings.episode_id for running in of_cluster if running.findings.episode_id)
+    proven = (running.findings for running in of_cluster if not running.findings.unproven)
+    episodes = frozenset(findings.episode_id for findings in proven if findings.episode_id)
     return Drills(episodes, any(running.over is None and not running.findings.episode_id for running in of_cluster))
 
 
@@ -74,6 +78,40 @@ def with_records(state: State, effects: Iterable[Effect]) -> State:
         if findings is not running.findings:
             drills[drill_id] = replace(running, findings=findings)
     return replace(state, drills=drills)
+
+
+def _proven(policy: Policy, state: State, active: Mapping[str, Silence]) -> State:
+    """The state in which drills are causal as soon as that is known, and the leader is asked for what proves it."""
+    for drill_id, running in state.drills.items():
+        drill, name = active.get(drill_id), running.began.cluster_id
+        if drill is None or drill.causal or (cluster := state.clusters.get(name)) is None:
+            continue
+        episode_id = running.findings.episode_id
+        if episode_id is None:
+            # Blind: a failover was in progress when the drill began, and this leader may be the next one.
+            causal = not running.findings.blind and proof.lived(cluster, running.since)
+            asked = cluster if causal else rest_server.hastened(policy, cluster, running.since.steady)
+            if asked is not cluster:
+                state = replace(state, clusters=with_items(state.clusters, {name: asked}))
+        else:
+            episodes = (episode for episode in (cluster.episode, cluster.last_episode) if episode)
+            own = next((episode for episode in episodes if episode.id == episode_id), None)
+            causal = own is not None and proof.began_after(policy, name, cluster, own, running.since)
+        if causal:
+            state = _with_causal(policy, state, drill)
+        unproven = episode_id is not None and not causal
+        if unproven is not running.findings.unproven:
+            running = replace(running, findings=replace(running.findings, unproven=unproven))  # noqa: PLW2901
+            state = replace(state, drills={**state.drills, drill_id: running})
+    return state
+
+
+def _with_causal(policy: Policy, state: State, drill: Silence) -> State:
+    name = policy.silences_of(drill.drilled_cluster)
+    assert name is not None  # noqa: S101  an active drill has a document
+    document = state.silences[name]
+    known = {**document.known, drill.id: replace(drill, causal=True)}
+    return replace(state, silences={**state.silences, name: replace(document, known=known)})
 
 
 def _active(policy: Policy, state: State, now: Moment) -> Iterator[Silence]:

@@ -41,6 +41,8 @@ class Silence(Written, frozen=True):
     """When it was first read (steady)."""
     hid: int = 0
     """How many alerts it kept from being notified, by this sidecar's records."""
+    causal: bool = False
+    """Of a drill: it is known that its failover began after the drill was first read (see `drills.proof`). Else it hides nothing."""
 
     def is_active(self, now: Moment) -> bool:
         return not self.is_over(now.wall) and self.starts_at - CLOCK_SKEW <= now.wall and now.steady < self.until
@@ -161,14 +163,18 @@ def hiding(policy: Policy, documents: Documents, group: Group, now: Moment) -> d
 
 
 def _hides(silence: Silence, member: Member, drilled: Collection[str]) -> bool:
-    """Whether it hides the alert. A drill hides what its failover causes: neither what was notified or had begun before the drill was
+    """Whether it hides the alert. A drill hides what its failover causes: neither what was notified or may have begun before the drill was
     read, whatever start is written in it, nor a failover that loses jobs.
 
     `drilled`: the names of the rules about that.
     """
     alert = member.alert
     if silence.drill and (
-        member.notified or alert.jobs_lost or alert.rule not in drilled or _had_begun(alert, silence.known_at)
+        not silence.causal
+        or member.notified
+        or alert.jobs_lost
+        or alert.rule not in drilled
+        or _had_begun(alert, silence.known_at)
     ):
         return False
     return silence.matches(alert.labels)

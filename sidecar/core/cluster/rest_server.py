@@ -83,6 +83,14 @@ def due(
     )
 
 
+def hastened(policy: Policy, cluster: ClusterState, since: int) -> ClusterState:
+    """The cluster whose next request is due at once, if the last one was sent before `since` (steady) and is done."""
+    last = cluster.picture_request
+    if last is None or last.waiting or last.at > since:
+        return cluster
+    return replace(cluster, picture_request=replace(last, at=since - max(policy.picture_interval, LONGEST)))
+
+
 def limited(clusters: Mapping[str, ClusterState], requests: Sequence[PictureRequest]) -> Iterator[PictureRequest]:
     """The requests, each with what there is room for. Answers to several at once may take more, and are bounded when they come."""
     all_held = held(clusters.values()) if requests else 0

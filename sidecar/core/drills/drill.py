@@ -68,7 +68,7 @@ def ended(policy: Policy, drill: RunningDrill, over: Moment, now: Moment) -> Dri
         over_at=timestamp(over.wall),
         result=result.value,
         reasons=list(reasons),
-        episode_id=findings.episode_id,
+        episode_id=None if findings.unproven else findings.episode_id,
         detected_after_seconds=measured.detected_after,
         detected_after_seconds_at_most=measured.detected_after_at_most,
         leaderless_seconds=measured.leaderless,

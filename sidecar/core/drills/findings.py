@@ -63,6 +63,8 @@ class Findings(Struct, frozen=True):
     hidden_total: int = 0
     blind: bool = False
     """Whether the observer was blind for a part of the window, or has not seen how the failover in it began."""
+    unproven: bool = False
+    """Whether the failover may have begun before the observer had read the drill: it is none of the drill's, as far as is known."""
 
 
 def begins(drill: Drill) -> int:

@@ -51,6 +51,11 @@ def _failover(findings: Findings, until: int | None, *, is_final: bool) -> Itera
             yield Result.UNKNOWN, "No failover was observed to begin, and this sidecar could not see all of the window."
         else:
             yield Result.FAILED, "No failover was observed in the window."
+    elif findings.unproven:
+        yield (
+            Result.UNKNOWN,
+            "The failover may have begun before this sidecar had read the drill: its alerts were sent.",
+        )
     elif findings.episode is None and not is_final:
         yield Result.UNKNOWN, "Not every component has a leader again yet."
     elif findings.episode is None or (until is not None and parsed(findings.episode.closed_at) > until):

@@ -5,7 +5,7 @@ from typing import Final
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import json
 from msgspec.structs import replace
@@ -28,13 +28,15 @@ from sidecar.core.drilling import SHORTEST
 from sidecar.core.drills.judge import SETTLING
 from sidecar.core.drills.messages import critical_receivers
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.observations import DeliveryOutcome
+from sidecar.core.observations import DeliveryOutcome, Observation, PictureTaken
+from sidecar.core.pictures import Picture
 from sidecar.core.policy.labels import Matcher, Operator
-from sidecar.core.policy.policy import ALL_FOUND, DRILLED, Destination, Policy, Rule, Severity, Store, Trigger
+from sidecar.core.policy.policy import ALL_FOUND, DRILLED, Destination, Policy, Rule, Severity, Source, Store, Trigger
 from sidecar.core.policy.routing import Route, TimeInterval, TimeRange
 from sidecar.core.records import Drill
-from tests.kit.cluster import CLUSTER, START, B, job_manager
-from tests.kit.core_sidecar import LEADER_CHANGED, NO_LEADER, POLICY, Sidecar, fail_over, watching
+from tests.kit.cluster import CLUSTER, START, A, B, job_manager
+from tests.kit.config_maps import ConfigMaps
+from tests.kit.core_sidecar import LEADER_CHANGED, NO_LEADER, POLICY, LeaseSidecar, Sidecar, fail_over, watching
 from tests.kit.fake_flink import Flink
 
 LONGEST: Final = 30 * 24 * 3600 * SECOND
@@ -43,6 +45,7 @@ CRITICAL: Final = (Matcher("severity", Operator.EQUAL, "critical"),)
 DRILLING: Final = replace(
     POLICY,
     silence_documents=frozenset({CLUSTER}),
+    session_timeouts={CLUSTER: 4 * SECOND},
     route=Route("ops", routes=(Route("oncall", "{}/0", CRITICAL),)),
     receivers={**POLICY.receivers, "oncall": (ONCALL,)},
 )
@@ -183,6 +186,94 @@ def test_a_drill_hides_nothing_that_had_begun_before_it_was_read(starts: int, at
     assert {record.result for record in drills(sidecar) if record.phase == "ended"} <= {"failed", "unknown"}
 
 
+class Answered(Sidecar):
+    """A sidecar whose leading REST server answers as long as its process lives."""
+
+    lives = True
+
+    def _step(self, observation: Observation) -> None:
+        if isinstance(observation, PictureTaken) and self.lives:
+            picture = Picture(self.now, observation.address)
+            observation = replace(observation, picture=picture, problem=None, asked_at=self.moment)
+        super()._step(observation)
+
+
+def asking(timeout: float | None) -> tuple[Flink, Answered]:
+    """A cluster whose REST server is asked, and Flink's session timeout in ZooKeeper, if it is known."""
+    timeouts = {} if timeout is None else {CLUSTER: round(timeout * SECOND)}
+    policy = replace(DRILLING, session_timeouts=timeouts, evidence=frozenset({Source.FLINK_REST}))
+    flink = Flink().submit().elect(A)
+    return flink, Answered(flink, policy).connects()
+
+
+@settings(max_examples=15)
+@given(st.sampled_from([4, 8, 30, None]), st.floats(0, 1), st.floats(0, 1), st.integers(0, 60), st.booleans())
+def test_a_crash_before_the_drill_was_read_is_notified(
+    timeout: float | None, ends: float, written: float, starts: int, has_answered: bool
+) -> None:
+    """Wherever the drill is read between the crash and the end of the session, which the store notices up to a tick after the timeout; the
+    next leader's answers prove nothing of the last one, and the drill is not judged by that failover.
+    """
+    flink, sidecar = asking(timeout)
+    sidecar.lives = has_answered
+    sidecar.waits(starts)
+    sidecar.lives = False
+    session = (max(timeout or 60, 4) + 2) * ends
+    sidecar.waits(session * written, tick=1)
+    sidecar.silenced_by(drill(starts=(sidecar.now - START) / SECOND, lasts=300))
+    sidecar.waits(session * (1 - written), tick=1)
+    flink.vacate()
+    sidecar.sees_changes().waits(1)
+    flink.elect(B)
+    sidecar.lives = True
+    sidecar.sees_changes().waits(1300, tick=5)
+    assert ("FlinkLeaderChanged", "FIRST") in sidecar.sent_reasons()
+    [ended] = [record for record in drills(sidecar) if record.phase == "ended"]
+    assert (ended.result == "passed", ended.episode_id) == (False, None)
+
+
+@pytest.mark.parametrize("timeout", [8, None])
+def test_a_leader_that_answers_after_the_drill_was_read_can_be_ended_at_once(timeout: float | None) -> None:
+    """Its REST server is asked as soon as the drill is read. However late the store notices, the alert is the drill's."""
+    flink, sidecar = asking(timeout)
+    sidecar.waits(3)
+    sidecar.silenced_by(drill(starts=3))
+    sidecar.waits(11)
+    sidecar.lives = False
+    sidecar.waits(timeout or 60, tick=1)
+    fail_over(flink, sidecar)
+    sidecar.waits(1300, tick=5)
+    assert sidecar.sent_reasons() == [("Drill", "DRILL")]
+    assert result(sidecar).episode_id == sidecar.episodes()[0].id
+
+
+def test_what_is_not_known_to_be_the_drills_is_sent_and_the_report_says_why() -> None:
+    """Nobody answers, and the session may have lasted longer than the drill is known."""
+    flink, sidecar = in_drill(policy=replace(DRILLING, session_timeouts={}))
+    fail_over(flink, sidecar)
+    sidecar.waits(1000)
+    assert ("FlinkLeaderChanged", "FIRST") in sidecar.sent_reasons()
+    assert (result(sidecar).result, result(sidecar).episode_id) == ("unknown", None)
+    assert result(sidecar).reasons == [
+        "The failover may have begun before this sidecar had read the drill: its alerts were sent."
+    ]
+
+
+def test_a_lease_that_is_renewed_after_the_drill_was_read_is_a_leader_that_lived() -> None:
+    """In Kubernetes, where the leader is ended later and noticed when its lease runs out."""
+    policy = replace(DRILLING, stores={CLUSTER: Store.KUBERNETES}, session_timeouts={})
+    for renews in (True, False):
+        flink = Flink(ConfigMaps()).elect(A)
+        sidecar = LeaseSidecar(flink, policy).connects()
+        sidecar.silenced_by(drill(starts=0))
+        sidecar.waits(11)
+        if renews:
+            flink.config_maps.renew()
+            sidecar.sees_changes()
+        sidecar.waits(1)
+        assert [one.causal for one in sidecar.state.silences[CLUSTER].known.values()] == [renews]
+
+
 def only(rule: Rule, cluster_id: str = CLUSTER, **fields: object) -> Alert:
     labels = {"alert": rule.alert, "cluster_id": cluster_id, "severity": rule.severity.value}
     began = START + 80 * SECOND
@@ -196,6 +287,10 @@ def hidden(policy: Policy, member: Member, documents: Mapping[str, Written]) -> 
     silences_by_document = {
         name: silences.learned(Silences(), written({entry.id: entry}), None, LONGEST, at)
         for name, entry in documents.items()
+    }
+    silences_by_document = {
+        name: replace(document, known={key: replace(one, causal=True) for key, one in document.known.items()})
+        for name, document in silences_by_document.items()
     }
     return bool(silences.hiding(policy, silences_by_document, Group("", {}, {"1": member}), later))
 
@@ -387,7 +482,7 @@ def test_a_drill_is_overdue_since_the_last_one_that_has_passed() -> None:
     assert "no failover drill has passed for 2 d" in sidecar.sent[0].title
     assert "no drill has passed since 2026-11-20 08:00:00 UTC" in sidecar.sent[0].body
     sidecar.silenced_by(drill(starts=(sidecar.now - START) / SECOND, lasts=120))
-    sidecar.waits(15)
+    sidecar.waits(20)
     fail_over(flink, sidecar)
     sidecar.waits(300)
     assert sidecar.sent_reasons()[-1] == ("FlinkDrillOverdue", "RESOLVED")
