@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.policy import NO_RECEIVER, Destination, Need, Policy, Rule, Severity, Store, Trigger
+from sidecar.core.policy.policy import NO_RECEIVER, Destination, Need, Policy, Rule, Severity, Source, Store, Trigger
 from sidecar.core.policy.routing import Route
 from sidecar.endpoints import AppriseUrl
 from sidecar.settings import LedgerMode, SettingsError, load
@@ -46,7 +46,7 @@ receivers:
   - {name: night, urls: ["mailto://u:p@mail.example"], send_resolved: false}
 """
 
-LACKS = frozenset({Need.KUBERNETES, Need.PLANS, Need.FLINK_REST, Need.OBJECTIVE})
+LACKS = frozenset({Need.KUBERNETES, Need.PLANS, Need.OBJECTIVE})
 """What ZooKeeper alone does not have."""
 
 
@@ -80,6 +80,7 @@ def test_a_quorum_is_a_whole_configuration() -> None:
         route=replace(NO_RECEIVER, critical_apart=True),
         inhibit_rules=settings.inhibit_rules,
         places={"default": "zookeeper zk/ /flink/default"},
+        evidence=frozenset({Source.FLINK_REST}),
         lacks=LACKS,
     )
     assert policy.rules[0].alert == "FlinkLeaderChanged"
@@ -130,6 +131,7 @@ def test_everything_that_is_said_is_meant(full: Path, tmp_path: Path) -> None:
         silence_documents=frozenset({"default"}),
         longest_silence=12 * 3600 * SECOND,
         places={"default": "zookeeper zk:2181/ /flink/default"},
+        evidence=frozenset({Source.FLINK_REST}),
         lacks=LACKS,
     )
 

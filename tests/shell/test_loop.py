@@ -93,8 +93,8 @@ def test_a_failover_is_recorded_before_it_is_sent(house: House) -> None:
     house.bring(failover(0, term=2))
     wait_until(lambda: house.sent)
     house.close()
-    discovered, revoked, granted, coverage, queued = 3, 3, 3, 1, 1
-    assert house.recorded_when_sent == [discovered + revoked + granted + coverage + queued]
+    discovered, revoked, granted, coverage, statuses, queued = 3, 3, 3, 1, 2, 1
+    assert house.recorded_when_sent == [discovered + revoked + granted + coverage + statuses + queued]
 
 
 def test_what_was_marked_is_not_sent_again_after_a_restart_and_what_was_not_is(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def test_what_is_known_of_a_death_is_shown_before_it_is_recorded(site: Site, tmp
     assert f"died       {line}" in command("explain", "last", "--state-dir", str(tmp_path)).stdout
     page = read(site)
     assert "process: oom_killed (high)" in page
-    assert "no leader for 1 s, JobManager jm-a was OOM-killed" in page
+    assert "no leader for 1 s, jm-a-0 was OOM-killed" in page
     assert "Raise the JobManager's memory limit" in page
     assert site.data(f"/api/v1/episodes/{opened.id}")["death"]["reason"] == "oom_killed"
     flink.elect(B)

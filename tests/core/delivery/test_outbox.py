@@ -38,7 +38,7 @@ def test_a_delivery_that_fails_is_tried_again_ever_more_slowly() -> None:
     flink, sidecar = watching()
     sidecar.answers["ops#0"] = DeliveryOutcome.FAILED
     tried: list[int] = []
-    flink.elect(B, DISPATCHER)
+    flink.elect(B)
     sidecar.sees_changes()
     for _ in range(25 * 3600 * 2):
         before = len(sidecar.sent)
@@ -59,7 +59,7 @@ def test_two_rows_do_not_come_back_at_the_same_instant() -> None:
     """What failed together is not tried again together."""
     flink, sidecar = watching(policy=TWO)
     sidecar.answers = {"ops#0": DeliveryOutcome.FAILED, "oncall#0": DeliveryOutcome.FAILED}
-    flink.elect(B, DISPATCHER)
+    flink.elect(B)
     sidecar.sees_changes().waits(5.1)
     assert len({delivery.next_at for delivery in sidecar.state.outbox.values()}) == 2
 
@@ -77,7 +77,7 @@ def test_an_attempt_that_was_cut_off_makes_the_next_one_a_possible_duplicate() -
     """It may have arrived: said in the record, and to be said in the message."""
     flink, sidecar = watching()
     sidecar.answers["ops#0"] = DeliveryOutcome.TIMED_OUT
-    flink.elect(B, DISPATCHER)
+    flink.elect(B)
     sidecar.sees_changes().waits(6)
     sidecar.answers["ops#0"] = DeliveryOutcome.DELIVERED
     sidecar.waits(10)
@@ -92,7 +92,7 @@ def test_a_kill_while_sending_leaves_a_claim_that_comes_back_as_a_possible_dupli
     """Nobody knows whether it arrived: the new process sends it again and says so; the one that only waited is no duplicate."""
     flink, sidecar = watching(policy=TWO)
     sidecar.answers = {"ops#0": None, "oncall#0": DeliveryOutcome.FAILED}
-    flink.elect(B, DISPATCHER)
+    flink.elect(B)
     sidecar.sees_changes().waits(5.1)
     sidecar.answers = {}
     sidecar.is_killed(down_for=5).waits(1)
@@ -105,7 +105,7 @@ def test_a_sender_that_never_answers_loses_its_claim() -> None:
     """After five minutes, far beyond a sender's own limit, the row goes out again, as a possible duplicate."""
     flink, sidecar = watching()
     sidecar.answers["ops#0"] = None
-    flink.elect(B, DISPATCHER)
+    flink.elect(B)
     sidecar.sees_changes().waits(290)
     assert len(sidecar.sent) == 1
     sidecar.waits(20)
@@ -141,7 +141,7 @@ def test_an_answer_after_the_claim_was_given_up_changes_nothing() -> None:
     """The row waits for its next attempt already: that one counts."""
     flink, sidecar = watching()
     sidecar.answers["ops#0"] = DeliveryOutcome.FAILED
-    flink.elect(B, DISPATCHER)
+    flink.elect(B)
     sidecar.sees_changes().waits(5.25)
     before, records = sidecar.state.outbox, len(sidecar.records)
     sidecar.observe(DeliverySettled(sidecar.moment, sidecar.sent[0].id, DeliveryOutcome.DELIVERED))

@@ -203,7 +203,9 @@ def asking(timeout: float | None) -> tuple[Flink, Answered]:
     timeouts = {} if timeout is None else {CLUSTER: round(timeout * SECOND)}
     policy = replace(DRILLING, session_timeouts=timeouts, evidence=frozenset({Source.FLINK_REST}))
     flink = Flink().submit().elect(A)
-    return flink, Answered(flink, policy).connects()
+    sidecar = Answered(flink, policy)
+    sidecar.connects()
+    return flink, sidecar
 
 
 @settings(max_examples=15)
