@@ -167,9 +167,9 @@ def test_status_watch_prints_what_changes(scene: Scene, tmp_path: Path) -> None:
     assert watching.stdout is not None
     with watching.stdout as out:
         first = json.loads(out.readline())
-        assert first["outcome"] == "led"
+        assert first["status"] == "UNCHECKED"
         scene.spare.kill()
-        while (now := json.loads(out.readline()))["outcome"] != "vacant":
+        while (now := json.loads(out.readline()))["status"] != "DOWN":
             pass
         while any(leader["since"] is None for leader in now["clusters"][0]["leaders"]):
             now = json.loads(out.readline())  # it was seen to begin
