@@ -36,7 +36,7 @@ def test_each_risk_of_a_real_flink(lab: Lab, monkeypatch: pytest.MonkeyPatch) ->
     job = lab.submit_job()
     monkeypatch.setattr(ha_checking, "_wall", lambda: now().wall + 2 * 86_400 * SECOND)
     results = checks(lab)
-    ours = {"ensemble_size", "open_acls", "storage_dir", "tolerate_suspended"}
+    ours = {"ensemble_size", "open_acls", "storage_dir", "checkpoint_dir", "tolerate_suspended"}
     assert risks(results) == ours
     assert {name for name, result in results.items() if result.verdict is Verdict.UNKNOWN} == {"failure_tolerance"}
     assert results["standby"].text == "2 JobManagers contend for leadership"
