@@ -208,6 +208,8 @@ COLLECTOR: Final = Bound(
     beyond="the rest is not read",
 )
 
+MOST_PORTS: Final = 16
+"""Of one process that listens: a JobManager does on four or so."""
 OUT_OF_MEMORY: Final = 77
 """The exit status of a child that has reached its bound."""
 

@@ -3,12 +3,7 @@
 These are facts, bounded and untrusted where others can write them. `cluster.death.deaths` concludes from them why the process ended.
 """
 
-from typing import Final
-
 from msgspec import Struct
-
-MOST_PORTS: Final = 16
-"""Of one process: a JobManager listens on four or so."""
 
 
 class ContainerEnd(Struct, frozen=True):

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from sidecar.core.process_end import MOST_PORTS
+from sidecar.core.bounds import MOST_PORTS
 
 PROC: Final = Path("/proc")
 

@@ -101,7 +101,16 @@ def test_a_column_is_not_taken_for_the_view_of_its_name(spark: SparkSession, log
     register_views(session, log, {"weekly_report"})
     made = {table.name for table in session.catalog.listTables()}
     asked = {"availability", "known_until", "failovers", "alert_deliveries"}
-    assert made == {"weekly_report", *asked, "episodes", "notifications", "annotations", "deaths", "recoveries", "drills"}
+    assert made == {
+        "weekly_report",
+        *asked,
+        "episodes",
+        "notifications",
+        "annotations",
+        "deaths",
+        "recoveries",
+        "drills",
+    }
 
 
 def test_folders_are_listed_without_jobs(spark: SparkSession, spool: Path, audit: Path) -> None:

@@ -1,6 +1,7 @@
 """Drills on a real ZooKeeper, with two sidecars: one message, nothing of the drilled cluster, everything of another one."""
 
 import json
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,9 @@ from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.leaders import Leaders
 from tests.kit.sidecar_process import Sidecar, command
 from tests.kit.waiting import wait_for
+
+SESSION_SECONDS = 7.0
+"""The session timeout of 4 s, and what a server takes to notice its end: a loss after that began after the drill was read."""
 
 
 @pytest.fixture
@@ -129,6 +133,8 @@ def test_a_cluster_without_a_leader_pages_when_the_window_ends(
     drill(sidecars[0], "start", "--cluster", name)
     for sidecar in sidecars:
         wait_for("the drill to be known", partial(recorded, sidecar, "started"))
+    known_at = time.monotonic()
+    wait_for("sessions that ended before it to be over", lambda: time.monotonic() - known_at > SESSION_SECONDS)
     clusters[0].vacate()
     for sidecar in sidecars:
         wait_for("the alert to be hidden", partial(hides, sidecar, "NoLeader"))

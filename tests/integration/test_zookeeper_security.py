@@ -148,7 +148,7 @@ def test_status_uses_the_credentials_of_the_configuration(
         assert refused.returncode == 3
         (cluster,) = json.loads(refused.stdout)["clusters"]
         assert cluster["sentence"] == (
-            "the store does not let it be read: /flink/secured/leader: no permission to read it: give Flink's credentials, "
+            "ZooKeeper does not let it be read: /flink/secured/leader: no permission to read it: give Flink's credentials, "
             "zookeeper.authorization or zookeeper.sasl"
         )
 

@@ -10,7 +10,7 @@ from uuid import UUID
 from msgspec import Meta, Struct
 
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.bounds import HANDOVER
+from sidecar.core.bounds import HANDOVER, MOST_PORTS
 from sidecar.core.cluster.death.ends import MOST_ENDS, MOST_HOSTS, MOST_SIGNS, OperatorReason, Sign
 from sidecar.core.cluster.death.ends import MOST_PODS as MOST_ENDED_PODS
 from sidecar.core.cluster.failover.plans import MOST_DISRUPTIONS, Plan
@@ -24,7 +24,6 @@ from sidecar.core.moment import LATEST, Moment
 from sidecar.core.pictures import MOST_CHECKPOINTS
 from sidecar.core.pods import MOST_PODS
 from sidecar.core.policy.policy import Severity
-from sidecar.core.process_end import MOST_PORTS
 from sidecar.core.reach import Reach
 
 FORMAT: Final = 3
