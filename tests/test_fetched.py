@@ -122,7 +122,11 @@ def started(command: Sequence[str], folder: Path, program: str, script: str) -> 
     own = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "PIDS": str(folder / "pids")}
     environment = {name: value for name, value in os.environ.items() if name != "KUBEBUILDER_ASSETS"}
     with subprocess.Popen(
-        command,
+        [
+            "env",
+            "--default-signal=INT",
+            *command,
+        ],  # a shell's job in the background ignores it, and so would its children
         cwd=ROOT,
         env=environment | own | {"FLINK_HA_SIDECAR_CACHE": str(folder / "cache")},
         start_new_session=True,
