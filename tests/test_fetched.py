@@ -122,11 +122,8 @@ def started(command: Sequence[str], folder: Path, program: str, script: str) -> 
     own = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "PIDS": str(folder / "pids")}
     environment = {name: value for name, value in os.environ.items() if name != "KUBEBUILDER_ASSETS"}
     with subprocess.Popen(
-        [
-            "env",
-            "--default-signal=INT",
-            *command,
-        ],  # a shell's job in the background ignores it, and so would its children
+        # A shell's job in the background ignores SIGINT, and so would its children.
+        ["/usr/bin/env", "--default-signal=INT", *command],
         cwd=ROOT,
         env=environment | own | {"FLINK_HA_SIDECAR_CACHE": str(folder / "cache")},
         start_new_session=True,
