@@ -90,7 +90,7 @@ PIECES: Final[Mapping[str, Piece]] = {
     "Helm": Piece(Tier.GATE, "helm-*", find_helm),
     "the archive of Spark's classes": Piece(Tier.GATE, "spark-classes-*", _spark),
     "Flink 1.20.5 and the archive of its classes": Piece(Tier.LONG, "flink-1.20.5", partial(_flink, "1.20.5")),
-    "Flink 1.14.6": Piece(Tier.LONG, "flink-1.14.6", partial(_flink, "1.14.6", archived=False)),
+    "Flink 1.14.6": Piece(Tier.GATE, "flink-1.14.6", partial(_flink, "1.14.6", archived=False)),
     "axe-core": Piece(Tier.LONG, "axe-*", find_axe),
     "HAProxy": Piece(Tier.LONG, "haproxy", find_haproxy),
     "the container images": Piece(Tier.LONG, "images", build_once),
