@@ -152,7 +152,9 @@ def test_an_interrupted_command_cannot_tell(verb: tuple[str, ...], number: signa
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         place = ["--zookeeper", address, *(["--timeout", "60s"] if verb != ("ha", "check") else [])]
-        asking = subprocess.Popen([*COMMAND, *verb, *place], stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+        # A shell's job in the background ignores SIGINT, and so would its children.
+        line = ["/usr/bin/env", "--default-signal=INT", *COMMAND, *verb, *place]
+        asking = subprocess.Popen(line, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
         silent.accept()[0].close()  # it has begun to read
         asking.send_signal(number)
         _, complaint = asking.communicate(timeout=60)
