@@ -76,7 +76,7 @@ class Replay:
     def notifications(self) -> Iterator[ReplayedNotification]:
         """The notifications for the records and for a moment after the last one, in the order of time. Raises ReplayError."""
         for notice, clusters, now in self._notices():
-            yield _notification(notice, compose(notice, self._policy, clusters).title, now)
+            yield _notification(notice, compose(notice, self._policy, clusters, now).title, now)
 
     def deliveries(self) -> Iterator[Delivery]:
         """The same for each destination, as it would be sent. Raises ReplayError."""

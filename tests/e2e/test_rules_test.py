@@ -46,7 +46,7 @@ def test_a_test_that_fails_says_what_was_notified_instead(tmp_path: Path) -> Non
         "    expected, but not sent:",
         "      2m: ops (any reason) FlinkNoLeader: … nobody …",
         "    sent, but not expected:",
-        "      1m5s: ops FIRST FlinkLeaderChanged: [WARNING] default: JobManager failed over: jm-a → jm-b",
+        "      1m5s: ops FIRST FlinkLeaderChanged: [UNCHECKED] default: jm-b leads; whether jobs run is not known (no REST)",
     ]
 
 
@@ -106,12 +106,12 @@ def test_what_was_recorded_is_replayed_under_other_rules(tmp_path: Path) -> None
     ended = command("replay", "--config", str(config), "--output", "json", str(log))
     assert (ended.returncode, ended.stderr) == (0, "flink-ha-sidecar: 1 lines could not be read, and were skipped\n")
     first = json.loads(ended.stdout.splitlines()[0])
-    assert first.pop("title").startswith("[CRITICAL] default: ")
+    assert first.pop("title").startswith("[UNCHECKED] default: ")
     assert first.pop("at").startswith("2026-11-20T08:27:")
     assert first == {"cluster_id": "default", "receiver": "ops", "reason": "FIRST", "alerts": ["Moved"]}
     text = command("replay", "--config", str(config), str(log))
     assert len(text.stdout.splitlines()) == len(ended.stdout.splitlines())
-    assert text.stdout.splitlines()[0].split()[1:4] == ["ops", "FIRST", "[CRITICAL]"]
+    assert text.stdout.splitlines()[0].split()[1:4] == ["ops", "FIRST", "[UNCHECKED]"]
 
 
 def test_what_cannot_be_replayed_is_one_line(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_each_destination_gets_its_payload(remembered: tuple[Path, Sidecar]) -> 
     episode = sidecar.episodes()[0]
     for message in first.values():
         assert message["link"] == f"http://page/episodes/{episode.id}"
-        assert "JobManager failed over after at least 2.0 s" in str(message["title"])
+        assert str(message["title"]).startswith("[UNCHECKED] default: jm-b leads")
         assert "The JobManager's ZooKeeper session expired" in str(message["body"])
     assert len({message["key"] for message in messages if str(message["destination"]).startswith("hook")}) == 1
     alerts = first["am#0"]["alerts"]
@@ -80,7 +80,7 @@ def test_it_reads_as_text(remembered: tuple[Path, Sidecar]) -> None:
     assert lines[0] == "am#0: alerts for an Alertmanager's API, version 2"
     assert any(line.startswith("  alert   firing {alertname=") for line in lines)
     assert "hook#0: slack:// through Apprise" in lines
-    assert any(line.startswith("  title   [WARNING] default") for line in lines)
+    assert any(line.startswith("  title   [UNCHECKED] default") for line in lines)
 
 
 def test_a_failover_is_named_by_its_id_or_read_from_files(remembered: tuple[Path, Sidecar], tmp_path: Path) -> None:

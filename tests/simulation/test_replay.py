@@ -55,13 +55,13 @@ def test_a_planned_failover_is_replayed_as_one(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(lines(records))
     [(receiver, reason, title)] = notifications(tmp_path / "a.jsonl")
     assert (receiver, reason) == ("ops", "FIRST")
-    assert title.startswith("[INFO] default: planned failover")
+    assert title == "[UNCHECKED] default: jm-b leads; whether jobs run is not known (no REST)"
 
 
 FAILOVER = (
     "ops",
     "FIRST",
-    "[WARNING] default: JobManager failed over after at least 2.0 s, 1 of 1 jobs led",
+    "[UNCHECKED] default: jm-b leads; whether jobs run is not known (no REST)",
 )
 
 
@@ -154,8 +154,8 @@ def test_a_standby_that_left_is_notified_by_the_count_of_contenders(tmp_path: Pa
     file = tmp_path / "records.jsonl"
     file.write_bytes(lines([*records, *counts]))
     assert notifications(file)[1:] == [
-        ("ops", "FIRST", "[WARNING] default: no standby JobManager"),
-        ("ops", "RESOLVED", "[RESOLVED] default: standby JobManager available again"),
+        ("ops", "FIRST", "[DEGRADED] default: jm-b leads, no standby is left"),
+        ("ops", "RESOLVED", "[UNCHECKED] default: jm-b leads; whether jobs run is not known (no REST)"),
     ]
 
 

@@ -29,7 +29,7 @@ def test_where_nothing_ever_was_no_missing_leader_is_notified() -> None:
     _, sidecar = nothing_there("default", "payments")
     sidecar.waits(600, tick=1)
     assert sidecar.sent_reasons() == [("FlinkLeadersOutOfSight", "FIRST")]
-    assert sidecar.sent[0].title == "[WARNING] default: no such cluster"
+    assert sidecar.sent[0].title.startswith("[BLIND] default: no such cluster: nothing was ever found")
     assert (
         "no such cluster: nothing was ever found under zk:2181/flink/payements in ZooKeeper; "
         "clusters found beside it: default, payments" in sidecar.sent[0].body
