@@ -129,8 +129,11 @@ class Case:
 
     @property
     def standby(self) -> tuple[str, ...]:
-        cluster = self.cluster
-        alone = cluster.standby.alone_since is not None and contending(cluster.contenders) == 1
+        """What is wrong with the standby."""
+        standby = self.cluster.standby
+        if standby.loops and standby.lacking_since:
+            return (f"the standby stops again and again ({standby.left} times)",)
+        alone = standby.alone_since is not None and contending(self.cluster.contenders) == 1
         return ("no standby is left",) if alone else ()
 
     def _process(self, address: str) -> str:

@@ -117,8 +117,6 @@ class Episode(Struct, frozen=True):
     successors: tuple[Successor, ...] = ()
     """The latest leaders of the cluster's own components since: a JobManager has two addresses."""
     gathered: Gathered = Gathered()
-    recorded: Verdict | None = None
-    """In a replay: the recorded verdict. Records do not have all the facts it rests on."""
     closed_at: Moment | None = None
     """None: it is open, or nothing of it is left to be recorded."""
     death: DeathVerdict | None = None
