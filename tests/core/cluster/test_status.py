@@ -107,7 +107,10 @@ def ok() -> ClusterStatus:
 
 EACH: Final[dict[Status, tuple[Callable[[], ClusterStatus], str]]] = {
     Status.BLIND: (blind, "cannot see it for 50 s: ZooKeeper cannot be reached, last known leader jm-a"),
-    Status.STOPPED: (stopped, "its FlinkDeployment was deleted, 1 job in the store waits, since 2026-11-20 08:01:43 UTC"),
+    Status.STOPPED: (
+        stopped,
+        "its FlinkDeployment was deleted, 1 job in the store waits, since 2026-11-20 08:01:43 UTC",
+    ),
     Status.DOWN: (
         down,
         "no leader for 43 s, probably jm-a was lost, 1 job stands still, 2 JobManagers contend",

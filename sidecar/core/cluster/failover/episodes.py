@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from sidecar.core.cluster.death.death_verdict import DeathVerdict
 from sidecar.core.cluster.downtime import Downtime
-from sidecar.core.cluster.failover.causes import RELATED, Facts, Loss, Verdict
+from sidecar.core.cluster.failover.causes import RELATED, Facts, Loss
 from sidecar.core.cluster.leadership_table import Kind
 from sidecar.core.cluster.recovery.recovery_state import Fault
 from sidecar.core.cluster.store.leases import VacancyReason

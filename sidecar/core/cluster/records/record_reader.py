@@ -3,9 +3,7 @@
 from typing import Final
 from uuid import UUID
 
-from sidecar.core.cluster.death.death_verdict import DeathReason, DeathVerdict
 from sidecar.core.cluster.downtime import Downtime
-from sidecar.core.cluster.failover.causes import Confidence
 from sidecar.core.cluster.leadership_table import Kind
 from sidecar.core.cluster.records.record_writer import NOT_CONNECTED
 from sidecar.core.cluster.store.unobserved import Gap
@@ -23,10 +21,10 @@ from sidecar.core.flink.leadership import (
     Vacant,
     ZNodePosition,
 )
-from sidecar.core.moment import Moment, micros, parsed
+from sidecar.core.moment import Moment, micros
 from sidecar.core.observations import ConnectionState
 from sidecar.core.policy.policy import Store
-from sidecar.core.records import Death, PositionRecord, TransitionRecord
+from sidecar.core.records import PositionRecord, TransitionRecord
 
 _NOWHERE: Final = ZNodePosition("", 0, 0, 0, 0, 0)
 

@@ -71,12 +71,12 @@ def test_a_flink_that_is_started_later_is_watched_from_then_on() -> None:
     sidecar.sent.clear()
     sidecar.observe(ChildrenObserved(sidecar.moment, CLUSTER, "/leader/latch", ("_c_1",)))
     sidecar.waits(20, tick=1)
-    assert sidecar.sent_reasons() == [("FlinkLeadersOutOfSight", "RESOLVED")]
+    assert sidecar.sent_reasons() == [("FlinkLeadersOutOfSight", "SHRANK")]
     sidecar.waits(20, tick=1)
     assert sidecar.sent_reasons()[1:] == [("FlinkNoLeader", "FIRST")]
     flink.elect(A)
     sidecar.sees_changes().waits(70, tick=1)
-    assert sidecar.sent_reasons()[2:] == [("FlinkNoLeader", "RESOLVED")]
+    assert sidecar.sent_reasons()[2:] == [("FlinkLeadersOutOfSight", "RESOLVED"), ("FlinkNoLeader", "RESOLVED")]
 
 
 def test_where_a_leader_was_before_it_is_a_vacancy() -> None:

@@ -59,7 +59,7 @@ def test_after_an_upgrade_it_is_watched() -> None:
     flink.elect(A, DISPATCHER)
     sidecar.sees_changes().waits(60, tick=1)
     assert missing(sidecar) == "None"
-    assert ("FlinkLeadersOutOfSight", "RESOLVED") in sidecar.sent_reasons()
+    assert ("FlinkLeadersOutOfSight", "SHRANK") in sidecar.sent_reasons()
     assert ("FlinkNoLeader", "FIRST") in sidecar.sent_reasons()
 
 
