@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from sidecar.cli.exit_status import DONE, FAILED
-from sidecar.cli.options import CONFIG, OBSERVER, OUTPUT, PATH, STATE_DIR, Output, cluster_options, options
+from sidecar.cli.options import CONFIG, OBSERVER, OUTPUT, Output, cluster_options, options
 from sidecar.cli.printing import print_line, print_value
 
 
@@ -43,42 +43,18 @@ def send_test(config: Path | None, receivers: tuple[str, ...], output: Output, *
 
 
 @alert.command()
-@click.argument("files", nargs=-1, metavar="[FILE…]", type=PATH)
-@options(
-    CONFIG,
-    click.option(
-        "--episode", default="last", show_default=True, metavar="ID", help="Which failover; its id may be cut."
-    ),
-    STATE_DIR,
-    OBSERVER,
-    OUTPUT,
-    cluster_options,
-)
-def preview(
-    files: tuple[Path, ...],
-    config: Path | None,
-    episode: str,
-    state_dir: Path | None,
-    output: Output,
-    **overrides: Any,
-) -> None:
-    """Print what the last failover would look like at each receiver.
+@options(CONFIG, OBSERVER, OUTPUT, cluster_options)
+def preview(config: Path | None, output: Output, **overrides: Any) -> None:
+    """Print what a failover would look like at each receiver.
 
-    Sends nothing. The failover is in the journal of this sidecar, or in FILE: records, as `replay` takes them.
+    The failover is simulated: no leader for 40 s, another 15 s until two jobs run again. Sends nothing.
     """
-    from sidecar import history
     from sidecar.checking import identified
     from sidecar.settings import load
     from sidecar.simulation.preview import in_words, previews
-    from sidecar.simulation.replay import replay_of, replay_of_records
 
     settings = identified(load(config, overrides))
-    observer, policy = overrides["observer"], settings.policy()
-    if files:
-        replay = replay_of(files, settings, observer, policy)
-    else:
-        replay = replay_of_records(lambda: history.records(state_dir or settings.state_dir), settings, observer, policy)
-    messages = [*previews(replay, settings.endpoints(), episode)]
+    messages = [*previews(settings.policy(), settings.endpoints())]
     for message in messages:
         if output == "json":
             print_value(message, "", output)

@@ -16,7 +16,6 @@ from sidecar.cli.exit_status import QuietGroup, exit_status
 from sidecar.cli.ha import ha
 from sidecar.cli.history import annotate, episodes, explain, timeline
 from sidecar.cli.options import DEBUG_HELP, accept_debug
-from sidecar.cli.replay import replay
 from sidecar.cli.rules import rules
 from sidecar.cli.run import config, run
 from sidecar.cli.silence import silence
@@ -36,7 +35,7 @@ def cli(debug: bool) -> None:
 _COMMANDS = (
     *(run, status, alerts, watch, who, ha),
     *(timeline, episodes, explain, annotate),
-    *(config, rules, replay, alert, silence, drill),
+    *(config, rules, alert, silence, drill),
     *(audit, demo),
 )
 for command in _COMMANDS:

@@ -125,6 +125,14 @@ def has_ended(process: FlinkProcess) -> bool:
         return True
 
 
+def is_another(process: FlinkProcess) -> bool:
+    """Whether its id is in use again."""
+    try:
+        return int(fields(process.pid)[19]) != process.started
+    except (OSError, ValueError, LookupError):
+        return False
+
+
 def is_stopped(process: FlinkProcess) -> bool:
     """Whether it does nothing until it is continued: after SIGSTOP, or while a debugger holds it."""
     try:

@@ -36,6 +36,9 @@ class SimulatedRest:
             self._started[job] = at.wall
         for job in event.ended:
             self._acts.pop(job, None)
+        for job, act in event.jobs.items():
+            if act is JobAct.RUNNING and self._acts.get(job) in _STATES:
+                self._started[job] = at.wall
         self._acts |= event.jobs
         self._speaks = self._speaks or bool(event.jobs)
         self._reach = event.rest or self._reach or (Reach.ANSWERS if event.jobs else None)

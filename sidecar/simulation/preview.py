@@ -1,4 +1,4 @@
-"""`alert preview`: what one recorded failover looks like at each destination, under today's configuration. Nothing is sent."""
+"""`alert preview`: a failover as each destination would get it, under this configuration. The failover is simulated; nothing is sent."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -6,16 +6,19 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.cluster.failover.causes import NOT_IDENTIFIED
 from sidecar.core.delivery.outbox import Delivery
-from sidecar.core.moment import Timestamp, timestamp
-from sidecar.core.records import EpisodeRecord
-from sidecar.core.sanitize import clean
+from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
+from sidecar.core.moment import SECOND, Timestamp, timestamp
+from sidecar.core.policy.policy import Policy, Source, Store
 from sidecar.endpoints import Alertmanager, AppriseUrl, Endpoint, Slack
-from sidecar.simulation.record_files import ReplayError
-from sidecar.simulation.replay import Replay
+from sidecar.settings.rule_tests import JobAct, ScenarioEvent, Who
+from sidecar.simulation.rule_test import simulated
 
-LAST: Final = "last"
+_STARTS: Final = 1_767_614_400 * SECOND
+"""Wall time of the simulated start: that of tests of rules, too."""
+_JOBS: Final = ("orders", "payments")
+_ALL: Final[tuple[Who, ...]] = (*CLUSTER_COMPONENTS, *_JOBS)
+_UNTIL: Final = 300 * SECOND
 
 
 class PreviewedAlert(Struct, frozen=True):
@@ -44,13 +47,24 @@ class Preview(Struct, frozen=True):
     """Those of an Alertmanager."""
 
 
-def previews(replay: Replay, endpoints: Mapping[str, Endpoint], episode: str) -> Iterator[Preview]:
-    """The messages of one failover in the order of time. `episode`: the beginning of its id, or LAST. Raises ReplayError."""
-    episodes = replay.episodes()
-    chosen = _choose([*episodes], episode)
-    for delivery in replay.deliveries():
-        if delivery.episode_id == chosen:
-            yield _preview(_with_cause(delivery, episodes[chosen]), endpoints[delivery.destination])
+def previews(policy: Policy, endpoints: Mapping[str, Endpoint]) -> Iterator[Preview]:
+    """The messages about a failover of the first configured cluster, in the order of time."""
+    name = next(iter(policy.stores), "default")
+    evidence = policy.evidence & {Source.FLINK_REST}
+    policy = replace(policy, stores={name: Store.ZOOKEEPER}, finds=None, evidence=evidence, heartbeats=())
+    for delivery in simulated(policy, _failover(name), _STARTS, _UNTIL):
+        yield _preview(delivery, endpoints[delivery.destination])
+
+
+def _failover(cluster: str) -> list[ScenarioEvent]:
+    """A leader is lost. The next one leads after 40 s, and the jobs run again 15 s later."""
+    running, restarting = dict.fromkeys(_JOBS, JobAct.RUNNING), dict.fromkeys(_JOBS, JobAct.RESTARTING)
+    return [
+        ScenarioEvent(0, cluster, _JOBS, dict.fromkeys(_ALL, "jm-a"), jobs=running, contenders=2),
+        ScenarioEvent(60 * SECOND, cluster, gone=_ALL, contenders=1),
+        ScenarioEvent(100 * SECOND, cluster, leader=dict.fromkeys(_ALL, "jm-b"), jobs=restarting),
+        ScenarioEvent(115 * SECOND, cluster, jobs=running, contenders=2),
+    ]
 
 
 def in_words(preview: Preview) -> Iterator[str]:
@@ -77,40 +91,9 @@ def _indented(text: str, by: str) -> Iterator[str]:
     return (f"{by}{line}" for line in text.splitlines() if line)
 
 
-def _choose(episodes: list[str], wanted: str) -> str:
-    if not episodes:
-        raise ReplayError("no failover is recorded there that has ended")
-    if wanted == LAST:
-        return episodes[-1]
-    matching = {episode for episode in episodes if episode.startswith(wanted)}
-    if len(matching) != 1:
-        number = f"{len(matching)} failovers begin" if matching else "no failover begins"
-        raise ReplayError(f"{number} with {clean(wanted)!r}: `episodes` lists them")
-    return matching.pop()
-
-
-def _with_cause(delivery: Delivery, recorded: EpisodeRecord | None) -> Delivery:
-    """The delivery with the recorded cause. Transitions alone may not show it: they lack facts that the sidecar had observed."""
-    if recorded is None or NOT_IDENTIFIED not in delivery.body:
-        return delivery
-    why = "\n".join(map(clean, recorded.facts))
-    cause = clean(f"{recorded.cause} ({recorded.confidence} confidence)")
-    return replace(
-        delivery,
-        body=delivery.body.replace(NOT_IDENTIFIED, why),
-        facts=tuple((name, cause if name == "cause" else text) for name, text in delivery.facts),
-        feed=tuple(replace(alert, annotations=_explained(alert.annotations, why, cause)) for alert in delivery.feed),
-    )
-
-
-def _explained(annotations: Mapping[str, str], why: str, cause: str) -> dict[str, str]:
-    description = annotations["description"].replace(NOT_IDENTIFIED, why)
-    return {**annotations, "description": description, "cause": cause}
-
-
 def _preview(delivery: Delivery, endpoint: Endpoint) -> Preview:
     return Preview(
-        timestamp(delivery.next_at),  # a replay has one clock
+        timestamp(delivery.queued_at.wall),
         delivery.destination,
         _payload(endpoint),
         delivery.reason.value,

@@ -1,14 +1,15 @@
 """Runs one rule test through the real `step`, tick by tick, and compares the notifications with the expected ones."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.observations import Observation, Started, Stopped, Ticked
+from sidecar.core.observations import Started, Stopped, Ticked
 from sidecar.core.policy.policy import Policy, Source, Store
 from sidecar.settings.model import Alerting
 from sidecar.settings.rule_tests import Expectation, RuleTest, ScenarioEvent
@@ -65,14 +66,22 @@ def _matches(expectation: Expectation, sent: SentNotification) -> bool:
 
 def play(test: RuleTest, alerting: Alerting) -> Iterator[SentNotification]:
     """All notifications that are sent during a test."""
-    clusters = {event.cluster: SimulatedFlink(event.cluster) for event in test.when}
-    policy = replace(alerting.policy_for("sidecar", dict.fromkeys(clusters, Store.ZOOKEEPER)), objective=test.slo)
+    policy = alerting.policy_for("sidecar", dict.fromkeys((event.cluster for event in test.when), Store.ZOOKEEPER))
+    policy = replace(policy, objective=test.slo)
     if any(event.is_of_rest for event in test.when):
         policy = replace(policy, evidence=frozenset({Source.FLINK_REST}))
-    sidecar = _Sidecar(policy, clusters, test.starts)
-    events = [*reversed(test.when)]
+    for delivery in simulated(policy, test.when, test.starts, test.until):
+        # The time of queueing: how fast a destination takes messages is not a matter of rules.
+        at, alerts = delivery.queued_at.steady - test.starts, tuple(delivery.alert.split(", "))
+        yield SentNotification(at, delivery.receiver, delivery.reason.value, alerts, delivery.title)
+
+
+def simulated(policy: Policy, when: Sequence[ScenarioEvent], starts: int, until: int) -> Iterator[Delivery]:
+    """What a sidecar with `policy` delivers during these events. `starts`: wall time (µs); `until`: µs after it."""
+    sidecar = _Sidecar(policy, {event.cluster: SimulatedFlink(event.cluster) for event in when}, starts)
+    events = [*reversed(when)]
     yield from sidecar.start(0)
-    for now in range(0, test.until + 1, TICK):
+    for now in range(0, until + 1, TICK):
         while events and events[-1].at <= now:
             yield from sidecar.apply(events.pop(), now)
         yield from sidecar.tick(now)
@@ -87,16 +96,16 @@ class _Sidecar:
         self._starts = starts
         self._running = True
 
-    def start(self, now: int) -> Iterator[SentNotification]:
+    def start(self, now: int) -> Iterator[Delivery]:
         """Start the process, with the state of a previous one, and read all clusters."""
         at = self._moment(now)
         views = chain.from_iterable(cluster.connect(at) for cluster in self._clusters.values())
-        yield from self._observe([Started(at), *views])
+        yield from self._simulator.observe([Started(at), *views])
 
-    def apply(self, event: ScenarioEvent, now: int) -> Iterator[SentNotification]:
+    def apply(self, event: ScenarioEvent, now: int) -> Iterator[Delivery]:
         at = self._moment(now)
         if event.running is False and self._running:
-            yield from self._observe([Stopped(at)])
+            yield from self._simulator.observe([Stopped(at)])
             self._simulator.restart()
             self._running = False
         observations = [*self._clusters[event.cluster].apply(event, at)]
@@ -104,19 +113,13 @@ class _Sidecar:
             self._running = True
             yield from self.start(now)
         elif self._running:
-            yield from self._observe(observations)
+            yield from self._simulator.observe(observations)
 
-    def tick(self, now: int) -> Iterator[SentNotification]:
+    def tick(self, now: int) -> Iterator[Delivery]:
         if self._running:
             at = self._moment(now)
             pictures = chain.from_iterable(cluster.pictured(at) for cluster in self._clusters.values())
-            yield from self._observe([*pictures, Ticked(at)])
+            yield from self._simulator.observe([*pictures, Ticked(at)])
 
     def _moment(self, now: int) -> Moment:
         return Moment(self._starts + now, self._starts + now)
-
-    def _observe(self, observations: Iterable[Observation]) -> Iterator[SentNotification]:
-        for delivery in self._simulator.observe(observations):
-            # The time of queueing: how fast a destination takes messages is not a matter of rules.
-            at, alerts = delivery.queued_at.steady - self._starts, tuple(delivery.alert.split(", "))
-            yield SentNotification(at, delivery.receiver, delivery.reason.value, alerts, delivery.title)

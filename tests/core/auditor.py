@@ -314,7 +314,9 @@ class Auditor:
 
 
 def _free(policy: Policy, after: State, ticked: Ticked) -> Iterator[tuple[str, Route, Member]]:
-    """What is due: what lasts, is in sight and not inhibited, and the end of what was notified. All that only while nobody is muted."""
+    """What is due: what lasts, is in sight and not inhibited, and the end of what was notified, but not of an incident, which waits for its
+    cluster. All that only while nobody is muted.
+    """
     routes = {route.key: route for route in every(policy.route)}
     firing = _firing(after)
     for fingerprint, group in after.alerts.groups.items():
@@ -325,7 +327,7 @@ def _free(policy: Policy, after: State, ticked: Ticked) -> Iterator[tuple[str, R
                 if _is_silenced(after, alert, ticked.at):
                     continue
                 open_to = _in_sight(alert, after) and not is_inhibited(policy.inhibit_rules, alert.labels, firing)
-                if member.notified if alert.ended else open_to:
+                if (member.notified and not member.closes) if alert.ended else open_to:
                     yield fingerprint, route, member
 
 
@@ -423,8 +425,9 @@ class Audited(Sidecar):
             now: Moment,
             documents: Documents,
             decided_at: Mapping[str, int],
+            unsettled: Collection[str],
         ) -> flushing.Flushed:
-            result = _flush(alerts, policy, blind, now, documents, decided_at)
+            result = _flush(alerts, policy, blind, now, documents, decided_at, unsettled)
             notices.extend(result[1])
             flushed.append(alerts)
             return result

@@ -99,7 +99,7 @@ def test_the_only_jobmanager_is_deleted_with_its_sidecar() -> None:
     assert (episode.observer, episode.before_address) == ("observer-2", "pekko.tcp://flink@jm-1:6123/user/rpc/x_1")
     assert episode.facts[-1] == "What was before is known from the handover of sidecar observer-1."
     assert episode.downtime_seconds_at_least == 1.0, "observed until the first sidecar ended"
-    assert sent(effects) == ["[WARNING] default: JobManager failed over: jm-1 → jm-2"]
+    assert sent(effects) == ["[UNCHECKED] default: jm-2 leads; whether jobs run is not known (no REST)"]
 
 
 def test_a_vacancy_that_two_sidecars_observed_lasted_as_long_as_both_saw_it() -> None:
@@ -168,17 +168,17 @@ def test_a_condition_that_was_notified_is_resolved_by_the_next_sidecar() -> None
     assert sent(effects) == []
     later: list[Observation] = [*(held(200, path, 2) for path in PATHS), *(Ticked(at(200 + s)) for s in (1, 61, 120))]
     _, effects = play(later, state, NEXT)
-    assert [title.partition(" ")[0] for title in sent(effects)] == ["[RESOLVED]"]
+    assert [title.partition(" ")[0] for title in sent(effects)] == ["[UNCHECKED]"]
 
 
 def test_what_was_not_delivered_is_sent_by_the_next_sidecar() -> None:
     """Composed anew, once for each destination: the ledger knows which one has it."""
     changed = [*first_sight(), *(held(100, path, 2) for path in PATHS), *(Ticked(at(100 + s)) for s in (1, 7))]
     before, effects = play(changed)
-    assert sent(effects) == ["[WARNING] default: JobManager failed over: jm-1 → jm-2"]
+    assert sent(effects) == ["[UNCHECKED] default: jm-2 leads; whether jobs run is not known (no REST)"]
     content = handover.written(CLUSTER, handover.of(POLICY, before, CLUSTER, at(110)))
     _, effects = play(look(151, *(held(100, path, 2) for path in PATHS)), begin(150, content), NEXT)
-    assert sent(effects) == ["[WARNING] default: JobManager failed over: jm-1 → jm-2"]
+    assert sent(effects) == ["[UNCHECKED] default: jm-2 leads; whether jobs run is not known (no REST)"]
 
 
 def test_a_sidecar_that_knows_the_cluster_takes_nothing_over() -> None:
@@ -322,7 +322,7 @@ def test_a_handover_of_an_older_version_is_continued(version: int) -> None:
         *(Ticked(at(s)) for s in (230, 300)),
     ]
     _, effects = play(back, state, NEXT)
-    assert [title.partition(" ")[0] for title in sent(effects)] == ["[RESOLVED]"]
+    assert [title.partition(" ")[0] for title in sent(effects)] == ["[UNCHECKED]"]
 
 
 # -- what others may write ---------------------------------------------------------------------------------------------
@@ -499,7 +499,7 @@ def test_a_plan_whose_source_the_reader_does_not_have_is_not_adopted(*, is_older
     state, _ = play(look(151, *(held(0, path, 1) for path in PATHS)), begin(150, content), NEXT)
     assert state.clusters[CLUSTER].operated is None
     _, effects = play(VANISH, replace(state, outbox={}), NEXT)
-    assert [title for title in sent(effects) if title.startswith("[CRITICAL]")]
+    assert [title for title in sent(effects) if title.startswith("[DOWN]")]
 
 
 def test_a_plan_that_is_not_confirmed_expires() -> None:
@@ -512,10 +512,10 @@ def test_a_plan_that_is_not_confirmed_expires() -> None:
     during, effects = play(lost, state, policy)
     assert sent(effects) == []
     _, effects = play([Ticked(at(s)) for s in range(600, 660)], during, policy)
-    assert [title for title in sent(effects) if title.startswith("[CRITICAL]")]
+    assert [title for title in sent(effects) if title.startswith("[DOWN]")]
     later: list[Observation] = [*(gone(700, path) for path in PATHS), *(Ticked(at(s)) for s in range(701, 740))]
     _, effects = play(later, state, policy)
-    assert [title for title in sent(effects) if title.startswith("[CRITICAL]")]
+    assert [title for title in sent(effects) if title.startswith("[DOWN]")]
 
 
 def test_a_failover_is_not_planned_because_a_handover_says_so() -> None:

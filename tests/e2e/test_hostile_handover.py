@@ -76,7 +76,7 @@ def test_a_poisoned_handover_silences_nobody_and_is_not_written_on(
         running = [started("jm-b")]
         try:
             leaders.vacate()
-            wait_for("the message", lambda: heard("[CRITICAL]"))
+            wait_for("the message", lambda: heard("[DOWN]"))
             assert running[0].get("/livez") == (200, "ok\n")
             assert running[0].stop() == 0
             written = zlib.decompress(b64decode(leaders.client.get(HANDOVER)[0]), wbits=31)
@@ -84,7 +84,7 @@ def test_a_poisoned_handover_silences_nobody_and_is_not_written_on(
             assert len(written) < 20_000
             running.append(started("jm-c"))
             leaders.elect()
-            wait_for("the end", lambda: heard("[RESOLVED]"))
+            wait_for("the end", lambda: heard("[UNCHECKED]"))
             assert running[1].stop() == 0
         finally:
             for sidecar in running:

@@ -113,7 +113,11 @@ def titles(people: HttpReceiver, name: str) -> list[str]:
 
 
 def pages(people: HttpReceiver, name: str) -> list[str]:
-    return [title for title in titles(people, name) if not title.startswith(("[INFO]", "[RESOLVED]"))]
+    return [
+        message.title
+        for message in people.received
+        if f"] {name}:" in message.title and not message.body.startswith(("planned failover", "leader back"))
+    ]
 
 
 def episode(sidecar: Sidecar, name: str) -> dict[str, Any]:
@@ -158,16 +162,17 @@ def test_of_five_failovers_at_once_the_unplanned_and_the_late_one_page(
         "drained": ("node_drain", True),
     }
     quiet = ("quick", "suspended", "drained")
-    quietly = {name: f"[INFO] {name}: planned failover" for name in NAMES}
     wait_for("the infos", lambda: all(titles(people, name) for name in NAMES))
     time.sleep(3)
-    notified = {name: [title[: len(quietly[name])] for title in titles(people, name)] for name in NAMES}
-    assert {name: notified[name] for name in quiet} == {name: [quietly[name]] for name in quiet}
+    assert {name: [title.partition(":")[0] for title in titles(people, name)] for name in quiet} == {
+        name: [f"[UNCHECKED] {name}"] for name in quiet
+    }
     bodies = {name: [message.body for message in people.received if name in message.title] for name in quiet}
+    assert all(body.startswith("planned failover") for each in bodies.values() for body in each)
     assert all("10.1.2.3:6123 → 10.1.2.4:6123" in body for each in bodies.values() for body in each)
-    assert [title.partition(":")[0] for title in pages(people, "late")] == ["[CRITICAL] late"]
-    assert [title.partition(":")[0] for title in pages(people, "crashed")] == ["[WARNING] crashed"]
-    page = next(message for message in people.received if "CRITICAL" in message.title and "late" in message.title)
+    assert [title.partition(":")[0] for title in pages(people, "late")] == ["[DOWN] late"]
+    assert [title.partition(":")[0] for title in pages(people, "crashed")] == ["[UNCHECKED] crashed"]
+    page = next(message for message in people.received if "DOWN" in message.title and "late" in message.title)
     lost = next(
         change for change in sidecar.transitions() if change["cluster_id"] == "late" and change["kind"] == "REVOKED"
     )

@@ -207,6 +207,23 @@ def test_kill_9_is_observed_at_once(ends: Ends, flink: Flink, eventually: Eventu
     assert (end.full_disk, end.crash_file, end.last_pause) == (None, None, None)
 
 
+def test_a_process_that_ends_while_it_is_found_is_observed(
+    flink: Flink, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """It is gone when the watch has just begun to hold it."""
+    process, open_pidfd = flink(), os.pidfd_open
+
+    def ends_meanwhile(pid: int) -> int:
+        descriptor = open_pidfd(pid)
+        process.kill()
+        process.wait(60)
+        return descriptor
+
+    monkeypatch.setattr(os, "pidfd_open", ends_meanwhile)
+    ends: Ends = request.getfixturevalue("ends")
+    assert ends.of(process).exit_code == status(137)
+
+
 def test_an_exit_code_is_observed(ends: Ends, flink: Flink, eventually: Eventually) -> None:
     """Here the one of ExitOnOutOfMemoryError."""
     process = see(flink(), eventually)

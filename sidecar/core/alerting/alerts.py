@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
 from sidecar.core.agreement import Agreement
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment
-from sidecar.core.policy.policy import Destination
+from sidecar.core.policy.policy import Destination, Trigger
 from sidecar.core.policy.routing import Route
 from sidecar.core.reach import Reach
 
@@ -40,6 +40,17 @@ class Reason(StrEnum):
     SUPPRESSED_BY_TIME_INTERVAL = "SUPPRESSED_BY_TIME_INTERVAL"
     SUPPRESSED_BY_OBSERVERS = "SUPPRESSED_BY_OBSERVERS"
     """This observer cannot read the store, and most of those that can be asked can."""
+
+
+NO_INCIDENT: Final = frozenset(
+    {
+        *(Trigger.ZXID_HEADROOM, Trigger.HA_RISK, Trigger.DRILL_OVERDUE, Trigger.BUDGET_BURN),
+        *(Trigger.EPISODES, Trigger.UNOBSERVED),
+    }
+)
+"""Triggers of what is not about how the cluster is now: their messages keep the severity as label."""
+MOST_OWED: Final = 50
+"""Alerts of a message that are remembered: for a sidecar that takes over before it is delivered, or until its incident ends."""
 
 
 class Alert(Struct, frozen=True):
@@ -105,7 +116,9 @@ class Member(Struct, frozen=True, rename={"notified": "told", "suppressed_by": "
     silence: SilenceId | None = None
     """The silence that suppressed it then."""
     closes: bool = False
-    """It only closes its incident: it was over when it was notified. Only from a handover; else a delivery waits in the outbox."""
+    """It only closes its incident: it was over when it was notified. Its group waits until its cluster is as it should be, or, after a
+    handover, for a time.
+    """
 
 
 class Group(Struct, frozen=True, rename={"notified_at": "told_at"}):
@@ -192,11 +205,15 @@ class Notice(Struct, frozen=True):
     """Whether an alert of the group that was notified still fires, also if it is suppressed or cannot be observed now."""
     closes: bool = False
     """Whether it only closes an incident, whose alerts were over when they were notified."""
+    settles: bool = False
+    """Whether it says how that incident ended: its cluster is as it should be again."""
+    awaits_status: bool = False
+    """Whether its cluster is not as it should be yet. The incident stays open until it is."""
 
     def is_for(self, destination: Destination) -> bool:
         """Whether it is sent to `destination`: with `send_resolved: false` not if it has resolved alerts only."""
         if self.closes and not destination.keeps_incidents:
-            return False
+            return self.settles and destination.send_resolved and destination.feed is None
         return destination.send_resolved or self.news > 0 or self.reason not in {Reason.RESOLVED, Reason.SHRANK}
 
     def owed(self, most: int) -> tuple[Member, ...]:

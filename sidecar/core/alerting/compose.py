@@ -16,7 +16,7 @@ from sidecar.core.alerting.title import Headline
 from sidecar.core.cluster.next_step import next_step
 from sidecar.core.cluster.records.record_lines import succession_line
 from sidecar.core.cluster.state import ClusterState
-from sidecar.core.cluster.status import SHOWN, Shown, Status
+from sidecar.core.cluster.status import SHOWN, Shown
 from sidecar.core.counted import counted
 from sidecar.core.message import Content, MessageAlert
 from sidecar.core.moment import Moment
@@ -38,17 +38,17 @@ MOST_ALERTS: Final = 50
 def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState], now: Moment | None = None) -> Content:
     """What the notification of `notice` says. `now` None: nothing of the status of its cluster."""
     about = subject(notice, policy, clusters, now)
-    headline, failover, cluster, status = about.headline, about.failover, about.cluster, about.status
-    text, problem = _title(about)
+    headline, failover, status = about.headline, about.failover, about.status
+    title, changed, problem = _title(about)
     page = f"episodes/{failover.episode.id}" if failover else ""
     lines = [phrases.line(about.rules[alert.rule], alert, about.pods) for alert in notice.alerts]
     compressed = [*compress(lines, _not_said(notice, about.rules))]
-    is_vacancy = headline.rule.on is Trigger.VACANT and not headline.over
-    step = next_step(cluster, Status.DOWN) if cluster and is_vacancy else None
+    step = next_step(about.cluster, status.status) if about.cluster and status else None
     return Content(
-        f"[{headline.label}] {text}",
+        title,
         "\n".join(
             [
+                *changed,
                 *([f"Next: {step.text}"] if step else []),
                 *bounded(compressed, MOST_BYTES, len(compressed)),
                 *_failover_lines(about, problem),
@@ -139,14 +139,17 @@ def bounded(lines: Sequence[str], room: int, total: int) -> Iterator[str]:
         yield f"… and {total - len(lines)} more"
 
 
-def _title(about: Subject) -> tuple[str, str | None]:
-    """The title, and why the operator's own summary could not be used for it."""
-    rule, policy = about.headline.rule, about.policy
+def _title(about: Subject) -> tuple[str, list[str], str | None]:
+    """The title; what has changed, where the title is the status; and why the operator's own summary could not be used for it."""
+    rule, policy, headline, status = about.headline.rule, about.policy, about.headline, about.status
     jobs = jobs_now(about.failover.jobs) if about.failover else ""
-    own = title.title(about.headline, about.notice, about.pods, jobs, policy.failovers_counted_within())
+    parts = (headline, about.notice, about.pods, jobs, policy.failovers_counted_within())
+    label = status.status.value if status else headline.label
+    changed = [title.changed(*parts)] if status else []
+    own = title.of_status(status, headline.alerts[0].cluster_id) if status else f"[{label}] {title.title(*parts)}"
     if rule.summary is None:
-        return own, None
+        return own, changed, None
     try:
-        return clean(" ".join(rule.summary(fields(about)).split()), MOST_SUMMARY), None
+        return f"[{label}] {clean(' '.join(rule.summary(fields(about)).split()), MOST_SUMMARY)}", changed, None
     except ValueError as error:
-        return own, f"(the summary of {rule.alert} could not be made: {clean(str(error))})"
+        return own, changed, f"(the summary of {rule.alert} could not be made: {clean(str(error))})"

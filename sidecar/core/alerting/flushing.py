@@ -7,7 +7,17 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from sidecar.core.alerting import silences
-from sidecar.core.alerting.alerts import Alert, Alerts, Group, Member, Notice, Reason, Suppressed
+from sidecar.core.alerting.alerts import (
+    MOST_OWED,
+    NO_INCIDENT,
+    Alert,
+    Alerts,
+    Group,
+    Member,
+    Notice,
+    Reason,
+    Suppressed,
+)
 from sidecar.core.alerting.grouping import is_observable, is_outvoted
 from sidecar.core.alerting.pace import awaits_cause, paced
 from sidecar.core.moment import Moment
@@ -26,15 +36,17 @@ def flush(
     now: Moment,
     documents: silences.Documents | None = None,
     decided_at: Mapping[str, int] | None = None,
+    unsettled: Collection[str] = (),
 ) -> Flushed:
     """The groups after what is due was notified, the notifications, and what to record: alerts that will never be notified, or that a
-    silence hides now. `documents`: of silences; `decided_at`: see `failover_in_progress`.
+    silence hides now. `documents`: of silences; `decided_at`: see `failover_in_progress`; `unsettled`: the clusters
+    whose status ends no incident.
 
     `blind`: the clusters that cannot be read. What was observed of them is still notified, but never repeated as if it were current.
     """
     if not alerts.groups:
         return alerts, [], []
-    due = _Flush(alerts, policy, blind, now, documents or {}, decided_at or {})
+    due = _Flush(alerts, policy, blind, now, documents or {}, decided_at or {}, unsettled)
     groups = {fingerprint: due.after(fingerprint, group) for fingerprint, group in alerts.groups.items()}
     if all(groups[fingerprint] is group for fingerprint, group in alerts.groups.items()):
         return alerts, [], []
@@ -59,7 +71,8 @@ class _Contents(NamedTuple):
     still: list[Alert]
     """Those that were notified, and still fire as far as is known."""
     goes_on: bool
-    """See `Notice`. Likewise `closes`."""
+    """See `Notice`. Likewise `closes` and `awaits_status`."""
+    awaits_status: bool
     is_repeated: bool
     """`repeat_interval` has elapsed."""
 
@@ -88,6 +101,7 @@ class _Flush:
         now: Moment,
         documents: silences.Documents,
         decided_at: Mapping[str, int],
+        unsettled: Collection[str],
     ) -> None:
         self._alerts = alerts
         self._policy = policy
@@ -95,6 +109,8 @@ class _Flush:
         self._now = now
         self._documents = documents
         self._decided_at = decided_at
+        self._unsettled = unsettled
+        self._rules = {rule.alert: rule.on for rule in policy.rules}
         self._routes = {route.key: route for route in every(policy.route)}
         self._matched = 0
         self.notices: list[Notice] = []
@@ -107,12 +123,23 @@ class _Flush:
     def after(self, fingerprint: str, group: Group) -> Group | None:
         """The group after this flush: the same one if it is not due; None if it is forgotten."""
         route, now = self._routes[group.route], self._now.steady
-        if group.flush_at is not None and now >= group.flush_at:
+        if self._has_settled(group) or (group.flush_at is not None and now >= group.flush_at):
             return group if self._waits(group) else self._flushed(fingerprint, group, route)
         is_forgotten = not group.members and (
             group.notified_at is None or now >= group.notified_at + route.group_interval
         )
         return None if is_forgotten else group
+
+    def _has_settled(self, group: Group) -> bool:
+        """Whether nothing of the group fires, and its cluster is as it should be again."""
+        members = group.members.values()
+        return (
+            group.flush_at is None and bool(members) and not any(m.alert.cluster_id in self._unsettled for m in members)
+        )
+
+    def _awaits_status(self, alert: Alert) -> bool:
+        """Whether its incident stays open though it is over: its cluster is not as it should be."""
+        return alert.cluster_id in self._unsettled and self._rules.get(alert.rule) not in NO_INCIDENT
 
     def _waits(self, group: Group) -> bool:
         """Whether a group that is due waits: for silences, for the cause of a failover, or because too much was matched in this flush."""
@@ -133,12 +160,14 @@ class _Flush:
             for key, member in group.members.items()
             if (why := _newly_suppressed(key, member, suppression))
         )
-        members = _remaining_members(group, suppression)
+        members = self._remaining_members(group, suppression)
         is_notified = contents.is_notified
         if is_notified:
             group = self._notified(fingerprint, group, route, contents)
         if not members:
             return None if group.notified_at is None else replace(group, members={}, flush_at=None)
+        if all(member.closes for member in members.values()):
+            return replace(group, members=members, flush_at=None)
         if not is_notified and members == group.members and not suppression.reasons:
             return group  # due, but its cluster cannot be read
         pause, since = (
@@ -168,23 +197,45 @@ class _Flush:
         visible = [member for key, member in group.members.items() if key not in suppression.reasons]
         news = [member.alert for member in visible if _is_news(member)]
         notified = [member for member in visible if member.notified]
-        over = [member for member in notified if member.alert.ended]
+        over = [m for m in notified if m.alert.ended and not (m.closes and self._awaits_status(m.alert))]
         still = [m.alert for m in notified if not m.alert.ended and is_observable(m.alert, self._blind)]
         hidden = (group.members[key] for key in suppression.reasons if group.members[key].notified)
         goes_on = any(not member.alert.ended for members in (visible, hidden) for member in members)
-        return _Contents(news, over, still, goes_on, _is_repeated(group, route, self._now))
+        awaits_status = any(self._awaits_status(member.alert) for member in visible)
+        return _Contents(news, over, still, goes_on, awaits_status, _is_repeated(group, route, self._now))
+
+    def _remaining_members(self, group: Group, suppression: _Suppression) -> dict[str, Member]:
+        """The alerts that stay in the group: those that fire, resolved ones that are still to be notified, and those whose incident stays
+        open until the cluster is as it should be.
+        """
+        members = {}
+        for key, member in group.members.items():
+            is_hidden = key in suppression.reasons
+            closes = bool(member.alert.ended) and not is_hidden and self._awaits_status(member.alert)
+            if not member.alert.ended or closes or (member.notified and is_hidden):
+                members[key] = replace(
+                    member,
+                    notified=member.notified or not is_hidden,
+                    suppressed_by=suppression.reasons.get(key),
+                    silence=suppression.silences.get(key),
+                    closes=closes or member.closes,
+                )
+        closing = sorted(key for key, member in members.items() if member.closes)
+        return {key: member for key, member in members.items() if key not in closing[MOST_OWED:]}
 
     def _notified(self, fingerprint: str, group: Group, route: Route, contents: _Contents) -> Group:
         """The group that is notified of this, with the notice of it."""
         news, resolved, still = contents.news, contents.resolved, contents.still
         included = (*news, *resolved, *still)
-        reason = Reason.RESOLVED if contents.closes else _reason(group, news, resolved)
+        reason = Reason.RESOLVED if contents.closes else _reason(group, contents)
         thread = group.thread or record_id("thread", fingerprint, min(alert.id for alert in included))
         incident = group.incident or _incident(self._policy, fingerprint, group.labels)
         self.notices.append(
             Notice(
                 *(fingerprint, route, reason, included, len(news), group.labels),
                 *(thread, incident, contents.goes_on, contents.closes),
+                settles=contents.closes and group.flush_at is None,
+                awaits_status=contents.awaits_status,
             )
         )
         destinations = self._policy.receivers.get(route.receiver, ())
@@ -207,20 +258,6 @@ def _newly_suppressed(key: str, member: Member, suppression: _Suppression) -> Re
     return why if is_lost else None
 
 
-def _remaining_members(group: Group, suppression: _Suppression) -> dict[str, Member]:
-    """The alerts that stay in the group: those that fire, and resolved ones that are still to be notified."""
-    return {
-        key: replace(
-            member,
-            notified=member.notified or key not in suppression.reasons,
-            suppressed_by=suppression.reasons.get(key),
-            silence=suppression.silences.get(key),
-        )
-        for key, member in group.members.items()
-        if not member.alert.ended or (member.notified and key in suppression.reasons)
-    }
-
-
 def _is_news(member: Member) -> bool:
     """Whether it is to be notified for the first time: it fires, or is an event that was never suppressed."""
     is_fresh = member.alert.is_event and member.suppressed_by is None
@@ -232,11 +269,14 @@ def _is_repeated(group: Group, route: Route, now: Moment) -> bool:
     return group.notified_at is not None and now.steady >= group.notified_at + route.repeat_interval
 
 
-def _reason(group: Group, news: Collection[Alert], resolved: Collection[Alert]) -> Reason:
-    """RESOLVED: every notified alert has ended, even if a finished event was added meanwhile."""
+def _reason(group: Group, contents: _Contents) -> Reason:
+    """RESOLVED: every notified alert has ended, even if a finished event was added meanwhile, and the cluster is as it should be."""
     if group.notified_at is None:
         return Reason.FIRST
-    lasting = any(member.notified and not member.alert.ended for member in group.members.values())
+    news, resolved = contents.news, contents.resolved
+    lasting = contents.awaits_status or any(
+        member.notified and not member.alert.ended for member in group.members.values()
+    )
     if resolved and not lasting and all(alert.ended for alert in news):
         return Reason.RESOLVED
     if news:

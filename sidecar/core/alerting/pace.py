@@ -53,7 +53,7 @@ def brought_forward(group: Group, route: Route, now: Moment) -> Group:
 
 
 def _has_news(members: Iterable[Member]) -> bool:
-    return any(not member.notified or member.alert.ended for member in members)
+    return any(not member.notified or (member.alert.ended and not member.closes) for member in members)
 
 
 def paced(group: Group, route: Route, lasting: Sequence[Alert], *, again: bool, now: Moment) -> Group:

@@ -97,8 +97,8 @@ PHRASES: Final = {
         "fewer failovers within {within} since {ended}",
     ),
     Trigger.BLIND: Phrases(
-        "this observer cannot read the store",
-        "this observer can read the store again",
+        "the store cannot be read",
+        "the store can be read again",
         "the store cannot be read since {began}: leaders are unknown, and changes are not observed",
         "the store could not be read for {lasted}, until {ended}: changes in that time are reported separately",
     ),

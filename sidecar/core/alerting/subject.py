@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from sidecar.core.alerting import recovery_lines, title
-from sidecar.core.alerting.alerts import Alert, Notice
+from sidecar.core.alerting.alerts import NO_INCIDENT, Alert, Notice
 from sidecar.core.alerting.moved_jobs import MovedJobs, moved_jobs
 from sidecar.core.alerting.title import Headline
 from sidecar.core.cluster.death.death_verdict import DeathReason, DeathVerdict
@@ -23,13 +23,6 @@ from sidecar.core.policy.policy import Policy, Rule, Trigger
 
 _OF_A_LOSS: Final = frozenset({Trigger.LEADER_CHANGED, Trigger.VACANT})
 """Triggers of alerts that say why the previous leader ended."""
-_NO_INCIDENT: Final = frozenset(
-    {
-        *(Trigger.ZXID_HEADROOM, Trigger.HA_RISK, Trigger.DRILL_OVERDUE, Trigger.BUDGET_BURN),
-        *(Trigger.EPISODES, Trigger.UNOBSERVED),
-    }
-)
-"""Triggers of what is not about how the cluster is now: their messages keep the severity as label."""
 
 
 class Failover(NamedTuple):
@@ -90,7 +83,7 @@ def subject(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
 def _status(headline: Headline, policy: Policy, cluster: ClusterState | None, now: Moment) -> ClusterStatus | None:
     """The status of the cluster that the headline is about."""
     names = {alert.cluster_id for alert in headline.alerts}
-    if cluster is None or len(names) > 1 or headline.rule.on in _NO_INCIDENT:
+    if cluster is None or len(names) > 1 or headline.rule.on in NO_INCIDENT:
         return None
     return status_of(policy, names.pop(), cluster, now)
 

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from sidecar.core.alerting import phrases
 from sidecar.core.alerting.alerts import Alert, Notice, Reason
+from sidecar.core.cluster.status import ClusterStatus
 from sidecar.core.counted import counted
 from sidecar.core.flink.leadership import Component
 from sidecar.core.pods import Pods
@@ -41,7 +42,7 @@ class Headline(NamedTuple):
 
     @property
     def label(self) -> str:
-        return "RESOLVED" if self.over else self.severity.value.upper()
+        return (Severity.INFO if self.over else self.severity).value.upper()
 
     def with_lost(self, jobs: int, of: int) -> "Headline":
         """The same of a failover that has lost jobs: that is said first, and is critical."""
@@ -87,6 +88,19 @@ def _rank(alert: Alert, rule: Rule) -> tuple[bool, bool, int, bool]:
     lasts = alert.ended is None and not alert.is_event
     is_late = alert.ended is not None and not alert.is_event and rule.on is not Trigger.VACANT
     return not lasts, is_late, WORST_FIRST.index(_severity(alert, rule)), alert.is_event
+
+
+def of_status(status: ClusterStatus, name: str) -> str:
+    """The title of a message about a cluster: its status, and as much of the sentence as has room."""
+    label, where = f"[{status.status}] ", clean(name)
+    room = MOST_TITLE - len(label) - 2
+    where = _cut(where, max(room - len(status.parts[0]), _SHORTEST_NAME))
+    return f"{label}{where}: {status.within(room - len(where))}"
+
+
+def changed(about: Headline, notice: Notice, pods: Mapping[str, Pods], jobs: str, counted_within: int) -> str:
+    """What has changed, in one line; arguments as for `title`."""
+    return next(_texts(about, notice, pods, jobs, counted_within))
 
 
 def title(about: Headline, notice: Notice, pods: Mapping[str, Pods], jobs: str, counted_within: int) -> str:

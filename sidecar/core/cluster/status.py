@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from sidecar.core.moment import Moment
+from sidecar.core.moment import SECOND, Moment
 
 
 class Status(StrEnum):
@@ -63,6 +63,8 @@ LED: Final = frozenset(Status) - {Status.DOWN, Status.SPLIT, Status.BLIND, Statu
 """Those of a cluster that has a leader."""
 OVER: Final = frozenset({Status.OK, Status.STOPPED, Status.UNCHECKED})
 """Those that end an incident."""
+_LASTS: Final = 60 * SECOND
+"""A cluster that is degraded for so long stays so for a while: nothing more is waited for."""
 
 
 class Stated(Struct, frozen=True):
@@ -73,6 +75,12 @@ class Stated(Struct, frozen=True):
     sentence: str
     due: int | None = None
     """When time alone may change it (steady). None: never."""
+
+
+def ends_incident(stated: Stated, now: Moment) -> bool:
+    """Whether an incident ends with this status: nothing more is waited for, or not soon."""
+    lasts = stated.status is Status.DEGRADED and now.steady - stated.since.steady >= _LASTS
+    return lasts or stated.status in OVER
 
 
 class ClusterStatus(NamedTuple):

@@ -16,7 +16,7 @@ from sidecar.core.cluster.recovery.recovery_judge import REGISTERED_WITHIN
 from sidecar.core.cluster.recovery.recovery_state import KEPT, Assessed, Fault, JobFault, is_left_out
 from sidecar.core.cluster.state import ClusterState, ComponentState, Unanswered, contending
 from sidecar.core.flink.leadership import Component, ComponentId, Held, Vacant
-from sidecar.core.moment import SECOND, Moment, age, micros
+from sidecar.core.moment import SECOND, Moment, age, micros, seconds
 from sidecar.core.pictures import ENDED, Job, Picture
 from sidecar.core.pods import process
 from sidecar.core.policy.policy import PLANNABLE, PLANNED_BUDGET, Policy, Source, Store, Trigger
@@ -129,8 +129,11 @@ class Case:
 
     @property
     def standby(self) -> tuple[str, ...]:
-        cluster = self.cluster
-        alone = cluster.standby.alone_since is not None and contending(cluster.contenders) == 1
+        """What is wrong with the standby."""
+        standby = self.cluster.standby
+        if standby.loops and standby.lacking_since:
+            return (f"the standby stops again and again ({standby.left} times)",)
+        alone = standby.alone_since is not None and contending(self.cluster.contenders) == 1
         return ("no standby is left",) if alone else ()
 
     def _process(self, address: str) -> str:
@@ -347,7 +350,7 @@ class Case:
             return ()
         death, who = death_of(self.cluster, episode), self._process(episode.before.address)
         ending = ENDINGS[death.reason] if death and death.reason != "unknown" else "was lost"
-        return (f"{age(took)} after {who} {ending}",)
+        return (f"{seconds(took)} after {who} {ending}",)
 
     def _took(self) -> int | None:
         """How long it took until all jobs ran."""

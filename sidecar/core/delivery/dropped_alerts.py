@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from sidecar.core.alerting.alerts import Alert, Group, Member, Notice, Reason
+from sidecar.core.alerting.alerts import MOST_OWED, Alert, Group, Member, Notice, Reason
 from sidecar.core.alerting.compose import MOST_ALERTS, MOST_BYTES, bounded
 from sidecar.core.alerting.title import WORST_FIRST
 from sidecar.core.delivery.ledger_document import DROPPED
 from sidecar.core.delivery.new_deliveries import delivery_of
-from sidecar.core.delivery.outbox import MOST_OWED, Delivery, Settled
+from sidecar.core.delivery.outbox import Delivery, Settled
 from sidecar.core.message import Content, MessageAlert
 from sidecar.core.moment import Moment, timestamp
 from sidecar.core.policy.labels import Labels

@@ -10,6 +10,7 @@ from sidecar.core.alerting.alerts import Alerts, Group, Suppressed
 from sidecar.core.alerting.silences import Documents
 from sidecar.core.cluster.failover import failover_in_progress
 from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.status import ends_incident
 from sidecar.core.delivery import new_deliveries
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.moment import Moment
@@ -34,9 +35,12 @@ def due(
     """
 
     decided_at = failover_in_progress.decided_at(clusters.values())
+    unsettled = {
+        name for name, cluster in clusters.items() if cluster.stated and not ends_incident(cluster.stated, now)
+    }
 
     def deliver(part: Alerts) -> Due:
-        after, notices, suppressed = flushing.flush(part, policy, blind, now, documents, decided_at)
+        after, notices, suppressed = flushing.flush(part, policy, blind, now, documents, decided_at, unsettled)
         deliveries = (new_deliveries.of_notice(policy, clusters, notice, now) for notice in notices)
         return after, [*chain.from_iterable(deliveries)], suppressed
 

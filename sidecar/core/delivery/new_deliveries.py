@@ -5,13 +5,13 @@ from typing import Final
 
 from msgspec.structs import asdict, replace
 
-from sidecar.core.alerting.alerts import Alert, Alerts, Notice, Reason
+from sidecar.core.alerting.alerts import MOST_OWED, Alert, Alerts, Notice, Reason
 from sidecar.core.alerting.compose import compose
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.counted import counted
 from sidecar.core.delivery import feed
 from sidecar.core.delivery.ledger_document import MOST_ALERTS
-from sidecar.core.delivery.outbox import MOST_OWED, Delivery, Part
+from sidecar.core.delivery.outbox import Delivery, Part
 from sidecar.core.message import Content, FeedAlert
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Destination, Heartbeat, Policy, Severity
@@ -24,7 +24,7 @@ EVENT_OPEN: Final = 300 * SECOND
 def of_notice(policy: Policy, clusters: Mapping[str, ClusterState], notice: Notice, now: Moment) -> Iterator[Delivery]:
     """One delivery for each destination of the notice's receiver; and one that closes the incident, if nothing of it goes on."""
     delivery = delivery_of(policy, notice, compose(notice, policy, clusters, now), now)
-    is_over = not notice.goes_on and notice.reason is not Reason.RESOLVED
+    is_over = not delivery.goes_on and notice.reason is not Reason.RESOLVED
     for destination in policy.receivers.get(notice.route.receiver, ()):
         if notice.is_for(destination):
             to_it = replace(
@@ -59,7 +59,7 @@ def delivery_of(policy: Policy, notice: Notice, content: Content, now: Moment) -
         owed=notice.owed(MOST_OWED),
         incident=notice.incident,
         thread=notice.thread,
-        goes_on=notice.goes_on,
+        goes_on=notice.goes_on or notice.awaits_status,
         group_labels=notice.labels,
         alerts_left_out=len(notice.alerts) - len(content.alerts),
         agreement=next((alert.agreement for alert in notice.alerts if alert.agreement), None),

@@ -30,7 +30,6 @@ _ANYTHING: Final = ""
 """Stands for the alerts of a message whose alerts are not known."""
 SENDING_LIMIT: Final = 300 * SECOND
 """The sender of an older claim is dead. Far above a sender's own hard limit."""
-MOST_OWED: Final = 50
 CAPACITY: Final = 1000
 """Rows per destination. Beyond it the oldest waiting row is given up, and recorded as such."""
 

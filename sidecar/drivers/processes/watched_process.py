@@ -35,7 +35,7 @@ class WatchedProcess:
     """Used by one thread. To be closed."""
 
     def __init__(self, process: FlinkProcess, clusters: tuple[str, ...]) -> None:
-        """Raises OSError if it has ended, or where the kernel has no pidfds, or does not permit them."""
+        """Raises OSError if it has ended and is gone, or where the kernel has no pidfds, or does not permit them."""
         self.process = process
         self.clusters = clusters
         """Those whose it is."""
@@ -43,7 +43,7 @@ class WatchedProcess:
         self.log: HeldLog | None = None
         self._open = ExitStack()
         self.pidfd = self._held(os.pidfd_open(process.pid))
-        if processes.has_ended(process):  # its number may be another one's by now
+        if processes.is_another(process):  # if it has just ended, the pidfd says so
             self._open.close()
             raise ProcessLookupError(process.pid)
         self._since = time.time() - processes.age(process.started) - _COARSE

@@ -77,7 +77,7 @@ def test_a_vacancy_reads_as_who_had_led_and_since_when() -> None:
     assert firing.title == "[CRITICAL] default: no leader for dispatcher, jm-a led before"
     assert firing.body == "dispatcher: no leader since 2026-11-20 08:00:00 UTC (previous leader: jm-a:6123)"
     over = content(replace(vacancy, ended=LATER, after="jm-b:6123", vacant_seconds=90.0), reason=Reason.RESOLVED)
-    assert over.title == "[RESOLVED] default: leader back for dispatcher after at least 90 s"
+    assert over.title == "[INFO] default: leader back for dispatcher after at least 90 s"
     assert over.body == "dispatcher: elected jm-b:6123 at 2026-11-20 08:01:30 UTC, no published leader for 90 s"
 
 
@@ -99,7 +99,7 @@ def test_everything_that_a_rule_looks_at_has_its_words(trigger: Trigger, over: b
         one = replace(one, ended=LATER)
     notice = Notice("fingerprint", policy.route, Reason.RESOLVED if over else Reason.FIRST, (one,), int(not over))
     message = compose(notice, policy, {})
-    assert message.title.startswith("[RESOLVED]" if over else "[WARNING]")
+    assert message.title.startswith("[INFO]" if over else "[WARNING]")
     for text in (message.title, message.body):
         assert text.isprintable()
         assert not {"{", "}", "None", "?"} & {*text.split(), *text}
@@ -226,7 +226,7 @@ def test_a_hostile_leader_address_cannot_write_lines_of_its_own() -> None:
     (sent,) = sidecar.sent
     assert sent.title.isprintable()
     assert all(line.isprintable() for line in sent.body.split("\n"))
-    assert len(sent.body.split("\n")) == 5
+    assert len(sent.body.split("\n")) == 6
     assert len(sent.title) + len(sent.body) < 1500
 
 

@@ -56,4 +56,4 @@ def test_a_failover_within_a_failover_is_counted() -> None:
     [record] = sidecar.episodes()
     [counted] = sidecar.state.alerts.failovers[CLUSTER].known
     assert (record.failovers, counted.times) == (2, 2)
-    assert "again (2nd in 1 h)" in sidecar.sent[0].title
+    assert "again (2nd in 1 h)" in sidecar.sent[0].body.splitlines()[0]

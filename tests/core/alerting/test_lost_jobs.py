@@ -28,19 +28,20 @@ def test_jobs_that_are_lost_with_their_config_map_are_paged_and_said_first() -> 
     sidecar.sees_changes().waits(40)
     flink.elect(B, *OWN)
     sidecar.sees_changes().watches(100)
-    assert [(delivery.destination, delivery.severity, delivery.title) for delivery in sidecar.sent] == [
-        ("oncall#0", Severity.CRITICAL, "[CRITICAL] default: no leader for JobManager and 1 job, jm-a led before"),
+    assert [(delivery.destination, delivery.severity, delivery.body.split("\n")[0]) for delivery in sidecar.sent] == [
+        ("oncall#0", Severity.CRITICAL, "no leader for JobManager and 1 job, jm-a led before"),
         (
             "oncall#0",
             Severity.CRITICAL,
-            "[CRITICAL] default: 1 of 1 jobs lost, JobManager failed over after 40 to 41 s",
+            "1 of 1 jobs lost, JobManager failed over: jm-a → jm-b after 40 to 41 s",
         ),
         (
             "oncall#0",
             Severity.CRITICAL,
-            "[RESOLVED] default: 1 of 1 jobs lost, leader back for JobManager after 40 s",
+            "1 of 1 jobs lost, leader back for JobManager after 40 s",
         ),
     ]
+    assert [delivery.title for delivery in sidecar.sent][1:] == ["[LOST] default: 1 job missing: ff595cc2"] * 2
     lost = (
         "jobs: 1 of 1 lost their leader, 1 lost with the ConfigMap that was deleted (Flink does not know it any more)"
     )
@@ -58,9 +59,8 @@ def test_a_config_map_that_is_made_anew_unseen_has_lost_its_jobs_too() -> None:
             sidecar.sees_changes()
         flink.elect(B, *OWN)
         sidecar.sees_changes().watches(30)
-        assert [delivery.title for delivery in sidecar.sent] == [
-            "[CRITICAL] default: 1 of 1 jobs lost, JobManager failed over: jm-a → jm-b"
-        ], whom
+        assert [delivery.title for delivery in sidecar.sent] == ["[LOST] default: 1 job missing: ff595cc2"], whom
+        assert sidecar.sent[0].body.startswith("1 of 1 jobs lost, JobManager failed over: jm-a → jm-b")
 
 
 def test_a_job_that_ends_in_a_failover_is_not_lost() -> None:

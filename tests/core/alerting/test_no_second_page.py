@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from sidecar.core.alerting.alerts import Reason
 from sidecar.core.observations import PolicyLoaded
 from sidecar.core.policy.policy import Rule, Severity, Trigger
 from tests.kit.core_sidecar import POLICY, Sidecar, fail_over, watching
@@ -15,8 +16,10 @@ PAGING = replace(POLICY, rules=RULES, route=replace(POLICY.route, critical_apart
 
 
 def severities(sidecar: Sidecar) -> list[str]:
-    """How the messages begin."""
-    return [delivery.title.partition("]")[0].lstrip("[") for delivery in sidecar.sent]
+    """Of the messages; RESOLVED of those that are only about an end."""
+    return [
+        "RESOLVED" if delivery.reason is Reason.RESOLVED else delivery.severity.upper() for delivery in sidecar.sent
+    ]
 
 
 def test_after_a_vacancy_that_was_notified_the_failover_is_information() -> None:

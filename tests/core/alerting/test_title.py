@@ -54,7 +54,7 @@ CHANGES: Final = tuple(over(LEADER_CHANGED, component) for component in sorted(C
 def test_that_a_leader_is_back_is_the_title_while_something_else_fires() -> None:
     """The all-clear of an outage in a group that is flapping: not the number of failovers once more."""
     still = ", 1 more fires"
-    led = f"[RESOLVED] default: leader back for JobManager after 64 to 72 s{still}"
+    led = f"[INFO] default: leader back for JobManager after 64 to 72 s{still}"
     assert titled(Reason.SHRANK, 0, *BACK, alert(FLAPPING)) == led
     assert titled(Reason.GREW, 3, *CHANGES, *BACK, alert(FLAPPING)) == led
 
@@ -81,7 +81,7 @@ def test_a_failover_is_the_title_of_its_only_message_though_a_rate_is_normal_aga
     title = titled(Reason.RESOLVED, 3, *CHANGES, replace(alert(FLAPPING), ended=LATER), goes_on=False)
     assert title == "[WARNING] default: JobManager failed over after 64 to 72 s"
     alone = titled(Reason.RESOLVED, 0, replace(alert(FLAPPING), ended=LATER), goes_on=False)
-    assert alone == "[RESOLVED] default: failover rate is back to normal"
+    assert alone == "[INFO] default: failover rate is back to normal"
 
 
 def test_a_repetition_says_that_it_is_one() -> None:
@@ -96,11 +96,12 @@ def test_each_failover_while_they_are_too_many_is_titled_as_itself_with_its_numb
     for leader in (B, A, B, A):
         flink.elect(leader)
         sidecar.sees_changes().waits(120)
-    titles = [delivery.title for delivery in sidecar.sent if not delivery.is_closing]
-    assert titles[0] == "[WARNING] default: JobManager failed over: jm-a → jm-b, 1 of 1 jobs led"
-    assert titles[1] == "[WARNING] default: JobManager failed over again (2nd in 1 h), 1 of 1 jobs led"
-    assert titles[2] == "[CRITICAL] default: 3 failovers within 1 h, and 3 more alerts"
-    assert titles[3] == "[WARNING] default: failed over again (4th in 1 h), 1 of 1 jobs led, 1 more fires"
+    sent = [delivery for delivery in sidecar.sent if not delivery.is_closing]
+    changed = [delivery.body.split("\n")[0] for delivery in sent]
+    assert changed[0] == "JobManager failed over: jm-a → jm-b, 1 of 1 jobs led"
+    assert changed[1] == "JobManager failed over again (2nd in 1 h): jm-b → jm-a, 1 of 1 jobs led"
+    assert sent[2].title == "[CRITICAL] default: 3 failovers within 1 h, and 3 more alerts"
+    assert changed[3] == "JobManager failed over again (4th in 1 h): jm-b → jm-a, 1 of 1 jobs led, 1 more fires"
     (line,) = [line for line in sidecar.sent[-1].body.split("\n") if "failovers within" in line]
     assert line == "4 failovers within 1 h, the last one by 2026-11-20 08:07:05 UTC"
 
@@ -141,8 +142,9 @@ def test_the_end_of_a_vacancy_has_the_bounds_of_the_time_without_a_working_leade
     sidecar.sees_changes().waits(40)
     flink.elect(B)
     sidecar.sees_changes().waits(120)
-    resolved = next(delivery for delivery in sidecar.sent if delivery.title.startswith("[RESOLVED]"))
-    assert resolved.title == "[RESOLVED] default: leader back for JobManager and 1 job after 40 to 53 s"
+    resolved = next(delivery for delivery in sidecar.sent if delivery.body.startswith("leader back"))
+    assert resolved.title == "[UNCHECKED] default: jm-b leads; whether jobs run is not known (no REST)"
+    assert resolved.body.startswith("leader back for JobManager and 1 job after 40 to 53 s, and 3 more alerts\n")
     assert "no working leader for 40 to 53 s" in resolved.body
     lines = [line for line in resolved.body.split("\n") if line.startswith("dispatcher: ")]
     assert len(lines) == 1

@@ -89,7 +89,8 @@ def test_each_failover_is_notified_once(version: str) -> None:
     """Nine faults in five minutes: eight are notified before the recording ends, each once, of all of it; no vacancy lasted."""
     sent = [delivery for deliveries in watched(version).sent.values() for delivery in deliveries]
     assert [(d.alert, d.reason.value) for d in sent[:8]] == [("FlinkLeaderChanged", "FIRST")] * 8
-    assert {d.title.partition("failed over")[0] for d in sent[:8]} == {"[WARNING] default: JobManager "}
+    assert {d.body.partition("failed over")[0] for d in sent[:8]} == {"JobManager "}
+    assert {d.status for d in sent[:8]} == {"UNCHECKED"}
     for component in (*COMPONENTS[:3], "jobs: 1 of 1 lost their leader"):
         assert all(component in d.body for d in sent[:8]), component
 

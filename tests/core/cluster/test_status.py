@@ -107,7 +107,10 @@ def ok() -> ClusterStatus:
 
 EACH: Final[dict[Status, tuple[Callable[[], ClusterStatus], str]]] = {
     Status.BLIND: (blind, "cannot see it for 50 s: ZooKeeper cannot be reached, last known leader jm-a"),
-    Status.STOPPED: (stopped, "no leader is wanted: its FlinkDeployment was deleted at 2026-11-20 08:01:43 UTC"),
+    Status.STOPPED: (
+        stopped,
+        "its FlinkDeployment was deleted, 1 job in the store waits, since 2026-11-20 08:01:43 UTC",
+    ),
     Status.DOWN: (
         down,
         "no leader for 43 s, probably jm-a was lost, 1 job stands still, 2 JobManagers contend",
@@ -119,7 +122,7 @@ EACH: Final[dict[Status, tuple[Callable[[], ClusterStatus], str]]] = {
     Status.RECOVERING: (recovering, "jm-b leads after 2 s, 0 of 1 jobs run"),
     Status.DEGRADED: (degraded, "2 of 2 jobs run, no standby is left"),
     Status.UNCHECKED: (unchecked, "jm-a leads; whether jobs run is not known (no REST)"),
-    Status.OK: (ok, "1 of 1 jobs run again, 2 s after jm-a was lost"),
+    Status.OK: (ok, "1 of 1 jobs run again, 2.1 s after jm-a was lost"),
 }
 
 

@@ -54,7 +54,7 @@ def test_a_failover_that_is_over_is_closed_after_five_minutes() -> None:
     assert paged(sidecar)[2:] == [("RESOLVED", True)]
     opened, _, closing = sidecar.sent
     assert (closing.destination, closing.incident) == ("ops#0", opened.incident)
-    assert closing.title.startswith("[RESOLVED] ")
+    assert (closing.status, closing.reason) == ("UNCHECKED", "RESOLVED")
 
 
 def test_the_next_sidecar_closes_what_its_predecessor_opened() -> None:

@@ -525,7 +525,7 @@ def test_a_message_that_stands_until_it_is_updated_says_that_the_drill_is_over()
 
 
 @pytest.mark.parametrize("drilled", [True, False])
-def test_the_failover_of_a_drill_is_counted_by_no_rule_and_no_title(drilled: bool) -> None:
+def test_the_failover_of_a_drill_is_counted_by_no_rule_and_no_message(drilled: bool) -> None:
     """The next failover is the first one of the hour."""
     flapping = Rule("FlinkLeaderFlapping", Trigger.EPISODES, Severity.CRITICAL, count=2, within=3600 * SECOND)
     policy = replace(DRILLING, rules=(*DRILLING.rules, flapping))
@@ -537,5 +537,5 @@ def test_the_failover_of_a_drill_is_counted_by_no_rule_and_no_title(drilled: boo
     flink.elect(job_manager("jm-c"))
     sidecar.sees_changes().waits(60)
     assert ("FlinkLeaderFlapping" in {delivery.alert for delivery in sidecar.sent}) is not drilled
-    title = [delivery.title for delivery in sidecar.sent if delivery.alert == "FlinkLeaderChanged"][-1]
-    assert ("again (2nd in 1 h)" in title) is not drilled
+    body = [delivery.body for delivery in sidecar.sent if delivery.alert == "FlinkLeaderChanged"][-1]
+    assert ("again (2nd in 1 h)" in body) is not drilled

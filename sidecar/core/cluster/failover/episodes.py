@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from sidecar.core.cluster.death.death_verdict import DeathVerdict
 from sidecar.core.cluster.downtime import Downtime
-from sidecar.core.cluster.failover.causes import RELATED, Facts, Loss, Verdict
+from sidecar.core.cluster.failover.causes import RELATED, Facts, Loss
 from sidecar.core.cluster.leadership_table import Kind
 from sidecar.core.cluster.recovery.recovery_state import Fault
 from sidecar.core.cluster.store.leases import VacancyReason
@@ -117,8 +117,6 @@ class Episode(Struct, frozen=True):
     successors: tuple[Successor, ...] = ()
     """The latest leaders of the cluster's own components since: a JobManager has two addresses."""
     gathered: Gathered = Gathered()
-    recorded: Verdict | None = None
-    """In a replay: the recorded verdict. Records do not have all the facts it rests on."""
     closed_at: Moment | None = None
     """None: it is open, or nothing of it is left to be recorded."""
     death: DeathVerdict | None = None

@@ -167,7 +167,7 @@ def _with_process(facts: Facts, cluster: ClusterState, episode: Episode) -> Fact
 
 def cause_of(cluster: ClusterState, episode: Episode) -> Verdict:
     """Why it happened, as far as is known."""
-    return episode.recorded or verdict(facts_of(cluster, episode))
+    return verdict(facts_of(cluster, episode))
 
 
 def decided_at(clusters: Iterable[ClusterState]) -> dict[str, int]:

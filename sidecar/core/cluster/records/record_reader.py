@@ -3,13 +3,9 @@
 from typing import Final
 from uuid import UUID
 
-from sidecar.core.cluster.death.death_verdict import DeathReason, DeathVerdict
 from sidecar.core.cluster.downtime import Downtime
-from sidecar.core.cluster.failover.causes import Confidence
 from sidecar.core.cluster.leadership_table import Kind
 from sidecar.core.cluster.records.record_writer import NOT_CONNECTED
-from sidecar.core.cluster.recovery.recovery_state import BadRestore
-from sidecar.core.cluster.recovery.recovery_tables import Origin
 from sidecar.core.cluster.store.unobserved import Gap
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.flink.leadership import (
@@ -25,10 +21,10 @@ from sidecar.core.flink.leadership import (
     Vacant,
     ZNodePosition,
 )
-from sidecar.core.moment import Moment, micros, parsed
+from sidecar.core.moment import Moment, micros
 from sidecar.core.observations import ConnectionState
 from sidecar.core.policy.policy import Store
-from sidecar.core.records import Death, PositionRecord, Recovery, TransitionRecord
+from sidecar.core.records import PositionRecord, TransitionRecord
 
 _NOWHERE: Final = ZNodePosition("", 0, 0, 0, 0, 0)
 
@@ -63,35 +59,6 @@ def transition_of(record: TransitionRecord, at: Moment) -> Transition:
         connection=None if record.view == NOT_CONNECTED else ConnectionState(record.view),
         episode_id=record.episode_id,
     )
-
-
-def death_of(record: Death) -> DeathVerdict:
-    """The verdict that `record` was made from. Raises ValueError for words that no version has written."""
-    return DeathVerdict(
-        DeathReason(record.reason),
-        Confidence(record.confidence),
-        tuple(record.facts),
-        exit_code=record.exit_code,
-        limit_bytes=record.limit_bytes,
-        ended_at=parsed(record.ended_at) if record.ended_at else None,
-        seen_at=parsed(record.seen_at) if record.seen_at else None,
-        fault=record.fault,
-        address=record.address or "",
-        pod=record.pod,
-    )
-
-
-def bad_restore_of(record: Recovery) -> BadRestore | None:
-    """That the job of `record` was not restored from its latest checkpoint. None: it was, or that is not known."""
-    if record.job_id is None or not record.reasons:  # a savepoint has a reason if a later checkpoint had been completed
-        return None
-    origin = {Origin.NOTHING.value: "nothing", Origin.OLDER.value: "older", Origin.SAVEPOINT.value: "older"}.get(
-        record.restored_from or ""
-    )
-    if origin is None:
-        return None
-    name, reason = record.name or "", record.reasons[-1]
-    return BadRestore(record.cluster_id, record.job_id, name, origin, record.episode_id, reason)
 
 
 def _leader(session_id: str | None, address: str | None) -> LeaderInformation | None:

@@ -137,7 +137,8 @@ def test_a_cluster_that_nobody_wants_is_stopped_and_pages_nobody(name: str, why:
     replay = Replay(name).plays()
     assert [(sent.alert, sent.reason.value) for sent in replay.sidecar.sent] == [("FlinkStopped", "FIRST")]
     first = "Flink ended and deleted its ConfigMap" if name == "application-job-finishes" else why.removesuffix(" at ")
-    assert f"stopped: {first}" in replay.sidecar.sent[0].title
+    assert replay.sidecar.sent[0].body.splitlines()[0] == f"stopped: {first}"
+    assert replay.sidecar.sent[0].title.startswith("[STOPPED] ")
     assert (replay.why or "").startswith(why)
 
 

@@ -386,8 +386,8 @@ def test_an_alert_that_fires_is_resolved_when_nobody_wants_a_leader_any_more() -
     operator.is_suspended()
     sidecar.waits(90)
     assert sidecar.sent_reasons()[1:] == [("FlinkNoLeader", "RESOLVED")]
-    assert "no leader is wanted" in sidecar.sent[-1].title
-    assert "its FlinkDeployment was suspended" in sidecar.sent[-1].body
+    assert "no leader is wanted" in sidecar.sent[-1].body
+    assert sidecar.sent[-1].title == "[STOPPED] default: its FlinkDeployment was suspended"
 
 
 def test_suspended_is_believed_only_for_a_while_when_it_can_no_longer_be_read() -> None:

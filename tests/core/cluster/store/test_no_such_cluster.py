@@ -29,7 +29,7 @@ def test_where_nothing_ever_was_no_missing_leader_is_notified() -> None:
     _, sidecar = nothing_there("default", "payments")
     sidecar.waits(600, tick=1)
     assert sidecar.sent_reasons() == [("FlinkLeadersOutOfSight", "FIRST")]
-    assert sidecar.sent[0].title == "[WARNING] default: no such cluster"
+    assert sidecar.sent[0].title.startswith("[BLIND] default: no such cluster: nothing was ever found")
     assert (
         "no such cluster: nothing was ever found under zk:2181/flink/payements in ZooKeeper; "
         "clusters found beside it: default, payments" in sidecar.sent[0].body
@@ -71,12 +71,12 @@ def test_a_flink_that_is_started_later_is_watched_from_then_on() -> None:
     sidecar.sent.clear()
     sidecar.observe(ChildrenObserved(sidecar.moment, CLUSTER, "/leader/latch", ("_c_1",)))
     sidecar.waits(20, tick=1)
-    assert sidecar.sent_reasons() == [("FlinkLeadersOutOfSight", "RESOLVED")]
+    assert sidecar.sent_reasons() == [("FlinkLeadersOutOfSight", "SHRANK")]
     sidecar.waits(20, tick=1)
     assert sidecar.sent_reasons()[1:] == [("FlinkNoLeader", "FIRST")]
     flink.elect(A)
     sidecar.sees_changes().waits(70, tick=1)
-    assert sidecar.sent_reasons()[2:] == [("FlinkNoLeader", "RESOLVED")]
+    assert sidecar.sent_reasons()[2:] == [("FlinkLeadersOutOfSight", "RESOLVED"), ("FlinkNoLeader", "RESOLVED")]
 
 
 def test_where_a_leader_was_before_it_is_a_vacancy() -> None:

@@ -31,9 +31,8 @@ def test_it_is_named_and_no_missing_leader_is_notified() -> None:
     flink, sidecar = with_old_job_manager()
     flink.submit(JOB)
     sidecar.connects().waits(600, tick=1)
-    assert [(delivery.title, delivery.reason) for delivery in sidecar.sent] == [
-        ("[WARNING] default: this Flink is not supported", "FIRST")
-    ]
+    assert [(delivery.status, delivery.reason) for delivery in sidecar.sent] == [("BLIND", "FIRST")]
+    assert sidecar.sent[0].body.startswith("this Flink is not supported\n")
     assert "this looks like Flink older than 1.5" in sidecar.sent[0].body
     assert {(leader.state, leader.reason) for leader in leaders(Snapshot(sidecar.moment, sidecar.state))} == {
         ("unknown", "not supported")
@@ -60,7 +59,7 @@ def test_after_an_upgrade_it_is_watched() -> None:
     flink.elect(A, DISPATCHER)
     sidecar.sees_changes().waits(60, tick=1)
     assert missing(sidecar) == "None"
-    assert ("FlinkLeadersOutOfSight", "RESOLVED") in sidecar.sent_reasons()
+    assert ("FlinkLeadersOutOfSight", "SHRANK") in sidecar.sent_reasons()
     assert ("FlinkNoLeader", "FIRST") in sidecar.sent_reasons()
 
 

@@ -1,0 +1,73 @@
+"""The last message about a failover says how it ended, and its incident is not closed before."""
+
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.moment import SECOND
+from sidecar.core.policy.routing import Route
+from tests.core.auditor import PAGER
+from tests.core.cluster.pictures import ASSESSING, before, job, shows
+from tests.core.cluster.recovery.test_assessment import looks
+from tests.kit.cluster import B
+from tests.kit.core_sidecar import Sidecar, watching, with_destinations
+from tests.simulation.test_rule_test import SHIPPED
+
+INTERVAL = 60
+RESTARTING = job(started=2, state="RESTARTING")
+Sent = list[tuple[float, Delivery]]
+
+
+def messages_of(led_after: float, running_after: int) -> tuple[Sent, float]:
+    """The messages by the shipped rules, with seconds since the loss, and when the jobs ran again. A leads; later B; then its jobs run."""
+    shipped = replace(
+        with_destinations(PAGER, policy=ASSESSING),
+        rules=tuple(SHIPPED.rules.rules),
+        route=Route("ops", group_wait=5 * SECOND, group_interval=INTERVAL * SECOND),
+    )
+    flink, sidecar = watching(policy=shipped)
+    for _ in range(12):
+        shows(sidecar, before(sidecar))
+        sidecar.waits(1)
+    lost, messages = sidecar.now, _noted(sidecar)
+    flink.vacate()
+    sidecar.sees_changes().waits(led_after)
+    flink.elect(B)
+    sidecar.sees_changes()
+    looks(sidecar, RESTARTING, seconds=running_after)
+    ran = sidecar.now
+    looks(sidecar, None, seconds=900)
+    return [((at - lost) / SECOND, message) for at, message in messages], (ran - lost) / SECOND
+
+
+def _noted(sidecar: Sidecar) -> list[tuple[int, Delivery]]:
+    noted: list[tuple[int, Delivery]] = []
+    send: Callable[[Delivery], None] = sidecar._send
+
+    def note(delivery: Delivery) -> None:
+        noted.append((sidecar.now, delivery))
+        send(delivery)
+
+    sidecar._send = note  # type: ignore[method-assign]  # what is sent, with its time
+    return noted
+
+
+@pytest.mark.parametrize(("led_after", "running_after"), [(8, 10), (8, 90), (40, 10), (40, 90)])
+def test_the_last_message_is_that_all_jobs_run(led_after: float, running_after: int) -> None:
+    """Within an interval of the group, and a check of the recovery."""
+    messages, ran = messages_of(led_after, running_after)
+    at, last = messages[-1]
+    assert last.status == "OK", [(at, message.reason.value, message.title) for at, message in messages]
+    assert at <= ran + INTERVAL + 15
+
+
+@pytest.mark.parametrize(("led_after", "running_after"), [(8, 10), (8, 90), (40, 90)])
+def test_nothing_is_resolved_while_a_job_does_not_run(led_after: float, running_after: int) -> None:
+    """And no message says of a later time what was so before."""
+    messages, ran = messages_of(led_after, running_after)
+    assert [
+        message.title for _, message in messages if message.reason.value == "RESOLVED" and message.status != "OK"
+    ] == []
+    assert [message.title for at, message in messages if at > ran + 15 and message.status == "RECOVERING"] == []
