@@ -50,7 +50,7 @@ from sidecar.core.observations import (
     Stopped,
     Ticked,
 )
-from sidecar.core.overlay import with_items, without
+from sidecar.core.overlay import differing, with_items, without
 from sidecar.core.pictures import PictureRequest
 from sidecar.core.pods import ip_addresses, with_pod
 from sidecar.core.policy.policy import Policy, Source
@@ -159,8 +159,7 @@ def _remove(policy: Policy, state: State, names: Iterable[str], at: Moment) -> S
         alerts = rules.forget(state.alerts, policy, name, at)
         operated = state.clusters[name].operated
         unclaimed = {**state.unclaimed, name: operated} if operated and operated.is_read else state.unclaimed
-        clusters, stated = without(state.clusters, [name]), without(state.stated, [name])
-        state = replace(state, clusters=clusters, alerts=alerts, unclaimed=unclaimed, stated=stated)
+        state = replace(state, clusters=without(state.clusters, [name]), alerts=alerts, unclaimed=unclaimed)
     return state, effects
 
 
@@ -369,16 +368,21 @@ def _removals(policy: Policy, state: State, _: Quarantine, now: Moment) -> Step:
 
 def _statuses(policy: Policy, state: State, quarantine: Quarantine, now: Moment) -> Step:
     """Decide the status of the clusters that have changed, or whose time has come."""
+    _, clusters = differing(state.stated, state.clusters)
+    if state.status_due is not None and now.steady >= state.status_due:
+        clusters |= {name: c for name, c in state.clusters.items() if c.stated and c.stated.is_due(now)}
+    if not clusters:
+        return state, []
     effects: list[Effect] = []
-    for name, cluster in state.clusters.items():
-        stated = cluster.stated
-        if state.stated.get(name) is cluster and (not stated or stated.due is None or now.steady < stated.due):
-            continue
-        with quarantine.guard("the status of cluster", name):
+    undecided: list[str] = []
+    for name, cluster in clusters.items():
+        with quarantine.guard("the status of cluster", name) as guard:
             state, more = _take(policy, state, name, status_of.restated(policy, name, cluster, now), now)
             effects += more
-            state = replace(state, stated=with_items(state.stated, {name: state.clusters[name]}))
-    return state, effects
+        if guard.raised:
+            undecided.append(name)
+    dues = (c.stated.due for c in state.clusters.values() if c.stated and c.stated.due is not None)
+    return replace(state, stated=without(state.clusters, undecided), status_due=min(dues, default=None)), effects
 
 
 def _each_cluster(policy: Policy, state: State, now: Moment, act: cluster_step.Act) -> Step:

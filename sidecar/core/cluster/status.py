@@ -74,6 +74,9 @@ class Stated(Struct, frozen=True):
     due: int | None = None
     """When time alone may change it (steady). None: never."""
 
+    def is_due(self, now: Moment) -> bool:
+        return self.due is not None and now.steady >= self.due
+
 
 class ClusterStatus(NamedTuple):
     """How one cluster is now. Its texts are printable and bounded, without the cluster's name."""
