@@ -15,7 +15,7 @@ from sidecar.core.cluster.draft import ClusterStep
 from sidecar.core.cluster.failover import plans
 from sidecar.core.cluster.kubernetes_events import events
 from sidecar.core.cluster.records.record_writer import transition_record
-from sidecar.core.cluster.recovery import assessment
+from sidecar.core.cluster.recovery import acceptance, assessment
 from sidecar.core.cluster.recovery.recovery_state import BadRestore
 from sidecar.core.cluster.state import ClusterState, fresh_cluster, without_memory
 from sidecar.core.cluster.transitions import Transition
@@ -34,6 +34,7 @@ from sidecar.core.observations import (
     DeploymentObserved,
     EndObservation,
     EvidenceGathered,
+    FailoverAnnotated,
     FinderObservation,
     HaChecked,
     HandoverRead,
@@ -63,6 +64,7 @@ MOST_UNCLAIMED: Final = 10_000
 """FlinkDeployments without a cluster that are remembered."""
 
 Step = tuple[State, list[Effect]]
+_Informing = EndObservation | PictureTaken | HaChecked | PeersAsked | FailoverAnnotated
 
 
 def step(policy: Policy, state: State, observation: Observation) -> Step:
@@ -90,15 +92,9 @@ def _step(policy: Policy, state: State, observation: Observation) -> Step:
 def _observe(
     policy: Policy,
     state: State,
-    observation: FinderObservation
-    | PlanObservation
-    | EndObservation
-    | PictureTaken
-    | HaChecked
-    | PeersAsked
-    | NotProcessed,
+    observation: FinderObservation | PlanObservation | _Informing | NotProcessed,
 ) -> Step:
-    if isinstance(observation, EndObservation | PictureTaken | HaChecked | PeersAsked):
+    if isinstance(observation, _Informing):
         return _inform(policy, state, observation)
     if isinstance(observation, PlanObservation):
         return _plan(policy, state, observation)
@@ -212,9 +208,9 @@ def _plan_of_one(policy: Policy, state: State, observation: PlanObservation) -> 
     return replace(state, unclaimed={**state.unclaimed, name: operated}), []
 
 
-def _inform(policy: Policy, state: State, observation: EndObservation | PictureTaken | HaChecked | PeersAsked) -> Step:
-    """The state after an observation from outside of the leaders: of how a JobManager ended, of what Flink's REST server or other observers
-    say, or of what the checks of high availability found.
+def _inform(policy: Policy, state: State, observation: _Informing) -> Step:
+    """The state after an observation from outside of the leaders: of how a JobManager ended, of what Flink's REST server, other observers
+    or people say, or of what the checks of high availability found.
     """
     effects: list[Effect] = []
     for name in _meant(policy, state, observation.cluster_id):
@@ -229,7 +225,7 @@ def _inform_one(
     state: State,
     name: str,
     before: ClusterState,
-    observation: EndObservation | PictureTaken | HaChecked | PeersAsked,
+    observation: _Informing,
 ) -> Step:
     def act(policy: Policy, name: str, cluster: ClusterState, _: Moment) -> ClusterStep:
         match observation:
@@ -237,6 +233,8 @@ def _inform_one(
                 return readiness.observe(policy, name, cluster, observation)
             case PeersAsked(known=peers, opinions=opinions, at=at):
                 return replace(cluster, peers=Peers(peers, opinions, at.steady)), []
+            case FailoverAnnotated():
+                return acceptance.annotated(cluster, observation), []
             case PictureTaken():
                 cluster, answer = rest_server.answered(cluster, rest_server.bounded(state.clusters, observation))
                 if answer is None:
