@@ -14,6 +14,7 @@ from uuid import UUID
 import pytest
 from kazoo.client import KazooClient
 
+from sidecar.core.errors import installing
 from sidecar.core.flink.leadership import LeaderInformation
 from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.zookeeper import ZooKeeper
@@ -84,7 +85,7 @@ def test_what_an_extra_brings_is_named_where_it_is_missing() -> None:
     ended = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
     assert len(ended.stderr.splitlines()) == 1
-    assert "flink-ha-sidecar[audit,lab]" in ended.stderr
+    assert ended.stderr.endswith(f"; run: {installing('audit,lab')}\n")
 
 
 @pytest.fixture
