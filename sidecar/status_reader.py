@@ -1,7 +1,7 @@
 """`status` and `alerts`: what a configuration's stores say now, joined with what its sidecar's journal knows."""
 
 from collections.abc import Collection, Generator
-from contextlib import closing
+from contextlib import closing, suppress
 
 from sidecar import history, viewer
 from sidecar.clock import Clock
@@ -21,15 +21,17 @@ def statuses(settings: Settings, patience: float) -> Generator[Status, None, Non
     """
     policy = settings.policy()
 
+    def own_state() -> State:
+        with suppress(JournalError):
+            return history.state(settings.state_dir)
+        return State()
+
     def blind(now: Moment) -> Collection[str]:
-        try:
-            own = history.state(settings.state_dir)
-        except JournalError:
-            return ()
+        own = own_state()
         running = is_running(own.alive, now)
         return {name for name, cluster in own.clusters.items() if running and cluster.view.sighting is Sighting.BLIND}
 
-    with closing(viewer.looks(settings, patience, blind)) as looks:
+    with closing(viewer.looks(settings, patience, blind, own_state().clusters.keys())) as looks:
         for at, live in looks:
             state, journal, problem = with_beginnings(live), None, None
             try:

@@ -127,12 +127,16 @@ class Look(NamedTuple):
 
 
 def looks(
-    settings: Settings, patience: float, blind: Callable[[Moment], Collection[str]] = lambda _: ()
+    settings: Settings,
+    patience: float,
+    blind: Callable[[Moment], Collection[str]] = lambda _: (),
+    known: Collection[str] = (),
 ) -> Generator[Look, None, None]:
     """What is in the stores of all clusters: once everything is read and each lease is renewed or has expired, at most after `patience`
     seconds; then again, four times a second.
 
-    `blind`: the clusters that a running sidecar cannot see at that moment: they are not waited for longer than ALONE_SECONDS.
+    `blind`: the clusters that a running sidecar cannot see at that moment: they are not waited for longer than ALONE_SECONDS. `known`: the
+    clusters that were watched before.
     """
     clock = Clock()
     alone_until = clock().steady + round(ALONE_SECONDS * SECOND)
@@ -141,7 +145,7 @@ def looks(
     read_at: dict[str, int] = {}
     traced: set[str] = set()
     ready, due = False, clock().steady + round(patience * SECOND)
-    with closing(_observations(settings.clusters, clock, settings.finder)) as observations:
+    with closing(_observations(settings.clusters, clock, settings.finder, known)) as observations:
         for observation in observations:
             state, _ = step_all(policy, state, [observation or Ticked(clock())])
             if isinstance(observation, SnapshotCompleted):
@@ -202,7 +206,10 @@ def _all_proven(cluster: ClusterState, since: int) -> bool:
 
 
 def _observations(
-    clusters: Sequence[ClusterSettings], clock: Clock, finder: AnyFinderSettings | None = None
+    clusters: Sequence[ClusterSettings],
+    clock: Clock,
+    finder: AnyFinderSettings | None = None,
+    known: Collection[str] = (),
 ) -> Generator[FinderObservation | PlanObservation | EndObservation | None, None, None]:
     """The observations of the drivers, and None now and then if there are none."""
     inbox: SimpleQueue[FinderObservation | PlanObservation | EndObservation] = (
@@ -214,7 +221,7 @@ def _observations(
             time.sleep(_FULL_PAUSE)
         inbox.put(observation)
 
-    drivers = Drivers(clusters, clock, finder)
+    drivers = Drivers(clusters, clock, finder, known=known)
     drivers.start(put)
     drivers.find(put)
     try:

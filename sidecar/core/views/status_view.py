@@ -75,12 +75,15 @@ def is_running(alive: Moment | None, now: Moment) -> bool:
 
 def joined(live: State, remembered: State, *, running: bool) -> State:
     """`live`, which was just read, with what a sidecar knows besides: since when, alerts, pods. `remembered`: its state, on the same clock;
-    `running`: whether it observed everything until now.
+    `running`: whether it observed everything until now. A found cluster of which nothing is there any more is as the sidecar has it.
     """
     clusters = {
         name: _with_remembered(cluster, remembered.clusters.get(name), running=running)
         for name, cluster in live.clusters.items()
     }
+    if running and live.finder and live.finder.connected:
+        gone = {name: cluster for name, cluster in remembered.clusters.items() if cluster.gone}
+        clusters = {**gone, **clusters}
     return replace(live, clusters=clusters, alerts=remembered.alerts, silences=remembered.silences)
 
 
