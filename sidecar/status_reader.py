@@ -10,7 +10,8 @@ from sidecar.core.moment import Moment, timestamp
 from sidecar.core.rebase import rebased
 from sidecar.core.state import State
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.core.views.status_view import JournalStatus, Status, is_running, joined, status, with_beginnings
+from sidecar.core.views.status_view import JournalStatus, Status, joined, status, with_beginnings
+from sidecar.core.views.verdict import is_running
 from sidecar.journal import JournalError
 from sidecar.settings import Settings
 

@@ -34,6 +34,7 @@ from sidecar.core.step import step_all
 from sidecar.core.views.flink_view import FlinkView, LeaderAddress
 from sidecar.core.views.leader_view import Leader, leaders
 from sidecar.core.views.snapshot import Snapshot
+from sidecar.core.views.verdict import ClusterVerdict, verdicts
 from sidecar.drivers import Drivers
 from sidecar.settings import AnyFinderSettings, ClusterSettings, Settings, session_timeouts
 
@@ -82,9 +83,9 @@ def flink_calls(cluster: ClusterSettings) -> Generator[LeaderAddress, None, None
                 yield from view.observe(observation)
 
 
-def who(cluster: ClusterSettings, patience: float) -> list[Leader]:
-    """The current leader of each component. Raises ClusterNotSeenError if they cannot all be read within `patience` seconds, or if nothing
-    of the cluster exists.
+def who(cluster: ClusterSettings, patience: float) -> tuple[ClusterVerdict, list[Leader]]:
+    """How the cluster is, and the current leader of each component. Raises ClusterNotSeenError if they cannot all be read within `patience`
+    seconds, or if nothing of the cluster exists.
 
     In Kubernetes the address of a dead leader remains: waits until each lease is renewed or expires, at most `patience` seconds.
     """
@@ -116,7 +117,8 @@ def who(cluster: ClusterSettings, patience: float) -> list[Leader]:
                     raise ClusterNotSeenError(f"no such cluster: nothing was found under {cluster.place}. {_NOT_FOUND}")
                 _log.warning(_UNPROVEN, patience)
                 break
-    return leaders(Snapshot(clock(), state))
+    snapshot = Snapshot(clock(), state, policy=policy)
+    return verdicts(snapshot, asks_rest=False)[0], leaders(snapshot)
 
 
 class Look(NamedTuple):

@@ -106,10 +106,13 @@ def lead(client: KazooClient, term: int) -> None:
 
 @pytest.mark.covers("command:who")
 def test_who_tells_who_leads(zookeeper: ZooKeeper, leader: KazooClient) -> None:
-    """As text for people, as one object a line for scripts; where somebody has no leader, the exit status is 1."""
+    """As text for people below the cluster's status, as one object a line for scripts; its exit status is that of the status."""
     text = command("who", "--zookeeper", zookeeper.address)
     assert text.returncode == 1, text.stderr
-    header, *lines = text.stdout.splitlines()
+    said, header, *lines = text.stdout.splitlines()
+    status = command("status", "--zookeeper", zookeeper.address)
+    assert (said, text.returncode) == (status.stdout.splitlines()[0], status.returncode)
+    assert said == "[DOWN] default: no leader of resource_manager, rest_server"
     assert header.split() == ["COMPONENT", "STATE", "LEADER", "SINCE", "CONTENDERS"]
     assert [line.split()[:2] for line in lines] == [
         ["dispatcher", "held"],
@@ -126,7 +129,9 @@ def test_who_tells_who_leads(zookeeper: ZooKeeper, leader: KazooClient) -> None:
     assert [leader["since"] for leader in leaders[1:]] == [None, None]  # a vacancy that was there before anybody looked
     assert [line.split()[4] for line in lines[1:]] == ["before"] * 2
     Flink(ZNodes(writer=ZooKeeperWriter(leader))).elect(A, RESOURCE_MANAGER, REST_SERVER)
-    assert command("who", "--zookeeper", zookeeper.address).returncode == 0
+    led = command("who", "--zookeeper", zookeeper.address)
+    assert led.stdout.splitlines()[0] == "[UNCHECKED] default: jm-1 leads; whether jobs run is not known (no REST)"
+    assert led.returncode == 0
 
 
 def test_who_says_when_it_cannot_see() -> None:

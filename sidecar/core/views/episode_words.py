@@ -60,6 +60,11 @@ def facts(explained: Explanation, *, with_jobs: bool = False) -> Iterator[Fact]:
         begin = explained.transitions[0]
         yield "cluster", [clean(begin.cluster_id)]
         yield "from", [f"{begin.observed_at}, in progress: the cause is decided when it is over"]
+    if now := explained.status:
+        step = [f"Next: {now.next_step}"] if now.next_step else []
+        yield "status", [f"{now.status} since {now.status_since}: {now.sentence}", *step]
+    elif then := explained.last_status:
+        yield "status", [clean(f"{then.status} until the next failover: {then.sentence}")]
     if recovery := explained.recovery:
         yield "recovery", [cluster_line(recovery), *(_jobs(recovery) if with_jobs else ())]
 
