@@ -100,7 +100,6 @@ def test_what_is_not_over_has_the_cause_that_is_known_so_far(remembered: tuple[P
     assert lines[1] == "cluster    default"
     assert lines[2].endswith(", in progress")
     assert lines[3] == "cause      jobmanager_lost (medium), as far as is known now"
-    assert "leader     none now; jm-b:6123 led before" in lines
     stated, alive = sidecar.state.clusters["default"].stated, sidecar.state.alive
     assert stated
     assert alive
