@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from sidecar.core.cluster.next_step import next_step
 from sidecar.core.cluster.state import ClusterState
-from sidecar.core.cluster.status import LED, SHOWN, WORST_FIRST, ClusterStatus, Status
+from sidecar.core.cluster.status import LED, SHOWN, WORST_FIRST, ClusterStatus, Stated, Status
 from sidecar.core.cluster.status_of import status_of
 from sidecar.core.moment import SECOND, Moment, Timestamp, timestamp
 from sidecar.core.sanitize import clean
@@ -65,10 +65,7 @@ def stated(snapshot: Snapshot) -> Mapping[str, ClusterVerdict]:
     until = "" if is_running(alive, snapshot.at) else ended
     for name, cluster in snapshot.state.clusters.items():
         if (last := cluster.episode or cluster.last_episode) and (current := cluster.stated):
-            since, step = timestamp(current.since.wall), next_step(cluster, current.status)
-            verdicts[last.id] = ClusterVerdict(
-                name, current.status.value, current.sentence + until, since, *(step or ())
-            )
+            verdicts[last.id] = _verdict(name, cluster, current, until)
     return verdicts
 
 
@@ -78,11 +75,13 @@ def _worst_first(verdict: ClusterVerdict) -> tuple[int, str]:
 
 def _of_cluster(snapshot: Snapshot, name: str, cluster: ClusterState, *, asks_rest: bool) -> ClusterVerdict:
     current, stated = status_of(snapshot.policy, name, cluster, snapshot.at), cluster.stated
-    if not asks_rest and stated and {stated.status, current.status} <= LED:
-        current = ClusterStatus(stated.status, stated.since, (stated.sentence,))
-    step = next_step(cluster, current.status)
-    since = timestamp(current.since.wall)
-    return ClusterVerdict(name, current.status.value, current.sentence, since, *(step or ()))
+    is_repeated = not asks_rest and stated and {stated.status, current.status} <= LED
+    return _verdict(name, cluster, stated if stated and is_repeated else current)
+
+
+def _verdict(name: str, cluster: ClusterState, current: ClusterStatus | Stated, until: str = "") -> ClusterVerdict:
+    sentence, since = current.sentence + until, timestamp(current.since.wall)
+    return ClusterVerdict(name, current.status.value, sentence, since, *(next_step(cluster, current.status) or ()))
 
 
 def _of_sidecar(snapshot: Snapshot) -> Iterator[ClusterVerdict]:
