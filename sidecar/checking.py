@@ -4,6 +4,7 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
+from sidecar.core.errors import installing
 from sidecar.endpoints import AppriseUrl
 from sidecar.settings import Settings, SettingsError
 from sidecar.sinks.notify.notifier import check_endpoints
@@ -20,7 +21,7 @@ def checked(settings: Settings) -> tuple[Settings, list[SettingsError]]:
         for destination, problem in endpoints.problems.items()
     ]
     if settings.otlp and not find_spec("opentelemetry"):
-        mistakes.append(SettingsError("otlp: needs one more package: pip install 'flink-ha-sidecar[otlp]'"))
+        mistakes.append(SettingsError(f"otlp: needs one more package: {installing('otlp')}"))
     try:
         segment_store(settings.spool.place, settings.observer)
     except SettingsError as error:

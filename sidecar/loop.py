@@ -20,9 +20,10 @@ from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.delivery.settle import NOT_DELIVERED
 from sidecar.core.effects import Append, Effect, Gather, NamePod, Publish, ReadSilences, Send, TakePicture
 from sidecar.core.evidence import Capture
-from sidecar.core.moment import timestamp
+from sidecar.core.moment import parsed, timestamp
 from sidecar.core.observations import (
     ConfigMapObserved,
+    FailoverAnnotated,
     NodeObserved,
     NotProcessed,
     Observation,
@@ -234,6 +235,9 @@ class Loop:
     def _turn(self, observations: list[Observation], *, ticks: bool = False) -> None:
         """`ticks`: time passes after them."""
         effects, until = list[Effect](), time.monotonic() + MOST_SECONDS
+        for note in self._journal.annotations():
+            noted_at = parsed(note.observed_at)
+            effects += self._step(FailoverAnnotated(self._clock(), note.cluster_id, note.episode_id, noted_at))
         for number, observation in enumerate(observations, 1):
             effects += self._step(observation)
             if time.monotonic() >= until:

@@ -1,7 +1,7 @@
 """`status` and `alerts`: what a configuration's stores say now, joined with what its sidecar's journal knows."""
 
 from collections.abc import Collection, Generator
-from contextlib import closing
+from contextlib import closing, suppress
 
 from sidecar import history, viewer
 from sidecar.clock import Clock
@@ -10,7 +10,8 @@ from sidecar.core.moment import Moment, timestamp
 from sidecar.core.rebase import rebased
 from sidecar.core.state import State
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.core.views.status_view import JournalStatus, Status, is_running, joined, status, with_beginnings
+from sidecar.core.views.status_view import JournalStatus, Status, joined, status, with_beginnings
+from sidecar.core.views.verdict import is_running
 from sidecar.journal import JournalError
 from sidecar.settings import Settings
 
@@ -21,15 +22,17 @@ def statuses(settings: Settings, patience: float) -> Generator[Status, None, Non
     """
     policy = settings.policy()
 
+    def own_state() -> State:
+        with suppress(JournalError):
+            return history.state(settings.state_dir)
+        return State()
+
     def blind(now: Moment) -> Collection[str]:
-        try:
-            own = history.state(settings.state_dir)
-        except JournalError:
-            return ()
+        own = own_state()
         running = is_running(own.alive, now)
         return {name for name, cluster in own.clusters.items() if running and cluster.view.sighting is Sighting.BLIND}
 
-    with closing(viewer.looks(settings, patience, blind)) as looks:
+    with closing(viewer.looks(settings, patience, blind, own_state().clusters.keys())) as looks:
         for at, live in looks:
             state, journal, problem = with_beginnings(live), None, None
             try:

@@ -34,6 +34,7 @@ from sidecar.core.step import step_all
 from sidecar.core.views.flink_view import FlinkView, LeaderAddress
 from sidecar.core.views.leader_view import Leader, leaders
 from sidecar.core.views.snapshot import Snapshot
+from sidecar.core.views.verdict import ClusterVerdict, verdicts
 from sidecar.drivers import Drivers
 from sidecar.settings import AnyFinderSettings, ClusterSettings, Settings, session_timeouts
 
@@ -82,9 +83,9 @@ def flink_calls(cluster: ClusterSettings) -> Generator[LeaderAddress, None, None
                 yield from view.observe(observation)
 
 
-def who(cluster: ClusterSettings, patience: float) -> list[Leader]:
-    """The current leader of each component. Raises ClusterNotSeenError if they cannot all be read within `patience` seconds, or if nothing
-    of the cluster exists.
+def who(cluster: ClusterSettings, patience: float) -> tuple[ClusterVerdict, list[Leader]]:
+    """How the cluster is, and the current leader of each component. Raises ClusterNotSeenError if they cannot all be read within `patience`
+    seconds, or if nothing of the cluster exists.
 
     In Kubernetes the address of a dead leader remains: waits until each lease is renewed or expires, at most `patience` seconds.
     """
@@ -116,7 +117,8 @@ def who(cluster: ClusterSettings, patience: float) -> list[Leader]:
                     raise ClusterNotSeenError(f"no such cluster: nothing was found under {cluster.place}. {_NOT_FOUND}")
                 _log.warning(_UNPROVEN, patience)
                 break
-    return leaders(Snapshot(clock(), state))
+    snapshot = Snapshot(clock(), state, policy=policy)
+    return verdicts(snapshot, asks_rest=False)[0], leaders(snapshot)
 
 
 class Look(NamedTuple):
@@ -127,12 +129,16 @@ class Look(NamedTuple):
 
 
 def looks(
-    settings: Settings, patience: float, blind: Callable[[Moment], Collection[str]] = lambda _: ()
+    settings: Settings,
+    patience: float,
+    blind: Callable[[Moment], Collection[str]] = lambda _: (),
+    known: Collection[str] = (),
 ) -> Generator[Look, None, None]:
     """What is in the stores of all clusters: once everything is read and each lease is renewed or has expired, at most after `patience`
     seconds; then again, four times a second.
 
-    `blind`: the clusters that a running sidecar cannot see at that moment: they are not waited for longer than ALONE_SECONDS.
+    `blind`: the clusters that a running sidecar cannot see at that moment: they are not waited for longer than ALONE_SECONDS. `known`: the
+    clusters that were watched before.
     """
     clock = Clock()
     alone_until = clock().steady + round(ALONE_SECONDS * SECOND)
@@ -141,7 +147,7 @@ def looks(
     read_at: dict[str, int] = {}
     traced: set[str] = set()
     ready, due = False, clock().steady + round(patience * SECOND)
-    with closing(_observations(settings.clusters, clock, settings.finder)) as observations:
+    with closing(_observations(settings.clusters, clock, settings.finder, known)) as observations:
         for observation in observations:
             state, _ = step_all(policy, state, [observation or Ticked(clock())])
             if isinstance(observation, SnapshotCompleted):
@@ -202,7 +208,10 @@ def _all_proven(cluster: ClusterState, since: int) -> bool:
 
 
 def _observations(
-    clusters: Sequence[ClusterSettings], clock: Clock, finder: AnyFinderSettings | None = None
+    clusters: Sequence[ClusterSettings],
+    clock: Clock,
+    finder: AnyFinderSettings | None = None,
+    known: Collection[str] = (),
 ) -> Generator[FinderObservation | PlanObservation | EndObservation | None, None, None]:
     """The observations of the drivers, and None now and then if there are none."""
     inbox: SimpleQueue[FinderObservation | PlanObservation | EndObservation] = (
@@ -214,7 +223,7 @@ def _observations(
             time.sleep(_FULL_PAUSE)
         inbox.put(observation)
 
-    drivers = Drivers(clusters, clock, finder)
+    drivers = Drivers(clusters, clock, finder, known=known)
     drivers.start(put)
     drivers.find(put)
     try:

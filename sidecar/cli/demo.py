@@ -2,7 +2,7 @@
 
 import click
 
-from sidecar.core.errors import OperatorError
+from sidecar.core.errors import OperatorError, installing
 
 
 @click.command()
@@ -14,9 +14,7 @@ def demo() -> None:
     try:
         from sidecar.demo.show import show
     except ImportError as error:
-        extras = "pip install 'flink-ha-sidecar[audit,lab]'"
-        raise OperatorError(
-            f"the demo needs more than the sidecar does ({error.name} is missing); run: {extras}"
-        ) from error
+        missing = f"the demo needs more than the sidecar does ({error.name} is missing)"
+        raise OperatorError(f"{missing}; run: {installing('audit,lab')}") from error
 
     show(lambda line: print(line, flush=True))

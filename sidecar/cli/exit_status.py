@@ -12,12 +12,13 @@ from typing import Any, Final
 import click
 
 from sidecar.cli.printing import print_mistake
+from sidecar.core.cluster.status import OVER, Status
 from sidecar.core.errors import OperatorError
 
 DONE: Final = 0
-"""`status`, `who`: every component has a leader. `ha check`: every check passed."""
+"""`status`, `who`: OK, STOPPED or UNCHECKED. `ha check`: every check passed."""
 FAILED: Final = 1
-"""Or, of `status` and `who`, something has no leader; of `ha check`, there is a risk."""
+"""Or, of `status` and `who`, any other status that is seen; of `ha check`, there is a risk."""
 WRONG_USAGE: Final = 2
 CANNOT_TELL: Final = 3
 """Of commands that say how something is: it cannot be read, or is not known yet."""
@@ -27,6 +28,13 @@ CLOSED_PIPE: Final = 128 + signal.SIGPIPE
 
 class ClosedPipeError(Exception):
     """The reader of our output is gone. click would turn the OSError into exit status 1."""
+
+
+def of_status(worst: Status) -> int:
+    """That of a command which says how clusters are; `worst`: of them."""
+    if worst is Status.BLIND:
+        return CANNOT_TELL
+    return DONE if worst in OVER else FAILED
 
 
 class QuietGroup(click.Group):

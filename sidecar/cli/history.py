@@ -179,32 +179,31 @@ def _print_episodes(episodes: "Sequence[EpisodeView]", width: int | None) -> Non
     """VACANT is the time without a published leader, DOWN the bounds of the time without a working one. CAUSE has the reason of the
     process's death, where it is known and there is no room for both.
     """
-    header, judged = ["ID", "CLUSTER", "BEGAN (UTC)", "VACANT", "DOWN", "CAUSE"], False
+    header = ["ID", "CLUSTER", "BEGAN (UTC)", "VACANT", "DOWN", "CAUSE", "STATUS"]
     if width is None:
         header += ["CONFIDENCE", "PLANNED", "JOBS", "LEADER", "DIED", "RECOVERY", "REVIEWED"]
-    elif judged := any(episode.recovery_verdict for episode in episodes):
-        header.append("RECOVERY")
-    rows = (_row(episode, wide=width is None, judged=judged) for episode in episodes)
+    rows = (_row(episode, wide=width is None) for episode in episodes)
     print_table([header, *rows], width=width, flexible=[1, 5])
 
 
-def _row(row: "EpisodeView", *, wide: bool, judged: bool) -> list[str]:
+def _row(row: "EpisodeView", *, wide: bool) -> list[str]:
     began = row.opened_at[:19].replace("T", " ")
     at_least, at_most = row.downtime_seconds_at_least, row.downtime_seconds_at_most
     down = "" if at_least is None else lasted(at_least, at_most).replace("at least", "≥")
     vacant = "" if row.vacant_seconds is None else seconds(micros(row.vacant_seconds))
     vacant = vacant if row.phase == "CLOSED" else _PHASES[row.phase]
-    died, recovery = row.death_reason or "", row.recovery_verdict or ""
+    died, recovery, status = row.death_reason or "", row.recovery_verdict or "", row.status or ""
     if not wide:
         cause = died if died not in {"", "unknown"} else row.cause
-        return [row.id[:8], row.cluster_id, began[5:], vacant, down, cause, *([recovery] if judged else [])]
+        return [row.id[:8], row.cluster_id, began[5:], vacant, down, cause, status]
     planned, reviewed = ("" if value is None else "yes" if value else "no" for value in (row.planned, row.reviewed))
     leader = spelled(row.before_address, row.before_pod)
     if row.after_address:
         leader = move(leader, spelled(row.after_address, row.after_pod))
     jobs = f"{row.jobs_affected}/{row.jobs_total}"
     outcome = died, recovery, reviewed
-    return [row.id, row.cluster_id, began, vacant, down, row.cause, row.confidence, planned, jobs, leader, *outcome]
+    what = vacant, down, row.cause, status, row.confidence
+    return [row.id, row.cluster_id, began, *what, planned, jobs, leader, *outcome]
 
 
 _PHASES: Final = {"OPEN": "no leader", "LEADER_BACK": "jobs"}

@@ -9,12 +9,12 @@ from typing import Any, Final, Literal
 
 import click
 
-from sidecar.cli.exit_status import CANNOT_TELL, DONE, FAILED, not_told_if_interrupted
+from sidecar.cli.exit_status import DONE, not_told_if_interrupted, of_status
 from sidecar.cli.logs import only_warnings
 from sidecar.cli.options import CONFIG, STATE_DIR, TIMEOUT, cluster_options, options, output
 from sidecar.cli.printing import print_document
 from sidecar.cli.tables import Cell, columns, print_table, print_text
-from sidecar.core.cluster.status import OVER, SHOWN
+from sidecar.core.cluster.status import SHOWN
 from sidecar.core.cluster.status import Status as Word
 from sidecar.core.counted import counted
 from sidecar.core.moment import SECOND, age
@@ -60,17 +60,11 @@ def status(config: Path | None, output: Form, watch: bool, timeout: float, **ove
             with not_told_if_interrupted():
                 now = next(reader)
             _print(now, output)
-            return _exit_status(Word(now.status))
+            return of_status(Word(now.status))
         _watch(reader, output)
     finally:
         reader.close()
     return DONE
-
-
-def _exit_status(worst: Word) -> int:
-    if worst is Word.BLIND:
-        return CANNOT_TELL
-    return DONE if worst in OVER else FAILED
 
 
 def _watch(statuses: Iterator[Status], output: Form) -> None:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from sidecar.cli.exit_status import CANNOT_TELL, DONE, FAILED, not_told_if_interrupted
+from sidecar.cli.exit_status import not_told_if_interrupted, of_status
 from sidecar.cli.logs import only_warnings
 from sidecar.cli.options import OUTPUT, TIMEOUT, Output, cluster_options, output
 from sidecar.cli.printing import print_value
-from sidecar.cli.tables import columns, print_table
+from sidecar.cli.tables import columns, print_table, print_text
 from sidecar.core.cluster.records.record_lines import transition_line
+from sidecar.core.cluster.status import Status
 from sidecar.core.flink.leadership import host_port
 from sidecar.core.sanitize import clean
 
@@ -50,10 +51,10 @@ def watch(view: Literal["transitions", "flink"], output: Output, **overrides: An
 @TIMEOUT
 @cluster_options
 def who(output: str, timeout: float, **overrides: Any) -> int:
-    """Print the leader of each component of one cluster. Since when, and with how many contenders.
+    """Print how one cluster is, and the leader of each component. Since when, and with how many contenders.
 
-    Exit status 0: everything has a leader. 1: something has none. 3: that cannot be told, because the store cannot be read or the cluster
-    does not exist. For all clusters of a configuration: `status`.
+    Exit status 0: OK, STOPPED or UNCHECKED. 3: BLIND, the store cannot be read or the cluster does not exist. 1: any other status. This
+    command asks no REST server: whether jobs run is not known. For all clusters of a configuration: `status`.
 
     In Kubernetes, where the address of a dead leader stays, the command waits until each lease is renewed or expires.
     """
@@ -63,14 +64,15 @@ def who(output: str, timeout: float, **overrides: Any) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     only_warnings()
     with not_told_if_interrupted():
-        leaders = viewer.who(load_cluster(overrides), timeout)
+        verdict, leaders = viewer.who(load_cluster(overrides), timeout)
     if output == "json":
         for leader in leaders:
             print_value(leader, "", "json")
     else:
-        _print_leaders(leaders, None if output == "wide" else columns())
-    states = {leader.state for leader in leaders}
-    return FAILED if "vacant" in states else DONE if states <= {"held"} else CANNOT_TELL
+        width = None if output == "wide" else columns()
+        print_text(f"[{verdict.status}] {verdict}", width=width, indent="  ")
+        _print_leaders(leaders, width)
+    return of_status(Status(verdict.status))
 
 
 def _print_leaders(leaders: "Sequence[Leader]", width: int | None) -> None:

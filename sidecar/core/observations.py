@@ -328,6 +328,14 @@ class PeersAsked(SeenInCluster, frozen=True):
     """Of those that answered."""
 
 
+class FailoverAnnotated(SeenInCluster, frozen=True):
+    """Somebody has annotated a failover, and the journal has it."""
+
+    episode_id: str
+    noted_at: int
+    """Wall microseconds."""
+
+
 class DeliverySettled(Observed, frozen=True):
     """An attempt to deliver ended. `detail` is one line for people, without secrets."""
 
@@ -409,6 +417,7 @@ Observation = (
     | PictureTaken
     | HaChecked
     | PeersAsked
+    | FailoverAnnotated
     | DeliverySettled
     | EvidenceGathered
     | Started

@@ -38,4 +38,6 @@ class State(Struct, frozen=True):
     drills: Mapping[str, RunningDrill] = {}
     """By id: from when a drill becomes known until its end is recorded. At most one of each cluster."""
     stated: Mapping[str, ClusterState] = {}
-    """By cluster: as it was when its status was last decided."""
+    """The clusters as they were when their status was last decided; without those of which it could not be."""
+    status_due: int | None = None
+    """When (steady) time alone may change the status of one of them. None: never."""

@@ -15,7 +15,7 @@ from sidecar.core.cluster.draft import ClusterStep
 from sidecar.core.cluster.failover import plans
 from sidecar.core.cluster.kubernetes_events import events
 from sidecar.core.cluster.records.record_writer import transition_record
-from sidecar.core.cluster.recovery import assessment
+from sidecar.core.cluster.recovery import acceptance, assessment
 from sidecar.core.cluster.recovery.recovery_state import BadRestore
 from sidecar.core.cluster.state import ClusterState, fresh_cluster, without_memory
 from sidecar.core.cluster.transitions import Transition
@@ -34,6 +34,7 @@ from sidecar.core.observations import (
     DeploymentObserved,
     EndObservation,
     EvidenceGathered,
+    FailoverAnnotated,
     FinderObservation,
     HaChecked,
     HandoverRead,
@@ -50,7 +51,7 @@ from sidecar.core.observations import (
     Stopped,
     Ticked,
 )
-from sidecar.core.overlay import with_items, without
+from sidecar.core.overlay import differing, with_items, without
 from sidecar.core.pictures import PictureRequest
 from sidecar.core.pods import ip_addresses, with_pod
 from sidecar.core.policy.policy import Policy, Source
@@ -63,6 +64,7 @@ MOST_UNCLAIMED: Final = 10_000
 """FlinkDeployments without a cluster that are remembered."""
 
 Step = tuple[State, list[Effect]]
+_Informing = EndObservation | PictureTaken | HaChecked | PeersAsked | FailoverAnnotated
 
 
 def step(policy: Policy, state: State, observation: Observation) -> Step:
@@ -90,15 +92,9 @@ def _step(policy: Policy, state: State, observation: Observation) -> Step:
 def _observe(
     policy: Policy,
     state: State,
-    observation: FinderObservation
-    | PlanObservation
-    | EndObservation
-    | PictureTaken
-    | HaChecked
-    | PeersAsked
-    | NotProcessed,
+    observation: FinderObservation | PlanObservation | _Informing | NotProcessed,
 ) -> Step:
-    if isinstance(observation, EndObservation | PictureTaken | HaChecked | PeersAsked):
+    if isinstance(observation, _Informing):
         return _inform(policy, state, observation)
     if isinstance(observation, PlanObservation):
         return _plan(policy, state, observation)
@@ -159,8 +155,7 @@ def _remove(policy: Policy, state: State, names: Iterable[str], at: Moment) -> S
         alerts = rules.forget(state.alerts, policy, name, at)
         operated = state.clusters[name].operated
         unclaimed = {**state.unclaimed, name: operated} if operated and operated.is_read else state.unclaimed
-        clusters, stated = without(state.clusters, [name]), without(state.stated, [name])
-        state = replace(state, clusters=clusters, alerts=alerts, unclaimed=unclaimed, stated=stated)
+        state = replace(state, clusters=without(state.clusters, [name]), alerts=alerts, unclaimed=unclaimed)
     return state, effects
 
 
@@ -213,9 +208,9 @@ def _plan_of_one(policy: Policy, state: State, observation: PlanObservation) -> 
     return replace(state, unclaimed={**state.unclaimed, name: operated}), []
 
 
-def _inform(policy: Policy, state: State, observation: EndObservation | PictureTaken | HaChecked | PeersAsked) -> Step:
-    """The state after an observation from outside of the leaders: of how a JobManager ended, of what Flink's REST server or other observers
-    say, or of what the checks of high availability found.
+def _inform(policy: Policy, state: State, observation: _Informing) -> Step:
+    """The state after an observation from outside of the leaders: of how a JobManager ended, of what Flink's REST server, other observers
+    or people say, or of what the checks of high availability found.
     """
     effects: list[Effect] = []
     for name in _meant(policy, state, observation.cluster_id):
@@ -230,7 +225,7 @@ def _inform_one(
     state: State,
     name: str,
     before: ClusterState,
-    observation: EndObservation | PictureTaken | HaChecked | PeersAsked,
+    observation: _Informing,
 ) -> Step:
     def act(policy: Policy, name: str, cluster: ClusterState, _: Moment) -> ClusterStep:
         match observation:
@@ -238,6 +233,8 @@ def _inform_one(
                 return readiness.observe(policy, name, cluster, observation)
             case PeersAsked(known=peers, opinions=opinions, at=at):
                 return replace(cluster, peers=Peers(peers, opinions, at.steady)), []
+            case FailoverAnnotated():
+                return acceptance.annotated(cluster, observation), []
             case PictureTaken():
                 cluster, answer = rest_server.answered(cluster, rest_server.bounded(state.clusters, observation))
                 if answer is None:
@@ -369,16 +366,21 @@ def _removals(policy: Policy, state: State, _: Quarantine, now: Moment) -> Step:
 
 def _statuses(policy: Policy, state: State, quarantine: Quarantine, now: Moment) -> Step:
     """Decide the status of the clusters that have changed, or whose time has come."""
+    _, clusters = differing(state.stated, state.clusters)
+    if state.status_due is not None and now.steady >= state.status_due:
+        clusters |= {name: c for name, c in state.clusters.items() if c.stated and c.stated.is_due(now)}
+    if not clusters:
+        return state, []
     effects: list[Effect] = []
-    for name, cluster in state.clusters.items():
-        stated = cluster.stated
-        if state.stated.get(name) is cluster and (not stated or stated.due is None or now.steady < stated.due):
-            continue
-        with quarantine.guard("the status of cluster", name):
+    undecided: list[str] = []
+    for name, cluster in clusters.items():
+        with quarantine.guard("the status of cluster", name) as guard:
             state, more = _take(policy, state, name, status_of.restated(policy, name, cluster, now), now)
             effects += more
-            state = replace(state, stated=with_items(state.stated, {name: state.clusters[name]}))
-    return state, effects
+        if guard.raised:
+            undecided.append(name)
+    dues = (c.stated.due for c in state.clusters.values() if c.stated and c.stated.due is not None)
+    return replace(state, stated=without(state.clusters, undecided), status_due=min(dues, default=None)), effects
 
 
 def _each_cluster(policy: Policy, state: State, now: Moment, act: cluster_step.Act) -> Step:

@@ -10,7 +10,7 @@ from msgspec import DecodeError, json
 
 from sidecar.core.journal_migrations import FORMAT, migrated
 from sidecar.core.journal_rows import Row, assemble
-from sidecar.core.records import Annotation, AnyRecord, Death, Record, Recovery
+from sidecar.core.records import Annotation, AnyRecord, Death, Record, Recovery, StatusRecord
 from sidecar.core.state import State
 from sidecar.journal.file import FILE, DamagedError, JournalError, connect, format_in, journal_error
 
@@ -70,11 +70,12 @@ class JournalReader:
             yield from _decoded(batch, kind)
             last = batch[-1][0]
 
-    def outcomes(self, after: int, until: int) -> Iterator[Death | Recovery | Annotation]:
+    def outcomes(self, after: int, until: int) -> Iterator[Death | Recovery | Annotation | StatusRecord]:
         """What is recorded about failovers after sequence number `after`, up to `until`, but for single jobs. Raises JournalError."""
         yield from self.newest_first(Death, after, until)
         yield from self.newest_first(Recovery, after, until, b'"job_id":null')
         yield from self.newest_first(Annotation, after, until)
+        yield from self.newest_first(StatusRecord, after, until)
 
     def sealed(self) -> int:
         """The number of the last record that is in a segment, as far as the journal knows. Raises JournalError."""

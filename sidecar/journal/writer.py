@@ -10,14 +10,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
 
 from sidecar.core.journal_rows import Row, assemble, changes
-from sidecar.core.records import AnyRecord
+from sidecar.core.records import Annotation, AnyRecord
 from sidecar.core.state import State
 from sidecar.journal.adding import insert
 from sidecar.journal.file import (
@@ -34,6 +35,7 @@ from sidecar.journal.file import (
     set_aside,
 )
 from sidecar.journal.lock import StateLock
+from sidecar.journal.reader import JournalReader
 from sidecar.journal.salvage import NOTHING, Salvaged, refill, salvage
 
 log = logging.getLogger("sidecar.journal")
@@ -42,6 +44,8 @@ KEPT_RECORDS: Final = 10_000
 """Records that stay in the journal after they were sealed into a segment, for the timeline."""
 MOST_UNSAVED: Final = 100_000
 """Records that may wait in memory while writing fails (some 60 MB). Beyond that the oldest are lost, and counted."""
+MOST_ANNOTATIONS: Final = 1_000
+"""That are read at once. What `annotate` writes is for people: they write one at a time."""
 _REPLACE_PAUSE: Final = 60.0
 """Seconds between two files that are set aside: a defective disk must not be filled with them."""
 _MARGIN: Final = 100
@@ -58,6 +62,9 @@ class Journal:
         self.lost = 0
         """Records lost because too many waited, or because a damaged file was unreadable."""
         self._newest = 0
+        self._reader = JournalReader(folder, self.check_soon)
+        self._read: int | None = None
+        """The last record that `annotations` has read. None: none yet."""
         self._saved = State()
         self._unsaved: deque[AnyRecord] = deque()
         self._sealed = 0
@@ -122,8 +129,22 @@ class Journal:
         self._saved, self._sealed = state, max(sealed, self._sealed)
         return True
 
+    def annotations(self) -> list[Annotation]:
+        """The annotations that were not returned yet, the newest first, at most MOST_ANNOTATIONS: `append` may have added some, also while
+        no sidecar ran. None while the file cannot be read: `commit` reports that.
+        """
+        with suppress(JournalError):
+            newest = self._reader.newest()
+            after = max(0, newest - KEPT_RECORDS) if self._read is None else self._read
+            new = self._reader.newest_first(Annotation, after, newest) if newest > after else ()
+            annotations = list(islice(new, MOST_ANNOTATIONS))
+            self._read = newest
+            return annotations
+        return []
+
     def close(self) -> None:
         """May be called twice, and before `open`."""
+        self._reader.close()
         self._disconnect()
         self._lock.release()
 

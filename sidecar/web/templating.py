@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from sidecar import __version__
 from sidecar.core.cluster.records.record_lines import OUTCOMES, lasted, move, restored_from
+from sidecar.core.cluster.status import SHOWN
 from sidecar.core.counted import counted
 from sidecar.core.flink.leadership import host_port
 from sidecar.core.moment import SECOND, age, parsed, seconds, timestamp
@@ -24,6 +25,8 @@ from sidecar.web.timeline_picture import COLUMNS
 REFRESH_SECONDS: Final = 15
 """How often a page refreshes itself in a browser without JavaScript."""
 _LONGEST_LINK: Final = 600
+_CLASSES: Final = {"red": "bad", "amber": "degraded", "grey": "unseen", "blue": "quiet", "green": "good"}
+"""Of a status in a table, by its colour."""
 
 
 def _own(name: str) -> str:
@@ -150,9 +153,9 @@ _templates.globals |= {
     "slowly": REFRESH_SECONDS,
     "style": Markup(_STYLE),  # noqa: S704  our own file
     "verdict_classes": {
-        **dict.fromkeys(("recovered", "running"), "good"),
-        **dict.fromkeys(("lost", "missing", "resurrected"), "bad"),
-        "degraded": "degraded",
+        "running": "good",
+        **{status.value: _CLASSES[shown.colour] for status, shown in SHOWN.items()},
+        **dict.fromkeys(("missing", "resurrected"), "bad"),
         "ended": "quiet",
     },
     "version": __version__,

@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 
 from scripts.release import version
+from sidecar.core import errors
 from tests import ROOT
 from tests.kit.cluster import CLUSTER, A
 from tests.kit.config_maps import ApiServerWriter, ConfigMaps
@@ -48,6 +49,16 @@ def test_documents_name_what_can_be_installed(documents: Path) -> None:
     released = RELEASED.search((ROOT / "CHANGELOG.md").read_text()) is not None
     assert bool(lines(FROM_CLONE, documents)) is not released
     assert [name for name in lines(FROM_INDEX, documents) if name != "docs/project/releasing.md"] == [] or released
+
+
+def test_errors_name_what_can_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the documents do, and from one place: only a release is on a package index."""
+    monkeypatch.setattr(errors, "__version__", "1.0.0-rc.1")
+    assert errors.installing("audit") == "pip install '.[audit]' in a clone of its repository"
+    monkeypatch.setattr(errors, "__version__", "1.0.0")
+    assert errors.installing("audit") == "pip install 'flink-ha-sidecar[audit]'"
+    texts = {file.relative_to(ROOT): file.read_text() for file in (ROOT / "sidecar").rglob("*.py")}
+    assert [str(file) for file, text in texts.items() if "pip install" in text] == ["sidecar/core/errors.py"]
 
 
 @pytest.mark.skipif(RELEASED.search((ROOT / "CHANGELOG.md").read_text()) is not None, reason="they say so already")

@@ -14,6 +14,7 @@ from uuid import UUID
 import pytest
 from kazoo.client import KazooClient
 
+from sidecar.core.errors import installing
 from sidecar.core.flink.leadership import LeaderInformation
 from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.zookeeper import ZooKeeper
@@ -84,7 +85,7 @@ def test_what_an_extra_brings_is_named_where_it_is_missing() -> None:
     ended = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
     assert len(ended.stderr.splitlines()) == 1
-    assert "flink-ha-sidecar[audit,lab]" in ended.stderr
+    assert ended.stderr.endswith(f"; run: {installing('audit,lab')}\n")
 
 
 @pytest.fixture
@@ -105,10 +106,14 @@ def lead(client: KazooClient, term: int) -> None:
 
 @pytest.mark.covers("command:who")
 def test_who_tells_who_leads(zookeeper: ZooKeeper, leader: KazooClient) -> None:
-    """As text for people, as one object a line for scripts; where somebody has no leader, the exit status is 1."""
+    """As text for people below the cluster's status, as one object a line for scripts; its exit status is that of the status."""
     text = command("who", "--zookeeper", zookeeper.address)
     assert text.returncode == 1, text.stderr
-    header, *lines = text.stdout.splitlines()
+    said, header, *lines = text.stdout.splitlines()
+    status = command("status", "--zookeeper", zookeeper.address)
+    assert text.returncode == status.returncode
+    for line in (said, status.stdout.splitlines()[0]):
+        assert line.startswith("[DOWN] default: no leader of resource_manager, rest_server")
     assert header.split() == ["COMPONENT", "STATE", "LEADER", "SINCE", "CONTENDERS"]
     assert [line.split()[:2] for line in lines] == [
         ["dispatcher", "held"],
@@ -125,7 +130,9 @@ def test_who_tells_who_leads(zookeeper: ZooKeeper, leader: KazooClient) -> None:
     assert [leader["since"] for leader in leaders[1:]] == [None, None]  # a vacancy that was there before anybody looked
     assert [line.split()[4] for line in lines[1:]] == ["before"] * 2
     Flink(ZNodes(writer=ZooKeeperWriter(leader))).elect(A, RESOURCE_MANAGER, REST_SERVER)
-    assert command("who", "--zookeeper", zookeeper.address).returncode == 0
+    led = command("who", "--zookeeper", zookeeper.address)
+    assert led.stdout.splitlines()[0] == "[UNCHECKED] default: jm-1 leads; whether jobs run is not known (no REST)"
+    assert led.returncode == 0
 
 
 def test_who_says_when_it_cannot_see() -> None:

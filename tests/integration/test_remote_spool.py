@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.core.errors import installing
 from sidecar.settings import SettingsError
 from sidecar.sinks.spool.segment_store import segment_store
 from tests.kit.s3_server import Line, S3Server
@@ -333,5 +334,5 @@ def test_without_the_extra_one_line_says_what_to_install() -> None:
     ]
     assert [one.returncode for one in ended] == [0, 2]
     assert ended[1].stderr == (
-        f"flink-ha-sidecar: spool.url: {REMOTE} needs one more package: pip install 'flink-ha-sidecar[spool-remote]'\n"
+        f"flink-ha-sidecar: spool.url: {REMOTE} needs one more package: {installing('spool-remote')}\n"
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.checking import checked
+from sidecar.core.errors import installing
 from sidecar.settings import Secret, SettingsError, TlsSettings, load
 from sidecar.settings.model import OtlpSettings
 from tests.kit.certificates import Authority
@@ -93,6 +94,4 @@ def test_without_the_extra_it_is_a_mistake_that_says_what_to_install(
     """Before anything is started."""
     monkeypatch.setattr("sidecar.checking.find_spec", lambda _name: None)
     _, mistakes = checked(load(write("otlp: {endpoint: 'http://collector:4318'}\n"), {"zookeeper": "zk"}))
-    assert [str(mistake) for mistake in mistakes] == [
-        "otlp: needs one more package: pip install 'flink-ha-sidecar[otlp]'"
-    ]
+    assert [str(mistake) for mistake in mistakes] == [f"otlp: needs one more package: {installing('otlp')}"]

@@ -8,18 +8,28 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from msgspec.structs import replace
 
+from sidecar.clock import Clock
+from sidecar.core.cluster.status import Status
 from sidecar.core.journal_migrations import FORMAT
-from sidecar.core.moment import Timestamp
-from sidecar.core.records import SCHEMA, Annotation
+from sidecar.core.moment import SECOND, Moment, Timestamp
+from sidecar.core.observations import Observation, PictureTaken
+from sidecar.core.pictures import Picture
+from sidecar.core.records import SCHEMA, Annotation, StatusRecord
 from sidecar.core.views.annotate import annotation, note
 from sidecar.core.views.explain import find
 from sidecar.journal import FILE, Journal, JournalReader, append
+from tests.core.cluster.pictures import TASK_MANAGERS, after, rest_address
+from tests.core.cluster.recovery.test_acceptance import restored
+from tests.core.cluster.recovery.test_assessment import cluster
+from tests.kit.cluster import CLUSTER
 from tests.kit.core_sidecar import Sidecar
 from tests.kit.sidecar_process import command
 from tests.kit.spools import spool
 from tests.kit.waiting import wait_for
 from tests.shell.remembering import remember, two_failovers
+from tests.shell.test_loop import House
 
 
 @pytest.fixture
@@ -175,3 +185,54 @@ def test_it_waits_for_one_who_writes(remembered: Sidecar, tmp_path: Path) -> Non
         adding.join(5)
     append(tmp_path, noted)
     assert annotations(tmp_path) == [noted]
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_what_was_lost_is_said_until_it_is_annotated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, runs: bool
+) -> None:
+    """By the sidecar that runs, and never by one that is started after the note was written; the note is recorded before."""
+    sidecar = restored(None)()
+    episode, assessed, now = cluster(sidecar).last_episode, cluster(sidecar).assessed, Clock(sidecar.state.alive)()
+    assert episode
+    assert assessed
+    lately = replace(assessed, at=Moment(now.steady - SECOND, now.wall - SECOND))
+    clusters = {CLUSTER: replace(cluster(sidecar), assessed=lately)}
+    sidecar.state = replace(sidecar.state, clusters=clusters)
+    remember(tmp_path, sidecar)
+    if not runs:
+        assert annotate(tmp_path, episode.id, "Restored by hand.")[0] == 0
+    house = House(tmp_path, sidecar.policy)
+    house.loop.start()
+    try:
+        is_read(house, sidecar, monkeypatch)
+        if runs:
+            wait_for("the loss", lambda: status_in(house) == Status.LOST)
+            assert annotate(tmp_path, episode.id, "Restored by hand.")[0] == 0
+        wait_for("the end", lambda: status_in(house) == Status.OK)
+    finally:
+        house.close()
+    with closing(JournalReader(tmp_path)) as journal:
+        records = list(journal.remembered())
+    noted = next(number for number, record in enumerate(records) if isinstance(record, Annotation))
+    later = [record.status for record in records[noted:] if isinstance(record, StatusRecord)]
+    assert [status for status in later if status != Status.BLIND][-1] == Status.OK
+    assert Status.LOST not in later
+
+
+def is_read(house: House, sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop is shown all that there is now: leaders, and a job that runs."""
+    shown: list[Observation] = []
+    monkeypatch.setattr(sidecar, "observe", shown.append)
+    sidecar.connects()
+    house.bring(shown)
+    wait_for("the leaders", lambda: house.loop.snapshot.ready)
+    now, leader = house.clock(), rest_address(sidecar)
+    picture = Picture(now.wall, leader, (after(sidecar, None, 43),), task_managers=TASK_MANAGERS)
+    house.loop.observe(PictureTaken(now, CLUSTER, leader, picture))
+    wait_for("the picture", lambda: house.loop.snapshot.state.clusters[CLUSTER].picture == picture)
+
+
+def status_in(house: House) -> str | None:
+    stated = house.loop.snapshot.state.clusters[CLUSTER].stated
+    return stated.status.value if stated else None

@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from sidecar.core.cluster.records.record_lines import lasted
+from sidecar.core.moment import timestamp
+from sidecar.core.observations import Ticked
+from sidecar.core.records import StatusRecord
 from tests.kit.cluster import JOB
 from tests.kit.core_sidecar import Sidecar
 from tests.kit.sidecar_process import COMMAND, command
@@ -17,6 +20,7 @@ from tests.shell.remembering import remember, two_failovers
 def remembered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sidecar]:
     """The state folder of a sidecar that saw a failover, was cut off for 20 s, and sees the next one begin."""
     folder, sidecar = tmp_path_factory.mktemp("state"), two_failovers()
+    sidecar.take(Ticked)
     remember(folder, sidecar)
     return folder, sidecar
 
@@ -65,9 +69,12 @@ def test_a_failover_is_explained_with_its_facts(remembered: tuple[Path, Sidecar]
         f"           working: {working}",
         "jobs       1 of 1 failed over",
     ]
-    assert lines[11].startswith("notified   ops#0: FlinkLeaderChanged FIRST delivered at 2026-")
-    assert lines[12] == ""
-    assert [line.split()[1] for line in lines[13:]] == ["REVOKED"] * 4 + ["GRANTED"] * 4
+    statuses = [record for record in sidecar.records if isinstance(record, StatusRecord)]
+    last = [record for record in statuses if record.episode_id == episode.id][-1]
+    assert lines[11] == f"status     {last.status} until the next failover: {last.sentence}"
+    assert lines[12].startswith("notified   ops#0: FlinkLeaderChanged FIRST delivered at 2026-")
+    assert lines[13] == ""
+    assert [line.split()[1] for line in lines[14:]] == ["REVOKED"] * 4 + ["GRANTED"] * 4
     (whole,) = output_lines("explain", episode.id, "--state-dir", str(folder), "--output", "json")
     assert json.loads(whole)["episode"]["cause"] == "jobmanager_lost"
     assert len(json.loads(whole)["transitions"]) == 8
@@ -93,7 +100,11 @@ def test_what_is_not_over_has_the_cause_that_is_known_so_far(remembered: tuple[P
     assert lines[1] == "cluster    default"
     assert lines[2].endswith(", in progress")
     assert lines[3] == "cause      jobmanager_lost (medium), as far as is known now"
-    assert "leader     none now; jm-b:6123 led before" in lines
+    stated, alive = sidecar.state.clusters["default"].stated, sidecar.state.alive
+    assert stated
+    assert alive
+    ended = f" (as of {timestamp(alive.wall)}: the sidecar has not run since)"
+    assert f"status     DOWN since {timestamp(stated.since.wall)}: {stated.sentence}{ended}" in lines
     blind = sidecar.episodes()[1]
     lines = output_lines("explain", blind.id, "--state-dir", str(folder))
     assert lines[3] == "cause      observer_blind (high)"

@@ -37,7 +37,7 @@ def lines(folder: Path) -> list[dict[str, object]]:
 
 def kept(state: State) -> State:
     """What of `state` outlives the process."""
-    return replace(state, alerts=replace(state.alerts, evaluated={}, beats={}), stated={})
+    return replace(state, alerts=replace(state.alerts, evaluated={}, beats={}), stated={}, status_due=None)
 
 
 def reopened(folder: Path) -> State:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from sidecar import history
 from sidecar.core.moment import SECOND, timestamp
-from sidecar.core.observations import PodObserved
+from sidecar.core.observations import PodObserved, Ticked
 from sidecar.core.process_end import ContainerEnd, PodStatus
 from sidecar.core.records import Death, EpisodeRecord
 from sidecar.core.views.stages import MOST_JOBS
@@ -35,6 +35,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 def episode(site: Site, tmp_path: Path) -> EpisodeRecord:
     """A failover after an OOM kill, of whose two jobs one is lost; then a time of blindness, and a failover that is not over."""
     sidecar = two_failovers()
+    sidecar.take(Ticked)
     episode = sidecar.episodes()[0]
     remember(tmp_path, sidecar, [*sidecar.records, *oom_with_a_lost_job(episode)])
     show(site, sidecar)
@@ -82,9 +83,9 @@ def test_a_failover_with_hundreds_of_jobs_is_a_small_page(site: Site, tmp_path: 
 
 
 def test_the_list_of_failovers_says_how_they_ended(site: Site, tmp_path: Path, episode: EpisodeRecord) -> None:
-    """The process, the verdict, and whether somebody has reviewed it; blindness needs no review."""
+    """The process, the status until the next one, and whether somebody has reviewed it; blindness needs no review."""
     page = read(site)
-    assert "jobmanager_lost (medium) process: oom_killed (high) 2.0 s at least 2.0 s 1 of 1 lost" in page
+    assert "jobmanager_lost (medium) process: oom_killed (high) 2.0 s at least 2.0 s 1 of 1 UNCHECKED" in page
     assert page.count("not reviewed") == 1
     history.annotate(tmp_path, episode.id, "Raised the limit, see OPS-3.", "Ada")
     assert "not reviewed" not in read(site)
@@ -103,11 +104,11 @@ def test_the_api_has_both(site: Site, tmp_path: Path, episode: EpisodeRecord) ->
     assert [stage["stage"] for stage in data["stages"]] == [
         *("dead", "seen_dead", "no_leader", "elected", "dispatcher", "running", "checkpointed")
     ]
-    keys = ("phase", "death_reason", "death_confidence", "recovery_verdict", "reviewed")
+    keys = ("phase", "death_reason", "death_confidence", "recovery_verdict", "status", "reviewed")
     assert [[each[key] for key in keys] for each in site.data("/api/v1/episodes")] == [
-        ["OPEN", None, None, None, False],
-        ["CLOSED", None, None, None, None],
-        ["CLOSED", "oom_killed", "high", "lost", False],
+        ["OPEN", None, None, None, "DOWN", False],
+        ["CLOSED", None, None, None, None, None],
+        ["CLOSED", "oom_killed", "high", "lost", "UNCHECKED", False],
     ]
     assert to_builtins(history.episodes(tmp_path, 3)) == site.data("/api/v1/episodes")
     assert data["episode"] == site.data("/api/v1/episodes")[-1]
@@ -123,9 +124,9 @@ def test_failovers_are_open_for_review_until_they_are_annotated(tmp_path: Path, 
 
     table = listed()
     assert [line.split()[-2:] for line in table] == [
-        ["CAUSE", "RECOVERY"],
-        ["leader", "jobmanager_lost"],
-        ["oom_killed", "lost"],
+        ["CAUSE", "STATUS"],
+        ["jobman…er_lost", "DOWN"],
+        ["oom_killed", "UNCHECKED"],
     ]
     assert max(map(len, table)) <= 80
     [opened] = [each["id"] for each in json.loads(listed("--last", "1", "-o", "json")[0])]

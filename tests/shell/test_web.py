@@ -171,7 +171,9 @@ def test_episodes_as_data(site: Site, remembered: Sidecar) -> None:
     ]
     record = to_builtins(lost)
     nothing = {"death_reason": None, "death_confidence": None, "recovery_verdict": None, "reviewed": False}
-    assert episodes[2] == {"phase": "CLOSED"} | nothing | {name: record[name] for name in episodes[2] if name in record}
+    assert episodes[2] == {"phase": "CLOSED", "status": "UNCHECKED"} | nothing | {
+        name: record[name] for name in episodes[2] if name in record
+    }
     assert (episodes[0]["closed_at"], episodes[0]["jobs_missing"], episodes[0]["jobs_total"]) == (None, 1, 1)
     assert episodes[0]["components"] == ["dispatcher", "job", "resource_manager", "rest_server"]
     assert ids(site.data("/api/v1/episodes?last=1")) == [opened.id]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from sidecar.audit.audit_error import AuditError, reason
+from sidecar.core.errors import installing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -147,9 +148,7 @@ def spark_home() -> str:
     """
     package = find_spec("pyspark")  # PySpark itself is imported later
     if package is None or package.origin is None:
-        raise AuditError(
-            "cannot start Spark: it is not installed; install it with: pip install 'flink-ha-sidecar[audit]'"
-        )
+        raise AuditError(f"cannot start Spark: it is not installed; install it with: {installing('audit')}")
     return os.environ.get("SPARK_HOME") or str(Path(package.origin).parent)
 
 

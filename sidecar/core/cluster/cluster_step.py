@@ -167,7 +167,7 @@ def _due(cluster: ClusterState, burning: tuple[int, ...], now: Moment) -> _Due:
         calm=[component for component in cluster.contested if in_sight and _is_calm(cluster, component, now)],
         alone=[component for component in cluster.departed if _left_alone(cluster, component, now)],
         died=deaths.is_due(cluster, now),
-        over=in_sight and episode is not None and episodes.is_over(episode, now, divided=_is_divided(cluster)),
+        over=in_sight and episode is not None and _is_over(cluster, episode, now),
         blind=in_sight and episode is None and view.loss is not None and view.loss.is_past(now),
         burns=burning is not cluster.burning,
         unheard=cluster.peers.is_old(now),
@@ -233,6 +233,11 @@ def stop(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
 
 def _is_stale(cluster: ClusterState, now: Moment) -> bool:
     return cluster.view.complete and cluster.is_overdue(now)
+
+
+def _is_over(cluster: ClusterState, episode: episodes.Episode, now: Moment) -> bool:
+    # Who leads is asked last: in most ticks of a failover it has no say.
+    return episodes.is_over(episode, now) and episodes.is_over(episode, now, divided=_is_divided(cluster))
 
 
 def _is_divided(cluster: ClusterState) -> bool:

@@ -76,6 +76,9 @@ class Stated(Struct, frozen=True):
     due: int | None = None
     """When time alone may change it (steady). None: never."""
 
+    def is_due(self, now: Moment) -> bool:
+        return self.due is not None and now.steady >= self.due
+
 
 def ends_incident(stated: Stated, now: Moment) -> bool:
     """Whether an incident ends with this status: nothing more is waited for, or not soon."""

@@ -11,7 +11,7 @@ from sidecar.core.cluster.failover.causes import Confidence
 from sidecar.core.cluster.failover.failover_in_progress import cause_of
 from sidecar.core.cluster.failover.plans import Plan
 from sidecar.core.cluster.records.record_lines import ENDINGS
-from sidecar.core.cluster.recovery import assessment
+from sidecar.core.cluster.recovery import acceptance, assessment
 from sidecar.core.cluster.recovery.recovery_judge import REGISTERED_WITHIN
 from sidecar.core.cluster.recovery.recovery_state import KEPT, Assessed, Fault, JobFault, is_left_out
 from sidecar.core.cluster.state import ClusterState, ComponentState, Unanswered, contending
@@ -216,7 +216,8 @@ class Case:
         cluster, recovery, before = self.cluster, self.cluster.recovery, self.cluster.picture
         if recovery and recovery.led_at and not recovery.left_out and before and not before.left_out:
             ended = {job_id for job_id, after in cluster.recovering.items() if after.state in ENDED}
-            expected = {job.id for job in before.jobs if job.state not in ENDED} - ended
+            accepted = self._gone - self.faults.keys()
+            expected = {job.id for job in before.jobs if job.state not in ENDED} - ended - accepted
             return len(expected - self.waiting.keys() - self._gone), len(expected)
         picture = self.picture
         if picture is None:
@@ -245,14 +246,21 @@ class Case:
         """Jobs from before the failover that were not seen running since."""
         return assessment.waiting(self.cluster)
 
+    @cached_property
+    def _is_accepted(self) -> bool:
+        """Whether somebody knows what was lost so far in the failover whose recovery is assessed."""
+        recovery = self.cluster.recovery
+        return recovery is not None and acceptance.is_accepted(self.cluster, recovery)
+
     @property
     def faults(self) -> Mapping[str, JobFault]:
-        """The jobs that are missing or resurrected."""
-        return self.cluster.job_faults
+        """The jobs that are missing or resurrected, and whose loss nobody has accepted."""
+        accepted = self.cluster.recovery.episode_id if self.cluster.recovery and self._is_accepted else None
+        return {job: fault for job, fault in self.cluster.job_faults.items() if fault.episode_id != accepted}
 
     @property
     def _gone(self) -> set[str]:
-        return {job for job, fault in self.faults.items() if fault.fault is not Fault.RESURRECTED}
+        return {job for job, fault in self.cluster.job_faults.items() if fault.fault is not Fault.RESURRECTED}
 
     @property
     def running(self) -> tuple[str, ...]:
@@ -308,9 +316,9 @@ class Case:
 
     @cached_property
     def assessed(self) -> Assessed | None:
-        """The last recovery that was judged, for a day, or until the next failover."""
+        """The last recovery that was judged, for a day, or until it is annotated, or the next failover."""
         last, episode = self.cluster.assessed, self.cluster.episode or self.cluster.last_episode
-        if last is None or self.cluster.recovery:
+        if last is None or last.accepted or self.cluster.recovery:
             return None
         if episode and episode.id != last.episode_id and episode.opened_at.steady >= last.at.steady:
             return None
@@ -321,7 +329,7 @@ class Case:
         if self.assessed:
             return [row.name or "" for row in self.assessed.rows if row.restored_from == origin]
         recovery, before = self.cluster.recovery, self.cluster.picture
-        if recovery is None or before is None:
+        if recovery is None or before is None or self._is_accepted:
             return []
         reported = {
             job_id

@@ -16,6 +16,7 @@ from sidecar.core.records import EpisodeRecord
 from sidecar.core.views import unrecorded
 from sidecar.core.views.outcome import Outcome, outcomes_of
 from sidecar.core.views.snapshot import Snapshot
+from sidecar.core.views.verdict import ClusterVerdict, stated
 
 
 class EpisodeView(Struct, frozen=True, kw_only=True):
@@ -54,6 +55,8 @@ class EpisodeView(Struct, frozen=True, kw_only=True):
     death_confidence: str | None = None
     recovery_verdict: str | None = None
     """`recovered`, `degraded`, `lost` or `unproven`. Null: nothing is recorded."""
+    status: str | None = None
+    """Its cluster's: now, or the last one before another failover. Null: nothing is recorded."""
     reviewed: bool | None = None
     """Whether somebody has annotated it. Null: there is nothing to review, only this sidecar was blind."""
 
@@ -73,14 +76,15 @@ def in_progress(snapshot: Snapshot) -> list[EpisodeView]:
     return [_in_progress(name, cluster, cluster.episode) for name, cluster in clusters if cluster.episode]
 
 
-def with_outcome(episode: EpisodeView, outcome: Outcome) -> EpisodeView:
-    """The episode with what is recorded of its outcome."""
-    death = outcome.death
+def with_outcome(episode: EpisodeView, outcome: Outcome, now: ClusterVerdict | None) -> EpisodeView:
+    """The episode with what is recorded of its outcome. `now`: how its cluster is, if it is the last one."""
+    death, status = outcome.death, now or outcome.status
     return replace(
         episode,
         death_reason=death.reason if death else None,
         death_confidence=death.confidence if death else None,
         recovery_verdict=outcome.verdict,
+        status=status.status if status else None,
         reviewed=None if episode.cause == Cause.OBSERVER_BLIND else outcome.reviewed,
     )
 
@@ -90,7 +94,11 @@ def latest(recorded: Sequence[EpisodeRecord], outcomes: Mapping[str, Outcome], s
     recorded_ids = {episode.id for episode in recorded}
     opened = (episode for episode in in_progress(snapshot) if episode.id not in recorded_ids)
     outcomes = {**outcomes, **outcomes_of(unrecorded.records(snapshot), outcomes)}
-    return [with_outcome(episode, outcomes.get(episode.id, Outcome())) for episode in (*opened, *map(closed, recorded))]
+    now = stated(snapshot)
+    return [
+        with_outcome(episode, outcomes.get(episode.id, Outcome()), now.get(episode.id))
+        for episode in (*opened, *map(closed, recorded))
+    ]
 
 
 def _in_progress(cluster_id: str, cluster: ClusterState, episode: episodes.Episode) -> EpisodeView:

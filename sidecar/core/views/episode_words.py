@@ -60,6 +60,11 @@ def facts(explained: Explanation, *, with_jobs: bool = False) -> Iterator[Fact]:
         begin = explained.transitions[0]
         yield "cluster", [clean(begin.cluster_id)]
         yield "from", [f"{begin.observed_at}, in progress: the cause is decided when it is over"]
+    if now := explained.status:
+        step = [f"Next: {now.next_step}"] if now.next_step else []
+        yield "status", [f"{now.status} since {now.status_since}: {now.sentence}", *step]
+    elif then := explained.last_status:
+        yield "status", [clean(f"{then.status} until the next failover: {then.sentence}")]
     if recovery := explained.recovery:
         yield "recovery", [cluster_line(recovery), *(_jobs(recovery) if with_jobs else ())]
 
@@ -124,14 +129,14 @@ def _of_episode(episode: EpisodeRecord | EpisodeView, death: Death | None) -> It
         yield _death(death)
     if episode.planned is not None:
         yield "planned", ["yes" if episode.planned else "no"]
-    if not episode.closed_at:
-        yield from _of_progress(episode)
-    if not episode.closed_at or not episode.failovers:
+    if episode.closed_at and not episode.failovers:
         return
     followed = [f"{episode.failovers} leaders in succession"] if episode.failovers > 1 else []
-    before = spelled(episode.before_address, episode.before_pod)
-    after = spelled(episode.after_address, episode.after_pod)
-    yield "leader", [move(before, after), *followed]
+    if episode.after_address:
+        before = spelled(episode.before_address, episode.before_pod)
+        yield "leader", [move(before, spelled(episode.after_address, episode.after_pod)), *followed]
+    if not episode.closed_at:
+        return
     vacant = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in episode.vacant_seconds_by_component.items())
     published = f"published: {vacant}" if vacant else "published: no gap was observed"
     if episode.downtime_seconds_at_least is None:
@@ -151,18 +156,7 @@ def _counts(episode: EpisodeRecord | EpisodeView) -> str:
     counts = {
         f"{lost} lost (Flink does not know {'it' if lost == 1 else 'them'} any more)": lost,
         f"{episode.jobs_ended - lost} ended in it": episode.jobs_ended - lost,
-        f"{episode.jobs_missing} {'still without a leader' if episode.closed_at else 'without a leader now'}": (
-            episode.jobs_missing
-        ),
+        f"{episode.jobs_missing} still without a leader": episode.jobs_missing,
     }
     parts = [text for text, number in counts.items() if number]
     return ", ".join([f"{episode.jobs_affected} of {episode.jobs_total} failed over", *parts])
-
-
-def _of_progress(episode: EpisodeRecord | EpisodeView) -> Iterator[Fact]:
-    """Who leads, and which jobs have no leader, while it is in progress."""
-    before = spelled(episode.before_address, episode.before_pod)
-    after = spelled(episode.after_address, episode.after_pod) if episode.after_address else None
-    yield "leader", [move(before, after) if after else f"none now; {clean(before)} led before"]
-    if episode.jobs_total:
-        yield "jobs", [_counts(episode)]

@@ -16,12 +16,14 @@ from sidecar.core.records import (
     Evidence,
     Notification,
     Recovery,
+    StatusRecord,
     TransitionRecord,
 )
 from sidecar.core.sanitize import clean
 from sidecar.core.views.episode_view import EpisodeView
-from sidecar.core.views.outcome import Outcome, RecoveryView, best_death, recovery_of
+from sidecar.core.views.outcome import Outcome, RecoveryView, best_death, later, recovery_of
 from sidecar.core.views.stages import Stage, stages
+from sidecar.core.views.verdict import ClusterVerdict
 
 MOST_KEPT: Final = 1000
 """Most transitions of jobs, of cluster components, notifications, annotations, pieces of evidence, recoveries of jobs that run and of
@@ -57,19 +59,27 @@ class Explanation(Struct, frozen=True):
     stages: Sequence[Stage] = ()
     failover: EpisodeView | None = None
     """While it is in progress: what is known so far."""
+    status: ClusterVerdict | None = None
+    """How its cluster is now. Null: not known, or another failover has followed."""
+    last_status: StatusRecord | None = None
+    """The last recorded one before another failover."""
 
     @property
     def outcome(self) -> Outcome:
         """The same for lists."""
-        return Outcome(self.death, self.recovery.verdict if self.recovery else None, bool(self.annotations))
+        verdict = self.recovery.verdict if self.recovery else None
+        return Outcome(self.death, verdict, bool(self.annotations), self.last_status)
 
 
 def find(
-    records: Iterable[AnyRecord], name: str, in_progress: Mapping[str, EpisodeView] = MappingProxyType({})
+    records: Iterable[AnyRecord],
+    name: str,
+    in_progress: Mapping[str, EpisodeView] = MappingProxyType({}),
+    stated: Mapping[str, ClusterVerdict] = MappingProxyType({}),
 ) -> Explanation:
     """The episode whose id is `name`, or the only one that begins with it. Raises UnknownEpisodeError.
 
-    `in_progress`: open episodes by their ids, which may have no record yet.
+    `in_progress`: open episodes by their ids, which may have no record yet. `stated`: how the clusters are, by their last episodes.
     """
     candidates: dict[str, _Candidate] = {}
     if len(name) >= _LEAST:
@@ -91,6 +101,7 @@ def find(
         *(episode.transitions, episode.total, episode.notifications, episode.annotations, episode.evidence),
         *(episode.death, recovery, stages(episode.transitions, episode.death, recovery)),
         failover,
+        *(stated.get(fitting[0]), episode.status),
     )
 
 
@@ -107,6 +118,7 @@ class _Candidate:
         self.annotations: list[Annotation] = []
         self.evidence: list[Evidence] = []
         self.death: Death | None = None
+        self.status: StatusRecord | None = None
         self.recoveries: list[Recovery] = []
         self.jobs = 0
         """All recoveries of jobs, also those without room."""
@@ -130,6 +142,8 @@ class _Candidate:
                 self.evidence.append(record)
             case Death():
                 self.death = best_death(filter(None, (self.death, record)))
+            case StatusRecord():
+                self.status = later(self.status, record)
             case Recovery():
                 self.jobs += record.job_id is not None
                 if record.job_id is None or self._has_room((Recovery, record.outcome == "running"), record, Recovery):
@@ -149,6 +163,6 @@ def _episode_of(record: AnyRecord) -> str | None:
     match record:
         case EpisodeRecord():
             return record.id
-        case TransitionRecord() | Notification() | Annotation() | Evidence() | Death() | Recovery():
+        case TransitionRecord() | Notification() | Annotation() | Evidence() | Death() | Recovery() | StatusRecord():
             return record.episode_id
     return None

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.moment import Timestamp
-from sidecar.core.records import Annotation, Death, EpisodeRecord, Recovery
+from sidecar.core.records import Annotation, Death, EpisodeRecord, Recovery, StatusRecord
 
 _CONFIDENCES: Final = ("none", "medium", "high")
 _VERDICTS: Final = ("unproven", "recovered", "degraded", "lost")
@@ -29,6 +29,8 @@ class Outcome(Struct, frozen=True):
     verdict: str | None = None
     reviewed: bool = False
     """Whether somebody has annotated it."""
+    status: StatusRecord | None = None
+    """The last one of its cluster before another failover followed."""
 
 
 class RecoveryView(Struct, frozen=True, kw_only=True):
@@ -57,11 +59,14 @@ class RecoveryView(Struct, frozen=True, kw_only=True):
 
 
 def outcomes_of(
-    records: Iterable[Death | Recovery | Annotation], earlier: Mapping[str, Outcome] = MappingProxyType({})
+    records: Iterable[Death | Recovery | Annotation | StatusRecord],
+    earlier: Mapping[str, Outcome] = MappingProxyType({}),
 ) -> dict[str, Outcome]:
     """What the records say of the failovers that they are about, by their ids; added to what `earlier` ones said."""
     outcomes: dict[str, Outcome] = {}
     for record in records:
+        if record.episode_id is None:
+            continue
         outcome = outcomes.get(record.episode_id) or earlier.get(record.episode_id, Outcome())
         match record:
             case Death():
@@ -71,6 +76,8 @@ def outcomes_of(
                 outcome = replace(outcome, verdict=max(verdicts, key=lambda verdict: _rank(_VERDICTS, verdict)))
             case Annotation():
                 outcome = replace(outcome, reviewed=True)
+            case StatusRecord():
+                outcome = replace(outcome, status=later(outcome.status, record))
         outcomes[record.episode_id] = outcome
     return outcomes
 
@@ -78,6 +85,11 @@ def outcomes_of(
 def needs_review(episode: EpisodeRecord, outcomes: Mapping[str, Outcome]) -> bool:
     """Whether nobody has annotated it yet. Of a time in which only this sidecar was blind there is nothing to review."""
     return episode.cause != Cause.OBSERVER_BLIND and not outcomes.get(episode.id, Outcome()).reviewed
+
+
+def later(status: StatusRecord | None, other: StatusRecord) -> StatusRecord:
+    """The one that was observed later, of equal ones the other."""
+    return status if status and status.observed_at > other.observed_at else other
 
 
 def best_death(deaths: Iterable[Death]) -> Death | None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,9 +16,6 @@ from sidecar.core.views.alert_view import AlertView, alerts
 from sidecar.core.views.leader_view import Leader, leaders
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.verdict import verdicts
-
-RUNNING_WITHIN: Final = 90 * SECOND
-"""A sidecar that runs has written to its journal no longer ago: it does so every 30 s."""
 
 
 class LeaderStatus(Leader, frozen=True, kw_only=True):
@@ -68,19 +64,17 @@ class Status(Struct, frozen=True):
     """Why not."""
 
 
-def is_running(alive: Moment | None, now: Moment) -> bool:
-    """Whether the sidecar that was last known to be alive then still runs."""
-    return alive is not None and now.wall - alive.wall < RUNNING_WITHIN
-
-
 def joined(live: State, remembered: State, *, running: bool) -> State:
     """`live`, which was just read, with what a sidecar knows besides: since when, alerts, pods. `remembered`: its state, on the same clock;
-    `running`: whether it observed everything until now.
+    `running`: whether it observed everything until now. A found cluster of which nothing is there any more is as the sidecar has it.
     """
     clusters = {
         name: _with_remembered(cluster, remembered.clusters.get(name), running=running)
         for name, cluster in live.clusters.items()
     }
+    if running and live.finder and live.finder.connected:
+        gone = {name: cluster for name, cluster in remembered.clusters.items() if cluster.gone}
+        clusters = {**gone, **clusters}
     return replace(live, clusters=clusters, alerts=remembered.alerts, silences=remembered.silences)
 
 

@@ -1,15 +1,15 @@
 """How each cluster is, the worst first, and what is wrong with the sidecar itself: for the page, the API and the command `status`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct
 
 from sidecar.core.cluster.next_step import next_step
 from sidecar.core.cluster.state import ClusterState
-from sidecar.core.cluster.status import LED, SHOWN, WORST_FIRST, ClusterStatus, Status
+from sidecar.core.cluster.status import LED, SHOWN, WORST_FIRST, ClusterStatus, Stated, Status
 from sidecar.core.cluster.status_of import status_of
-from sidecar.core.moment import Timestamp, timestamp
+from sidecar.core.moment import SECOND, Moment, Timestamp, timestamp
 from sidecar.core.sanitize import clean
 from sidecar.core.views.snapshot import Snapshot
 
@@ -39,6 +39,13 @@ class ClusterVerdict(Struct, frozen=True):
 
 _LONGEST_REASON: Final = 500
 """Characters of what the store says about a refusal."""
+_RUNNING_WITHIN: Final = 90 * SECOND
+"""A sidecar that runs has written to its journal no longer ago: it does so every 30 s."""
+
+
+def is_running(alive: Moment | None, now: Moment) -> bool:
+    """Whether the sidecar that was last known to be alive then still runs."""
+    return alive is not None and now.wall - alive.wall < _RUNNING_WITHIN
 
 
 def verdicts(snapshot: Snapshot, *, asks_rest: bool = True) -> list[ClusterVerdict]:
@@ -51,17 +58,30 @@ def verdicts(snapshot: Snapshot, *, asks_rest: bool = True) -> list[ClusterVerdi
     return sorted([*of_clusters, *_of_sidecar(snapshot)], key=_worst_first)
 
 
+def stated(snapshot: Snapshot) -> Mapping[str, ClusterVerdict]:
+    """How the clusters are, as was decided last, by the ids of their last failovers. Of a sidecar that does not run they say so."""
+    verdicts, alive = {}, snapshot.state.alive
+    ended = f" (as of {timestamp(alive.wall)}: the sidecar has not run since)" if alive else ""
+    until = "" if is_running(alive, snapshot.at) else ended
+    for name, cluster in snapshot.state.clusters.items():
+        if (last := cluster.episode or cluster.last_episode) and (current := cluster.stated):
+            verdicts[last.id] = _verdict(name, cluster, current, until)
+    return verdicts
+
+
 def _worst_first(verdict: ClusterVerdict) -> tuple[int, str]:
     return WORST_FIRST.index(Status(verdict.status)), verdict.cluster_id or ""
 
 
 def _of_cluster(snapshot: Snapshot, name: str, cluster: ClusterState, *, asks_rest: bool) -> ClusterVerdict:
     current, stated = status_of(snapshot.policy, name, cluster, snapshot.at), cluster.stated
-    if not asks_rest and stated and {stated.status, current.status} <= LED:
-        current = ClusterStatus(stated.status, stated.since, (stated.sentence,))
-    step = next_step(cluster, current.status)
-    since = timestamp(current.since.wall)
-    return ClusterVerdict(name, current.status.value, current.sentence, since, *(step or ()))
+    is_repeated = not asks_rest and stated and {stated.status, current.status} <= LED
+    return _verdict(name, cluster, stated if stated and is_repeated else current)
+
+
+def _verdict(name: str, cluster: ClusterState, current: ClusterStatus | Stated, until: str = "") -> ClusterVerdict:
+    sentence, since = current.sentence + until, timestamp(current.since.wall)
+    return ClusterVerdict(name, current.status.value, sentence, since, *(next_step(cluster, current.status) or ()))
 
 
 def _of_sidecar(snapshot: Snapshot) -> Iterator[ClusterVerdict]:

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Final, Protocol
 
+from sidecar.core.errors import installing
 from sidecar.settings import SettingsError
 from sidecar.sinks.spool.folder import Folder
 
@@ -35,9 +36,7 @@ def segment_store(where: Path | str, observer: str) -> SegmentStore:
     try:
         from sidecar.sinks.spool.object_store import ObjectStore  # noqa: PLC0415  imports obstore: 6 MiB, and an extra
     except ModuleNotFoundError as error:
-        raise SettingsError(
-            f"spool.url: {where} needs one more package: pip install 'flink-ha-sidecar[spool-remote]'"
-        ) from error
+        raise SettingsError(f"spool.url: {where} needs one more package: {installing('spool-remote')}") from error
     try:
         return ObjectStore(where, own)
     except OSError as error:

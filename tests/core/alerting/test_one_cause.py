@@ -10,7 +10,7 @@ from sidecar.core.views import episode_view
 from sidecar.core.views.episode_words import facts
 from sidecar.core.views.explain import find
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.core.views.verdict import verdicts
+from sidecar.core.views.verdict import stated, verdicts
 from tests.kit.cluster import ALL_FOUR, DISPATCHER, THE_JOB, B
 from tests.kit.core_sidecar import POLICY, Sidecar, watching
 from tests.kit.fake_flink import Flink
@@ -85,17 +85,21 @@ def test_a_verdict_that_changes_after_the_message_is_corrected_once_when_the_fai
 
 
 def test_while_it_is_in_progress_page_message_and_explain_say_the_same() -> None:
-    """Each with the facts of that moment: the cause so far, who led, and how many jobs have no leader."""
+    """Each with the facts of that moment: the cause so far, and the status of the cluster, which says what stands still."""
     flink, sidecar = watching()
     flink.vacate()
     sidecar.sees_changes().waits(36)
     (sent,) = sidecar.sent
-    [view] = episode_view.in_progress(Snapshot(sidecar.moment, sidecar.state, policy=sidecar.policy))
+    snapshot = Snapshot(sidecar.moment, sidecar.state, policy=sidecar.policy)
+    [view] = episode_view.in_progress(snapshot)
     assert cause(sent) == view.cause == Cause.JOBMANAGER_LOST
-    explained = dict(facts(find(sidecar.records, view.id, {view.id: view})))
+    explained = dict(facts(find(sidecar.records, view.id, {view.id: view}, stated(snapshot))))
     assert explained["cause"] == ["jobmanager_lost (medium), as far as is known now", *view.facts]
-    assert explained["leader"] == ["none now; jm-a:6123 led before"]
-    assert explained["jobs"] == ["1 of 1 failed over, 1 without a leader now"]
+    [said] = verdicts(snapshot)
+    what, since = said.sentence.split(", ", 1)[1], said.status_since
+    assert explained["status"][0].startswith(f"DOWN since {since}: no leader")
+    assert explained["status"][0].partition(" (as of ")[0].endswith(what)
+    assert explained["status"][1:] == [f"Next: {said.next_step}"]
     flink.elect(B, DISPATCHER)
     sidecar.sees_changes()
     [view] = episode_view.in_progress(Snapshot(sidecar.moment, sidecar.state, policy=sidecar.policy))

@@ -15,12 +15,15 @@ from sidecar.core.cluster.status import SHOWN, ClusterStatus, Status
 from sidecar.core.cluster.status_of import ROWS, status_of
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.moment import Moment
-from sidecar.core.observations import ConnectionState
+from sidecar.core.observations import ConnectionState, Ticked
+from sidecar.core.policy.policy import Store
 from sidecar.core.reach import Reach
 from sidecar.core.records import StatusRecord
+from sidecar.core.state import State
+from sidecar.core.step import step
 from tests.core.cluster.pictures import ASSESSING, after, before, job, reaches, shows
 from tests.core.cluster.recovery.test_assessment import failed_over, looks
-from tests.kit.cluster import CLUSTER, DISPATCHER, JOB, A, B
+from tests.kit.cluster import CLUSTER, DISPATCHER, JOB, THE_JOB, A, B
 from tests.kit.core_sidecar import Sidecar, watching
 from tests.kit.groups import examples
 
@@ -228,6 +231,23 @@ def test_a_change_of_status_is_recorded_once() -> None:
     assert sidecar.state.clusters[CLUSTER].stated == stated
 
 
+def test_a_tick_decides_the_status_of_clusters_that_are_due_alone() -> None:
+    """One whose job may be without a leader until a moment is decided then; another one, of which nothing has changed, is left alone."""
+    (flink, sidecar), led = watching(), watching()[1].waits(1)
+    flink.vacate(THE_JOB)
+    sidecar.sees_changes().waits(1)
+    policy = replace(sidecar.policy, stores=dict.fromkeys(("due", "led"), Store.ZOOKEEPER))
+    state = State({"due": sidecar.state.clusters[CLUSTER], "led": led.state.clusters[CLUSTER]}, alive=sidecar.moment)
+    state, _ = step(policy, state, Ticked(sidecar.moment))
+    due = state.status_due
+    assert due
+    assert [name for name, c in state.clusters.items() if c.stated and c.stated.due == due] == ["due"]
+    ticks = [Ticked(replace(sidecar.moment, steady=due + later)) for later in (-2, -1, 0)]
+    before, early, at_last = (state := step(policy, state, tick)[0] for tick in ticks)
+    assert early.stated is before.stated
+    assert {name for name, c in at_last.stated.items() if c is not before.stated[name]} == {"due"}
+
+
 def test_the_sentence_gets_shorter_where_there_is_little_room() -> None:
     """It drops its last parts first, and never says more than it did."""
     made = down()
@@ -245,12 +265,14 @@ def test_the_sentence_gets_shorter_where_there_is_little_room() -> None:
     )
 )
 def test_ok_is_said_only_of_a_cluster_that_is_led_and_whose_jobs_run(steps: list[str]) -> None:
-    """Whatever happens: led, this leader's REST server has answered, and every job that ran before runs again or has ended."""
+    """Whatever happens: led, this leader's REST server has answered, and every job that ran before runs again or has ended. What a tick
+    leaves undecided would be decided alike.
+    """
     flink, sidecar = watching(policy=ASSESSING)
     shows(sidecar, before(sidecar))
     shown: tuple[Any, ...] | None = None
-    for step in steps:
-        match step.split():
+    for what_happens in steps:
+        match what_happens.split():
             case ["vacate"]:
                 flink.vacate()
                 sidecar.sees_changes()
@@ -269,6 +291,8 @@ def test_ok_is_said_only_of_a_cluster_that_is_led_and_whose_jobs_run(steps: list
                 shown = (jobs[what], sidecar.state.clusters[CLUSTER].rest_leader)
         sidecar.waits(1)
         cluster = sidecar.state.clusters[CLUSTER]
+        assert cluster.stated
+        assert cluster.stated.status is of(sidecar).status
         if of(sidecar).status is not Status.OK:
             continue
         assert cluster.leaders_in_sight

@@ -1,8 +1,9 @@
 """What became of a failover, from the records of one observer or of several."""
 
 import pytest
+from msgspec.structs import replace
 
-from sidecar.core.records import Annotation, Death, EpisodeRecord, Recovery
+from sidecar.core.records import Annotation, Death, EpisodeRecord, Record, Recovery, StatusRecord
 from sidecar.core.views.annotate import annotation, note
 from sidecar.core.views.explain import find
 from sidecar.core.views.outcome import best_death, needs_review, outcomes_of, recovery_of
@@ -107,3 +108,25 @@ def test_blindness_needs_no_review() -> None:
     sidecar.is_cut_off().waits(20).connects().waits(70)
     [blind] = sidecar.episodes()
     assert not needs_review(blind, {})
+
+
+def test_the_status_of_a_failover_is_the_last_one_before_the_next_one(episode: EpisodeRecord) -> None:
+    """In whatever order the records are read, in one go or in two; of a cluster without failovers there is none."""
+    down, ok = (
+        StatusRecord(
+            **{name: getattr(death(episode), name) for name in Record.__struct_fields__ if name != "id"},
+            id=f"{status}",
+            status=status,
+            previous=None,
+            since=at,
+            sentence="",
+            episode_id=episode.id,
+        )
+        for status, at in (("DOWN", after(episode, 1)), ("OK", after(episode, 2)))
+    )
+    down, ok = replace(down, observed_at=down.since), replace(ok, observed_at=ok.since)
+    for order in ([down, ok], [ok, down]):
+        assert outcomes_of(order)[episode.id].status == ok
+        assert outcomes_of(order[1:], outcomes_of(order[:1]))[episode.id].status == ok
+        assert find([episode, *order], episode.id).last_status == ok
+    assert outcomes_of([replace(down, episode_id=None)]) == {}

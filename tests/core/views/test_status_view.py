@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from sidecar.core.moment import SECOND, timestamp
 from sidecar.core.observations import ClustersListed, StoreRefused
+from sidecar.core.state import State
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.status_view import (
     ClusterStatus,
@@ -15,6 +16,7 @@ from sidecar.core.views.status_view import (
     with_beginnings,
 )
 from tests.core.cluster.pictures import ASSESSING, job, shows
+from tests.core.cluster.test_removal import finder
 from tests.kit.cluster import CLUSTER, DISPATCHER, START, A, B
 from tests.kit.config_maps import ConfigMaps
 from tests.kit.core_sidecar import LeaseSidecar, Sidecar, watching
@@ -108,6 +110,20 @@ def test_blind_is_not_vacant() -> None:
     answer = status(Snapshot(sidecar.moment, both, policy=sidecar.policy), None)
     assert answer.status == "DOWN"
     assert [cluster.status for cluster in answer.clusters] == ["DOWN", "BLIND"]
+
+
+def test_a_found_cluster_that_is_gone_is_as_a_running_sidecar_has_it() -> None:
+    """It led until its ConfigMap went: the store does not know it any more, and the sidecar says that it is down."""
+    flink, sidecar = finder()
+    flink.config_maps.delete()
+    sidecar.sees_removal()
+    sidecar.waits(40)
+    live = State(finder=sidecar.state.finder)
+    for running, clusters in ((True, ["DOWN"]), (False, [])):
+        state = joined(live, sidecar.state, running=running)
+        answer = status(Snapshot(sidecar.moment, state, policy=sidecar.policy), JournalStatus(running, None))
+        assert [cluster.status for cluster in answer.clusters] == clusters
+    assert not joined(State(), sidecar.state, running=True).clusters  # it is not searched for
 
 
 def test_no_cluster_at_all_is_blind() -> None:

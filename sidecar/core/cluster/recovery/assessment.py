@@ -13,6 +13,7 @@ from sidecar.core.cluster.death import deaths
 from sidecar.core.cluster.draft import ClusterStep, Happened
 from sidecar.core.cluster.failover import plans
 from sidecar.core.cluster.failover.episodes import Episode
+from sidecar.core.cluster.recovery import acceptance
 from sidecar.core.cluster.recovery.compared_pictures import (
     LISTED_TIMES,
     compared,
@@ -243,6 +244,7 @@ def _with_leaders(cluster: ClusterState, assessment: Assessment) -> ClusterState
             assessment = Assessment(
                 *(assessment.episode_id, assessment.opened_at, assessment.left_session, assessment.left_out),
                 *(session, led_at, dispatcher.since),
+                annotated_at=assessment.annotated_at,
             )
             return replace(cluster, recovery=assessment, recovering={})
         if assessment.led_at and led_at > assessment.led_at:
@@ -322,7 +324,7 @@ def _with_faults(
             recovering[job_id] = replace(recovering[job_id], reported=True)
             happened.append(bad_restore)
     if happened:
-        cluster = replace(cluster, recovering=recovering)
+        cluster = replace(cluster, recovering=recovering, recovery=replace(assessment, reported_at=now.wall))
     return (cluster if faults == cluster.job_faults else replace(cluster, job_faults=faults)), happened
 
 
@@ -354,7 +356,9 @@ def _ended(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) 
     picture = expected(cluster)
     absent = waiting(cluster)
     kept, namesakes = rows[: MOST_ROWS + 1], _namesakes(cluster, absent)
-    assessed = Assessed(assessment.episode_id, now, kept, absent, assessment.led_at, namesakes)
+    accepted = acceptance.is_accepted(cluster, assessment)
+    assessed = Assessed(assessment.episode_id, now, kept, absent, assessment.led_at, namesakes, accepted)
+    cluster = acceptance.without_losses(cluster, assessment.episode_id, assessment.annotated_at or 0)
     return replace(
         cluster,
         recovery=None,

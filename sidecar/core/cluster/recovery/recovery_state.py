@@ -86,6 +86,10 @@ class Assessment(Struct, frozen=True):
     """Whether jobs have other ids than before: `main()` ran anew."""
     foreign: bool = False
     """Whether what REST says has nothing in common with what was before."""
+    reported_at: int | None = None
+    """When the last job was reported that was not restored from its latest checkpoint (wall microseconds)."""
+    annotated_at: int | None = None
+    """When somebody annotated the failover last (wall microseconds)."""
 
 
 class Fault(StrEnum):
@@ -131,6 +135,8 @@ class Assessed(Struct, frozen=True):
     led_at: Moment | None = None
     namesakes: tuple[str, ...] = ()
     """Other jobs with the name of one that is missing or waited for: that they run says nothing about it. The first MOST_ROWS."""
+    accepted: bool = False
+    """Whether somebody has annotated the failover since its losses were known."""
 
 
 class RecoverySummary(message.Recovery, frozen=True):
