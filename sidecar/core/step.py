@@ -138,7 +138,6 @@ def _find(policy: Policy, state: State, observation: ClusterFound | ClusterRemov
             return replace(state, clusters=clusters, unclaimed=without(state.unclaimed, [name])), []
         case ClusterRemoved(cluster_id=name, on_purpose=on_purpose):
             cluster = state.clusters.get(name)
-            on_purpose = on_purpose or (cluster is not None and plans.is_unwanted(cluster.operated))
             if cluster and removal.has_leader(cluster) and not on_purpose:
                 return replace(state, clusters=with_items(state.clusters, {name: _unconfirmed(cluster, at)})), []
             return _remove(policy, state, [name] if cluster else [], at)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from sidecar.core.cluster.failover import plans
 from sidecar.core.flink import configmaps
 from sidecar.core.flink.deployments import Maker
-from sidecar.core.moment import SECOND
+from sidecar.core.moment import SECOND, parsed
 from sidecar.core.observations import (
     ClusterFound,
     ClusterRemoved,
@@ -72,6 +72,15 @@ def lines(name: str) -> Iterator[Line]:
         yield from map(json.loads, file)
 
 
+def begins_at(name: str) -> int:
+    """When a recording begins, by the clock of its cluster (wall): its times are compared with that."""
+    for line in lines(name):
+        lease = line["object"]["metadata"].get("annotations", {}).get(LEASE)
+        if lease and line["at"] > -12:
+            return parsed(json.loads(lease)["renewTime"]) - round((line["at"] + 12) * SECOND)
+    raise ValueError(f"{name}: no lease is renewed")
+
+
 class Replay:
     """The drivers' decoders and reports, which feed a core. With a policy that finds clusters: that of all namespaces, with deaths."""
 
@@ -81,6 +90,7 @@ class Replay:
         self.finds = policy.finds is not None
         self.cluster = FOUND if self.finds else CLUSTER
         self.sidecar = Sidecar(Flink(ZNodes()), policy)
+        self.sidecar.now = begins_at(name)
         self.ending, self.reads = ending, reads
         self.number = 0
         self.last: ConfigMapObserved | None = None
