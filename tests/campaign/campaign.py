@@ -92,7 +92,9 @@ def _round(scene: Scene, number: int, name: str, kind: Kind) -> str:
     try:
         kind.act(scene)
     except Exception as error:  # noqa: BLE001  whatever a fault stumbles over is evidence, and the campaign goes on
-        wrong = f"{type(error).__name__}: {error}".splitlines()[0]
+        wrong = f"{type(error).__name__}: {error}".rstrip().splitlines()[
+            -1
+        ]  # of a log: the line that says why it ended
         (scene.folder / f"fault-{number}.txt").write_text(traceback.format_exc())
     scene.diary.note("over", number=number)
     began = time.monotonic()

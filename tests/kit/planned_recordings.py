@@ -77,7 +77,8 @@ def begins_at(name: str) -> int:
     for line in lines(name):
         lease = line["object"]["metadata"].get("annotations", {}).get(LEASE)
         if lease and line["at"] > -12:
-            return parsed(json.loads(lease)["renewTime"]) - round((line["at"] + 12) * SECOND)
+            renewed = parsed(str(json.loads(lease)["renewTime"]))
+            return renewed - round((float(line["at"]) + 12) * SECOND)
     raise ValueError(f"{name}: no lease is renewed")
 
 

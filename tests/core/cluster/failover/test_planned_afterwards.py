@@ -6,6 +6,7 @@ import pytest
 
 from sidecar.core.flink.deployments import Maker
 from sidecar.core.observations import SnapshotCompleted
+from sidecar.core.policy.policy import Policy
 from sidecar.drivers.kubernetes.makers import maker_status
 from sidecar.drivers.kubernetes.plan_objects import read_change
 from tests.kit.planned_recordings import FINDS, POLICY, WAITS, Line, Replay, lines
@@ -26,9 +27,9 @@ POLICIES = {"one cluster": POLICY, "all clusters": FINDS}
         ("helm-uninstall", 60.0, NOTHING),
     ],
 )
-def test_what_nobody_wants_any_more_is_stopped(policy: object, name: str, at: float, why: str) -> None:
+def test_what_nobody_wants_any_more_is_stopped(policy: Policy, name: str, at: float, why: str) -> None:
     """One info, and no page. When it was done is not known."""
-    replay = Replay(name, policy).begins(at)  # type: ignore[arg-type]  of the table
+    replay = Replay(name, policy).begins(at)
     assert replay.pages == []
     assert [sent.alert for sent in replay.sidecar.sent] == ["FlinkStopped"]
     assert (replay.why or "").startswith(why)
@@ -47,9 +48,9 @@ def test_also_without_its_config_map(name: str, at: float) -> None:
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 @pytest.mark.parametrize("name", ["deployment-deleted", "deployment-scaled-to-0"])
-def test_a_leader_that_could_not_withdraw_is_none(policy: object, name: str) -> None:
+def test_a_leader_that_could_not_withdraw_is_none(policy: Policy, name: str) -> None:
     """Its Role went first: its addresses stay in the ConfigMap, and its lease is not renewed any more."""
-    replay = Replay(name, policy).begins(100.0, without=("ConfigMap",))  # type: ignore[arg-type]  of the table
+    replay = Replay(name, policy).begins(100.0, without=("ConfigMap",))
     assert replay.pages == []
     assert (replay.why or "").startswith(NOTHING if name == "deployment-deleted" else SCALED)
 
@@ -92,7 +93,11 @@ def test_other_programs_and_this_one_make_no_job_managers() -> None:
         assert item
         return item.value.may_make_them
 
-    own = {"name": "flink-ha-sidecar", "image": "r/flink-ha-sidecar:1", "args": ["run", "--config", "/etc/flink/x"]}
+    own: dict[str, object] = {
+        "name": "flink-ha-sidecar",
+        "image": "r/flink-ha-sidecar:1",
+        "args": ["run", "--config", "/etc/flink/x"],
+    }
     assert not may_make(own)
     assert not may_make({"name": "nginx", "image": "nginx:1"})
     assert not may_make({"name": "tm", "image": "flink:2", "args": ["taskmanager"]})

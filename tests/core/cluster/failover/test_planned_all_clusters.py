@@ -58,6 +58,7 @@ def test_one_whose_namespace_is_deleted_is_stopped_and_then_retired() -> None:
     assert (replay.status or "").startswith("STOPPED: no leader is wanted: namespace flink is being deleted since ")
     replay.sidecar.waits(REMOVED_AFTER / SECOND)
     assert FOUND not in replay.sidecar.state.clusters
+    assert {sent.alert for sent in replay.sidecar.sent} == {"FlinkStopped"}
 
 
 def test_one_whose_job_finishes_is_retired() -> None:
