@@ -129,7 +129,12 @@ class KubernetesPlans:
         only = next(iter(scope.clusters)) if scope.clusters is not None and len(scope.clusters) == 1 else ""
 
         def refusals(resource: str) -> Refusals:
+            known: set[str] = set()
+
             def refused(*, refused: bool) -> None:
+                if not refused and resource not in known:
+                    return
+                (known.add if refused else known.discard)(resource)  # clusters that are found later are told, too
                 at = self._clock()
                 for cluster_id in scope.every if scope.plans else ():
                     self._report(RightRefused(at, cluster_id, resource, refused))

@@ -5,6 +5,7 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
+from sidecar.core.observations import RightRefused
 from sidecar.core.policy.policy import Need, Severity
 from tests.kit.planned_recordings import POLICY, Replay
 
@@ -72,3 +73,30 @@ def test_without_the_right_to_read_them_a_stop_pages_and_an_end_of_flink_does_no
     finished = Replay("application-job-finishes", without).plays()
     assert finished.pages == []
     assert (finished.why or "").startswith("Flink ended and deleted its ConfigMap at ")
+
+
+def test_the_end_of_a_namespace_is_said_where_its_role_may_get_it() -> None:
+    """Not "Deployment … was deleted": that is true, and says less."""
+    replay = Replay("namespace-deleted", ending="flink").plays()
+    assert "stopped: namespace flink is being deleted" in replay.sidecar.sent[0].title
+    assert (replay.why or "").startswith("namespace flink is being deleted since ")
+    assert replay.pages == []
+
+
+def test_a_right_that_is_refused_is_named() -> None:
+    """In messages and in the status, until it is granted: without it a stop looks like a loss."""
+    replay = Replay("deployment-scaled-to-0", reads=False)
+
+    def answers(*, refused: bool) -> None:
+        for right in ("deployments.apps", "jobs.batch"):
+            replay.sidecar.observe(RightRefused(replay.sidecar.moment, replay.cluster, right, refused))
+
+    answers(refused=True)
+    replay.plays()
+    assert replay.pages == ["FlinkNoLeader"]
+    lacks = "without the right to list deployments.apps, jobs.batch"
+    assert dict(replay.sidecar.sent[-1].facts)["planned"] == f"not known {lacks}"
+    assert (replay.status or "").endswith(f"whether it was meant is not known {lacks}")
+    answers(refused=False)
+    replay.sidecar.waits(1)
+    assert "not known" not in (replay.status or "")
