@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from uuid import uuid4
 
-from sidecar.core.bounds import EVIDENCE_ANSWER, LEDGER, OBSERVER, REST_ANSWER, SILENCES
+from sidecar.core.bounds import EVIDENCE_ANSWER, LEDGER, OBSERVER, REST_ANSWER
 from sidecar.core.delivery import ledger_document
 from sidecar.core.delivery.ledger_document import Entry, Ledger
 from sidecar.core.delivery.presence import MOST_OBSERVERS, Presence
@@ -65,16 +65,3 @@ def ledger(address: str) -> bytes:
     }
     observers = {name: Presence(wall, address, wall, wall) for name in names}
     return ledger_document.written(Ledger(entries=entries, began=wall, observers=observers), wall)
-
-
-def silences() -> bytes:
-    """As many as there may be, half of them with patterns that are slow to match and match nothing."""
-    slow = "(a|aa|aaa)*(x?){20}[^F]{3}z"
-    silence = {"starts_at": "2026-01-01T00:00:00Z", "ends_at": "2099-01-01T00:00:00Z", "by": "x", "comment": "x" * 400}
-    known = [
-        {**silence, "id": str(uuid4()), "matchers": [f'alert{"=~" if number % 2 else "="}"{slow}{number}"']}
-        for number in range(SILENCES.most_items)
-    ]
-    content = json.dumps({"format": 1, "silences": known}).encode()
-    assert len(content) <= SILENCES.most_bytes
-    return content

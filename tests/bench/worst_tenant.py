@@ -35,6 +35,7 @@ from tests.kit.flink_rest_server import RestServer
 from tests.kit.java_serialization import connection_info
 from tests.kit.kubernetes_server import Kubernetes, assets
 from tests.kit.sidecar_process import Sidecar
+from tests.kit.slow_silences import slow_silences
 from tests.kit.strange_servers import answering
 from tests.kit.waiting import wait_for
 
@@ -191,7 +192,7 @@ class ZooKeeperStore(Store):
 
     def _documents(self) -> None:
         """Whoever may write to the sidecars' own documents fills them, and names observers whose answers have 1 MiB."""
-        contents = {"ledger": hostile_answers.ledger(self.hostile.address), "silences": hostile_answers.silences()}
+        contents = {"ledger": hostile_answers.ledger(self.hostile.address), "silences": slow_silences()}
         places = [_OWN]
         while places:
             place = places.pop()
