@@ -169,6 +169,7 @@ def _remove(policy: Policy, state: State, names: Iterable[str], at: Moment) -> S
 
 def _plan(policy: Policy, state: State, observation: PlanObservation) -> Step:
     """The state after an observation of what is meant to happen to a cluster, or to one of several."""
+    listed = state.listed.get(observation.cluster_id)
     state = _with_listed(state, observation)
     if not isinstance(observation, MakerObserved) and not observation.cluster_id.endswith(ANY):
         return _plan_of_one(policy, state, observation)
@@ -181,6 +182,10 @@ def _plan(policy: Policy, state: State, observation: PlanObservation) -> Step:
             state = replace(state, makers={other: maker for other, maker in state.makers.items() if other != key})
         elif key in state.makers or len(state.makers) < MOST_UNCLAIMED:
             state = replace(state, makers={**state.makers, key: seen})
+    elif isinstance(observation, MakersListed) and listed is not None:
+        there = observation.there
+        changed = {namespace for namespace in {*listed, *there} if listed.get(namespace) != there.get(namespace)}
+        names = [name for name in names if name.rpartition("/")[0] in changed]
     effects: list[Effect] = []
     for name in names:
         state, more = _plan_of_one(policy, state, replace(observation, cluster_id=name))

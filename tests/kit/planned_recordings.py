@@ -133,7 +133,7 @@ class Replay:
 
     def _take_config_map(self, line: Line, *, deleted: bool) -> None:
         metadata = line["object"]["metadata"]
-        if metadata["name"] != f"{CLUSTER}-cluster-config-map":
+        if metadata["name"] != f"{self.cluster.rpartition('/')[2]}-cluster-config-map":
             return
         at = self.sidecar.moment
         name = f"{metadata['namespace']}/{metadata['name']}" if self.finds else metadata["name"]

@@ -143,3 +143,18 @@ def test_what_was_deleted_while_no_sidecar_ran_is_known() -> None:
     replay.begins(100.0)
     assert replay.pages == []
     assert (replay.why or "").startswith("Deployment flink-jobmanager was deleted, found at ")
+
+
+def test_what_is_left_of_many_clusters_is_one_message() -> None:
+    """Clusters that were deleted long ago leave their ConfigMaps: a sidecar that finds them says so once."""
+    replay = Replay("deployment-deleted", FINDS)
+    replay.lists({})
+    last = [line for line in lines(replay.name) if line["kind"] == "ConfigMap"][-1]
+    for number in range(3):
+        replay.cluster = f"flink/orders-{number}"
+        text = json.dumps(last).replace("my-flink", f"orders-{number}")
+        replay.take(json.loads(text))
+    replay.sidecar.waits(WAITS)
+    assert replay.sidecar.sent_reasons() == [("FlinkStopped", "FIRST")]
+    assert [len(sent.parts) for sent in replay.sidecar.sent] == [3]
+    assert replay.pages == []
