@@ -54,13 +54,13 @@ JOBS_OF_ALL: Final = Bound(
 CLUSTERS: Final = Bound(
     border="the clusters that are found",
     most_items=5_000,
-    total="a folder or namespace gets at most half of what the others leave; those that were watched before come first",
+    total="a folder, namespace or the root itself gets at most half of what the others leave; those that were watched before come first",
     beyond="the other clusters of that folder or namespace are not watched",
 )
 PATHS: Final = Bound(
     border="the znodes that are listed to find clusters",
     most_items=20_000,
-    total="a folder below the root gets at most half of what the others leave; those of clusters that were watched before come first",
+    total="a folder, or the root itself, gets at most half of what the others leave; those of clusters that were watched before come first",
     beyond="clusters in the other znodes of that folder are not found",
 )
 JOURNAL: Final = Bound(

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from sidecar.core.agreement import Opinion
 from sidecar.core.evidence import EvidenceItem
-from sidecar.core.flink.deployments import FlinkDeployment, Maker, Seen
+from sidecar.core.flink.deployments import Candidate, FlinkDeployment, Maker, Seen
 from sidecar.core.flink.leadership import Births, ZNodePosition
 from sidecar.core.ha.results import CheckResult
 from sidecar.core.moment import Moment
@@ -233,12 +233,29 @@ class DeploymentObserved(SeenInCluster, frozen=True):
     """The FlinkDeployment that has the cluster's id as its name. None: there is none."""
 
     deployment: FlinkDeployment | None
+    namespace: str = ""
+    """Its namespace, if that is being deleted."""
 
 
 class MakerObserved(SeenInCluster, frozen=True):
     """A Deployment, StatefulSet or Job that makes JobManagers, perhaps the cluster's."""
 
     seen: Seen
+
+
+class MakersListed(SeenInCluster, frozen=True):
+    """All that may make JobManagers was read, in the namespaces of the cluster: whenever that changes."""
+
+    there: Mapping[str, frozenset[Candidate]]
+    """By namespace, where ids of clusters have it; else by "". A namespace that is not named has none."""
+
+
+class RightRefused(SeenInCluster, frozen=True):
+    """The API server refuses to list what says whether a leader is wanted, or allows it again."""
+
+    right: str
+    """`deployments.apps`"""
+    refused: bool = True
 
 
 class DeploymentUnreadable(SeenInCluster, frozen=True):
@@ -392,7 +409,7 @@ FinderObservation = ClusterObservation | ClusterFound | ClusterRemoved | Cluster
 """Every observation of a driver that finds clusters."""
 
 
-PlanObservation = DeploymentObserved | MakerObserved | DeploymentUnreadable | PodDisrupted
+PlanObservation = DeploymentObserved | MakerObserved | MakersListed | RightRefused | DeploymentUnreadable | PodDisrupted
 """Every observation of what is meant to happen to a cluster."""
 EndObservation = PodObserved | EventObserved | ProcessSeen | ProcessEnded | LogEndRead | HostRestarted
 """Every observation of how a JobManager's process ended, or that it runs."""

@@ -12,7 +12,7 @@ from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.drills.drill import RunningDrill
 from sidecar.core.evidence import Capture
 from sidecar.core.finder import Finder
-from sidecar.core.flink.deployments import Maker, Seen
+from sidecar.core.flink.deployments import Candidate, Maker, Seen
 from sidecar.core.moment import Moment
 
 
@@ -31,6 +31,8 @@ class State(Struct, frozen=True):
     """FlinkDeployments by the id of a cluster that is not found yet, or has been removed."""
     makers: Mapping[tuple[str, Maker, str], Seen] = {}
     """What makes JobManagers in Kubernetes, by the clusters that it may be of, its kind and its name."""
+    listed: Mapping[str, Mapping[str, frozenset[Candidate]]] = {}
+    """All that may make JobManagers in Kubernetes, by the clusters that it may be of, and by namespace. Absent: not all of it was read."""
     finder: Finder | None = None
     """None: clusters are not found, or nothing is known of it yet."""
     silences: Mapping[str, Silences] = {}

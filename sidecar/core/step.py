@@ -24,6 +24,7 @@ from sidecar.core.delivery.outbox import released
 from sidecar.core.delivery.settle import settle
 from sidecar.core.effects import Append, Effect, NamePod, Publish, TakePicture
 from sidecar.core.finder import Finder
+from sidecar.core.flink.deployments import Maker
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
     ANY,
@@ -32,6 +33,7 @@ from sidecar.core.observations import (
     ClustersListed,
     DeliverySettled,
     DeploymentObserved,
+    DeploymentUnreadable,
     EndObservation,
     EvidenceGathered,
     FailoverAnnotated,
@@ -39,6 +41,7 @@ from sidecar.core.observations import (
     HaChecked,
     HandoverRead,
     MakerObserved,
+    MakersListed,
     NotProcessed,
     Observation,
     PeersAsked,
@@ -46,6 +49,7 @@ from sidecar.core.observations import (
     PlanObservation,
     PodNamed,
     PolicyLoaded,
+    RightRefused,
     SilencesRead,
     Started,
     Stopped,
@@ -112,7 +116,7 @@ def _observe(
 
     state, effects = _act(policy, state, name, before, act, observation.at)
     after = state.clusters[name]
-    if state.makers and after.operated is None and after.components is not before.components:
+    if after.operated is None and after.components is not before.components and (state.makers or state.listed):
         state, more = _made(policy, state, name, observation.at)
         effects += more
     return state, effects
@@ -130,7 +134,6 @@ def _find(policy: Policy, state: State, observation: ClusterFound | ClusterRemov
             return replace(state, clusters=clusters, unclaimed=without(state.unclaimed, [name])), []
         case ClusterRemoved(cluster_id=name, on_purpose=on_purpose):
             cluster = state.clusters.get(name)
-            on_purpose = on_purpose or (cluster is not None and plans.is_unwanted(cluster.operated))
             if cluster and removal.has_leader(cluster) and not on_purpose:
                 return replace(state, clusters=with_items(state.clusters, {name: _unconfirmed(cluster, at)})), []
             return _remove(policy, state, [name] if cluster else [], at)
@@ -161,6 +164,8 @@ def _remove(policy: Policy, state: State, names: Iterable[str], at: Moment) -> S
 
 def _plan(policy: Policy, state: State, observation: PlanObservation) -> Step:
     """The state after an observation of what is meant to happen to a cluster, or to one of several."""
+    listed = state.listed.get(observation.cluster_id)
+    state = _with_listed(state, observation)
     if not isinstance(observation, MakerObserved) and not observation.cluster_id.endswith(ANY):
         return _plan_of_one(policy, state, observation)
     names = _meant(policy, state, observation.cluster_id)
@@ -172,11 +177,27 @@ def _plan(policy: Policy, state: State, observation: PlanObservation) -> Step:
             state = replace(state, makers={other: maker for other, maker in state.makers.items() if other != key})
         elif key in state.makers or len(state.makers) < MOST_UNCLAIMED:
             state = replace(state, makers={**state.makers, key: seen})
+    elif isinstance(observation, MakersListed) and listed is not None:
+        there = observation.there
+        changed = {namespace for namespace in {*listed, *there} if listed.get(namespace) != there.get(namespace)}
+        names = [name for name in names if name.rpartition("/")[0] in changed]
     effects: list[Effect] = []
     for name in names:
         state, more = _plan_of_one(policy, state, replace(observation, cluster_id=name))
         effects += more
     return state, effects
+
+
+def _with_listed(state: State, observation: PlanObservation) -> State:
+    """The state with all that may make JobManagers, if that is what was observed; without it, if not all of it can be read any more."""
+    name = observation.cluster_id
+    match observation:
+        case MakersListed(there=there):
+            return replace(state, listed={**state.listed, name: there})
+        case DeploymentUnreadable(kind=Maker.NOTHING):
+            return replace(state, listed=without(state.listed, [name]))
+        case _:
+            return state
 
 
 def _meant(policy: Policy, state: State, cluster_id: str) -> list[str]:
@@ -193,6 +214,10 @@ def _made(policy: Policy, state: State, name: str, at: Moment) -> Step:
         if meant == name or (meant.endswith(ANY) and name.startswith(meant[:-1])):
             state, more = _plan_of_one(policy, state, MakerObserved(at, name, seen))
             effects += more
+    for meant, there in state.listed.items():
+        if meant == name or (meant.endswith(ANY) and name.startswith(meant[:-1])):
+            state, more = _plan_of_one(policy, state, MakersListed(at, name, there))
+            effects += more
     return state, effects
 
 
@@ -200,6 +225,8 @@ def _plan_of_one(policy: Policy, state: State, observation: PlanObservation) -> 
     name, at = observation.cluster_id, observation.at
     if cluster := state.clusters.get(name):
         return _take(policy, state, name, cluster_step.plan_observed(policy, name, cluster, observation), at)
+    if isinstance(observation, MakersListed | RightRefused):
+        return state, []
     if not policy.finds or not isinstance(observation, DeploymentObserved):
         return replace(state, unclaimed=without(state.unclaimed, [name])), []
     operated = plans.observed(state.unclaimed.get(name), observation.deployment, at)
@@ -295,7 +322,7 @@ def _start(policy: Policy, state: State, now: Moment) -> Step:
     )
     documents = {name: document for name, document in state.silences.items() if name in policy.silence_documents}
     parts = {"clusters": clusters, "alerts": alerts, "outbox": outbox, "silences": documents}
-    started = replace(state, **parts, finder=None, unclaimed={}, makers={}, alive=now)
+    started = replace(state, **parts, finder=None, unclaimed={}, makers={}, listed={}, alive=now)
     started, effects = _each_cluster(
         policy, started, now, lambda p, name, c, at: cluster_step.restart(p, name, c, alive, at)
     )

@@ -1,4 +1,4 @@
-"""How much of a total each owner may have: a folder below a root in ZooKeeper, a namespace in Kubernetes, a configured cluster."""
+"""How much of a total each owner may have: a folder or the root in ZooKeeper, a namespace in Kubernetes, a configured cluster."""
 
 import threading
 from collections.abc import Hashable
@@ -10,23 +10,34 @@ def folder_of(path: str) -> str:
     return path.strip("/").partition("/")[0]
 
 
+def owner_below_root(cluster: str) -> str:
+    """Whose share a cluster in ZooKeeper is of: its folder's. "": the root's, of which all clusters are that are directly below it."""
+    return folder_of(cluster) if "/" in cluster.strip("/") else ""
+
+
 class Shares:
     """A total that nobody can use up alone: an owner gets at most half of what the others leave. Thread-safe.
 
-    What was given is never taken back, so what is watched stays watched.
+    The parts of an owner share in the same way what it gets. What was given is never taken back, so what is watched stays watched.
     """
 
     def __init__(self, total: int) -> None:
         self.total: Final = total
         self._taken: dict[Hashable, int] = {}
+        self._of_part: dict[tuple[Hashable, str], int] = {}
         self._sum = 0
         self._lock = threading.Lock()
 
-    def take(self, owner: Hashable, wanted: int) -> int:
-        """How many of so many more `owner` gets, from now on."""
+    def take(self, owner: Hashable, wanted: int, part: str = "") -> int:
+        """How many of so many more `owner` gets, from now on. `part`: of its parts, for which one; empty: it has none."""
         with self._lock:
             own = self._taken.get(owner, 0)
-            given = max(0, min(wanted, (self.total - self._sum + own + 1) // 2 - own))
+            most = (self.total - self._sum + own + 1) // 2
+            given = max(0, min(wanted, most - own))
+            if part:
+                of_part = self._of_part.get((owner, part), 0)
+                given = max(0, min(given, (most - own + of_part + 1) // 2 - of_part))
+                self._of_part[owner, part] = of_part + given
             self._set(owner, own + given)
         return given
 
@@ -37,9 +48,11 @@ class Shares:
             self._set(owner, self._taken.get(owner, 0) + given)
         return given
 
-    def give_back(self, owner: Hashable, count: int) -> None:
-        """`owner` has so many less."""
+    def give_back(self, owner: Hashable, count: int, part: str = "") -> None:
+        """`owner` has so many less, of this part."""
         with self._lock:
+            if left := max(0, self._of_part.pop((owner, part), 0) - count):
+                self._of_part[owner, part] = left
             self._set(owner, max(0, self._taken.get(owner, 0) - count))
 
     def _set(self, owner: Hashable, count: int) -> None:

@@ -17,8 +17,10 @@ class WatchedJobs:
     A job is in the lists of several places. One that is watched stays so until it is in none of them.
     """
 
-    def __init__(self, shares: Shares, owner: str, most: int = JOBS_OF_CLUSTER.most_items) -> None:
+    def __init__(self, shares: Shares, owner: str, most: int = JOBS_OF_CLUSTER.most_items, part: str = "") -> None:
+        """`part`: of the owner's parts."""
         self._shares = shares
+        self._part = part
         self._owner = owner
         self._most = most
         self._lists: dict[str, frozenset[str]] = {}
@@ -43,7 +45,7 @@ class WatchedJobs:
         self._seen -= there
         new = sorted(there - kept)
         room = min(len(new), max(0, self._most - len(self._watched)))
-        given = frozenset(new[: self._shares.take(self._owner, room) if room else 0])
+        given = frozenset(new[: self._shares.take(self._owner, room, self._part) if room else 0])
         self._enter(given)
         self._lists[place] = kept | given
         self._beyond.pop(_EVENTS, None)
@@ -54,7 +56,7 @@ class WatchedJobs:
         """Something was observed of a job. Returns whether it is watched."""
         if job_id in self._watched:
             return True
-        if len(self._watched) >= self._most or not self._shares.take(self._owner, 1):
+        if len(self._watched) >= self._most or not self._shares.take(self._owner, 1, self._part):
             self._beyond[_EVENTS] = self._beyond.get(_EVENTS, 0) + 1
             return False
         self._enter([job_id])
@@ -69,7 +71,7 @@ class WatchedJobs:
 
     def end(self) -> None:
         """None is watched any more."""
-        self._shares.give_back(self._owner, len(self._watched))
+        self._shares.give_back(self._owner, len(self._watched), self._part)
         for contents in (self._lists, self._watched, self._beyond, self._seen):
             contents.clear()
 
@@ -82,4 +84,4 @@ class WatchedJobs:
             self._watched[job_id] -= 1
             if not self._watched[job_id]:
                 del self._watched[job_id]
-        self._shares.give_back(self._owner, before - len(self._watched))
+        self._shares.give_back(self._owner, before - len(self._watched), self._part)

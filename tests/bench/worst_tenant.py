@@ -1,8 +1,9 @@
-"""What one tenant can do to everybody else: `python -m tests.bench.worst_tenant [zookeeper|kubernetes] [BORDER ...]`.
+"""What one tenant can do to everybody else: `python -m tests.bench.worst_tenant [zookeeper|kubernetes] [in-turn] [BORDER ...]`.
 
-A sidecar finds 100 honest clusters. Then a tenant fills each border beyond its bound, all at once, with what it may write: memory, the
-longest turn of the owner's thread, `/livez`, and how long it takes until an honest outage is reported, beside the same time without the
-tenant. At last the sidecar starts again beside all that.
+A sidecar finds 100 honest clusters. Then a tenant fills each border beyond its bound, all at once or in turn, with what it may write, and
+with what its servers answer: memory, the longest turn of the owner's thread, `/livez`, and how long it takes until an honest outage is
+reported, beside the same time without the tenant. At last the sidecar starts again beside all that. Four mail servers among the receivers
+do not end their greeting, from the beginning.
 """
 
 import os
@@ -26,11 +27,16 @@ from sidecar.lab.java import find_java
 from sidecar.lab.processes import start_child
 from sidecar.lab.receivers import HttpReceiver
 from sidecar.lab.zookeeper import ZooKeeper
+from tests.bench import hostile_answers
 from tests.bench.found_zookeeper import Clusters
 from tests.bench.stage import FLINK, Table
 from tests.kit.config_maps import LEADER
+from tests.kit.flink_rest_server import RestServer
+from tests.kit.java_serialization import connection_info
 from tests.kit.kubernetes_server import Kubernetes, assets
 from tests.kit.sidecar_process import Sidecar
+from tests.kit.slow_silences import slow_silences
+from tests.kit.strange_servers import answering
 from tests.kit.waiting import wait_for
 
 HONEST: Final = 100
@@ -41,6 +47,12 @@ _SETTLE_SECONDS: Final = 40.0
 _LONGEST_SECONDS: Final = 300.0
 _AT_ONCE: Final = 500
 _FOLDERS: Final = 10
+_IN_TURN: Final = "in-turn"
+_SERVERS: Final = 12
+_MAIL_SERVERS: Final = 4
+_ASKED_SECONDS: Final = 10.0
+_EVIDENCE: Final = "evidence: {flink_rest: auto}"
+_OWN: Final = "/flink-ha-sidecar"
 _LEASE: Final = '{"holderIdentity": "jvm", "leaseDuration": 3600.0, "renewTime": "%s"}'
 
 
@@ -100,6 +112,8 @@ class Store(ABC):
     """What the tenant fills, by name: each a function of its own."""
     cluster: str
     """The lines of the configuration that say where the clusters are."""
+    hostile: RestServer
+    """What the tenant's leaders and invented observers answer with."""
 
     @abstractmethod
     def create(self, number: int) -> None:
@@ -114,13 +128,17 @@ class ZooKeeperStore(Store):
     """Clusters below `/flink/team-N/`, the tenant below `/flink/tenant/`, and a root to which everybody may add a folder."""
 
     def __init__(self, address: str) -> None:
-        self.cluster = f"zookeeper: {{quorum: '{address}', clusters: all}}"
+        self.cluster = f"zookeeper: {{quorum: '{address}', clusters: all}}\n{_EVIDENCE}"
+        self.hostile = hostile_answers.rest_server()
         self._flink = Clusters(address)
         self._client: KazooClient = self._flink.client
         self.borders = {
             "job stores": self._job_stores,
             "empty znodes": self._empty_znodes,
             "long list": self._long_list,
+            "rest servers": self._rest_servers,
+            "documents": self._documents,
+            "evidence": self._evidence,
         }
 
     def create(self, number: int) -> None:
@@ -151,6 +169,38 @@ class ZooKeeperStore(Store):
         """200,000 znodes beside the clusters: their list has 20 MB."""
         self._fill(f"/flink/{number:06}{'x' * 90}" for number in range(200_000))
 
+    def _rest_servers(self) -> None:
+        """Those of twelve clusters answer as much as they may."""
+        for number in range(_SERVERS):
+            self._serve(f"rest-{number}")
+
+    def _evidence(self) -> None:
+        """Clusters whose REST servers are asked for 2 MiB of evidence: their leaders go."""
+        names = [f"evidence-{number}" for number in range(_SERVERS // 2)]
+        for name in names:
+            self._serve(name)
+        time.sleep(_ASKED_SECONDS)
+        for name in names:
+            for component in ("dispatcher", "resource_manager"):
+                self._client.delete(f"/flink/tenant/{name}/leader/{component}/connection_info")
+
+    def _serve(self, name: str) -> None:
+        """A cluster whose REST server is the tenant's."""
+        self._flink.create(f"tenant/{name}")
+        path = f"/flink/tenant/{name}/leader/rest_server/connection_info"
+        self._client.set(path, connection_info(self.hostile.address, uuid4()))
+
+    def _documents(self) -> None:
+        """Whoever may write to the sidecars' own documents fills them, and names observers whose answers have 1 MiB."""
+        contents = {"ledger": hostile_answers.ledger(self.hostile.address), "silences": slow_silences()}
+        places = [_OWN]
+        while places:
+            place = places.pop()
+            for name in self._client.get_children(place) if self._client.exists(place) else ():
+                places.append(f"{place}/{name}")
+                if name in contents:
+                    self._client.set(f"{place}/{name}", contents[name])
+
     def _fill(self, paths: Iterator[str]) -> None:
         while some := [*islice(paths, _AT_ONCE)]:
             transaction = self._client.transaction()
@@ -164,12 +214,14 @@ class KubernetesStore(Store):
 
     def __init__(self, server: Kubernetes) -> None:
         server.allow_everywhere("finder", "list", "watch", "get")
+        kubeconfig = server.kubeconfig("finder")
         self.cluster = (
-            f"kubernetes: {{namespaces: all, kubeconfig: {server.kubeconfig('finder')}}}\nledger: {{mode: local}}"
+            f"kubernetes: {{namespaces: all, kubeconfig: {kubeconfig}}}\nledger: {{mode: local}}\n{_EVIDENCE}"
         )
+        self.hostile = hostile_answers.rest_server()
         self._teams = [server.namespace(f"team-{number}") for number in range(_FOLDERS)]
         self._tenant = server.namespace("tenant")
-        self.borders = {"large ConfigMaps": self._large_config_maps}
+        self.borders = {"large ConfigMaps": self._large_config_maps, "rest servers": self._rest_servers}
         self._led: dict[int, dict[str, str | None]] = {}
         self._stopping = threading.Event()
         self._renewing = threading.Thread(target=self._renew, daemon=True)
@@ -206,6 +258,14 @@ class KubernetesStore(Store):
             }
             name = f"jobs-{number}"
             self._tenant.create(f"{name}-cluster-config-map", jobs, _LEASE % time.time(), _labels(name))
+
+    def _rest_servers(self) -> None:
+        """Those of twelve clusters answer as much as they may."""
+        for number in range(_SERVERS):
+            led = {f"{LEADER}{component}": _led() for component in ("dispatcher", "resourcemanager")}
+            content: dict[str, str | None] = {**led, f"{LEADER}restserver": f"{uuid4()},{self.hostile.address}"}
+            name = f"rest-{number}"
+            self._tenant.create(f"{name}-cluster-config-map", content, _LEASE % time.time(), _labels(name))
 
 
 def _name(number: int) -> str:
@@ -249,32 +309,40 @@ def _kubernetes() -> Iterator[tuple[Store, Path]]:
 STORES: Final = {"zookeeper": _zookeeper, "kubernetes": _kubernetes}
 
 
-def measure(kind: str, borders: Sequence[str], table: Table) -> None:
-    """The rows of one store. `borders`: those that are filled; none: all."""
+def measure(kind: str, borders: Sequence[str], table: Table, *, in_turn: bool) -> None:
+    """The rows of one store. `borders`: those that are filled; none: all. `in_turn`: a row for each, beside those before."""
     with STORES[kind]() as (store, folder), ExitStack() as ending:
         people = HttpReceiver()
         people.start()
         ending.callback(people.stop)
         for number in range(HONEST):
             store.create(number)
-        sidecar = TimedSidecar(folder / "sidecar", store.cluster, [people.url])
+        ending.enter_context(store.hostile)
+        mail = [ending.enter_context(answering(hostile_answers.mail_server)) for _ in range(_MAIL_SERVERS)]
+        addresses = "mode=insecure&from=a@example.com&to=b@example.com"
+        urls = [people.url, *(f"mailto://{address}/?{addresses}" for address in mail)]
+        sidecar = TimedSidecar(folder / "sidecar", store.cluster, urls)
         ending.callback(sidecar.kill)
         sidecar.start()
         sidecar.wait_ready()
         quiet = _row(table, kind, "quiet", sidecar, _outage(store, people, 0), Health(sidecar), None)
-        health, began = Health(sidecar), time.monotonic()
-        for name, fill in store.borders.items():
-            if not borders or name in borders:
-                fill()
-        print(f"filled in {time.monotonic() - began:.0f} s", flush=True)
-        time.sleep(_SETTLE_SECONDS)
-        _row(table, kind, "filled", sidecar, _outage(store, people, 1), health, quiet)
+        filled = [name for name in store.borders if not borders or name in borders]
+        together = [[name] for name in filled] if in_turn else [filled]
+        for number, names in enumerate(together, start=1):
+            health, began = Health(sidecar), time.monotonic()
+            for name in names:
+                store.borders[name]()
+            print(f"{', '.join(names)}: filled in {time.monotonic() - began:.0f} s", flush=True)
+            time.sleep(_SETTLE_SECONDS)
+            when = f"filled: {names[0]}" if in_turn else "filled"
+            _row(table, kind, when, sidecar, _outage(store, people, number), health, quiet)
+            print(f"asked the tenant's servers {len(store.hostile.asked)} times", flush=True)
         sidecar.kill()
         sidecar.start()
         wait_for("an answer", lambda: sidecar.get("/livez")[0], _LONGEST_SECONDS)
         health = Health(sidecar)
         time.sleep(_SETTLE_SECONDS)
-        _row(table, kind, "started beside it", sidecar, _outage(store, people, 2), health, quiet)
+        _row(table, kind, "started beside it", sidecar, _outage(store, people, len(together) + 1), health, quiet)
         print(*sidecar.get("/readyz", 60), sep="\n", flush=True)
 
 
@@ -317,7 +385,8 @@ def main(arguments: Sequence[str]) -> None:
         "store", "tenant", "peak MiB", "longest turn, s", "its CPU, s", "`/livez` 200", "outage reported after, s"
     )
     for kind in kinds or STORES:
-        measure(kind, [argument for argument in arguments if argument not in STORES], table)
+        borders = [argument for argument in arguments if argument not in {*STORES, _IN_TURN}]
+        measure(kind, borders, table, in_turn=_IN_TURN in arguments)
     table.end()
 
 

@@ -92,7 +92,7 @@ def _round(scene: Scene, number: int, name: str, kind: Kind) -> str:
     try:
         kind.act(scene)
     except Exception as error:  # noqa: BLE001  whatever a fault stumbles over is evidence, and the campaign goes on
-        wrong = f"{type(error).__name__}: {error}".splitlines()[0]
+        wrong = why(error)
         (scene.folder / f"fault-{number}.txt").write_text(traceback.format_exc())
     scene.diary.note("over", number=number)
     began = time.monotonic()
@@ -106,6 +106,12 @@ def _round(scene: Scene, number: int, name: str, kind: Kind) -> str:
     _measure(scene)
     scene.keep_messages()
     return f"NOT RECOVERED: {wrong}" if wrong else f"recovered after {seconds:.1f} s"
+
+
+def why(error: Exception) -> str:
+    """One line: of a process that ended, the last one of its log says why."""
+    kind, lines = type(error).__name__, str(error).rstrip().splitlines()
+    return f"{kind}: {lines[-1]}" if lines else kind
 
 
 def _restart(scene: Scene) -> None:

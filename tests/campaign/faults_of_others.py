@@ -10,6 +10,7 @@ from typing import Any, Final
 from tests.campaign.faults_in_data import sealed
 from tests.campaign.kinds import fail_over, kind, stop
 from tests.campaign.scene import RECOVERY_SECONDS, Scene
+from tests.kit.slow_silences import slow_silences
 
 _HUGE: Final = (10**18, -(10**18), 2**63 - 1, 2**64, -1)
 _HOUR: Final = 3600
@@ -95,13 +96,7 @@ def handover_poisoned(scene: Scene) -> None:
 @kind()
 def silences_hostile(scene: Scene) -> None:
     """Somebody fills the silences with patterns that are slow to match and match nothing, then with what is no silence; then they go."""
-    silence = {"starts_at": "2026-01-01T00:00:00Z", "ends_at": "2099-01-01T00:00:00Z", "by": "x", "comment": "x"}
-    slow = "(a|aa|aaa)*" * 20 + "(x?){50}[^F]{3}z"
-    matchers = [f'alert=~"{slow}{number}"' for number in range(8)]
-    silences = [
-        {**silence, "id": f"{number:08}-0000-4000-8000-000000000000", "matchers": matchers} for number in range(60)
-    ]
-    scene.write_document("silences", json.dumps({"format": 1, "silences": silences}).encode())
+    scene.write_document("silences", slow_silences())
     fail_over(scene)
     scene.write_document("silences", b"[" * 100_000)
     fail_over(scene)

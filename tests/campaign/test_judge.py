@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.campaign import judge as judging
+from tests.campaign.campaign import why
 from tests.campaign.judge import judge
 
 BEGAN = 1_795_161_600.0
@@ -233,3 +234,10 @@ def test_the_judge_knows_nothing_of_the_product() -> None:
     assert {name.split(".")[0] for name in modules} <= {
         *("collections", "datetime", "gzip", "json", "pathlib", "re", "typing", "zlib"),
     }
+
+
+def test_a_process_that_ended_says_why_in_the_last_line_of_its_log() -> None:
+    """Its first line is that it began. Without any, the error has a name."""
+    log = "12:00 INFO sidecar: watches campaign\nflink-ha-sidecar: unexpected ImportError: no Beyond\n\n"
+    assert why(AssertionError(log)) == "AssertionError: flink-ha-sidecar: unexpected ImportError: no Beyond"
+    assert why(TimeoutError()) == "TimeoutError"

@@ -595,6 +595,7 @@ def test_each_field_of_a_cluster_is_handed_over_or_observed_anew() -> None:
         "stale",
         "missing",
         "refused",
+        "refused_rights",
         "gone",
         "departed",
         "handed_over_by",

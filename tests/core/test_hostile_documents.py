@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec import json
 from msgspec.structs import replace
 
+from sidecar.core.alerting import silence_document
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.delivery import claims, ledger_document
 from sidecar.core.delivery.claims import Standing
@@ -35,6 +36,7 @@ from tests.kit.cluster import CLUSTER, JOB, START
 from tests.kit.core_sidecar import POLICY
 from tests.kit.core_witness import Witness
 from tests.kit.groups import examples
+from tests.kit.slow_silences import slow_silences
 
 CONFIG_MAP = f"{CLUSTER}-cluster-config-map"
 LEADER = "org.apache.flink.k8s.leader."
@@ -198,3 +200,11 @@ def test_any_config_maps_are_stepped_through(
     rows = list(changes(State(), state))
     kept, problems = assemble(rows)
     assert (set(changes(State(), kept)), problems) == (set(rows), [])
+
+
+def test_the_slowest_silences_that_are_written_are_read_too() -> None:
+    """Those of campaign and bench: one that is refused is slow for nobody."""
+    content = slow_silences()
+    silences, problems = silence_document.read(content, POLICY.longest_silence)
+    assert (len(silences), problems) == (silence_document.MOST, [])
+    assert silence_document.MOST_BYTES * 0.8 < len(content) <= silence_document.MOST_BYTES

@@ -40,7 +40,7 @@ LEADERS = {"org.apache.flink.k8s.leader.dispatcher": f"00000000-0000-0000-0000-0
 HOLDER = "00000000-0000-0000-0000-00000000000a"
 PATIENCE_SECONDS = 60.0
 """For an answer of the API server, on a busy machine."""
-PLANS = [["pods"], ["deployments", "statefulsets"], ["jobs"], ["flinkdeployments"]]
+PLANS = [["pods"], ["deployments", "statefulsets"], ["jobs"], ["flinkdeployments"], ["namespaces"]]
 HA_CHECK = [
     *(["pods"], ["configmaps"], ["poddisruptionbudgets"], ["deployments", "statefulsets"], ["flinkdeployments"]),
     ["localsubjectaccessreviews"],

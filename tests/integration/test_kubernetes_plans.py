@@ -13,8 +13,10 @@ from sidecar.core.observations import (
     DeploymentUnreadable,
     EndObservation,
     MakerObserved,
+    MakersListed,
     PlanObservation,
     PodDisrupted,
+    RightRefused,
 )
 from sidecar.drivers.kubernetes import Access, object_watch
 from sidecar.drivers.kubernetes.plans import DEPLOYMENTS_ROLE, PODS_ROLE, KubernetesPlans
@@ -44,6 +46,18 @@ class Recorder(Observations[PlanObservation | EndObservation]):
         """What was reported of makers of this kind."""
         found = [observation.seen for observation in list(self.all) if isinstance(observation, MakerObserved)]
         return [seen for seen in found if seen.kind is kind]
+
+    def there(self) -> set[str]:
+        """The clusters with a FlinkDeployment."""
+        return {seen.cluster_id for seen in list(self.all) if isinstance(seen, DeploymentObserved) and seen.deployment}
+
+    def refused(self) -> list[tuple[str, bool]]:
+        return [(seen.right, seen.refused) for seen in list(self.all) if isinstance(seen, RightRefused)]
+
+    def candidates(self) -> list[set[str]]:
+        """The names of all that may make JobManagers, each time that was reported."""
+        listed = [seen.there for seen in list(self.all) if isinstance(seen, MakersListed)]
+        return [{candidate.name for there in each.values() for candidate in there} for each in listed]
 
     def lost(self) -> list[str]:
         return [deployment.cluster_id for deployment in list(self.all) if isinstance(deployment, DeploymentUnreadable)]
@@ -144,10 +158,10 @@ def test_more_than_one_page(read: Read, deploy: Callable[..., Deployment], monke
     for number in range(5):
         deploy(f"orders-{number}")
     recorder = read()
-    wait_for("all", lambda: len({observation.cluster_id for observation in list(recorder.all)}) == 5)
+    wait_for("all", lambda: all(recorder.latest(f"orders-{number}") for number in range(5)))
     monkeypatch.setattr(object_watch, "MOST_OBJECTS", 3)
     few = read()
-    wait_for("three", lambda: len(list(few.all)) == 3)
+    wait_for("three", lambda: len(few.there()) == 3)
 
 
 def about_deployments(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -341,6 +355,51 @@ def test_a_stateful_set_and_a_job_are_read_too(kubernetes: Kubernetes, read: Rea
     job.says(conditions=[{"type": "Complete", "status": "True"}])
     wait_for("the completion", lambda: found(Maker.JOB)[-1].finished)
     assert not found(Maker.JOB)[-1].is_wanted
+
+
+def test_what_may_make_job_managers_is_known_when_everything_was_read(
+    kubernetes: Kubernetes, read: Read, namespace: Namespace, deploy: Callable[..., Deployment]
+) -> None:
+    """None at first; also where the CRD is not installed; and each time that it changes."""
+    uninstall(kubernetes.server)
+    recorder = read("orders")
+    wait_for("the lists", lambda: recorder.candidates() == [set()])
+    made = Made(kubernetes.server, namespace, Maker.DEPLOYMENT)
+    wait_for("it", lambda: recorder.candidates()[-1] == {"jm"})
+    made.delete()
+    wait_for("its end", lambda: recorder.candidates()[-1] == set())
+    install(kubernetes.server)
+    deploy("orders")
+    wait_for("the FlinkDeployment", lambda: recorder.candidates()[-1] == {"orders"}, seconds=60)
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_namespace_that_is_deleted_is_named_where_its_role_may_get_it(
+    kubernetes: Kubernetes, read: Read, namespace: Namespace, *, allowed: bool
+) -> None:
+    """A Role of the namespace is enough."""
+    for resource, group in (("pods", ""), ("deployments", "apps")):
+        namespace.allow("somebody", "list", "watch", resource=resource, group=group)
+    if allowed:
+        namespace.allow("somebody", "get", resource="namespaces")
+    made = Made(kubernetes.server, namespace, Maker.DEPLOYMENT)
+    recorder = read("orders", user="somebody")
+    wait_for("it", lambda: recorder.made(Maker.DEPLOYMENT))
+    kubernetes.server.ask("DELETE", f"/api/v1/namespaces/{namespace.name}")
+    made.delete()
+    wait_for("its end", lambda: recorder.made(Maker.DEPLOYMENT)[-1].deployment is None)
+    assert recorder.made(Maker.DEPLOYMENT)[-1].namespace == (namespace.name if allowed else "")
+
+
+def test_each_right_that_is_refused_is_reported_until_it_is_granted(read: Read, namespace: Namespace) -> None:
+    """Those that nobody refuses are not."""
+    namespace.allow("lister", "list", "watch", resource="pods")
+    recorder = read("orders", user="lister")
+    rights = {"deployments.apps", "statefulsets.apps", "jobs.batch", "flinkdeployments.flink.apache.org"}
+    wait_for("all", lambda: {right for right, refused in recorder.refused() if refused} == rights)
+    namespace.allow("lister", "list", "watch", resource="jobs", group="batch")
+    wait_for("one", lambda: ("jobs.batch", False) in recorder.refused())
+    assert {right for right, refused in recorder.refused() if not refused} == {"jobs.batch"}
 
 
 # -- evictions ---------------------------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ from sidecar.drivers.kubernetes.found_clusters import FoundClusters
 from sidecar.drivers.kubernetes.responses import ConfigMap
 from sidecar.drivers.shares import Shares
 from sidecar.drivers.watched_jobs import WatchedJobs
+from sidecar.drivers.zookeeper.discovery import ROOT, Discovery
+from sidecar.drivers.zookeeper.session import Children
 
 LEASE = '{"holderIdentity": "jvm", "leaseDuration": 15, "renewTime": "1"}'
 JOBS = tuple(f"{number:032x}" for number in range(9))
@@ -35,6 +37,39 @@ def test_what_was_there_before_is_not_halved() -> None:
     """It comes first, as far as there is room."""
     shares = Shares(4)
     assert (shares.take_first("a", 3), shares.take("b", 9), shares.take_first("c", 2)) == (3, 1, 0)
+
+
+def test_an_owners_parts_share_what_it_gets() -> None:
+    """Clusters directly below the root, for one: all of them together get half, and each at most half of what the others leave of that."""
+    shares = Shares(32)
+    assert [shares.take("", 100, part) for part in ("a", "b", "a", "c")] == [8, 4, 0, 2]
+    assert shares.take("folder", 100) == 9
+    shares.give_back("", 8, "a")
+    assert shares.take("", 100, "b") == 1
+
+
+def test_znodes_directly_below_the_root_are_one_owners() -> None:
+    """Whoever adds thousands of them, with leaders or without, uses up half: a cluster that comes to a folder is still found."""
+    discovery = Discovery(100)
+    answers: dict[str, tuple[str, ...]] = {ROOT: ("team",)}
+
+    def reads() -> None:
+        while question := discovery.next():
+            path = question[1]
+            strangers = ("leader", "jobgraphs") if path.count("/") == 1 and path != "/team" else ()
+            discovery.answered(path, Children(answers.get(path, strangers)))
+
+    discovery.read_all()
+    reads()
+    answers[ROOT] = (*(f"{number:05}" for number in range(1_000)), "team")
+    discovery.happened(ROOT)
+    reads()
+    answers |= {"/team": ("orders",), "/team/orders": ("leader",), "/team/orders/leader": ("latch",)}
+    discovery.happened("/team")
+    reads()
+    assert "team/orders" in discovery.clusters
+    assert len(discovery.clusters) <= 50
+    assert discovery.left_out[""] > 900
 
 
 def test_jobs_that_are_watched_stay_so_until_they_are_in_no_list() -> None:

@@ -254,10 +254,10 @@ def test_a_lost_connection_is_reported_of_each_and_what_happened_meanwhile_too(
 
 
 def test_too_many_clusters_are_left_out_and_counted(find: Find, run: Run, flink: KazooClient) -> None:
-    """When one goes, another one is watched."""
+    """Those directly below the root get half of all. When one goes, another one is watched."""
     for name in ("a", "b", "c"):
         run(name)
-    recorder = find(most=2)
+    recorder = find(most=4)
     recorder.wait_listed({"a", "b"})
     assert recorder.listed()[-1].left_out == 1
     remove(flink, "a")

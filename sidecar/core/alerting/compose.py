@@ -13,6 +13,7 @@ from sidecar.core.alerting.moved_jobs import jobs_line, jobs_now
 from sidecar.core.alerting.subject import Subject, subject
 from sidecar.core.alerting.template_fields import fields
 from sidecar.core.alerting.title import Headline
+from sidecar.core.cluster.failover import makers_there
 from sidecar.core.cluster.next_step import next_step
 from sidecar.core.cluster.records.record_lines import succession_line
 from sidecar.core.cluster.state import ClusterState
@@ -20,7 +21,7 @@ from sidecar.core.cluster.status import SHOWN, Shown
 from sidecar.core.counted import counted
 from sidecar.core.message import Content, MessageAlert
 from sidecar.core.moment import Moment
-from sidecar.core.policy.policy import Need, Policy, Rule, Store, Trigger
+from sidecar.core.policy.policy import Policy, Rule, Trigger
 from sidecar.core.sanitize import clean
 
 MOST_LINES: Final = 25
@@ -110,8 +111,8 @@ def _facts(about: Subject) -> Iterator[tuple[str, str]]:
         yield "cause", f"{failover.verdict.cause} ({failover.verdict.confidence} confidence)"
         if failover.planned:
             yield "planned", failover.planned
-        elif Need.PLANS in policy.lacks and policy.store_of(names[0]) is Store.KUBERNETES:
-            yield "planned", f"not known without {Need.PLANS}"
+        elif lacked := makers_there.lacks(policy, names[0], about.cluster):
+            yield "planned", f"not known without {lacked}"
         if death := failover.death:
             yield "death", f"{death.reason} ({death.confidence} confidence)"
     yield "alert", f"{', '.join(dict.fromkeys(alert.rule for alert in notice.alerts))} ({notice.reason.value})"

@@ -83,7 +83,8 @@ def _stop(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Holdi
         return {}
     sessions = sorted({str(state.last_known.session_id) for state in own if state.last_known})
     facts = {"count": jobs, "detail": plans.what_was_done(operated)}
-    return {None: new_alert(policy, rule, name, None, operated.unwanted_since, operated.subject, *sessions, **facts)}
+    alert = new_alert(policy, rule, name, None, operated.unwanted_since, operated.subject, *sessions, **facts)
+    return {None: replace(alert, left_behind=policy.finds is not None and _is_left_behind(cluster))}
 
 
 def _blindness(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Holding:

@@ -22,9 +22,11 @@ def episode_of(cluster: ClusterState, episode_id: str | None) -> Episode | None:
     return next((episode for episode in latest if episode and episode.id == episode_id), None)
 
 
-def no_vacancy_until(rule: Rule, cluster: ClusterState, episode_id: str | None) -> int:
-    """Until when (steady) a missing leader fires no alert of this rule; 0: it does."""
+def no_vacancy_until(rule: Rule, cluster: ClusterState, episode_id: str | None, began: Moment) -> int:
+    """Until when (steady) a leader that is missing since `began` fires no alert of this rule; 0: it does."""
     until, operated = excused_until(rule, cluster, episode_id), cluster.operated
+    if plans.starts_again(operated, began) and operated and operated.wanted_since and not plans.is_stuck(operated):
+        until = max(until, operated.wanted_since.steady + rule.planned_budget)
     if operated and operated.unwanted_since and operated.unread_since:
         return max(until, operated.unread_since.steady + plans.UNREAD)
     return until

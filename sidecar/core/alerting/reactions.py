@@ -84,7 +84,8 @@ def react(
 def _react_to_episode(alerts: Alerts, policy: Policy, rule: Rule, episode: EpisodeRecord, at: Moment) -> Alerts:
     if rule.on is Trigger.SAME_PROCESS_REELECTION and episode.cause == Cause.SAME_PROCESS_REELECTION:
         return grouping.fire(alerts, policy, _of_episode(policy, rule, episode, at), at)
-    if rule.on is Trigger.PLANNED_FAILOVER and episode.planned and episode.cause != Cause.ROLLBACK:
+    said = episode.cause == Cause.CLUSTER_REMOVED and any(other.on is Trigger.STOPPED for other in policy.rules)
+    if rule.on is Trigger.PLANNED_FAILOVER and episode.planned and episode.cause != Cause.ROLLBACK and not said:
         alert = _of_episode(policy, rule, episode, at)
         return grouping.fire(alerts, policy, replace(alert, labels={**alert.labels, PLANNED: "true"}), at)
     return alerts

@@ -167,7 +167,11 @@ def _evaluate_rule(
 def _due(rule: Rule, cluster: ClusterState, alert: Alert) -> int:
     """When (steady) a condition that holds fires."""
     due = alert.began.steady + rule.hold_for
-    return max(due, excuses.no_vacancy_until(rule, cluster, alert.episode_id)) if rule.on is Trigger.VACANT else due
+    return (
+        max(due, excuses.no_vacancy_until(rule, cluster, alert.episode_id, alert.began))
+        if rule.on is Trigger.VACANT
+        else due
+    )
 
 
 def _still_holds(rule: Rule, alert: Alert, holding: Holding, cluster: ClusterState) -> bool:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from sidecar.core.cluster import error_budget, leadership_changes, split_leadership
 from sidecar.core.cluster.death import deaths, ends
 from sidecar.core.cluster.draft import ClusterStep, Draft
-from sidecar.core.cluster.failover import episodes, failover_in_progress, plans
+from sidecar.core.cluster.failover import episodes, failover_in_progress, makers_there, plans
 from sidecar.core.cluster.failover.plans import Disruption
 from sidecar.core.cluster.state import ClusterState, Confirmed, Drilled, Missing, Sighting, TooOld, View, as_last_known
 from sidecar.core.cluster.store import configmap_leaders, job_stores, store_view, znode_leaders
@@ -24,6 +24,7 @@ from sidecar.core.observations import (
     DeploymentUnreadable,
     LeftOut,
     MakerObserved,
+    MakersListed,
     NodeObserved,
     NodeRefused,
     NothingFound,
@@ -31,6 +32,7 @@ from sidecar.core.observations import (
     PlaceRemoved,
     PlanObservation,
     PodDisrupted,
+    RightRefused,
     SnapshotCompleted,
     StoreObserved,
     StoreRefused,
@@ -94,10 +96,15 @@ def plan_observed(policy: Policy, cluster_id: str, cluster: ClusterState, observ
     """The cluster after `observation`, also while its leaders cannot be read."""
     operated, disruptions, at = cluster.operated, cluster.disruptions, observation.at
     match observation:
-        case DeploymentObserved(deployment=deployment):
-            operated = plans.observed(operated, deployment, at)
+        case DeploymentObserved(deployment=deployment, namespace=namespace):
+            operated = plans.observed(operated, deployment, at, namespace=namespace)
         case MakerObserved(seen=seen) if plans.makes(operated, cluster_id, seen, *_hosts(cluster)):
-            operated = plans.observed(operated, seen.deployment, at, seen.kind, seen.name)
+            operated = plans.observed(operated, seen.deployment, at, seen.kind, seen.name, seen.namespace)
+        case MakersListed(there=there):
+            operated = makers_there.listed(cluster, cluster_id, there.get(cluster_id.rpartition("/")[0], ()), at)
+        case RightRefused(right=right, refused=refused):
+            rights = cluster.refused_rights - {right} | ({right} if refused else set())
+            return (cluster if rights == cluster.refused_rights else replace(cluster, refused_rights=rights)), []
         case DeploymentUnreadable(kind=kind) if operated and operated.kind is kind:
             operated = plans.unread(operated, at)
         case PodDisrupted():

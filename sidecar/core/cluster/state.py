@@ -264,6 +264,8 @@ class ClusterState(Struct, frozen=True):
     """The pods of this cluster's JobManagers, as far as they are known."""
     operated: Operated | None = None
     """Its FlinkDeployment. None: there was none, or none could be read."""
+    refused_rights: frozenset[str] = frozenset()
+    """What the API server does not list that says whether a leader is wanted: `deployments.apps`. Not kept when the sidecar ends."""
     disruptions: Mapping[str, Disruption] = {}
     """Of its JobManagers' pods, by their uid."""
     ends: Ends = Ends()

@@ -146,7 +146,7 @@ class Case:
         """Whether the failover in progress is planned, or may be, and has not taken too long yet."""
         cluster, episode = self.cluster, self.cluster.episode
         if episode is None:
-            return False
+            return self._starts_again
         opened, operated, intent = episode.opened_at, cluster.operated, episode.facts.intent
         if is_left_out(episode.facts):
             since = opened.steady
@@ -156,6 +156,17 @@ class Case:
             return not self.passed(since + max(budgets, default=PLANNED_BUDGET))
         expected = None if intent else plans.expected_until(operated, opened)
         return expected is not None and not self.passed(expected)
+
+    @property
+    def _starts_again(self) -> bool:
+        """Whether a leader is wanted again that was not when this observer saw the cluster first, and not for too long yet."""
+        operated, own = self.cluster.operated, self.own.values()
+        if operated is None or operated.wanted_since is None or plans.is_stuck(operated) or not self.vacant:
+            return False
+        since = max((state.vacated_at or state.since for state in own), key=lambda at: at.steady)
+        budgets = (rule.planned_budget for rule in self.policy.rules if rule.on in PLANNABLE)
+        until = operated.wanted_since.steady + max(budgets, default=PLANNED_BUDGET)
+        return plans.starts_again(operated, since) and not self.passed(until)
 
     @property
     def why(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar.core.cluster.draft import ClusterStep
-from sidecar.core.cluster.failover import plans
+from sidecar.core.cluster.failover import makers_there, plans
 from sidecar.core.cluster.records.record_writer import envelope
 from sidecar.core.cluster.recovery.recovery_state import Fault
 from sidecar.core.cluster.state import ClusterState, contending
@@ -94,15 +94,22 @@ def _down(case: Case) -> Parts:
     if case.is_planned:
         return ()
     if case.vacant:
+        unknown = _refused(case)
         if not case.cluster.ever_led:
-            return ("no leader yet", *_contenders(case))
+            return ("no leader yet", *_contenders(case), *unknown)
         stand = case.jobs_of_failover
         still = f"{counted(stand, 'job')} stand{'s' if stand == 1 else ''} still"
-        return (case.leaderless, *case.why, *([still] if stand else []), *_contenders(case))
+        return (case.leaderless, *case.why, *([still] if stand else []), *_contenders(case), *unknown)
     if unled := case.unled_jobs:
         longest = age(max(case.now.steady - since for since in unled.values()))
         return (f"{len(unled)} of {len(case.jobs)} jobs without a leader for {longest}",)
     return ()
+
+
+def _refused(case: Case) -> Parts:
+    """What the API server refuses that would tell a stop from a loss."""
+    lacks = makers_there.rights(case.cluster)
+    return (f"whether it was meant is not known without {lacks}",) if lacks else ()
 
 
 def _contenders(case: Case) -> Parts:

@@ -27,6 +27,8 @@ class Maker(StrEnum):
     JOB = "Job"
     FLINK = "Flink"
     """Flink itself: all that is known is that it ended in order, and deleted its ConfigMap."""
+    NOTHING = "nothing"
+    """All that makes JobManagers was read, and nothing makes the cluster's."""
 
 
 class FlinkDeployment(Struct, frozen=True):
@@ -73,3 +75,15 @@ class Seen(Struct, frozen=True):
     """The label of its pods."""
     alone: bool = False
     """No other one makes JobManagers where it was looked for."""
+    namespace: str = ""
+    """Its namespace, if that is being deleted."""
+
+
+class Candidate(Struct, frozen=True):
+    """What may make the JobManagers of a cluster: of those that run, or of none."""
+
+    kind: str
+    name: str
+    """Without its namespace."""
+    app: str = ""
+    """The only cluster whose JobManagers it may make; empty: of any."""

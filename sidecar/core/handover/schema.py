@@ -293,6 +293,8 @@ class Operated(_Bounded, frozen=True):
     wanted_since: Moment | None = None
     kind: Maker = Maker.FLINK_DEPLOYMENT
     name: _NameOrNone = ""
+    unseen: bool = False
+    namespace: _NameOrNone = ""
 
 
 class PodStatus(_Bounded, frozen=True):

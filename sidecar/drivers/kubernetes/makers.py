@@ -9,18 +9,20 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.flink.deployments import FlinkDeployment, Maker, Reconciliation, Seen
+from sidecar.core.flink.deployments import Candidate, FlinkDeployment, Maker, Reconciliation, Seen
 from sidecar.core.ha.kubernetes_facts import JOB_MANAGER
 from sidecar.core.moment import Moment
-from sidecar.core.observations import DeploymentUnreadable, MakerObserved
+from sidecar.core.observations import DeploymentUnreadable, MakerObserved, MakersListed
+from sidecar.drivers.kubernetes.namespaces import Namespaces
 from sidecar.drivers.kubernetes.plan_objects import Full, mapping, mappings, number, text
-from sidecar.drivers.kubernetes.pod_objects import JobManagerPod
+from sidecar.drivers.kubernetes.pod_objects import OWN_CONTAINER, JobManagerPod
 from sidecar.ports import PlanObserver
 
 GROUPS: Final[Mapping[Maker, str]] = {Maker.DEPLOYMENT: "apps/v1", Maker.STATEFUL_SET: "apps/v1", Maker.JOB: "batch/v1"}
 MOST_HOSTS: Final = 32
 """Of the pods of one maker, the latest ones."""
 
+POD: Final = "Pod"
 _Key = tuple[Maker, str]
 """Kind and name, which has its namespace where several are read."""
 
@@ -33,6 +35,10 @@ class MakerStatus(Struct, frozen=True):
     app: str
     makes_job_managers: bool
     """By the labels of its pods."""
+    may_make_them: bool
+    """By anything: who describes pods chooses their labels."""
+    native_app: str
+    """Its `app`, if that is certainly a cluster's id."""
     revision: str
     """Of the template of its pods."""
     settled: bool
@@ -81,6 +87,8 @@ def maker_status(kind: Maker) -> Callable[[Full], MakerStatus]:
             deployment,
             text(labels.get("app")),
             labels.get("component") == JOB_MANAGER,
+            labels.get("component") == JOB_MANAGER or _may_make_them(labels, spec.template),
+            text(labels.get("app")) if text(labels.get("type")).startswith("flink-") else "",
             sha256(msgspec.json.encode(spec.template, order="sorted")).hexdigest()[:16],
             settled=is_job or (settled and not mixed and (number(status.ready_replicas) or 0) > 0),
             mixed=mixed,
@@ -90,6 +98,23 @@ def maker_status(kind: Maker) -> Callable[[Full], MakerStatus]:
     return read
 
 
+def _may_make_them(labels: Mapping[str, object], template: object) -> bool:
+    """Whether pods of this template may be JobManagers: Flink's, but no TaskManagers, nor the operator or this sidecar."""
+    if labels.get("component") == "taskmanager" or labels.get("app.kubernetes.io/name") == "flink-kubernetes-operator":
+        return False
+    others = [
+        container
+        for container in mappings(mapping(mapping(template).get("spec")).get("containers"))
+        if container.get("name") != OWN_CONTAINER and OWN_CONTAINER not in text(container.get("image"))
+    ]
+    parts = [container.get(part) for container in others for part in ("command", "args")]
+    words = " ".join(str(word) for part in parts if isinstance(part, list) for word in part).split()
+    said = msgspec.json.encode(others).lower()
+    runs_tasks = any(word.rpartition("/")[2] in _RUN_TASKS for word in words)
+    return not runs_tasks and (b"flink" in said or b"jobmanager" in said)
+
+
+_RUN_TASKS: Final = frozenset({"taskmanager", "taskmanager.sh", "kubernetes-taskmanager.sh"})
 _GIVEN_UP: Final = frozenset({"ProgressDeadlineExceeded", "BackoffLimitExceeded"})
 
 
@@ -97,10 +122,24 @@ class Makers:
     """Reports each maker of JobManagers whenever it or one of its pods changes. Several threads call it."""
 
     def __init__(
-        self, clusters_of: Callable[[str], Iterable[str]], clock: Callable[[], Moment], report: PlanObserver
+        self,
+        clusters_of: Callable[[str], Iterable[str]],
+        clock: Callable[[], Moment],
+        report: PlanObserver,
+        every: Iterable[str] = (),
+        namespaces: Namespaces | None = None,
     ) -> None:
-        """`clusters_of`: the ids of the clusters that a maker in a namespace may be of, as observations have them."""
+        """`clusters_of`: the ids of the clusters that a maker in a namespace may be of, as observations have them. `every`: of all of them,
+        to be told when all was read. `namespaces`: None: they are not asked for."""
         self._clusters_of = clusters_of
+        self._every = [*every]
+        self._namespaces = namespaces
+        self._unread = {POD, Maker.FLINK_DEPLOYMENT.value, *map(str, GROUPS)}
+        """Kinds of which not everything was read."""
+        self._deployments: frozenset[str] = frozenset()
+        """The names of FlinkDeployments."""
+        self._there: Mapping[str, frozenset[Candidate]] | None = None
+        """As reported last; None: not all of it was read."""
         self._clock = clock
         self._report = report
         self._lock = threading.Lock()
@@ -108,12 +147,17 @@ class Makers:
         self._makers: dict[_Key, MakerStatus] = {}
         self._rolling: set[_Key] = set()
         self._pods: dict[str, JobManagerPod] = {}
+        self._unmade: dict[str, JobManagerPod] = {}
+        """Pods that something else makes, or nobody."""
         self._hosts: dict[_Key, dict[str, None]] = {}
         self._reported: dict[_Key, Seen] = {}
 
     def pod(self, name: str, pod: JobManagerPod, *, deleted: bool) -> None:
         """A JobManager's pod changed."""
         if pod.maker is None:
+            with self._lock:
+                (self._unmade.pop(name, None) if deleted else self._unmade.update({name: pod}))
+                self._report_all()
             return
         key = pod.maker[0], f"{name.rpartition('/')[0]}/{pod.maker[1]}".lstrip("/")
         with self._lock:
@@ -134,10 +178,37 @@ class Makers:
             self.maker(*key, None)
         for name, maker in makers.items():
             self.maker(kind, name, maker)
+        (self.read if complete else self.unread)(kind)
+
+    def read(self, kind: str) -> None:
+        """All of a kind was read."""
+        with self._lock:
+            self._unread.discard(str(kind))
+            self._report_all()
+
+    def deployments(self, names: Iterable[str]) -> None:
+        """The names of all FlinkDeployments that there are."""
+        with self._lock:
+            self._deployments = frozenset(names)
+            self._report_all()
+
+    def unread(self, kind: str) -> None:
+        """Not all of a kind can be read any more."""
+        with self._lock:
+            self._unread.add(str(kind))
+            if self._there is None:
+                return
+            self._there = None
+            at = self._clock()
+            for cluster_id in self._every:
+                self._report(DeploymentUnreadable(at, cluster_id, Maker.NOTHING))
 
     def maker(self, kind: Maker, name: str, maker: MakerStatus | None) -> None:
         """One was observed; None: it was deleted."""
         key = kind, name
+        ended_with = ""
+        if self._namespaces and key in self._reported and (maker is None or maker.deployment.deleting):
+            ended_with = self._namespaces.ended_with(name)
         with self._lock:
             before = self._makers.get(key)
             if maker is None:
@@ -148,10 +219,13 @@ class Makers:
                 same = before and before.deployment.uid == maker.deployment.uid
                 if maker.mixed or (same and before and before.revision != maker.revision):
                     self._rolling.add(key)
-            self._changed(key)
+            self._changed(key, ended_with)
+            if _candidacy(before) != _candidacy(maker):
+                self._report_all()
 
     def lost(self, kind: Maker) -> None:
         """Those of this kind cannot be read any more."""
+        self.unread(kind)
         with self._lock:
             reported = [key for key in self._reported if key[0] is kind]
             for key in reported:
@@ -161,8 +235,35 @@ class Makers:
         for cluster_id in sorted({cluster for namespace in namespaces for cluster in self._clusters_of(namespace)}):
             self._report(DeploymentUnreadable(at, cluster_id, kind))
 
-    def _changed(self, key: _Key) -> None:
+    def _report_all(self) -> None:
+        """Report all that may make JobManagers, if all was read, and it is not what was reported last."""
+        if self._unread:
+            return
+        there: dict[str, set[Candidate]] = {}
+        candidates = [
+            *(
+                (name, Candidate(kind, "", maker.native_app))
+                for (kind, name), maker in self._makers.items()
+                if maker.may_make_them
+            ),
+            *((name, Candidate(POD, "", pod.app if pod.is_named else "")) for name, pod in self._unmade.items()),
+            *((name, Candidate(Maker.FLINK_DEPLOYMENT, "", name.rpartition("/")[2])) for name in self._deployments),
+        ]
+        for name, candidate in candidates:
+            namespace, _, plain = name.rpartition("/")
+            there.setdefault(namespace, set()).add(replace(candidate, name=plain))
+        known = {namespace: frozenset(names) for namespace, names in there.items()}
+        if known == self._there:
+            return
+        self._there = known
+        at = self._clock()
+        for cluster_id in self._every:
+            self._report(MakersListed(at, cluster_id, known))
+
+    def _changed(self, key: _Key, ended_with: str = "") -> None:
         seen = self._seen(key)
+        if seen and ended_with:
+            seen = replace(seen, namespace=ended_with)
         if seen is None or seen == self._reported.get(key):
             return
         if seen.deployment is None:
@@ -199,6 +300,11 @@ class Makers:
         )
         alone = maker.makes_job_managers and not any(other[1].rpartition("/")[0] == namespace for other in others)
         return Seen(kind, name, deployment, hosts, maker.app, alone)
+
+
+def _candidacy(maker: MakerStatus | None) -> str | None:
+    """Whose JobManagers it may make; None: nobody's."""
+    return maker.native_app if maker and maker.may_make_them else None
 
 
 class MakerReports:

@@ -38,11 +38,28 @@ class Reports(Protocol[_T_contra]):
         """They cannot be read any more."""
 
 
+def _nobody(*, refused: bool) -> None:
+    """Nobody is told whether the API server refuses to list something."""
+
+
+class Refusals(Protocol):
+    """Told whether the API server refuses to list the objects, at each attempt."""
+
+    def __call__(self, *, refused: bool) -> None: ...
+
+
 class ObjectWatch(ListWatch[tuple[Mapping[str, _T], int], Item[_T]]):
     """A list is the objects, and how many others are left out."""
 
     def __init__(
-        self, api: Api, selector: Selector, read: Read[_T], reports: Reports[_T], role: str, without: str
+        self,
+        api: Api,
+        selector: Selector,
+        read: Read[_T],
+        reports: Reports[_T],
+        role: str,
+        without: str,
+        refusals: Refusals = _nobody,
     ) -> None:
         """`role`: the rule that the Role needs; `without`: what is not known without it, for the log."""
         super().__init__(api, selector, without, "kubernetes-plans", _log, role)
@@ -50,6 +67,7 @@ class ObjectWatch(ListWatch[tuple[Mapping[str, _T], int], Item[_T]]):
         self._read_change = partial(read_change, read=read, qualified=api.qualified)
         self._reports = reports
         self._connected = False
+        self._refusals = refusals
 
     def _list(self) -> tuple[str, tuple[Mapping[str, _T], int]]:
         objects: dict[str, _T] = {}
@@ -69,6 +87,7 @@ class ObjectWatch(ListWatch[tuple[Mapping[str, _T], int], Item[_T]]):
             _log.info("watching %s", self._selector)
             self._throttle.reset()
         self._connected = True
+        self._refusals(refused=False)
         if left_out:
             self._warn(
                 f"{left_out} {self._selector} are left out: they cannot be decoded, or are more than {MOST_OBJECTS}"
@@ -92,7 +111,13 @@ class ObjectWatch(ListWatch[tuple[Mapping[str, _T], int], Item[_T]]):
         refused = error.status in {HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND}
         return _REFUSED_SECONDS if refused else super()._shortest_pause(error)
 
-    def _disconnected(self, error: ApiError | None) -> None:  # noqa: ARG002  whatever it was
+    def _disconnected(self, error: ApiError | None) -> None:
+        status = error.status if error else None
+        if status == HTTPStatus.FORBIDDEN:
+            self._refusals(refused=True)
         if self._connected:
             self._connected = False
             self._reports.lost()
+        if status == HTTPStatus.NOT_FOUND:  # no such kind is installed: there are none
+            self._refusals(refused=False)
+            self._reports.listed({}, complete=True)

@@ -151,6 +151,12 @@ def flink_deployment(manifest: Full) -> FlinkDeployment:
     )
 
 
+def read_terminating(body: bytes) -> bool:
+    """Whether a namespace is being deleted. Raises ValueError."""
+    manifest = _decoded(body, _FULL, "Namespace")
+    return manifest.metadata.deletion_timestamp is not None or manifest.status.phase == "Terminating"
+
+
 def read_cordoned(body: bytes) -> bool:
     """Whether a node is cordoned. Raises ValueError."""
     return _decoded(body, _FULL, "Node").spec.unschedulable is True

@@ -4,15 +4,22 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from sidecar.core.flink.deployments import FlinkDeployment
+from sidecar.core.flink.deployments import FlinkDeployment, Maker
 from sidecar.core.moment import Moment
-from sidecar.core.observations import DeploymentObserved, DeploymentUnreadable, EndObservation, PlanObservation
+from sidecar.core.observations import (
+    DeploymentObserved,
+    DeploymentUnreadable,
+    EndObservation,
+    PlanObservation,
+    RightRefused,
+)
 from sidecar.core.process_end import SeenEvent
 from sidecar.drivers.kubernetes.access import Access
 from sidecar.drivers.kubernetes.api import Api, Selector
 from sidecar.drivers.kubernetes.list_watch import end
 from sidecar.drivers.kubernetes.makers import GROUPS, MakerReports, Makers, MakerStatus, maker_status
-from sidecar.drivers.kubernetes.object_watch import ObjectWatch
+from sidecar.drivers.kubernetes.namespaces import Namespaces
+from sidecar.drivers.kubernetes.object_watch import ObjectWatch, Refusals
 from sidecar.drivers.kubernetes.plan_objects import flink_deployment
 from sidecar.drivers.kubernetes.pod_objects import JobManagerPod, job_manager_pod, seen_event
 from sidecar.drivers.kubernetes.pod_reports import EventReports, PodReports, Scope
@@ -44,12 +51,22 @@ _Watch = (
 class DeploymentReports:
     """FlinkDeployments as observations of their clusters."""
 
-    def __init__(self, clusters: frozenset[str] | None, clock: Callable[[], Moment], report: PlanObserver) -> None:
-        """`clusters`: of these alone; None: of all."""
+    def __init__(
+        self,
+        clusters: frozenset[str] | None,
+        clock: Callable[[], Moment],
+        report: PlanObserver,
+        makers: Makers,
+        namespaces: Namespaces,
+    ) -> None:
+        """`clusters`: of these alone; None: of all. `makers`: told which there are."""
+        self._makers = makers
+        self._namespaces = namespaces
         self._clusters = clusters
         self._clock = clock
         self._report = report
         self._reported: set[str] = set()
+        self._there: set[str] = set()
 
     def listed(self, items: Mapping[str, FlinkDeployment], *, complete: bool) -> None:
         at = self._clock()
@@ -58,19 +75,28 @@ class DeploymentReports:
                 self._observed(at, name, items.get(name))
             else:
                 self._report(DeploymentUnreadable(at, name))  # it may be one of those that are left out
+        self._there = {*items}
+        self._makers.deployments(self._there)
+        (self._makers.read if complete else self._makers.unread)(Maker.FLINK_DEPLOYMENT)
 
     def changed(self, name: str, value: FlinkDeployment, *, deleted: bool = False) -> None:
         if self._clusters is None or name in self._clusters:
             self._observed(self._clock(), name, None if deleted else value)
+        if (name in self._there) is deleted:
+            (self._there.discard if deleted else self._there.add)(name)
+            self._makers.deployments(self._there)
 
     def lost(self) -> None:
+        self._makers.unread(Maker.FLINK_DEPLOYMENT)
         at = self._clock()
         for name in sorted(self._reported):
             self._report(DeploymentUnreadable(at, name))
 
     def _observed(self, at: Moment, name: str, value: FlinkDeployment | None) -> None:
+        is_ending = name in self._reported and (value is None or value.deleting)
+        ended_with = self._namespaces.ended_with(name) if is_ending else ""
         (self._reported.discard if value is None else self._reported.add)(name)
-        self._report(DeploymentObserved(at, name, value))
+        self._report(DeploymentObserved(at, name, value, ended_with))
 
 
 class KubernetesPlans:
@@ -101,15 +127,31 @@ class KubernetesPlans:
             return Api(access, scope.namespace, qualified=scope.qualified)
 
         only = next(iter(scope.clusters)) if scope.clusters is not None and len(scope.clusters) == 1 else ""
-        makers = Makers(scope.clusters_in, self._clock, self._report) if scope.plans else None
+
+        def refusals(resource: str) -> Refusals:
+            known: set[str] = set()
+
+            def refused(*, refused: bool) -> None:
+                if not refused and resource not in known:
+                    return
+                (known.add if refused else known.discard)(resource)  # clusters that are found later are told, too
+                at = self._clock()
+                for cluster_id in scope.every if scope.plans else ():
+                    self._report(RightRefused(at, cluster_id, resource, refused))
+
+            return refused
+
+        namespaces = Namespaces(Api(access, None), scope.namespace)
+        makers = Makers(scope.clusters_in, self._clock, self._report, scope.every, namespaces) if scope.plans else None
         if makers:
             yield ObjectWatch(
                 api(),
                 Selector(name=only, kind="FlinkDeployment", group=GROUP),
                 flink_deployment,
-                DeploymentReports(scope.clusters, self._clock, self._report),
+                DeploymentReports(scope.clusters, self._clock, self._report, makers, namespaces),
                 DEPLOYMENTS_ROLE,
                 "whether failovers are planned is not known",
+                refusals("flinkdeployments.flink.apache.org"),
             )
             for kind, group in GROUPS.items():
                 selector, reports = Selector(kind=kind, group=group), MakerReports(kind, makers)
@@ -120,6 +162,7 @@ class KubernetesPlans:
                     reports,
                     role_of(selector),
                     f"whether a {kind} is wanted is not known",
+                    refusals(f"{selector.resource}.{group.partition('/')[0]}"),
                 )
         if not (scope.plans or scope.deaths):
             return
@@ -128,7 +171,8 @@ class KubernetesPlans:
         drain, why = "whether a failover is the drain of a node", "why a JobManager ended"
         unknown = f"{drain}, and {why}," if scope.plans and scope.deaths else why if scope.deaths else drain
         labelled = Selector(labels="component=jobmanager", kind="Pod")
-        yield ObjectWatch(api(), labelled, job_manager_pod, pods, PODS_ROLE, f"{unknown} is not known")
+        why = f"{unknown} is not known"
+        yield ObjectWatch(api(), labelled, job_manager_pod, pods, PODS_ROLE, why, refusals("pods"))
         if logs:
             yield logs
             events = EventReports(scope, pods, self._clock, self._report)

@@ -14,7 +14,7 @@ from sidecar.core.observations import ANY, EventObserved, PodDisrupted, PodObser
 from sidecar.core.process_end import ContainerEnd, SeenEvent
 from sidecar.drivers.kubernetes.api import Api, Selector
 from sidecar.drivers.kubernetes.api_error import ApiError
-from sidecar.drivers.kubernetes.makers import Makers
+from sidecar.drivers.kubernetes.makers import POD, Makers
 from sidecar.drivers.kubernetes.plan_objects import read_cordoned
 from sidecar.drivers.kubernetes.pod_objects import JobManagerPod
 from sidecar.drivers.kubernetes.previous_logs import EndedContainer, PreviousLogs
@@ -54,6 +54,11 @@ class Scope(NamedTuple):
         """All that there may be in a namespace."""
         return frozenset({f"{namespace}/{ANY}" if self.qualified else ANY}) if self.clusters is None else self.clusters
 
+    @property
+    def every(self) -> frozenset[str]:
+        """All of the scope."""
+        return self.clusters_in(self.namespace) if self.namespace else self.clusters or frozenset({ANY})
+
 
 class PodReports:
     """Pods whose status has changed, evictions, and deletions from a cordoned node. One thread calls it; others ask `known`."""
@@ -87,6 +92,8 @@ class PodReports:
                 self.changed(name, pod, deleted=True)
         for name, pod in items.items():
             self.changed(name, pod)
+        if self._makers:
+            (self._makers.read if complete else self._makers.unread)(POD)
 
     def changed(self, name: str, value: JobManagerPod, *, deleted: bool = False) -> None:
         if self._makers:
@@ -104,6 +111,8 @@ class PodReports:
 
     def lost(self) -> None:
         """What was reported stays true."""
+        if self._makers:
+            self._makers.unread(POD)
 
     def _observed(self, name: str, pod: JobManagerPod, *, gone: bool) -> None:
         namespace = name.rpartition("/")[0]

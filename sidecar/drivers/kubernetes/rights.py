@@ -42,6 +42,7 @@ def needs_of(cluster: KubernetesSettings, *, ledger: bool) -> Iterator[Need]:
         yield Need("plans", ("list", "watch"), "deployments", "apps")
         yield Need("plans", ("list", "watch"), "statefulsets", "apps")
         yield Need("plans", ("list", "watch"), "jobs", "batch")
+        yield Need("plans", ("get",), "namespaces", name=cluster.namespace)
     if cluster.plans or cluster.deaths:
         yield Need("deaths" if cluster.deaths else "plans", ("list", "watch"), "pods")
     if cluster.deaths:

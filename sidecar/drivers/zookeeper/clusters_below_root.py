@@ -14,7 +14,7 @@ from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ClusterFound, ClusterRemoved, ClustersListed, ConnectionState, FinderObservation
 from sidecar.core.sanitize import clean
 from sidecar.drivers.log_throttle import LogThrottle
-from sidecar.drivers.shares import Shares, folder_of
+from sidecar.drivers.shares import Shares, owner_below_root
 from sidecar.drivers.watched_jobs import WatchedJobs
 from sidecar.drivers.zookeeper.connection import Connection
 from sidecar.drivers.zookeeper.discovery import ROOT, Discovery
@@ -101,7 +101,7 @@ class ClustersBelowRoot(Place):
         gone = [name for name, since in self._vanished.items() if now - since >= REMOVED_SECONDS]
         for name in gone:
             self._remove(name)
-            self._shares.give_back(folder_of(name), 1)
+            self._shares.give_back(owner_below_root(name), 1)
             del self._vanished[name]
             self._report(ClusterRemoved(at, name))
         if gone:
@@ -146,7 +146,7 @@ class ClustersBelowRoot(Place):
         new = sorted(exist - self._clusters.keys(), key=lambda name: (name not in self._known, name))
         for name in new:
             take = self._shares.take_first if name in self._known else self._shares.take
-            if take(folder_of(name), 1):
+            if take(owner_below_root(name), 1):
                 self._begin(at, name)
         self._waiting = {*new} - self._clusters.keys()
         if self._complete:
@@ -157,12 +157,17 @@ class ClustersBelowRoot(Place):
         reporter.observer = self._report
         self._report(ClusterFound(at, name))
         reporter.report_view(at, ConnectionState.CONNECTED)
-        self._read_all(name, self.add(name, reporter, WatchedJobs(self._jobs, folder_of(name))))
+        self._read_all(name, self.add(name, reporter, self._jobs_of(name)))
+
+    def _jobs_of(self, name: str) -> WatchedJobs:
+        """Clusters directly below the root share what the root gets."""
+        owner = owner_below_root(name)
+        return WatchedJobs(self._jobs, owner, part="" if owner else name)
 
     def _list(self, at: Moment) -> None:
         """Report what is known of the clusters that there are, if that changed."""
         unlisted, waiting = self._discovery.left_out, self._waiting
-        folders = sorted({*unlisted, *map(folder_of, waiting)})
+        folders = sorted({*unlisted, *map(owner_below_root, waiting)})
         ids = frozenset(self._clusters) if self._complete else None
         listed = ClustersListed(
             at,

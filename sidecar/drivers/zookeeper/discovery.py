@@ -51,7 +51,7 @@ class _Folder(Struct, eq=False):
 class Discovery:
     """Lists the root and what is below it, except what Flink itself keeps there. Paths are below the root, which is `/`.
 
-    Whoever writes to one folder below the root uses up at most half of what the others leave.
+    Whoever writes to one folder below the root uses up at most half of what the others leave, and so does who writes directly to the root.
     """
 
     def __init__(self, most: int, known: Iterable[str] = ()) -> None:
@@ -191,7 +191,7 @@ class Discovery:
         for child in listed:
             if self._folders[child].absent:  # it came back before its absence was known here
                 self._ask(child)
-        for child in self._admitted(path, below - listed):
+        for child in self._admitted(below - listed):
             listed.add(child)
             self._folders[child] = _Folder()
             self._unread.add(child)
@@ -200,14 +200,11 @@ class Discovery:
         if names is not None:
             self._leave_out(path, folder, len(below - listed))
 
-    def _admitted(self, path: str, children: set[str]) -> list[str]:
+    def _admitted(self, children: set[str]) -> list[str]:
         """Those of the new paths that are listed from now on."""
-        known = sorted(children & self._known)
-        admitted = [child for child in known if self._shares.take_first(folder_of(child), 1)]
-        new = sorted(children - self._known)
-        if path == ROOT:
-            return admitted + [child for child in new if self._shares.take(folder_of(child), 1)]
-        return admitted + new[: self._shares.take(folder_of(path), len(new))]
+        known, new = sorted(children & self._known), sorted(children - self._known)
+        admitted = [child for child in known if self._shares.take_first(_owner(child), 1)]
+        return admitted + [child for child in new if self._shares.take(_owner(child), 1)]
 
     def _leave_out(self, path: str, folder: _Folder, count: int) -> None:
         top = folder_of(path)
@@ -219,7 +216,7 @@ class Discovery:
     def _drop(self, path: str) -> None:
         folder = self._folders.pop(path)
         self._leave_out(path, folder, 0)
-        self._shares.give_back(folder_of(path), 1)
+        self._shares.give_back(_owner(path), 1)
         self._has_room = True
         self._unread.discard(path)
         self.clusters.discard(path[1:])
@@ -232,6 +229,11 @@ class Discovery:
         if not folder.reading:
             folder.reading, folder.absent = True, False
             self._queue.append((Question.CHILDREN, path))
+
+
+def _owner(path: str) -> str:
+    """Whose share a path is of: its folder's. "": the root's, of which the znodes are that are directly below it, and their leaders."""
+    return "" if path.removesuffix(_LEADER).count("/") <= 1 else folder_of(path)
 
 
 def _name(path: str) -> str:

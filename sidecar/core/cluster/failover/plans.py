@@ -33,6 +33,13 @@ MOST_DISRUPTIONS: Final = 16
 """Remembered per cluster, the latest ones."""
 
 
+_UNNAMED: Final[Mapping[str, str]] = {
+    Maker.FLINK: "Flink ended and deleted its ConfigMap",
+    Maker.NOTHING: "nothing is deployed that makes its JobManagers",
+}
+"""What is said of a cluster without a maker of its own."""
+
+
 class Plan(StrEnum):
     """What somebody meant to do with a leader."""
 
@@ -69,7 +76,8 @@ class Intent(Struct, frozen=True):
                 how = "scaled to 0, or had finished" if self.subject else "suspended"
                 return f"{subject} was {how}: {observed}.{colour}"
             case Plan.DELETION:
-                return f"{subject} was deleted: {observed}.{colour}"
+                what = _UNNAMED.get(self.subject, f"{subject} was deleted")
+                return f"{what[0].upper()}{what[1:]}: {observed}.{colour}"
         return f"The leader's pod was evicted from {clean(self.of or 'its node')}: {observed}."
 
 
@@ -108,6 +116,10 @@ class Operated(Struct, frozen=True):
     kind: Maker = Maker.FLINK_DEPLOYMENT
     name: str = ""
     """Of other kinds; also after it was deleted."""
+    unseen: bool = False
+    """It was not observed to become unwanted: it was so when it was first read."""
+    namespace: str = ""
+    """Its namespace, if it was deleted with that."""
 
     @property
     def subject(self) -> str:
@@ -129,13 +141,16 @@ def observed(
     at: Moment,
     kind: Maker = Maker.FLINK_DEPLOYMENT,
     name: str = "",
+    namespace: str = "",
 ) -> Operated | None:
     """What is known after a maker of this kind and name was read; `deployment` None: there is none. The same object if nothing changes.
+    `namespace`: its namespace, if that is being deleted.
 
     A FlinkDeployment that can be read comes before what it makes.
     """
     if operated is None or (operated.kind, operated.name) == (kind, name):
-        return _observed(operated, deployment, at)
+        after = _observed(operated, deployment, at)
+        return replace(after, namespace=namespace) if after and namespace and after.unwanted_since else after
     if deployment is None or (operated.is_read and operated.kind is Maker.FLINK_DEPLOYMENT):
         return operated
     return _wanted(_with_action(None, Operated(deployment, kind=kind, name=name), at), operated, at)
@@ -150,8 +165,7 @@ def _observed(operated: Operated | None, deployment: FlinkDeployment | None, at:
     if operated.deployment == deployment and operated.unread_since is None:
         return operated
     if deployment is None:
-        gone = replace(operated, deployment=None, unread_since=None, changed_at=None)
-        return replace(_with_end(gone, at), unwanted_since=operated.unwanted_since or at)
+        return deleted(operated, at)
     before = operated.deployment
     if before is None or before.uid != deployment.uid:  # deleted and made anew
         anew = replace(operated, deployment=deployment, unread_since=None, changed_at=None)
@@ -160,6 +174,13 @@ def _observed(operated: Operated | None, deployment: FlinkDeployment | None, at:
         operated, deployment=deployment, unread_since=None, changed_at=_changed_at(operated, before, deployment, at)
     )
     return _wanted(_with_action(operated, after, at), operated, at)
+
+
+def deleted(operated: Operated, at: Moment) -> Operated:
+    """What is known when it does not exist any more."""
+    gone = replace(operated, deployment=None, unread_since=None, changed_at=None)
+    since, unseen = operated.unwanted_since, operated.unread_since is not None
+    return replace(_with_end(gone, at), unwanted_since=since or at, unseen=operated.unseen if since else unseen)
 
 
 def makes(
@@ -202,6 +223,12 @@ def led(operated: Operated | None, since: Moment) -> Operated | None:
     return operated
 
 
+def starts_again(operated: Operated | None, since: Moment) -> bool:
+    """Whether a leader that is missing since then was not wanted before, and is now."""
+    wanted = operated.wanted_since if operated and operated.unwanted_since is None else None
+    return wanted is not None and since.steady <= wanted.steady
+
+
 def is_unwanted(operated: Operated | None) -> bool:
     """Whether the cluster is meant to have no leader, and that can be read."""
     return operated is not None and operated.unwanted_since is not None and operated.unread_since is None
@@ -210,8 +237,10 @@ def is_unwanted(operated: Operated | None) -> bool:
 def what_was_done(operated: Operated) -> str:
     """To a cluster that is meant to have no leader: `Deployment flink-jobmanager was scaled to 0`."""
     deployment, subject = operated.deployment, clean(operated.subject) or "its FlinkDeployment"
-    if operated.kind is Maker.FLINK:
-        return "Flink ended and deleted its ConfigMap"
+    if unnamed := _UNNAMED.get(operated.kind):
+        return unnamed
+    if operated.namespace:
+        return f"namespace {clean(operated.namespace)} is being deleted"
     if deployment is None or deployment.deleting:
         return f"{subject} was deleted"
     if deployment.finished:
@@ -223,7 +252,10 @@ def why_unwanted(operated: Operated | None) -> str | None:
     """What was done, and when. None: a leader is wanted, as far as is known."""
     if operated is None or operated.unwanted_since is None or not is_unwanted(operated):
         return None
-    return f"{what_was_done(operated)} at {spoken(operated.unwanted_since.wall)}"
+    if operated.unseen:
+        return f"{what_was_done(operated)}, found at {spoken(operated.unwanted_since.wall)}"
+    since = "since" if operated.namespace else "at"
+    return f"{what_was_done(operated)} {since} {spoken(operated.unwanted_since.wall)}"
 
 
 def keeps_jobs(operated: Operated) -> bool:
@@ -302,8 +334,9 @@ def _wanted(after: Operated, operated: Operated | None, at: Moment) -> Operated:
     assert deployment  # noqa: S101  the callers have one
     since = operated.unwanted_since if operated else None
     if not deployment.is_wanted:
-        return replace(after, unwanted_since=since or at)
-    return replace(after, unwanted_since=None, wanted_since=at) if since else after
+        unseen = operated is None or operated.unread_since is not None
+        return replace(after, unwanted_since=since or at, unseen=after.unseen if since else unseen)
+    return replace(after, unwanted_since=None, unseen=False, namespace="", wanted_since=at) if since else after
 
 
 def _moment(wall: int | None, now: Moment) -> Moment:

@@ -1,123 +1,13 @@
 """Planned actions and real losses, recorded in real pods, through the driver's decoders and the core: who is paged, and what is known."""
 
-import json
-from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.cluster.failover import plans
-from sidecar.core.flink import configmaps
-from sidecar.core.flink.deployments import Maker
-from sidecar.core.moment import SECOND
-from sidecar.core.observations import ConfigMapObserved, ConnectionState, SnapshotCompleted, ViewObserved
-from sidecar.core.policy.policy import Need, Policy, Rule, Severity, Store, Trigger
-from sidecar.drivers.kubernetes.makers import MakerReports, Makers, maker_status
-from sidecar.drivers.kubernetes.plan_objects import read_change
-from sidecar.drivers.kubernetes.pod_objects import job_manager_pod
-from sidecar.drivers.kubernetes.pod_reports import PodReports, Scope
-from tests import ROOT
-from tests.kit.config_maps import LEASE
-from tests.kit.core_sidecar import KUBERNETES, Sidecar
-from tests.kit.fake_flink import Flink
-from tests.kit.znodes import ZNodes
-
-FOLDER: Final = ROOT / "tests" / "fixtures" / "kubernetes" / "planned"
-CLUSTER: Final = "my-flink"
-RULES: Final = (
-    *KUBERNETES.rules,
-    Rule("FlinkPlannedFailover", Trigger.PLANNED_FAILOVER, Severity.INFO),
-    Rule("FlinkStopped", Trigger.STOPPED, Severity.INFO),
-)
-POLICY: Final = replace(KUBERNETES, stores={CLUSTER: Store.KUBERNETES}, plans=frozenset({CLUSTER}), rules=RULES)
-WAITS: Final = 150
-
-
-class Nodes:
-    """What a sidecar without the right to read nodes knows of them; a drain of a 1.20 cluster needs it."""
-
-    def exchange(self, *_: object) -> bool:
-        return self.cordoned
-
-    def reopen(self) -> None: ...
-
-    def __init__(self, *, cordoned: bool) -> None:
-        self.cordoned = cordoned
-
-
-class Replayed(NamedTuple):
-    sidecar: Sidecar
-    critical_at: float | None
-    """Seconds after the action."""
-    planned: bool | None
-    why: str | None
-
-
-def lines(name: str) -> Iterator[dict[str, Any]]:
-    with (FOLDER / f"{name}.jsonl").open() as file:
-        next(file)
-        yield from map(json.loads, file)
-
-
-class Replay:
-    """The drivers' decoders and reports, which feed a core."""
-
-    def __init__(self, name: str, policy: Policy = POLICY) -> None:
-        self.name = name
-        self.sidecar = Sidecar(Flink(ZNodes()), policy)
-        self.sidecar.observe(ViewObserved(self.sidecar.moment, CLUSTER, ConnectionState.CONNECTED))
-        scope = Scope(None, frozenset({CLUSTER}), plans=bool(policy.plans))
-        clock, report = (lambda: self.sidecar.moment), self.sidecar.observe
-        self.makers = Makers(scope.clusters_in, clock, report) if policy.plans else None
-        nodes: Any = Nodes(cordoned=name == "drained")
-        self.pods = PodReports(nodes, scope, clock, report, None, self.makers)
-
-    def take(self, number: int, line: dict[str, Any]) -> None:
-        kind, change = line["kind"], json.dumps({"type": line["type"], "object": line["object"]}).encode()
-        if kind == "ConfigMap":
-            metadata = line["object"]["metadata"]
-            if not metadata["name"].endswith("cluster-config-map"):
-                return
-            seen = ConfigMapObserved(self.sidecar.moment, CLUSTER, metadata["name"])
-            if line["type"] != "DELETED":
-                data = configmaps.relevant(line["object"].get("data") or {})
-                lease = metadata.get("annotations", {}).get(LEASE)
-                seen = replace(seen, uid=metadata["uid"], resource_version=str(number), data=data, leader=lease)
-            self.sidecar.observe(seen)
-        elif kind == "Pod":
-            item = read_change(change, job_manager_pod, qualified=False).item
-            assert item
-            self.pods.changed(item.name, item.value, deleted=line["type"] == "DELETED")
-        elif self.makers:
-            made = read_change(change, maker_status(Maker(kind)), qualified=False).item
-            assert made
-            MakerReports(Maker(kind), self.makers).changed(made.name, made.value, deleted=line["type"] == "DELETED")
-
-    def plays(self, *, since: float = -1000.0) -> "Replay":
-        """The whole recording; what comes before `since` at once: so late does the sidecar start."""
-        began, first, number = self.sidecar.now, True, 0
-        for number, line in enumerate(lines(self.name)):
-            at = began + round((line["at"] + 12) * SECOND)
-            if line["at"] > -12 and first and line["at"] >= since:
-                self.sidecar.observe(SnapshotCompleted(self.sidecar.moment, CLUSTER))
-                first = False
-            if line["at"] >= since and at > self.sidecar.now:
-                self.sidecar.waits((at - self.sidecar.now) / SECOND)
-            self.take(number, line)
-        if first:
-            self.sidecar.observe(SnapshotCompleted(self.sidecar.moment, CLUSTER))
-        self.sidecar.waits(WAITS)
-        return self
-
-    @property
-    def pages(self) -> list[str]:
-        return [sent.alert for sent in self.sidecar.sent if sent.severity is Severity.CRITICAL]
-
-    @property
-    def why(self) -> str | None:
-        return plans.why_unwanted(self.sidecar.state.clusters[CLUSTER].operated)
-
+from sidecar.core.observations import RightRefused
+from sidecar.core.policy.policy import Need, Severity
+from tests.kit.planned_recordings import POLICY, Replay
 
 STOPPED: Final = {
     "deployment-scaled-to-0": "Deployment flink-jobmanager was scaled to 0 at ",
@@ -184,3 +74,30 @@ def test_without_the_right_to_read_them_a_stop_pages_and_an_end_of_flink_does_no
     finished = Replay("application-job-finishes", without).plays()
     assert finished.pages == []
     assert (finished.why or "").startswith("Flink ended and deleted its ConfigMap at ")
+
+
+def test_the_end_of_a_namespace_is_said_where_its_role_may_get_it() -> None:
+    """Not "Deployment … was deleted": that is true, and says less."""
+    replay = Replay("namespace-deleted", ending="flink").plays()
+    assert "stopped: namespace flink is being deleted" in replay.sidecar.sent[0].title
+    assert (replay.why or "").startswith("namespace flink is being deleted since ")
+    assert replay.pages == []
+
+
+def test_a_right_that_is_refused_is_named() -> None:
+    """In messages and in the status, until it is granted: without it a stop looks like a loss."""
+    replay = Replay("deployment-scaled-to-0", reads=False)
+
+    def answers(*, refused: bool) -> None:
+        for right in ("deployments.apps", "jobs.batch"):
+            replay.sidecar.observe(RightRefused(replay.sidecar.moment, replay.cluster, right, refused))
+
+    answers(refused=True)
+    replay.plays()
+    assert replay.pages == ["FlinkNoLeader"]
+    lacks = "without the right to list deployments.apps, jobs.batch"
+    assert dict(replay.sidecar.sent[-1].facts)["planned"] == f"not known {lacks}"
+    assert (replay.status or "").endswith(f"whether it was meant is not known {lacks}")
+    answers(refused=False)
+    replay.sidecar.waits(1)
+    assert "not known" not in (replay.status or "")

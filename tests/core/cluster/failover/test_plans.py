@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from sidecar.core.cluster.failover import plans
 from sidecar.core.cluster.failover.plans import AFTER, BEFORE, LATE, MOST_DISRUPTIONS, UNREAD
+from sidecar.core.cluster.status import Status
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
 from sidecar.core.moment import SECOND, Moment, parsed
@@ -405,7 +406,7 @@ def test_suspended_is_believed_only_for_a_while_when_it_can_no_longer_be_read() 
 
 @pytest.mark.parametrize("is_found", [False, True])
 def test_a_deleted_deployment_pages_nobody(*, is_found: bool) -> None:
-    """A configured cluster stays without a leader, a found one is retired at once even if a leader is still published."""
+    """A configured cluster stays without a leader, a found one is stopped and then retired, even if a leader was still published."""
     flink, sidecar = (
         finder(replace(PLANNED, stores={}, finds=PLANNED.stores[CLUSTER])) if is_found else leased(policy=PLANNED)
     )
@@ -414,12 +415,17 @@ def test_a_deleted_deployment_pages_nobody(*, is_found: bool) -> None:
     if isinstance(sidecar, Finder):
         flink.config_maps.delete()
         sidecar.sees_removal()
-        assert not sidecar.watches_it()
+        sidecar.sees_changes()
+        sidecar.waits(60)
+        stated = sidecar.state.clusters[CLUSTER].stated
+        assert stated
+        assert stated.status is Status.STOPPED
     else:
         ends(flink, sidecar)
     operator.is_gone()
     sidecar.waits(3600, tick=10)
-    assert sidecar.sent_reasons() == []
+    assert sidecar.sent_reasons() == (QUIETLY if is_found else [])  # as no rule says that it is stopped
+    assert (CLUSTER in sidecar.state.clusters) is not is_found
 
 
 def test_one_that_is_made_anew_is_an_election() -> None:
