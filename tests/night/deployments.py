@@ -50,7 +50,7 @@ def _store_away_in_a_rollout(night: "Night") -> None:
     night.store_down()
     time.sleep(10)
     night.store_up()
-    night.start_all()
+    night.supervise()
 
 
 def _no_image(night: "Night") -> None:

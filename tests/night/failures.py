@@ -110,7 +110,7 @@ def _store_away(seconds: float) -> Act:
         night.store_down()
         time.sleep(seconds)
         night.store_up()
-        night.start_all()
+        night.supervise()
 
     return act
 
@@ -119,7 +119,7 @@ def _store_stands_still(night: "Night") -> None:
     night.store_pause()
     time.sleep(15)
     night.store_resume()
-    night.start_all()
+    night.supervise()
 
 
 def _store_away_and_leader_killed(night: "Night") -> None:
@@ -129,7 +129,7 @@ def _store_away_and_leader_killed(night: "Night") -> None:
     night.kill(leader)
     time.sleep(10)
     night.store_up()
-    night.start_all()
+    night.supervise()
 
 
 def _killed_and_then_the_store_away(night: "Night") -> None:

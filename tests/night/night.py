@@ -197,6 +197,15 @@ class Night:
         for server in (*self.lab.jobmanagers[:2], self.lab.taskmanager):
             self._await(server)
 
+    def supervise(self, seconds: float = 25.0) -> None:
+        """As `start_all`, and again for those that end themselves some seconds after the store is back."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            for server in (*self.lab.jobmanagers[:2], self.lab.taskmanager):
+                server.launch()
+            time.sleep(1)
+        self.start_all()
+
     def _await(self, server: Any) -> None:
         """Until it serves; one that ends itself meanwhile, for want of a store, is started again, as its supervisor would."""
         for _ in range(3):
