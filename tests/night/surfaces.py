@@ -31,6 +31,8 @@ class Surface(Struct, frozen=True):
     page: str | None = None
     metric: str | None = None
     command: str | None = None
+    explained: str | None = None
+    """By the page and the command about the last failover, if they say how the cluster is now."""
     exit_status: int | None = None
     causes: tuple[str, ...] = ()
     """Of the last failover: by the list of episodes, by the episode itself, and by `explain last`."""
@@ -40,7 +42,13 @@ class Surface(Struct, frozen=True):
     @property
     def differs(self) -> str:
         """What differs; empty: all that answered say the same."""
-        said = {"API": self.status, "page": self.page, "metric": self.metric, "status": self.command}
+        said = {
+            "API": self.status,
+            "page": self.page,
+            "metric": self.metric,
+            "status": self.command,
+            "explain": self.explained,
+        }
         words = []
         if len({*said.values()} - {None}) > 1:
             words.append(", ".join(f"{name} {status}" for name, status in said.items() if status))
@@ -86,11 +94,13 @@ class Surfaces:
         status, sentence = before
         page, metric = _ON_PAGE.search(self._sidecar.get("/")[1]), _METRIC.search(self._sidecar.get("/metrics")[1])
         printed, code = self._printed() if with_commands else (None, None)
-        causes, deaths = self._failover(with_commands=with_commands)
+        explained, causes, deaths = self._failover(with_commands=with_commands)
         after = self._verdict()
         if after is None or after[0] != status:
             return Surface(at, status, sentence)
-        return Surface(at, status, sentence, page and page[1], metric and metric[1], printed, code, causes, deaths)
+        return Surface(
+            *(at, status, sentence, page and page[1], metric and metric[1], printed, explained, code, causes, deaths)
+        )
 
     def _ask_again(self) -> None:
         number = 1
@@ -115,11 +125,11 @@ class Surfaces:
         except (ValueError, IndexError, KeyError):
             return None, None
 
-    def _failover(self, *, with_commands: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Causes and deaths of the last one. Around each other, as statuses are: nothing where it has changed meanwhile."""
+    def _failover(self, *, with_commands: bool) -> tuple[str | None, tuple[str, ...], tuple[str, ...]]:
+        """Status, causes and deaths of the last one. Around each other, as statuses are: nothing where it has changed meanwhile."""
         before = self._json("/api/v1/episodes") or []
         if not before:
-            return (), ()
+            return None, (), ()
         details = [self._json(f"/api/v1/episodes/{before[0]['id']}")]
         if with_commands:
             ended = command("explain", before[0]["id"], "--config", str(self._sidecar.config), "-o", "json")
@@ -127,8 +137,14 @@ class Surfaces:
         after = self._json("/api/v1/episodes") or []
         told = ("id", "cause", "confidence", "death_reason")
         if not after or [before[0][name] for name in told] != [after[0][name] for name in told]:
-            return (), ()
-        episodes = [one.get("episode") or one.get("failover") or {} for one in details if one]
+            return None, (), ()
+        known = [one for one in details if one]
+        episodes = [one.get("episode") or one.get("failover") or {} for one in known]
         causes = [str(before[0]["cause"]), *(str(one["cause"]) for one in episodes if "cause" in one)]
-        ends = [one["death"]["reason"] for one in details if one and one.get("death")]
-        return tuple(causes), tuple([before[0]["death_reason"], *ends] if before[0]["death_reason"] and ends else [])
+        ends = [one["death"]["reason"] for one in known if one.get("death")]
+        explained = next((str(one["status"]["status"]) for one in known if one.get("status")), None)
+        return (
+            explained,
+            tuple(causes),
+            tuple([before[0]["death_reason"], *ends] if before[0]["death_reason"] and ends else []),
+        )
