@@ -14,10 +14,12 @@ WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n > 2 ? 2 * n : 4
 PYTEST := $(BIN)/python -m pytest
 SEED ?= 1
 CAMPAIGN_ARGS ?=
+STORE ?= zookeeper
+NIGHT_ARGS ?=
 IMAGES ?= sidecar audit
 BUILD_OPTIONS ?=
 
-.PHONY: help setup fetch demo test test-long test-fast test-pods coverage check docs bench campaign lock image version release clean
+.PHONY: help setup fetch demo test test-long test-fast test-pods coverage check docs bench campaign night lock image version release clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
@@ -66,6 +68,9 @@ bench: setup ## the figures of docs/project/benchmarks.md
 
 campaign: setup ## random faults on real stores, judged from outside: make campaign SEED=7 (docs/project/campaign.md)
 	@$(BIN)/python -m tests.campaign --seed $(SEED) $(CAMPAIGN_ARGS)
+
+night: setup ## real failures and planned actions, judged from outside, in an hour: make night STORE=kubernetes (docs/project/precision.md)
+	@$(BIN)/python -m tests.night --store $(STORE) $(NIGHT_ARGS)
 
 lock: ## resolve the dependencies again (needs uv)
 	@uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \

@@ -77,6 +77,7 @@ class Tier(StrEnum):
 LONG: Final[dict[str, tuple[str, ...]]] = {
     "this table": ("test_tiers.py::test_every_row", "test_tiers.py::test_every_test"),
     "random faults on whole systems": ("campaign/test_short",),
+    "one scenario of the night": ("night/test_short",),
     "killed and damaged, again and again": (
         "audit/test_compact.py::test_dying",
         "audit/test_compact.py::test_killed",

@@ -61,6 +61,9 @@ class Store(Protocol):
 
     def put_plan(self, job: str, plan: object) -> None: ...
 
+    def delete_leaders(self) -> None:
+        """Delete what the leader of the cluster's own components has published."""
+
 
 class ZNodeStore:
     """In ZooKeeper. `client` is connected."""
@@ -89,6 +92,10 @@ class ZNodeStore:
     def put_plan(self, job: str, plan: object) -> None:
         self._client.create(f"{self._plans}/{job}", plan)
         self._client.create(f"{self._plans}/{job}/locks")  # without it Flink takes it for one that is being removed
+
+    def delete_leaders(self) -> None:
+        for component in ("rest_server", "resource_manager", "dispatcher"):
+            self._client.delete(f"{self._root}/leader/{component}/connection_info")
 
 
 class ConfigMapStore:
@@ -119,12 +126,18 @@ class ConfigMapStore:
     def put_plan(self, job: str, plan: object) -> None:
         self._set(f"{CLUSTER_ID}-cluster-config-map", f"{self._kind}-{job}", plan)
 
+    def delete_leaders(self) -> None:
+        self._core.delete_namespaced_config_map(f"{CLUSTER_ID}-cluster-config-map", NAMESPACE)
+
     def _set(self, name: str, key: str, value: object) -> None:
         self._core.patch_namespaced_config_map(name, NAMESPACE, {"data": {key: value}})
 
 
 class RetainingLab(Lab):
     """Keeps ten completed checkpoints of a job, twenty seconds. As root, what Flink stores is on a small disk of its own."""
+
+    kubernetes: Kubernetes | None = None
+    """Where its leaders are; None: in ZooKeeper."""
 
     def _start(self, jobmanagers: int) -> None:
         if os.geteuid() == 0:
@@ -182,6 +195,7 @@ def _on_kubernetes(folder: Path, flink_version: str) -> Iterator[tuple[Retaining
             RetainingLab(folder / "lab", flink_version, kubeconfig=kubeconfig, session_timeout=SESSION) as lab,
             new_client_from_config(str(kubeconfig)) as client,  # type: ignore[no-untyped-call]  # the library's
         ):
+            lab.kubernetes = kubernetes
             lab.start()
             yield lab, ConfigMapStore(CoreV1Api(client), flink_2=flink_version >= "2")
     finally:

@@ -1,0 +1,113 @@
+"""What nights have shown, as the tables of docs/reference/messages.md and docs/project/precision.md."""
+
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from tests import ROOT
+from tests.night.claims import Kind
+from tests.night.judge import Verdict
+from tests.night.night import Played
+
+MESSAGES: Final = ROOT / "docs" / "reference" / "messages.md"
+PRECISION: Final = ROOT / "docs" / "project" / "precision.md"
+_BEGIN: Final = "<!-- python -m tests.night --judge FILE… --write -->\n"
+_END: Final = "<!-- end of the table -->\n"
+_PART: Final = re.compile(r"<!-- python -m tests\.night .*?<!-- end of the table -->\n", re.DOTALL)
+_FACTS: Final = ("cause", "death", "recovery", "planned")
+
+Pair = tuple[Played, Verdict]
+
+
+def write(pairs: Sequence[Pair]) -> None:
+    """Put the tables into the two pages."""
+    for page, lines in ((MESSAGES, messages(pairs)), (PRECISION, precision(pairs))):
+        table = "".join(f"{line}\n" for line in lines)
+        _replace(page, f"{_BEGIN}\n{table}\n{_END}")
+
+
+def _replace(page: Path, part: str) -> None:
+    text, found = _PART.subn(lambda _: part, page.read_text(encoding="utf-8"))
+    assert found == 1, f"{page} has {found} parts between the markers of this program"
+    page.write_text(text, encoding="utf-8")
+
+
+def messages(pairs: Sequence[Pair]) -> Iterator[str]:
+    """For each scenario and store, the titles that the webhook got the last time."""
+    last = {(played.name, played.store): (played, verdict) for played, verdict in pairs}
+    yield "| what happens | store | what arrives: seconds after it, title |"
+    yield "|---|---|---|"
+    for (name, store), (_, verdict) in last.items():
+        yield f"| {name} | {store} | {'<br>'.join(map(_cell, verdict.titles)) or 'nothing'} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("[", "\\[")
+
+
+def precision(pairs: Sequence[Pair]) -> Iterator[str]:
+    """How many failovers, what was right, what was wrong and how."""
+    failovers: Counter[tuple[str, str]] = Counter()
+    scenarios: Counter[tuple[str, str]] = Counter()
+    for played, verdict in pairs:
+        failovers[played.store, played.flink] += verdict.failovers
+        scenarios[played.store, played.flink] += 1
+    days = sorted({time.strftime("%Y-%m-%d", time.gmtime(played.began)) for played, _ in pairs})
+    yield f"Measured on {' and '.join(days)}."
+    yield ""
+    yield "| store | Flink | scenarios played | failovers recorded |"
+    yield "|---|---|---|---|"
+    for (store, flink), number in sorted(failovers.items()):
+        yield f"| {store} | {flink} | {scenarios[store, flink]} | {number} |"
+    yield f"| both | | {scenarios.total()} | {failovers.total()} |"
+    yield ""
+    yield from _matrix(pairs)
+    yield ""
+    yield from _confusions(pairs)
+    yield ""
+    yield from _promises(pairs)
+
+
+def _matrix(pairs: Sequence[Pair]) -> Iterator[str]:
+    counted: dict[tuple[str, str], Counter[bool | None]] = {}
+    for _, verdict in pairs:
+        for one in verdict.judged:
+            counted.setdefault((one.what, one.confidence), Counter())[one.right] += 1
+    yield "| fact | confidence | right | wrong | unknown |"
+    yield "|---|---|---|---|---|"
+    for what in _FACTS:
+        for (fact, confidence), numbers in sorted(counted.items()):
+            if fact == what:
+                yield f"| {what} | {confidence} | {numbers[True]} | {numbers[False]} | {numbers[None]} |"
+
+
+def _confusions(pairs: Sequence[Pair]) -> Iterator[str]:
+    """What was said, against what was true."""
+    counted = Counter(
+        (one.what, one.truth, one.said or "nothing", one.right) for _, verdict in pairs for one in verdict.judged
+    )
+    yield "| fact | in truth | said | | times |"
+    yield "|---|---|---|---|---|"
+    for what in _FACTS:
+        for (fact, truth, said, right), number in sorted(counted.items(), key=str):
+            if fact == what:
+                yield f"| {what} | {truth} | {said} | {_RIGHT[right]} | {number} |"
+
+
+_RIGHT: Final[Mapping[bool | None, str]] = {True: "right", False: "wrong", None: "unknown"}
+
+
+def _promises(pairs: Sequence[Pair]) -> Iterator[str]:
+    counted = Counter(finding.kind for _, verdict in pairs for finding in verdict.findings)
+    yield "| what was wrong | times | in scenarios |"
+    yield "|---|---|---|"
+    for kind in Kind:
+        names = {
+            f"{played.name} ({played.store})"
+            for played, verdict in pairs
+            if any(f.kind is kind for f in verdict.findings)
+        }
+        yield f"| {kind} | {counted[kind]} | {', '.join(sorted(names))} |"
