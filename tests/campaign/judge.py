@@ -181,7 +181,7 @@ class _Judge:
         """Nobody was called leaderless who was not, for as long as the rule wants."""
         for message in self._messages:
             alert = _REASON.search(message["body"])
-            if alert and alert[1] == "FlinkNoLeader" and alert[2] != "RESOLVED":
+            if alert and alert[1] == "FlinkNoLeader" and alert[2] not in {"RESOLVED", "SHRANK"}:
                 longest = max((until - since for since, until in self._gaps(message["at"])), default=0.0)
                 if longest < VACANCY_SECONDS - CLOCK_SLACK:
                     text = f"the longest vacancy of the last minutes was {longest:.1f} s: {message['body']}"

@@ -17,6 +17,6 @@ def test_the_demo_shows_every_station_and_ends_well() -> None:
     for component in ("resource_manager", "dispatcher", "rest_server", "job"):
         assert re.search(rf"REVOKED +A->null +{component}", shown.stdout)
         assert re.search(rf"GRANTED +null->B +{component}", shown.stdout)
-    assert len(re.findall(r"by (?:HTTP|mail): .*JobManager failed over", shown.stdout)) == 2
+    assert len(re.findall(r"by (?:HTTP|mail): \[(?:RECOVERING|UNCHECKED|OK)\] \S+: ", shown.stdout)) == 2
     assert 'kind="GRANTED"} 1.0' in shown.stdout
     assert "vacant_seconds" in shown.stdout

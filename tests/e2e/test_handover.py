@@ -69,7 +69,7 @@ def knows_cluster(folder: Path) -> bool:
 
 def changes(people: HttpReceiver) -> list[str]:
     """Titles of messages about changed leaders."""
-    return [message.title for message in people.received if "failed over" in message.title]
+    return [message.title for message in people.received if "failed over" in message.body]
 
 
 def test_the_only_pod_is_deleted_and_people_hear_of_it_once(

@@ -31,14 +31,15 @@ SEEN_SECONDS = 19.5
 """Until the next request, at the latest, and eight seconds: see docs/reference/rules.md."""
 EVIDENCE = "evidence: {flink_rest: auto}"
 SILENT, GONE, BACK, OVER = (
-    f"[{label}] {{}}: the {words}: 127.0.0.1"
-    for label, words in (
-        ("WARNING", "leader does not answer"),
-        ("WARNING", "leader cannot be reached"),
-        ("RESOLVED", "leader answers again"),
-        ("RESOLVED", "silent leader does not lead any more"),
+    f"the {words}: 127.0.0.1"
+    for words in (
+        "leader does not answer",
+        "leader cannot be reached",
+        "leader answers again",
+        "silent leader does not lead any more",
     )
 )
+"""First lines of messages."""
 
 pytestmark = pytest.mark.e2e
 Watch = Callable[..., tuple[Sidecar, HttpReceiver]]
@@ -90,17 +91,17 @@ def test_a_leader_that_is_stopped_or_killed_is_known_before_its_session_ends(tmp
         await_answer(sidecar, leader.rest_address)
         stopped_at = time.time()
         leader.pause()
-        seen_at = await_message(people, SILENT.format(lab.cluster_id), PAUSE_SECONDS + LOADED_MACHINE_SECONDS)
+        seen_at = await_message(people, SILENT, PAUSE_SECONDS + LOADED_MACHINE_SECONDS)
         wait_for("the end of the pause", lambda: time.time() - stopped_at >= PAUSE_SECONDS)
         leader.resume()
-        await_message(people, BACK.format(lab.cluster_id), PAUSE_SECONDS)
+        await_message(people, BACK, PAUSE_SECONDS)
         assert seen_at - stopped_at < SEEN_SECONDS + LOADED_MACHINE_SECONDS
         assert lab.leading() is leader
         await_answer(sidecar, leader.rest_address)
         killed_at = time.time()
         leader.kill()
-        seen_at = await_message(people, GONE.format(lab.cluster_id), PAUSE_SECONDS + LOADED_MACHINE_SECONDS)
-        over_at = await_message(people, OVER.format(lab.cluster_id), SESSION.total_seconds() + LOADED_MACHINE_SECONDS)
+        seen_at = await_message(people, GONE, PAUSE_SECONDS + LOADED_MACHINE_SECONDS)
+        over_at = await_message(people, OVER, SESSION.total_seconds() + LOADED_MACHINE_SECONDS)
         assert seen_at - killed_at < SEEN_SECONDS + LOADED_MACHINE_SECONDS < over_at - killed_at
 
 
@@ -146,7 +147,7 @@ def test_a_dropped_port_is_reported_by_the_sidecar_that_was_answered_and_by_no_o
         stack.enter_context(dropping(int(rest.address.rpartition(":")[2])))
         dropped_at = time.time()
         _, others = watch("never-answered", cluster)
-        seen_at = await_message(people, GONE.format("default"), PAUSE_SECONDS + LOADED_MACHINE_SECONDS)
+        seen_at = await_message(people, GONE, PAUSE_SECONDS + LOADED_MACHINE_SECONDS)
         assert seen_at - dropped_at < SEEN_SECONDS + LOADED_MACHINE_SECONDS
         leaders.fail_over()
         await_message(people, "does not lead any more since", PAUSE_SECONDS)

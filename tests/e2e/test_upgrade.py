@@ -127,7 +127,7 @@ def test_an_old_ledger_is_shared(sidecar: Sidecar, people: HttpReceiver, leaders
     sidecar.start()
     sidecar.wait_ready()
     leaders.fail_over()
-    wait_for("the message", lambda: [message for message in people.received if "failed over" in message.title])
+    wait_for("the message", lambda: [message for message in people.received if "failed over" in message.body])
     wait_for("the ledger", lambda: leaders.client.exists(path).version > 0)
     assert 'flink_ha_ledger_up{cluster_id="default"} 1.0' in sidecar.get("/metrics")[1]
 
