@@ -36,7 +36,9 @@ def due(
 
     decided_at = failover_in_progress.decided_at(clusters.values())
     unsettled = {
-        name for name, cluster in clusters.items() if cluster.stated and not ends_incident(cluster.stated, now)
+        name
+        for name, cluster in (clusters.items() if alerts.groups else ())
+        if cluster.stated and not ends_incident(cluster.stated, now)
     }
 
     def deliver(part: Alerts) -> Due:

@@ -8,6 +8,7 @@ from msgspec.structs import asdict, replace
 from sidecar.core.alerting.alerts import MOST_OWED, Alert, Alerts, Notice, Reason
 from sidecar.core.alerting.compose import compose
 from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.status import Status
 from sidecar.core.counted import counted
 from sidecar.core.delivery import feed
 from sidecar.core.delivery.ledger_document import MOST_ALERTS
@@ -26,7 +27,8 @@ def of_notice(policy: Policy, clusters: Mapping[str, ClusterState], notice: Noti
     delivery = delivery_of(policy, notice, compose(notice, policy, clusters, now), now)
     is_over = not delivery.goes_on and notice.reason is not Reason.RESOLVED
     for destination in policy.receivers.get(notice.route.receiver, ()):
-        if notice.is_for(destination):
+        is_repeated = notice.settles and delivery.status == Status.DEGRADED  # people have read that before
+        if notice.is_for(destination) and (destination.keeps_incidents or not is_repeated):
             to_it = replace(
                 delivery,
                 id=record_id(delivery.id, destination.name),

@@ -7,15 +7,19 @@ from msgspec.structs import replace
 
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.moment import SECOND
+from sidecar.core.policy.policy import Destination, Trigger
 from sidecar.core.policy.routing import Route
+from tests.core import triggers
 from tests.core.auditor import PAGER
-from tests.core.cluster.pictures import ASSESSING, before, job, shows
+from tests.core.cluster.pictures import ASSESSING, after, before, job, shows
 from tests.core.cluster.recovery.test_assessment import looks
+from tests.core.triggers import SCENES
 from tests.kit.cluster import B
 from tests.kit.core_sidecar import Sidecar, watching, with_destinations
 from tests.simulation.test_rule_test import SHIPPED
 
 INTERVAL = 60
+MAIL = Destination("ops", 0)
 RESTARTING = job(started=2, state="RESTARTING")
 Sent = list[tuple[float, Delivery]]
 
@@ -71,3 +75,16 @@ def test_nothing_is_resolved_while_a_job_does_not_run(led_after: float, running_
         message.title for _, message in messages if message.reason.value == "RESOLVED" and message.status != "OK"
     ] == []
     assert [message.title for at, message in messages if at > ran + 15 and message.status == "RECOVERING"] == []
+
+
+@pytest.mark.parametrize(("to", "reasons"), [(MAIL, ["FIRST"]), (PAGER, ["FIRST", "RESOLVED"])])
+def test_a_cluster_that_stays_degraded_is_said_to_be_once(to: Destination, reasons: list[str]) -> None:
+    """After a minute its incident is closed, which is sent only where it is kept open."""
+    scene = SCENES[Trigger.RESTORED_FROM_OLDER]
+    flink, sidecar = triggers.watching(scene.rule)
+    sidecar.policy = with_destinations(to, policy=sidecar.policy)
+    scene.begins(flink, sidecar)
+    for _ in range(100):
+        shows(sidecar, after(sidecar, 40, 42))
+        sidecar.waits(1)
+    assert [(message.status, message.reason.value) for message in sidecar.sent] == [("DEGRADED", it) for it in reasons]
