@@ -39,7 +39,7 @@ def test_a_ledger_that_is_poisoned_for_ever_silences_nobody(zookeeper: ZooKeeper
             sidecar.start()
             sidecar.wait_ready()
             wait_for(  # each waits 15 s for the ledger, and longer where a busy machine takes long to read it
-                "every alert", lambda: sum("no leader for" in m.title for m in receiver.received) >= len(RULES), 240
+                "every alert", lambda: sum("no leader for" in m.body for m in receiver.received) >= len(RULES), 240
             )
             wait_for("a heartbeat", lambda: [m for m in receiver.received if "[HEARTBEAT]" in m.title], 240)
         assert sidecar.get("/livez") == (200, "ok\n")

@@ -170,7 +170,7 @@ def test_of_five_failovers_at_once_the_unplanned_and_the_late_one_page(
     bodies = {name: [message.body for message in people.received if name in message.title] for name in quiet}
     assert all(body.startswith("planned failover") for each in bodies.values() for body in each)
     assert all("10.1.2.3:6123 → 10.1.2.4:6123" in body for each in bodies.values() for body in each)
-    assert [title.partition(":")[0] for title in pages(people, "late")] == ["[DOWN] late"]
+    assert [title.partition(":")[0] for title in pages(people, "late")] == ["[DOWN] late", "[UNCHECKED] late"]
     assert [title.partition(":")[0] for title in pages(people, "crashed")] == ["[UNCHECKED] crashed"]
     page = next(message for message in people.received if "DOWN" in message.title and "late" in message.title)
     lost = next(
@@ -191,7 +191,7 @@ def test_without_the_permission_every_failover_pages_and_one_line_says_what_is_m
     handover = episode(sidecar, "orders")
     assert (handover["cause"], handover["planned"]) == ("graceful_handover", None)
     wait_for("the page", lambda: pages(people, "orders"))
-    [line] = [line for line in sidecar.log.read_text().splitlines() if "flinkdeployments" in line]
+    [line] = [line for line in sidecar.log.read_text().splitlines() if "sidecar.plans" in line and "flinkdeployments" in line]
     assert "whether failovers are planned is not known" in line
     assert "{apiGroups: [flink.apache.org], resources: [flinkdeployments], verbs: [list, watch]}" in line
 

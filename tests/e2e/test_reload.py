@@ -44,7 +44,7 @@ def test_rules_and_receivers_change_under_way(sidecar: Sidecar) -> None:
     )
     assert sidecar.process is not None
     sidecar.process.send_signal(signal.SIGHUP)
-    wait_for("the alert of the new rule", lambda: [m for m in receiver.received if "no leader for" in m.title])
+    wait_for("the alert of the new rule", lambda: [m for m in receiver.received if "no leader for" in m.body])
     wait_for("a heartbeat", lambda: [m for m in receiver.received if m.title == "[HEARTBEAT] jm-0 watches default"])
     assert "flink_ha_rules_up 1.0" in sidecar.get("/metrics")[1]
     log = sidecar.log.read_text()

@@ -40,7 +40,7 @@ def test_jobs_beyond_the_bound_are_left_out_and_reported(
     """A stranger fills both job stores and the leaders: the cluster's own leaders are observed, and as many jobs as are watched; what is
     left out is reported before the lists are.
     """
-    monkeypatch.setattr(watched_jobs.WatchedJobs.__init__, "__defaults__", (5,))
+    monkeypatch.setattr(watched_jobs.WatchedJobs.__init__, "__defaults__", (5, ""))
     flink.create(LEADER, b"leader", makepath=True)
     flink.create(JOB, b"job", makepath=True)
     for store in ("/jobgraphs", "/execution-plans", "/leader"):

@@ -17,6 +17,8 @@ MOST_TITLE: Final = 80
 """Characters of a title with its label."""
 _SHORTEST_NAME: Final = 12
 """Characters of a cluster's id that a title keeps in any case."""
+_WHOLE_NAME: Final = 36
+"""Characters of it that a title keeps beside a status."""
 WORST_FIRST: Final = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
 _WITH_JOBS: Final = frozenset({Trigger.LEADER_CHANGED, Trigger.PLANNED_FAILOVER})
 """Triggers about one failover: their titles say how its jobs are. So does the end of a vacancy."""
@@ -94,7 +96,7 @@ def of_status(status: ClusterStatus, name: str) -> str:
     """The title of a message about a cluster: its status, and as much of the sentence as has room."""
     label, where = f"[{status.status}] ", clean(name)
     room = MOST_TITLE - len(label) - 2
-    where = _cut(where, max(room - len(status.parts[0]), _SHORTEST_NAME))
+    where = _cut(where, max(room - len(status.parts[0]), _WHOLE_NAME))
     return f"{label}{where}: {status.within(room - len(where))}"
 
 
