@@ -41,7 +41,7 @@ KEPT_IN_PART = {"leases", "contested", "picture", "picture_kept", "picture_now"}
 """A picture that is not older than a minute; leases that have run out, so that a new process does not take them for alive;
 which leaderships are split follows from the components."""
 OBSERVED_ANEW: dict[type[Struct], set[str]] = {
-    State: {"finder", "makers", "unclaimed", "stated", "status_due"},
+    State: {"finder", "makers", "listed", "unclaimed", "stated", "status_due"},
     Alerts: {"evaluated", "beats"},
     Silences: {"asked_at", "answered_at", "problem"},
     ClusterState: {
@@ -53,6 +53,7 @@ OBSERVED_ANEW: dict[type[Struct], set[str]] = {
         "stale",
         "missing",
         "refused",
+        "refused_rights",
         "gone",
         "handed_over_by",
         "picture_request",

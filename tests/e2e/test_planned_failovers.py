@@ -191,7 +191,9 @@ def test_without_the_permission_every_failover_pages_and_one_line_says_what_is_m
     handover = episode(sidecar, "orders")
     assert (handover["cause"], handover["planned"]) == ("graceful_handover", None)
     wait_for("the page", lambda: pages(people, "orders"))
-    [line] = [line for line in sidecar.log.read_text().splitlines() if "sidecar.plans" in line and "flinkdeployments" in line]
+    [line] = [
+        line for line in sidecar.log.read_text().splitlines() if "sidecar.plans" in line and "flinkdeployments" in line
+    ]
     assert "whether failovers are planned is not known" in line
     assert "{apiGroups: [flink.apache.org], resources: [flinkdeployments], verbs: [list, watch]}" in line
 

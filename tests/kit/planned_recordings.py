@@ -207,7 +207,10 @@ class Replay:
 
     @property
     def why(self) -> str | None:
-        return plans.why_unwanted(self.sidecar.state.clusters[self.cluster].operated)
+        operated = self.sidecar.state.clusters[self.cluster].operated
+        if operated is None or not plans.is_unwanted(operated):
+            return None
+        return f"{plans.what_was_done(operated)}, {plans.when_unwanted(operated)}"
 
     @property
     def status(self) -> str | None:

@@ -50,7 +50,7 @@ def test_a_traceback_is_shown_when_asked_for_and_forges_nothing(tracebacks: bool
 CODE = """
 import logging, sys
 from sidecar.cli.main import cli
-cli(["replay", "--help"], standalone_mode=False)
+cli(["rules", "--help"], standalone_mode=False)
 logging.getLogger("kazoo").warning("a\\nb")
 logging.getLogger("sidecar.zookeeper").info("c\\x1b[2J")
 """

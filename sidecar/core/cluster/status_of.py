@@ -17,7 +17,7 @@ from sidecar.core.cluster.status import ClusterStatus, Stated, Status
 from sidecar.core.cluster.status_case import LONGEST_REASON, Case
 from sidecar.core.counted import counted, listed
 from sidecar.core.flink.leadership import Unknown
-from sidecar.core.moment import Moment, age, spoken, timestamp
+from sidecar.core.moment import Moment, age, timestamp
 from sidecar.core.policy.policy import Policy
 from sidecar.core.reach import Reach
 from sidecar.core.records import StatusRecord, record_id
@@ -83,11 +83,11 @@ def _blind(case: Case) -> Parts:
 
 def _stopped(case: Case) -> Parts:
     operated = case.cluster.operated
-    if not case.vacant or operated is None or operated.unwanted_since is None or not plans.is_unwanted(operated):
+    if not case.vacant or operated is None or not plans.is_unwanted(operated):
         return ()
     jobs = 0 if plans.keeps_jobs(operated) else len(case.cluster.stored_jobs)
     wait = (f"{counted(jobs, 'job')} in the store wait{'s' if jobs == 1 else ''}",) if jobs else ()
-    return (plans.what_was_done(operated), *wait, f"since {spoken(operated.unwanted_since.wall)}")
+    return (plans.what_was_done(operated), *wait, plans.when_unwanted(operated))
 
 
 def _down(case: Case) -> Parts:

@@ -248,14 +248,11 @@ def what_was_done(operated: Operated) -> str:
     return f"{subject} was {'scaled to 0' if operated.subject else 'suspended'}"
 
 
-def why_unwanted(operated: Operated | None) -> str | None:
-    """What was done, and when. None: a leader is wanted, as far as is known."""
-    if operated is None or operated.unwanted_since is None or not is_unwanted(operated):
-        return None
-    if operated.unseen:
-        return f"{what_was_done(operated)}, found at {spoken(operated.unwanted_since.wall)}"
-    since = "since" if operated.namespace else "at"
-    return f"{what_was_done(operated)} {since} {spoken(operated.unwanted_since.wall)}"
+def when_unwanted(operated: Operated) -> str:
+    """Since when no leader is wanted, or when that was found: `since 2026-11-20 08:01:43 UTC`. Empty: a leader is wanted."""
+    if operated.unwanted_since is None:
+        return ""
+    return f"{'found at' if operated.unseen else 'since'} {spoken(operated.unwanted_since.wall)}"
 
 
 def keeps_jobs(operated: Operated) -> bool:

@@ -33,7 +33,7 @@ def test_what_nobody_wants_any_more_is_stopped(policy: Policy, name: str, at: fl
     assert replay.pages == []
     assert [sent.alert for sent in replay.sidecar.sent] == ["FlinkStopped"]
     assert (replay.why or "").startswith(why)
-    assert (replay.status or "").startswith(f"STOPPED: no leader is wanted: {why}")
+    assert (replay.status or "").startswith(f"STOPPED: {why}")
 
 
 @pytest.mark.parametrize(("name", "at"), [("application-job-finishes", 60.0), ("namespace-deleted", 70.0)])

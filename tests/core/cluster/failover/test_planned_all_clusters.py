@@ -39,7 +39,7 @@ def test_one_that_is_scaled_to_0_is_stopped() -> None:
     """One info, and no page."""
     replay = Replay("deployment-scaled-to-0", FINDS).plays()
     assert replay.sidecar.sent_reasons() == [("FlinkStopped", "FIRST")]
-    assert (replay.why or "").startswith("Deployment flink-jobmanager was scaled to 0 at ")
+    assert (replay.why or "").startswith("Deployment flink-jobmanager was scaled to 0, since ")
 
 
 @pytest.mark.parametrize("name", ["deployment-deleted", "helm-uninstall"])
@@ -47,15 +47,15 @@ def test_one_that_is_deleted_is_stopped(name: str) -> None:
     """Its ConfigMap stays."""
     replay = Replay(name, FINDS).plays()
     assert replay.sidecar.sent_reasons() == [("FlinkStopped", "FIRST")]
-    assert (replay.why or "").startswith("Deployment flink-jobmanager was deleted at ")
+    assert (replay.why or "").startswith("Deployment flink-jobmanager was deleted, since ")
 
 
 def test_one_whose_namespace_is_deleted_is_stopped_and_then_retired() -> None:
     """Its ConfigMap goes with leaders in it: that is no loss, and not what this observer cannot read."""
     replay = Replay("namespace-deleted", FINDS, "flink").plays()
     assert [(sent.alert, sent.severity) for sent in replay.sidecar.sent] == [("FlinkStopped", Severity.INFO)]
-    assert "stopped: namespace flink is being deleted" in replay.sidecar.sent[0].title
-    assert (replay.status or "").startswith("STOPPED: no leader is wanted: namespace flink is being deleted since ")
+    assert "stopped: namespace flink is being deleted" in replay.sidecar.sent[0].body
+    assert (replay.status or "").startswith("STOPPED: namespace flink is being deleted, since ")
     replay.sidecar.waits(REMOVED_AFTER / SECOND)
     assert FOUND not in replay.sidecar.state.clusters
     assert {sent.alert for sent in replay.sidecar.sent} == {"FlinkStopped"}

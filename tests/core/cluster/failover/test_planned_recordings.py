@@ -10,11 +10,11 @@ from sidecar.core.policy.policy import Need, Severity
 from tests.kit.planned_recordings import POLICY, Replay
 
 STOPPED: Final = {
-    "deployment-scaled-to-0": "Deployment flink-jobmanager was scaled to 0 at ",
-    "deployment-deleted": "Deployment flink-jobmanager was deleted at ",
-    "helm-uninstall": "Deployment flink-jobmanager was deleted at ",
-    "namespace-deleted": "Deployment flink-jobmanager was deleted at ",
-    "application-job-finishes": "Job flink-jobmanager finished at ",
+    "deployment-scaled-to-0": "Deployment flink-jobmanager was scaled to 0, since ",
+    "deployment-deleted": "Deployment flink-jobmanager was deleted, since ",
+    "helm-uninstall": "Deployment flink-jobmanager was deleted, since ",
+    "namespace-deleted": "Deployment flink-jobmanager was deleted, since ",
+    "application-job-finishes": "Job flink-jobmanager finished, since ",
 }
 PLANNED: Final = ("deployment-rolled", "deployment-rolled-recreate", "drained")
 PAGED: Final = ("configmap-deleted-for-good", "no-image-recreate")
@@ -26,7 +26,9 @@ def test_a_cluster_that_nobody_wants_is_stopped_and_pages_nobody(name: str, why:
     """It is known what was done, and when."""
     replay = Replay(name).plays()
     assert [(sent.alert, sent.reason.value) for sent in replay.sidecar.sent] == [("FlinkStopped", "FIRST")]
-    first = "Flink ended and deleted its ConfigMap" if name == "application-job-finishes" else why.removesuffix(" at ")
+    first = (
+        "Flink ended and deleted its ConfigMap" if name == "application-job-finishes" else why.removesuffix(", since ")
+    )
     assert replay.sidecar.sent[0].body.splitlines()[0] == f"stopped: {first}"
     assert replay.sidecar.sent[0].title.startswith("[STOPPED] ")
     assert (replay.why or "").startswith(why)
@@ -73,14 +75,14 @@ def test_without_the_right_to_read_them_a_stop_pages_and_an_end_of_flink_does_no
     assert facts["planned"] == "not known without kubernetes: {plans: true}"
     finished = Replay("application-job-finishes", without).plays()
     assert finished.pages == []
-    assert (finished.why or "").startswith("Flink ended and deleted its ConfigMap at ")
+    assert (finished.why or "").startswith("Flink ended and deleted its ConfigMap, since ")
 
 
 def test_the_end_of_a_namespace_is_said_where_its_role_may_get_it() -> None:
     """Not "Deployment … was deleted": that is true, and says less."""
     replay = Replay("namespace-deleted", ending="flink").plays()
-    assert "stopped: namespace flink is being deleted" in replay.sidecar.sent[0].title
-    assert (replay.why or "").startswith("namespace flink is being deleted since ")
+    assert "stopped: namespace flink is being deleted" in replay.sidecar.sent[0].body
+    assert (replay.why or "").startswith("namespace flink is being deleted, since ")
     assert replay.pages == []
 
 
