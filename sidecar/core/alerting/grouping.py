@@ -112,6 +112,8 @@ def group_of(groups: Mapping[str, Group], route: Route, alert: Alert) -> tuple[s
 def with_alert(group: Group, alert: Alert, before: Member | None = None) -> Group:
     """The group with this alert. `before`: the member whose history it keeps (by default: the one in this group)."""
     before = before or group.members.get(alert.id)
+    if before and before.closes and alert.ended is None:
+        before = None  # it was over, and its group has only kept it for the end of its incident
     member = replace(before, alert=alert) if before else Member(alert)
     return replace(group, members=with_items(group.members, {alert.id: member}))
 

@@ -5,6 +5,8 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
+from sidecar.core.alerting import grouping
+from sidecar.core.alerting.alerts import Member
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.policy import Destination, Trigger
@@ -88,3 +90,22 @@ def test_a_cluster_that_stays_degraded_is_said_to_be_once(to: Destination, reaso
         shows(sidecar, after(sidecar, 40, 42))
         sidecar.waits(1)
     assert [(message.status, message.reason.value) for message in sidecar.sent] == [("DEGRADED", it) for it in reasons]
+
+
+def test_what_fires_again_before_its_incident_has_ended_is_new() -> None:
+    """An alert of the same id: a vacancy of a term that was handed over, whose begin is not known."""
+    flink, sidecar = watching(policy=with_destinations(MAIL, policy=ASSESSING))
+    shows(sidecar, before(sidecar))
+    sidecar.waits(1)
+    flink.vacate()
+    sidecar.sees_changes().waits(1)
+    flink.elect(B)
+    sidecar.sees_changes()
+    looks(sidecar, RESTARTING, seconds=60)
+    [group] = sidecar.state.alerts.groups.values()
+    waiting = next(iter(group.members.values()))
+    assert (waiting.notified, waiting.closes) == (True, True)
+    again = replace(waiting.alert, ended=None)
+    alerts = grouping.fire(sidecar.state.alerts, sidecar.policy, again, sidecar.moment)
+    [group] = alerts.groups.values()
+    assert group.members[again.id] == Member(again)
