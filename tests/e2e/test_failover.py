@@ -17,6 +17,8 @@ from tests.kit.waiting import wait_for
 
 COMPONENTS = {"resource_manager", "dispatcher", "rest_server", "job"}
 
+KILLED_WITHIN = 1.0
+"""Seconds from the time that is noted to the end of the process."""
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 
@@ -99,10 +101,9 @@ def test_kill_9_of_the_leader_goes_the_whole_way(
         assert [t["pattern"] for t in (discovered, revoked, granted)] == ["?->A", "A->null", "null->B"]
         assert discovered["after_session_id"] == revoked["before_session_id"] != granted["after_session_id"]
         assert 0 < granted["vacant_seconds"] <= granted["downtime_seconds_at_least"]
-        # The lab's sessions last 5 s, and what Flink's configuration says of that is known.
+        # By the session's timeout, which Flink's configuration says, or by the end of the process, where that was observed.
         true = datetime.fromisoformat(granted["observed_at"]).timestamp() - died
-        assert granted["downtime_seconds_at_least"] <= true
-        assert granted["downtime_seconds_at_most"] > 5
+        assert granted["downtime_seconds_at_least"] <= true <= granted["downtime_seconds_at_most"] + KILLED_WITHIN
         assert granted["job_id"] == (job if component == "job" else None)
         assert (
             f'flink_ha_leader_transitions_total{{cluster_id="{lab.cluster_id}",component="{component}",kind="GRANTED"}} 1.0'
@@ -137,7 +138,7 @@ def test_kill_9_of_the_leader_goes_the_whole_way(
 def _assert_the_page_shows_it_without_a_reload(page: Page) -> None:
     """The failover is in the list and in the picture, and everything is led."""
     page.until("document.querySelectorAll('[id^=episode-]').length === 1")
-    page.until("document.querySelector('.verdict').innerText.includes('leads; whether')")
+    page.until("document.querySelector('.verdict').innerText.includes('1 of 1 jobs run')")
     assert page.value("window.same") == 1
     assert "jobmanager_lost" in page.value("document.querySelector('[id^=episode-]').innerText")
     assert page.value("document.querySelectorAll('.bar path.vacant').length") == len(COMPONENTS) - 1
