@@ -74,7 +74,7 @@ def test_it_fits_the_screen_and_asks_nobody(site: Site, tmp_path: Path, browser:
     site.snapshot = hostile_snapshot(sidecar)
     episode = f"/episodes/{sidecar.episodes()[0].id}"
     for path, title in (
-        ("/", "1 ok \N{MIDDLE DOT} Flink leaders"),
+        ("/", "1 RECOVERING \N{MIDDLE DOT} Flink leaders"),
         (episode, "Failover c22b78ce"),
         ("/troubleshooting", "Troubleshooting"),
     ):
@@ -114,10 +114,10 @@ def test_it_updates_itself_where_the_reader_is(site: Site, tmp_path: Path, brows
     browser.value("window.same = 1; document.querySelector('details').open = true; scrollTo(0, 300)")
     browser.value("document.querySelector('main a').focus()")
     before = browser.value("scrollY")
-    assert browser.value("document.title").startswith("1 ok")
+    assert browser.value("document.title").startswith("1 UNCHECKED")
     flink.vacate()
     show(site, sidecar.sees_changes().waits(43))
-    browser.until("document.title.startsWith('1 down')")
+    browser.until("document.title.startsWith('1 DOWN')")
     assert "no leader for 43 s" in browser.value("document.querySelector('.verdict').innerText")
     assert browser.value("document.querySelector('.verdict [role=status]').textContent") == "1 DOWN"
     assert browser.value("[window.same, document.querySelector('details').open, scrollY]") == [1, True, before]
@@ -141,7 +141,7 @@ def test_a_page_that_cannot_be_updated_says_so(site: Site, tmp_path: Path, brows
     again = Site(tmp_path, port)
     try:
         show(again, sidecar)
-        browser.until("document.title.startsWith('1 ok')")
+        browser.until("document.title.startsWith('1 UNCHECKED')")
         assert browser.value("document.getElementById('unreached').hidden")
     finally:
         again.stop()
