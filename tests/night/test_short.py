@@ -13,9 +13,10 @@ NAME = "the leader is killed"
 
 @pytest.mark.timeout(900)
 def test_a_leader_that_is_killed_is_told_truly(tmp_path: Path) -> None:
-    """On a real Flink: what arrives, and what is recorded, is what happened."""
+    """On a real Flink: what arrives, and what is recorded, is what happened, or is not known."""
     progress: list[str] = []
     (played,) = play("zookeeper", "2.3.0", [(NAME, SCENARIOS[NAME])], tmp_path / "night", progress.append)
     verdict = judge(played, SCENARIOS[NAME])
     assert verdict.findings == (), "\n".join(progress)
-    assert {(one.what, one.right) for one in verdict.judged} >= {("cause", True), ("death", True), ("recovery", True)}
+    assert [one for one in verdict.judged if one.right is False] == []
+    assert ("cause", True) in {(one.what, one.right) for one in verdict.judged}
