@@ -1,1 +1,1 @@
-"""Rules without a cluster: the notifications for the events of a test (`rules test`) or for recorded data (`replay`)."""
+"""Rules without a cluster: the notifications for the events of a test (`rules test`) or of a failover (`alert preview`)."""

@@ -220,8 +220,8 @@ class _Flush:
                     silence=suppression.silences.get(key),
                     closes=closes or member.closes,
                 )
-        closing = sorted(key for key, member in members.items() if member.closes)
-        return {key: member for key, member in members.items() if key not in closing[MOST_OWED:]}
+        beyond = {*sorted(key for key, member in members.items() if member.closes)[MOST_OWED:]}
+        return {key: member for key, member in members.items() if key not in beyond} if beyond else members
 
     def _notified(self, fingerprint: str, group: Group, route: Route, contents: _Contents) -> Group:
         """The group that is notified of this, with the notice of it."""

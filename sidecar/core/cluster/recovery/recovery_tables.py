@@ -19,7 +19,7 @@ MOST_OF_A_REASON: Final = 700
 """Characters: it may have the path of a checkpoint."""
 _MOST_OF_A_PATH: Final = 500
 LISTED_AGAIN: Final = "It had ended before the failover, and is listed as not ended."
-"""A replay knows by this reason that a job is not waited for."""
+"""Why a job is not waited for."""
 
 
 class Outcome(StrEnum):

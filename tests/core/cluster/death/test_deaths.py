@@ -316,7 +316,7 @@ def _moves(flink: Flink, sidecar: Sidecar) -> None:
 
 
 def test_without_any_source_nothing_is_recorded() -> None:
-    """As by an earlier version: a replay gives the same records."""
+    """Not even that the reason is unknown."""
     flink, sidecar = watching()
     _moves(flink, sidecar)
     sidecar.waits(60)
