@@ -73,8 +73,7 @@ def _group_after(
         opened_at = tuple(name for name in before.opened_at if name in showing)
         group = replace(before, route=group.route, labels=group.labels, members={}, opened_at=opened_at)
     member = before.members.get(alert.id) if before else None
-    waits = member is not None and group.flush_at is not None
-    return (brought_forward if waits else rescheduled)(with_alert(group, alert, member), route, now)
+    return (brought_forward if member else rescheduled)(with_alert(group, alert, member), route, now)
 
 
 def _relabelled_alerts(alerts: Alerts, policy: Policy, rules: Rules) -> Iterator[tuple[Alert, set[str]]]:

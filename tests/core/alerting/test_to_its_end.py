@@ -18,6 +18,7 @@ from tests.core.cluster.recovery.test_assessment import looks
 from tests.core.triggers import SCENES
 from tests.kit.cluster import B
 from tests.kit.core_sidecar import Sidecar, watching, with_destinations
+from tests.kit.fake_flink import Flink
 from tests.simulation.test_rule_test import SHIPPED
 
 INTERVAL = 60
@@ -26,14 +27,19 @@ RESTARTING = job(started=2, state="RESTARTING")
 Sent = list[tuple[float, Delivery]]
 
 
-def messages_of(led_after: float, running_after: int) -> tuple[Sent, float]:
-    """The messages by the shipped rules, with seconds since the loss, and when the jobs ran again. A leads; later B; then its jobs run."""
+def with_shipped_rules() -> tuple[Flink, Sidecar]:
+    """A leads, and its jobs run."""
     shipped = replace(
         with_destinations(PAGER, policy=ASSESSING),
         rules=tuple(SHIPPED.rules.rules),
         route=Route("ops", group_wait=5 * SECOND, group_interval=INTERVAL * SECOND),
     )
-    flink, sidecar = watching(policy=shipped)
+    return watching(policy=shipped)
+
+
+def messages_of(led_after: float, running_after: int) -> tuple[Sent, float]:
+    """The messages by the shipped rules, with seconds since the loss, and when the jobs ran again. A leads; later B; then its jobs run."""
+    flink, sidecar = with_shipped_rules()
     for _ in range(12):
         shows(sidecar, before(sidecar))
         sidecar.waits(1)
@@ -58,6 +64,21 @@ def _noted(sidecar: Sidecar) -> list[tuple[int, Delivery]]:
 
     sidecar._send = note  # type: ignore[method-assign]  # what is sent, with its time
     return noted
+
+
+def test_what_waits_for_its_cluster_waits_after_a_restart_as_before() -> None:
+    """It is not due again."""
+    flink, sidecar = with_shipped_rules()
+    shows(sidecar, before(sidecar))
+    flink.vacate()
+    sidecar.sees_changes().waits(1)
+    flink.elect(B)
+    sidecar.sees_changes()
+    looks(sidecar, RESTARTING, seconds=30)
+    groups = sidecar.state.alerts.groups
+    assert [(group.flush_at, len(group.members)) for group in groups.values()] == [(None, 3)]
+    sidecar.is_killed(down_for=5)
+    assert sidecar.state.alerts.groups == groups
 
 
 @pytest.mark.parametrize(("led_after", "running_after"), [(8, 10), (8, 90), (40, 10), (40, 90)])
