@@ -82,7 +82,7 @@ def test_what_is_described_is_not_computed(spark: SparkSession, log: str) -> Non
     before = numbers_kept(spark)
     for question in ("DESCRIBE weekly_report", "SHOW VIEWS"):
         assert [*run_sql(spark, log, question, RecentLeadership()).rows]
-    assert numbers_kept(spark) == before
+    assert not numbers_kept(spark) - before  # what others kept may be collected meanwhile
 
 
 def test_a_question_sees_what_has_happened_since_the_last_one(spark: SparkSession, spool: Path, log: str) -> None:
