@@ -118,8 +118,7 @@ def _tree(route: "Route", before: str = "", branch: str = "└── ", *, wide:
     slug = f"{{{','.join(map(str, matchers))}}}" if matchers else "default-route"
     slug += f"{'  continue: true' if route.continues else ''}  receiver: {route.receiver or '(none)'}"
     if wide:
-        apart = ", alert if critical" if route.critical_apart else ""
-        slug += f"  group_by: [{', '.join(route.group_by)}{apart}]"
+        slug += f"  group_by: [{', '.join(route.group_by)}]"
         for name in ("group_wait", "group_interval", "repeat_interval"):
             slug += f"  {name}: {format_duration(getattr(route, name))}"
     yield f"{before}{branch}{slug}"
@@ -137,7 +136,6 @@ def _route_values(route: "Route") -> dict[str, Any]:
         "matchers": [*map(str, route.matchers)],
         "continue": route.continues,
         "group_by": [*route.group_by],
-        "critical_apart": route.critical_apart,
         **{name: format_duration(getattr(route, name)) for name in ("group_wait", "group_interval", "repeat_interval")},
         "mute_time_intervals": [interval.name for interval in route.mute],
         "active_time_intervals": [interval.name for interval in route.active],

@@ -178,7 +178,7 @@ def test_a_vacancy_pages_whatever_others_see(opinions: tuple[Opinion, ...], text
     sidecar = vacant()
     asked_for(sidecar, 40, *opinions)
     lines = sidecar.sent[0].body.splitlines()
-    assert [line.endswith(text) for line in lines if line.startswith(("dispatcher", "rest_server"))] == [True, True]
+    assert [line.endswith(text) for line in lines if line.startswith("JobManager: no leader since")] == [True]
     assert sidecar.notifications()[0].observers_sharing == len([opinion for opinion in opinions if opinion.vacant]) + 1
 
 

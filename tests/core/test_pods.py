@@ -50,7 +50,7 @@ def test_a_message_names_the_pods() -> None:
     sidecar.waits(10)
     [message] = sidecar.sent
     assert message.title.startswith(f"[UNCHECKED] default: {NEW_POD} leads; whether jobs run")
-    assert f"dispatcher: {OLD_POD}, 10.1.2.3:6123 → {NEW_POD}, 10.1.2.4:6123 at 2026-" in message.body
+    assert f"JobManager: {OLD_POD}, 10.1.2.3:6123 → {NEW_POD}, 10.1.2.4:6123 at 2026-" in message.body
 
 
 def test_a_message_does_not_wait_for_a_name() -> None:
@@ -59,7 +59,7 @@ def test_a_message_does_not_wait_for_a_name() -> None:
     fail_over(flink, sidecar)
     sidecar.waits(4)
     [message] = sidecar.sent
-    assert "dispatcher: 10.1.2.3:6123 → 10.1.2.4:6123 at 2026-" in message.body
+    assert "JobManager: 10.1.2.3:6123 → 10.1.2.4:6123 at 2026-" in message.body
 
 
 def test_a_vacancy_and_its_end_name_the_pods() -> None:

@@ -111,10 +111,10 @@ def test_an_alert_without_a_message_is_left_out_and_the_rest_of_its_group_is_not
     """It is named; nothing else waits for it."""
     line = phrases.line
 
-    def raises(rule: Any, alert: Any, pods: Any) -> str:
-        if alert.component == DISPATCHER:
+    def raises(rule: Any, alerts: Any, pods: Any) -> str:
+        if any(alert.component == DISPATCHER for alert in alerts):
             raise OverflowError("a mistake of ours")
-        return line(rule, alert, pods)
+        return line(rule, alerts, pods)
 
     monkeypatch.setattr(phrases, "line", raises)
     _, effects = play(vanish(CLUSTER), two_clusters(), BOTH)

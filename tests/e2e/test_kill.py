@@ -6,9 +6,9 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import pyarrow.dataset
@@ -66,9 +66,11 @@ class Chain:
         self.sidecar.start()
         self.sidecar.wait_ready()
         self.flapping.settle()
-        seen_at = wait_for("the last leader", self._last_leader_seen_at, _PATIENCE_SECONDS)
+        leader = wait_for("the last leader", self._last_leader, _PATIENCE_SECONDS)
         messages = self.receiver.received
-        wait_for("the last alert", lambda: any(seen_at in message.body for message in messages), _PATIENCE_SECONDS)
+        wait_for(
+            "the last alert", lambda: any(f"→ {leader} at" in message.body for message in messages), _PATIENCE_SECONDS
+        )
         wait_for("every alert", lambda: "flink_ha_outbox_pending 0.0" in self.sidecar.get("/metrics")[1])
         assert self.sidecar.stop() == 0
 
@@ -77,13 +79,13 @@ class Chain:
         before = len(self.receiver.received)
         wait_for("an alert", lambda: len(self.receiver.received) > before, _PATIENCE_SECONDS)
 
-    def _last_leader_seen_at(self) -> str | None:
-        """When the last leader of the dispatcher was seen, as messages have it."""
+    def _last_leader(self) -> str | None:
+        """`host:port` of the last leader of the dispatcher, if it was seen."""
         seen = self.sidecar.transitions()
         last = [t for t in seen if t["component"] == "dispatcher" and t["after_session_id"]][-1]
         if UUID(last["after_session_id"]).int != self.flapping.term:
             return None
-        return datetime.fromisoformat(last["observed_at"]).strftime("%Y-%m-%d %H:%M:%S UTC")
+        return str(urlsplit(last["after_address"]).netloc.partition("@")[2])
 
     def close(self) -> None:
         """Nothing of it is left, however far it has come."""

@@ -88,7 +88,7 @@ def test_a_failover_is_reported_with_the_names_of_pods_and_shown_as_events(
     wait_for("the name", lambda: pods(sidecar) == {OLD_POD})
     fail_over(flink)
     assert "JobManager failed over" in message(people)
-    assert f"dispatcher: {OLD_POD}, 10.1.2.3:6123 → {NEW_POD}, 10.1.2.4:6123 at" in message(people)
+    assert f"JobManager: {OLD_POD}, 10.1.2.3:6123 → {NEW_POD}, 10.1.2.4:6123 at" in message(people)
     [episode] = wait_for("the episode", lambda: [record for record in sidecar.records() if record["type"] == "episode"])
     assert (episode["before_pod"], episode["after_pod"]) == (OLD_POD, NEW_POD)
     both = ["FlinkLeaderLost", "FlinkFailedOver"]
@@ -113,7 +113,7 @@ def test_sidecars_in_the_pods_know_their_names_without_any_permission(
     monkeypatch.setenv("POD_NAME", NEW_POD)
     monkeypatch.setenv("POD_IP", "10.1.2.4")
     second = start("second")
-    assert f"dispatcher: {OLD_POD}, 10.1.2.3:6123 → {NEW_POD}, 10.1.2.4:6123 at" in message(people)
+    assert f"JobManager: {OLD_POD}, 10.1.2.3:6123 → {NEW_POD}, 10.1.2.4:6123 at" in message(people)
     assert pods(second) == {NEW_POD}
 
 
@@ -123,7 +123,7 @@ def test_without_permission_messages_arrive_and_two_lines_say_what_is_missing(
     """As soon as with it; with addresses. The lines are not repeated."""
     sidecar = start("beside", pod_names=True, events=True)
     fail_over(flink)
-    assert "dispatcher: 10.1.2.3:6123 → 10.1.2.4:6123 at" in message(people)
+    assert "JobManager: 10.1.2.3:6123 → 10.1.2.4:6123 at" in message(people)
     wait_for("the episode", lambda: [record for record in sidecar.records() if record["type"] == "episode"])
     dropped = 'flink_ha_kubernetes_events_total{outcome="dropped"} 2.0'
     wait_for("the second Event", lambda: dropped in sidecar.get("/metrics")[1])

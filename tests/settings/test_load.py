@@ -77,7 +77,7 @@ def test_a_quorum_is_a_whole_configuration() -> None:
         observer=socket.gethostname(),
         stores={"default": Store.ZOOKEEPER},
         rules=settings.rules,
-        route=replace(NO_RECEIVER, critical_apart=True),
+        route=NO_RECEIVER,
         inhibit_rules=settings.inhibit_rules,
         places={"default": "zookeeper zk/ /flink/default"},
         evidence=frozenset({Source.FLINK_REST}),
@@ -93,7 +93,7 @@ def test_one_receiver_is_a_whole_configuration(write: Write, conf_dir: Path, mon
     assert settings.clusters[0].cluster_id == "orders"
     both = (Destination("ops", 0, service="json"), Destination("ops", 1, service="json"))
     assert settings.policy().receivers == {"ops": both}
-    assert settings.policy().route == Route("ops", critical_apart=True)
+    assert settings.policy().route == Route("ops")
     assert apprise_urls(settings) == {"ops#0": "json://h/x", "ops#1": "json://h/y"}
 
 

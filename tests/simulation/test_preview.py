@@ -46,7 +46,7 @@ def test_each_destination_gets_its_payload(tmp_path: Path) -> None:
         "hook#1": "Alertmanager's webhook payload, version 4",
     }
     titles = [str(message["title"]).partition(":")[0] for message in messages if message["destination"] == "hook#1"]
-    assert titles == ["[DOWN] shop", "[RECOVERING] shop", "[OK] shop", "[OK] shop"]
+    assert titles == ["[DOWN] shop", "[RECOVERING] shop", "[OK] shop"]
     assert all(str(message["link"]).startswith("http://page/episodes/") for message in messages)
     alerts = next(message for message in messages if message["destination"] == "am#0")["alerts"]
     assert isinstance(alerts, list)

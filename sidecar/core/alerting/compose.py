@@ -3,14 +3,14 @@
 Addresses and job ids come from the store and are untrusted: a message has no control characters, and its size is bounded.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import compress
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Final
 
 from sidecar.core.alerting import phrases, title
 from sidecar.core.alerting.alerts import Alert, Notice
 from sidecar.core.alerting.moved_jobs import jobs_line, jobs_now
-from sidecar.core.alerting.subject import Subject, subject
+from sidecar.core.alerting.subject import Failover, Subject, subject
 from sidecar.core.alerting.template_fields import fields
 from sidecar.core.alerting.title import Headline
 from sidecar.core.cluster.failover import makers_there
@@ -19,21 +19,27 @@ from sidecar.core.cluster.records.record_lines import succession_line
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.cluster.status import SHOWN, Shown
 from sidecar.core.counted import counted
+from sidecar.core.evidence import Gathered
+from sidecar.core.flink.leadership import Component
 from sidecar.core.message import Content, MessageAlert
 from sidecar.core.moment import Moment
-from sidecar.core.policy.policy import Policy, Rule, Trigger
+from sidecar.core.policy.policy import Policy, Trigger
 from sidecar.core.sanitize import clean
 
 MOST_LINES: Final = 25
-"""Lines of alerts in a message. The number of omitted alerts follows."""
 MOST_BYTES: Final = 2400
-"""UTF-8 bytes of the lines of alerts. With everything else a message stays below 4 KB."""
-MOST_OF_JOBS: Final = 600
-"""UTF-8 bytes of the lines about restored jobs."""
+"""UTF-8 bytes of the lines above the facts, for storms: a failover has some 500. With everything else a message stays below 4 KB."""
 MOST_SUMMARY: Final = 500
 """Characters of a title from the operator's own template."""
 MOST_ALERTS: Final = 50
 """Alerts that services get one by one."""
+_MOVES: Final = frozenset(
+    {
+        *(Trigger.LEADER_CHANGED, Trigger.JOB_LEADER_CHANGED, Trigger.SAME_PROCESS_REELECTION),
+        *(Trigger.PLANNED_FAILOVER, Trigger.VACANT),
+    }
+)
+"""Triggers of alerts about leaders that went or came."""
 
 
 def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState], now: Moment | None = None) -> Content:
@@ -42,24 +48,25 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
     headline, failover, status = about.headline, about.failover, about.status
     title, changed, problem = _title(about)
     page = f"episodes/{failover.episode.id}" if failover else ""
-    lines = [phrases.line(about.rules[alert.rule], alert, about.pods) for alert in notice.alerts]
-    compressed = [*compress(lines, _not_said(notice, about.rules))]
     step = next_step(about.cluster, status.status) if about.cluster and status else None
+    happened, moved = _alert_lines(about)
+    lines = [
+        *changed,
+        *([f"Next: {step.text}"] if step else []),
+        *([problem] if problem else []),
+        *(_failover_lines(failover, notice) if failover else ()),
+        *happened,
+        *moved,
+        *(_gathered(failover.episode.gathered) if failover else ()),
+    ]
     return Content(
         title,
-        "\n".join(
-            [
-                *changed,
-                *([f"Next: {step.text}"] if step else []),
-                *bounded(compressed, MOST_BYTES, len(compressed)),
-                *_failover_lines(about, problem),
-            ]
-        ),
+        "\n".join(bounded(lines)),
         headline.severity,
         tuple((clean(name), clean(value)) for name, value in _facts(about)),
         None if policy.link is None else f"{policy.link}/{page}",
         failover.episode.id if failover else None,
-        tuple(_message_alert(alert, line) for alert, line in zip(notice.alerts[:MOST_ALERTS], lines, strict=False)),
+        tuple(_message_alert(alert, about) for alert in notice.alerts[:MOST_ALERTS]),
         failover.death if failover else None,
         failover.recovery if failover else None,
         *((status.status.value, status.sentence, *SHOWN[status.status]) if status else ("", "", *_shown(headline))),
@@ -71,37 +78,47 @@ def _shown(headline: Headline) -> tuple[str, str]:
     return Shown("blue", "info") if headline.over else Shown("", "")
 
 
-def _message_alert(alert: Alert, text: str) -> MessageAlert:
+def _message_alert(alert: Alert, about: Subject) -> MessageAlert:
     labels = {name: clean(value, MOST_SUMMARY) for name, value in alert.labels.items()}
+    text = phrases.line(about.rules[alert.rule], [alert], about.pods)
     return MessageAlert(alert.id, labels, text, alert.began.wall, alert.ended.wall if alert.ended else 0)
 
 
-def _not_said(notice: Notice, rules: Mapping[str, Rule]) -> Iterator[bool]:
-    """Of each alert, whether its line says more than that of another one: who leads after a vacancy is in the line of the leader change."""
-    changes = (alert for alert in notice.alerts if rules[alert.rule].on is Trigger.LEADER_CHANGED)
+def _alert_lines(about: Subject) -> tuple[list[str], list[str]]:
+    """What happened; and which leaders went and came, which the title says in short: those of one failover that moved alike in one line."""
+    happened: list[str] = []
+    alike = defaultdict[Hashable, list[Alert]](list)
+    changes = (alert for alert in about.notice.alerts if about.rules[alert.rule].on is Trigger.LEADER_CHANGED)
     changed = {(alert.cluster_id, alert.component) for alert in changes}
-    for alert in notice.alerts:
-        is_end = rules[alert.rule].on is Trigger.VACANT and alert.ended
-        yield not is_end or (alert.cluster_id, alert.component) not in changed
+    for alert in about.notice.alerts:
+        rule = about.rules[alert.rule]
+        if rule.on not in _MOVES:
+            happened.append(phrases.line(rule, [alert], about.pods))
+        elif rule.on is not Trigger.VACANT or not alert.ended or (alert.cluster_id, alert.component) not in changed:
+            is_job = alert.component is not None and alert.component.component is Component.JOB
+            hosts = phrases.host(alert.before), phrases.host(alert.after)
+            alike[alert.rule, alert.cluster_id, alert.episode_id, is_job, bool(alert.ended), hosts].append(alert)
+    longest = (sorted(alerts, key=phrases.longest_vacancy, reverse=True) for alerts in alike.values())
+    return happened, [phrases.line(about.rules[alerts[0].rule], alerts, about.pods) for alerts in longest]
 
 
-def _failover_lines(about: Subject, problem: str | None) -> Iterator[str]:
-    """Lines about the failover behind the alerts."""
-    if failover := about.failover:
-        if failover.death:
-            yield ""
-            yield succession_line(failover.death, failover.successor, phrases.longest_duration(about.notice.alerts))
-            yield from map(clean, failover.death.facts)
-        if failover.jobs.moved:
-            yield jobs_line(failover.jobs)
-        yield from bounded(failover.came_back, MOST_OF_JOBS, len(failover.came_back))
-        if failover.verdict.facts:
-            yield ""
-            yield from map(clean, failover.verdict.facts)
-        gathered = failover.episode.gathered
-        yield from bounded(gathered.jobs, MOST_OF_JOBS, gathered.jobs_total)
-    if problem:
-        yield problem
+def _failover_lines(failover: Failover, notice: Notice) -> Iterator[str]:
+    """Why it happened, and what it means for the jobs."""
+    if failover.death:
+        yield succession_line(failover.death, failover.successor, phrases.longest_duration(notice.alerts))
+    yield from failover.came_back
+    if failover.jobs.away or failover.jobs.ended:
+        yield jobs_line(failover.jobs)
+    yield from map(clean, failover.verdict.facts)
+    if failover.death:
+        yield from map(clean, failover.death.facts)
+
+
+def _gathered(gathered: Gathered) -> Iterator[str]:
+    """What became of jobs, as Flink said."""
+    yield from gathered.jobs
+    if (more := gathered.jobs_total - len(gathered.jobs)) > 0:
+        yield f"… and {counted(more, 'more job')}"
 
 
 def _facts(about: Subject) -> Iterator[tuple[str, str]]:
@@ -128,16 +145,15 @@ def _facts(about: Subject) -> Iterator[tuple[str, str]]:
     yield from policy.external_labels.items()
 
 
-def bounded(lines: Sequence[str], room: int, total: int) -> Iterator[str]:
-    """As many lines as fit in `room` bytes and MOST_LINES, then how many of `total` are omitted."""
+def bounded(lines: Sequence[str]) -> Iterator[str]:
+    """As many lines as fit in MOST_BYTES and MOST_LINES, then how many do not."""
+    room = MOST_BYTES
     for number, line in enumerate(lines):
         room -= len(line.encode())
         if number == MOST_LINES or room < 0:
-            yield f"… and {total - number} more"
+            yield f"… and {counted(len(lines) - number, 'more line')}"
             return
         yield line
-    if total > len(lines):
-        yield f"… and {total - len(lines)} more"
 
 
 def _title(about: Subject) -> tuple[str, list[str], str | None]:

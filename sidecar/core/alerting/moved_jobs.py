@@ -8,7 +8,7 @@ from sidecar.core.cluster.failover import episodes
 from sidecar.core.cluster.failover.episodes import Episode
 from sidecar.core.cluster.state import ClusterState
 
-MOST_JOBS: Final = 10
+MOST_JOBS: Final = 3
 """Jobs of a failover that are named."""
 _DELETED: Final = "with the ConfigMap that was deleted"
 _VANISHED: Final = "when the plan was removed while nobody led"
@@ -63,10 +63,11 @@ def jobs_line(jobs: MovedJobs) -> str:
     parts = {
         f"{jobs.lost} lost {how} (Flink does not know {them} any more)": jobs.lost,
         f"{ended} ended": ended,
-        f"{led} with a leader again (which does not say that {they_run})": led,
+        f"{led} led again (which does not say that {they_run})": led,
         f"{jobs.away} without one now": jobs.away,
     }
     now = ", ".join(text for text, number in parts.items() if number)
     more = (jobs.away or jobs.moved) - len(jobs.ids)
-    which = f": {', '.join(jobs.ids)}{f' … and {more} more' if more else ''}" if jobs.ids else ""
+    ids = ", ".join(f"{job_id[:8]}…" for job_id in jobs.ids)
+    which = f": {ids}{f' and {more} more' if more else ''}" if jobs.ids else ""
     return f"jobs: {jobs.moved} of {jobs.total} lost their leader, {now}{which}"

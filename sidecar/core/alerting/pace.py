@@ -64,7 +64,11 @@ def paced(group: Group, route: Route, lasting: Sequence[Alert], *, again: bool, 
 
 
 def _is_worse(group: Group, route: Route, now: Moment, joined: Member | None) -> bool:
-    """Whether an alert fires that is worse than what the group was notified of, and the group was not hastened a short while ago."""
+    """Whether an alert fires that is worse than what the group was notified of, and the group was not hastened a short while ago; or one
+    joins of a rule of which the incident has no other alert: what else is known is not kept back.
+    """
+    if joined and _is_of_another_rule(group, joined):
+        return True
     if group.hastened_at is not None and now.steady < group.hastened_at + route.group_interval:
         return False
     if joined and not joined.notified and _rank(joined.alert) <= group.worst:
@@ -73,6 +77,14 @@ def _is_worse(group: Group, route: Route, now: Moment, joined: Member | None) ->
     worst = max([group.worst, *ranks])
     new = (member for member in group.members.values() if not member.notified and not member.suppressed_by)
     return any(_rank(member.alert) > worst for member in new if not member.alert.ended or member.alert.is_event)
+
+
+def _is_of_another_rule(group: Group, new: Member) -> bool:
+    """Whether an alert joins an incident that people were notified of, but not of this rule."""
+    if new.notified or new.suppressed_by:
+        return False
+    rules = {member.alert.rule for member in group.members.values() if member.notified}
+    return bool(rules) and new.alert.rule not in rules
 
 
 def _rank(alert: Alert) -> int:

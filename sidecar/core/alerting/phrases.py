@@ -212,10 +212,11 @@ def headline(
     return (phrases.title_over if over else phrases.title).format_map(fields)
 
 
-def line(rule: Rule, alert: Alert, pods: Mapping[str, Pods]) -> str:
-    """The line of one alert: what happened, to what, when."""
+def line(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> str:
+    """The line of one alert: what happened, to what, when. Of several, all about what happened to the first one."""
+    alert = alerts[0]
     phrases = _phrases(rule, alert)
-    fields = _fields(rule, [alert], pods)
+    fields = _fields(rule, alerts, pods)
     if alert.ended is not None and not alert.is_event:
         return phrases.line_over.format_map(fields)
     return phrases.line.format_map(fields) + (_observers(alert.agreement) if alert.agreement else "")
@@ -279,9 +280,14 @@ def _fields(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> di
     }
 
 
+def _example(alerts: Sequence[Alert]) -> Alert:
+    """One whose address stands for that of the process: the port of the REST server says least."""
+    return min(alerts, key=lambda alert: alert.component == _REST_SERVER)
+
+
 def _leader_fields(alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> dict[str, str]:
     """Who led before and after."""
-    first = alerts[0]
+    first = _example(alerts)
     before, after = (_spelled(place, pods.get(first.cluster_id, {})) for place in (first.before, first.after))
     led, previous = f"elected {clean(after)}" if after else "its job ended", _previous_leader(alerts, pods)
     return {
@@ -339,12 +345,17 @@ def longest_duration(alerts: Sequence[Alert]) -> str:
     """For how long there was no leader, the longest of these: `22 to 33 s`. Empty if nothing is known, or it is zero."""
     own = [alert for alert in alerts if alert.component is None or alert.component.component is not Component.JOB]
     relevant = own or alerts
-    at_least = max(max(alert.vacant_seconds or 0, alert.downtime_seconds_at_least or 0) for alert in relevant)
+    at_least = max(map(longest_vacancy, relevant))
     bounded = [alert.downtime_seconds_at_most for alert in relevant if alert.downtime_seconds_at_most is not None]
     at_most = max(*bounded, at_least) if len(bounded) == len(relevant) else None
     if (at_least if at_most is None else at_most) < _SHORTEST_SECONDS:
         return ""
     return lasted(at_least, at_most)
+
+
+def longest_vacancy(alert: Alert) -> float:
+    """For how many seconds there was no leader at least, as far as is known."""
+    return max(alert.vacant_seconds or 0, alert.downtime_seconds_at_least or 0)
 
 
 def _failover_number(alerts: Sequence[Alert], within: int) -> str:
@@ -363,6 +374,6 @@ def _moves(alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> str:
     if others:
         return f", in {len(others) + 1} different moves"
     if before == after:  # several processes on one host: only their ports differ, and one pair stands for all
-        example = min(alerts, key=lambda alert: alert.component == _REST_SERVER)  # its port says least of a process
+        example = _example(alerts)
         before, after = example.before, example.after
     return f": {move(before, after)}"

@@ -8,7 +8,7 @@ from sidecar.core.alerting import phrases
 from sidecar.core.alerting.alerts import Alert, Notice, Reason
 from sidecar.core.cluster.status import ClusterStatus
 from sidecar.core.counted import counted
-from sidecar.core.flink.leadership import Component
+from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.pods import Pods
 from sidecar.core.policy.policy import Rule, Severity, Trigger
 from sidecar.core.sanitize import clean
@@ -70,9 +70,15 @@ def headline(notice: Notice, rules: Mapping[str, Rule]) -> Headline:
     alike = [alert for alert in changed if alert.rule == first.rule and bool(alert.ended) == bool(first.ended)]
     over = _is_over(notice, first)
     begun = sum(1 for alert in changed if alert.ended is None) if over else 0
-    others = len(changed) - len(alike) - begun
+    named = {*map(_named, alike)}
+    others = sum(_named(alert) not in named for alert in changed if alert.ended or not over)
     worst = min((_severity(alert, rules[alert.rule]) for alert in alike), key=WORST_FIRST.index)
     return Headline(rules[first.rule], worst, alike, over, others, unchanged + begun, over and notice.goes_on)
+
+
+def _named(alert: Alert) -> tuple[str, ComponentId | str]:
+    """What a headline names: a component of which it says one thing needs no mention of another."""
+    return alert.cluster_id, alert.component or alert.id
 
 
 def _is_over(notice: Notice, first: Alert) -> bool:

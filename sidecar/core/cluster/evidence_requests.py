@@ -34,7 +34,7 @@ MOST_JOBS: Final = 20
 """How many jobs of a storm are requested."""
 MOST_PIECES: Final = 100
 """Of one request."""
-MOST_TOLD: Final = 5
+MOST_TOLD: Final = 3
 """Of what is known of jobs, in a message."""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import MOST_OWED, Alert, Group, Member, Notice, Reason
-from sidecar.core.alerting.compose import MOST_ALERTS, MOST_BYTES, bounded
+from sidecar.core.alerting.compose import MOST_ALERTS, bounded
 from sidecar.core.alerting.title import WORST_FIRST
 from sidecar.core.delivery.ledger_document import DROPPED
 from sidecar.core.delivery.new_deliveries import delivery_of
@@ -77,7 +77,7 @@ def _content(policy: Policy, alerts: Sequence[Alert], labels: Sequence[Labels], 
     lines = [*_lines(policy, alerts)]
     return Content(
         f"[CONFIGURATION CHANGED] {clusters}: {rules} is no longer notified here",
-        "\n".join(["This is no all-clear: the configuration has changed.", *bounded(lines, MOST_BYTES, len(lines))]),
+        "\n".join(bounded(["This is no all-clear: the configuration has changed.", *lines])),
         min((Severity(own["severity"]) for own in labels), key=WORST_FIRST.index),
         (("alert", f"{rules} ({Reason.CONFIGURATION_CHANGED})"), ("cluster", clusters), ("observer", policy.observer)),
         policy.link and f"{policy.link}/",

@@ -41,15 +41,12 @@ class Route(Struct, frozen=True):
     routes: "tuple[Route, ...]" = ()
     mute: "tuple[TimeInterval, ...]" = ()
     active: "tuple[TimeInterval, ...]" = ()
-    critical_apart: bool = False
-    """Whether critical alerts of different rules have groups of their own: each is an incident by itself, and notified as one."""
 
     def group_labels(self, labels: Labels) -> Labels:
         """The labels that an alert shares with its group."""
         if BY_ALL in self.group_by:
             return labels
-        apart = ("alert",) if self.critical_apart and labels.get("severity") == CRITICAL else ()
-        return {name: labels[name] for name in (*self.group_by, *apart) if name in labels}
+        return {name: labels[name] for name in self.group_by if name in labels}
 
     def is_muted(self, wall: int) -> bool:
         """Whether notifications are muted at `wall` (microseconds since the epoch)."""

@@ -198,7 +198,7 @@ class _Views:
             component=component.component.value if component else None,
             job_id=component.job_id if component else None,
             since=timestamp(alert.began.wall),
-            summary=line(rule, alert, self._pods),
+            summary=line(rule, [alert], self._pods),
             reason=reason,
             receivers=list(dict.fromkeys(route.receiver for route in routes)),
             notified=notified,

@@ -38,7 +38,7 @@ def root_route(documents: Sequence[Section], names: Names) -> Route:
         raise section.mistake(
             f"several receivers ({', '.join(names.receivers)}): name the one that gets the alerts in route.receiver"
         )
-    root = replace(Route(receivers[0]) if len(receivers) == 1 else NO_RECEIVER, critical_apart=True)
+    root = Route(receivers[0]) if len(receivers) == 1 else NO_RECEIVER
     return _route(section, root, "", names)
 
 
@@ -73,7 +73,6 @@ def _route(section: Section, parent: Route, above: str, names: Names) -> Route:
         continues=section.get("continue").flag(),
         mute=_intervals(section, "mute_time_intervals", names.intervals),
         active=_intervals(section, "active_time_intervals", names.intervals),
-        critical_apart=parent.critical_apart and "group_by" not in section,
     )
     below: list[Route] = []
     for place, child in enumerate(section.sections("routes", schema.ROUTE)):

@@ -73,7 +73,7 @@ RULE: Final[Keys] = {
 }
 ROUTE: Final[Keys] = {
     **no_default("receiver", "matchers"),
-    "group_by": "[cluster_id], and alert if critical",
+    "group_by": "[cluster_id]",
     "group_wait": "5s",
     "group_interval": "1m",
     "repeat_interval": "4h",

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Alert, Notice, Reason
-from sidecar.core.alerting.compose import MOST_LINES, compose
+from sidecar.core.alerting.compose import MOST_BYTES, MOST_LINES, compose
 from sidecar.core.alerting.conditions import JOBS
 from sidecar.core.alerting.new_alert import labels_of
 from sidecar.core.alerting.phrases import PHRASES
@@ -51,14 +51,15 @@ def test_a_failover_reads_as_who_from_whom_to_whom_when_and_how_long() -> None:
         alert(LEADER_CHANGED, DISPATCHER, "jm-a:6123", "jm-b:6123"),
         policy=policy,
     )
-    assert [part.summary for part in message.alerts] == message.body.splitlines()
+    assert [part.summary for part in message.alerts] == [
+        "resource_manager: jm-a:6123 → jm-b:6123 at 2026-11-20 08:00:00 UTC, no working leader for 12 to 20 s",
+        "rest_server: jm-a:8081 → jm-b:8081 at 2026-11-20 08:00:00 UTC, no published leader for 12 s",
+        "dispatcher: jm-a:6123 → jm-b:6123 at 2026-11-20 08:00:00 UTC",
+    ]
     assert message.summary == "default: JobManager failed over: jm-a → jm-b after at least 12 s"
     assert replace(message, alerts=()) == Content(
         "[WARNING] default: JobManager failed over: jm-a → jm-b after at least 12 s",
-        "resource_manager: jm-a:6123 → jm-b:6123 at 2026-11-20 08:00:00 UTC, "
-        "no working leader for 12 to 20 s\n"
-        "rest_server: jm-a:8081 → jm-b:8081 at 2026-11-20 08:00:00 UTC, no published leader for 12 s\n"
-        "dispatcher: jm-a:6123 → jm-b:6123 at 2026-11-20 08:00:00 UTC",
+        "JobManager: jm-a:6123 → jm-b:6123 at 2026-11-20 08:00:00 UTC, no working leader for 12 to 20 s",
         Severity.WARNING,
         (
             ("alert", "FlinkLeaderChanged (FIRST)"),
@@ -116,17 +117,19 @@ def test_alerts_of_several_rules_are_worded_by_the_worst_of_them() -> None:
 
 
 def test_a_storm_of_jobs_is_one_bounded_message() -> None:
-    """Ten thousand jobs with the longest addresses: a few of them, how many more, and less than 4 KB with all that belongs to it."""
+    """Ten thousand jobs with the longest addresses: those that moved alike in one line, else a few of them and how many more lines."""
     jobs = [ComponentId(Component.JOB, f"{n:032x}") for n in range(10_000)]
     rule = Rule("JobChanged", Trigger.JOB_LEADER_CHANGED)
     policy = replace(POLICY, rules=(rule,), external_labels={f"label{n}": "x" * 60 for n in range(10)})
     longest = "ß" * 400
-    message = content(*(alert(rule, job, longest, longest[:-1]) for job in jobs), policy=policy)
+    message = content(*(alert(rule, job, longest, f"{job}{longest}") for job in jobs), policy=policy)
     lines = message.body.splitlines()
-    assert lines[-1] == f"… and {10_000 - len(lines) + 1} more"
+    assert lines[-1] == f"… and {10_000 - len(lines) + 1} more lines"
     assert len("\n".join([message.title, message.body, *map(str, message.facts)]).encode()) < 4096
-    short = content(*(alert(rule, job, "a:1", "b:1") for job in jobs), policy=policy)
+    short = content(*(alert(rule, job, "a:1", f"{n}:1") for n, job in enumerate(jobs)), policy=policy)
     assert len(short.body.splitlines()) == MOST_LINES + 1
+    alike = content(*(alert(rule, job, "a:1", "b:1") for job in jobs), policy=policy)
+    assert alike.body == "10000 jobs: a:1 → b:1 at 2026-11-20 08:00:00 UTC"
 
 
 def test_the_jobs_of_a_failover_are_counted_and_the_first_are_named() -> None:
@@ -145,9 +148,9 @@ def test_the_jobs_of_a_failover_are_counted_and_the_first_are_named() -> None:
     (sent,) = sidecar.sent
     (line,) = [line for line in sent.body.splitlines() if line.startswith("jobs: ")]
     assert line.startswith(
-        "jobs: 30 of 31 lost their leader, 12 with a leader again (which does not say that they run), 18 without one now: "
+        "jobs: 30 of 31 lost their leader, 12 led again (which does not say that they run), 18 without one now: "
     )
-    assert line.endswith(f"{more[12]}, {more[13]}, " + ", ".join(more[14:22]) + " … and 8 more")
+    assert line.endswith("00000000…, 00000000…, 00000000… and 15 more")
 
 
 def test_the_operator_chooses_the_words_of_the_title() -> None:
@@ -197,7 +200,7 @@ def test_an_alert_says_why_as_far_as_that_is_known() -> None:
     vacant, again = sidecar.sent
     episode = sidecar.episodes()[0]
     assert vacant.facts[0] == ("cause", "jobmanager_lost (medium confidence)")
-    assert vacant.body.split("\n\n")[1].split("\n") == [
+    assert [line for line in vacant.body.split("\n") if line in {*episode.facts, "There is no new leader yet."}] == [
         "The JobManager's ZooKeeper session expired: it did not shut down cleanly.",
         "There is no new leader yet.",
         (
@@ -206,7 +209,7 @@ def test_an_alert_says_why_as_far_as_that_is_known() -> None:
         ),
     ]
     assert again.facts[0] == ("cause", "jobmanager_lost (medium confidence)")
-    assert again.body.split("\n\n")[1].split("\n") == episode.facts
+    assert [line for line in again.body.split("\n") if line in episode.facts] == episode.facts
     for delivery in (vacant, again):
         assert ("episode", episode.id) in delivery.facts
         assert delivery.episode_id == episode.id
@@ -218,7 +221,7 @@ def test_an_alert_says_why_as_far_as_that_is_known() -> None:
 
 
 def test_a_hostile_leader_address_cannot_write_lines_of_its_own() -> None:
-    """Tampered leader information in a message: as many lines as there are components, and no escape sequence."""
+    """Tampered leader information in a message: no line of its own, and no escape sequence."""
     flink, sidecar = watching()
     hostile = "http://x\n[CRITICAL] all is lost\r\x1b[2J\u202e\u2028@evil" + "y" * 900
     flink.publish(DISPATCHER, LeaderInformation(hostile, UUID(int=66)))
@@ -226,8 +229,8 @@ def test_a_hostile_leader_address_cannot_write_lines_of_its_own() -> None:
     (sent,) = sidecar.sent
     assert sent.title.isprintable()
     assert all(line.isprintable() for line in sent.body.split("\n"))
-    assert len(sent.body.split("\n")) == 6
-    assert len(sent.title) + len(sent.body) < 1500
+    assert len(sent.body.split("\n")) == 5
+    assert len(sent.body.encode()) <= MOST_BYTES
 
 
 def test_the_jobs_of_a_failover_that_nobody_leads_are_one_alert() -> None:

@@ -48,7 +48,7 @@ def test_news_long_after_the_last_ones_wait_for_what_comes_with_them() -> None:
 
 
 def test_a_group_that_gets_worse_is_notified_at_once_once_in_each_interval() -> None:
-    """A critical alert does not wait behind a warning; what is no worse than the last message waits as ever."""
+    """A critical alert does not wait behind a warning, nor behind other critical ones; what is no worse than the last message does."""
     groups = Groups().fires(D_LOW).waits(6).fires(D_HIGH).waits(6).fires(R_HIGH).waits(60).ends(D_LOW, D_HIGH, R_HIGH)
     groups.waits(61)
     assert [(second, reason) for second, _, reason, _ in groups.notices] == [
@@ -59,10 +59,10 @@ def test_a_group_that_gets_worse_is_notified_at_once_once_in_each_interval() -> 
     ]
     groups.fires(replace(D_LOW, id="anew")).waits(6)
     assert groups.notices[4][::2] == (138, "GREW")
-    groups.fires(replace(D_HIGH, id="anew too")).waits(58)
-    assert len(groups.notices) == 5
-    groups.waits(1)
-    assert groups.notices[5][::2] == (198, "GREW")
+    groups.fires(replace(D_HIGH, id="anew too")).waits(6)
+    assert groups.notices[5][::2] == (144, "GREW")
+    groups.fires(replace(R_HIGH, id="the third")).waits(60)
+    assert groups.notices[6][::2] == (204, "GREW")
 
 
 def test_what_is_muted_or_inhibited_hastens_nothing() -> None:

@@ -12,7 +12,7 @@ RULES = (
     Rule("Changed", Trigger.LEADER_CHANGED),
     Rule("Vacant", Trigger.VACANT, Severity.CRITICAL, hold_for=30_000_000),
 )
-PAGING = replace(POLICY, rules=RULES, route=replace(POLICY.route, critical_apart=True))
+PAGING = replace(POLICY, rules=RULES)
 
 
 def severities(sidecar: Sidecar) -> list[str]:
@@ -22,13 +22,12 @@ def severities(sidecar: Sidecar) -> list[str]:
     ]
 
 
-def test_after_a_vacancy_that_was_notified_the_failover_is_information() -> None:
-    """It says who leads now; the all-clear says that the leader is back."""
+def test_after_a_vacancy_that_was_notified_the_failover_is_no_second_warning() -> None:
+    """The all-clear says that the leader is back, and who leads now."""
     flink, sidecar = watching(policy=PAGING)
     fail_over(flink, sidecar, after=60)
     sidecar.waits(120)
-    assert sorted(severities(sidecar)) == ["CRITICAL", "INFO", "RESOLVED"]
-    assert severities(sidecar)[0] == "CRITICAL"
+    assert severities(sidecar) == ["CRITICAL", "RESOLVED"]
 
 
 @pytest.mark.parametrize(
@@ -53,4 +52,4 @@ def test_it_stays_so_under_another_policy_and_after_a_handover() -> None:
     sidecar.policy = replace(PAGING, external_labels={"env": "test"})
     sidecar.observe(PolicyLoaded(sidecar.moment, sidecar.policy))
     sidecar.is_replaced().connects().waits(120)
-    assert sorted(severities(sidecar)) == ["CRITICAL", "INFO", "RESOLVED"]
+    assert severities(sidecar) == ["CRITICAL", "RESOLVED"]

@@ -144,7 +144,7 @@ def test_the_end_of_a_vacancy_has_the_bounds_of_the_time_without_a_working_leade
     sidecar.sees_changes().waits(120)
     resolved = next(delivery for delivery in sidecar.sent if delivery.body.startswith("leader back"))
     assert resolved.title == "[UNCHECKED] default: jm-b leads; whether jobs run is not known (no REST)"
-    assert resolved.body.startswith("leader back for JobManager and 1 job after 40 to 53 s, and 3 more alerts\n")
+    assert resolved.body.startswith("leader back for JobManager and 1 job after 40 to 53 s\n")
     assert "no working leader for 40 to 53 s" in resolved.body
-    lines = [line for line in resolved.body.split("\n") if line.startswith("dispatcher: ")]
+    lines = [line for line in resolved.body.split("\n") if line.startswith("JobManager: ")]
     assert len(lines) == 1

@@ -248,7 +248,7 @@ def test_that_others_were_not_asked_for_is_recorded() -> None:
     assert (last.kind, last.subject, last.outcome) == ("job", "others", "failed")
     assert (last.detail or "").startswith("30 more jobs moved")
     sidecar.waits(10)
-    assert sidecar.sent[-1].body.endswith(f"… and {MOST_JOBS + 30 - MOST_TOLD} more")
+    assert sidecar.sent[-1].body.endswith(f"… and {MOST_JOBS + 30 - MOST_TOLD} more jobs")
 
 
 def test_what_was_captured_is_recorded_as_a_part_of_its_failover() -> None:
@@ -339,14 +339,14 @@ def test_where_it_was_not_known_at_first_the_all_clear_says_it() -> None:
 
 
 def test_a_message_names_a_few_jobs_and_how_many_others_there_are() -> None:
-    """Five lines of sixty."""
+    """Three lines of sixty."""
     flink, sidecar = gathering()
     fail_over(flink, sidecar)
     sidecar.waits(2)
     answer(sidecar, sidecar.asked[1], *[RESTORED] * 60)
     sidecar.waits(10)
     lines = sidecar.sent[-1].body.splitlines()
-    assert lines[-6:] == [*[RESTORED.detail] * MOST_TOLD, "… and 55 more"]
+    assert lines[-4:] == [*[RESTORED.detail] * MOST_TOLD, "… and 57 more jobs"]
 
 
 def test_what_flink_says_of_jobs_is_untrusted() -> None:
@@ -357,7 +357,7 @@ def test_what_flink_says_of_jobs_is_untrusted() -> None:
     answer(sidecar, sidecar.asked[1], *[replace(RESTORED, detail="\x1b[2J\nrestored" + "\N{GRINNING FACE}" * 110)] * 5)
     sidecar.waits(10)
     lines = sidecar.sent[-1].body.splitlines()
-    assert lines[-1] == "… and 4 more"
+    assert lines[-1] == "… and 2 more jobs"
     assert all(line.isprintable() for line in lines)
 
 

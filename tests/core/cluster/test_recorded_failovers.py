@@ -91,8 +91,7 @@ def test_each_failover_is_notified_once(version: str) -> None:
     assert [(d.alert, d.reason.value) for d in sent[:8]] == [("FlinkLeaderChanged", "FIRST")] * 8
     assert {d.body.partition("failed over")[0] for d in sent[:8]} == {"JobManager "}
     assert {d.status for d in sent[:8]} == {"UNCHECKED"}
-    for component in (*COMPONENTS[:3], "jobs: 1 of 1 lost their leader"):
-        assert all(component in d.body for d in sent[:8]), component
+    assert all("\nJobManager: " in d.body for d in sent[:8])
 
 
 def test_a_blink_of_the_store_is_a_replacement_in_place() -> None:

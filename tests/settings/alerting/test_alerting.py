@@ -92,22 +92,17 @@ def test_routes_with_the_same_matchers_are_distinguished(read: Read) -> None:
     assert keys == ["{}", "{}/{}", "{}/1{}", "{}/2{}"]
 
 
-def test_critical_alerts_of_different_rules_are_different_groups_by_default(read: Read) -> None:
-    """Also in routes below; wherever somebody groups by labels of their own choice, by these alone."""
-    pager = "{receiver: oncall, matchers: [severity=critical]}"
-    chosen = "{receiver: oncall, group_by: [cluster_id], routes: [{receiver: ops}]}"
-    root = read(THREE + f"route: {{receiver: ops, routes: [{pager}, {chosen}]}}\n").route
-    assert [route.critical_apart for route in every(root)] == [True, True, False, False]
+def test_all_alerts_of_a_cluster_are_one_group_by_default(read: Read) -> None:
+    """Also in routes below: one incident for each cluster and receiver."""
+    root = read(THREE + "route: {receiver: ops, routes: [{receiver: oncall, matchers: [severity=critical]}]}\n").route
     outage = {"cluster_id": "orders", "alert": "FlinkNoLeader", "severity": "critical"}
-    assert root.routes[0].group_labels(outage) == {"cluster_id": "orders", "alert": "FlinkNoLeader"}
-    assert root.group_labels({**outage, "severity": "warning"}) == {"cluster_id": "orders"}
-    assert root.routes[1].group_labels(outage) == {"cluster_id": "orders"}
+    assert [route.group_labels(outage) for route in every(root)] == [{"cluster_id": "orders"}] * 2
 
 
 def test_the_only_receiver_is_notified_of_everything_also_beside_a_heartbeat(read: Read) -> None:
     """A dead man's switch is no receiver of alerts."""
     settings = read("receivers: [{name: ops, urls: [x]}, {name: dead, urls: [y], heartbeat: 1m}]\n")
-    assert settings.route == Route("ops", critical_apart=True)
+    assert settings.route == Route("ops")
     assert settings.policy().heartbeats == (Heartbeat(Destination("dead", 0), MINUTE),)
 
 
