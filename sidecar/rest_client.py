@@ -33,6 +33,8 @@ _CLASS: Final = re.compile(r"(?:[\w$]+\.)+[\w$]+: ")
 _NO_REASON: Final = ("Internal server error.", "<Exception on server side:")
 _OFF: Final = re.compile(r"Checkpointing (?:is|was|has) not (?:been )?enabled")
 _NAT64: Final = ip_network("64:ff9b::/96")
+_CLOSED: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+"""The connection ended within the handshake: Python 3.11.2 raises the second one."""
 
 
 class RestError(Exception):
@@ -137,7 +139,7 @@ class RestConnection:
             return _Stream(context.wrap_socket(plain, server_hostname=self._host), deadline)
         except BaseException as error:
             plain.close()
-            if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+            if isinstance(error, ssl.SSLError) and not isinstance(error, _CLOSED):
                 self.reach = Reach.ANSWERS  # in the language of TLS
             raise
 
