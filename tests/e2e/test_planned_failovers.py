@@ -171,7 +171,7 @@ def test_of_five_failovers_at_once_the_unplanned_and_the_late_one_page(
     assert all(body.startswith("planned failover") for each in bodies.values() for body in each)
     assert all("10.1.2.3:6123 → 10.1.2.4:6123" in body for each in bodies.values() for body in each)
     assert [title.partition(":")[0] for title in pages(people, "late")] == ["[DOWN] late"]
-    assert [title.partition(":")[0] for title in titles(people, "late")] == ["[DOWN] late", "[UNCHECKED] late"]
+    assert {title.partition(":")[0] for title in titles(people, "late")[1:]} == {"[UNCHECKED] late"}
     assert [title.partition(":")[0] for title in pages(people, "crashed")] == ["[UNCHECKED] crashed"]
     page = next(message for message in people.received if "DOWN" in message.title and "late" in message.title)
     lost = next(
