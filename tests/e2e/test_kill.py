@@ -140,12 +140,14 @@ def _assert_each_alert_arrived(notifications: list[dict[str, Any]], receiver: Ht
     queued = [n for n in notifications if n["outcome"] == "queued"]
     # Killed between the mark in the ledger and the record of it, the next process finds that it has sent this already.
     settled = [n["delivery_id"] for n in notifications if n["outcome"] in {"delivered", "already_told"}]
+    # The end of an incident that waited while its sidecar was dead, and that a next failover has begun again by then.
+    superseded = [n["delivery_id"] for n in notifications if (n["outcome"], n["reason"]) == ("superseded", "RESOLVED")]
     assert len(settled) > KILLS / 5
-    assert sorted(settled) == sorted(n["delivery_id"] for n in queued)
+    assert sorted(settled + superseded) == sorted(n["delivery_id"] for n in queued)
     plain = [message.body for message in receiver.received if DUPLICATE_NOTE not in message.body]
     assert len(plain) == len(set(plain)), "an alert came twice without a label"
     distinct_bodies = {message.body.replace(f"\n\n{DUPLICATE_NOTE}", "") for message in receiver.received}
-    assert len(distinct_bodies) == len(queued)
+    assert len(distinct_bodies) == len(queued) - len(superseded)
 
 
 def _assert_the_audit_holds_each_once(records: list[dict[str, Any]], folder: Path) -> None:

@@ -30,16 +30,13 @@ PAUSE_SECONDS = 20.0
 SEEN_SECONDS = 19.5
 """Until the next request, at the latest, and eight seconds: see docs/reference/rules.md."""
 EVIDENCE = "evidence: {flink_rest: auto}"
-SILENT, GONE, BACK, OVER = (
+SILENT, GONE, BACK = (
     f"the {words}: 127.0.0.1"
-    for words in (
-        "leader does not answer",
-        "leader cannot be reached",
-        "leader answers again",
-        "silent leader does not lead any more",
-    )
+    for words in ("leader does not answer", "leader cannot be reached", "leader answers again")
 )
 """First lines of messages."""
+OVER = "does not lead any more"
+"""In the message about the failover, or in one of its own."""
 
 pytestmark = pytest.mark.e2e
 Watch = Callable[..., tuple[Sidecar, HttpReceiver]]
