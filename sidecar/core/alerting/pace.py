@@ -1,6 +1,7 @@
 """When a group is notified next. One that has got worse does not wait for `group_interval`, but once in that time."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import Final
 
 from msgspec.structs import replace
@@ -83,8 +84,11 @@ def _is_of_another_rule(group: Group, new: Member) -> bool:
     """Whether an alert joins an incident that people were notified of, but not of this rule."""
     if new.notified or new.suppressed_by:
         return False
-    rules = {member.alert.rule for member in group.members.values() if member.notified}
-    return bool(rules) and new.alert.rule not in rules
+    # Those that wait stand behind them, and may be thousands: one after another they are not all looked at again.
+    settled = takewhile(lambda member: member.notified or member.suppressed_by, group.members.values())
+    rules = (member.alert.rule for member in settled if member.notified)
+    first = next(rules, None)
+    return first is not None and new.alert.rule != first and new.alert.rule not in rules
 
 
 def _rank(alert: Alert) -> int:
