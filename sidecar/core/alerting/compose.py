@@ -20,7 +20,6 @@ from sidecar.core.cluster.state import ClusterState
 from sidecar.core.cluster.status import SHOWN, Shown
 from sidecar.core.counted import counted
 from sidecar.core.evidence import Gathered
-from sidecar.core.flink.leadership import Component
 from sidecar.core.message import Content, MessageAlert
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Policy, Trigger
@@ -28,7 +27,7 @@ from sidecar.core.sanitize import clean
 
 MOST_LINES: Final = 25
 MOST_BYTES: Final = 2400
-"""UTF-8 bytes of the lines above the facts, for storms: a failover has some 500. With everything else a message stays below 4 KB."""
+"""UTF-8 bytes of the lines above the facts, for storms: a failover has 400 to 900. With everything else a message stays below 4 KB."""
 MOST_SUMMARY: Final = 500
 """Characters of a title from the operator's own template."""
 MOST_ALERTS: Final = 50
@@ -95,9 +94,9 @@ def _alert_lines(about: Subject) -> tuple[list[str], list[str]]:
         if rule.on not in _MOVES:
             happened.append(phrases.line(rule, [alert], about.pods))
         elif rule.on is not Trigger.VACANT or not alert.ended or (alert.cluster_id, alert.component) not in changed:
-            is_job = alert.component is not None and alert.component.component is Component.JOB
             hosts = phrases.host(alert.before), phrases.host(alert.after)
-            alike[alert.rule, alert.cluster_id, alert.episode_id, is_job, bool(alert.ended), hosts].append(alert)
+            whose = alert.cluster_id, alert.episode_id, phrases.is_of_a_job(alert)
+            alike[alert.rule, bool(alert.ended), whose, hosts].append(alert)
     longest = (sorted(alerts, key=phrases.longest_vacancy, reverse=True) for alerts in alike.values())
     return happened, [phrases.line(about.rules[alerts[0].rule], alerts, about.pods) for alerts in longest]
 

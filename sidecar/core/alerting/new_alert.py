@@ -6,7 +6,6 @@ from sidecar.core.alerting.alerts import Alert
 from sidecar.core.flink.leadership import ComponentId, host_port
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Policy, Rule, Severity, Trigger
-from sidecar.core.policy.routing import CRITICAL
 from sidecar.core.records import record_id
 
 ABOUT_OBSERVER: Final = frozenset({Trigger.BLIND, Trigger.UNOBSERVED})
@@ -50,7 +49,7 @@ def labels_of(
 def with_severity(labels: dict[str, str], alert: Alert) -> dict[str, str]:
     """The labels with the severity that the alert has by what is known of it."""
     if alert.jobs_lost:
-        return {**labels, "severity": CRITICAL}
+        return {**labels, "severity": Severity.CRITICAL.value}
     if alert.vacancy_notified and labels["severity"] == Severity.WARNING:
         return {**labels, "severity": Severity.INFO.value}
     return labels

@@ -343,7 +343,7 @@ def _longest(alerts: Sequence[Alert]) -> str:
 
 def longest_duration(alerts: Sequence[Alert]) -> str:
     """For how long there was no leader, the longest of these: `22 to 33 s`. Empty if nothing is known, or it is zero."""
-    own = [alert for alert in alerts if alert.component is None or alert.component.component is not Component.JOB]
+    own = [alert for alert in alerts if not is_of_a_job(alert)]
     relevant = own or alerts
     at_least = max(map(longest_vacancy, relevant))
     bounded = [alert.downtime_seconds_at_most for alert in relevant if alert.downtime_seconds_at_most is not None]
@@ -351,6 +351,11 @@ def longest_duration(alerts: Sequence[Alert]) -> str:
     if (at_least if at_most is None else at_most) < _SHORTEST_SECONDS:
         return ""
     return lasted(at_least, at_most)
+
+
+def is_of_a_job(alert: Alert) -> bool:
+    """Whether it is about the leader of one job, or of several."""
+    return alert.component is not None and alert.component.component is Component.JOB
 
 
 def longest_vacancy(alert: Alert) -> float:

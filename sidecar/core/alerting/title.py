@@ -8,7 +8,7 @@ from sidecar.core.alerting import phrases
 from sidecar.core.alerting.alerts import Alert, Notice, Reason
 from sidecar.core.cluster.status import ClusterStatus
 from sidecar.core.counted import counted
-from sidecar.core.flink.leadership import Component, ComponentId
+from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.pods import Pods
 from sidecar.core.policy.policy import Rule, Severity, Trigger
 from sidecar.core.sanitize import clean
@@ -50,7 +50,7 @@ class Headline(NamedTuple):
         """The same of a failover that has lost jobs: that is said first, and is critical."""
         if not jobs or not (self.rule.on in _WITH_JOBS or self.is_end_of_vacancy):
             return self
-        own = [alert for alert in self.alerts if not _is_of_jobs(alert)]
+        own = [alert for alert in self.alerts if not phrases.is_of_a_job(alert)]
         return self._replace(lost=f"{jobs} of {of} jobs lost", severity=Severity.CRITICAL, alerts=own or self.alerts)
 
     @property
@@ -129,7 +129,7 @@ def _texts(about: Headline, notice: Notice, pods: Mapping[str, Pods], jobs: str,
     """The same with less and less."""
     first = "still: " if notice.reason is Reason.REPEAT_INTERVAL_ELAPSED else ""
     first += f"{about.lost}, " if about.lost else ""
-    is_named = about.lost or any(map(_is_of_jobs, about.alerts))
+    is_named = about.lost or any(map(phrases.is_of_a_job, about.alerts))
     jobs = jobs if not is_named and (about.rule.on in _WITH_JOBS or about.is_end_of_vacancy) else ""
     more = f", and {counted(about.others, 'more alert')}" if about.others else ""
     still = ", more fires" if about.goes_on else ""
@@ -140,10 +140,6 @@ def _texts(about: Headline, notice: Notice, pods: Mapping[str, Pods], jobs: str,
         )
         yield f"{first}{text}{jobs}{'' if without else more}{still}"
     yield f"{first}{text}{still}"
-
-
-def _is_of_jobs(alert: Alert) -> bool:
-    return alert.component is not None and alert.component.component is Component.JOB
 
 
 def _cut(text: str, most: int) -> str:

@@ -18,8 +18,6 @@ BY_ALL: Final = "..."
 """In `group_by`: all labels, so that each alert has a group of its own."""
 
 
-CRITICAL: Final = "critical"
-"""The severity, as in labels."""
 FEED_INTERVAL: Final = 5 * SECOND
 """The `group_interval` of routes to feeds."""
 _NEVER: Final = 100 * 365 * 24 * 3600 * SECOND
