@@ -8,12 +8,13 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 import pytest
-from msgspec import inspect, json
+from msgspec import inspect, json, to_builtins
 from msgspec.structs import replace
 
 from sidecar.core import handover
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.effects import Append, Effect, Send
+from sidecar.core.flink.deployments import Candidate, FlinkDeployment, Maker, Seen
 from sidecar.core.flink.leadership import Component, ComponentId, Held
 from sidecar.core.handover import HandoverError, schema
 from sidecar.core.handover import document as handover_document
@@ -23,6 +24,8 @@ from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
     ConnectionState,
     HandoverRead,
+    MakerObserved,
+    MakersListed,
     Observation,
     PlaceRemoved,
     SnapshotCompleted,
@@ -499,6 +502,29 @@ def test_a_plan_whose_source_the_reader_does_not_have_is_not_adopted(*, is_older
     state, _ = play(look(151, *(held(0, path, 1) for path in PATHS)), begin(150, content), NEXT)
     assert state.clusters[CLUSTER].operated is None
     _, effects = play(VANISH, replace(state, outbox={}), NEXT)
+    assert [title for title in sent(effects) if title.startswith("[DOWN]")]
+
+
+@pytest.mark.parametrize("handed_over", [True, False])
+def test_a_deployment_that_was_read_before_the_handover_stays_what_it_is(*, handed_over: bool) -> None:
+    """It is no FlinkDeployment, which would be taken for deleted once all are listed: a leader that vanishes would be "stopped"."""
+    policy = replace(NEXT, stores={CLUSTER: Store.ZOOKEEPER}, plans=frozenset({CLUSTER}))
+    deployment = FlinkDeployment("u", 1, 1, kind=Maker.DEPLOYMENT, name="jm")
+    seen = Seen(Maker.DEPLOYMENT, "jm", deployment, frozenset({"a"}), "", alone=True)
+    content = left_by(first_sight(), 11)
+    if handed_over:
+        content = forged(content, operated={"deployment": to_builtins(deployment), "kind": "Deployment", "name": "jm"})
+    read = [
+        MakerObserved(at(20), CLUSTER, seen),
+        HandoverRead(at(20), CLUSTER, content),
+        *look(21, *(held(0, path, 1) for path in PATHS)),
+        MakersListed(at(40), CLUSTER, {"": frozenset({Candidate(Maker.DEPLOYMENT, "jm")})}),
+    ]
+    state, _ = play([Started(at(20)), *read], policy=policy)
+    operated = state.clusters[CLUSTER].operated
+    assert operated
+    assert (operated.kind, operated.name, operated.unwanted_since, operated.is_read) == ("Deployment", "jm", None, True)
+    _, effects = play([*(gone(100, path) for path in PATHS), *(Ticked(at(s)) for s in range(101, 140))], state, policy)
     assert [title for title in sent(effects) if title.startswith("[DOWN]")]
 
 

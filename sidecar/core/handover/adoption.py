@@ -77,10 +77,10 @@ def _informed(current: ClusterState, previous: ClusterState, observer: str) -> C
 def _with_earlier(cluster: ClusterState, current: ClusterState, now: Moment) -> ClusterState:
     """The adopted cluster with what was observed before the handover was read."""
     pods, of_ends = merged(cluster.pods, current.pods), ends.merged(current.ends, cluster.ends)
-    operated = cluster.operated
-    if current.operated:
-        operated = plans.observed(operated, current.operated.deployment, now)
-    return replace(cluster, pods=pods, ends=of_ends, operated=operated)
+    operated, read = cluster.operated, current.operated
+    if operated and read:
+        operated = plans.observed(operated, read.deployment, now, read.kind, read.name, read.namespace)
+    return replace(cluster, pods=pods, ends=of_ends, operated=operated or read)
 
 
 def _is_adopted(policy: Policy, member: Member, *, own: bool) -> bool:
