@@ -13,9 +13,10 @@ from sidecar.core.cluster.recovery.recovery_state import KEPT, Fault, JobFault
 from sidecar.core.cluster.standby import Standby
 from sidecar.core.cluster.status import SHOWN, ClusterStatus, Status
 from sidecar.core.cluster.status_of import ROWS, status_of
+from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.moment import Moment
-from sidecar.core.observations import ConnectionState, Ticked
+from sidecar.core.observations import ConnectionState, DeploymentObserved, Ticked
 from sidecar.core.policy.policy import Store
 from sidecar.core.reach import Reach
 from sidecar.core.records import StatusRecord
@@ -229,6 +230,26 @@ def test_a_change_of_status_is_recorded_once() -> None:
     assert (stated.status, stated.sentence) == (Status.OK, changes[-1].sentence)
     sidecar.is_killed()
     assert sidecar.state.clusters[CLUSTER].stated == stated
+
+
+def test_a_cluster_that_nobody_wants_and_that_is_led_keeps_one_status() -> None:
+    """Its FlinkDeployment is gone, its JobManagers are not, and one of them fails: what is known changes from tick to tick no more."""
+    flink, sidecar = watching(policy=ASSESSING)
+    deployment = FlinkDeployment("u", 1, 1, Reconciliation.DEPLOYED)
+    for of_it in (deployment, None):
+        sidecar.observe(DeploymentObserved(sidecar.moment, CLUSTER, of_it))
+    shows(sidecar, before(sidecar))
+    flink.vacate()
+    sidecar.sees_changes().waits(3)
+    flink.elect(B)
+    sidecar.sees_changes().waits(1)
+    for _ in range(20):
+        shows(sidecar, after(sidecar, 41, 42))
+        sidecar.waits(0.75)  # an odd number of ticks
+    changes = [record.status for record in sidecar.records if isinstance(record, StatusRecord)]
+    assert changes[0] == "STOPPED"
+    assert changes[-1] == "OK"
+    assert len(changes) <= 4, changes
 
 
 def test_a_tick_decides_the_status_of_clusters_that_are_due_alone() -> None:

@@ -83,12 +83,12 @@ def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
     episode = cluster.episode
     if cluster.recovery and episode and episode.id != cluster.recovery.episode_id:
         cluster, happened = _ended(policy, cluster_id, cluster, now)
+    if plans.is_unwanted(cluster.operated):
+        return (replace(cluster, recovery=None, recovering={}) if cluster.recovery else cluster), happened
     if cluster.recovery is None:
         if episode and cluster.picture and not is_judged(cluster, episode):
             cluster = _with_assessment(cluster, episode)
         return cluster, happened
-    if plans.is_unwanted(cluster.operated):
-        return replace(cluster, recovery=None, recovering={}), happened
     cluster = _with_leaders(cluster, cluster.recovery)
     if _waits_for_nothing(policy, cluster, now):
         cluster, more = _judged(policy, cluster_id, cluster, now)
