@@ -228,6 +228,11 @@ class Notice(Struct, frozen=True):
     def lasting(self) -> tuple[Alert, ...]:
         return tuple(alert for alert in self.alerts if alert.ended is None)
 
+    @property
+    def changed(self) -> tuple[Alert, ...]:
+        """Those that are new, or resolved."""
+        return tuple(alert for place, alert in enumerate(self.alerts) if place < self.news or alert.ended)
+
 
 class Suppressed(Struct, frozen=True):
     """An alert that was resolved before it could be notified, or that a silence matches from now on."""

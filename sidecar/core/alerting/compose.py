@@ -5,7 +5,7 @@ Addresses and job ids come from the store and are untrusted: a message has no co
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from sidecar.core.alerting import phrases, title
 from sidecar.core.alerting.alerts import Alert, Notice
@@ -25,9 +25,11 @@ from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Policy, Trigger
 from sidecar.core.sanitize import clean
 
+MOST_BODY: Final = 600
+"""Characters that the lines above the facts are to have: details are left out until they do."""
 MOST_LINES: Final = 25
 MOST_BYTES: Final = 2400
-"""UTF-8 bytes of the lines above the facts, for storms: a failover has 400 to 900. With everything else a message stays below 4 KB."""
+"""UTF-8 bytes of these lines in storms: who leads is no detail. With everything else a message stays below 4 KB."""
 MOST_SUMMARY: Final = 500
 """Characters of a title from the operator's own template."""
 MOST_ALERTS: Final = 50
@@ -41,6 +43,14 @@ _MOVES: Final = frozenset(
 """Triggers of alerts about leaders that went or came."""
 
 
+class _Line(NamedTuple):
+    """A line above the facts."""
+
+    text: str
+    is_detail: bool = False
+    """Whether it may be left out of the message: `explain` and the page have it."""
+
+
 def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState], now: Moment | None = None) -> Content:
     """What the notification of `notice` says. `now` None: nothing of the status of its cluster."""
     about = subject(notice, policy, clusters, now)
@@ -50,17 +60,17 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
     step = next_step(about.cluster, status.status) if about.cluster and status else None
     happened, moved = _alert_lines(about)
     lines = [
-        *changed,
-        *([f"Next: {step.text}"] if step else []),
-        *([problem] if problem else []),
+        *map(_Line, changed),
+        *([_Line(f"Next: {step.text}")] if step else []),
+        *([_Line(problem)] if problem else []),
         *(_failover_lines(failover, notice) if failover else ()),
         *happened,
-        *moved,
+        *map(_Line, moved),
         *(_gathered(failover.episode.gathered) if failover else ()),
     ]
     return Content(
         title,
-        "\n".join(bounded(lines)),
+        "\n".join(bounded([*_without_details(lines)])),
         headline.severity,
         tuple((clean(name), clean(value)) for name, value in _facts(about)),
         None if policy.link is None else f"{policy.link}/{page}",
@@ -83,16 +93,19 @@ def _message_alert(alert: Alert, about: Subject) -> MessageAlert:
     return MessageAlert(alert.id, labels, text, alert.began.wall, alert.ended.wall if alert.ended else 0)
 
 
-def _alert_lines(about: Subject) -> tuple[list[str], list[str]]:
+def _alert_lines(about: Subject) -> tuple[list[_Line], list[str]]:
     """What happened; and which leaders went and came, which the title says in short: those of one failover that moved alike in one line."""
-    happened: list[str] = []
+    happened: list[_Line] = []
+    news = {alert.id for alert in about.notice.changed}
     alike = defaultdict[Hashable, list[Alert]](list)
     changes = (alert for alert in about.notice.alerts if about.rules[alert.rule].on is Trigger.LEADER_CHANGED)
     changed = {(alert.cluster_id, alert.component) for alert in changes}
     for alert in about.notice.alerts:
         rule = about.rules[alert.rule]
         if rule.on not in _MOVES:
-            happened.append(phrases.line(rule, [alert], about.pods))
+            happened.append(
+                _Line(phrases.line(rule, [alert], about.pods), is_detail=bool(news) and alert.id not in news)
+            )
         elif rule.on is not Trigger.VACANT or not alert.ended or (alert.cluster_id, alert.component) not in changed:
             hosts = phrases.host(alert.before), phrases.host(alert.after)
             whose = alert.cluster_id, alert.episode_id, phrases.is_of_a_job(alert)
@@ -101,23 +114,46 @@ def _alert_lines(about: Subject) -> tuple[list[str], list[str]]:
     return happened, [phrases.line(about.rules[alerts[0].rule], alerts, about.pods) for alerts in longest]
 
 
-def _failover_lines(failover: Failover, notice: Notice) -> Iterator[str]:
-    """Why it happened, and what it means for the jobs."""
+def _failover_lines(failover: Failover, notice: Notice) -> Iterator[_Line]:
+    """Why it happened, and what it means for the jobs. What else leaves the same facts is no news at night."""
     if failover.death:
-        yield succession_line(failover.death, failover.successor, phrases.longest_duration(notice.alerts))
-    yield from failover.came_back
+        yield _Line(succession_line(failover.death, failover.successor, phrases.longest_duration(notice.alerts)))
+    yield from map(_Line, failover.came_back)
     if failover.jobs.away or failover.jobs.ended:
-        yield jobs_line(failover.jobs)
-    yield from map(clean, failover.verdict.facts)
-    if failover.death:
-        yield from map(clean, failover.death.facts)
+        yield _Line(jobs_line(failover.jobs))
+    facts = (fact for fact in failover.verdict.facts if fact != failover.verdict.alike)
+    for fact in (*facts, *(failover.death.facts if failover.death else ())):
+        yield _Line(clean(fact), is_detail=True)
 
 
-def _gathered(gathered: Gathered) -> Iterator[str]:
+def _gathered(gathered: Gathered) -> Iterator[_Line]:
     """What became of jobs, as Flink said."""
-    yield from gathered.jobs
+    for job in gathered.jobs:
+        yield _Line(job, is_detail=True)
     if (more := gathered.jobs_total - len(gathered.jobs)) > 0:
-        yield f"… and {counted(more, 'more job')}"
+        yield _Line(f"… and {counted(more, 'more job')}", is_detail=True)
+
+
+def _without_details(lines: Sequence[_Line]) -> Iterator[str]:
+    """All that is no detail, and as many details as have room beside it, then how many have none."""
+    room = MOST_BODY - sum(len(line.text) + 1 for line in lines if not line.is_detail)
+    details = sum(len(line.text) + 1 for line in lines if line.is_detail)
+    if details > room:
+        room -= len(_more_details(len(lines))) + 1
+    left_out = 0
+    for line in lines:
+        size = len(line.text) + 1 if line.is_detail else 0
+        if size > max(room, 0):
+            left_out += 1
+            continue
+        room -= size
+        yield line.text
+    if left_out:
+        yield _more_details(left_out)
+
+
+def _more_details(number: int) -> str:
+    return f"… and {counted(number, 'more line')} in `explain`"
 
 
 def _facts(about: Subject) -> Iterator[tuple[str, str]]:

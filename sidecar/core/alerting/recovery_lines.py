@@ -20,17 +20,19 @@ _NAME: Final = 60
 
 
 def lines(cluster: ClusterState, episode: Episode) -> Iterator[str]:
-    """While it is assessed: what was affected, and how many jobs run now. Then the verdict with its proof, or the reasons."""
+    """While it is assessed and not all jobs run again: what was affected, and how many run now. Then the verdict with its proof, or the
+    reasons.
+    """
     before = cluster.picture
     if cluster.assessed and assessment.is_judged(cluster, episode):
         yield from _proof(cluster.assessed)
     elif before and cluster.recovery and cluster.recovery.episode_id == episode.id:
         jobs = [job for job in before.jobs if job.state not in ENDED]
-        if jobs:
+        unfinished = assessment.waiting(cluster).keys() | cluster.job_faults.keys()
+        running = sum(job.id not in unfinished for job in jobs) if cluster.recovery.led_at else 0
+        if running < len(jobs):
             yield _affected(before, jobs, episode.opened_at.wall)
             if cluster.recovery.led_at:
-                unfinished = assessment.waiting(cluster).keys() | cluster.job_faults.keys()
-                running = sum(job.id not in unfinished for job in jobs)
                 yield f"{running} of {len(jobs)} jobs seen running again, or ended, so far"
 
 

@@ -63,9 +63,8 @@ def headline(notice: Notice, rules: Mapping[str, Rule]) -> Headline:
 
     That a vacancy is over says what a failover came to; that anything else is over comes after what happened.
     """
-    changed = [alert for place, alert in enumerate(notice.alerts) if place < notice.news or alert.ended]
-    unchanged = len(notice.alerts) - len(changed) if changed else 0
-    changed = changed or [*notice.alerts]
+    changed = notice.changed or notice.alerts
+    unchanged = len(notice.alerts) - len(changed)
     first = min(changed, key=lambda alert: _rank(alert, rules[alert.rule]))
     alike = [alert for alert in changed if alert.rule == first.rule and bool(alert.ended) == bool(first.ended)]
     over = _is_over(notice, first)

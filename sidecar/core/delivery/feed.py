@@ -27,8 +27,7 @@ def of_notice(
     policy: Policy, clusters: Mapping[str, ClusterState], notice: Notice, feed: Feed
 ) -> tuple[FeedAlert, ...]:
     """What is new or has ended; what still fires is in every resend."""
-    changed = (alert for place, alert in enumerate(notice.alerts) if place < notice.news or alert.ended)
-    return _one_per_labels(_feed_alert(policy, clusters, notice.route, alert, feed) for alert in changed)
+    return _one_per_labels(_feed_alert(policy, clusters, notice.route, alert, feed) for alert in notice.changed)
 
 
 def firing(policy: Policy, alerts: Alerts, receiver: str) -> Iterator[tuple[Route, Alert]]:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Final, assert_never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sidecar.core.cluster.death.ends import OperatorReason, Restart
 from sidecar.core.cluster.failover.plans import Intent, Plan
@@ -163,6 +164,8 @@ class Verdict(Struct, frozen=True):
     cause: Cause
     confidence: Confidence
     facts: tuple[str, ...]
+    alike: str = ""
+    """The one of `facts` that says what else leaves the same, and nothing about this failover."""
 
 
 def is_planned(facts: Facts) -> bool | None:
@@ -192,11 +195,9 @@ def verdict(facts: Facts) -> Verdict:
         *([str(facts.intent)] if facts.intent and why.cause not in _BY_INTENT else []),
         *([str(facts.restart)] if facts.restart and why.cause is not Cause.OPERATOR_RESTART else []),
     )
-    why = Verdict(why.cause, why.confidence, (*why.facts, *beside))
-    if facts.handed_over_by is None:
-        return why
-    from_whom = f"What was before is known from the handover of sidecar {facts.handed_over_by}."
-    return Verdict(why.cause, why.confidence, (*why.facts, from_whom))
+    handed_over = f"What was before is known from the handover of sidecar {facts.handed_over_by}."
+    from_whom = () if facts.handed_over_by is None else (handed_over,)
+    return replace(why, facts=(*why.facts, *beside, *from_whom))
 
 
 def _by_its_removal(facts: Facts) -> Verdict | None:
@@ -226,7 +227,7 @@ def _by_intent(facts: Facts) -> Verdict | None:
         return None
     if facts.orderly or facts.deleted:
         return _sure(cause, str(facts.intent))
-    return Verdict(cause, Confidence.MEDIUM, (str(facts.intent), _JUST_THEN))
+    return _likely(cause, str(facts.intent), alike=_JUST_THEN)
 
 
 _RESTARTS: Final = frozenset({OperatorReason.RESTART_UNHEALTHY_JOB, OperatorReason.ROLLBACK})
@@ -240,7 +241,7 @@ def _by_the_operator(facts: Facts) -> Verdict | None:
     if facts.restart.reason in _RESTARTS:
         return _sure(Cause.OPERATOR_RESTART, str(facts.restart))
     somebody = "Somebody who ends the JobManager just then leaves the same facts."
-    return Verdict(Cause.OPERATOR_RESTART, Confidence.MEDIUM, (str(facts.restart), somebody))
+    return _likely(Cause.OPERATOR_RESTART, str(facts.restart), alike=somebody)
 
 
 def _by_who_wrote(facts: Facts) -> Verdict | None:
@@ -251,15 +252,12 @@ def _by_who_wrote(facts: Facts) -> Verdict | None:
     if facts.foreign:
         return _sure(Cause.TAMPERED, "A leader's address was written outside of any JobManager's session.")
     if facts.deleted:
-        return Verdict(
+        return _likely(
             Cause.TAMPERED,
-            Confidence.MEDIUM,
-            (
-                "The ConfigMap was deleted with the leader's addresses in it, by hand or with the cluster.",
-                (
-                    "A JobManager that ends for good (its application has finished) deletes it too: if it did not remove its "
-                    "addresses before, it leaves the same facts."
-                ),
+            "The ConfigMap was deleted with the leader's addresses in it, by hand or with the cluster.",
+            alike=(
+                "A JobManager that ends for good (its application has finished) deletes it too: if it did not remove its "
+                "addresses before, it leaves the same facts."
             ),
         )
     return None
@@ -305,7 +303,7 @@ def _by_the_same_process(facts: Facts, lost: str) -> Verdict | None:
     if facts.returned or facts.same_process:
         return _sure(Cause.STORE_OUTAGE, lost, again)
     if _same_process(facts):
-        return Verdict(Cause.STORE_OUTAGE, Confidence.MEDIUM, (lost, again, _COUNTED_ON))
+        return _likely(Cause.STORE_OUTAGE, lost, again, _COUNTED_ON)
     return None
 
 
@@ -319,7 +317,7 @@ def _by_its_exit(facts: Facts, loss: Loss, lost: str) -> Verdict | None:
     if facts.exit_code == _FATAL:
         return _sure(Cause.STORE_OUTAGE, lost, f"{ended}: Flink's fatal error handler.")
     alike = "Another error in that time leaves the same facts."
-    return Verdict(Cause.STORE_OUTAGE, Confidence.MEDIUM, (lost, f"{ended}.", alike))
+    return _likely(Cause.STORE_OUTAGE, lost, f"{ended}.", alike=alike)
 
 
 def _by_who_contends(facts: Facts, lost: str) -> Verdict | None:
@@ -333,21 +331,21 @@ def _by_who_contends(facts: Facts, lost: str) -> Verdict | None:
         if facts.contend >= facts.contended:
             other = "Another process leads, and as many JobManagers contend as before."
             restarted = "A JobManager that failed and was restarted meanwhile leaves the same facts."
-            return Verdict(Cause.STORE_OUTAGE, Confidence.MEDIUM, (lost, other, restarted))
+            return _likely(Cause.STORE_OUTAGE, lost, other, alike=restarted)
         fewer = f"{facts.contend} JobManagers contend, {facts.contended} did before"
         if explains and is_long:
             alike = "A JobManager that failed by itself in that time leaves the same facts."
-            return Verdict(Cause.STORE_OUTAGE, Confidence.MEDIUM, (lost, f"Another process leads; {fewer}.", alike))
+            return _likely(Cause.STORE_OUTAGE, lost, f"Another process leads; {fewer}.", alike=alike)
         either = f"{fewer}: either the store or one of them failed."
         return Verdict(Cause.UNKNOWN, Confidence.NONE, (lost, either)) if at_once else None
     other = "Another process leads. If the previous leader failed in that time, the facts are the same."
-    return Verdict(Cause.STORE_OUTAGE, Confidence.MEDIUM, (lost, other)) if explains else None
+    return _likely(Cause.STORE_OUTAGE, lost, other) if explains else None
 
 
 def _by_what_the_leader_did(facts: Facts) -> Verdict | None:
     handed_over = facts.orderly and not facts.same_process  # one that lives may withdraw too, and be elected again
     if handed_over and facts.withdrawn < facts.left:
-        return Verdict(Cause.GRACEFUL_HANDOVER, Confidence.MEDIUM, (_partial_removal_text(facts), _CUT_SHORT))
+        return _likely(Cause.GRACEFUL_HANDOVER, _partial_removal_text(facts), _CUT_SHORT, alike=_ENDED)
     if handed_over:
         return _sure(Cause.GRACEFUL_HANDOVER, "The leader removed its own addresses.")
     if (facts.not_renewed_for or facts.released) and _same_process(facts):
@@ -361,15 +359,15 @@ def _by_who_leads(facts: Facts) -> Verdict | None:
     if facts.same_process:
         return Verdict(Cause.SAME_PROCESS_REELECTION, confidence, ("The same process led before and after.", *unseen))
     if _same_process(facts):
-        return Verdict(Cause.SAME_PROCESS_REELECTION, Confidence.MEDIUM, (_COUNTED_ON, *unseen))
+        return _likely(Cause.SAME_PROCESS_REELECTION, _COUNTED_ON, *unseen)
     if facts.same_place and facts.same_process is False:
         why = "A new process leads at the same address."
         if not facts.is_own_place:
-            return Verdict(Cause.RESTARTED_IN_PLACE, Confidence.MEDIUM, (why, _SHARED_ADDRESS, *unseen))
+            return _likely(Cause.RESTARTED_IN_PLACE, why, *unseen, alike=_SHARED_ADDRESS)
         return Verdict(Cause.RESTARTED_IN_PLACE, confidence, (why, *unseen))
     if facts.same_place and facts.counted_on is False:
         why = "The leader has the same address, but its endpoint numbers start over: a new process."
-        return Verdict(Cause.RESTARTED_IN_PLACE, Confidence.MEDIUM, (why, _SAME_ADDRESS, *unseen))
+        return _likely(Cause.RESTARTED_IN_PLACE, why, *unseen, alike=_SAME_ADDRESS)
     return None
 
 
@@ -384,7 +382,7 @@ def _by_its_end(facts: Facts) -> Verdict | None:
         # A JobManager that ends itself removes its addresses before it gives its lease up.
         return _sure(Cause.JOBMANAGER_LOST, ended, leads)
     also = "This version of Flink leaves the same traces when it shuts down cleanly." if facts.quiet_end else _HALTED
-    return Verdict(Cause.JOBMANAGER_LOST, Confidence.MEDIUM, (ended, leads, also))
+    return _likely(Cause.JOBMANAGER_LOST, ended, leads, alike=also)
 
 
 _HALTED: Final = (
@@ -392,10 +390,8 @@ _HALTED: Final = (
     "Flink halts after 5 s, whether or not it has finished."
 )
 _JUST_THEN: Final = "The leader did not remove its addresses: one that failed just then leaves the same facts."
-_CUT_SHORT: Final = (
-    "Its shutdown was cut short: Flink halts 5 s after SIGTERM, whether or not it has finished. "
-    "A JobManager that ends itself, or is killed meanwhile, leaves the same facts."
-)
+_CUT_SHORT: Final = "Its shutdown was cut short: Flink halts 5 s after SIGTERM, whether or not it has finished."
+_ENDED: Final = "A JobManager that ends itself, or is killed meanwhile, leaves the same facts."
 _SAME_ADDRESS: Final = "Another JobManager with the same address leaves the same facts."
 _SHARED_ADDRESS: Final = "Another pod or machine behind the same Service, or on localhost, leaves the same facts."
 _COUNTED_ON: Final = (
@@ -458,3 +454,8 @@ def _loss_text(store: Store, loss: Loss, opened: int) -> str:
 
 def _sure(cause: Cause, *facts: str) -> Verdict:
     return Verdict(cause, Confidence.HIGH, facts)
+
+
+def _likely(cause: Cause, *facts: str, alike: str = "") -> Verdict:
+    """`alike`: a sentence of its own about what else leaves these facts; one of them may say it too."""
+    return Verdict(cause, Confidence.MEDIUM, (*facts, alike) if alike else facts, alike)

@@ -3,6 +3,7 @@
 import pytest
 
 from sidecar.core.cluster.failover.episodes import SETTLED
+from sidecar.core.cluster.failover.failover_in_progress import cause_of
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import PlaceRemoved
@@ -60,14 +61,17 @@ def test_a_lease_that_ran_out_may_have_been_a_sigterm(*, standby: bool) -> None:
     assert "SIGTERM" in episode.facts[-1]
 
 
-def test_while_nobody_leads_the_message_says_what_else_it_may_be() -> None:
-    """What is sent before the next leader is there has the same caution."""
+def test_while_nobody_leads_the_message_says_how_sure_the_cause_is() -> None:
+    """What else leaves these facts is for the morning: `explain` and the page have it, a message at night has not."""
     flink, sidecar = watching()
     flink.vacate()
     sidecar.sees_changes().waits(60)
     (sent,) = sidecar.sent
     assert "jobmanager_lost (medium confidence)" in dict(sent.facts)["cause"]
-    assert "SIGTERM" in sent.body
+    assert "SIGTERM" not in sent.body
+    (cluster,) = sidecar.state.clusters.values()
+    assert cluster.episode
+    assert "SIGTERM" in cause_of(cluster, cluster.episode).facts[-1]
 
 
 def test_an_end_that_was_cut_short_is_a_handover_that_did_not_finish() -> None:
