@@ -14,6 +14,8 @@ from kazoo.client import KazooClient
 from kubernetes.client import CoreV1Api
 from kubernetes.config import new_client_from_config
 
+from sidecar.drivers.kubernetes.ledger import LABELS
+from sidecar.drivers.zookeeper.ledger import ROOT
 from sidecar.lab import rest
 from sidecar.lab.flink import Lab
 from sidecar.lab.managers import JobManager
@@ -37,6 +39,7 @@ PICTURE_SECONDS: Final = 13.0
 RECOVERY_SECONDS: Final = 120.0
 """Until a recovery is recorded, whatever the verdict: the patience set here, and the next picture."""
 _PATIENCE_SECONDS: Final = 120.0
+_LEDGERS: Final = ",".join(f"{name}={value}" for name, value in LABELS.items())
 _RETAINED: Final = "execution.checkpointing.num-retained=10"
 _DISK_MEGABYTES: Final = 64
 _FULL_SECONDS: Final = 20.0
@@ -65,6 +68,9 @@ class Store(Protocol):
 
     def delete_leaders(self) -> None:
         """Delete what the leader of the cluster's own components has published."""
+
+    def delete_ledgers(self) -> None:
+        """Delete what sidecars have left: the next one knows nothing of them."""
 
 
 class ZNodeStore:
@@ -99,6 +105,9 @@ class ZNodeStore:
         for component in ("rest_server", "resource_manager", "dispatcher"):
             self._client.delete(f"{self._root}/leader/{component}/connection_info")
 
+    def delete_ledgers(self) -> None:
+        self._client.delete(ROOT, recursive=True)
+
 
 class ConfigMapStore:
     """In ConfigMaps."""
@@ -130,6 +139,9 @@ class ConfigMapStore:
 
     def delete_leaders(self) -> None:
         self._core.delete_namespaced_config_map(f"{CLUSTER_ID}-cluster-config-map", NAMESPACE)
+
+    def delete_ledgers(self) -> None:
+        self._core.delete_collection_namespaced_config_map(NAMESPACE, label_selector=_LEDGERS)
 
     def _set(self, name: str, key: str, value: object) -> None:
         self._core.patch_namespaced_config_map(name, NAMESPACE, {"data": {key: value}})

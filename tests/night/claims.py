@@ -11,6 +11,7 @@ from tests.night.scenario import Scenario
 from tests.night.truth import Sample
 
 MOST_TITLE: Final = 80
+MOST_BODY: Final = 600
 PICTURE_SECONDS: Final = 13.0
 """How old a picture of the cluster may be, and with it what is said of jobs; and a sample of the truth."""
 _ON_ITS_WAY: Final = 5.0
@@ -43,7 +44,7 @@ class Kind(StrEnum):
     STATUS = "a status that is not so"
     SENTENCE = "a sentence that is not so"
     DURATION = "a wrong duration"
-    TITLE = "a title that is too long, or does not say the status"
+    TITLE = "a title or text that is too long, or does not say the status"
     SURFACES = "surfaces that say different things"
     LATE = "later than 10 s after its detection"
     UNSAID = "a loss that nobody was told of"
@@ -75,7 +76,9 @@ def of_message(one: Said, played: Played, scenario: Scenario) -> Iterator[Findin
 
 
 def of_title(one: Said) -> Iterator[Finding]:
-    """Its length, its label, and whether it says the status as the message's own fields have it."""
+    """Its length and that of its text, its label, and whether it says the status as the message's own fields have it."""
+    if one.channel == "webhook" and len(one.text) > MOST_BODY:
+        yield Finding(Kind.TITLE, f"{len(one.text)} characters of text: {one.title}")
     if len(one.title) > MOST_TITLE:
         yield Finding(Kind.TITLE, f"{len(one.title)} characters: {one.title}")
     label = _label(one.title)

@@ -9,6 +9,7 @@ from sidecar.lab import rest
 from sidecar.lab.managers import JobManager
 from sidecar.lab.rest import RestError
 from tests.kit.job_programs import program_jar
+from tests.kit.recovery_scene import PICTURE_SECONDS
 from tests.night.scenario import FAILOVER, KUBERNETES, LOST, ONE_LEFT, ZOOKEEPER, Act, Scenario
 
 if TYPE_CHECKING:
@@ -191,6 +192,15 @@ def _sidecar_dies_with_the_leader(night: "Night") -> None:
     night.sidecar.wait_ready()
 
 
+def _sidecar_restarts_before(night: "Night") -> None:
+    """It goes on from the handover of the one before it."""
+    night.sidecar.stop()
+    night.sidecar.start()
+    night.sidecar.wait_ready()
+    time.sleep(PICTURE_SECONDS)
+    night.kill(night.leader())
+
+
 def _sidecar_dies_after_the_leader(night: "Night") -> None:
     night.kill(night.leader())
     time.sleep(1)
@@ -231,6 +241,9 @@ FAILURES: Final[Mapping[str, Scenario]] = {
     "a program ends the JobManager": Scenario(_program_exits, _GONE | _HANDED_OVER, _SELF, final=ONE_LEFT),
     "a job's newest checkpoints vanish from the store": Scenario(
         _newest_checkpoints_vanish, _GONE, final=frozenset({"DEGRADED"}), recovery=frozenset({"degraded"})
+    ),
+    "the sidecar restarts, and then the leader is killed": Scenario(
+        _sidecar_restarts_before, _GONE, final=ONE_LEFT, through=_BLIND
     ),
     "the sidecar is killed with the leader": Scenario(
         _sidecar_dies_with_the_leader, _GONE, final=ONE_LEFT, unobserved=True

@@ -108,6 +108,7 @@ class Night:
         )
         self.sidecar = Sidecar(self.folder / f"sidecar-{next(self._numbers):03}", cluster, [])
         self.surfaces = Surfaces(self.sidecar)
+        self.store.delete_ledgers()
         self.sidecar.start()
         try:
             self.sidecar.wait_ready()

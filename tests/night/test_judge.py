@@ -151,6 +151,7 @@ LIES: dict[Kind, list[Played]] = {
     ],
     Kind.TITLE: [
         first(title=LONG),
+        first(text="x" * 601),
         first(title="lab: failed over"),
         first(title="[WARNING] lab: failed over"),
         first(title="[RECOVERING] lab: something else"),
