@@ -123,7 +123,7 @@ def _failover_lines(failover: Failover, notice: Notice) -> Iterator[_Line]:
         yield _Line(jobs_line(failover.jobs))
     facts = (fact for fact in failover.verdict.facts if fact != failover.verdict.alike)
     for fact in (*facts, *(failover.death.facts if failover.death else ())):
-        yield _Line(clean(fact), is_detail=True)
+        yield _Line(clean(fact), is_detail=fact not in failover.failed)
 
 
 def _gathered(gathered: Gathered) -> Iterator[_Line]:

@@ -10,9 +10,9 @@ from sidecar.core.alerting.title import Headline
 from sidecar.core.cluster.death.death_verdict import DeathReason, DeathVerdict
 from sidecar.core.cluster.death.deaths import death_of, name_of
 from sidecar.core.cluster.failover import episodes
-from sidecar.core.cluster.failover.causes import Verdict, is_planned
+from sidecar.core.cluster.failover.causes import Verdict, is_planned, verdict
 from sidecar.core.cluster.failover.episodes import Episode
-from sidecar.core.cluster.failover.failover_in_progress import cause_of
+from sidecar.core.cluster.failover.failover_in_progress import facts_of
 from sidecar.core.cluster.recovery.recovery_state import RecoverySummary
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.cluster.status import ClusterStatus
@@ -30,6 +30,8 @@ class Failover(NamedTuple):
 
     episode: Episode
     verdict: Verdict
+    failed: tuple[str, ...]
+    """What became of JobManagers that took over and ended since, a sentence each."""
     death: DeathVerdict | None
     """Why the previous leader ended, if an alert is about that, and if that is known."""
     successor: str | None
@@ -89,9 +91,11 @@ def _status(headline: Headline, policy: Policy, cluster: ClusterState | None, no
 
 
 def _failover(cluster: ClusterState, episode: Episode, *, of_a_loss: bool) -> Failover:
+    facts = facts_of(cluster, episode)
     return Failover(
         episode,
-        cause_of(cluster, episode),
+        verdict(facts),
+        facts.failed,
         _death(cluster, episode) if of_a_loss else None,
         _successor(cluster, episode),
         moved_jobs(episode, cluster),

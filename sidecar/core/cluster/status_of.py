@@ -68,8 +68,9 @@ def _blind(case: Case) -> Parts:
         return (clean(str(cluster.missing), LONGEST_REASON),)
     if cluster.refused:
         return (f"{case.store} does not let it be read: {clean(cluster.refused, LONGEST_REASON)}", *case.last_known)
-    if not cluster.in_sight and not cluster.ever_led and not view.complete and view.loss is None:
-        return (f"{case.store} has not been read yet: leaders are unknown",)
+    is_new = view.loss is None and not view.complete and (view.connection is None or not cluster.ever_led)
+    if is_new and not cluster.in_sight:
+        return (f"{case.store} has not been read yet: leaders are unknown", *case.last_known)
     if not cluster.in_sight:
         began = view.loss.began if view.loss and view.loss.ended is None else view.turned_at
         for_long = f" for {age(case.now.steady - began.steady)}" if began.steady else ""

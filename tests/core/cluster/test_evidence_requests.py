@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from sidecar.core.alerting.compose import MOST_BODY
 from sidecar.core.cluster.evidence_requests import (
     CALM,
     LIMIT,
@@ -350,14 +351,15 @@ def test_a_message_names_a_few_jobs_and_how_many_others_there_are() -> None:
 
 
 def test_what_flink_says_of_jobs_is_untrusted() -> None:
-    """Printable lines, and few bytes, whatever it is."""
+    """Printable lines, and few characters, whatever it is."""
     flink, sidecar = gathering()
     fail_over(flink, sidecar)
     sidecar.waits(2)
     answer(sidecar, sidecar.asked[1], *[replace(RESTORED, detail="\x1b[2J\nrestored" + "\N{GRINNING FACE}" * 110)] * 5)
     sidecar.waits(10)
     lines = sidecar.sent[-1].body.splitlines()
-    assert lines[-1] == "… and 2 more jobs"
+    assert lines[-1] == "… and 1 more line in `explain`"
+    assert len("\n".join(lines)) <= MOST_BODY
     assert all(line.isprintable() for line in lines)
 
 
