@@ -58,11 +58,15 @@ def _no_image(night: "Night") -> None:
 
 
 def _stops(act: Act) -> Scenario:
-    return Scenario(act, _MADE_ANEW, _BY, STOPPED, FAILOVER | {"STOPPED"}, planned=True, said=None, stores=KUBERNETES)
+    return Scenario(
+        act, _MADE_ANEW, _BY, STOPPED, FAILOVER | {"STOPPED"}, planned=True, deployed=True, said=None, stores=KUBERNETES
+    )
 
 
 def _rolls(act: Act, causes: frozenset[str] = _ROLLED) -> Scenario:
-    return Scenario(act, causes, _BY, through=FAILOVER | {"BLIND"}, planned=True, said=None, stores=KUBERNETES)
+    return Scenario(
+        act, causes, _BY, through=FAILOVER | {"BLIND"}, planned=True, deployed=True, said=None, stores=KUBERNETES
+    )
 
 
 def _of(kind: Maker) -> Mapping[str, Scenario]:
@@ -92,7 +96,13 @@ DEPLOYMENTS: Final[Mapping[str, Scenario]] = {
 BROKEN: Final[Mapping[str, Scenario]] = {
     "the leader's pod is deleted": Scenario(_pod_deleted, _MADE_ANEW, _BY, stores=KUBERNETES),
     "a Deployment is rolled out, and its image is not found": Scenario(
-        _no_image, _ROLLED, _BY, frozenset({"DOWN"}), recovery=frozenset({"lost", "unproven"}), stores=KUBERNETES
+        _no_image,
+        _ROLLED,
+        _BY,
+        frozenset({"DOWN"}),
+        recovery=frozenset({"lost", "unproven"}),
+        deployed=True,
+        stores=KUBERNETES,
     ),
 }
 """Losses, although somebody did something to a maker."""

@@ -207,9 +207,10 @@ def _recoveries(played: Played, scenario: Scenario) -> Iterator[Judged]:
 
 
 def _plans(played: Played, scenario: Scenario) -> Iterator[Judged]:
-    for record in _records(played, "episode"):
+    """Of what somebody does to a process alone, either may be said."""
+    for record in _records(played, "episode") if scenario.deployed or not scenario.planned else ():
         planned = record["planned"]
-        right = None if planned is None else planned == scenario.planned
+        right = None if planned is None else planned == scenario.deployed
         yield Judged(
-            "planned", None if planned is None else str(planned).lower(), "", right, str(scenario.planned).lower()
+            "planned", None if planned is None else str(planned).lower(), "", right, str(scenario.deployed).lower()
         )

@@ -41,6 +41,8 @@ class Scenario(Struct, frozen=True):
     """True verdicts of its recovery."""
     planned: bool = False
     """Somebody wants it: no message may be red."""
+    deployed: bool = False
+    """What makes the JobManagers was told: records say that the failover was planned."""
     said: bool | None = True
     """Whether a message has to arrive. None: it may; False: none may."""
     unobserved: bool = False

@@ -91,12 +91,12 @@ class Surfaces:
         at, before = time.time(), self._verdict()
         if before is None:
             return Surface(at, None)
-        status, sentence = before
+        status, sentence, _ = before
         page, metric = _ON_PAGE.search(self._sidecar.get("/")[1]), _METRIC.search(self._sidecar.get("/metrics")[1])
         printed, code = self._printed() if with_commands else (None, None)
         explained, causes, deaths = self._failover(with_commands=with_commands)
         after = self._verdict()
-        if after is None or after[0] != status:
+        if after is None or (after[0], after[2]) != (status, before[2]):
             return Surface(at, status, sentence)
         return Surface(
             *(at, status, sentence, page and page[1], metric and metric[1], printed, explained, code, causes, deaths)
@@ -112,10 +112,11 @@ class Surfaces:
         code, answer = self._sidecar.get(path)
         return json.loads(answer) if code == 200 else None
 
-    def _verdict(self) -> tuple[str, str] | None:
+    def _verdict(self) -> tuple[str, str, str] | None:
+        """Status, sentence, and since when it has that status."""
         for cluster in self._json("/api/v1/clusters") or []:
             if cluster["cluster_id"] == CLUSTER_ID:
-                return cluster["status"], cluster["sentence"]
+                return cluster["status"], cluster["sentence"], cluster["status_since"]
         return None
 
     def _printed(self) -> tuple[str | None, int | None]:
