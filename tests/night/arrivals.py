@@ -36,6 +36,8 @@ class Said(Struct, frozen=True):
     alerts: tuple[str, ...] = ()
     began: float | None = None
     """When the first of its alerts began."""
+    begins: Mapping[str, float] = {}
+    """When the first alert of each rule began."""
     reason: str = ""
     facts: Mapping[str, str] = {}
 
@@ -82,14 +84,17 @@ def arrivals() -> Iterator[Arrivals]:
 
 def _of_webhook(at: float, payload: Mapping[str, Any]) -> Said:
     alerts = payload["alerts"]
-    began = min((_seconds(alert["startsAt"]) for alert in alerts), default=None)
-    names = tuple(dict.fromkeys(str(alert["labels"]["alertname"]) for alert in alerts))
+    begins: dict[str, float] = {}
+    for alert in alerts:
+        name, began = str(alert["labels"]["alertname"]), _seconds(alert["startsAt"])
+        begins[name] = min(began, begins.get(name, began))
     status = str(payload["clusterStatus"])
     return Said(
         *(at, "webhook", payload["title"], payload["text"], status, payload["sentence"]),
         green=status == "OK" or (payload["status"] == "resolved" and status in _NOT_OVER),
-        alerts=names,
-        began=began,
+        alerts=tuple(begins),
+        began=min(begins.values(), default=None),
+        begins=begins,
         reason=payload["reason"],
         facts=payload["facts"],
     )

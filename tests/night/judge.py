@@ -100,7 +100,8 @@ def _of_arrival(messages: Sequence[Said], played: Played, scenario: Scenario) ->
     if scenario.said and not told:
         yield Finding(Kind.UNSAID, f"{len(messages)} messages about something else")
     for one in [one for one in told if one.reason == "FIRST" and one.began][:1]:
-        detected = (one.began or 0) + min((_HOLDS.get(alert, 0.0) for alert in one.alerts), default=0.0)
+        begins = one.begins or dict.fromkeys(one.alerts, one.began or 0)
+        detected = min((began + _HOLDS.get(alert, 0.0) for alert, began in begins.items()), default=one.began or 0)
         detected = max(detected, played.acted) if scenario.unobserved else detected
         if not scenario.planned and one.at - detected > SAID_SECONDS:
             yield Finding(Kind.LATE, f"{one.at - detected:.0f} s: {one.title}")

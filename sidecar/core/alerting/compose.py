@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from sidecar.core.alerting import phrases, title
 from sidecar.core.alerting.alerts import Alert, Notice
+from sidecar.core.alerting.conditions import JOBS
 from sidecar.core.alerting.moved_jobs import jobs_line, jobs_now
 from sidecar.core.alerting.subject import Failover, Subject, subject
 from sidecar.core.alerting.template_fields import fields
@@ -118,9 +119,11 @@ def _failover_lines(failover: Failover, notice: Notice) -> Iterator[_Line]:
     """Why it happened, and what it means for the jobs. What else leaves the same facts is no news at night."""
     if failover.death:
         yield _Line(succession_line(failover.death, failover.successor, phrases.longest_duration(notice.alerts)))
-    yield from map(_Line, failover.came_back)
+    yield from (_Line(line, is_detail=True) for line in failover.came_back.affected)
+    yield from map(_Line, failover.came_back.now)
     if failover.jobs.away or failover.jobs.ended:
-        yield _Line(jobs_line(failover.jobs))
+        are_counted = any(alert.component == JOBS for alert in notice.alerts)  # in its line
+        yield _Line(jobs_line(failover.jobs), is_detail=are_counted)
     facts = (fact for fact in failover.verdict.facts if fact != failover.verdict.alike)
     for fact in (*facts, *(failover.death.facts if failover.death else ())):
         yield _Line(clean(fact), is_detail=fact not in failover.failed)

@@ -1,6 +1,5 @@
 """The texts of alerts by trigger: title and line, while firing and when resolved."""
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -310,12 +309,12 @@ def _subject(alerts: Sequence[Alert]) -> str:
         [(component, alert)] = components.items()
         name = f"job {alert.about}" if alert.about else str(component)
         return counted(alert.count or 0, "job") if component == JOBS else name
-    kinds = Counter(component.component is Component.JOB for component in components)
-    texts = [f"{kinds[False]} components"] if kinds[False] else []
-    if kinds[False] == len(Component) - 1:
+    own = [str(component) for component in components if component.component is not Component.JOB]
+    texts = own if len(own) < 2 else [f"{len(own)} components"]
+    if len(own) == len(Component) - 1:
         texts = [_ALL_OWN]
-    if kinds[True]:
-        jobs = [alert.count or 1 for component, alert in components.items() if component.component is Component.JOB]
+    jobs = [alert.count or 1 for component, alert in components.items() if component.component is Component.JOB]
+    if jobs:
         texts.append(counted(sum(jobs), "job"))
     return " and ".join(texts) or "the cluster"
 

@@ -1,7 +1,7 @@
 """What a failover means for the jobs, and what came back of them, in the words of a message."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from sidecar.core.cluster.failover.episodes import Episode
 from sidecar.core.cluster.recovery import assessment
@@ -19,21 +19,28 @@ _NAME: Final = 60
 """Characters of a job's name."""
 
 
-def lines(cluster: ClusterState, episode: Episode) -> Iterator[str]:
-    """While it is assessed and not all jobs run again: what was affected, and how many run now. Then the verdict with its proof, or the
-    reasons.
-    """
+class CameBack(NamedTuple):
+    """What is known of the recovery, in lines."""
+
+    affected: tuple[str, ...] = ()
+    """What ran before. None once all of it runs again."""
+    now: tuple[str, ...] = ()
+    """How many jobs run by now; in the end the verdict with its proof, or the reasons."""
+
+
+def came_back(cluster: ClusterState, episode: Episode) -> CameBack:
     before = cluster.picture
     if cluster.assessed and assessment.is_judged(cluster, episode):
-        yield from _proof(cluster.assessed)
-    elif before and cluster.recovery and cluster.recovery.episode_id == episode.id:
-        jobs = [job for job in before.jobs if job.state not in ENDED]
-        unfinished = assessment.waiting(cluster).keys() | cluster.job_faults.keys()
-        running = sum(job.id not in unfinished for job in jobs) if cluster.recovery.led_at else 0
-        if running < len(jobs):
-            yield _affected(before, jobs, episode.opened_at.wall)
-            if cluster.recovery.led_at:
-                yield f"{running} of {len(jobs)} jobs seen running again, or ended, so far"
+        return CameBack(now=tuple(_proof(cluster.assessed)))
+    if before is None or cluster.recovery is None or cluster.recovery.episode_id != episode.id:
+        return CameBack()
+    jobs = [job for job in before.jobs if job.state not in ENDED]
+    unfinished = assessment.waiting(cluster).keys() | cluster.job_faults.keys()
+    running = sum(job.id not in unfinished for job in jobs) if cluster.recovery.led_at else 0
+    if running == len(jobs):
+        return CameBack()
+    so_far = f"{running} of {len(jobs)} jobs seen running again, or ended, so far"
+    return CameBack((_affected(before, jobs, episode.opened_at.wall),), (so_far,) if cluster.recovery.led_at else ())
 
 
 def summary_of(cluster: ClusterState, episode: Episode) -> RecoverySummary | None:

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from sidecar.core.alerting import recovery_lines, title
 from sidecar.core.alerting.alerts import NO_INCIDENT, Alert, Notice
 from sidecar.core.alerting.moved_jobs import MovedJobs, moved_jobs
+from sidecar.core.alerting.recovery_lines import CameBack
 from sidecar.core.alerting.title import Headline
 from sidecar.core.cluster.death.death_verdict import DeathReason, DeathVerdict
 from sidecar.core.cluster.death.deaths import death_of, name_of
@@ -37,8 +38,7 @@ class Failover(NamedTuple):
     successor: str | None
     """Its pod or `host:port`. None: there is none yet."""
     jobs: MovedJobs
-    came_back: tuple[str, ...]
-    """What came back of it, in lines."""
+    came_back: CameBack
     recovery: RecoverySummary | None
     """None: it is not assessed."""
 
@@ -99,7 +99,7 @@ def _failover(cluster: ClusterState, episode: Episode, *, of_a_loss: bool) -> Fa
         _death(cluster, episode) if of_a_loss else None,
         _successor(cluster, episode),
         moved_jobs(episode, cluster),
-        tuple(recovery_lines.lines(cluster, episode)),
+        recovery_lines.came_back(cluster, episode),
         recovery_lines.summary_of(cluster, episode),
     )
 

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Final
 
-from sidecar.core.cluster import advice, rest_server
+from sidecar.core.cluster import advice, downtime, rest_server
 from sidecar.core.cluster.death.deaths import death_of, name_of
 from sidecar.core.cluster.failover import plans
 from sidecar.core.cluster.failover.causes import Confidence
+from sidecar.core.cluster.failover.episodes import Episode, has_part
 from sidecar.core.cluster.failover.failover_in_progress import cause_of
 from sidecar.core.cluster.failover.plans import Plan
 from sidecar.core.cluster.records.record_lines import ENDINGS
@@ -16,7 +17,7 @@ from sidecar.core.cluster.recovery.recovery_judge import REGISTERED_WITHIN
 from sidecar.core.cluster.recovery.recovery_state import KEPT, Assessed, Fault, JobFault, is_left_out
 from sidecar.core.cluster.state import ClusterState, ComponentState, Unanswered, contending
 from sidecar.core.flink.leadership import Component, ComponentId, Held, Vacant
-from sidecar.core.moment import SECOND, Moment, age, micros, seconds
+from sidecar.core.moment import SECOND, Moment, age, bounds, micros
 from sidecar.core.pictures import ENDED, Job, Picture
 from sidecar.core.pods import process
 from sidecar.core.policy.policy import PLANNABLE, PLANNED_BUDGET, Policy, Source, Store, Trigger
@@ -358,7 +359,7 @@ class Case:
 
     @cached_property
     def recovered(self) -> tuple[str, ...]:
-        """`58 s after jm-b was killed`, for a while after all jobs ran again."""
+        """`58 s after jm-b was killed`, or `0.5 to 15 s` where its end was not observed, for a while after all jobs ran again."""
         last, episodes = (
             self.cluster.recovery or self.cluster.assessed,
             (self.cluster.episode, self.cluster.last_episode),
@@ -369,7 +370,16 @@ class Case:
             return ()
         death, who = death_of(self.cluster, episode), self._process(episode.before.address)
         ending = ENDINGS[death.reason] if death and death.reason != "unknown" else "was lost"
-        return (f"{seconds(took)} after {who} {ending}",)
+        at_most = took if death and death.ended_at else self._took_at_most(episode, took)
+        return (f"{bounds(took, at_most)} after {who} {ending}",)
+
+    def _took_at_most(self, episode: Episode, took: int) -> int | None:
+        """The same from when the previous leader may have stopped working, long before that was observed. None: that is not known."""
+        absences = [state.absence for state in self.own.values() if has_part(state.absence, episode)]
+        down = downtime.longest([absence.downtime for absence in absences if absence])
+        if down is None:
+            return took
+        return None if down.at_most is None else took + down.at_most - down.at_least
 
     def _took(self) -> int | None:
         """How long it took until all jobs ran."""
