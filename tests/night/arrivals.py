@@ -86,7 +86,7 @@ def _of_webhook(at: float, payload: Mapping[str, Any]) -> Said:
     alerts = payload["alerts"]
     begins: dict[str, float] = {}
     for alert in alerts:
-        name, began = str(alert["labels"]["alertname"]), _seconds(alert["startsAt"])
+        name, began = str(alert["labels"]["alertname"]), seconds_of(alert["startsAt"])
         begins[name] = min(began, begins.get(name, began))
     status = str(payload["clusterStatus"])
     return Said(
@@ -100,7 +100,7 @@ def _of_webhook(at: float, payload: Mapping[str, Any]) -> Said:
     )
 
 
-def _seconds(timestamp: str) -> float:
+def seconds_of(timestamp: str) -> float:
     return datetime.fromisoformat(timestamp).timestamp()
 
 

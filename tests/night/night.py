@@ -12,12 +12,14 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
+from sidecar.core.cluster.death.deaths import RECORDED_AFTER
+from sidecar.core.moment import SECOND
 from sidecar.lab.lab_error import LabError
 from sidecar.lab.managers import JobManager
 from tests.kit.recovery_scene import LABS, PICTURE_SECONDS, RetainingLab, Store
 from tests.kit.sidecar_process import Sidecar, command
 from tests.kit.waiting import wait_for
-from tests.night.arrivals import Arrivals, Said, arrivals
+from tests.night.arrivals import Arrivals, Said, arrivals, seconds_of
 from tests.night.makers import Deployed
 from tests.night.scenario import Scenario
 from tests.night.surfaces import Surface, Surfaces
@@ -29,6 +31,7 @@ _GROUP_INTERVAL: Final = 10.0
 _PATIENCE: Final = 180.0
 _CALM_SECONDS: Final = 14.0
 """So long the end of a scenario has to last: a message about it arrives after a group's interval."""
+_DEATH_SECONDS: Final = RECORDED_AFTER / SECOND + 3
 _UNSAID_SECONDS: Final = 45.0
 """So long its last message is waited for."""
 _LONGEST: Final = 240.0
@@ -138,9 +141,14 @@ class Night:
                 return
 
     def _is_assessed(self) -> bool:
+        """Whether the recoveries from all failovers are recorded, and their deaths as far as they will be."""
         records = self.sidecar.records()
-        episodes = {record["id"] for record in records if record["type"] == "episode"}
-        return episodes <= {record["episode_id"] for record in records if record["type"] == "recovery"}
+        episodes = {record["id"]: record["observed_at"] for record in records if record["type"] == "episode"}
+        recovered, dead = (
+            {record["episode_id"] for record in records if record["type"] == kind} for kind in ("recovery", "death")
+        )
+        last = max((seconds_of(at) for episode, at in episodes.items() if episode not in dead), default=0.0)
+        return episodes.keys() <= recovered and time.time() > last + _DEATH_SECONDS
 
     def _stand_by(self, scenario: Scenario) -> None:
         """Two JobManagers, a TaskManager and the jobs run, with checkpoints."""

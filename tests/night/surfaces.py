@@ -15,7 +15,7 @@ from tests.kit.sidecar_process import Sidecar, command
 ASK_SECONDS: Final = 5.0
 _COMMANDS_EVERY: Final = 6
 """Each command starts a Python: they are asked each 30 s."""
-_ON_PAGE: Final = re.compile(rf'id="verdict-{CLUSTER_ID}-[^"]*"><strong>([A-Z_]+)</strong>')
+_ON_PAGE: Final = re.compile(rf'<strong>([A-Z_]+)</strong> <a href="#cluster-[^"]*"><bdi>{CLUSTER_ID}</bdi></a>')
 _METRIC: Final = re.compile(rf'flink_ha_status\{{cluster_id="{CLUSTER_ID}",status="([A-Z_]+)"\}} 1\.0')
 _EXIT: Final = {"OK": 0, "STOPPED": 0, "UNCHECKED": 0, "BLIND": 3}
 """The exit status of `status`; 1: anything else."""
