@@ -29,6 +29,7 @@ class CameBack(NamedTuple):
 
 
 def came_back(cluster: ClusterState, episode: Episode) -> CameBack:
+    """What is known of the recovery from this failover."""
     before = cluster.picture
     if cluster.assessed and assessment.is_judged(cluster, episode):
         return CameBack(now=tuple(_proof(cluster.assessed)))
