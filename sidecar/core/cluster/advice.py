@@ -8,12 +8,19 @@ from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.cluster.records.record_lines import ENDINGS
 from sidecar.core.policy.policy import Trigger
 
+_LOST: Final = "was lost"
+_LEADERSHIP: Final = "lost its leadership"
+_REPLACED: Final = ENDINGS["replaced"]
+
 
 class CauseAdvice(NamedTuple):
-    """`because`: a clause, with the previous leader as `{before}`; empty: nothing is known. `next`: one sentence."""
+    """`because`: a clause, with the previous leader as `{before}`; empty: nothing is known. `next`: one sentence. `ending`: what the
+    previous leader did, as in ENDINGS.
+    """
 
     because: str
     next: str
+    ending: str = _LOST
 
 
 CAUSES: Final = {
@@ -21,25 +28,30 @@ CAUSES: Final = {
         "JobManager {before} was lost", "Find out how {before} ended: exit code, OOM kill, node, last lines of its log."
     ),
     Cause.GRACEFUL_HANDOVER: CauseAdvice(
-        "JobManager {before} shut down cleanly", "Find out who stopped {before}; nothing has to be repaired."
+        "JobManager {before} shut down cleanly",
+        "Find out who stopped {before}; nothing has to be repaired.",
+        "shut down cleanly",
     ),
     Cause.RESTARTED_IN_PLACE: CauseAdvice(
         "JobManager {before} restarted at the same address",
         "Find out why {before} restarted: exit code, OOM kill, liveness probe.",
+        "restarted",
     ),
     Cause.SAME_PROCESS_REELECTION: CauseAdvice(
         "JobManager {before} lost its connection to the store and was elected again",
         "Check {before} for long garbage collections, and its network to the store.",
+        _LEADERSHIP,
     ),
     Cause.STORE_OUTAGE: CauseAdvice(
-        "the store was unavailable", "Check the store: ZooKeeper's servers, or the API server."
+        "the store was unavailable", "Check the store: ZooKeeper's servers, or the API server.", _LEADERSHIP
     ),
     Cause.STORE_REELECTION: CauseAdvice(
-        "ZooKeeper elected a leader of its own", "Check ZooKeeper's log for the reason of its election."
+        "ZooKeeper elected a leader of its own", "Check ZooKeeper's log for the reason of its election.", _LEADERSHIP
     ),
     Cause.LEASE_RENEWAL_FAILED: CauseAdvice(
         "JobManager {before} did not renew its lease in time",
         "Check {before} for long garbage collections and CPU throttling, and the latency of the API server.",
+        _LEADERSHIP,
     ),
     Cause.SPLIT_LEADERSHIP: CauseAdvice(
         "two JobManagers act as leader", "Stop one of the two JobManagers: it does not settle by itself."
@@ -47,6 +59,7 @@ CAUSES: Final = {
     Cause.REWRITTEN_BY_FLINK: CauseAdvice(
         "the leader's address was deleted, and the leader wrote it again",
         "Find out who deleted the address: it was not an election.",
+        _LEADERSHIP,
     ),
     Cause.TAMPERED: CauseAdvice(
         "something other than a JobManager wrote or deleted leader data",
@@ -57,20 +70,26 @@ CAUSES: Final = {
         "only this observer was disconnected",
         "Check this sidecar's own connection to the store; nothing happened to Flink.",
     ),
-    Cause.ROLLING_UPGRADE: CauseAdvice("Flink is being upgraded", "Nothing, if the upgrade was planned."),
+    Cause.ROLLING_UPGRADE: CauseAdvice("Flink is being upgraded", "Nothing, if the upgrade was planned.", _REPLACED),
     Cause.PLANNED_UPGRADE: CauseAdvice(
-        "the operator deploys another spec",
-        "Wait for the upgrade to finish; look at the FlinkDeployment's status if it does not.",
+        "another spec is being deployed",
+        "Wait for the rollout to finish; if it does not, look at the status of the FlinkDeployment, Deployment or StatefulSet.",
+        _REPLACED,
     ),
     Cause.ROLLBACK: CauseAdvice(
         "the operator rolled back to the last stable spec",
         "Find out why the new spec failed: see the FlinkDeployment's status and events.",
+        _REPLACED,
     ),
     Cause.NODE_DRAIN: CauseAdvice(
-        "the pod of {before} was evicted from its node", "Check that the next JobManager pod can be scheduled."
+        "the pod of {before} was evicted from its node",
+        "Check that the next JobManager pod can be scheduled.",
+        ENDINGS["drained"],
     ),
     Cause.OPERATOR_RESTART: CauseAdvice(
-        "the operator restarted the cluster", "Read the operator's event, and the log of the job before the restart."
+        "the operator restarted the cluster",
+        "Read the operator's event, and the log of the job before the restart.",
+        "was restarted by the operator",
     ),
     Cause.UNKNOWN: CauseAdvice(
         "", "Read the facts and the transitions of the failover, and the logs of both JobManagers."
@@ -163,6 +182,11 @@ def because(cause: Cause, before: str, death: str | None = None) -> str:
     if death and explains(death, cause):
         return f"JobManager {before} {ENDINGS[death]}"
     return CAUSES[cause].because.format(before=before)
+
+
+def ending(cause: Cause, death: str | None = None) -> str:
+    """What the previous leader did: `was killed`. `death`: why its process ended, if that is known."""
+    return CAUSES[cause].ending if death in {None, DeathReason.UNKNOWN} else ENDINGS[death]
 
 
 def next_step(cause: Cause, before: str, death: str | None = None) -> str:

@@ -11,7 +11,6 @@ from sidecar.core.cluster.failover.causes import Confidence
 from sidecar.core.cluster.failover.episodes import Episode, has_part
 from sidecar.core.cluster.failover.failover_in_progress import cause_of
 from sidecar.core.cluster.failover.plans import Plan
-from sidecar.core.cluster.records.record_lines import ENDINGS
 from sidecar.core.cluster.recovery import acceptance, assessment
 from sidecar.core.cluster.recovery.recovery_judge import REGISTERED_WITHIN
 from sidecar.core.cluster.recovery.recovery_state import KEPT, Assessed, Fault, JobFault, is_left_out
@@ -369,7 +368,7 @@ class Case:
         if episode is None or took is None:
             return ()
         death, who = death_of(self.cluster, episode), self._process(episode.before.address)
-        ending = ENDINGS[death.reason] if death and death.reason != "unknown" else "was lost"
+        ending = advice.ending(cause_of(self.cluster, episode).cause, death.reason if death else None)
         at_most = took if death and death.ended_at else self._took_at_most(episode, took)
         return (f"{bounds(took, at_most)} after {who} {ending}",)
 

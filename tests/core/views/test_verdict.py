@@ -137,7 +137,19 @@ def test_each_reason_of_a_death_has_a_next_step() -> None:
         assert advice.next_step(Cause.JOBMANAGER_LOST, "jm-a", reason).endswith(".")
     assert advice.because(Cause.JOBMANAGER_LOST, "jm-a", "oom_killed") == "JobManager jm-a was OOM-killed"
     assert advice.because(Cause.JOBMANAGER_LOST, "jm-a", "unknown") == "JobManager jm-a was lost"
-    assert advice.because(Cause.PLANNED_UPGRADE, "jm-a", "replaced") == "the operator deploys another spec"
+    assert advice.because(Cause.PLANNED_UPGRADE, "jm-a", "replaced") == "another spec is being deployed"
+
+
+def test_only_a_leader_whose_end_is_not_explained_was_lost() -> None:
+    """One that leads again lost its leadership, one that was rolled out was replaced; the end of a process says more."""
+    ended = {cause: advice.ending(cause) for cause in Cause}
+    assert {cause for cause, how in ended.items() if how == "was lost"} == {
+        *(Cause.JOBMANAGER_LOST, Cause.SPLIT_LEADERSHIP, Cause.TAMPERED),
+        *(Cause.CLUSTER_REMOVED, Cause.OBSERVER_BLIND, Cause.UNKNOWN),
+    }
+    assert ended[Cause.SAME_PROCESS_REELECTION] == ended[Cause.STORE_OUTAGE] == "lost its leadership"
+    assert advice.ending(Cause.STORE_OUTAGE, "exited") == "exited"
+    assert advice.ending(Cause.PLANNED_UPGRADE, "unknown") == "was replaced"
 
 
 @pytest.mark.parametrize(
