@@ -28,7 +28,10 @@ class Phrases(NamedTuple):
     line_over: str
 
 
-_MOVED: Final = "{what}: {move} at {began}{down}"
+_ALL_OWN: Final = "JobManager"
+"""Its process has all of a cluster's own components: together they are called after it."""
+_MOVE: Final = "{move} at {began}{down}"
+_MOVED: Final = f"{{what}}: {_MOVE}"
 _NOT_ASKED: Final = "the REST server of {before} is not asked any more since {ended}, after {lasted}"
 SILENCES: Final[Mapping[Reach | None, Phrases]] = {
     Reach.SILENT: Phrases(
@@ -62,9 +65,7 @@ PHRASES: Final = {
     Trigger.SAME_PROCESS_REELECTION: Phrases(
         "a leader lost its leadership and was elected again{moves}", "a leader was elected again", _MOVED, _MOVED
     ),
-    Trigger.PLANNED_FAILOVER: Phrases(
-        "planned failover{moves}{longest}", "planned failover{moves}{longest}", _MOVED, _MOVED
-    ),
+    Trigger.PLANNED_FAILOVER: Phrases(*("planned failover{moves}{longest}",) * 2, *(f"{_ALL_OWN}: {_MOVE}",) * 2),
     Trigger.STOPPED: Phrases(
         "stopped: {detail}",
         "wanted again",
@@ -162,8 +163,6 @@ PHRASES: Final = {
         "ZooKeeper's transaction numbers started over at {ended}",
     ),
 }
-_ALL_OWN: Final = "JobManager"
-"""Its process has all of a cluster's own components: together they are called after it."""
 _SHORTEST_SECONDS: Final = 0.05
 """Less would be shown as 0.0."""
 _REST_SERVER: Final = ComponentId(Component.REST_SERVER)
