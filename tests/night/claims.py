@@ -121,7 +121,7 @@ def _is_true(label: str, sample: Sample, played: Played, scenario: Scenario) -> 
     led, asked = sample.leader is not None, sample.running is not None
     all_run = sample.running is not None and sample.running >= played.jobs
     is_true = {
-        "DOWN": not led,
+        "DOWN": not led or not all_run,  # jobs may be without a leader
         "OK": led and (all_run or not asked),
         "DEGRADED": led and (all_run or not asked),
         "RECOVERING": not all_run or sample.task_managers == 0,
@@ -143,10 +143,16 @@ def _of_sentence(sentence: str, samples: Sequence[Sample], at: float, played: Pl
             yield f"{said[0]}, in truth {known[-1]}"
     if "no TaskManager is registered" in sentence and all(sample.task_managers for sample in samples):
         yield f"{samples[-1].task_managers} TaskManagers are registered"
-    if (said := _LEADS.match(sentence)) and not any(sample.leader and said[1] in sample.leader for sample in samples):
-        yield f"{samples[-1].leader} leads"
+    if said := _LEADS.match(sentence):
+        led_by = [sample.leader for sample in samples if sample.leader]
+        led_by += [address for end in played.ends if samples[0].at <= end.at <= at for address in end.addresses]
+        if not any(said[1] in leader for leader in led_by):
+            yield f"{samples[-1].leader} leads"
     if said := _LEADERLESS.search(sentence):
-        led = max((sample.at for sample in played.truth if sample.leader and sample.at <= at), default=played.began)
+        written = at - _ON_ITS_WAY
+        led = max(
+            (sample.at for sample in played.truth if sample.leader and sample.at <= written), default=played.began
+        )
         if int(said[1]) > at - led + INEXACT_SECONDS:
             yield f"no leader for {at - led:.0f} s at most"
 

@@ -310,9 +310,11 @@ class Case:
         cluster, recovery = self.cluster, self.cluster.recovery
         if cluster.episode and cluster.episode.jobs_away:
             return True
-        if recovery and recovery.led_at and not recovery.left_out:
-            if recovery.first_at is None:
-                return not self.passed(recovery.led_at.steady + self.hold(Trigger.NOT_RECOVERED))
+        if recovery and recovery.led_at is None:
+            return True  # it is led: that is noted with the next tick
+        if recovery and recovery.led_at and recovery.first_at is None:
+            return not self.passed(recovery.led_at.steady + self.hold(Trigger.NOT_RECOVERED))
+        if recovery and not recovery.left_out:
             return bool(self.waiting) or self._is_unread
         return self.counts is not None and self.counts[0] < self.counts[1]
 
