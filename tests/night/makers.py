@@ -239,9 +239,8 @@ class Deployed:
         for manager in managers:
             pod = self._pod(manager)
             if manager.running:
-                self._truth.notes_ends()
-                manager.kill()
-                self._truth.notes_ends("killed")
+                with self._truth.ending("killed", manager):
+                    manager.kill()
             number = next(self._numbers)
             manager.host = manager.ip_address = f"127.0.{number // 250}.{2 + number % 250}"
             manager.launch()
@@ -254,12 +253,10 @@ class Deployed:
         """The pods are deleted; the kubelet ends their processes, and then the pods are gone."""
         for manager in managers:
             self._namespace.delete_pod(self._pods[manager.name])
-        self._truth.notes_ends()
-        with ThreadPoolExecutor() as kubelets:
+        with self._truth.ending("stopped", *managers), ThreadPoolExecutor() as kubelets:
             for manager in managers:
                 manager.terminate()
             codes = list(kubelets.map(_code, managers))
-        self._truth.notes_ends("stopped")
         for manager, code in zip(managers, codes, strict=True):
             pod = self._pods.pop(manager.name)
             at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

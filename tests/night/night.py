@@ -187,17 +187,15 @@ class Night:
 
     def kill(self, *managers: JobManager) -> None:
         """kill -9."""
-        self.truth.notes_ends()
-        for manager in managers:
-            manager.kill()
-        self.truth.notes_ends("killed")
+        with self.truth.ending("killed", *managers):
+            for manager in managers:
+                manager.kill()
 
     def terminate(self, manager: JobManager) -> None:
         """SIGTERM, and wait for its end."""
-        self.truth.notes_ends()
-        manager.terminate()
-        manager.wait(60)
-        self.truth.notes_ends("stopped")
+        with self.truth.ending("stopped", manager):
+            manager.terminate()
+            manager.wait(60)
 
     def start_all(self) -> None:
         """The first two JobManagers, and a TaskManager, as far as they have ended."""

@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from msgspec import Struct
@@ -50,6 +51,8 @@ class Truth:
         self._ends: list[End] = []
         self._living: dict[str, tuple[int, tuple[str, ...]]] = {}
         """The pid and the addresses of those that ran when they were last looked at, by name."""
+        self._by: dict[str, str] = {}
+        """What the caller of `ending` does to a JobManager, by its name."""
         self._lock = threading.Lock()
         """Held while ends are noted."""
         self._stopping = threading.Event()
@@ -77,14 +80,24 @@ class Truth:
     def latest(self) -> Sample | None:
         return self._samples[-1] if self._samples else None
 
-    def notes_ends(self, by: str = "") -> None:
-        """Note those that ended since the last look. `by`: what ended them, if that was the caller."""
+    @contextmanager
+    def ending(self, by: str, *managers: JobManager) -> Iterator[None]:
+        """What of these ends while the block lasts is ended by its caller, whoever notes it first."""
+        self.notes_ends()
+        self._by |= {manager.name: by for manager in managers}
+        yield
+        self.notes_ends()
+        self._by = {}
+
+    def notes_ends(self) -> None:
+        """Note those that ended since the last look."""
         with self._lock:
             for manager in self._lab.jobmanagers:
                 before, runs = self._living.get(manager.name), manager.running
                 if before and (not runs or manager.pid != before[0]):
                     code = None if runs else manager.wait(0)
-                    self._ends.append(End(time.time(), before[1], 128 - code if code and code < 0 else code, by))
+                    code = 128 - code if code and code < 0 else code
+                    self._ends.append(End(time.time(), before[1], code, self._by.get(manager.name, "")))
                     del self._living[manager.name]
                 if runs:
                     addresses = place(manager), f"{manager.host}:{manager.rest_port}"
