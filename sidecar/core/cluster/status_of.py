@@ -17,7 +17,7 @@ from sidecar.core.cluster.status import ClusterStatus, Stated, Status
 from sidecar.core.cluster.status_case import LONGEST_REASON, Case
 from sidecar.core.counted import counted, listed
 from sidecar.core.flink.leadership import Unknown
-from sidecar.core.moment import Moment, age, timestamp
+from sidecar.core.moment import SECOND, Moment, age, timestamp
 from sidecar.core.policy.policy import Policy
 from sidecar.core.reach import Reach
 from sidecar.core.records import StatusRecord, record_id
@@ -73,7 +73,8 @@ def _blind(case: Case) -> Parts:
         return (f"{case.store} has not been read yet: leaders are unknown", *case.last_known)
     if not cluster.in_sight:
         began = view.loss.began if view.loss and view.loss.ended is None else view.turned_at
-        for_long = f" for {age(case.now.steady - began.steady)}" if began.steady else ""
+        lasts = case.now.steady - began.steady
+        for_long = f" for {age(lasts)}" if began.steady and lasts >= SECOND else ""
         why = "does not answer in time" if cluster.stale else "cannot be reached"
         return (f"cannot see it{for_long}: {case.store} {why}", *case.last_known)
     unreadable = sorted(

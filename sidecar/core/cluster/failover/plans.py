@@ -73,7 +73,8 @@ class Intent(Struct, frozen=True):
             case Plan.ROLLBACK:
                 return f"The operator was rolling the FlinkDeployment back to its last stable spec: {observed}.{colour}"
             case Plan.SUSPENSION:
-                how = "scaled to 0, or had finished" if self.subject else "suspended"
+                is_job = self.subject.startswith(f"{Maker.JOB} ")
+                how = "suspended, or had finished" if is_job else "scaled to 0" if self.subject else "suspended"
                 return f"{subject} was {how}: {observed}.{colour}"
             case Plan.DELETION:
                 what = _UNNAMED.get(self.subject, f"{subject} was deleted")

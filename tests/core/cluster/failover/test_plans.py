@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sidecar.core.cluster.failover import plans
-from sidecar.core.cluster.failover.plans import AFTER, BEFORE, LATE, MOST_DISRUPTIONS, UNREAD
+from sidecar.core.cluster.failover.plans import AFTER, BEFORE, LATE, MOST_DISRUPTIONS, UNREAD, Intent, Plan
 from sidecar.core.cluster.status import Status
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
@@ -610,3 +610,16 @@ def test_what_is_read_again_unchanged_is_the_same_object(events: list[tuple[int,
     operation, now = played(events)
     if operation and operation.deployment and not operation.unread_since:
         assert plans.observed(operation, operation.deployment, at(now + 1)) is operation
+
+
+@pytest.mark.parametrize(
+    ("subject", "said"),
+    [
+        ("", "The FlinkDeployment was suspended: observed 2.0 s before the leader was lost."),
+        ("Deployment jm", "Deployment jm was scaled to 0: observed 2.0 s before the leader was lost."),
+        ("Job jm", "Job jm was suspended, or had finished: observed 2.0 s before the leader was lost."),
+    ],
+)
+def test_a_suspension_is_named_after_what_makes_the_job_managers(subject: str, said: str) -> None:
+    """A Job may also have finished."""
+    assert str(Intent(Plan.SUSPENSION, -2 * SECOND, subject=subject)) == said
