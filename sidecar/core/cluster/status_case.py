@@ -6,6 +6,7 @@ from typing import Final
 
 from sidecar.core.cluster import advice, downtime, rest_server
 from sidecar.core.cluster.death.deaths import death_of, name_of
+from sidecar.core.cluster.death.leader_process import ended_since
 from sidecar.core.cluster.failover import plans
 from sidecar.core.cluster.failover.causes import Confidence
 from sidecar.core.cluster.failover.episodes import Episode, has_part
@@ -26,6 +27,7 @@ LONGEST_REASON: Final = 500
 """Characters of what others say about a refusal."""
 _LONGEST_PROBLEM: Final = 60
 """Characters of why Flink's REST server does not describe the cluster."""
+_DISPATCHER: Final = ComponentId(Component.DISPATCHER)
 _REST_SERVER: Final = ComponentId(Component.REST_SERVER)
 _HOLDS: Final = {Trigger.VACANT: 30 * SECOND, Trigger.NOT_RECOVERED: 300 * SECOND, Trigger.LEADER_SILENT: 8 * SECOND}
 """How long a condition must hold where no rule says so: as the shipped rules have it."""
@@ -110,9 +112,20 @@ class Case:
     def leader(self) -> str:
         """The dispatcher's, or that of another component."""
         led = [state for state in self.own.values() if isinstance(state.leadership, Held)]
-        dispatcher = self.own.get(ComponentId(Component.DISPATCHER))
+        dispatcher = self.own.get(_DISPATCHER)
         state = dispatcher if dispatcher in led else next(iter(led), None)
         return self._process(state.leadership.leader.address) if state and isinstance(state.leadership, Held) else "?"
+
+    @property
+    def ended(self) -> str:
+        """How the process of the leader that is still published ended, if that was observed: `ended with exit code 239`."""
+        state = self.own.get(_DISPATCHER)
+        if state is None or not isinstance(state.leadership, Held) or self.is_planned:
+            return ""
+        end = ended_since(self.cluster.ends, state.leadership.leader.address, state.published_at or 0)
+        return (
+            "" if end is None else "ended" if end.end.exit_code is None else f"ended with exit code {end.end.exit_code}"
+        )
 
     @property
     def last_known(self) -> tuple[str, ...]:

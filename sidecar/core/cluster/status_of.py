@@ -153,11 +153,15 @@ def _not_running(case: Case) -> Parts:
 
 
 def _silent(case: Case) -> Parts:
-    silence = case.silence
-    if silence is None or plans.is_unwanted(case.cluster.operated):
+    silence, published = case.silence, "it is still published as leader"
+    if plans.is_unwanted(case.cluster.operated):
+        return ()
+    if case.ended:
+        return (f"{case.leader} {case.ended}", published)
+    if silence is None:
         return ()
     how = "does not answer" if silence.reach is Reach.SILENT else "cannot be reached"
-    return (f"{case.leader} {how} for {age(case.now.steady - silence.since.steady)}", "it is still published as leader")
+    return (f"{case.leader} {how} for {age(case.now.steady - silence.since.steady)}", published)
 
 
 def _recovering(case: Case) -> Parts:

@@ -75,6 +75,15 @@ def process_of(known: Ends, lost: Lost) -> LeaderProcess:
     return LeaderProcess(nearest(possible, lost.opened))
 
 
+def ended_since(known: Ends, address: str, since: int) -> KnownProcessEnd | None:
+    """The end of the process that listened at this address, since then (steady). None: it was not observed, or another listens there."""
+    port = port_of(address)
+    if any(port in other.process.ports and ends.is_at(address, other.hosts) for other in known.running):
+        return None
+    own = (end for end in known.processes if port in end.end.ports and ends.is_at(address, end.hosts))
+    return max((end for end in own if end.at.steady >= since), key=lambda end: end.at.steady, default=None)
+
+
 def failed_successors(known: Ends, episode: Episode) -> Iterator[str]:
     """JobManagers that took over in this failover and have ended since, a sentence each."""
     said: set[int] = set()

@@ -85,6 +85,28 @@ def test_the_end_of_the_next_leader_is_not_that_of_the_one_before() -> None:
     assert (death.reason, death.confidence, death.exit_code) == ("killed", "high", 137)
 
 
+def status(machine: Machine) -> str:
+    """Of the cluster, with its sentence."""
+    stated = machine.sidecar.waits(1).state.clusters[CLUSTER].stated
+    assert stated
+    return f"{stated.status}: {stated.sentence}"
+
+
+def test_a_leader_whose_process_has_ended_does_not_lead_though_it_is_published() -> None:
+    """Until its session ends it is silent, from that moment on; the next one at its port is not, nor is one beside it that has ended."""
+    machine = Machine()
+    machine.ends(JM_0, 143)
+    assert status(machine).startswith("UNCHECKED: 127.0.0.1:24030 leads")
+    machine.ends(JM_1, 137)
+    assert status(machine) == "SILENT: 127.0.0.1:24030 ended with exit code 137, it is still published as leader"
+    machine.vacates()
+    assert status(machine).startswith("DOWN: no leader")
+    again = OnOneMachine("127.0.0.1", uuid4(), 9, 24030)
+    machine.runs(again)
+    machine.elects(again)
+    assert status(machine).startswith("UNCHECKED: 127.0.0.1:24030 leads")
+
+
 def test_of_one_whose_end_was_not_observed_the_end_of_another_says_nothing() -> None:
     """It was started before the sidecar could see it; the next leader's end is known by its port."""
     machine = Machine()
