@@ -52,7 +52,9 @@ from sidecar.core.policy.policy import Policy, Store
 from sidecar.core.process_end import PodStatus
 
 RECORDED_AFTER: Final = 20 * SECOND
-"""How long after the end of a failover facts are waited for."""
+"""How long after the end of a failover, and of the process, facts are waited for."""
+LOG_READ_WITHIN: Final = 5 * SECOND
+"""Likewise where nothing else can explain it: its log has its first error."""
 _BOOTED: Final = 600 * SECOND
 """How long before the loss a machine may have been started again, if the loss was not observed: it had to start first."""
 _AFTER_FULL_HEAP: Final = 240 * SECOND
@@ -125,7 +127,9 @@ def is_due(cluster: ClusterState, now: Moment) -> bool:
         return False
     # That nothing but a signal ended it is concluded from what was not observed, and that may still come.
     is_sure = death.confidence is Confidence.HIGH and death.reason not in {DeathReason.KILLED, DeathReason.STOPPED}
-    return is_sure or waited >= RECORDED_AFTER
+    ended = _facts(cluster, episode, _AFTER_FULL_HEAP).ended
+    since_end = now.steady - ended.steady if ended else waited  # the end of its log is read afterwards
+    return min(waited, since_end) >= (LOG_READ_WITHIN if is_sure else RECORDED_AFTER)
 
 
 def record(draft: Draft) -> None:

@@ -331,7 +331,9 @@ def _with_departure(facts: Facts, transition: Transition) -> Facts:
 
 
 def _with_arrival(facts: Facts, transition: Transition) -> Facts:
-    """`facts`, now that one of the cluster's own components has a leader again. The latest one counts."""
+    """`facts`, now that one of the cluster's own components has a leader again. The latest one counts, but if another process took over,
+    its own reelection in the same failover does not bring back the one that was lost.
+    """
     before, after = transition.last_position, transition.position
     leaders = (transition.last_known, transition.leader)
     earlier, later = (leader.address if leader else "" for leader in leaders)
@@ -345,8 +347,8 @@ def _with_arrival(facts: Facts, transition: Transition) -> Facts:
         returned=transition.same_leader,
         foreign=facts.foreign or (isinstance(after, ZNodePosition) and after.ephemeral_owner == 0),
         store_reelected=facts.store_reelected or bool(transition.store_reelected),
-        same_process=transition.same_process,
-        same_place=host_port(earlier) == host_port(later),
+        same_process=False if facts.same_process is False else transition.same_process,
+        same_place=facts.same_place is not False and host_port(earlier) == host_port(later),
         is_own_place=is_own_host(later, in_kubernetes=facts.store is Store.KUBERNETES),
         counted_on=facts.counted_on if first is None or last is None else last > first,
         upgraded=(old, new) if old and new and old != new else facts.upgraded,

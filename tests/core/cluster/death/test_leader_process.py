@@ -120,6 +120,20 @@ def test_of_one_whose_end_was_not_observed_the_end_of_another_says_nothing() -> 
     assert [death.exit_code for death in machine.deaths() if death.address and "24030" in death.address] == []
 
 
+def test_the_log_of_a_process_that_ends_long_after_its_leadership_is_waited_for() -> None:
+    """Its heap was full: it hung, lost its session, and Flink's error handler ended it half a minute later. The log is read after that."""
+    machine = Machine()
+    machine.vacates()
+    machine.elects(JM_0)
+    machine.sidecar.waits(40)
+    machine.ends(JM_1, 239)
+    machine.sidecar.waits(1)
+    read = LogEnd("flink.log", "java.lang.OutOfMemoryError: Java heap space", pid=JM_1.runs.pid)
+    machine.sidecar.observe(LogEndRead(machine.sidecar.moment, CLUSTER, read))
+    machine.sidecar.waits(30)
+    assert [(death.reason, death.exit_code) for death in machine.deaths()] == [("heap_exhausted", 239)]
+
+
 def test_a_leader_that_took_over_and_died_in_recovery_is_said() -> None:
     """With how long after, its exit code and the error of its own log, in the failover in which that was."""
     machine = Machine()

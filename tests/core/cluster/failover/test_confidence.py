@@ -1,6 +1,9 @@
 """A verdict is `high` only where nothing else that is known leaves its facts. Where something else does, it is named."""
 
+from uuid import uuid4
+
 import pytest
+from msgspec.structs import replace
 
 from sidecar.core.cluster.failover.episodes import SETTLED
 from sidecar.core.cluster.failover.failover_in_progress import cause_of
@@ -155,3 +158,16 @@ def test_addresses_that_the_next_holder_cleared_were_not_withdrawn() -> None:
     flink.publish_all(B)
     sidecar.sees_changes().waits(AWHILE)
     assert (the_episode(sidecar).cause, the_episode(sidecar).confidence) == ("jobmanager_lost", "medium")
+
+
+def test_who_took_over_and_was_elected_again_does_not_bring_back_the_one_that_was_lost() -> None:
+    """B leads for a second, the store goes, and B is elected anew: all of that is one failover, in which A was lost."""
+    flink, sidecar = watching()
+    for elected in (B, replace(B, session_id=uuid4(), zookeeper_session=99)):
+        flink.vacate()
+        sidecar.sees_changes().waits(1)
+        flink.elect(elected)
+        sidecar.sees_changes().waits(1)
+    sidecar.waits(AWHILE)
+    episode = the_episode(sidecar)
+    assert (episode.cause, episode.failovers) == ("jobmanager_lost", 2)
