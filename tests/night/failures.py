@@ -227,7 +227,7 @@ FAILURES: Final[Mapping[str, Scenario]] = {
         _without_workers(100), _GONE, recovery=_DEGRADED | {"unproven"}
     ),
     "the TaskManager is killed, and comes back after 60 s": Scenario(_workers_die, said=None),
-    "the store is away for 2 s": Scenario(_store_away(2), _OUTAGE | _BACK, _SELF, through=_BLIND),
+    "the store is away for 2 s": Scenario(_store_away(2), _OUTAGE | _BACK, _SELF, through=_BLIND, said=None),
     "the store is away for 25 s": Scenario(_store_away(25), _OUTAGE, _SELF, through=_BLIND),
     "the store is away for 55 s": Scenario(_store_away(55), _OUTAGE, _SELF, through=_BLIND),
     "the store stands still for 15 s": Scenario(_store_stands_still, _OUTAGE | _BACK, _SELF, through=_BLIND),

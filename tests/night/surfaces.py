@@ -46,7 +46,8 @@ class Surface(Struct, frozen=True):
             "API": self.status,
             "page": self.page,
             "metric": self.metric,
-            "status": self.command,
+            # The command looks for itself: it may see what the sidecar does not see again yet.
+            "status": None if self.status == "BLIND" else self.command,
             "explain": self.explained,
         }
         words = []

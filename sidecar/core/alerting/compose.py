@@ -122,7 +122,7 @@ def _failover_lines(failover: Failover, notice: Notice) -> Iterator[_Line]:
     yield from (_Line(line, is_detail=True) for line in failover.came_back.affected)
     yield from map(_Line, failover.came_back.now)
     if failover.jobs.away or failover.jobs.ended:
-        are_counted = any(alert.component == JOBS for alert in notice.alerts)  # in its line
+        are_counted = bool(failover.came_back.now) or any(alert.component == JOBS for alert in notice.alerts)
         yield _Line(jobs_line(failover.jobs), is_detail=are_counted)
     facts = (fact for fact in failover.verdict.facts if fact != failover.verdict.alike)
     for fact in (*facts, *(failover.death.facts if failover.death else ())):

@@ -160,6 +160,8 @@ class Case:
         cluster, episode = self.cluster, self.cluster.episode
         if episode is None:
             return self._starts_again
+        if plans.is_stuck(cluster.operated):
+            return False
         opened, operated, intent = episode.opened_at, cluster.operated, episode.facts.intent
         if is_left_out(episode.facts):
             since = opened.steady
@@ -169,6 +171,17 @@ class Case:
             return not self.passed(since + max(budgets, default=PLANNED_BUDGET))
         expected = None if intent else plans.expected_until(operated, opened)
         return expected is not None and not self.passed(expected)
+
+    @property
+    def stuck(self) -> tuple[str, ...]:
+        """Why the pod that should come cannot: `the next pod cannot start: ErrImagePull`."""
+        deployment = self.cluster.operated.deployment if self.cluster.operated else None
+        is_stuck = deployment and plans.is_stuck(self.cluster.operated)
+        return (
+            (f"the next pod cannot start: {clean(deployment.stuck, _LONGEST_PROBLEM)}",)
+            if deployment and is_stuck
+            else ()
+        )
 
     @property
     def _starts_again(self) -> bool:

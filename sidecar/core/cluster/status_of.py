@@ -101,7 +101,7 @@ def _down(case: Case) -> Parts:
             return ("no leader yet", *_contenders(case), *unknown)
         stand = case.jobs_of_failover
         still = f"{counted(stand, 'job')} stand{'s' if stand == 1 else ''} still"
-        return (case.leaderless, *case.why, *([still] if stand else []), *_contenders(case), *unknown)
+        return (case.leaderless, *case.stuck, *case.why, *([still] if stand else []), *_contenders(case), *unknown)
     if unled := case.unled_jobs:
         longest = age(max(case.now.steady - since for since in unled.values()))
         return (f"{len(unled)} of {len(case.jobs)} jobs without a leader for {longest}",)

@@ -232,6 +232,22 @@ def test_a_change_of_status_is_recorded_once() -> None:
     assert sidecar.state.clusters[CLUSTER].stated == stated
 
 
+def test_a_rollout_whose_next_pod_cannot_start_is_down_at_once() -> None:
+    """A planned failover goes on until the pod says that its image is not found: nothing is excused any more, and that is why."""
+    flink, sidecar = watching()
+    deployed = FlinkDeployment("u", 1, 1, Reconciliation.DEPLOYED)
+    rolling = replace(deployed, generation=2, observed_generation=2, reconciliation=Reconciliation.UPGRADING)
+    for seen in (deployed, rolling):
+        sidecar.observe(DeploymentObserved(sidecar.moment, CLUSTER, seen))
+    flink.vacate()
+    sidecar.sees_changes().waits(5)
+    assert of(sidecar).status is Status.RECOVERING
+    sidecar.observe(DeploymentObserved(sidecar.moment, CLUSTER, replace(rolling, stuck="ErrImagePull")))
+    sidecar.waits(1)
+    assert of(sidecar).status is Status.DOWN
+    assert of(sidecar).sentence.startswith("no leader for 6 s, the next pod cannot start: ErrImagePull")
+
+
 def test_a_cluster_that_nobody_wants_and_that_is_led_keeps_one_status() -> None:
     """Its FlinkDeployment is gone, its JobManagers are not, and one of them fails: what is known changes from tick to tick no more."""
     flink, sidecar = watching(policy=ASSESSING)
