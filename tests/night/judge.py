@@ -208,7 +208,7 @@ def _recoveries(played: Played, scenario: Scenario) -> Iterator[Judged]:
 
 
 def _plans(played: Played, scenario: Scenario) -> Iterator[Judged]:
-    """Of what somebody does to a process alone, either may be said."""
+    """Where somebody does something to a process alone, either label is right."""
     for record in _records(played, "episode") if scenario.deployed or not scenario.planned else ():
         planned = record["planned"]
         right = None if planned is None else planned == scenario.deployed

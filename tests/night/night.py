@@ -32,6 +32,7 @@ _PATIENCE: Final = 180.0
 _CALM_SECONDS: Final = 14.0
 """So long the end of a scenario has to last: a message about it arrives after a group's interval."""
 _DEATH_SECONDS: Final = RECORDED_AFTER / SECOND + 3
+"""So long after a failover its death is waited for."""
 _UNSAID_SECONDS: Final = 45.0
 """So long its last message is waited for."""
 _LONGEST: Final = 240.0

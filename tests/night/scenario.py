@@ -42,7 +42,7 @@ class Scenario(Struct, frozen=True):
     planned: bool = False
     """Somebody wants it: no message may be red."""
     deployed: bool = False
-    """What makes the JobManagers was told: records say that the failover was planned."""
+    """What makes the JobManagers was changed: records say that the failover was planned."""
     said: bool | None = True
     """Whether a message has to arrive. None: it may; False: none may."""
     unobserved: bool = False

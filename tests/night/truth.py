@@ -82,7 +82,7 @@ class Truth:
 
     @contextmanager
     def ending(self, by: str, *managers: JobManager) -> Iterator[None]:
-        """What of these ends while the block lasts is ended by its caller, whoever notes it first."""
+        """Those of these that end while the block lasts were ended by its caller, also where the sampler notes it first."""
         self.notes_ends()
         self._by |= {manager.name: by for manager in managers}
         yield

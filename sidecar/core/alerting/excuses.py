@@ -25,7 +25,7 @@ def episode_of(cluster: ClusterState, episode_id: str | None) -> Episode | None:
 def no_vacancy_until(rule: Rule, cluster: ClusterState, episode_id: str | None, began: Moment) -> int:
     """Until when (steady) a leader that is missing since `began` fires no alert of this rule; 0: it does."""
     until, operated = excused_until(rule, cluster, episode_id), cluster.operated
-    if plans.starts_again(operated, began) and operated and operated.wanted_since and not plans.is_stuck(operated):
+    if plans.starts_again(operated, began) and operated and operated.wanted_since and not plans.stuck(operated):
         until = max(until, operated.wanted_since.steady + rule.planned_budget)
     if operated and operated.unwanted_since and operated.unread_since:
         return max(until, operated.unread_since.steady + plans.UNREAD)
@@ -35,7 +35,7 @@ def no_vacancy_until(rule: Rule, cluster: ClusterState, episode_id: str | None, 
 def excused_until(rule: Rule, cluster: ClusterState, episode_id: str | None) -> int:
     """Until when (steady) the failover fires no alert of this rule; 0: it is not excused."""
     episode, operated = episode_of(cluster, episode_id), cluster.operated
-    if episode is None or plans.is_stuck(operated):
+    if episode is None or plans.stuck(operated):
         return 0
     opened, intent = episode.opened_at.steady, _intent(cluster, episode)
     if intent is None:

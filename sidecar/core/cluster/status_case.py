@@ -123,9 +123,9 @@ class Case:
         if state is None or not isinstance(state.leadership, Held) or self.is_planned:
             return ""
         end = ended_since(self.cluster.ends, state.leadership.leader.address, state.published_at or 0)
-        return (
-            "" if end is None else "ended" if end.end.exit_code is None else f"ended with exit code {end.end.exit_code}"
-        )
+        if end is None:
+            return ""
+        return "ended" if end.end.exit_code is None else f"ended with exit code {end.end.exit_code}"
 
     @property
     def last_known(self) -> tuple[str, ...]:
@@ -160,7 +160,7 @@ class Case:
         cluster, episode = self.cluster, self.cluster.episode
         if episode is None:
             return self._starts_again
-        if plans.is_stuck(cluster.operated):
+        if plans.stuck(cluster.operated):
             return False
         opened, operated, intent = episode.opened_at, cluster.operated, episode.facts.intent
         if is_left_out(episode.facts):
@@ -175,19 +175,14 @@ class Case:
     @property
     def stuck(self) -> tuple[str, ...]:
         """Why the pod that should come cannot: `the next pod cannot start: ErrImagePull`."""
-        deployment = self.cluster.operated.deployment if self.cluster.operated else None
-        is_stuck = deployment and plans.is_stuck(self.cluster.operated)
-        return (
-            (f"the next pod cannot start: {clean(deployment.stuck, _LONGEST_PROBLEM)}",)
-            if deployment and is_stuck
-            else ()
-        )
+        why = plans.stuck(self.cluster.operated)
+        return (f"the next pod cannot start: {clean(why, _LONGEST_PROBLEM)}",) if why else ()
 
     @property
     def _starts_again(self) -> bool:
         """Whether a leader is wanted again that was not when this observer saw the cluster first, and not for too long yet."""
         operated, own = self.cluster.operated, self.own.values()
-        if operated is None or operated.wanted_since is None or plans.is_stuck(operated) or not self.vacant:
+        if operated is None or operated.wanted_since is None or plans.stuck(operated) or not self.vacant:
             return False
         since = max((state.vacated_at or state.since for state in own), key=lambda at: at.steady)
         budgets = (rule.planned_budget for rule in self.policy.rules if rule.on in PLANNABLE)
@@ -336,12 +331,13 @@ class Case:
         cluster, recovery = self.cluster, self.cluster.recovery
         if cluster.episode and cluster.episode.jobs_away:
             return True
-        if recovery and recovery.led_at is None:
-            return True  # it is led: that is noted with the next tick
-        if recovery and recovery.led_at and recovery.first_at is None:
-            return not self.passed(recovery.led_at.steady + self.hold(Trigger.NOT_RECOVERED))
-        if recovery and not recovery.left_out:
-            return bool(self.waiting) or self._is_unread
+        if recovery:
+            if recovery.led_at is None:
+                return True  # it is led: that is noted with the next tick
+            if recovery.first_at is None:
+                return not self.passed(recovery.led_at.steady + self.hold(Trigger.NOT_RECOVERED))
+            if not recovery.left_out:
+                return bool(self.waiting) or self._is_unread
         return self.counts is not None and self.counts[0] < self.counts[1]
 
     @property

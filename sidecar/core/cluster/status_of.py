@@ -156,8 +156,8 @@ def _silent(case: Case) -> Parts:
     silence, published = case.silence, "it is still published as leader"
     if plans.is_unwanted(case.cluster.operated):
         return ()
-    if case.ended:
-        return (f"{case.leader} {case.ended}", published)
+    if ended := case.ended:
+        return (f"{case.leader} {ended}", published)
     if silence is None:
         return ()
     how = "does not answer" if silence.reach is Reach.SILENT else "cannot be reached"

@@ -100,13 +100,8 @@ def death_of(cluster: ClusterState, episode: Episode) -> DeathVerdict | None:
     """
     if episode.death or cluster.ends == ends.NOTHING:
         return episode.death
-    facts = _facts(cluster, episode, AFTER)
-    if facts.says_ended:
-        return verdict(facts)
-    if facts.lives or cause_of(cluster, episode).cause in _NOBODY_ENDED:
-        return None
-    late = _facts(cluster, episode, _AFTER_FULL_HEAP)
-    return verdict(late) if late.says_ended and late.fault and late.fault.heap else None
+    facts = _facts_of_end(cluster, episode)
+    return verdict(facts) if facts else None
 
 
 def name_of(cluster: ClusterState, address: str) -> str | None:
@@ -122,13 +117,13 @@ def is_due(cluster: ClusterState, now: Moment) -> bool:
     if episode is None or episode.closed_at is None or episode.death or cluster.ends == ends.NOTHING:
         return False
     waited = now.steady - episode.closed_at.steady
-    death = death_of(cluster, episode) if waited < ends.KEPT else None
-    if death is None:
+    facts = _facts_of_end(cluster, episode) if waited < ends.KEPT else None
+    if facts is None:
         return False
+    death = verdict(facts)
     # That nothing but a signal ended it is concluded from what was not observed, and that may still come.
     is_sure = death.confidence is Confidence.HIGH and death.reason not in {DeathReason.KILLED, DeathReason.STOPPED}
-    ended = _facts(cluster, episode, _AFTER_FULL_HEAP).ended
-    since_end = now.steady - ended.steady if ended else waited  # the end of its log is read afterwards
+    since_end = now.steady - facts.ended.steady if facts.ended else waited  # the end of its log is read afterwards
     return min(waited, since_end) >= (LOG_READ_WITHIN if is_sure else RECORDED_AFTER)
 
 
@@ -141,6 +136,17 @@ def record(draft: Draft) -> None:
 
 
 # -- the facts of one failover -----------------------------------------------------------------------------------------
+
+
+def _facts_of_end(cluster: ClusterState, episode: Episode) -> DeathFacts | None:
+    """What was observed of the end of the leader that this failover left. None: nothing says that it ended."""
+    facts = _facts(cluster, episode, AFTER)
+    if facts.says_ended:
+        return facts
+    if facts.lives or cause_of(cluster, episode).cause in _NOBODY_ENDED:
+        return None
+    late = _facts(cluster, episode, _AFTER_FULL_HEAP)
+    return late if late.says_ended and late.fault and late.fault.heap else None
 
 
 def _facts(cluster: ClusterState, episode: Episode, after: int) -> DeathFacts:

@@ -2,7 +2,7 @@
 of its machine has. So the end of another JobManager is never its own, and one that still runs has not ended.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Final, NamedTuple, TypeVar
 
 from sidecar.core.cluster.death import ends
@@ -77,11 +77,15 @@ def process_of(known: Ends, lost: Lost) -> LeaderProcess:
 
 def ended_since(known: Ends, address: str, since: int) -> KnownProcessEnd | None:
     """The end of the process that listened at this address, since then (steady). None: it was not observed, or another listens there."""
-    port = port_of(address)
-    if any(port in other.process.ports and ends.is_at(address, other.hosts) for other in known.running):
+    if any(_listened_at(address, other.process.ports, other.hosts) for other in known.running):
         return None
-    own = (end for end in known.processes if port in end.end.ports and ends.is_at(address, end.hosts))
+    own = (end for end in known.processes if _listened_at(address, end.end.ports, end.hosts))
     return max((end for end in own if end.at.steady >= since), key=lambda end: end.at.steady, default=None)
+
+
+def _listened_at(address: str, ports: Container[int | None], hosts: Iterable[str]) -> bool:
+    """Whether a process with these ports, on these hosts, is that of the leader at this address."""
+    return port_of(address) in ports and ends.is_at(address, hosts)
 
 
 def failed_successors(known: Ends, episode: Episode) -> Iterator[str]:
@@ -89,7 +93,7 @@ def failed_successors(known: Ends, episode: Episode) -> Iterator[str]:
     said: set[int] = set()
     for followed in episode.successors:
         for end in known.processes:
-            is_its_own = port_of(followed.address) in end.end.ports and ends.is_at(followed.address, end.hosts)
+            is_its_own = _listened_at(followed.address, end.end.ports, end.hosts)
             if not is_its_own or end.at < followed.at or end.end.pid in said:
                 continue
             said.add(end.end.pid)

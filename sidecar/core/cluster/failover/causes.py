@@ -195,9 +195,8 @@ def verdict(facts: Facts) -> Verdict:
         *([str(facts.intent)] if facts.intent and why.cause not in _BY_INTENT else []),
         *([str(facts.restart)] if facts.restart and why.cause is not Cause.OPERATOR_RESTART else []),
     )
-    handed_over = f"What was before is known from the handover of sidecar {facts.handed_over_by}."
-    from_whom = () if facts.handed_over_by is None else (handed_over,)
-    return replace(why, facts=(*why.facts, *beside, *from_whom))
+    before = f"What was before is known from the handover of sidecar {facts.handed_over_by}."
+    return replace(why, facts=(*why.facts, *beside, *([before] if facts.handed_over_by is not None else [])))
 
 
 def _by_its_removal(facts: Facts) -> Verdict | None:

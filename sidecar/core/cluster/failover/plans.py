@@ -261,9 +261,9 @@ def keeps_jobs(operated: Operated) -> bool:
     return operated.kind is Maker.FLINK_DEPLOYMENT and operated.deployment is not None and operated.deployment.suspended
 
 
-def is_stuck(operated: Operated | None) -> bool:
-    """Whether a pod that should come says why it cannot: nothing is excused any more."""
-    return operated is not None and operated.is_read and bool(operated.deployment and operated.deployment.stuck)
+def stuck(operated: Operated | None) -> str:
+    """Why the pod that should come cannot: nothing is excused any more. Empty: it does not say so."""
+    return operated.deployment.stuck if operated and operated.is_read and operated.deployment else ""
 
 
 def used_up(operated: Operated | None) -> Operated | None:
