@@ -38,7 +38,7 @@ if [ -n "${FLINK_HA_SIDECAR_NO_SKIPS:-}" ] && ! PATH=$PATH:/sbin:/usr/sbin comma
   apt_install iproute2
 fi
 if [ -n "${FLINK_HA_SIDECAR_NO_SKIPS:-}" ] && ! command -v mvn >/dev/null; then
-  as_root || die "Maven is needed to run every test (it fetches Spark's connector for S3, and HDFS); run: apt-get install maven"
+  as_root || die "Maven is needed to run every test (it fetches Spark's connector for S3); run: apt-get install maven"
   apt_install maven
 fi
 if [ -n "${FLINK_HA_SIDECAR_NO_SKIPS:-}" ] && ! command -v chromium >/dev/null; then

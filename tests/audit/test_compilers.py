@@ -74,7 +74,7 @@ def test_so_many_files_are_large_whatever_their_size(tmp_path: Path) -> None:
     assert (before, run_over(str(tmp_path))) == (Run.SMALL, Run.LARGE)
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/audit", "hdfs://name/audit", "s3a://bucket/audit", "s3://[bucket/audit"])
+@pytest.mark.parametrize("url", ["s3://bucket/audit", "s3a://bucket/audit", "s3://[bucket/audit"])
 def test_what_cannot_be_measured_is_taken_to_be_large(url: str, tmp_path: Path) -> None:
     """A second of CPU time too much costs less than a long run at half the speed."""
     assert run_over(url) is Run.LARGE

@@ -15,8 +15,8 @@ from sidecar.audit.log.paths import check_path, escape_pattern, is_of_file_syste
         "file:///var/audit",
         "file:/var",
         "s3a://bucket/a",
-        "hdfs://name:8020/a",
-        "hdfs://name:8020",
+        "gs://bucket/a",
+        "abfss://container@account:443/a",
     ],
 )
 def test_paths_and_urls_are_accepted(url: str) -> None:

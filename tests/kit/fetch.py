@@ -26,7 +26,6 @@ from tests.kit.debian import PackageError, find_tool
 from tests.kit.flink_classes import archive_classes
 from tests.kit.groups import Tier
 from tests.kit.haproxy import find_haproxy
-from tests.kit.hdfs import find_hadoop
 from tests.kit.helm import find_helm
 from tests.kit.images import build_once
 from tests.kit.kubectl import find_kubectl
@@ -95,7 +94,6 @@ PIECES: Final[Mapping[str, Piece]] = {
     "HAProxy": Piece(Tier.LONG, "haproxy", find_haproxy),
     "the container images": Piece(Tier.LONG, "images", build_once),
     "Spark's connector for S3": Piece(Tier.LONG, "s3", _s3_jars),
-    "HDFS": Piece(Tier.LONG, "hadoop", find_hadoop),
 }
 
 

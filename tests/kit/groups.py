@@ -128,9 +128,8 @@ LONG: Final[dict[str, tuple[str, ...]]] = {
         "audit/test_visible_ids",
         "audit/test_warm_up.py::test_an_archive",
     ),
-    "object stores, HDFS, a Spark cluster": (
+    "object stores, a Spark cluster": (
         "audit/test_cluster",
-        "audit/test_hdfs",
         "audit/test_bucket_changes",
         "audit/test_bucket_errors.py::test_a_segment",
         "audit/test_bucket_errors.py::test_a_store_that_refuses",

@@ -25,10 +25,6 @@ def open_storage(spark: SparkSession, url: str) -> Storage:
     scheme = hadoop.Path(url).toUri().getScheme() or default.getScheme()
     if scheme == "file":
         return LocalStorage(spark, url)
-    if scheme == "hdfs":
-        from sidecar.audit.log.hdfs import HdfsStorage  # noqa: PLC0415  imports obstore, an extra
-
-        return HdfsStorage(spark, url)
     raise AuditError(
-        f"cannot use {url}: {scheme}:// is not supported; use a folder of this machine, hdfs://, s3://, gs:// or abfss://"
+        f"cannot use {url}: {scheme}:// is not supported; use a folder of this machine, s3://, gs:// or abfss://"
     )

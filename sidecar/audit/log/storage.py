@@ -1,4 +1,4 @@
-"""What a spool or an audit log needs of the folder that it is in: on a local file system, in an object store or on HDFS."""
+"""What a spool or an audit log needs of the folder that it is in: on a local file system or in an object store."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence

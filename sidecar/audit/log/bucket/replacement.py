@@ -15,9 +15,8 @@ import msgspec
 from msgspec import Struct
 
 from sidecar.audit.audit_error import AuditError
-from sidecar.audit.log.bucket.store import Store
 from sidecar.audit.log.storage import PARQUET
-from sidecar.object_store import StoredObject
+from sidecar.object_store import ObjectStore, StoredObject
 
 BARRIER: Final = "zz-replacing-"
 """The prefix of a barrier's name. It is listed after all others: a reader that lists page by page cannot miss it."""
@@ -34,7 +33,7 @@ class Replacement(Struct, frozen=True):
 _REPLACEMENT: Final = msgspec.json.Decoder(Replacement)
 
 
-def read_barriers(store: Store, paths: Iterable[str]) -> dict[str, Replacement]:
+def read_barriers(store: ObjectStore, paths: Iterable[str]) -> dict[str, Replacement]:
     """The barriers among the `paths`. Raises OSError, FileNotFoundError if one was deleted meanwhile; AuditError if one is not ours."""
     return {path: _read(store, path) for path in paths if path.rpartition("/")[2].startswith(BARRIER)}
 
@@ -66,14 +65,14 @@ def name_behind(old: Iterable[str]) -> str:
     return name
 
 
-def put_barrier(store: Store, folder: str, replacement: Replacement) -> str:
+def put_barrier(store: ObjectStore, folder: str, replacement: Replacement) -> str:
     """Put a barrier into a folder; returns its path. Raises OSError."""
     barrier = f"{folder}/{BARRIER}{uuid4()}{PARQUET}"
     store.create(barrier, msgspec.json.encode(replacement))
     return barrier
 
 
-def settle(store: Store, objects: Mapping[str, StoredObject], barrier: str, replacement: Replacement) -> None:
+def settle(store: ObjectStore, objects: Mapping[str, StoredObject], barrier: str, replacement: Replacement) -> None:
     """Complete a replacement whose new files exist, else undo it. Raises OSError."""
     folder = barrier.rpartition("/")[0]
     gone: Iterable[str] = replacement.old
@@ -86,7 +85,7 @@ def settle(store: Store, objects: Mapping[str, StoredObject], barrier: str, repl
     store.delete(barrier)
 
 
-def _read(store: Store, barrier: str) -> Replacement:
+def _read(store: ObjectStore, barrier: str) -> Replacement:
     foreign = AuditError(f"{store.url}/{barrier} is not of an audit log: remove it")
     try:
         replacement = _REPLACEMENT.decode(store.read(barrier))

@@ -29,12 +29,11 @@ from sidecar.audit.log.bucket.replacement import (
     read_barriers,
     settle,
 )
-from sidecar.audit.log.bucket.store import Store
 from sidecar.audit.log.bucket.writer_lock import WriterLock, taken_over, writer_lock
 from sidecar.audit.log.local_storage import LocalStorage
 from sidecar.audit.log.storage import LOCK, PARQUET, STAGING, Selection, Storage
 from sidecar.audit.log.tables import TABLES, date_of
-from sidecar.object_store import StoredObject
+from sidecar.object_store import ObjectStore, StoredObject
 
 _T = TypeVar("_T")
 
@@ -49,12 +48,12 @@ _FEW: Final = 8
 class ObjectStorage(Storage):
     """A folder in an object store."""
 
-    def __init__(self, spark: SparkSession, url: str, store: Store | None = None) -> None:
-        """`store`: what is there, if it is no object store. Connects to nothing. Raises AuditError when the URL cannot be used."""
+    def __init__(self, spark: SparkSession, url: str, store: ObjectStore | None = None) -> None:
+        """`store`: a client of it, if there is one. Connects to nothing. Raises AuditError when the URL cannot be used."""
         if store is None:
             prepare(spark, url)
         super().__init__(spark, url)
-        self._store: Store = store or connect(spark, url, self._fs)
+        self._store = store or connect(spark, url, self._fs)
         self.url = self._store.url
         self._lock: WriterLock | None = None
         self._staging: Storage | None = None
@@ -63,18 +62,11 @@ class ObjectStorage(Storage):
     def staging(self) -> Storage:
         """Where Spark puts files first: on this machine, if all of Spark is here, else below the log, for the holder of the lock."""
         if self._staging is None:
-            self._staging = self._made_staging()
+            if self._is_here:
+                self._staging = LocalStorage(self._spark, f"file:{self._scratch}/staging-{uuid4()}")
+            else:
+                self._staging = ObjectStorage(self._spark, self.full_url(f"{STAGING}/{self._held.first_number:016d}"))
         return self._staging
-
-    def _made_staging(self) -> Storage:
-        if self._is_here:
-            return LocalStorage(self._spark, f"file:{self._scratch}/staging-{uuid4()}")
-        return ObjectStorage(self._spark, self._staging_url)
-
-    @property
-    def _staging_url(self) -> str:
-        """Below the log, for the holder of the lock."""
-        return self.full_url(f"{STAGING}/{self._held.first_number:016d}")
 
     @property
     def _is_here(self) -> bool:
@@ -308,7 +300,7 @@ class ObjectStorage(Storage):
 class Moment(ObjectStorage):
     """A log as one listing found it. Listings are answered by that; contents are read when they are asked for."""
 
-    def __init__(self, spark: SparkSession, url: str, store: Store) -> None:
+    def __init__(self, spark: SparkSession, url: str, store: ObjectStore) -> None:
         """Raises OSError; FileNotFoundError if it was changed meanwhile; AuditError if it cannot be understood."""
         super().__init__(spark, url, store)
         self.all_objects: Mapping[str, StoredObject] = {stored.path: stored for stored in self._store.list()}

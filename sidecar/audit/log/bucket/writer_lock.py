@@ -25,8 +25,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.audit.audit_error import AuditError, StoppedError
-from sidecar.audit.log.bucket.store import Store
 from sidecar.audit.log.storage import INGESTING, LOCK
+from sidecar.object_store import ObjectStore
 
 _log = logging.getLogger("sidecar.audit")
 
@@ -90,7 +90,7 @@ def _started(pid: int) -> str:
 
 
 @contextmanager
-def writer_lock(store: Store, name: str = LOCK, stop: Event | None = None) -> Iterator["WriterLock"]:
+def writer_lock(store: ObjectStore, name: str = LOCK, stop: Event | None = None) -> Iterator["WriterLock"]:
     """Hold a lock of an audit log.
 
     Raises AuditError if another process holds it for too long, StoppedError if `stop` is set first, OSError if the store does not answer.
@@ -109,7 +109,7 @@ def writer_lock(store: Store, name: str = LOCK, stop: Event | None = None) -> It
 class WriterLock:
     """The lock of one audit log, held by this process."""
 
-    def __init__(self, store: Store, name: str = LOCK) -> None:
+    def __init__(self, store: ObjectStore, name: str = LOCK) -> None:
         self._store = store
         self._name = name
         self.first_number = 0
