@@ -72,18 +72,24 @@ class _Contents(NamedTuple):
     """Those that were notified, and still fire as far as is known."""
     goes_on: bool
     """See `Notice`. Likewise `closes` and `awaits_status`."""
+    lasts: bool
+    """Whether what goes on is about the incident."""
     awaits_status: bool
     is_repeated: bool
     """`repeat_interval` has elapsed."""
 
     @property
+    def settles(self) -> bool:
+        """Whether nothing is left of the incident, and nothing else is to be said."""
+        return bool(self.over) and not (self.news or self.lasts) and all(member.closes for member in self.over)
+
+    @property
     def closes(self) -> bool:
-        return bool(self.over) and not (self.news or self.goes_on) and all(member.closes for member in self.over)
+        return self.settles and not self.goes_on
 
     @property
     def resolved(self) -> list[Alert]:
-        closes = self.closes
-        return [member.alert for member in self.over if closes or not member.closes]
+        return [member.alert for member in self.over if self.settles or not member.closes]
 
     @property
     def is_notified(self) -> bool:
@@ -131,15 +137,25 @@ class _Flush:
         return None if is_forgotten else group
 
     def _has_settled(self, group: Group) -> bool:
-        """Whether nothing of the group fires, and its cluster is as it should be again."""
+        """Whether its cluster is as it should be again, and nothing of the incident fires: what else does is no reason to wait."""
         members = group.members.values()
-        return (
-            group.flush_at is None and bool(members) and not any(m.alert.cluster_id in self._unsettled for m in members)
-        )
+        if any(member.alert.cluster_id in self._unsettled for member in members):
+            return False
+        if group.flush_at is None:
+            return bool(members)
+        closes = any(member.closes and not member.suppressed_by for member in members)
+        others = [member for member in members if not member.closes]
+        return closes and bool(others) and all(m.notified and self._lasts_beside_incident(m.alert) for m in others)
 
     def _awaits_status(self, alert: Alert) -> bool:
         """Whether its incident stays open though it is over: its cluster is not as it should be."""
-        return alert.cluster_id in self._unsettled and self._rules.get(alert.rule) not in NO_INCIDENT
+        return alert.cluster_id in self._unsettled and self._is_of_incident(alert)
+
+    def _lasts_beside_incident(self, alert: Alert) -> bool:
+        return alert.ended is None and not self._is_of_incident(alert)
+
+    def _is_of_incident(self, alert: Alert) -> bool:
+        return self._rules.get(alert.rule) not in NO_INCIDENT
 
     def _waits(self, group: Group) -> bool:
         """Whether a group that is due waits: for silences, for the cause of a failover, or because too much was matched in this flush."""
@@ -160,7 +176,7 @@ class _Flush:
             for key, member in group.members.items()
             if (why := _newly_suppressed(key, member, suppression))
         )
-        members = self._remaining_members(group, suppression)
+        members = self._remaining_members(group, suppression, contents)
         is_notified = contents.is_notified
         if is_notified:
             group = self._notified(fingerprint, group, route, contents)
@@ -200,18 +216,20 @@ class _Flush:
         over = [m for m in notified if m.alert.ended and not (m.closes and self._awaits_status(m.alert))]
         still = [m.alert for m in notified if not m.alert.ended and is_observable(m.alert, self._blind)]
         hidden = (group.members[key] for key in suppression.reasons if group.members[key].notified)
-        goes_on = any(not member.alert.ended for members in (visible, hidden) for member in members)
+        lasting = [member.alert for member in (*visible, *hidden) if not member.alert.ended]
+        lasts = any(map(self._is_of_incident, lasting))
         awaits_status = any(self._awaits_status(member.alert) for member in visible)
-        return _Contents(news, over, still, goes_on, awaits_status, _is_repeated(group, route, self._now))
+        return _Contents(news, over, still, bool(lasting), lasts, awaits_status, _is_repeated(group, route, self._now))
 
-    def _remaining_members(self, group: Group, suppression: _Suppression) -> dict[str, Member]:
+    def _remaining_members(self, group: Group, suppression: _Suppression, contents: _Contents) -> dict[str, Member]:
         """The alerts that stay in the group: those that fire, resolved ones that are still to be notified, and those whose incident stays
         open until the cluster is as it should be.
         """
         members = {}
         for key, member in group.members.items():
             is_hidden = key in suppression.reasons
-            closes = bool(member.alert.ended) and not is_hidden and self._awaits_status(member.alert)
+            is_unsaid = self._awaits_status(member.alert) or (member.closes and bool(contents.news))
+            closes = bool(member.alert.ended) and not is_hidden and is_unsaid
             if not member.alert.ended or closes or (member.notified and is_hidden):
                 members[key] = replace(
                     member,
@@ -234,7 +252,7 @@ class _Flush:
             Notice(
                 *(fingerprint, route, reason, included, len(news), group.labels),
                 *(thread, incident, contents.goes_on, contents.closes),
-                settles=contents.closes and group.flush_at is None,
+                settles=bool(contents.resolved) and self._has_settled(group),
                 awaits_status=contents.awaits_status,
             )
         )

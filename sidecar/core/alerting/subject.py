@@ -16,7 +16,7 @@ from sidecar.core.cluster.failover.episodes import Episode
 from sidecar.core.cluster.failover.failover_in_progress import facts_of
 from sidecar.core.cluster.recovery.recovery_state import RecoverySummary
 from sidecar.core.cluster.state import ClusterState
-from sidecar.core.cluster.status import ClusterStatus
+from sidecar.core.cluster.status import SHOWN, ClusterStatus
 from sidecar.core.cluster.status_of import status_of
 from sidecar.core.moment import Moment
 from sidecar.core.pods import Pods, spelled
@@ -78,16 +78,19 @@ def subject(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
         jobs = failover.jobs
         headline = headline.with_lost(jobs.lost - jobs.vanished, jobs.moved)
     pods = {name: cluster.pods for name, cluster in clusters.items()}
-    status = _status(headline, policy, cluster, now) if now else None
+    is_of_incident = any(rules[alert.rule].on not in NO_INCIDENT for alert in notice.changed or notice.alerts)
+    status = _status(headline, policy, cluster, now) if now and is_of_incident else None
     return Subject(headline, notice, policy, rules, pods, cluster, failover, status)
 
 
 def _status(headline: Headline, policy: Policy, cluster: ClusterState | None, now: Moment) -> ClusterStatus | None:
-    """The status of the cluster that the headline is about."""
+    """The status of the cluster that the headline is about. None too where it is calmer than a headline that is about no incident."""
     names = {alert.cluster_id for alert in headline.alerts}
-    if cluster is None or len(names) > 1 or headline.rule.on in NO_INCIDENT:
+    if cluster is None or len(names) > 1:
         return None
-    return status_of(policy, names.pop(), cluster, now)
+    status = status_of(policy, names.pop(), cluster, now)
+    is_calm = SHOWN[status.status].kind in {"success", "info"}
+    return None if is_calm and headline.rule.on in NO_INCIDENT else status
 
 
 def _failover(cluster: ClusterState, episode: Episode, *, of_a_loss: bool) -> Failover:

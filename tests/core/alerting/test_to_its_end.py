@@ -27,19 +27,20 @@ RESTARTING = job(started=2, state="RESTARTING")
 Sent = list[tuple[float, Delivery]]
 
 
-def with_shipped_rules() -> tuple[Flink, Sidecar]:
-    """A leads, and its jobs run."""
+def with_shipped_rules(too_many: int = 3) -> tuple[Flink, Sidecar]:
+    """A leads, and its jobs run. So many failovers within an hour are too many."""
+    rules = (replace(rule, count=too_many) if rule.on is Trigger.EPISODES else rule for rule in SHIPPED.rules.rules)
     shipped = replace(
         with_destinations(PAGER, policy=ASSESSING),
-        rules=tuple(SHIPPED.rules.rules),
+        rules=tuple(rules),
         route=Route("ops", group_wait=5 * SECOND, group_interval=INTERVAL * SECOND),
     )
     return watching(policy=shipped)
 
 
-def messages_of(led_after: float, running_after: int) -> tuple[Sent, float]:
+def messages_of(led_after: float, running_after: int, too_many: int = 3) -> tuple[Sent, float]:
     """The messages by the shipped rules, with seconds since the loss, and when the jobs ran again. A leads; later B; then its jobs run."""
-    flink, sidecar = with_shipped_rules()
+    flink, sidecar = with_shipped_rules(too_many)
     for _ in range(12):
         shows(sidecar, before(sidecar))
         sidecar.waits(1)
@@ -88,6 +89,16 @@ def test_the_last_message_is_that_all_jobs_run(led_after: float, running_after: 
     at, last = messages[-1]
     assert last.status == "OK", [(at, message.reason.value, message.title) for at, message in messages]
     assert at <= ran + INTERVAL + 15
+
+
+@pytest.mark.parametrize(("led_after", "running_after"), [(8, 10), (8, 90), (40, 10), (40, 90)])
+def test_that_all_jobs_run_is_said_while_too_many_failovers_are(led_after: float, running_after: int) -> None:
+    """Once, and soon; the end of the flapping, an hour later, is not its business."""
+    messages, ran = messages_of(led_after, running_after, too_many=1)
+    status = [message.status for _, message in messages]
+    assert status.count("OK") == 1, [(at, message.reason.value, message.title) for at, message in messages]
+    assert messages[status.index("OK")][0] <= ran + INTERVAL + 15
+    assert {message.goes_on for _, message in messages} == {True}
 
 
 @pytest.mark.parametrize(("led_after", "running_after"), [(8, 10), (8, 90), (40, 90)])
