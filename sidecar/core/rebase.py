@@ -11,7 +11,7 @@ from sidecar.core.alerting.silences import Silence, Silences
 from sidecar.core.cluster.downtime import LastLed
 from sidecar.core.cluster.failover.causes import Facts
 from sidecar.core.cluster.failover.episodes import Absence
-from sidecar.core.cluster.leadership_account import Account, Bucket, Change
+from sidecar.core.cluster.leadership_account import Account, Change
 from sidecar.core.cluster.split_leadership import Contest
 from sidecar.core.cluster.state import ComponentState, Confirmed, Fewer, Unanswered
 from sidecar.core.cluster.status import Stated
@@ -33,8 +33,7 @@ STEADY: Final[Mapping[type[Struct], frozenset[str]]] = {
     Fewer: frozenset({"at"}),
     Unanswered: frozenset({"until"}),
     Stated: frozenset({"due"}),
-    Account: frozenset({"began", "settled"}),
-    Bucket: frozenset({"start"}),
+    Account: frozenset({"settled"}),
     Change: frozenset({"at"}),
 }
 """The fields that are steady times: numbers, or tuples of them."""

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from sidecar.core import capturing, drilling, handover, notifying
 from sidecar.core.agreement import Peers
 from sidecar.core.alerting import reactions, rerouting, rules, silences
-from sidecar.core.cluster import cluster_step, error_budget, readiness, removal, rest_server, status_of
+from sidecar.core.cluster import cluster_step, readiness, removal, rest_server, status_of
+from sidecar.core.cluster.accounted_leadership import accounted
 from sidecar.core.cluster.death import deaths
 from sidecar.core.cluster.draft import ClusterStep
 from sidecar.core.cluster.failover import plans
@@ -439,7 +440,7 @@ def _take(policy: Policy, state: State, cluster_id: str, outcome: ClusterStep, a
     before = state.clusters.get(cluster_id)
     if after is before:
         return state, []  # the same object: the journal has nothing to write
-    after = error_budget.accounted(policy, cluster_id, before, after, state.alive, at)
+    after = accounted(before, after, state.alive, at)
     alerts, quarantine = state.alerts, Quarantine()
     drills = drilling.failovers_of(state, cluster_id)
     for event in happened:

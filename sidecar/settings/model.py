@@ -436,7 +436,6 @@ class Settings(Alerting, frozen=True, kw_only=True):
         yield Need.PLANS, any(cluster.plans for cluster in kubernetes)
         yield Need.HA_CHECK, bool(self.ha_check and self.clusters)
         yield Need.SHARED_STORE, bool(self.silence_documents)
-        yield Need.OBJECTIVE, bool(self.slo or self.objectives)
 
     @property
     def silence_documents(self) -> frozenset[str]:

@@ -13,7 +13,6 @@ from sidecar.core.alerting.alerts import Reason
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId
 from sidecar.core.ha.finding import Verdict
 from sidecar.core.ha.results import CHECKS
-from sidecar.core.policy.policy import Objective
 from sidecar.core.reach import Reach
 from sidecar.settings.file import schema
 from sidecar.settings.file.did_you_mean import did_you_mean
@@ -24,10 +23,9 @@ from sidecar.settings.file.setting import Setting
 from sidecar.settings.file.settings_error import SettingsError
 from sidecar.settings.model import Alerting
 from sidecar.settings.rules_only import rules_in
-from sidecar.settings.slo import read_slo
 
 TEST_FILE: Final[Keys] = {**no_default("rule_files", "external_labels"), **schema.RULE_FILE, "tests": None}
-TEST: Final[Keys] = {"name": None, "starts": "2026-01-05T12:00:00Z", **no_default("until", "slo", "when", "expect")}
+TEST: Final[Keys] = {"name": None, "starts": "2026-01-05T12:00:00Z", **no_default("until", "when", "expect")}
 EVENT: Final[Keys] = {
     "at": None,
     "cluster": "default",
@@ -132,8 +130,6 @@ class RuleTest(Struct, frozen=True):
     until: int
     when: tuple[ScenarioEvent, ...]
     expect: tuple[Expectation, ...]
-    slo: Objective | None = None
-    """The objective of its clusters."""
 
 
 class Suite(Struct, frozen=True):
@@ -173,7 +169,6 @@ def _test(section: Section, rules: Alerting) -> RuleTest:
         section.read("until", lambda setting: setting.duration(at_least=last, at_most=LONGEST), last + AFTERWARDS),
         tuple(when),
         expect,
-        read_slo(section),
     )
 
 

@@ -67,7 +67,6 @@ def _matches(expectation: Expectation, sent: SentNotification) -> bool:
 def play(test: RuleTest, alerting: Alerting) -> Iterator[SentNotification]:
     """All notifications that are sent during a test."""
     policy = alerting.policy_for("sidecar", dict.fromkeys((event.cluster for event in test.when), Store.ZOOKEEPER))
-    policy = replace(policy, objective=test.slo)
     if any(event.is_of_rest for event in test.when):
         policy = replace(policy, evidence=frozenset({Source.FLINK_REST}))
     for delivery in simulated(policy, test.when, test.starts, test.until):

@@ -17,7 +17,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from sidecar import __version__
-from sidecar.core.cluster import error_budget
+from sidecar.core.cluster.accounted_leadership import final_until
 from sidecar.core.cluster.leadership_account import Standing, totals
 from sidecar.core.cluster.state import ClusterState, contending, zxid_headroom
 from sidecar.core.cluster.status import Status
@@ -214,7 +214,7 @@ def _objectives(snapshot: Snapshot) -> Iterator[Metric]:
     )
     for name, cluster in clusters.items():
         if cluster.account:
-            until = error_budget.final_until(cluster, snapshot.state.alive, at)
+            until = final_until(cluster, snapshot.state.alive, at)
             parts = totals(cluster.account, until)
             for standing in Standing:
                 lasted.add_metric([name, standing.value], getattr(parts, standing.value) / SECOND)
@@ -223,13 +223,6 @@ def _objectives(snapshot: Snapshot) -> Iterator[Metric]:
     ratios = (([name], round(objective.leadership / 100, 6)) for name, objective in objectives.items())
     text = "The objective for leadership: the part of the time in which the cluster is to be led."
     yield _gauge("flink_ha_slo_objective_ratio", text, ["cluster_id"], ratios)
-    budgets = (
-        ([name], remaining)
-        for name, objective in objectives.items()
-        if (remaining := error_budget.budget(clusters[name], objective, at).remaining) is not None
-    )
-    text = "The part of the error budget of leadership that is left; below 0: overspent."
-    yield _gauge("flink_ha_error_budget_remaining_ratio", text, ["cluster_id"], budgets)
 
 
 def _tally(snapshot: Snapshot) -> Iterator[Metric]:

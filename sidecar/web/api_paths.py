@@ -16,7 +16,6 @@ from sidecar.core.views.leader_here import ClusterLeader
 from sidecar.core.views.leader_view import Leader
 from sidecar.core.views.observation_view import ObservationView
 from sidecar.core.views.silence_view import SilenceView
-from sidecar.core.views.slo_view import SloView
 from sidecar.core.views.verdict import ClusterVerdict
 from sidecar.web.queries import EpisodeDetails
 
@@ -52,7 +51,6 @@ API: Final = (
     ApiPath("/api/v1/alerts", "Alerts that fire, are suppressed, or will fire soon", list[AlertView]),
     ApiPath("/api/v1/silences", "Silences, active ones first", list[SilenceView]),
     ApiPath("/api/v1/ha-checks", "Checks of high availability, risks first", list[HaCheckView]),
-    ApiPath("/api/v1/slo", "Objectives for leadership, and what is left of their error budgets", list[SloView]),
     ApiPath(
         "/api/v1/observations", "What this observer sees of each cluster, for other observers", list[ObservationView]
     ),

@@ -22,7 +22,6 @@ from sidecar.core.views.leader_here import cluster_leader
 from sidecar.core.views.leader_view import leaders
 from sidecar.core.views.observation_view import observations
 from sidecar.core.views.silence_view import silences
-from sidecar.core.views.slo_view import slos
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.verdict import verdicts
 from sidecar.journal import JournalError, JournalReader
@@ -50,7 +49,6 @@ _VIEWS: Final[dict[str, Callable[[Snapshot], object]]] = {
     "/api/v1/alerts": alerts,
     "/api/v1/silences": silences,
     "/api/v1/ha-checks": ha_checks,
-    "/api/v1/slo": slos,
 }
 
 

@@ -22,7 +22,6 @@ from sidecar.core.views.episode_words import facts
 from sidecar.core.views.explain import Explanation
 from sidecar.core.views.ha_check_view import ha_checks
 from sidecar.core.views.silence_view import problems, silences
-from sidecar.core.views.slo_view import slos
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.verdict import ClusterVerdict, verdicts
 from sidecar.web import prose, stage_picture
@@ -92,7 +91,6 @@ def status(
         health=snapshot.health,
         idle_rules=snapshot.policy.idle_rules(),
         checks={name: ha_checks(snapshot, name) for name in detailed},
-        slos={slo.cluster_id: slo for slo in slos(snapshot, *detailed)} if detailed else {},
         **_alerts(snapshot, only),
         **_deliveries(snapshot),
         **_silences(snapshot),

@@ -15,7 +15,7 @@ from sidecar.core import handover
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.effects import Append, Effect, Send
 from sidecar.core.flink.deployments import Candidate, FlinkDeployment, Maker, Seen
-from sidecar.core.flink.leadership import Component, ComponentId, Held
+from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId, Held
 from sidecar.core.handover import HandoverError, schema
 from sidecar.core.handover import document as handover_document
 from sidecar.core.handover.reader import CLOCK_SKEW, KEPT
@@ -197,6 +197,19 @@ def test_a_cluster_that_is_not_watched_is_not_taken_over() -> None:
     assert play([HandoverRead(at(2), "other", left_by(first_sight(), 1))], state, NEXT)[0] is state
 
 
+def test_a_component_of_the_cluster_cannot_have_ended_as_a_job_does() -> None:
+    """Whoever says so changes nothing: it is vacant when its leader goes, and stays watched."""
+    content = left_by(first_sight(), 11)
+    components = document(content)["components"]
+    assert isinstance(components, list)
+    for _, component in components:
+        component["registered"] = False
+    state = begin(20, forged(content, components=components))
+    leave = [gone(30, path) for path in PATHS]
+    state, _ = play([*look(22, *(held(22, path, 1) for path in PATHS)), *leave], state, NEXT)
+    assert {*CLUSTER_COMPONENTS} <= {*state.clusters[CLUSTER].components}
+
+
 def test_alerts_about_another_sidecar_are_not_taken_over() -> None:
     """That it could not read the store is over with it."""
     content = left_by(first_sight(), 300)
@@ -262,25 +275,6 @@ def test_a_document_that_claims_what_cannot_be_is_refused(fields: dict[str, obje
     content = left_by([*first_sight(5), *(gone(10, path) for path in PATHS)], 11)
     with pytest.raises(HandoverError, match=problem):
         handover.read(forged(content, **fields), CLUSTER, at(12))
-
-
-@pytest.mark.parametrize(
-    "account",
-    [
-        {"began": 0, "settled": 10, "lasted": {"led": 11}},
-        {"began": 10, "settled": 0, "lasted": {}},
-    ],
-)
-def test_an_account_that_does_not_add_up_begins_anew(account: dict[str, object]) -> None:
-    """Time that nobody observed is not made up by whoever can write the document; all else is taken over."""
-    content = left_by(first_sight(), 11)
-    contents = handover.read(forged(content, account=account), CLUSTER, at(12))
-    honest = handover.read(content, CLUSTER, at(12))
-    assert contents
-    assert honest
-    assert contents.cluster.account is None
-    assert honest.cluster.account
-    assert contents.cluster == replace(honest.cluster, account=None)
 
 
 def older(**fields: object) -> bytes:
@@ -599,10 +593,9 @@ def test_each_field_of_a_cluster_is_handed_over_or_observed_anew() -> None:
         "assessed",
         "rest_server",
         "drilled",
-        "account",
     }
     anew = {
-        "burning",
+        "account",
         "stated",
         "beyond",
         "peers",

@@ -59,7 +59,6 @@ OBSERVED_ANEW: dict[type[Struct], set[str]] = {
         "picture_request",
         "readiness",
         "beyond",
-        "burning",
         "peers",
     },
 }

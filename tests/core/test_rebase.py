@@ -24,7 +24,7 @@ from sidecar.core.cluster.downtime import Downtime, LastLed
 from sidecar.core.cluster.failover.causes import Facts, Loss
 from sidecar.core.cluster.failover.episodes import Absence, Episode
 from sidecar.core.cluster.failover.plans import Disruption, Intent, Operated
-from sidecar.core.cluster.leadership_account import Account, Bucket, Change, Lasted
+from sidecar.core.cluster.leadership_account import Account, Change, Lasted
 from sidecar.core.cluster.recovery.recovery_state import Assessed, JobFault
 from sidecar.core.cluster.split_leadership import Contest
 from sidecar.core.cluster.standby import Standby
@@ -49,12 +49,11 @@ HANDED_OVER: tuple[type[Struct], ...] = (
     *(KnownProcessEnd, ProcessEnd, LogRead, Rebooted, DeathVerdict),
     *(Picture, Job, Checkpoints, Checkpoint, Restored, JobFault, Assessed),
     *(RestServer, Unanswered),
-    *(Account, Lasted, Bucket),
     *(Episode, Facts, Loss, Gathered, LeaderInformation, Held, ZNodePosition, ConfigMapPosition, LeaderElectionRecord),
     *(Alerts, Group, Member, Alert, Failovers, CountedFailover, Moment),
 )
 READ_BY_COMMANDS: tuple[type[Struct], ...] = (
-    Change,
+    *(Account, Change, Lasted),
     Pending,
     Silence,
     Silences,
@@ -111,7 +110,6 @@ OTHER_NUMBERS = {
     Drilled: {"since", "passed_at"},
     Findings: {"jobs_total", "hidden_total"},
     Lasted: {"led", "vacant", "suspended", "unobserved"},
-    Bucket: {"vacant", "suspended", "unobserved"},
 }
 OF_LEASES = {"changed_at", "seen_at", "renewed_at"}
 """Steady, and not handed over: of a lease that has expired the record alone is."""

@@ -12,7 +12,7 @@ from sidecar.core.ha.results import CheckResult
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeploymentObserved, HaChecked, StoreObserved
 from sidecar.core.pictures import Job
-from sidecar.core.policy.policy import Objective, Rule, Severity, Source, Trigger
+from sidecar.core.policy.policy import Rule, Severity, Source, Trigger
 from sidecar.core.policy.routing import Route
 from sidecar.core.reach import Reach
 from sidecar.core.records import record_id
@@ -32,7 +32,6 @@ WITH_PICTURES: Final = frozenset(
 C: Final = job_manager("jm-c")
 D: Final = job_manager("jm-d")
 EACH: Final = Route("ops", group_by=("...",), group_wait=1 * SECOND, group_interval=5 * SECOND)
-OBJECTIVE: Final = Objective(99.9, 30 * 24 * 3600 * SECOND)
 Act = Callable[[Flink, Audited], object]
 PictureOf = Callable[[Audited], Job]
 
@@ -322,12 +321,6 @@ SCENES: Final = {
         zxid((7 << 32) + (15 << 28) - 1),
         zxid(8 << 32),
     ),
-    Trigger.BUDGET_BURN: Scene(
-        Rule("R", Trigger.BUDGET_BURN, Severity.CRITICAL, within=3600 * SECOND),
-        _all(moves(("-", None, (DISPATCHER,))), _waits(52), moves(("+", B, (DISPATCHER,)))),
-        _all(moves(("-", None, (DISPATCHER,))), _waits(51), moves(("+", B, (DISPATCHER,)))),
-        _waits(360),
-    ),
     Trigger.HA_RISK: Scene(
         Rule("R", Trigger.HA_RISK), checks(Verdict.RISK), checks(Verdict.UNKNOWN), checks(Verdict.PASS)
     ),
@@ -341,7 +334,7 @@ def watching(*rules: Rule, route: Route = EACH) -> tuple[Flink, Audited]:
     flink = Flink().submit().elect(A)
     pictured = any(rule.on in WITH_PICTURES for rule in rules)
     evidence = frozenset({Source.FLINK_REST}) if pictured else frozenset[Source]()
-    sidecar = Audited(flink, replace(POLICY, rules=rules, route=route, evidence=evidence, objective=OBJECTIVE))
+    sidecar = Audited(flink, replace(POLICY, rules=rules, route=route, evidence=evidence))
     sidecar.connects().waits(60, tick=1)
     return flink, sidecar
 

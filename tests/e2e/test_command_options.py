@@ -144,13 +144,13 @@ def test_config_check_says_which_rules_cannot_fire_and_what_they_need(tmp_path: 
     active, needs = checked("zookeeper: {quorum: zk}\nevidence: {flink_rest: never}\n")
     assert len(active) == 9
     assert {"FlinkNoLeader", "FlinkNoStandby", "FlinkJobMissing"} <= {*active}
-    assert needs == [Need.PLANS, Need.KUBERNETES, Need.FLINK_REST, Need.OBJECTIVE]
-    active, needs = checked("zookeeper: {quorum: zk}\nslo: {leadership: 99.9, window: 30d}\n")
-    assert (len(active), needs) == (16, [Need.PLANS, Need.KUBERNETES])
+    assert needs == [Need.PLANS, Need.KUBERNETES, Need.FLINK_REST]
+    active, needs = checked("zookeeper: {quorum: zk}\n")
+    assert (len(active), needs) == (14, [Need.PLANS, Need.KUBERNETES])
     (tmp_path / "kube").write_text(KUBECONFIG)
     place = f"cluster_id: c, kubeconfig: {tmp_path / 'kube'}"
     _, needs = checked(f"kubernetes: {{{place}, plans: true}}\n")
-    assert needs == [Need.ZOOKEEPER, Need.OBJECTIVE]
+    assert needs == [Need.ZOOKEEPER]
     ended = command("config", "check", "--config", str(config))
     assert (
         f"idle       FlinkNoStandby, FlinkZooKeeperZxidHeadroom: cannot fire without {Need.ZOOKEEPER}\n" in ended.stdout

@@ -46,7 +46,7 @@ receivers:
   - {name: night, urls: ["mailto://u:p@mail.example"], send_resolved: false}
 """
 
-LACKS = frozenset({Need.KUBERNETES, Need.PLANS, Need.OBJECTIVE})
+LACKS = frozenset({Need.KUBERNETES, Need.PLANS})
 """What ZooKeeper alone does not have."""
 
 

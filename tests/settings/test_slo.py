@@ -48,20 +48,3 @@ def test_an_objective_that_cannot_be_meant_is_refused(write: Write, slo: str, pr
             load(write(text), {})
         assert problem in str(refused.value)
         assert "sidecar.yaml:1" in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("rule", "problem"),
-    [
-        ("{alert: B, on: budget_burn}", "within is missing"),
-        ("{alert: B, on: budget_burn, within: 2h}", "must be one of 1h, 6h, 3d"),
-        ("{alert: B, on: budget_burn, within: 6h, count: 3}", "count: is for on: episodes only"),
-        ("{alert: B, on: vacant, within: 6h}", "within: is for on: episodes or budget_burn only"),
-        ("{alert: B, on: budget_burn, within: 6h, for: 1m}", "for: is for conditions only"),
-    ],
-)
-def test_a_rule_about_it_names_its_windows(write: Write, rule: str, problem: str) -> None:
-    """One of those that have a short one."""
-    with pytest.raises(SettingsError) as refused:
-        load(write(f"zookeeper: {{quorum: zk}}\nrules: [{rule}]\n"), {})
-    assert problem in str(refused.value)

@@ -44,7 +44,7 @@ class Reason(StrEnum):
 
 NO_INCIDENT: Final = frozenset(
     {
-        *(Trigger.ZXID_HEADROOM, Trigger.HA_RISK, Trigger.DRILL_OVERDUE, Trigger.BUDGET_BURN),
+        *(Trigger.ZXID_HEADROOM, Trigger.HA_RISK, Trigger.DRILL_OVERDUE),
         *(Trigger.EPISODES, Trigger.UNOBSERVED),
     }
 )

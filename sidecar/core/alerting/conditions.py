@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from math import floor
 from typing import Final
 
 from msgspec.structs import replace
@@ -11,7 +10,7 @@ from sidecar.core import agreement as agreements
 from sidecar.core.alerting import excuses
 from sidecar.core.alerting.alerts import Alert, Alerts, Failovers
 from sidecar.core.alerting.new_alert import new_alert, place_of
-from sidecar.core.cluster import error_budget, rest_server
+from sidecar.core.cluster import rest_server
 from sidecar.core.cluster.failover import plans
 from sidecar.core.cluster.recovery import assessment
 from sidecar.core.cluster.recovery.recovery_state import Fault
@@ -39,7 +38,7 @@ Holding = Mapping[ComponentId | None, Alert]
 """Conditions that hold, by component; None: of the cluster as a whole."""
 
 
-def conditions(  # noqa: C901, PLR0911  one for each trigger
+def conditions(  # noqa: PLR0911  one for each trigger
     rule: Rule, policy: Policy, name: str, cluster: ClusterState, alerts: Alerts, now: Moment
 ) -> Holding:
     """The conditions of `rule` that hold in the cluster `name`."""
@@ -59,8 +58,6 @@ def conditions(  # noqa: C901, PLR0911  one for each trigger
             return {None: new_alert(policy, rule, name, None, now, epoch, count=left_over)}
         case Trigger.DRILL_OVERDUE:
             return _overdue(rule, policy, name, cluster, now)
-        case Trigger.BUDGET_BURN:
-            return _burn(rule, policy, name, cluster, now)
         case Trigger.LEADER_SILENT:
             return _silence(rule, policy, name, cluster)
         case Trigger.JOB_MISSING:
@@ -136,15 +133,6 @@ def _overdue(rule: Rule, policy: Policy, name: str, cluster: ClusterState, now: 
         return {}
     since = Moment(now.steady - late, now.wall - late)
     return {None: new_alert(policy, rule, name, None, since, cluster.drilled.passed)}
-
-
-def _burn(rule: Rule, policy: Policy, name: str, cluster: ClusterState, now: Moment) -> Holding:
-    """The error budget burns at one of the rule's paces. The id does not say since when: observers have not seen the same time."""
-    objective = policy.objective_of(name)
-    if objective is None or min(cluster.burning, default=rule.within + 1) > rule.within:
-        return {}
-    remaining = error_budget.budget(cluster, objective, now).remaining or 0
-    return {None: new_alert(policy, rule, name, None, now, count=max(0, floor(remaining * 100)))}
 
 
 def _silence(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Holding:

@@ -150,12 +150,6 @@ PHRASES: Final = {
         "no drill has passed since {passed} (the last one, or since when this cluster is watched): `drill start` begins one",
         "a drill has passed by {ended}",
     ),
-    Trigger.BUDGET_BURN: Phrases(
-        "error budget of leadership burns, {count} % left",
-        "error budget of leadership does not burn any more",
-        "time without a leader has spent the error budget too fast by {began}: {count} % of it was left",
-        "the error budget is not spent too fast any more since {ended}",
-    ),
     Trigger.ZXID_HEADROOM: Phrases(
         "ZooKeeper will soon elect a new leader of its own",
         "ZooKeeper has elected a new leader of its own",

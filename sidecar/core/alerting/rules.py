@@ -19,7 +19,7 @@ from sidecar.core.moment import Moment, in_seconds
 from sidecar.core.policy.policy import Policy, Rule, Trigger
 from sidecar.core.quarantine import STRICT, Quarantine
 
-_COUNTED: Final = frozenset({Trigger.EPISODES, Trigger.BUDGET_BURN, Trigger.NO_STANDBY})
+_COUNTED: Final = frozenset({Trigger.EPISODES, Trigger.NO_STANDBY})
 """Their messages have the number of now, not that of the beginning."""
 
 

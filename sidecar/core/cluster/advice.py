@@ -140,7 +140,6 @@ TRIGGERS: Final = {
     Trigger.LEADER_SILENT: "Find out whether the leader's process hangs (thread dump, garbage collection) or has ended.",
     Trigger.DRILL_OVERDUE: "Drill the failover: `drill start` (docs/how-to/drills.md).",
     Trigger.ZXID_HEADROOM: "Restart ZooKeeper's leader at a quiet time.",
-    Trigger.BUDGET_BURN: "Find out from the causes of the last failovers what the time without a leader was spent on.",
     Trigger.HA_RISK: "Do what the check says before the next failover, or silence it by its label check.",
 }
 
@@ -162,7 +161,6 @@ _SHIPPED: Final = {
     Trigger.NOT_RECOVERED: "FlinkNotRecovered",
     Trigger.LEADER_SILENT: "FlinkLeaderSilent",
     Trigger.ZXID_HEADROOM: "FlinkZooKeeperZxidHeadroom",
-    Trigger.BUDGET_BURN: "FlinkErrorBudgetBurn",
 }
 """The alerts of rules/default.yaml. docs/how-to/troubleshooting.md has them as headings."""
 

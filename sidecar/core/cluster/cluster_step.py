@@ -5,7 +5,7 @@ from typing import NamedTuple, assert_never
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster import error_budget, leadership_changes, split_leadership
+from sidecar.core.cluster import leadership_changes, split_leadership
 from sidecar.core.cluster.death import deaths, ends
 from sidecar.core.cluster.draft import ClusterStep, Draft
 from sidecar.core.cluster.failover import episodes, failover_in_progress, makers_there, plans
@@ -155,15 +155,13 @@ class _Due(NamedTuple):
     """So is the failover in progress."""
     blind: bool
     """Nothing has happened while the store could not be read."""
-    burns: bool
-    """The error budget burns at other paces."""
     unheard: bool
     """The answers of other observers no longer count."""
     reliable: bool
     """The standby has made up for the time in which there was none."""
 
 
-def _due(cluster: ClusterState, burning: tuple[int, ...], now: Moment) -> _Due:
+def _due(cluster: ClusterState, now: Moment) -> _Due:
     view, episode = cluster.view, cluster.episode
     stale = _is_stale(cluster, now)
     in_sight = view.complete and not stale
@@ -176,7 +174,6 @@ def _due(cluster: ClusterState, burning: tuple[int, ...], now: Moment) -> _Due:
         died=deaths.is_due(cluster, now),
         over=in_sight and episode is not None and _is_over(cluster, episode, now),
         blind=in_sight and episode is None and view.loss is not None and view.loss.is_past(now),
-        burns=burning is not cluster.burning,
         unheard=cluster.peers.is_old(now),
         reliable=in_sight and cluster.standby.settled(now) is not cluster.standby,
     )
@@ -186,12 +183,10 @@ def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
     """The cluster when nothing but time has passed: a view that is lost, or not confirmed in time, is trusted no longer than the trust
     window.
     """
-    burning = error_budget.burning(policy, cluster_id, cluster, now)
-    due = _due(cluster, burning, now)
+    due = _due(cluster, now)
     if not any(due):
         return cluster, []
     draft = Draft(policy, cluster_id, cluster, now)
-    draft.update(burning=burning)
     if due.reliable:
         draft.update(standby=cluster.standby.settled(now))
     if due.unheard:

@@ -14,13 +14,6 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.moment import SECOND
-
-MINUTE: Final = 60 * SECOND
-HOUR: Final = 60 * MINUTE
-RECENT: Final = 6 * HOUR
-"""So long minutes are kept; hours are kept for LONGEST."""
-LONGEST: Final = 90 * 24 * HOUR
 MOST_CHANGES: Final = 32
 """That may turn out to have been unobserved."""
 
@@ -32,16 +25,6 @@ class Standing(StrEnum):
     VACANT = "vacant"
     SUSPENDED = "suspended"
     UNOBSERVED = "unobserved"
-
-
-class Bucket(Struct, frozen=True, array_like=True):
-    """The time in one minute, or one hour, in which the cluster was not led (microseconds). There is none where it was led all the time."""
-
-    start: int
-    """Steady, as all times here."""
-    vacant: int = 0
-    suspended: int = 0
-    unobserved: int = 0
 
 
 class Change(Struct, frozen=True, array_like=True):
@@ -63,24 +46,17 @@ class Lasted(Struct, frozen=True):
         """With `duration` more of `standing`."""
         return replace(self, **{standing.value: getattr(self, standing.value) + duration})
 
-    @property
-    def elapsed(self) -> int:
-        return self.led + self.vacant + self.suspended + self.unobserved
-
 
 class Account(Struct, frozen=True):
     """The account of one cluster. It changes when the standing does, never because time passes."""
 
-    began: int
     settled: int
-    """Until then it is final: `lasted`, `minutes`, `hours`."""
+    """Until then (steady) it is final: `lasted`."""
     standing: Standing = Standing.UNOBSERVED
     """From `settled` on."""
     changes: tuple[Change, ...] = ()
     """Later ones, the oldest first: a view that turns out to be stale was blind since its last confirmation, which may be before them."""
     lasted: Lasted = Lasted()
-    minutes: tuple[Bucket, ...] = ()
-    hours: tuple[Bucket, ...] = ()
 
     @property
     def now(self) -> Standing:
@@ -101,7 +77,7 @@ class Account(Struct, frozen=True):
 
 def opened(at: int) -> Account:
     """An account that begins at `at`, when nothing has been observed yet."""
-    return Account(at, at)
+    return Account(at)
 
 
 def changed(account: Account, standing: Standing, at: int, final: int) -> Account:
@@ -129,78 +105,10 @@ def totals(account: Account, until: int) -> Lasted:
     return lasted
 
 
-def vacant_within(account: Account, until: int, window: int) -> int:
-    """The vacant part of the last `window` before `until`, as in `within`: asked in each tick while nobody leads."""
-    begin = max(until - window, account.began)
-    spent = sum(bucket.vacant for bucket in _buckets(account, begin, window))
-    for standing, since, ended in account.runs(until):
-        if standing is Standing.VACANT and ended > begin:
-            spent += ended - max(since, begin)
-    return min(spent, max(0, until - begin))
-
-
-def _buckets(account: Account, begin: int, window: int) -> list[Bucket]:
-    size, buckets = (MINUTE, account.minutes) if window <= RECENT else (HOUR, account.hours)
-    return [bucket for bucket in buckets if bucket.start + size > begin]
-
-
-def within(account: Account, until: int, window: int) -> Lasted:
-    """The parts of the last `window` before `until`, or of the time since the account began. A minute, or an hour (of a window longer than
-    RECENT), that began before the window counts with all of its time that was not led.
-    """
-    begin = max(until - window, account.began)
-    buckets = _buckets(account, begin, window)
-    parts = {
-        Standing.VACANT: sum(bucket.vacant for bucket in buckets),
-        Standing.SUSPENDED: sum(bucket.suspended for bucket in buckets),
-        Standing.UNOBSERVED: sum(bucket.unobserved for bucket in buckets),
-    }
-    for standing, since, ended in account.runs(until):
-        if standing in parts:
-            parts[standing] += max(0, ended - max(since, begin))
-    rest = max(0, until - begin)
-    lasted = Lasted()
-    for standing, part in parts.items():
-        lasted = lasted.plus(standing, min(part, rest - lasted.elapsed))  # never more than there was
-    return lasted.plus(Standing.LED, rest - lasted.elapsed)
-
-
-def is_consistent(account: Account) -> bool:
-    """Whether an account that others could write adds up."""
-    times = (account.began, account.settled, *(change.at for change in account.changes))
-    return account.lasted.elapsed == account.settled - account.began and list(times) == sorted(times)
-
-
 def _settled(account: Account, final: int) -> Account:
     """The account in which the changes until `final` are final."""
     if not account.changes or account.changes[0].at > final:
         return account
     last = [change for change in account.changes if change.at <= final][-1]
-    lasted, minutes, hours = account.lasted, account.minutes, account.hours
-    for standing, since, ended in account.runs(last.at):
-        lasted = lasted.plus(standing, ended - since)
-        if standing is not Standing.LED:
-            minutes = _spent(minutes, standing, max(since, last.at - RECENT), ended, MINUTE)
-            hours = _spent(hours, standing, max(since, last.at - LONGEST), ended, HOUR)
-    return replace(
-        account,
-        settled=last.at,
-        standing=last.standing,
-        changes=tuple(change for change in account.changes if change.at > last.at),
-        lasted=lasted,
-        minutes=tuple(bucket for bucket in minutes if bucket.start + MINUTE > last.at - RECENT),
-        hours=tuple(bucket for bucket in hours if bucket.start + HOUR > last.at - LONGEST),
-    )
-
-
-def _spent(buckets: tuple[Bucket, ...], standing: Standing, since: int, ended: int, size: int) -> tuple[Bucket, ...]:
-    """The buckets with a stretch that was not led."""
-    filled = list(buckets)
-    while since < ended:
-        if not filled or since >= filled[-1].start + size:
-            filled.append(Bucket(since // size * size))
-        last = filled[-1]
-        part = min(ended, last.start + size) - since
-        filled[-1] = replace(last, **{standing.value: getattr(last, standing.value) + part})
-        since += part
-    return tuple(filled)
+    later = tuple(change for change in account.changes if change.at > last.at)
+    return replace(account, settled=last.at, standing=last.standing, changes=later, lasted=totals(account, last.at))

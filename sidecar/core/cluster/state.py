@@ -297,8 +297,6 @@ class ClusterState(Struct, frozen=True):
     """The other observers, as far as they were asked."""
     account: Account | None = None
     """For how long it was led. None: not known yet."""
-    burning: tuple[int, ...] = ()
-    """The paces (`error_budget.PACES`) at which its error budget burns."""
     stated: Stated | None = None
     """Its status. None: not decided yet."""
 

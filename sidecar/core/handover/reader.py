@@ -7,12 +7,10 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Alerts, CountedFailover, Failovers, Group
-from sidecar.core.cluster import leadership_account
 from sidecar.core.cluster.death.ends import NOTHING, Ends
 from sidecar.core.cluster.failover import episodes, plans
 from sidecar.core.cluster.failover.episodes import Episode
 from sidecar.core.cluster.failover.plans import Disruption, Operated
-from sidecar.core.cluster.leadership_account import Account
 from sidecar.core.cluster.recovery.recovery_state import Assessed, JobFault
 from sidecar.core.cluster.standby import Standby
 from sidecar.core.cluster.state import ClusterState, ComponentState, Drilled, RestServer, fresh_cluster
@@ -87,7 +85,6 @@ def _cluster(content: schema.Document) -> ClusterState:
         job_faults={job_id: unbounded(JobFault, fault) for job_id, fault in content.job_faults.items()},
         rest_server=unbounded(RestServer, content.rest_server) if content.rest_server else None,
         drilled=_drills(content),
-        account=_account(content.account) if content.account else None,
     )
 
 
@@ -96,6 +93,8 @@ def _components(content: schema.Document) -> dict[ComponentId, ComponentState]:
     for key, value in content.components:
         if (key.component is Component.JOB) == (key.job_id is not None):
             state = unbounded(ComponentState, value, leadership=Unknown(), since=content.alive)
+            if key.job_id is None:
+                state = replace(state, registered=None, unregistered_at=None)  # it cannot end, as a job does
             if state.contest.since and not state.contest.returns:
                 state = replace(state, contest=replace(state.contest, returns=(state.contest.since.steady,)))
             components[ComponentId(key.component, key.job_id)] = state
@@ -107,12 +106,6 @@ def _drills(content: schema.Document) -> Drilled:
     if content.drilled is None or max(content.drilled.since, content.drilled.passed_at) > content.alive.wall:
         return Drilled(since=content.alive.wall)
     return unbounded(Drilled, content.drilled)
-
-
-def _account(written: schema.Account) -> Account | None:
-    """The account, if it adds up."""
-    account = unbounded(Account, written)
-    return account if leadership_account.is_consistent(account) else None
 
 
 def _episode(episode: schema.Episode | None, components: Mapping[ComponentId, ComponentState]) -> Episode | None:

@@ -14,7 +14,6 @@ from sidecar.core.bounds import HANDOVER, MOST_PORTS
 from sidecar.core.cluster.death.ends import MOST_ENDS, MOST_HOSTS, MOST_SIGNS, OperatorReason, Sign
 from sidecar.core.cluster.death.ends import MOST_PODS as MOST_ENDED_PODS
 from sidecar.core.cluster.failover.plans import MOST_DISRUPTIONS, Plan
-from sidecar.core.cluster.leadership_account import HOUR, LONGEST, MINUTE, RECENT
 from sidecar.core.cluster.recovery import recovery_state
 from sidecar.core.cluster.standby import MOST_LACKED, MOST_LEFT
 from sidecar.core.flink.configmaps import LONGEST_LEASE
@@ -35,8 +34,6 @@ MOST_ALERTS: Final = 500
 """In all groups: each alert that fires is compared with each other one."""
 MOST_FAILOVERS: Final = 1_000
 _MOST_LEASES: Final = 5_000
-_MOST_MINUTES: Final = RECENT // MINUTE + 2
-_MOST_HOURS: Final = LONGEST // HOUR + 2
 
 _Steady = Annotated[int, Meta(ge=-LATEST, le=LATEST)]
 _Duration = Annotated[int, Meta(ge=0, le=LATEST)]
@@ -468,30 +465,6 @@ class RestServer(_Bounded, frozen=True):
     unanswered: Unanswered | None = None
 
 
-class Lasted(_Bounded, frozen=True):
-    led: _Duration = 0
-    vacant: _Duration = 0
-    suspended: _Duration = 0
-    unobserved: _Duration = 0
-
-
-class Bucket(_Bounded, frozen=True, array_like=True):
-    start: _Steady
-    vacant: _Duration = 0
-    suspended: _Duration = 0
-    unobserved: _Duration = 0
-
-
-class Account(_Bounded, frozen=True):
-    """Without changes: all of it is final when it is handed over."""
-
-    began: _Steady
-    settled: _Steady
-    lasted: Lasted = Lasted()
-    minutes: Annotated[tuple[Bucket, ...], Meta(max_length=_MOST_MINUTES)] = ()
-    hours: Annotated[tuple[Bucket, ...], Meta(max_length=_MOST_HOURS)] = ()
-
-
 class JobFault(_Bounded, frozen=True):
     fault: recovery_state.Fault
     since: Moment
@@ -608,7 +581,6 @@ class Document(_Bounded, frozen=True):
     assessed: Assessed | None = None
     job_faults: Annotated[dict[_JobId, JobFault], Meta(max_length=MOST_PICTURED)] = {}
     rest_server: RestServer | None = None
-    account: Account | None = None
     groups: Annotated[dict[_Id, Group], Meta(max_length=MOST_ALERTS)] = {}
     failovers: Annotated[tuple[CountedFailover, ...], Meta(max_length=MOST_FAILOVERS)] = ()
     drilled: Drilled | None = None

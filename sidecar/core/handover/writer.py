@@ -68,7 +68,6 @@ def _document(
         bounded(schema.Assessed, cluster.assessed),
         bounded_values(schema.JobFault, faults),
         bounded(schema.RestServer, cluster.rest_server),
-        bounded(schema.Account, cluster.account),
         _groups(alerts.groups, max(min(most, schema.MOST_ALERTS), 1)),
         tuple(failover for failover in failovers if failover),
         bounded(schema.Drilled, cluster.drilled),

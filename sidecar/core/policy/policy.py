@@ -74,8 +74,6 @@ class Trigger(StrEnum):
     """A check of high availability found what makes a failover fail."""
     DRILL_OVERDUE = "drill_overdue"
     """No drill of the cluster's failover has passed for longer than the rule's `age`."""
-    BUDGET_BURN = "budget_burn"
-    """The error budget of leadership is spent faster than its objective allows, over `within` and still now."""
 
 
 class Need(StrEnum):
@@ -87,7 +85,6 @@ class Need(StrEnum):
     PLANS = "kubernetes: {plans: true}"
     HA_CHECK = "ha_check"
     SHARED_STORE = "ledger: {mode: auto}"
-    OBJECTIVE = "slo"
 
 
 NEEDS: Final[Mapping[Trigger, Need | None]] = {
@@ -105,7 +102,6 @@ NEEDS: Final[Mapping[Trigger, Need | None]] = {
     Trigger.LEADER_SILENT: Need.FLINK_REST,
     Trigger.HA_RISK: Need.HA_CHECK,
     Trigger.DRILL_OVERDUE: Need.SHARED_STORE,
-    Trigger.BUDGET_BURN: Need.OBJECTIVE,
 }
 """Without it a rule with this trigger never fires. None: leaders are enough."""
 
@@ -131,7 +127,7 @@ DRILLED: Final = frozenset(
     {
         *(Trigger.LEADER_CHANGED, Trigger.JOB_LEADER_CHANGED, Trigger.SAME_PROCESS_REELECTION),
         *(Trigger.PLANNED_FAILOVER, Trigger.VACANT, Trigger.EPISODES, Trigger.NO_STANDBY),
-        *(Trigger.NOT_RECOVERED, Trigger.RECOVERED, Trigger.LEADER_SILENT, Trigger.BUDGET_BURN),
+        *(Trigger.NOT_RECOVERED, Trigger.RECOVERED, Trigger.LEADER_SILENT),
     }
 )
 """Triggers of what a failover that works may cause: a drill hides them while it lasts. Lost jobs, lost state, a split and what this
@@ -149,10 +145,6 @@ class Objective(Struct, frozen=True):
     """Percent of the time in which the cluster is to be led."""
     window: int
     """The time in which that is to hold (microseconds)."""
-
-    def allowed(self, duration: int) -> int:
-        """How much of `duration` may be vacant (microseconds)."""
-        return round(duration * (100 - self.leadership) / 100)
 
 
 class Source(StrEnum):
@@ -176,7 +168,7 @@ class Rule(Struct, frozen=True):
     """How long the condition must have held (`for`)."""
     count: int = 1
     within: int = 0
-    """`episodes`: the period in which `count` failovers fire the rule. `budget_burn`: the longest window of its paces."""
+    """`episodes`: the period in which `count` failovers fire the rule."""
     planned_budget: int = PLANNED_BUDGET
     """`leader_changed`, `vacant`: how long a planned failover may take until it fires the rule as any other does."""
     summary: "Template | None" = None

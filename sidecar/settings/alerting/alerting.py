@@ -5,7 +5,6 @@ from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
 
-from sidecar.core.cluster.error_budget import PACES
 from sidecar.core.policy.labels import OWN_LABELS
 from sidecar.core.policy.policy import LASTING, PLANNABLE, Rule, Severity, Template, Trigger
 from sidecar.core.policy.routing import with_feeds
@@ -13,7 +12,7 @@ from sidecar.settings.alerting.receivers import NAME, NAME_IS, receiver, without
 from sidecar.settings.alerting.routes import Names, inhibit_rules, root_route
 from sidecar.settings.alerting.time_intervals import time_intervals
 from sidecar.settings.file import schema
-from sidecar.settings.file.durations import SECOND, format_duration
+from sidecar.settings.file.durations import SECOND
 from sidecar.settings.file.section import Section, read_file, unique_sections
 from sidecar.settings.file.setting import Setting
 from sidecar.settings.file.settings_error import SettingsError
@@ -84,11 +83,11 @@ def _rule(section: Section) -> Rule:
         conditions = ", ".join(sorted(LASTING))
         raise section.error("for", f"is for conditions only ({conditions}): remove it")
     counted = trigger is Trigger.EPISODES
-    for key, triggers in (("count", (Trigger.EPISODES,)), ("within", (Trigger.EPISODES, Trigger.BUDGET_BURN))):
-        if trigger in triggers and key not in section:
+    for key in ("count", "within"):
+        if counted and key not in section:
             raise section.missing(key)
-        if trigger not in triggers and key in section:
-            raise section.error(key, f"is for on: {' or '.join(triggers)} only: remove it")
+        if not counted and key in section:
+            raise section.error(key, f"is for on: {Trigger.EPISODES} only: remove it")
     if trigger not in PLANNABLE and "planned_budget" in section:
         failovers = ", ".join(sorted(PLANNABLE))
         raise section.error("planned_budget", f"is for alerts of failovers only ({failovers}): remove it")
@@ -100,19 +99,11 @@ def _rule(section: Section) -> Rule:
         section.get("severity").choice(Severity),
         section.get("for").duration(),
         section.get("count").integer(1, 1000) if counted else 1,
-        _within(trigger, section) if trigger in {Trigger.EPISODES, Trigger.BUDGET_BURN} else 0,
+        section.get("within").duration(at_least=SECOND) if counted else 0,
         section.get("planned_budget").duration(),
         section.read("summary", _template, None),
         section.get("age").duration(at_least=SECOND),
     )
-
-
-def _within(trigger: Trigger, section: Section) -> int:
-    setting = section.get("within")
-    duration = setting.duration(at_least=SECOND)
-    if trigger is Trigger.BUDGET_BURN and duration not in PACES:
-        raise setting.invalid(f"must be one of {', '.join(map(format_duration, PACES))}: docs/how-to/slo.md")
-    return duration
 
 
 def _template(setting: Setting) -> Template:

@@ -5,38 +5,19 @@ from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
-from sidecar.core.cluster import error_budget
-from sidecar.core.cluster.leadership_account import (
-    HOUR,
-    LONGEST,
-    MINUTE,
-    RECENT,
-    Account,
-    Lasted,
-    Standing,
-    changed,
-    is_consistent,
-    opened,
-    totals,
-    vacant_within,
-    within,
-)
+from sidecar.core.cluster.accounted_leadership import final_until
+from sidecar.core.cluster.leadership_account import Account, Lasted, Standing, totals
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import DeploymentObserved, ViewConfirmed
-from sidecar.core.policy.policy import Objective
 from sidecar.core.records import AnyRecord, Coverage, TransitionRecord
 from sidecar.core.state import State
 from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, REST_SERVER, THE_JOB, A, B
-from tests.kit.core_sidecar import POLICY, Sidecar, watching
+from tests.kit.core_sidecar import Sidecar, watching
 from tests.kit.fake_flink import Flink
 from tests.kit.groups import examples
-
-OBJECTIVE = Objective(99.9, 30 * 24 * HOUR)
-WITH_OBJECTIVE = replace(POLICY, objective=OBJECTIVE)
 
 
 class Jumping(Sidecar):
@@ -53,10 +34,6 @@ def account_of(sidecar: Sidecar) -> Account:
     account = sidecar.state.clusters[CLUSTER].account
     assert account
     return account
-
-
-def burning(sidecar: Sidecar) -> tuple[int, ...]:
-    return sidecar.state.clusters[CLUSTER].burning
 
 
 def totals_of(sidecar: Sidecar) -> Lasted:
@@ -88,9 +65,6 @@ def act(name: str, flink: Flink, sidecar: Sidecar, seconds: int) -> None:
             sidecar.observe(ViewConfirmed(sidecar.moment, CLUSTER, 5 * SECOND))
         case "kill":
             sidecar.is_killed(seconds)
-        case "replace":
-            sidecar.stops()
-            sidecar.is_replaced(seconds)
         case "refuse":
             sidecar.is_refused(flink.znodes.path(DISPATCHER))
         case "suspend" | "resume":
@@ -108,7 +82,6 @@ ACTS = (
     "connect",
     "confirm",
     "kill",
-    "replace",
     "refuse",
     "suspend",
     "resume",
@@ -122,23 +95,15 @@ def histories(*names: str) -> st.SearchStrategy[list[tuple[str, int]]]:
 @settings(max_examples=examples(200), deadline=None)
 @given(histories(*ACTS, "jump"))
 def test_every_microsecond_counts_once_whatever_happens(history: list[tuple[str, int]]) -> None:
-    """Led, vacant, suspended and unobserved time are the time that has passed, through restarts, handovers and jumps of the clock."""
+    """Led, vacant, suspended and unobserved time are the time that has passed, through restarts and jumps of the clock."""
     flink = Flink().submit().elect(A)
     sidecar = Jumping(flink)
     began = sidecar.now
     sidecar.connects().waits(5)
     for name, seconds in history:
         act(name, flink, sidecar, seconds)
-        # A second sidecar reads the times of the first one by the wall clock, so that after a jump more or less has passed.
-        if "replace" not in {name for name, _ in history}:
-            assert account_of(sidecar).began == began
-        account = account_of(sidecar)
-        assert is_consistent(account)
-        assert totals(account, sidecar.now).elapsed == sidecar.now - account.began
-        for window in (5 * MINUTE, RECENT, 72 * HOUR, LONGEST):
-            parts = within(account, sidecar.now, window)
-            assert parts.elapsed == min(window, sidecar.now - account.began)
-            assert vacant_within(account, sidecar.now, window) == parts.vacant
+        counted = totals_of(sidecar)
+        assert sum(getattr(counted, part) for part in counted.__struct_fields__) == sidecar.now - began
 
 
 @settings(max_examples=examples(200), deadline=None)
@@ -156,7 +121,7 @@ def test_the_account_says_what_the_records_say(history: list[tuple[str, int]]) -
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(histories(*(act for act in ACTS if act != "replace")))
+@given(histories(*ACTS))
 def test_what_is_exposed_never_goes_back(history: list[tuple[str, int]]) -> None:
     """Counters of Prometheus that go back look like a restart, and the whole of them would count again."""
     flink = Flink().submit().elect(A)
@@ -173,7 +138,7 @@ def test_what_is_exposed_never_goes_back(history: list[tuple[str, int]]) -> None
 def exposed(state: State, at: Moment) -> Lasted:
     cluster = state.clusters[CLUSTER]
     assert cluster.account
-    return totals(cluster.account, error_budget.final_until(cluster, state.alive, at))
+    return totals(cluster.account, final_until(cluster, state.alive, at))
 
 
 def of_records(records: list[AnyRecord], began: int, until: int) -> Lasted:
@@ -271,44 +236,11 @@ def test_the_account_changes_only_with_the_standing() -> None:
     assert account_of(sidecar) is before
 
 
-def test_an_account_stays_small() -> None:
-    """A leader that comes and goes each hour for a hundred days, and then each minute for a day."""
-    account, at = opened(0), 0
-    for number, length in enumerate([HOUR] * (100 * 24) + [MINUTE] * (24 * 60)):
-        at += length
-        account = changed(account, Standing.VACANT if number % 2 else Standing.LED, at, at)
-    assert len(account.minutes) <= RECENT // MINUTE + 2
-    assert len(account.hours) <= LONGEST // HOUR + 2
-    assert is_consistent(account)
-
-
-def test_the_budget_is_that_of_the_observed_time() -> None:
-    """Of 99.9 % in 30 days 43 minutes and 12 seconds may be vacant; half of the time unobserved leaves half of it."""
-    account = changed(opened(0), Standing.LED, 15 * 24 * HOUR, 15 * 24 * HOUR)
-    account = changed(account, Standing.VACANT, 30 * 24 * HOUR - 60 * SECOND, 30 * 24 * HOUR)
+def test_the_next_sidecar_counts_anew() -> None:
+    """From when its predecessor was last known to run, as a counter of Prometheus does after a restart."""
     _, sidecar = watching()
-    cluster = replace(sidecar.state.clusters[CLUSTER], account=account)
-    now = Moment(30 * 24 * HOUR, 0)
-    budget = error_budget.budget(cluster, OBJECTIVE, now)
-    assert OBJECTIVE.allowed(OBJECTIVE.window) == (43 * 60 + 12) * SECOND
-    assert budget.allowed == (43 * 60 + 12) * SECOND // 2
-    assert budget.remaining == 1 - 60 * SECOND / budget.allowed
-    unseen = error_budget.budget(replace(cluster, account=opened(0)), OBJECTIVE, now)
-    assert (unseen.allowed, unseen.remaining) == (0, None)
-
-
-def test_the_budget_burns_when_both_windows_do() -> None:
-    """A pace begins with its long window, and ends with its short one."""
-    flink, sidecar = watching(policy=WITH_OBJECTIVE)
-    flink.vacate(*ALL_FOUR)
-    sidecar.sees_changes().waits(51)
-    assert burning(sidecar) == ()
-    sidecar.waits(1)
-    assert burning(sidecar) == (HOUR,), "14.4 times 3.6 seconds"
-    sidecar.waits(78)
-    assert burning(sidecar) == (HOUR, 6 * HOUR), "6 times 21.6 seconds"
-    flink.elect(B)
-    sidecar.sees_changes().waits(7 * 60)
-    assert burning(sidecar) == (6 * HOUR,)
-    sidecar.waits(25 * 60)
-    assert burning(sidecar) == ()
+    sidecar.waits(3600, tick=30).stops()
+    sidecar.is_replaced(60).connects().waits(10)
+    counted = totals_of(sidecar)
+    assert counted.led <= 70 * SECOND
+    assert counted.unobserved >= 60 * SECOND

@@ -223,6 +223,7 @@ def test_a_template_can_do_no_harm(read: Read, template: str, said: str) -> None
     [
         ("rules: [{alert: A, on: episodes, within: 1h}]\n", "1: rules[0]: count is missing"),
         ("rules: [{alert: A, on: vacant, count: 3}]\n", "1: rules[0].count: is for on: episodes only: remove it"),
+        ("rules: [{alert: A, on: vacant, within: 6h}]\n", "1: rules[0].within: is for on: episodes only: remove it"),
         ("rules: [{alert: A, on: vacant, age: 3d}]\n", "1: rules[0].age: is for on: drill_overdue only: remove it"),
         ("route: {matchers: [severity=info]}\n", "1: route.matchers: the first route takes every alert, always: "),
         ("route: {continue: true}\n", "1: route.continue: the first route takes every alert, always: "),

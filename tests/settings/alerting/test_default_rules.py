@@ -29,9 +29,7 @@ def test_the_shipped_rules_are_a_rule_file_like_any_other() -> None:
         Rule("FlinkStateOlder", Trigger.RESTORED_FROM_OLDER, Severity.WARNING),
         Rule("FlinkNotRecovered", Trigger.NOT_RECOVERED, Severity.CRITICAL, 300 * SECOND),
         Rule("FlinkLeaderSilent", Trigger.LEADER_SILENT, Severity.WARNING, 8 * SECOND),
-        Rule("FlinkErrorBudgetBurn", Trigger.BUDGET_BURN, Severity.CRITICAL, within=6 * 3600 * SECOND),
-        Rule("FlinkErrorBudgetSlowBurn", Trigger.BUDGET_BURN, Severity.WARNING, within=72 * 3600 * SECOND),
     )
     copied, shipped = load(RULES, {"zookeeper": "zk"}), load(None, {"zookeeper": "zk"})
     assert (shipped.rules, shipped.inhibit_rules) == (copied.rules, copied.inhibit_rules)
-    assert len(shipped.inhibit_rules) == 2
+    assert len(shipped.inhibit_rules) == 1

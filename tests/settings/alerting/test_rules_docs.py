@@ -68,7 +68,6 @@ FIRING: Mapping[Trigger, str] = {
     Trigger.LEADER_SILENT: "- {at: 50s, rest: answers}\n- {at: 1m, rest: silent}",
     Trigger.HA_RISK: "- {at: 1m, checks: {standby: risk}}",
     Trigger.DRILL_OVERDUE: "- {at: 2m, contenders: 1}",
-    Trigger.BUDGET_BURN: "- {at: 30s, gone: [all]}",
     Trigger.ZXID_HEADROOM: "- {at: 1m, zxid_headroom: 100}",
 }
 """What makes each trigger fire, of a job where it can be."""
@@ -100,7 +99,6 @@ def test_the_labels_of_each_trigger_are_documented(trigger: Trigger, tmp_path: P
     """Those that its alerts really have, beside those that all have."""
     counted = {
         Trigger.EPISODES: ", count: 1, within: 1h",
-        Trigger.BUDGET_BURN: ", within: 1h",
         Trigger.DRILL_OVERDUE: ", age: 1m",
     }.get(trigger, "")
     events = FIRING[trigger].replace("\n", "\n      ")
@@ -109,7 +107,6 @@ def test_the_labels_of_each_trigger_are_documented(trigger: Trigger, tmp_path: P
 rules: [{{alert: It, on: {trigger.value}{counted}}}]
 tests:
   - name: it
-    slo: {{leadership: 99.9}}
     when:
       - {{at: 0s, submitted: [orders], contenders: 2, leader: {{all: jm-a}}}}
       {events}
@@ -119,13 +116,7 @@ tests:
     suite = read_tests(tmp_path / "test.yaml")
     evidence = frozenset({Source.FLINK_REST}) if any(event.is_of_rest for event in suite.tests[0].when) else frozenset()
     simulator, cluster, events_left = (
-        Simulator(
-            replace(
-                suite.rules.policy_for("me", {"default": Store.ZOOKEEPER}),
-                evidence=evidence,
-                objective=suite.tests[0].slo,
-            )
-        ),
+        Simulator(replace(suite.rules.policy_for("me", {"default": Store.ZOOKEEPER}), evidence=evidence)),
         SimulatedFlink("default"),
         [*suite.tests[0].when],
     )
