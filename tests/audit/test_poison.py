@@ -155,22 +155,28 @@ def test_no_file_and_no_line_stops_an_ingest(spark: SparkSession, spool: Path, a
 def test_a_segment_may_vanish_at_any_moment(
     spark: SparkSession, spool: Path, audit: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After Spark has listed it, or after it was looked through: the others of its batch are taken in, and the quarantine names it."""
+    """After it was listed, or, if it is large, after it was looked through: the others of its batch are taken in, and the quarantine names
+    it. Of a small one everything is known once it was looked through.
+    """
     seal(spool, "jm-0", 1, [transition(1)])
-    vanishing = [seal(spool, "jm-1", number, [transition(number)]) for number in (2, 3)]
-    waiting = [*vanishing]
+    small = seal(spool, "jm-1", 4, [transition(4)])
+    vanishing = [
+        seal(spool, "jm-1", 3, [transition(3, reason="x" * (2 << 20))]),
+        seal(spool, "jm-1", 2, [transition(2)]),
+    ]
+    waiting = [small, *vanishing]
 
     def inspected(*arguments: Any, **options: Any) -> dict[str, Inspection]:
         if waiting:
             waiting.pop().unlink()
         inspection = inspect(*arguments, **options)
-        if waiting:
+        while waiting:
             waiting.pop().unlink()
         return inspection
 
     monkeypatch.setattr("sidecar.audit.ingest.ingest.inspect", inspected)
     ingest(spark, str(spool), str(audit))
-    assert ids_seen(spark, audit, "transitions") == ids([transition(1)])
+    assert ids_seen(spark, audit, "transitions") == ids([transition(1), transition(4)])
     gone = "unreadable segment: No such file or directory"
     assert_quarantined(spark, audit, [(str(segment.relative_to(spool)), None, gone) for segment in vanishing])
 

@@ -39,16 +39,16 @@ def test_deleted_segments_are_forgotten(spark: SparkSession, audit: Path) -> Non
 
 
 def test_a_listing_names_only_what_is_new(spark: SparkSession, spool: Path) -> None:
-    """A folder as a whole where everything in it is new, else each new segment; nothing where there is none, and no empty folder."""
+    """In the order in which it was written; and what exists of that which is known."""
     old, new = (seal(spool, "jm-0", number, lines=[b"{}"]) for number in (1, 2))
-    seal(spool, "jm-1", 1, lines=[b"{}"])
+    newest = seal(spool, "jm-1", 1, lines=[b"{}"])
     (spool / "jm-2").mkdir()
-    old_path, new_path = (segment.relative_to(spool).as_posix() for segment in (old, new))
+    old_path, new_path, newest_path = (segment.relative_to(spool).as_posix() for segment in (old, new, newest))
     storage = open_storage(spark, str(spool))
     found = listing(storage, frozenset({old_path, "jm-9/gone"}))
-    assert ([*found.roots], found.ingested) == ([new_path, "jm-1"], {old_path})
+    assert ([segment.key for segment in found.segments], found.ingested) == ([new_path, newest_path], {old_path})
     everything = {path.relative_to(spool).as_posix() for path in spool.rglob("*.gz")}
-    assert [*listing(storage, everything).roots] == []
+    assert [*listing(storage, everything).segments] == []
 
 
 def _audit_log(spark: SparkSession, audit: Path) -> Storage:

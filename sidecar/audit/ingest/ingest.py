@@ -1,23 +1,25 @@
-"""Ingests spool segments: Structured Streaming finds the new segments, `Writer` adds each record once."""
+"""Ingests spool segments: what is new is listed, inspected, packed and read by Spark; `Writer` adds each record once."""
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
-from threading import Event, Lock
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from threading import Event, Thread
+from typing import Final
+from uuid import uuid4
 
 from msgspec import Struct
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
-from pyspark.sql.streaming.query import StreamingQuery
 
 from sidecar.audit.audit_error import AuditError, StoppedError, failing_to, is_unreadable_file
 from sidecar.audit.ingest.inspection import Inspection, inspect
+from sidecar.audit.ingest.packing import Packing
 from sidecar.audit.ingest.segment_log import SegmentLog
 from sidecar.audit.ingest.segments import COMMON, Segment, bad_lines, bad_segments, common_records, read_segments
-from sidecar.audit.ingest.spool import LOOK_SECONDS, SUFFIX, SpoolListing, batches_of, key_of, listing, pattern
+from sidecar.audit.ingest.spool import LOOK_SECONDS, NewSegment, SpoolListing, batches_of, listing
 from sidecar.audit.ingest.writer import Writer
 from sidecar.audit.log.checkpoints import CHECKPOINTS, SEGMENTS, checkpoint_of
 from sidecar.audit.log.file_systems import open_storage
@@ -30,15 +32,13 @@ _log = logging.getLogger("sidecar.audit")
 
 _BATCH_BYTES: Final = 64 << 20
 """Compressed; about a million records."""
+_POLL_SECONDS: Final = 0.1
 _SETTINGS: Final = {
     # By default each folder is listed by a task of its own, which takes longer to start than to list.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
     # Chunks of segments are read in parallel: by default a union of single partitions is one partition.
     "spark.sql.unionOutputPartitioning": "false",
 }
-_POLL_SECONDS: Final = 0.1
-_FOREVER: Final = "365000d"
-_SEGMENT_FILE: Final = "path string, modificationTime timestamp, length bigint, content binary"
 
 
 class IngestResult(Struct, frozen=True):
@@ -72,9 +72,34 @@ def ingest(
         stop = stop or Event()
         with target.locked(INGESTING):
             batches = _Batches(session, source, target)
-            with suppress(StoppedError):
+            with suppress(StoppedError), _interrupted_by(stop, session):
                 _play(batches, stop, follow=follow)
             return batches.result()
+
+
+@contextmanager
+def _interrupted_by(stop: Event, session: SparkSession) -> Iterator[None]:
+    """Spark's jobs of the block are cancelled when `stop` is set. Raises StoppedError then."""
+    context, tag, ended = session.sparkContext, f"ingest-{uuid4()}", Event()
+
+    def watch() -> None:
+        while not ended.wait(_POLL_SECONDS):
+            if stop.is_set():
+                context.cancelJobsWithTag(tag)
+
+    watcher = Thread(target=watch, name="stop of the ingest", daemon=True)
+    context.addJobTag(tag)
+    watcher.start()
+    try:
+        yield
+    except Exception as error:
+        if stop.is_set():
+            raise StoppedError("stopped") from error
+        raise
+    finally:
+        ended.set()
+        watcher.join()
+        context.removeJobTag(tag)
 
 
 def _play(batches: "_Batches", stop: Event, *, follow: bool) -> None:
@@ -85,14 +110,7 @@ def _play(batches: "_Batches", stop: Event, *, follow: bool) -> None:
         if listing.problems != known_problems:
             batches.quarantine_paths(listing.problems, stop)
             known_problems = listing.problems
-        if listing.roots or listing.objects:
-            try:
-                batches.run(listing, stop)
-            except Exception:
-                # A failed batch raises its own error. An error of the stream itself may be one of a listing that is outdated.
-                if batches.failure is not None or batches.listing(stop) == listing:
-                    raise
-                continue
+        batches.run(listing.segments, stop)
         if not follow:
             break
         stop.wait(LOOK_SECONDS)
@@ -108,19 +126,8 @@ def _audit_folder(session: SparkSession, url: str) -> Storage:
     return audit
 
 
-def _in_order(batch: DataFrame) -> list[Segment]:
-    """The segments of a batch in the order in which they were written, so that records of one date are adjacent.
-
-    Reads Spark's plan: collecting the rows would open each file, and fail if one was deleted.
-    """
-    partitions: Any = batch._jdf.queryExecution().toRdd().partitions()  # noqa: SLF001  plans have no Python API
-    files = {file.toPath().toString(): file for partition in partitions for file in partition.files()}
-    written = sorted((file.modificationTime(), path, file.fileSize()) for path, file in files.items())
-    return [Segment(url=path, length=length) for _, path, length in written]
-
-
 class _Batches:
-    """Ingests each batch of the stream. Spark calls it on a thread of its own."""
+    """Ingests the segments of a spool, batch by batch."""
 
     def __init__(self, session: SparkSession, spool: Storage, audit: Storage) -> None:
         self._session = session
@@ -129,11 +136,6 @@ class _Batches:
         self._writer = Writer(session, audit)
         self._checkpoint = checkpoint_of(spool.url)
         self._ingested = SegmentLog(audit, f"{self._checkpoint}/{SEGMENTS}")
-        self._working = Lock()
-        self._ended = Event()
-        """Set when no further batch is to begin."""
-        self.failure: Exception | None = None
-        """The error of a failed batch; None if no batch failed."""
         self._rows: Counter[str] = Counter()
         self._files = 0
 
@@ -145,69 +147,14 @@ class _Batches:
                 self._ingested.keep(spool.ingested)
         return spool
 
-    def run(self, listing: SpoolListing, stop: Event) -> None:
-        """Ingest what is new until `stop` is set. No batch is running when this returns or raises."""
-        self._ended.clear()
-        self.failure = None
-        for part in batches_of(listing.objects, _BATCH_BYTES):
+    def run(self, new: Sequence[NewSegment], stop: Event) -> None:
+        """Ingest these segments until `stop` is set."""
+        for batch in batches_of(new, _BATCH_BYTES):
             if stop.is_set():
                 return
-            with self._spool.fetched([segment.path for segment in part]) as spool:
-                segments = [Segment(spool.full_url(segment.path), segment.size) for segment in part]
-                self._add(spool, segments, [*map(key_of, part)], stop)
-        if listing.roots:
-            self._stream(listing.roots, stop)
-
-    def _stream(self, roots: Sequence[str], stop: Event) -> None:
-        query = self._start(roots)
-        try:
-            while query.isActive and not stop.wait(_POLL_SECONDS):
-                pass
-            if (failure := query.exception()) is not None:
-                raise self.failure or failure
-        finally:
-            self._ended.set()
-            query.stop()  # interrupts a running batch
-            with self._working:
-                pass
-
-    def _start(self, roots: Sequence[str]) -> StreamingQuery:
-        """Start a stream of the paths of segments. A batch reads their content, so that a damaged segment does not fail the stream."""
-        # What a stream has done is in the segment log. A new stream needs no checkpoint, and may be unable to read that of a killed one.
-        for name in self._audit.names(self._checkpoint):
-            if name != SEGMENTS:
-                self._audit.delete(f"{self._checkpoint}/{name}")
-        segments = (
-            self._session.readStream.format("binaryFile")
-            .schema(_SEGMENT_FILE)
-            .option("recursiveFileLookup", True)
-            .option("pathGlobFilter", f"*{SUFFIX}")
-            .option("maxFileAge", _FOREVER)  # by default a segment that arrives a week late is ignored
-            .option("maxBytesPerTrigger", _BATCH_BYTES)
-            .load(pattern(self._spool, roots))
-            .select("path")
-        )
-        writer = segments.writeStream.foreachBatch(self)
-        if self._audit.local is not None:  # else Spark makes a folder on this machine
-            writer = writer.option("checkpointLocation", self._audit.full_url(f"{self._checkpoint}/stream"))
-        return writer.trigger(availableNow=True).start()
-
-    def __call__(self, batch: DataFrame, _batch_id: int) -> None:
-        with self._working:
-            try:
-                if self._ended.is_set():
-                    raise StoppedError("stopped")
-                segments = _in_order(batch)
-                keys = [self._spool.relative(segment.url) for segment in segments]
-                self._add(self._spool, segments, keys, self._ended)
-            except Exception as error:
-                self.failure = error
-                raise
-
-    def _add(self, spool: Storage, segments: Sequence[Segment], keys: Collection[str], stop: Event) -> None:
-        with self._writer.working(stop):
-            self._ingest(spool, segments)
-            self._ingested.add(keys)
+            with self._spool.fetched([segment.path for segment in batch]) as spool, self._writer.working(stop):
+                self._ingest(spool, [Segment(spool.full_url(segment.path), segment.size) for segment in batch])
+                self._ingested.add([segment.key for segment in batch])
 
     def quarantine_paths(self, problems: Mapping[str, str], stop: Event) -> None:
         """Add what cannot be listed to the quarantine. Also removes what a writer that died has left."""
@@ -227,44 +174,60 @@ class _Batches:
 
     def _ingest(self, spool: Storage, segments: Sequence[Segment]) -> None:
         urls = [segment.url for segment in segments]
-        inspections = inspect(spool, urls)
         # Counted before the rows are visible: a stop in between must not report rows of no segment.
         self._files += len(segments)
-        try:
-            self._write(spool, segments, inspections)
-        except Exception as error:
-            if not is_unreadable_file(error):
-                raise
-            again = inspect(spool, urls, with_hadoop=True)
-            if again == inspections:
-                raise
-            self._write(spool, segments, inspections := again)
+        with self._writer.packing() as packing:
+            inspections = inspect(spool, urls, packing)
+            try:
+                self._write(spool, segments, inspections, packing)
+            except Exception as error:
+                if not is_unreadable_file(error):
+                    raise
+                read = [url for url in urls if not packing or url not in packing.packed]
+                again = inspect(spool, read, with_hadoop=True)
+                if again == inspections:
+                    raise
+                self._write(spool, segments, inspections := again, packing)
         self._quarantine(spool, inspections)
 
-    def _write(self, spool: Storage, segments: Sequence[Segment], inspections: Mapping[str, Inspection]) -> None:
+    def _write(
+        self,
+        spool: Storage,
+        segments: Sequence[Segment],
+        inspections: Mapping[str, Inspection],
+        packing: Packing | None,
+    ) -> None:
         sound = [segment for segment in segments if segment.url not in inspections]
         others = [segment for segment in segments if segment.url in inspections and inspections[segment.url].readable]
         if sound:
-            self._write_sound(spool, sound)
+            files = [segment for segment in sound if not packing or segment.url not in packing.packed]
+            packed = packing.finish() if packing else ()
+            files += (Segment(f"file:{file}", file.stat().st_size) for file in packed)
+            self._write_sound(spool, sound, files)
         if others:
             damaged = [segment.url for segment in others if inspections[segment.url].problem]
             self._write_any(read_segments(self._session, spool, others, damaged))
 
-    def _write_sound(self, spool: Storage, segments: Sequence[Segment]) -> None:
-        rows, counts = common_records(self._session, spool, segments)
+    def _write_sound(self, spool: Storage, segments: Sequence[Segment], files: Sequence[Segment]) -> None:
+        """`files`: what has their lines."""
+        rows, counts = common_records(self._session, spool, files)
         self._append(rows, COMMON)
-        if counts.get["others"] or counts.get["rejected"]:
-            # After a rejection all lines are read again; the writer skips those that it has added.
-            only_others = not counts.get["rejected"]
-            self._write_any(read_segments(self._session, spool, segments, without_common=only_others))
+        if counts.get["rejected"]:
+            # All lines are read again, and the writer skips those that it has added.
+            self._write_any(read_segments(self._session, spool, segments))
+        elif counts.get["others"]:
+            others = partial(read_segments, self._session, spool, without_common=True)
+            self._write_any(others(files), lambda: others(segments))
 
-    def _write_any(self, rows: DataFrame) -> None:
+    def _write_any(self, rows: DataFrame, with_files: Callable[[], DataFrame] | None = None) -> None:
+        """`with_files`: the same rows from the segments themselves, if these are of packed files. The quarantine names a line's segment."""
         rows = rows.persist(StorageLevel.MEMORY_AND_DISK)  # parsed once, for all tables
         try:
             good = F.when(F.col("reason").isNull(), F.col("record.type"))
             for row in collected(rows.groupBy(good.alias("type")).count()):
                 if row.type is None:
-                    self._rows[QUARANTINE_TABLE.name] += self._writer.append(bad_lines(rows), QUARANTINE_TABLE)
+                    bad = bad_lines(with_files() if with_files else rows)
+                    self._rows[QUARANTINE_TABLE.name] += self._writer.append(bad, QUARANTINE_TABLE)
                 else:
                     records = rows.where(good == row.type).select("record.*")
                     self._append(records.hint("rebalance"), row.type)

@@ -1,6 +1,7 @@
 """Inspects each segment before Spark reads it, in bounded memory whatever the segment contains.
 
-Spark holds a whole line in memory, and a single unreadable segment makes a batch fail.
+Spark holds a whole line in memory, and a single unreadable segment makes a batch fail. Since each segment is unpacked here, the lines of
+small ones are packed into few files on the way (`packing`): a file costs Spark milliseconds, however small it is.
 """
 
 import os
@@ -14,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.audit.audit_error import defect
+from sidecar.audit.ingest.packing import MOST_PACKED_BYTES, Packing
 from sidecar.audit.log.storage import Storage
 
 MOST_LINE_BYTES: Final = 4 << 20
@@ -27,6 +29,8 @@ _MOST_RATIO: Final = 100
 _OVERSIZED: Final = f"more than {_MOST_BYTES >> 20} MiB, and more than {_MOST_RATIO} times its own size"
 _GZIP: Final = 31
 """zlib's code of the format."""
+_AT_ONCE: Final = 128
+"""Segments whose lines are held until they are packed."""
 
 
 class LongLine(Struct, frozen=True):
@@ -50,21 +54,35 @@ class Inspection(Struct, frozen=True):
     long_lines: tuple[LongLine, ...] = ()  # not a list: a segment without problems is equal to `Inspection()`
 
 
-def inspect(spool: Storage, urls: Sequence[str], *, with_hadoop: bool = False) -> dict[str, Inspection]:
-    """The segments that have problems, by URL. `with_hadoop`: includes problems that only Hadoop's decompression finds."""
+def inspect(
+    spool: Storage, urls: Sequence[str], packing: Packing | None = None, *, with_hadoop: bool = False
+) -> dict[str, Inspection]:
+    """The segments that have problems, by URL; small ones that have none are packed, in this order.
 
-    def inspect_one(url: str) -> Inspection:
-        inspection = _inspected(spool, url)
-        return _with_hadoop(spool, url, inspection) if with_hadoop and not inspection.problem else inspection
+    `with_hadoop`: includes problems that only Hadoop's decompression finds.
+    """
 
+    def inspect_one(url: str) -> tuple[Inspection, bytes | None]:
+        lines = _Lines(spool.relative(url), kept=packing is not None)
+        inspection = _inspected(spool, url, lines)
+        if with_hadoop and not inspection.problem:
+            inspection = _with_hadoop(spool, url, inspection)
+        return inspection, lines.text if inspection == Inspection() else None
+
+    problems = dict[str, Inspection]()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        inspections = zip(urls, pool.map(inspect_one, urls), strict=True)
-        return {url: inspection for url, inspection in inspections if inspection != Inspection()}
+        for start in range(0, len(urls), _AT_ONCE):
+            some = urls[start : start + _AT_ONCE]
+            for url, (inspection, text) in zip(some, pool.map(inspect_one, some), strict=True):
+                if inspection != Inspection():
+                    problems[url] = inspection
+                elif packing is not None and text is not None:
+                    packing.add(url, text)
+    return problems
 
 
-def _inspected(spool: Storage, url: str) -> Inspection:
+def _inspected(spool: Storage, url: str, lines: "_Lines") -> Inspection:
     file = spool.relative(url)
-    lines = _LongLines(file)
     try:
         problem = _unpack(spool, file, lines)
     except _OversizedError:
@@ -85,7 +103,7 @@ def _with_hadoop(spool: Storage, url: str, inspection: Inspection) -> Inspection
     return inspection if damage is None else replace(inspection, problem=f"damaged segment: {damage}")
 
 
-def _unpack(spool: Storage, file: str, lines: "_LongLines") -> str | None:
+def _unpack(spool: Storage, file: str, lines: "_Lines") -> str | None:
     """Unpack a segment into `lines`; returns its damage, if any. Raises _OversizedError, or what reading the file raises."""
     packed = spool.size(file)
     most = max(_MOST_BYTES, _MOST_RATIO * packed)
@@ -126,11 +144,12 @@ class _OversizedError(Exception):
     """The file unpacks to more than the limit."""
 
 
-class _LongLines:
-    """Finds the lines that are too long in a file that is added in chunks."""
+class _Lines:
+    """Finds the lines that are too long in a file that is added in chunks, and keeps the text of a small file."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, *, kept: bool) -> None:
         self._file = file
+        self._kept: list[bytes] | None = [] if kept else None
         self._line: list[bytes] = []
         """The chunks of the current line, up to the limit."""
         self._length = 0
@@ -142,6 +161,10 @@ class _LongLines:
     def add(self, text: bytes) -> None:
         """Add a chunk, which must be shorter than the limit: so a line that begins and ends in it is not too long."""
         self.size += len(text)
+        if self._kept is not None:
+            self._kept.append(text)
+            if self.size > MOST_PACKED_BYTES:
+                self._kept = None
         first, last = text.find(b"\n"), text.rfind(b"\n")
         if first < 0:
             self._extend(text)
@@ -149,6 +172,11 @@ class _LongLines:
         self._extend(text[:first])
         self.end()
         self._extend(text[last + 1 :])
+
+    @property
+    def text(self) -> bytes | None:
+        """All of the file; None if it is not small."""
+        return None if self._kept is None else b"".join(self._kept)
 
     def end(self) -> None:
         """End the current line."""

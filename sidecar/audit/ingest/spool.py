@@ -1,8 +1,4 @@
-"""Lists a spool, whatever it contains.
-
-Hadoop lists the spool for Spark, and fails at an unreadable folder, at a circular link and, when it matches a pattern, at a name with a
-colon. So the spool is listed here first, and Spark gets only the paths that it can list.
-"""
+"""Lists a spool, whatever it contains: an unreadable folder, a circular link, a name that Hadoop cannot read."""
 
 import os
 import re
@@ -14,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from sidecar.audit.log.paths import escape_pattern, is_of_file_system
+from sidecar.audit.log.paths import is_of_file_system
 from sidecar.audit.log.storage import Storage
 
 if TYPE_CHECKING:
@@ -23,24 +19,33 @@ if TYPE_CHECKING:
 SUFFIX: Final = ".jsonl.gz"
 LOOK_SECONDS: Final = 10.0
 """The interval at which a followed spool is listed."""
-_IN_BRACES: Final = re.compile(r"([{},\\])")
 _NO_FILE: Final = "its name cannot be that of a file: rename it"
 _NAME: Final = re.compile(r"[A-Za-z0-9_=.,@+-]{1,200}")
 _MOST_CHARACTERS: Final = 600
 _COLON: Final = "there is a colon in its name, which Hadoop cannot read: rename it"
 
 
+class NewSegment(Struct, frozen=True, order=True):
+    """A segment that is not ingested. They are ordered as they were written, so that records of one date are adjacent."""
+
+    modified: float
+    """Seconds since the epoch."""
+    path: str
+    size: int
+    """Bytes."""
+    key: str
+    """See `listing`."""
+
+
 class SpoolListing(Struct, frozen=True):
     """The content of a spool; all paths are relative to it."""
 
-    roots: Sequence[str]
-    """Folders and single segments that Spark can list; together they contain every segment that is not ingested."""
+    segments: Sequence[NewSegment]
+    """Those that are not ingested, in order."""
     problems: Mapping[str, str]
-    """Paths that Spark cannot list or would skip, and the reason for the quarantine."""
+    """Paths that cannot be read or hold nothing, and the reason for the quarantine."""
     ingested: AbstractSet[str] = frozenset()
-    """The keys of the segments that exist and are ingested. No root contains them."""
-    objects: Sequence["StoredObject"] = ()
-    """In an object store: the segments that are not ingested, in the order in which they were written."""
+    """The keys of the segments that exist and are ingested."""
 
 
 def listing(spool: Storage, keys: AbstractSet[str]) -> SpoolListing:
@@ -59,9 +64,12 @@ def _of_objects(objects: Sequence["StoredObject"], keys: AbstractSet[str]) -> Sp
         for item in objects
         if item.path not in problems and not item.path.rpartition("/")[2].startswith((".", "_"))
     ]
-    new = [segment for segment in segments if key_of(segment) not in keys]
-    new.sort(key=lambda segment: (segment.modified, segment.path))
-    return SpoolListing(roots=[], problems=problems, ingested=keys & {*map(key_of, segments)}, objects=new)
+    new = [
+        NewSegment(segment.modified.timestamp(), segment.path, segment.size, key)
+        for segment in segments
+        if (key := key_of(segment)) not in keys
+    ]
+    return SpoolListing(sorted(new), problems, keys & {*map(key_of, segments)})
 
 
 def _is_safe(path: str) -> bool:
@@ -75,9 +83,9 @@ def key_of(segment: "StoredObject") -> str:
     return f"{segment.path}?{segment.etag}"
 
 
-def batches_of(segments: Sequence["StoredObject"], most_bytes: int) -> Iterator[list["StoredObject"]]:
+def batches_of(segments: Sequence[NewSegment], most_bytes: int) -> Iterator[list[NewSegment]]:
     """The segments in batches of at most so many bytes, but one segment at least."""
-    batch, size = list["StoredObject"](), 0
+    batch, size = list[NewSegment](), 0
     for segment in segments:
         if batch and size + segment.size > most_bytes:
             yield batch
@@ -86,12 +94,6 @@ def batches_of(segments: Sequence["StoredObject"], most_bytes: int) -> Iterator[
         size += segment.size
     if batch:
         yield batch
-
-
-def pattern(spool: Storage, roots: Sequence[str]) -> str:
-    """A Hadoop pattern that matches just these `roots`. A star would make Hadoop look at their siblings."""
-    alternatives = (_IN_BRACES.sub(r"\\\1", escape_pattern(f"/{root}")) for root in roots)
-    return f"{escape_pattern(spool.url)}{{{','.join(alternatives)}}}"
 
 
 def name_problem(path: str) -> str | None:
@@ -104,65 +106,59 @@ def name_problem(path: str) -> str | None:
 
 
 class _Walk:
-    """A walk through a local spool. It follows links to folders, as Hadoop does, but not in circles."""
+    """A walk through a local spool. It follows links to folders, but not in circles. Names that begin with a dot are skipped, and below the
+    spool those with an underscore.
+    """
 
     def __init__(self, top: Path, ingested: AbstractSet[str]) -> None:
         self._top = top
         self._ingested = ingested
         self._existing = set[str]()
+        self._segments: list[NewSegment] = []
         self._problems: dict[str, str] = {}
 
     def listing(self) -> SpoolListing:
-        roots, _ = self._folder("", frozenset())
-        return SpoolListing(roots=sorted(roots), problems=self._problems, ingested=self._existing)
+        self._folder("", frozenset())
+        return SpoolListing(sorted(self._segments), self._problems, self._existing)
 
-    def _folder(self, path: str, above: frozenset[tuple[int, int]]) -> tuple[list[str], bool]:
-        """The paths that Spark has to list of a folder, and whether it can list all of it. `above`: its parents by device and inode."""
+    def _folder(self, path: str, above: frozenset[tuple[int, int]]) -> None:
+        """`above`: its parents by device and inode."""
         try:
             status = (self._top / path).stat()
-            names = sorted(entry.name for entry in (self._top / path).iterdir())
+            names = [entry.name for entry in (self._top / path).iterdir()]
         except OSError as error:
             self._report(path, f"unreadable folder: {error.strerror}")
-            return [], False
+            return
         above |= {(status.st_dev, status.st_ino)}
         prefix = f"{path}/" if path else ""
-        hidden = (".", "_") if path else (".",)  # Spark skips these names, unless they are roots
-        roots, is_whole = list[str](), True
+        hidden = (".", "_") if path else (".",)
         for name in names:
-            entry = prefix + name
-            if name.startswith(hidden):
+            if name.startswith(hidden) or is_of_file_system(name):
                 continue
-            if is_of_file_system(name):
-                is_whole = False
-            elif entry in self._ingested:
+            if (entry := prefix + name) in self._ingested:
                 self._existing.add(entry)
-                is_whole = False
             else:
-                entry_roots, is_entry_whole = self._entry(entry, above)
-                roots += entry_roots
-                is_whole &= is_entry_whole
-        return [path] if path and is_whole and roots else roots, is_whole
+                self._entry(entry, above)
 
-    def _entry(self, path: str, above: frozenset[tuple[int, int]]) -> tuple[list[str], bool]:
-        """The paths that Spark has to list of an entry of a folder, and whether it can list the folder with this entry."""
+    def _entry(self, path: str, above: frozenset[tuple[int, int]]) -> None:
         is_segment = path.endswith(SUFFIX)
         try:
             status = (self._top / path).stat()
         except OSError as error:
             if is_segment and os.path.lexists(self._top / path):
                 self._report(path, f"unreadable segment: {error.strerror}")
-            return [], True  # Hadoop skips the entry too
+            return
         is_folder = S_ISDIR(status.st_mode)
         if not is_folder and not is_segment:
-            return [], True
+            return
         if problem := _obstacle(path, status, above):
             self._report(path, f"unreadable {'segment' if is_segment else 'folder'}: {problem}")
-            return [], False
-        if is_folder:
-            return self._folder(path, above)
-        if status.st_size == 0:  # the disk lost the content; Spark would skip the file
+        elif is_folder:
+            self._folder(path, above)
+        elif status.st_size == 0:  # the disk lost the content
             self._report(path, "damaged segment: the file is empty")
-        return [path], True
+        else:
+            self._segments.append(NewSegment(status.st_mtime, path, status.st_size, path))
 
     def _report(self, path: str, problem: str) -> None:
         self._problems[os.fsencode(path).decode(errors="backslashreplace")] = problem

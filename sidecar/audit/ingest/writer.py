@@ -13,6 +13,7 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
+from sidecar.audit.ingest.packing import Packing
 from sidecar.audit.ingest.visible_ids import HASH, VisibleIds
 from sidecar.audit.log.schema import EVENT_DATE, with_event_date
 from sidecar.audit.log.storage import PARQUET, Storage
@@ -39,6 +40,18 @@ class Writer:
             for name in self._staging.names():
                 self._staging.delete(name)
             yield
+
+    @contextmanager
+    def packing(self) -> Iterator[Packing | None]:
+        """Where lines are packed in the block; None: Spark's executors are on other machines."""
+        if self._staging.local is None:
+            yield None
+            return
+        folder = str(uuid4())
+        try:
+            yield Packing(self._staging.local / folder)
+        finally:
+            self._staging.delete(folder)
 
     def append(self, rows: DataFrame, table: Table) -> int:
         """Add the rows whose ids the table does not contain yet; returns their number.

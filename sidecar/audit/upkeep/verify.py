@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import Struct
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import StructType
 
@@ -90,6 +90,16 @@ def _unfinished(audit: Storage) -> list[str]:
     return []
 
 
+class _Contents(NamedTuple):
+    """What is in files."""
+
+    rows: int
+    different_ids: int
+    """A row without an id has none."""
+    of_another_date: int
+    """Rows."""
+
+
 class _TableCheck:
     """One table, what was read of it and the problems found."""
 
@@ -104,18 +114,24 @@ class _TableCheck:
         self.rows = 0
 
     def check(self) -> None:
-        """Read the table; fills in `findings`, `files` and `rows`."""
+        """Read the table, once if it is sound; fills in `findings`, `files` and `rows`."""
         for path, problem in _irregular(self._audit, self._name):
             self._report(path, problem)
         files = [path for path in self.listed if self._belongs(path)]
         self.files = len(files)
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
             fits = pool.map(self._footer_fits, files)
-            readable = self._readable([path for path, does in zip(files, fits, strict=True) if does])
-        if readable:
-            self.rows = self._read(readable).count()
-            self._check_dates(readable)
-            self._check_ids(readable)
+            files = [path for path, does in zip(files, fits, strict=True) if does]
+        try:
+            contents = self._contents(files)
+        except Exception:  # noqa: BLE001  each file that is the reason is reported
+            files = self._readable(files)
+            contents = self._contents(files)
+        self.rows = contents.rows
+        if contents.of_another_date:
+            self._report_rows(self._read(files).where(self._of_another_date()), "of another date")
+        if contents.different_ids < contents.rows:
+            self._check_ids(files)
 
     def _belongs(self, path: str) -> bool:
         folder, _, file = path.rpartition("/")
@@ -151,12 +167,19 @@ class _TableCheck:
             )
         return "id" in columns.names and not other
 
+    def _contents(self, files: Sequence[str]) -> "_Contents":
+        """What is in these files, of which every column is decoded. Raises what Spark raises for a file that is damaged."""
+        if not files:
+            return _Contents(0, 0, 0)
+        every = F.sum(F.xxhash64(*self._schema.names).bitwiseAND(F.lit(1)))
+        dates = F.count_if(self._of_another_date())
+        [row] = collected(self._read(files).agg(F.count("*"), F.count_distinct("id"), dates, every))
+        return _Contents(*row[:3])
+
     def _readable(self, files: Sequence[str]) -> list[str]:
         """The files that can be read to the end: bisects to find each that cannot."""
         try:
-            if files:
-                rows = self._read(files)
-                collected(rows.agg(F.sum(F.xxhash64(*self._schema.names).bitwiseAND(F.lit(1)))))
+            self._contents(files)
         except Exception as error:  # noqa: BLE001  see _footer_fits
             if len(files) == 1:
                 self._report(files[0], f"unreadable: {defect(error)}")
@@ -165,9 +188,9 @@ class _TableCheck:
             return self._readable(files[:half]) + self._readable(files[half:])
         return [*files]
 
-    def _check_dates(self, files: Sequence[str]) -> None:
+    def _of_another_date(self) -> Column:
         date = F.to_date(TABLES[self._name].time)
-        self._report_rows(self._read(files).where(date.isNull() | (date != F.to_date(_FOLDER))), "of another date")
+        return date.isNull() | (date != F.to_date(_FOLDER))
 
     def _check_ids(self, files: Sequence[str]) -> None:
         rows = self._read(files)
