@@ -6,6 +6,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
 from functools import partial
 from itertools import combinations_with_replacement
@@ -176,6 +177,13 @@ def test_a_reader_finds_the_old_rows_or_the_new_ones_or_fails(
     assert len(store.states) > 4
     assert readings(store.states) == {before, after}
     assert rows_of(log) == after
+
+
+def test_threads_that_write_have_one_place_for_what_is_not_visible_yet(spark: SparkSession, bucket: Path) -> None:
+    """A compaction writes several dates at once: each finds what it has staged."""
+    log = opened(spark)
+    with log.locked(), ThreadPoolExecutor(8) as pool:
+        assert len({*pool.map(lambda _: log.staging.url, range(8))}) == 1
 
 
 def test_new_files_appear_one_by_one(spark: SparkSession, log: Path) -> None:

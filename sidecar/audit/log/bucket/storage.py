@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from typing import Final, TypeVar
 from uuid import uuid4
 
@@ -57,16 +57,17 @@ class ObjectStorage(Storage):
         self.url = self._store.url
         self._lock: WriterLock | None = None
         self._staging: Storage | None = None
+        self._choosing = Lock()
 
     @property
     def staging(self) -> Storage:
         """Where Spark puts files first: on this machine, if all of Spark is here, else below the log, for the holder of the lock."""
-        if self._staging is None:
-            if self._is_here:
+        with self._choosing:  # dates are staged by several threads
+            if self._staging is None and self._is_here:
                 self._staging = LocalStorage(self._spark, f"file:{self._scratch}/staging-{uuid4()}")
-            else:
+            elif self._staging is None:
                 self._staging = ObjectStorage(self._spark, self.full_url(f"{STAGING}/{self._held.first_number:016d}"))
-        return self._staging
+            return self._staging
 
     @property
     def _is_here(self) -> bool:
