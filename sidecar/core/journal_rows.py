@@ -85,6 +85,8 @@ _DECODERS: Final = {kind: (json.Decoder(key), json.Decoder(value)) for kind, (ke
 _encode: Final = json.Encoder(enc_hook=Overlay.whole).encode
 KINDS: Final = frozenset(_TYPES)
 """All kinds of rows."""
+FORMAT: Final = 1
+"""That of the rows. Another one has a function from each earlier one to the next, applied when a file is opened."""
 
 
 class Row(Struct, frozen=True):

@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import DecodeError, json
 from msgspec.structs import replace
 
-from sidecar.core.journal_migrations import FORMAT
+from sidecar.core.journal_rows import FORMAT
 from sidecar.core.records import AnyRecord, record_id
 from sidecar.journal.file import FILE, JournalError, connect, format_in, journal_error, newest_in
 
@@ -77,7 +77,7 @@ def _transaction(path: Path) -> Iterator[sqlite3.Cursor]:
     try:
         with closing(connect(path, "rw")) as connection:
             connection.execute("PRAGMA synchronous = FULL")
-            if not 0 < (number := format_in(connection)) <= FORMAT:  # records are the same in all formats
+            if (number := format_in(connection)) != FORMAT:
                 raise JournalError(f"cannot write {path}: its format is {number}, this version writes {FORMAT}")
             connection.execute("BEGIN IMMEDIATE")
             yield connection.cursor()

@@ -1,6 +1,6 @@
-"""The journal's file: creates, opens, checks and migrates it, and sets a damaged one aside.
+"""The journal's file: creates, opens and checks it, and sets a damaged one aside.
 
-`PRAGMA user_version` is FORMAT. An older file is migrated when it is opened; a newer one is set aside.
+`PRAGMA user_version` is FORMAT. A file of another format is set aside.
 """
 
 import errno
@@ -14,8 +14,7 @@ from typing import Final
 
 from sidecar.core.bounds import JOURNAL
 from sidecar.core.errors import OperatorError
-from sidecar.core.journal_migrations import FORMAT, migrated
-from sidecar.core.journal_rows import Row
+from sidecar.core.journal_rows import FORMAT
 
 FILE: Final = "journal.db"
 _BUSY_SECONDS: Final = 5.0
@@ -170,8 +169,6 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute(f"PRAGMA max_page_count = {JOURNAL.most_bytes // page}")
     if number == 0:
         _begin(connection)
-    elif number < FORMAT:
-        _migrate(connection, number)
 
 
 def _begin(connection: sqlite3.Connection) -> None:
@@ -181,17 +178,6 @@ def _begin(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO sqlite_sequence VALUES ('record', ?)", (start,))
     connection.execute("INSERT INTO state VALUES ('sealed', '', ?)", (str(start),))
     connection.execute("COMMIT")
-
-
-def _migrate(connection: sqlite3.Connection, number: int) -> None:
-    """Migrate all rows in one transaction: a process that dies meanwhile leaves the file unchanged."""
-    with closing(connection.cursor()) as cursor:
-        cursor.execute("BEGIN IMMEDIATE")
-        rows = [Row(*row) for row in cursor.execute("SELECT kind, key, value FROM state WHERE kind != 'sealed'")]
-        changed = [(row.kind, row.key, row.value) for row in migrated(rows, number)]
-        cursor.executemany("INSERT OR REPLACE INTO state VALUES (?, ?, ?)", changed)
-        cursor.execute(f"PRAGMA user_version = {FORMAT}")
-        cursor.execute("COMMIT")
 
 
 def _make_private(path: Path) -> None:

@@ -8,8 +8,7 @@ from typing import Any, Final, TypeVar, get_args
 
 from msgspec import DecodeError, json
 
-from sidecar.core.journal_migrations import FORMAT, migrated
-from sidecar.core.journal_rows import Row, assemble
+from sidecar.core.journal_rows import FORMAT, Row, assemble
 from sidecar.core.records import Annotation, AnyRecord, Death, Record, Recovery, StatusRecord
 from sidecar.core.state import State
 from sidecar.journal.file import FILE, DamagedError, JournalError, connect, format_in, journal_error
@@ -95,10 +94,10 @@ class JournalReader:
     def state(self) -> State:
         """The state of the sidecar as of its last commit, without rows that cannot be decoded. Raises JournalError."""
         number = self._asked(format_in)
-        if not 1 <= number <= FORMAT:
+        if number != FORMAT:
             raise JournalError(f"cannot use {self._path}: its format is {number}, this version reads {FORMAT}")
         rows = self._rows("SELECT kind, key, value FROM state", ())
-        return assemble(migrated((Row(*row) for row in rows), number))[0]
+        return assemble(Row(*row) for row in rows)[0]
 
     def close(self) -> None:
         """May be called twice."""

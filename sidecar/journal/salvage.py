@@ -10,10 +10,9 @@ import msgspec
 from msgspec import Struct, json
 
 from sidecar.core.cluster.state import View
-from sidecar.core.journal_migrations import FORMAT, migrated
 from sidecar.core.journal_rows import KINDS, Row
 from sidecar.core.moment import Moment
-from sidecar.journal.file import connect, format_in, newest_in, sealed_in
+from sidecar.journal.file import connect, newest_in, sealed_in
 
 _ALIVE: Final = json.Decoder(Moment)
 _NAME: Final = json.Decoder(tuple[str, msgspec.Raw])
@@ -53,16 +52,7 @@ def salvage(path: Path, *, read_only: bool = False) -> Salvaged:
             sealed = sealed_in(connection)
         with suppress(sqlite3.Error, TypeError):
             newest = newest_in(connection)
-        rows = migrated(_state(connection), _format(connection))
-        return Salvaged(list(rows), sorted(_records(connection, newest)), sealed, newest)
-
-
-def _format(connection: sqlite3.Connection) -> int:
-    """The format of the rows; the current one if it is unreadable."""
-    with suppress(sqlite3.Error):
-        if 0 < (number := format_in(connection)) <= FORMAT:
-            return number
-    return FORMAT
+        return Salvaged(list(_state(connection)), sorted(_records(connection, newest)), sealed, newest)
 
 
 def refill(connection: sqlite3.Connection, salvaged: Salvaged, rows: Iterable[Row], left_out: int) -> None:

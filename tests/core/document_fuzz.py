@@ -13,7 +13,6 @@ from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from random import Random
 from typing import Any, Final
 
@@ -86,7 +85,6 @@ MOST_SECONDS: Final = 2.0
 """Of CPU that one document may take: a tick of 20 s is what it must not come to."""
 MOST_TEXT: Final = 6_000
 """Characters of a message."""
-OLDER: Final = Path(__file__).parents[1] / "fixtures" / "handovers" / "format-2.json"
 
 
 class FuzzError(Exception):
@@ -206,7 +204,7 @@ def handovers() -> list[dict[str, Any]]:
         "left": 3,
         "lacked": 250_000_000,
     }
-    return [*documents, plain.loads(OLDER.read_text())]
+    return documents
 
 
 @cache

@@ -3,8 +3,7 @@
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 import pytest
@@ -42,7 +41,6 @@ from tests.kit.observed_failovers import CLUSTER, PATHS, POLICY, at, first_sight
 
 R = TypeVar("R")
 NEXT = replace(POLICY, observer="observer-2")
-OLDER: Final = Path(__file__).parents[1] / "fixtures" / "handovers" / "format-2.json"
 """Written by the previous version: one failover is over, another one in progress for 40 s and notified."""
 
 
@@ -277,51 +275,6 @@ def test_a_document_that_claims_what_cannot_be_is_refused(fields: dict[str, obje
         handover.read(forged(content, **fields), CLUSTER, at(12))
 
 
-def older(**fields: object) -> bytes:
-    """A document of format 2, which was rows of a journal, with other fields."""
-    return packed({**json.decode(OLDER.read_bytes()), **fields})
-
-
-def test_rows_that_are_not_handed_over_are_ignored() -> None:
-    """A delivery holds text that somebody else wrote; coverage is what each observer saw itself."""
-    rows = json.decode(OLDER.read_bytes())["rows"]
-    content = older(
-        rows=[*rows, ["delivery", "x", {}], ["view", CLUSTER, {"since": 7}], ["pod", ["other", "10.0.0.1"], {}]]
-    )
-    contents = handover.read(content, CLUSTER, at(141))
-    assert contents == handover.read(older(), CLUSTER, at(141))
-    assert contents
-    assert contents.cluster.view.connection is None
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_handover_of_an_older_version_is_continued(version: int) -> None:
-    """Leaders, the failover in progress, what fires and was notified, what was counted, pods: as if its sidecar had been this version."""
-    rows = json.decode(OLDER.read_bytes())["rows"]
-    for row in rows if version == 1 else []:
-        if row[0] == "episode":
-            del row[2]["facts"]["not_renewed_for"]
-            row[2]["facts"]["lapsed"] = "its lease was not renewed for 16.5 s"
-    contents = handover.read(older(rows=rows, format=version), CLUSTER, at(141))
-    assert contents
-    assert (contents.leaders, [*contents.cluster.pods]) == (3, ["10.1.2.3"])
-    assert contents.cluster.episode
-    assert (contents.cluster.episode.away, contents.cluster.episode.jobs_away) == (3, 0)
-    assert contents.cluster.episode.facts.not_renewed_for == (16_500_000 if version == 1 else None)
-    assert [len(failovers.known) for failovers in contents.alerts.failovers.values()] == [1]
-    _, effects = play(
-        look(151, *(gone(151, path) for path in PATHS)), begin(150, older(rows=rows, format=version)), NEXT
-    )
-    assert sent(effects) == []
-    state = begin(150, older(rows=rows, format=version))
-    back: list[Observation] = [
-        *look(151, *(held(150, path, 3) for path in PATHS)),
-        *(Ticked(at(s)) for s in (230, 300)),
-    ]
-    _, effects = play(back, state, NEXT)
-    assert [title.partition(" ")[0] for title in sent(effects)] == ["[UNCHECKED]"]
-
-
 # -- what others may write ---------------------------------------------------------------------------------------------
 
 
@@ -416,10 +369,9 @@ def test_whatever_reading_raises_the_document_is_refused(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("observer", ["\x1b[2J", "a\N{RIGHT-TO-LEFT OVERRIDE}b", "call +1 555 0100", "x" * 1000])
 def test_the_name_of_the_sidecar_before_is_a_name(observer: str) -> None:
-    """It stands in the log and in messages. In the older format, too."""
-    for content in (forged(left_by(first_sight(), 140), observer=observer), older(observer=observer)):
-        with pytest.raises(HandoverError):
-            handover.read(content, CLUSTER, at(141))
+    """It stands in the log and in messages."""
+    with pytest.raises(HandoverError):
+        handover.read(forged(left_by(first_sight(), 140), observer=observer), CLUSTER, at(141))
 
 
 def test_no_text_of_a_message_is_read() -> None:
@@ -485,14 +437,9 @@ UNWANTED = {
 VANISH: list[Observation] = [*(gone(200, path) for path in PATHS), *(Ticked(at(200 + s)) for s in range(1, 40))]
 
 
-@pytest.mark.parametrize("is_older", [False, True])
-def test_a_plan_whose_source_the_reader_does_not_have_is_not_adopted(*, is_older: bool) -> None:
+def test_a_plan_whose_source_the_reader_does_not_have_is_not_adopted() -> None:
     """No FlinkDeployment exists for ZooKeeper: a forged one that is suspended hides no missing leader."""
-    content = left_by(first_sight(), 11)
-    content = forged(content, operated=UNWANTED)
-    if is_older:
-        rows = [row for row in json.decode(OLDER.read_bytes())["rows"] if row[0] == "component"]
-        content = older(rows=[*rows, ["operated", CLUSTER, UNWANTED]])
+    content = forged(left_by(first_sight(), 11), operated=UNWANTED)
     state, _ = play(look(151, *(held(0, path, 1) for path in PATHS)), begin(150, content), NEXT)
     assert state.clusters[CLUSTER].operated is None
     _, effects = play(VANISH, replace(state, outbox={}), NEXT)

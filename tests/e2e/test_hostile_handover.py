@@ -11,8 +11,11 @@ from uuid import UUID
 import pytest
 
 from sidecar.clock import Clock
+from sidecar.core import handover
+from sidecar.core.observations import Ticked
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.leaders import Leaders
+from tests.kit.observed_failovers import CLUSTER, PATHS, POLICY, at, first_sight, gone, play
 from tests.kit.receivers import webhook
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
@@ -20,42 +23,49 @@ from tests.kit.waiting import wait_for
 pytestmark = pytest.mark.e2e
 
 HANDOVER: Final = "/flink-ha-sidecar/flink/default/handover"
-OLDER: Final = Path(__file__).parents[1] / "fixtures" / "handovers" / "format-2.json"
-"""Rows of the journal, as earlier versions wrote them; newer ones read them too."""
 HUGE: Final = 10**18
-Rows = list[list[Any]]
+Document = dict[str, Any]
 
 
-def huge_times(rows: Rows) -> Rows:
-    """An alert that fires began when no calendar has a day."""
-    for kind, _, value in rows:
-        for member in value["members"].values() if kind == "group" else ():
+def huge_times(document: Document) -> Document:
+    """Alerts that fire began when no calendar has a day."""
+    for group in document["groups"].values():
+        for member in group["members"].values():
             member["alert"]["began"]["wall"] = HUGE
-    return rows
+    return document
 
 
-def many_alerts(rows: Rows) -> Rows:
+def many_alerts(document: Document) -> Document:
     """So many of them that one tick would take 20 s."""
-    [group] = [value for kind, _, value in rows if kind == "group"]
+    group = next(iter(document["groups"].values()))
     one = next(iter(group["members"].values()))
     ids = [str(UUID(int=number)) for number in range(1, 4001)]
     group["members"] = {alert_id: {**one, "told": False, "alert": {**one["alert"], "id": alert_id}} for alert_id in ids}
-    return rows
+    return document
 
 
-def forged_plan(rows: Rows) -> Rows:
+def forged_plan(document: Document) -> Document:
     """Flink's operator has suspended the job. In ZooKeeper there is no operator."""
     deployment = {"uid": "u", "generation": 2, "suspended": True}
-    return [*rows, ["operated", "default", {"deployment": deployment, "unwanted_since": {"steady": 0, "wall": 1}}]]
+    return document | {"operated": {"deployment": deployment, "unwanted_since": {"steady": 0, "wall": 1}}}
+
+
+def handed_over() -> Document:
+    """By a sidecar that has notified people that nobody leads."""
+    ticks = [Ticked(at(100 + second)) for second in (31, 37)]
+    state, _ = play([*first_sight(), *(gone(100, path) for path in PATHS), *ticks])
+    content = handover.written(CLUSTER, handover.of(POLICY, state, CLUSTER, at(140)))
+    document: Document = json.loads(zlib.decompress(b64decode(content), wbits=31))
+    return document
 
 
 @pytest.mark.parametrize("poison", [huge_times, many_alerts, forged_plan])
 def test_a_poisoned_handover_silences_nobody_and_is_not_written_on(
-    zookeeper: ZooKeeper, leaders: Leaders, tmp_path: Path, poison: Callable[[Rows], Rows]
+    zookeeper: ZooKeeper, leaders: Leaders, tmp_path: Path, poison: Callable[[Document], Document]
 ) -> None:
     """All leaders vanish and people are notified; a third sidecar, whose folder is empty too, notifies them of the end."""
-    document = json.loads(OLDER.read_text())
-    poisoned = {**document, "alive": {**document["alive"], "wall": Clock()().wall}, "rows": poison(document["rows"])}
+    document = handed_over()
+    poisoned = poison({**document, "alive": {**document["alive"], "wall": Clock()().wall}})
     content = b64encode(zlib.compress(json.dumps(poisoned).encode(), wbits=31))
     leaders.client.create(HANDOVER, content, makepath=True)
     with webhook() as people:

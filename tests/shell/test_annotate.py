@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from sidecar.clock import Clock
 from sidecar.core.cluster.status import Status
-from sidecar.core.journal_migrations import FORMAT
+from sidecar.core.journal_rows import FORMAT
 from sidecar.core.moment import SECOND, Moment, Timestamp
 from sidecar.core.observations import Observation, PictureTaken
 from sidecar.core.pictures import Picture

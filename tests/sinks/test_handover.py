@@ -332,7 +332,7 @@ def test_a_document_of_somebody_else_is_named_and_not_used(caplog: pytest.LogCap
 def test_a_document_of_a_newer_version_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
     """It is not used, and not replaced: who wrote it may still run. The log says what to do, and the metric that there is no handover."""
     store = Memory(Shared())
-    newer = Document(b64encode(gzip.compress(b'{"format":4,"leaders":"another shape"}')), 1)
+    newer = Document(b64encode(gzip.compress(b'{"format":2,"leaders":"another shape"}')), 1)
     store.shared.document = newer
     world = World(State())
     with caplog.at_level(logging.WARNING), running(store, world, new=True) as handovers:
@@ -341,7 +341,7 @@ def test_a_document_of_a_newer_version_is_left_alone(caplog: pytest.LogCaptureFi
         until(lambda: handovers.up == {CLUSTER: False})
     assert store.shared.document is newer
     assert world.observed == []
-    why = "it was written by a newer version (format 4, this version reads up to 3): update this sidecar, or delete it"
+    why = "it was written by a newer version (format 2, this version reads up to 1): update this sidecar, or delete it"
     assert caplog.messages[0] == f"cluster {CLUSTER}: the handover in the store is not used: {why}"
 
 

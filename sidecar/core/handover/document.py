@@ -3,33 +3,15 @@
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
-from msgspec import DecodeError, Raw, Struct, json
+from msgspec import DecodeError, Struct, json
 
 from sidecar.core.errors import OperatorError
 from sidecar.core.handover.schema import FORMAT, ComponentId, ComponentState, Document
-from sidecar.core.journal_migrations import migrated
-from sidecar.core.journal_rows import Row
-from sidecar.core.moment import Moment
 
 MOST_UNPACKED: Final = 8 << 20
-
-
-class _Rows(Struct, frozen=True):
-    """The document up to format 2. `rows`: kind, key, value."""
-
-    format: int
-    observer: str
-    alive: Moment
-    ended: bool
-    rows: list[tuple[str, Raw, Raw]]
-    jobs_left_out: int = 0
-
-
-class _Failovers(Struct, frozen=True):
-    known: tuple[Raw, ...] = ()
 
 
 class _Header(Struct, frozen=True):
@@ -48,12 +30,8 @@ _K = TypeVar("_K")
 _T = TypeVar("_T")
 NOT_OURS: Final = "it is no handover of a sidecar: delete it"
 _DOCUMENT: Final = json.Decoder(Document)
-_ROWS: Final = json.Decoder(_Rows)
-_FAILOVERS: Final = json.Decoder(_Failovers)
 _HEADER: Final = json.Decoder(_Header)
 _COMPONENT: Final = json.Decoder(tuple[ComponentId, ComponentState])
-_ALONE: Final = frozenset({"episode", "last_episode", "standby", "operated"})
-_KEYED: Final = {"lapsed": "lapsed", "pod": "pods", "disruption": "disruptions"}
 
 
 def bounded(kind: type[_T], value: object) -> _T | None:
@@ -89,8 +67,8 @@ def packed(document: Document) -> bytes:
     return b64encode(packer.compress(json.encode(document)) + packer.flush())
 
 
-def unpacked(content: bytes, cluster_id: str) -> Document:
-    """The document about this cluster. Raises HandoverError."""
+def unpacked(content: bytes) -> Document:
+    """The document. Raises HandoverError."""
     text = _text(content)
     try:
         number = _HEADER.decode(text).format
@@ -98,7 +76,9 @@ def unpacked(content: bytes, cluster_id: str) -> Document:
             raise ForeignFormatError(
                 f"it was written by a newer version (format {number}, this version reads up to {FORMAT}): update this sidecar, or delete it"
             )
-        return _DOCUMENT.decode(text) if number == FORMAT else _from_rows(_ROWS.decode(text), cluster_id)
+        if number < FORMAT:
+            raise DecodeError("no such format")
+        return _DOCUMENT.decode(text)
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
         # The path, without the value there: `$.groups[...].members[...].alert.began.wall`.
         where = str(error).rpartition(" - at ")[2] if isinstance(error, msgspec.ValidationError) else ""
@@ -114,32 +94,3 @@ def _text(content: bytes) -> bytes:
     if not unpacker.eof:
         raise HandoverError(f"it is cut off, or holds more than {MOST_UNPACKED >> 20} MiB")
     return text
-
-
-def _from_rows(old: _Rows, cluster_id: str) -> Document:
-    """The document of a format that had rows of a journal. Raises DecodeError."""
-    if old.format < 1:
-        raise DecodeError("no such format")
-    rows = (Row(kind, bytes(key), bytes(value)) for kind, key, value in old.rows)
-    fields: dict[str, Any] = {"components": [], "groups": {}, "failovers": ()}
-    fields |= {name: {} for name in _KEYED.values()}
-    for row in migrated(rows, old.format):
-        if row.value is not None:
-            _add(fields, row.kind, json.decode(row.key), Raw(row.value), cluster_id)
-    header = {"format": FORMAT, "observer": old.observer, "alive": old.alive, "ended": old.ended}
-    left_out = min(max(old.jobs_left_out, 0), 1_000_000)
-    return _DOCUMENT.decode(json.encode({**header, "jobs_left_out": left_out, **fields}))
-
-
-def _add(fields: dict[str, Any], kind: str, key: Any, value: Raw, cluster_id: str) -> None:
-    match kind, key:
-        case "component", [str(cluster), component] if cluster == cluster_id:
-            fields["components"].append((component, value))
-        case (("lapsed" | "pod" | "disruption"), [str(cluster), str(name)]) if cluster == cluster_id:
-            fields[_KEYED[kind]][name] = value
-        case "group", str(fingerprint):
-            fields["groups"][fingerprint] = value
-        case "failovers", str(cluster) if cluster == cluster_id:
-            fields["failovers"] = _FAILOVERS.decode(value).known
-        case _, str(cluster) if cluster == cluster_id and kind in _ALONE:
-            fields[kind] = value

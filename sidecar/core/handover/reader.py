@@ -45,7 +45,7 @@ def read(content: bytes, cluster_id: str, now: Moment) -> Handover | None:
 
 
 def _read(content: bytes, cluster_id: str, now: Moment) -> Handover:
-    handover = document.unpacked(content, cluster_id)
+    handover = document.unpacked(content)
     alive = handover.alive
     if alive.wall > now.wall + CLOCK_SKEW:
         raise HandoverError("it says that it was written in the future: check the clocks of the nodes")

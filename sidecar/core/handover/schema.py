@@ -25,8 +25,7 @@ from sidecar.core.pods import MOST_PODS
 from sidecar.core.policy.policy import Severity
 from sidecar.core.reach import Reach
 
-FORMAT: Final = 3
-"""Up to format 2 it was rows of the journal, which had that format too."""
+FORMAT: Final = 1
 MOST_JOBS: Final = HANDOVER.most_items
 MOST_PICTURED: Final = 200
 """Jobs and TaskManagers of the last picture of Flink's REST server."""
