@@ -49,7 +49,7 @@ def test_rules_and_receivers_change_under_way(sidecar: Sidecar) -> None:
     assert "flink_ha_rules_up 1.0" in sidecar.get("/metrics")[1]
     log = sidecar.log.read_text()
     assert "reload failed, keeping the previous rules: " in log
-    assert "reloaded: 1 rule (new: NobodyLeads; removed: FlinkErrorBudgetBurn, " in log
+    assert "reloaded: 1 rule (new: NobodyLeads; removed: FlinkJobLeaderChanged, " in log
     assert ", 2 receivers (new: dead, ops)" in log
     assert "Traceback" not in log
     receiver.stop()
