@@ -26,6 +26,7 @@ from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Policy, Trigger
 from sidecar.core.sanitize import clean
 
+_WHERE: Final = " in `explain`"
 MOST_BODY: Final = 600
 """Characters that the lines above the facts are to have: details are left out until they do."""
 MOST_LINES: Final = 25
@@ -143,20 +144,22 @@ def _without_details(lines: Sequence[_Line]) -> Iterator[str]:
     details = sum(len(line.text) + 1 for line in lines if line.is_detail)
     if details > room:
         room -= len(_more_details(len(lines))) + 1
-    left_out = 0
+    left_out = written = 0
     for line in lines:
         size = len(line.text) + 1 if line.is_detail else 0
         if size > max(room, 0):
             left_out += 1
             continue
         room -= size
+        written += len(line.text) + 1
         yield line.text
     if left_out:
-        yield _more_details(left_out)
+        more = _more_details(left_out)
+        yield more if written + len(more) <= MOST_BODY else more.removesuffix(_WHERE)
 
 
 def _more_details(number: int) -> str:
-    return f"… and {counted(number, 'more line')} in `explain`"
+    return f"… and {counted(number, 'more line')}{_WHERE}"
 
 
 def _facts(about: Subject) -> Iterator[tuple[str, str]]:
