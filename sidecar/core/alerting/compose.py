@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 
 from sidecar.core.alerting import phrases, title
 from sidecar.core.alerting.alerts import Alert, Notice
-from sidecar.core.alerting.conditions import JOBS
 from sidecar.core.alerting.moved_jobs import jobs_line, jobs_now
 from sidecar.core.alerting.subject import Failover, Subject, subject
 from sidecar.core.alerting.template_fields import fields
@@ -123,7 +122,7 @@ def _failover_lines(failover: Failover, notice: Notice) -> Iterator[_Line]:
     yield from (_Line(line, is_detail=True) for line in failover.came_back.affected)
     yield from map(_Line, failover.came_back.now)
     if failover.jobs.away or failover.jobs.ended:
-        are_counted = bool(failover.came_back.now) or any(alert.component == JOBS for alert in notice.alerts)
+        are_counted = bool(failover.came_back.now) or any(map(phrases.is_of_a_job, notice.alerts))
         yield _Line(jobs_line(failover.jobs), is_detail=are_counted)
     facts = (fact for fact in failover.verdict.facts if fact != failover.verdict.alike)
     for fact in (*facts, *(failover.death.facts if failover.death else ())):
