@@ -41,7 +41,6 @@ from tests.kit.observed_failovers import CLUSTER, PATHS, POLICY, at, first_sight
 
 R = TypeVar("R")
 NEXT = replace(POLICY, observer="observer-2")
-"""Written by the previous version: one failover is over, another one in progress for 40 s and notified."""
 
 
 def left_by(observations: Sequence[Observation], second: float, *, ended: bool = False) -> bytes:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.audit.audit_error import defect
-from sidecar.audit.ingest.packing import MOST_PACKED_BYTES, Packing
+from sidecar.audit.ingest.packing import GZIP, MOST_PACKED_BYTES, Packing
 from sidecar.audit.log.storage import Storage
 
 MOST_LINE_BYTES: Final = 4 << 20
@@ -27,8 +27,6 @@ _MOST_BYTES: Final = 64 << 20
 _MOST_RATIO: Final = 100
 """The maximum ratio of a segment's unpacked size to its size: what the sidecar writes has 5 to 30."""
 _OVERSIZED: Final = f"more than {_MOST_BYTES >> 20} MiB, and more than {_MOST_RATIO} times its own size"
-_GZIP: Final = 31
-"""zlib's code of the format."""
 _AT_ONCE: Final = 128
 """Segments whose lines are held until they are packed."""
 
@@ -63,10 +61,11 @@ def inspect(
     """
 
     def inspect_one(url: str) -> tuple[Inspection, bytes | None]:
-        lines = _Lines(spool.relative(url), kept=packing is not None)
-        inspection = _inspected(spool, url, lines)
+        file = spool.relative(url)
+        lines = _Lines(file, kept=packing is not None)
+        inspection = _inspected(spool, file, lines)
         if with_hadoop and not inspection.problem:
-            inspection = _with_hadoop(spool, url, inspection)
+            inspection = _with_hadoop(spool, file, inspection)
         return inspection, lines.text if inspection == Inspection() else None
 
     problems = dict[str, Inspection]()
@@ -81,8 +80,7 @@ def inspect(
     return problems
 
 
-def _inspected(spool: Storage, url: str, lines: "_Lines") -> Inspection:
-    file = spool.relative(url)
+def _inspected(spool: Storage, file: str, lines: "_Lines") -> Inspection:
     try:
         problem = _unpack(spool, file, lines)
     except _OversizedError:
@@ -94,10 +92,10 @@ def _inspected(spool: Storage, url: str, lines: "_Lines") -> Inspection:
     return Inspection(f"damaged segment: {problem}" if problem else "", long_lines=tuple(lines.long))
 
 
-def _with_hadoop(spool: Storage, url: str, inspection: Inspection) -> Inspection:
+def _with_hadoop(spool: Storage, file: str, inspection: Inspection) -> Inspection:
     """`inspection`, with the damage that Hadoop finds when it unpacks the segment for Spark."""
     try:
-        damage = spool.damage(spool.relative(url))
+        damage = spool.damage(file)
     except Exception as error:  # noqa: BLE001  every error is the reason
         return Inspection(f"unreadable segment: {defect(error)}", readable=False)
     return inspection if damage is None else replace(inspection, problem=f"damaged segment: {damage}")
@@ -128,7 +126,7 @@ def _unpacked(chunks: Iterable[bytes]) -> Iterator[bytes]:
     for chunk in chunks:
         packed = chunk
         while packed or (member and not member.eof):
-            member = member or zlib.decompressobj(_GZIP)
+            member = member or zlib.decompressobj(GZIP)
             unpacked = member.decompress(packed, _CHUNK)
             yield unpacked
             packed = member.unused_data if member.eof else member.unconsumed_tail

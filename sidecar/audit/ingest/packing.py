@@ -8,8 +8,9 @@ MOST_PACKED_BYTES: Final = 1 << 20
 """The most text of a segment that is packed. Spark reads larger ones as they are."""
 _FULL_BYTES: Final = 1 << 20
 """Compressed: a file of so many is complete."""
-_LEVEL, _GZIP = 1, 31
-"""zlib's fastest compression, and its code of the format."""
+GZIP: Final = 31
+"""zlib's code of the format."""
+_FASTEST: Final = 1
 
 
 class Packing:
@@ -18,7 +19,7 @@ class Packing:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._file: BinaryIO | None = None
-        self._compressor = zlib.compressobj(_LEVEL, wbits=_GZIP)
+        self._compressor = zlib.compressobj(_FASTEST, wbits=GZIP)
         self._files: list[Path] = []
         self.packed: set[str] = set()
         """The URLs of the segments whose lines are in them."""
@@ -29,7 +30,7 @@ class Packing:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._files.append(self._folder / f"{len(self._files):06d}.jsonl.gz")
             self._file = self._files[-1].open("wb")
-            self._compressor = zlib.compressobj(_LEVEL, wbits=_GZIP)
+            self._compressor = zlib.compressobj(_FASTEST, wbits=GZIP)
         self._file.write(self._compressor.compress(text if text.endswith(b"\n") else text + b"\n"))
         self.packed.add(url)
         if self._file.tell() >= _FULL_BYTES:
