@@ -90,7 +90,7 @@ LONG: Final[dict[str, tuple[str, ...]]] = {
         "audit/test_shell.py::test_from_a_pipe",
         "audit/test_verify.py::test_a_full_disk",
         "audit/test_verify.py::test_with_a_dead_jvm",
-        "core/test_document_fuzz.py::test_thousands",
+        "core/test_document_fuzz.py::test_a_hundred_thousand",
         "e2e/test_handover.py::test_a_sidecar_that_is_killed",
         "e2e/test_hostile_handover",
         "e2e/test_kill",
