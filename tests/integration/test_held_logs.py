@@ -9,7 +9,7 @@ import pytest
 from sidecar.core.observations import LogEndRead
 from sidecar.drivers.processes.held_log import HeldLog
 from sidecar.host import processes
-from tests.integration.test_process_ends import CLUSTER, MAIN, Ends, Eventually, Flink, flink, own_processes, see
+from tests.integration.test_process_ends import CLUSTER, MAIN, Ends, Eventually, Flink, flink, own_processes
 
 __all__ = ["flink", "own_processes"]
 
@@ -35,7 +35,7 @@ def test_the_log_of_a_jobmanager_that_ends_is_read(
     (tmp_path / "flink--standalonesession-1-host.log").write_text(START)
     ends = Ends(CLUSTER, log=tmp_path)
     ends.watch.start(ends.observe)
-    process = see(flink(MAIN, f"-Dlog.file={tmp_path / NAME}", java=java), eventually)
+    process = ends.see(flink(MAIN, f"-Dlog.file={tmp_path / NAME}", java=java), eventually)
     process.kill()
     ends.of(process)
     observed = ends.observed.get(timeout=10)
@@ -69,7 +69,7 @@ def test_a_log_that_cannot_be_read_is_one_line(
     monkeypatch.setattr(processes, "find", lambda ours: [each for each in find(ours) if each.pid == process.pid])
     ends = Ends(CLUSTER, log=tmp_path / "none.log")
     ends.watch.start(ends.observe)
-    see(process, eventually)
+    ends.see(process, eventually)
     process.kill()
     ends.of(process)
     ends.watch.stop()

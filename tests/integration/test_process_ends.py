@@ -68,6 +68,11 @@ class Ends:
         else:
             self.observed.put(observation)
 
+    def see(self, process: subprocess.Popen[str], eventually: Eventually) -> subprocess.Popen[str]:
+        """All of it that is held open is so from now on."""
+        assert eventually(lambda: process.pid in {running.pid for running in self.running})
+        return process
+
     def of(self, process: subprocess.Popen[str]) -> ProcessEnd:
         """How it ended: the next observation is of this process."""
         process.wait(60)
@@ -190,15 +195,9 @@ def obey(process: subprocess.Popen[str], command: str) -> None:
     process.stdin.flush()
 
 
-def see(process: subprocess.Popen[str], eventually: Eventually) -> subprocess.Popen[str]:
-    """It is watched from now on."""
-    assert eventually(lambda: process.pid in watched(os.getpid()))
-    return process
-
-
 def test_kill_9_is_observed_at_once(ends: Ends, flink: Flink, eventually: Eventually) -> None:
     """Without a kill of the kernel's."""
-    process = see(flink(), eventually)
+    process = ends.see(flink(), eventually)
     before = time.time_ns() // 1000
     process.kill()
     end = ends.of(process)
@@ -226,7 +225,7 @@ def test_a_process_that_ends_while_it_is_found_is_observed(
 
 def test_an_exit_code_is_observed(ends: Ends, flink: Flink, eventually: Eventually) -> None:
     """Here the one of ExitOnOutOfMemoryError."""
-    process = see(flink(), eventually)
+    process = ends.see(flink(), eventually)
     obey(process, "3")
     end = ends.of(process)
     assert end.exit_code == status(3)
@@ -236,7 +235,7 @@ def test_a_jvm_that_gets_sigterm_ends_with_143(
     ends: Ends, flink: Flink, java: Path, eventually: Eventually, tmp_path: Path
 ) -> None:
     """Its own exit code: it runs its shutdown hooks. The GC log that its options name says how long it paused."""
-    process = see(flink(MAIN, "-Xmn1m", "-Xlog:gc*:file=gc.log:time,uptime", java=java), eventually)
+    process = ends.see(flink(MAIN, "-Xmn1m", "-Xlog:gc*:file=gc.log:time,uptime", java=java), eventually)
     assert eventually(lambda: "Pause" in (tmp_path / "gc.log").read_text())
     process.terminate()
     end = ends.of(process)
@@ -252,7 +251,9 @@ def test_a_jvm_that_ends_itself_for_its_heap_says_so(
     option: str, code: int, ends: Ends, flink: Flink, java: Path, eventually: Eventually, tmp_path: Path
 ) -> None:
     """In the file beside its log, to which Flink's scripts let it print: its log has nothing."""
-    process = see(flink(MAIN, f"-Dlog.file={tmp_path}/a.log", option, java=java, out=tmp_path / "a.out"), eventually)
+    process = ends.see(
+        flink(MAIN, f"-Dlog.file={tmp_path}/a.log", option, java=java, out=tmp_path / "a.out"), eventually
+    )
     obey(process, "fill")
     end = ends.of(process)
     assert (end.exit_code, end.exhausted) == (status(code), "java.lang.OutOfMemoryError: Java heap space")
@@ -270,7 +271,7 @@ def test_the_ports_of_a_jobmanager_and_that_it_is_stopped_are_observed(
     ends: Ends, flink: Flink, java: Path, eventually: Eventually
 ) -> None:
     """By its port a leader's address is its own. SIGSTOP is no end; it is said when it goes on."""
-    process = see(flink(java=java), eventually)
+    process = ends.see(flink(java=java), eventually)
     assert eventually(lambda: any(running.ports for running in ends.running))
     (port,) = ends.running[-1].ports
     assert answers(port)
@@ -285,7 +286,7 @@ def test_the_ports_of_a_jobmanager_and_that_it_is_stopped_are_observed(
 
 def test_a_jvm_that_crashes_leaves_its_problem(ends: Ends, flink: Flink, java: Path, eventually: Eventually) -> None:
     """The file that HotSpot writes, by name, and its line about the problem."""
-    process = see(flink(java=java), eventually)
+    process = ends.see(flink(java=java), eventually)
     process.send_signal(signal.SIGSEGV)
     end = ends.of(process)
     assert end.exit_code == status(134)
@@ -303,13 +304,13 @@ def test_a_crash_file_of_before_is_not_this_process_s(
         "#\n# A fatal error has been detected by the Java Runtime\n# x\n"
     )
     os.utime(tmp_path / f"hs_err_pid{process.pid}.log", (0, 0))
-    see(process, eventually).kill()
+    ends.see(process, eventually).kill()
     assert ends.of(process).crash_file is None
 
 
 def test_the_oom_killer_is_counted(ends: Ends, flink: Flink, eventually: Eventually, cgroup: Path) -> None:
     """The counter of its cgroup rose when it ended, and the limit is the one in force."""
-    process = see(flink(), eventually)
+    process = ends.see(flink(), eventually)
     (cgroup / "cgroup.procs").write_text(str(process.pid))  # and that it was moved is noticed
     assert eventually(lambda: holds(cgroup))
     obey(process, "full")
@@ -352,7 +353,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk_is_named(ends: Ends, flink: Flink, eventually: Eventually, java: Path, small_disk: Path) -> None:
     """The folder of its log, as its options name it."""
-    process = see(flink(MAIN, f"-Dlog.file={small_disk}/flink.log", java=java), eventually)
+    process = ends.see(flink(MAIN, f"-Dlog.file={small_disk}/flink.log", java=java), eventually)
     assert eventually(lambda: holds(small_disk))
     with pytest.raises(OSError, match="No space left"):
         (small_disk / "filler").write_bytes(bytes(3 << 20))
@@ -364,7 +365,7 @@ def test_a_full_disk_is_named(ends: Ends, flink: Flink, eventually: Eventually, 
 def test_others_processes_are_not_observed(ends: Ends, flink: Flink, eventually: Eventually) -> None:
     """Neither another cluster's JobManager, nor our own TaskManager."""
     others = [flink(cluster="billing"), flink(TASK_MANAGER)]
-    ours = see(flink(), eventually)
+    ours = ends.see(flink(), eventually)
     assert not watched(os.getpid()) & {process.pid for process in others}
     for process in (*others, ours):
         process.kill()
