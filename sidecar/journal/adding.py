@@ -2,10 +2,11 @@
 
 import logging
 import sqlite3
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import DecodeError, json
 from msgspec.structs import replace
@@ -15,9 +16,39 @@ from sidecar.core.records import AnyRecord, record_id
 from sidecar.journal.file import FILE, JournalError, connect, format_in, journal_error, newest_in
 
 log = logging.getLogger("sidecar.journal")
+_T = TypeVar("_T")
 
-_INSERT: Final = "INSERT INTO record (id, line) VALUES (?, ?)"
+_ROWS_A_STATEMENT: Final = 200
+"""SQLite lets the other threads run in each statement, and where they are busy each one waits for its turn again: 5,000 statements of one
+row took four seconds for one of work."""
+_INSERT: Final = "INSERT INTO record (id, line) VALUES (?)"
 _NUMBERS: Final = "SELECT seq FROM record WHERE seq > ? AND seq <= ? ORDER BY seq"
+
+
+def execute_rows(cursor: sqlite3.Cursor, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
+    """Execute `statement` for all rows, many at a time. It says `(?)` where the rows go: `VALUES (?)`."""
+    for some in _some(rows):
+        row = f"({', '.join('?' * len(some[0]))})"
+        cursor.execute(
+            statement.replace("(?)", ", ".join([row] * len(some))), [value for each in some for value in each]
+        )
+
+
+def insert_all(cursor: sqlite3.Cursor, records: Iterable[AnyRecord]) -> list[str]:
+    """`insert` for each of them, many at a time. Returns the lines for the log."""
+    collisions = list[str]()
+    for some in _some(records):
+        try:
+            execute_rows(cursor, _INSERT, [(record.id, json.encode(record)) for record in some])
+        except sqlite3.IntegrityError:  # of one; none of them was added
+            collisions += [line for record in some if (line := insert(cursor, record))]
+    return collisions
+
+
+def _some(items: Iterable[_T]) -> Iterator[list[_T]]:
+    iterator = iter(items)
+    while some := [*islice(iterator, _ROWS_A_STATEMENT)]:
+        yield some
 
 
 def insert(cursor: sqlite3.Cursor, record: AnyRecord) -> str | None:
@@ -26,7 +57,7 @@ def insert(cursor: sqlite3.Cursor, record: AnyRecord) -> str | None:
     Ids are derived from what happened, so two different records with one id are a bug.
     """
     try:
-        cursor.execute(_INSERT, (record.id, json.encode(record)))
+        execute_rows(cursor, _INSERT, [(record.id, json.encode(record))])
     except sqlite3.IntegrityError:
         row = cursor.execute("SELECT line FROM record WHERE id = ?", (record.id,)).fetchone()
         content = _content(json.encode(record))
@@ -34,7 +65,7 @@ def insert(cursor: sqlite3.Cursor, record: AnyRecord) -> str | None:
             return None
         other = replace(record, id=record_id("collision", record.id, json.encode(content, order="deterministic")))
         with suppress(sqlite3.IntegrityError):  # this collision is already recorded
-            cursor.execute(_INSERT, (other.id, json.encode(other)))
+            execute_rows(cursor, _INSERT, [(other.id, json.encode(other))])
         kind = record.__struct_config__.tag
         return f"two different {kind} records have the id {record.id}: the later one is recorded as {other.id}; please report this bug"
     return None

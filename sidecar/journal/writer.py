@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from sidecar.core.journal_rows import Row, assemble, changes
 from sidecar.core.records import Annotation, AnyRecord
 from sidecar.core.state import State
-from sidecar.journal.adding import insert
+from sidecar.journal.adding import execute_rows, insert_all
 from sidecar.journal.file import (
     FILE,
     DamagedError,
@@ -184,9 +184,9 @@ class Journal:
                     cursor.execute("DELETE FROM record WHERE seq <= ?", (sealed - KEPT_RECORDS,))
                 gone = [(row.kind, row.key) for row in rows if row.value is None]
                 put = [(row.kind, row.key, row.value) for row in rows if row.value is not None]
-                cursor.executemany("DELETE FROM state WHERE kind = ? AND key = ?", gone)
-                cursor.executemany("INSERT OR REPLACE INTO state VALUES (?, ?, ?)", put)
-                collisions = [collision for record in self._unsaved if (collision := insert(cursor, record))]
+                execute_rows(cursor, "DELETE FROM state WHERE (kind, key) IN (VALUES (?))", gone)
+                execute_rows(cursor, "INSERT OR REPLACE INTO state VALUES (?)", put)
+                collisions = insert_all(cursor, self._unsaved)
                 self._newest = newest_in(connection)  # `append` may have added some
                 cursor.execute("COMMIT")
             except BaseException:

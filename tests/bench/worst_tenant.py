@@ -132,13 +132,13 @@ class ZooKeeperStore(Store):
         self.hostile = hostile_answers.rest_server()
         self._flink = Clusters(address)
         self._client: KazooClient = self._flink.client
-        self.borders = {
+        self.borders = {  # its servers first: clusters for which no room is left are not asked
+            "rest servers": self._rest_servers,
+            "evidence": self._evidence,
+            "documents": self._documents,
             "job stores": self._job_stores,
             "empty znodes": self._empty_znodes,
             "long list": self._long_list,
-            "rest servers": self._rest_servers,
-            "documents": self._documents,
-            "evidence": self._evidence,
         }
 
     def create(self, number: int) -> None:

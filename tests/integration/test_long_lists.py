@@ -8,6 +8,7 @@ from sidecar.drivers import watched_jobs
 from sidecar.lab.zookeeper import ZooKeeper
 from tests.integration.conftest import Watch
 from tests.kit.driver_recorder import CONNECTED, Recorder
+from tests.kit.waiting import wait_for
 
 LEADER = "/leader/dispatcher/connection_info"
 JOB = "/leader/job-ff595cc2c737b4d30a69e740b7002d50/connection_info"
@@ -59,6 +60,23 @@ def test_jobs_beyond_the_bound_are_left_out_and_reported(
     assert len(jobs) <= 5
     assert isinstance(observations[0], LeftOut)
     assert [each.jobs for each in observations if isinstance(each, LeftOut)][-1] >= 15
+
+
+def test_a_long_list_that_changes_all_the_time_is_read_now_and_then(
+    recorder: Recorder, flink: KazooClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not at each change: whoever makes thousands of jobs one by one would have all of them read as often. At last all are known."""
+    monkeypatch.setattr("sidecar.drivers.zookeeper.tree.MOST_CHILDREN", 1_000)
+    monkeypatch.setattr("sidecar.drivers.zookeeper.tree._LONG_LIST", 10)
+    jobs = [f"{number:032x}" for number in range(500)]
+    for job in jobs:
+        flink.create(f"/jobgraphs/{job}", makepath=True)
+
+    def lists() -> list[ChildrenObserved]:
+        return [each for each in list(recorder.all) if isinstance(each, ChildrenObserved) and each.path == "/jobgraphs"]
+
+    wait_for("all jobs", lambda: set(lists()[-1].names) == {*jobs})
+    assert len(lists()) < len(jobs) / 10
 
 
 def is_settled(recorder: Recorder) -> bool:

@@ -1,6 +1,7 @@
 """No record is dropped because another one has its id."""
 
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
@@ -30,6 +31,22 @@ def test_two_different_records_with_one_id_are_both_recorded(tmp_path: Path, cap
     assert [line["after_address"] for line in kept] == [first.after_address, second.after_address]
     assert kept[0]["id"] == first.id != kept[1]["id"]
     assert f"two different transition records have the id {first.id}" in caplog.text
+
+
+def test_among_many_records_that_are_written_at_once_each_is_recorded(tmp_path: Path) -> None:
+    """One has the id of another one of them, one the id of what is there: neither hinders those beside it."""
+    first = granted()
+    journal = Journal(tmp_path)
+    journal.open()
+    assert journal.commit(State(), [first])
+    many = [replace(first, id=str(UUID(int=number))) for number in range(450)]
+    both = [*many[:250], replace(first, job_id="ab" * 16), replace(many[0], job_id="cd" * 16), *many[250:]]
+    assert journal.commit(State(), both)
+    journal.close()
+    kept = lines(tmp_path)
+    assert len(kept) == 453
+    assert {each.id for each in many} < {line["id"] for line in kept}
+    assert {line["job_id"] for line in kept} == {first.job_id, "ab" * 16, "cd" * 16}
 
 
 def test_a_record_that_is_added_from_outside_collides_no_less(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
