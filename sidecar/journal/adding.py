@@ -2,53 +2,22 @@
 
 import logging
 import sqlite3
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterator
 from contextlib import closing, contextmanager, suppress
-from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from msgspec import DecodeError, json
 from msgspec.structs import replace
 
 from sidecar.core.journal_rows import FORMAT
 from sidecar.core.records import AnyRecord, record_id
-from sidecar.journal.file import FILE, JournalError, connect, format_in, journal_error, newest_in
+from sidecar.journal.file import FILE, JournalError, connect, execute_rows, format_in, journal_error, newest_in
 
 log = logging.getLogger("sidecar.journal")
-_T = TypeVar("_T")
 
-_ROWS_A_STATEMENT: Final = 200
-"""SQLite lets the other threads run in each statement, and where they are busy each one waits for its turn again: 5,000 statements of one
-row took four seconds for one of work."""
 _INSERT: Final = "INSERT INTO record (id, line) VALUES (?)"
 _NUMBERS: Final = "SELECT seq FROM record WHERE seq > ? AND seq <= ? ORDER BY seq"
-
-
-def execute_rows(cursor: sqlite3.Cursor, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
-    """Execute `statement` for all rows, many at a time. It says `(?)` where the rows go: `VALUES (?)`."""
-    for some in _some(rows):
-        row = f"({', '.join('?' * len(some[0]))})"
-        cursor.execute(
-            statement.replace("(?)", ", ".join([row] * len(some))), [value for each in some for value in each]
-        )
-
-
-def insert_all(cursor: sqlite3.Cursor, records: Iterable[AnyRecord]) -> list[str]:
-    """`insert` for each of them, many at a time. Returns the lines for the log."""
-    collisions = list[str]()
-    for some in _some(records):
-        try:
-            execute_rows(cursor, _INSERT, [(record.id, json.encode(record)) for record in some])
-        except sqlite3.IntegrityError:  # of one; none of them was added
-            collisions += [line for record in some if (line := insert(cursor, record))]
-    return collisions
-
-
-def _some(items: Iterable[_T]) -> Iterator[list[_T]]:
-    iterator = iter(items)
-    while some := [*islice(iterator, _ROWS_A_STATEMENT)]:
-        yield some
 
 
 def insert(cursor: sqlite3.Cursor, record: AnyRecord) -> str | None:
@@ -69,6 +38,15 @@ def insert(cursor: sqlite3.Cursor, record: AnyRecord) -> str | None:
         kind = record.__struct_config__.tag
         return f"two different {kind} records have the id {record.id}: the later one is recorded as {other.id}; please report this bug"
     return None
+
+
+def insert_all(cursor: sqlite3.Cursor, records: Collection[AnyRecord]) -> list[str]:
+    """`insert` for each of them, many at a time. Returns the lines for the log."""
+    try:
+        execute_rows(cursor, _INSERT, ((record.id, json.encode(record)) for record in records))
+    except sqlite3.IntegrityError:  # an id exists: each by itself, which leaves those that were added as they are
+        return [line for record in records if (line := insert(cursor, record))]
+    return []
 
 
 def _content(line: bytes) -> dict[str, Any] | None:

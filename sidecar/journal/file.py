@@ -8,7 +8,9 @@ import os
 import sqlite3
 import stat
 import time
+from collections.abc import Iterable
 from contextlib import closing
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +31,10 @@ _NOT_WRITABLE: Final = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite
 _PRIMARY: Final = 0xFF
 """The bits of SQLite's extended result codes that hold the primary one."""
 _PRIVATE: Final = 0o600
+_ROWS_A_STATEMENT: Final = 200
+"""SQLite lets other threads run in each statement, which then waits for the interpreter: beside two threads that compute, 5,000 statements
+of one row took 8 s (docs/project/benchmarks.md#the-worst-tenant).
+"""
 _LATEST: Final = 64 << 20
 """So many bytes of a journal may be in SQLite's log beside it."""
 
@@ -141,6 +147,14 @@ def newest_in(connection: sqlite3.Connection) -> int:
 def format_in(connection: sqlite3.Connection) -> int:
     """The file's format; 0: an empty file."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def execute_rows(cursor: sqlite3.Cursor, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
+    """Execute `statement` for all rows, many at a time. It says `(?)` where they go: `VALUES (?)`. Raises sqlite3.Error."""
+    iterator = iter(rows)
+    while some := [*islice(iterator, _ROWS_A_STATEMENT)]:
+        row = f"({', '.join('?' * len(some[0]))})"
+        cursor.execute(statement.replace("(?)", ", ".join([row] * len(some))), [*chain.from_iterable(some)])
 
 
 def _is_full(path: Path) -> bool:

@@ -12,7 +12,7 @@ from msgspec import Struct, json
 from sidecar.core.cluster.state import View
 from sidecar.core.journal_rows import KINDS, Row
 from sidecar.core.moment import Moment
-from sidecar.journal.file import connect, newest_in, sealed_in
+from sidecar.journal.file import connect, execute_rows, newest_in, sealed_in
 
 _ALIVE: Final = json.Decoder(Moment)
 _NAME: Final = json.Decoder(tuple[str, msgspec.Raw])
@@ -69,10 +69,10 @@ def refill(connection: sqlite3.Connection, salvaged: Salvaged, rows: Iterable[Ro
         sealed = numbers[0] - 1 if numbers else newest
     with closing(connection.cursor()) as cursor:
         cursor.execute("BEGIN IMMEDIATE")
-        cursor.executemany("INSERT OR IGNORE INTO record (seq, id, line) VALUES (?, ?, ?)", salvaged.records)
+        execute_rows(cursor, "INSERT OR IGNORE INTO record (seq, id, line) VALUES (?)", salvaged.records)
         cursor.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'record'", (newest + left_out,))
         state = [(row.kind, row.key, row.value) for row in rows if row.value is not None]
-        cursor.executemany("INSERT OR REPLACE INTO state VALUES (?, ?, ?)", state)
+        execute_rows(cursor, "INSERT OR REPLACE INTO state VALUES (?)", state)
         cursor.execute("INSERT OR REPLACE INTO state VALUES ('sealed', '', ?)", (str(sealed),))
         cursor.execute("COMMIT")
 

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from sidecar.core.journal_rows import Row, assemble, changes
 from sidecar.core.records import Annotation, AnyRecord
 from sidecar.core.state import State
-from sidecar.journal.adding import execute_rows, insert_all
+from sidecar.journal.adding import insert_all
 from sidecar.journal.file import (
     FILE,
     DamagedError,
@@ -28,6 +28,7 @@ from sidecar.journal.file import (
     OtherFormatError,
     check,
     drop_index,
+    execute_rows,
     journal_error,
     newest_in,
     open_file,

@@ -65,7 +65,7 @@ def test_jobs_beyond_the_bound_are_left_out_and_reported(
 def test_a_long_list_that_changes_all_the_time_is_read_now_and_then(
     recorder: Recorder, flink: KazooClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not at each change: whoever makes thousands of jobs one by one would have all of them read as often. At last all are known."""
+    """Once a second, not at each change. At last all jobs are known."""
     monkeypatch.setattr("sidecar.drivers.zookeeper.tree.MOST_CHILDREN", 1_000)
     monkeypatch.setattr("sidecar.drivers.zookeeper.tree._LONG_LIST", 10)
     jobs = [f"{number:032x}" for number in range(500)]

@@ -69,7 +69,7 @@ class Ends:
             self.observed.put(observation)
 
     def see(self, process: subprocess.Popen[str], eventually: Eventually) -> subprocess.Popen[str]:
-        """All of it that is held open is so from now on."""
+        """Wait until it is watched, and its files are held open."""
         assert eventually(lambda: process.pid in {running.pid for running in self.running})
         return process
 

@@ -34,14 +34,14 @@ def test_two_different_records_with_one_id_are_both_recorded(tmp_path: Path, cap
 
 
 def test_among_many_records_that_are_written_at_once_each_is_recorded(tmp_path: Path) -> None:
-    """One has the id of another one of them, one the id of what is there: neither hinders those beside it."""
+    """Also if one has the id of a stored record, and another one that of a new record."""
     first = granted()
     journal = Journal(tmp_path)
     journal.open()
     assert journal.commit(State(), [first])
     many = [replace(first, id=str(UUID(int=number))) for number in range(450)]
-    both = [*many[:250], replace(first, job_id="ab" * 16), replace(many[0], job_id="cd" * 16), *many[250:]]
-    assert journal.commit(State(), both)
+    new = [*many[:250], replace(first, job_id="ab" * 16), replace(many[0], job_id="cd" * 16), *many[250:]]
+    assert journal.commit(State(), new)
     journal.close()
     kept = lines(tmp_path)
     assert len(kept) == 453

@@ -29,9 +29,7 @@ _BELOW_JOBS = f"{znode_paths.JOBS}/"
 _NOTHING_WANTED = znode_paths.Wanted(frozenset(), frozenset(), frozenset())
 _NOTHING = (Absent(), Children(()))
 _LONG_LIST = 1_000
-"""Children: a longer list that changes while it is read is read again once a second, not at each change. To read one of 50,000 takes 0.1 s
-of CPU; whoever makes them one by one would have that done all the time.
-"""
+"""Children: a longer list that changes while it is read is read again once a second, not at each change."""
 _LINGERING_SECONDS = 5.0
 
 
@@ -216,7 +214,6 @@ class Tree:
         watched.reading = False
         watched.refused = isinstance(answer, Refused)
         if watched.stale and isinstance(answer, Children) and len(answer.names) > _LONG_LIST:
-            watched.stale = False
             self.throttled.add(watched)
         if watched.path in _LISTS_OF_JOBS:
             answer = self._bounded(watched.path, answer)
