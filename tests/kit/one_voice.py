@@ -136,6 +136,8 @@ class Books(NamedTuple):
     queued: int
     delivered: int
     already_told: int
+    superseded: int
+    """Scheduled closes of an incident which went on: where two failovers are close."""
     gave_up: int
     fail_opens: int
     open: list[str]
@@ -156,6 +158,7 @@ def books(sidecar: Sidecar) -> Books:
         outcomes["queued"],
         outcomes["delivered"],
         outcomes["already_told"],
+        outcomes["superseded"],
         outcomes["gave_up"],
         outcomes["no_ledger"],
         [delivery for delivery, ends in ends_by_delivery.items() if len(ends) != 1],
