@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
 from pathlib import Path
 from threading import Event, Lock
 from typing import Final, TypeVar
@@ -85,7 +84,7 @@ class ObjectStorage(Storage):
         return self._lock
 
     def is_folder(self, path: str = "") -> bool:
-        return next(iter(self._listed(path)), None) is not None
+        return bool(self.entries(path))
 
     def entries(self, path: str = "") -> dict[str, bool]:
         return self._store.children(path)
@@ -187,15 +186,16 @@ class ObjectStorage(Storage):
 
     @contextmanager
     def reading(self) -> Iterator[Storage]:
-        """The log at one moment. Raises ChangedError if it has changed in the block while it was being changed already."""
-        moment = self._moment()
+        """The log at one moment. Raises ChangedError if what was listed has changed in the block while it was being changed already."""
+        moment = Moment(self._spark, self.url, self._store)
         yield moment
         # Two equal listings: at the moment between them, just these files existed. Else a listing of Spark's may have missed a swap.
-        if moment.barriers and self._moment().all_objects != moment.all_objects:
-            raise ChangedError(f"{self.url} changes faster than it can be listed: run it again")
+        for folder, listing in moment.listings.items():
+            if listing.barriers and Listing(self._store, folder).objects != listing.objects:
+                raise ChangedError(f"{self.url} changes faster than it can be listed: run it again")
 
     def selected(self, table: str, paths: Collection[str] | None) -> Selection:
-        hidden = {path.partition("/")[2] for path in self._invisible if path.startswith(f"{table}/")}
+        hidden = {path.partition("/")[2] for path in self._invisible(table)}
         if paths is None or len(paths) <= _FEW:
             return Selection([table] if paths is None else [*paths], frozenset(hidden))
         wanted = {*paths}
@@ -207,12 +207,8 @@ class ObjectStorage(Storage):
         dates = (date_of(folder.rpartition("/")[2]) for folder in folders)
         return Selection([table], frozenset(hidden), frozenset(filter(None, dates)))
 
-    def _moment(self) -> "Moment":
-        return Moment(self._spark, self.url, self._store)
-
-    @property
-    def _invisible(self) -> Collection[str]:
-        """Objects that no reader may take for files of the log: none while nobody else writes."""
+    def _invisible(self, table: str) -> Collection[str]:  # noqa: ARG002  nobody else writes
+        """Objects of a table that no reader may take for its files."""
         return ()
 
     def _listed(self, folder: str) -> Iterable[StoredObject]:
@@ -271,11 +267,11 @@ class ObjectStorage(Storage):
         missing = [path for path in lock.announced if not self._store.exists(path)]
         if missing:
             self._occupy(missing)
-        moment = self._moment()
-        _in_parallel(lambda barrier: settle(self._store, moment.all_objects, *barrier), moment.barriers.items())
+        log = Listing(self._store, "")
+        _in_parallel(lambda barrier: settle(self._store, log.objects, *barrier), log.barriers.items())
         long_ago = datetime.now(UTC) - _STALLED
-        occupied = [path for path in lock.occupied if path in moment.all_objects]
-        past = [path for path in occupied if moment.all_objects[path].modified < long_ago]
+        occupied = [path for path in lock.occupied if path in log.objects]
+        past = [path for path in occupied if log.objects[path].modified < long_ago]
         if lock.announced or past:
             lock.recovered([*(path for path in occupied if path not in past), *missing])
         for path in past:
@@ -298,34 +294,48 @@ class ObjectStorage(Storage):
                 self._store.create(path, content)
 
 
+class Listing:
+    """What one listing of a folder found."""
+
+    def __init__(self, store: ObjectStore, folder: str) -> None:
+        """Raises OSError; FileNotFoundError if it was changed meanwhile; AuditError if it cannot be understood."""
+        self.objects: Final[Mapping[str, StoredObject]] = {stored.path: stored for stored in store.list(folder)}
+        self.barriers: Final[Mapping[str, Replacement]] = read_barriers(store, self.objects)
+        self.invisible: Final[Collection[str]] = {*invisible(self.objects, self.barriers)}
+
+
 class Moment(ObjectStorage):
-    """A log as one listing found it. Listings are answered by that; contents are read when they are asked for."""
+    """A log as it was listed: each table once, when it is first asked for, and no other. Contents are read when they are asked for."""
 
     def __init__(self, spark: SparkSession, url: str, store: ObjectStore) -> None:
-        """Raises OSError; FileNotFoundError if it was changed meanwhile; AuditError if it cannot be understood."""
         super().__init__(spark, url, store)
-        self.all_objects: Mapping[str, StoredObject] = {stored.path: stored for stored in self._store.list()}
-        self.barriers: Mapping[str, Replacement] = read_barriers(self._store, self.all_objects)
-
-    @cached_property
-    def _invisible(self) -> Collection[str]:
-        return {*invisible(self.all_objects, self.barriers)}
-
-    def _listed(self, folder: str) -> Iterable[StoredObject]:
-        prefix = f"{folder}/" if folder else ""
-        return (
-            stored
-            for path, stored in self.all_objects.items()
-            if path.startswith(prefix) and path not in self._invisible
-        )
+        self.listings: Final = dict[str, Listing]()
+        """By the folders in that of the log."""
 
     def unfinished(self) -> list[str]:
-        return sorted(self.barriers)
+        return sorted(barrier for folder in self.entries() for barrier in self._listing(folder).barriers)
 
     def entries(self, path: str = "") -> dict[str, bool]:
-        start = len(path) + 1 if path else 0
-        names = (stored.path[start:].partition("/") for stored in self._listed(path))
+        if not path:
+            return self._store.children()
+        names = (stored.path[len(path) + 1 :].partition("/") for stored in self._listed(path))
         return dict(sorted((name, bool(slash)) for name, slash, _ in names))
+
+    def _invisible(self, table: str) -> Collection[str]:
+        return self._listing(table).invisible
+
+    def _listed(self, folder: str) -> Iterable[StoredObject]:
+        listing = self._listing(folder.partition("/")[0])
+        return (
+            stored
+            for path, stored in listing.objects.items()
+            if path.startswith(f"{folder}/") and path not in listing.invisible
+        )
+
+    def _listing(self, folder: str) -> Listing:
+        if folder not in self.listings:
+            self.listings[folder] = Listing(self._store, folder)
+        return self.listings[folder]
 
 
 def _mapped(file: Path) -> bytes | memoryview:
