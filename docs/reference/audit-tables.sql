@@ -460,11 +460,11 @@ TBLPROPERTIES (
   'projection.event_date.range' = '2020-01-01,NOW'
 );
 
-CREATE EXTERNAL TABLE flink_ha.failovers (
+CREATE EXTERNAL TABLE flink_ha.leader_changes (
   `cluster_id` string,
   `component` string,
   `job_id` string,
-  `at` timestamp,
+  `changed_at` timestamp,
   `before_address` string,
   `after_address` string,
   `before_session_id` string,
@@ -477,7 +477,7 @@ CREATE EXTERNAL TABLE flink_ha.failovers (
 )
 PARTITIONED BY (`event_date` date)
 STORED AS PARQUET
-LOCATION 's3://BUCKET/PREFIX/failovers/'
+LOCATION 's3://BUCKET/PREFIX/leader_changes/'
 TBLPROPERTIES (
   'projection.enabled' = 'true',
   'projection.event_date.type' = 'date',

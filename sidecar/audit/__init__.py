@@ -4,7 +4,7 @@ Everything here needs the `audit` extra and Java 17 or newer, except the import 
 
     spark = SparkSession.builder.getOrCreate()
     open_audit(spark, "s3a://bucket/audit")
-    spark.sql("SELECT * FROM failovers ORDER BY at DESC").show()
+    spark.sql("SELECT * FROM failovers ORDER BY opened_at DESC").show()
 """
 
 from collections.abc import Collection

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _CHECK_SECONDS: Final = 300.0
 _DO_WHAT: Final = "prepare Spark's start"
 _QUERIES: Final = (
-    "SELECT * FROM failovers ORDER BY at DESC LIMIT 10",
+    "SELECT * FROM failovers ORDER BY opened_at DESC LIMIT 10",
     "SELECT component, count(*) FROM transitions GROUP BY component",
 )
 

@@ -257,9 +257,9 @@ def test_who_stalled_deletes_nothing_of_its_successor(
 
     def close(number: int) -> Callable[[ObjectStorage], None]:
         def change(audit: ObjectStorage) -> None:
-            file = f"failovers/event_date={day}/{number}.parquet"
+            file = f"leader_changes/event_date={day}/{number}.parquet"
             audit.publish({staged(audit, str(number)): file})
-            commit(audit, msgspec.structs.replace(read_manifest(audit), files={day: {"failovers": file}}))
+            commit(audit, msgspec.structs.replace(read_manifest(audit), files={day: {"leader_changes": file}}))
 
         return change
 
@@ -304,9 +304,9 @@ def test_a_manifest_names_what_is_there(spark: SparkSession, log: Path) -> None:
 
     def close(number: int) -> Callable[[ObjectStorage], None]:
         def change(audit: ObjectStorage) -> None:
-            file = f"failovers/event_date={day}/{number}.parquet"
+            file = f"leader_changes/event_date={day}/{number}.parquet"
             audit.publish({staged(audit, str(number)): file})
-            commit(audit, Manifest(number=number, files={day: {"failovers": file}}))
+            commit(audit, Manifest(number=number, files={day: {"leader_changes": file}}))
 
         return change
 
@@ -320,7 +320,7 @@ def test_a_manifest_names_what_is_there(spark: SparkSession, log: Path) -> None:
     run(spark, close(1))
     run(spark, close(2), CheckingStore(log))
     assert [path.name for path in log.glob("_closed/*")] == ["manifest-000000000003.json"]
-    assert [path.name for path in log.glob("failovers/*/*")] == ["2.parquet"]
+    assert [path.name for path in log.glob("leader_changes/*/*")] == ["2.parquet"]
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"{}", b'{"old": [], "new": {"a/b": 1}}'])

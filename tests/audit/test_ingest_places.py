@@ -74,7 +74,7 @@ def test_names_that_mean_something_in_a_pattern_work(spark: SparkSession, tmp_pa
     assert compact(spark, str(audit)).dates == 1
     materialize(spark, str(audit))
     answered = run_sql(
-        spark, str(audit), "SELECT count(DISTINCT id), (SELECT count(*) FROM failovers) FROM transitions"
+        spark, str(audit), "SELECT count(DISTINCT id), (SELECT count(*) FROM leader_changes) FROM transitions"
     )
     assert [row[0] for row in answered.rows] == [4]
     session = spark.newSession()

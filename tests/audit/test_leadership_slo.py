@@ -1,5 +1,6 @@
-"""The view `leadership_slo` and the sidecar come to the same figures of one history."""
+"""The views of a cluster's leadership and the sidecar come to the same figures of one history."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -70,12 +71,12 @@ def watched() -> Sidecar:
 
 @pytest.mark.covers("view:leadership_slo")
 def test_spark_and_the_sidecar_have_the_same_figures(spark: SparkSession, tmp_path: Path) -> None:
-    """To the microsecond: led, vacant, suspended, unobserved, the budget and what is left of it. The report has them too."""
+    """To the microsecond: led, vacant, suspended, unobserved, the budget and what is left of it; by day and month, too. The report has them."""
     sidecar = watched()
     seal(tmp_path / "spool", "jm-0", 1, (replace(record, recorded_at=record.observed_at) for record in sidecar.records))
     ingest(spark, str(tmp_path / "spool"), str(tmp_path / "audit"))
     session = spark.newSession()
-    open_audit(session, str(tmp_path / "audit"), ["leadership_slo"])
+    open_audit(session, str(tmp_path / "audit"), ["leadership_slo", "cluster_availability", "cluster_months"])
     [row] = session.table("leadership_slo").collect()
     cluster = sidecar.state.clusters[CLUSTER]
     assert cluster.account
@@ -88,6 +89,10 @@ def test_spark_and_the_sidecar_have_the_same_figures(spark: SparkSession, tmp_pa
     assert (row.objective, row.window_seconds) == (99.9, OBJECTIVE.window / SECOND)
     assert round(row.budget_seconds * SECOND) == round(earned / 1000)
     assert row.remaining == pytest.approx(1 - own.vacant / (earned / 1000))
+    days = session.table("cluster_availability").collect()
+    assert len({day.day for day in days}) == len(days) > 1
+    for rows in (days, session.table("cluster_months").collect()):
+        assert {name: round(sum(row[f"{name}_seconds"] for row in rows) * SECOND) for name in names} == figures
     write_report(spark, str(tmp_path / "audit"), tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "Error budgets of leadership" in page

@@ -32,7 +32,16 @@ from tests.audit.test_answers import HISTORIES, JOB, OTHER
 pytestmark = pytest.mark.spark
 
 FIRST = NOON.date()
-VIEWS = ("leadership", "failovers", "availability", "known_until", "mttr", "flapping", "unobserved", "weekly_report")
+VIEWS = (
+    "leadership",
+    "leader_changes",
+    "availability",
+    "known_until",
+    "mttr",
+    "flapping",
+    "unobserved",
+    "weekly_report",
+)
 NIGHT = MIDNIGHT + DAY
 """The midnight after the noon from which histories count."""
 STOOD: dict[str, Any] = {"position": PositionRecord(uid="u", resource_version="7"), "store": "kubernetes"}
@@ -185,7 +194,7 @@ def test_a_term_is_one_failover_around_midnight(
     from_tables: SparkSession, case: str, expected: list[tuple[str, float | None]]
 ) -> None:
     """With what the observer recorded that saw its beginning within an hour."""
-    found = from_tables.table("failovers").where(f"cluster_id = '{case}'").orderBy("at")
+    found = from_tables.table("leader_changes").where(f"cluster_id = '{case}'").orderBy("changed_at")
     assert [(row.kind, row.vacant_seconds) for row in found.collect()] == expected
 
 
@@ -193,7 +202,7 @@ def test_a_week_reads_the_files_of_that_week(from_tables: SparkSession, cases: P
     """A condition on the date of a view is one on the partitions of its table, in the plan."""
     day = FIRST + timedelta(days=40)
     conditions = {
-        "failovers": f"event_date >= '{day}'",
+        "leader_changes": f"event_date >= '{day}'",
         "leadership": f"event_date >= '{day}' OR event_date IS NULL",
         "availability": f"day >= '{day}'",
         "weekly_report": f"week >= '{day}'",
@@ -246,7 +255,7 @@ def test_a_damaged_or_forgotten_file_is_found(spark: SparkSession, cases: Path, 
     """Of each file that counts every byte is read; what does not count was left by a command that died."""
     audit = tmp_path / "audit"
     shutil.copytree(cases, audit)
-    (torn, *_, wrong) = sorted((audit / "failovers").glob("*/*.parquet"))
+    (torn, *_, wrong) = sorted((audit / "leader_changes").glob("*/*.parquet"))
     left = torn.with_name("left.parquet")
     shutil.copy(wrong, left)
     torn.write_bytes(torn.read_bytes()[:-20])

@@ -24,7 +24,7 @@ from tests.audit.spooling import NOON, coverage, seal, transition
 
 pytestmark = pytest.mark.spark
 
-COUNT = "SELECT count(*) FROM failovers"
+COUNT = "SELECT count(*) FROM leader_changes"
 KEPT = "Scan ExistingRDD"
 """How Spark's plans name what is kept."""
 
@@ -65,16 +65,18 @@ def test_many_questions_compute_it_once(spark: SparkSession, log: str) -> None:
     """Also of other views, and each in a session of its own."""
     kept = RecentLeadership()
     before = numbers_kept(spark)
-    answers = [[*run_sql(spark, log, f"TABLE {view}", kept).rows] for view in ("failovers", "leadership", "mttr")]
+    answers = [[*run_sql(spark, log, f"TABLE {view}", kept).rows] for view in ("leader_changes", "leadership", "mttr")]
     assert len(numbers_kept(spark) - before) == 1
-    assert answers == [[*run_sql(spark, log, f"TABLE {view}").rows] for view in ("failovers", "leadership", "mttr")]
-    assert KEPT in plan(spark, log, "TABLE failovers", kept)
+    assert answers == [
+        [*run_sql(spark, log, f"TABLE {view}").rows] for view in ("leader_changes", "leadership", "mttr")
+    ]
+    assert KEPT in plan(spark, log, "TABLE leader_changes", kept)
 
 
 def test_one_question_that_reads_it_twice_computes_it_once(spark: SparkSession, log: str) -> None:
     """The failovers of a week and its availability; but a question that reads it once computes only the columns that it needs."""
     assert KEPT in plan(spark, log, "TABLE weekly_report")
-    assert KEPT not in plan(spark, log, "TABLE failovers")
+    assert KEPT not in plan(spark, log, "TABLE leader_changes")
 
 
 def test_what_is_described_is_not_computed(spark: SparkSession, log: str) -> None:
@@ -141,8 +143,8 @@ def test_small_questions_stay_small(spark: SparkSession, log: str) -> None:
     """What is kept counts with its size, not with what Spark supposes of joins."""
     asking = own_session(spark)
     tune(asking, ())
-    register_views(asking, log, {"failovers", "availability"}, recent=RecentLeadership())
-    assert sum(sizes_to_read(asking.table("failovers").unionByName(asking.table("failovers")))) < 1_000_000
+    register_views(asking, log, {"leader_changes", "availability"}, recent=RecentLeadership())
+    assert sum(sizes_to_read(asking.table("leader_changes").unionByName(asking.table("leader_changes")))) < 1_000_000
 
 
 def test_what_is_lost_is_computed_anew(spark: SparkSession, log: str) -> None:

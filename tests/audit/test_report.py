@@ -315,7 +315,7 @@ def test_only_the_partitions_of_the_period_are_read(quarter_session: SparkSessio
             "SELECT episodes, leader_changes FROM weekly_report WHERE week >= '2025-11-24'",
             {"episodes", "notifications"},
         ),
-        ("SELECT at, episode_id FROM failovers WHERE event_date >= '2025-11-24'", set()),
+        ("SELECT changed_at, episode_id FROM leader_changes WHERE event_date >= '2025-11-24'", set()),
     ],
 )
 def test_a_condition_on_dates_reaches_the_partitions(

@@ -76,6 +76,6 @@ def test_a_place_that_cannot_be_written_is_passed_over(places: tuple[Path, Path]
 def test_the_commands_are_exercised_on_a_log_with_a_failover(spark: SparkSession, tmp_path: Path) -> None:
     """Else their classes would not be loaded."""
     warm_up.exercise(spark, tmp_path)
-    answer = run_sql(spark, str(tmp_path / "audit"), "SELECT component, kind FROM failovers")
+    answer = run_sql(spark, str(tmp_path / "audit"), "SELECT component, kind FROM leader_changes")
     assert [*answer.rows] == [["dispatcher", "GRANTED"]]
     assert [*run_sql(spark, str(tmp_path / "audit"), "SELECT count(*) FROM quarantine").rows] == [[0]]

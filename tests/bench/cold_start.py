@@ -22,7 +22,7 @@ from tests.audit.spooling import NOON, seal, transition
 from tests.bench.stage import Table
 from tests.kit.sidecar_process import COMMAND
 
-QUERY = "SELECT at, component, before_address, after_address, vacant_seconds FROM failovers ORDER BY at DESC LIMIT 10"
+QUERY = "SELECT changed_at, component, before_address, after_address, vacant_seconds FROM leader_changes ORDER BY changed_at DESC LIMIT 10"
 _NO_ARCHIVE = "from sidecar.audit.spark import class_archive; class_archive.options = lambda: ()\n"
 _COMPILED = "from sidecar.audit.spark import session; session._SMALL_BYTES = -1\n"
 _SECOND_COMPILER = "from sidecar.audit.spark import compilers; compilers.is_large = lambda *_: True\n"

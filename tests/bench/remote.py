@@ -57,7 +57,7 @@ def main(rows: int, dates: int) -> None:
 
 def _seconds(spark: SparkSession, rows: int, dates: int, files: Path, spool: str, audit: str) -> dict[str, float]:
     last = _FIRST + timedelta(days=dates - 1)
-    week = f"SELECT count(*) FROM failovers WHERE event_date BETWEEN '{last - timedelta(days=7)}' AND '{last}'"  # noqa: S608  our own dates
+    week = f"SELECT count(*) FROM leader_changes WHERE event_date BETWEEN '{last - timedelta(days=7)}' AND '{last}'"  # noqa: S608  our own dates
 
     def ask(query: str) -> int:
         (((count,),),) = [[*run_sql(spark, audit, query).rows]]

@@ -24,7 +24,7 @@ _SPOOL, _AUDIT = "--spool=s3://bucket/spool", "--audit=s3://bucket/audit"
 
 def main(rows: int, dates: int, older: str | None) -> None:
     end = _FIRST + timedelta(days=dates)
-    failovers = f"SELECT count(*), max(downtime_seconds_at_most) FROM failovers WHERE event_date >= '{end - timedelta(days=30)}'"  # noqa: S608  our own dates
+    failovers = f"SELECT count(*), max(downtime_seconds_at_most) FROM leader_changes WHERE event_date >= '{end - timedelta(days=30)}'"  # noqa: S608  our own dates
     steps = [
         ("ingest", ["ingest", _SPOOL, _AUDIT]),
         ("compact, materialize", ["compact", _AUDIT, f"--before={end}"]),

@@ -166,13 +166,13 @@ def question(spark: SparkSession, audit: Path, days: int, table: Table) -> None:
     month, quarter = (last_day(days) - timedelta(days=back) for back in (31, 92))
     of_month, of_quarter = (f"event_date >= '{since}'" for since in (month, quarter))
     questions = {
-        f"failovers WHERE {of_month}": of_month,
-        f"failovers WHERE at >= '{month}'": of_month,
-        "failovers": "true",
+        f"leader_changes WHERE {of_month}": of_month,
+        f"leader_changes WHERE changed_at >= '{month}'": of_month,
+        "leader_changes": "true",
         f"availability WHERE day >= '{month}'": of_month,
         f"weekly_report WHERE week >= '{quarter}'": of_quarter,
         f"leadership WHERE {of_month} OR event_date IS NULL": of_month,
-        **{name: "true" for name in ANSWERS if name not in {"failovers", "leadership"}},
+        **{name: "true" for name in ANSWERS if name not in {"leader_changes", "leadership"}},
     }
     shell = RecentLeadership()
     seconds = ask(spark, audit, "SELECT count(*) FROM leadership WHERE event_date IS NULL", shell)
@@ -197,7 +197,7 @@ def main(rows: int = 10_000_000, days: int = 365, *, from_scratch: bool, run: Ru
             close(spark, audit, days, table)
             redo(spark, audit, days, table)
         question(spark, audit, days, table)
-        for name in ("failovers", "availability") if from_scratch else ():
+        for name in ("leader_changes", "availability") if from_scratch else ():
             seconds = ask(spark, audit, f"SELECT * FROM {name}", from_scratch=True)  # noqa: S608  our own text
             table.row(f"{name}, from scratch", f"{seconds:.1f}", "", "", "", "")
     table.end()

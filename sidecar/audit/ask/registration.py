@@ -29,15 +29,17 @@ from sidecar.audit.log.tables import date_folder
 from sidecar.audit.views.catalog import ANSWERS, comments
 from sidecar.audit.views.definition import create, define, definition
 
-_TERMS: Final = ("_periods", "_sight", "known_until", "_limits", "_stretches", "_failovers", "_days")
+_TERMS: Final = ("_periods", "_sight", "known_until", "_limits", "_stretches", "_leader_changes", "_days")
 """What the answers are made of, in order: about the dates that are not closed (`closed_tables`), or all if none is."""
 _OUTCOMES: Final = ("_best_deaths", "_best_recoveries", "_drilled")
 """What became of failovers, by those of several observers that know most, and which were drills: of all dates."""
-_QUERIES: Final = (*_TERMS, *_OUTCOMES, *(name for name in ANSWERS if name not in _TERMS))
+_FIRST: Final = ("leadership", "_cluster_parts")
+"""The leadership of components, and that of clusters, which is made of it."""
+_QUERIES: Final = (*_TERMS, *_OUTCOMES, *_FIRST, *(name for name in ANSWERS if name not in (*_TERMS, *_FIRST)))
 """All that a query defines, in order."""
 _CLOSED: Final = {
     "_closed_leadership": "leadership",
-    "_closed_failovers": "failovers",
+    "_closed_leader_changes": "leader_changes",
     "_closed_days": "availability_days",
 }
 _OPEN: Final = "open the audit log"
@@ -131,7 +133,7 @@ def leadership_reads(views: Collection[str]) -> int:
 def _with_dependencies(views: Collection[str]) -> set[str]:
     """These views, and those that they query."""
     wanted = {*views}
-    for name in (*reversed(ANSWERS), *_OUTCOMES, *reversed(_TERMS)):
+    for name in reversed(_QUERIES):
         if name == "sight" and name in wanted:
             wanted.add("coverage")  # of all dates
         elif name in wanted:

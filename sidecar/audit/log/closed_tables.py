@@ -49,32 +49,32 @@ def _schema(columns: str) -> StructType:
     return StructType([StructField(name, _TYPES[kind]) for name, kind in pairs])
 
 
-_FAILED_OVER: Final = "vacant_seconds double, downtime_seconds_at_least double, downtime_seconds_at_most double"
+_TIMES: Final = "vacant_seconds double, downtime_seconds_at_least double, downtime_seconds_at_most double"
 _LEADERSHIP: Final = "cluster_id string, component string, job_id string"
 CLOSED_TABLES: Final[dict[str, StructType]] = {
     "leadership": _schema(
         f"{_LEADERSHIP}, state string, began_at timestamp, ended_at timestamp, how_it_began string, how_it_ended string, address string,"
-        f" session_id string, before_address string, before_session_id string, {_FAILED_OVER}, returned boolean, split boolean,"
+        f" session_id string, before_address string, before_session_id string, {_TIMES}, returned boolean, split boolean,"
         " episode_id string"
     ),
-    "failovers": _schema(
-        f"{_LEADERSHIP}, at timestamp, before_address string, after_address string, before_session_id string, after_session_id string,"
-        f" {_FAILED_OVER}, kind string, episode_id string"
+    "leader_changes": _schema(
+        f"{_LEADERSHIP}, changed_at timestamp, before_address string, after_address string, before_session_id string,"
+        f" after_session_id string, {_TIMES}, kind string, episode_id string"
     ),
     "availability_days": _schema(
         "cluster_id string, component string, led bigint, vacant bigint, lasted bigint, known bigint"
     ),
 }
-"""The schema of each materialised table, without `event_date`: the date of `ended_at`, of `at`, and the day."""
+"""The schema of each materialised table, without `event_date`: the date of `ended_at`, of `changed_at`, and the day."""
 ORDER: Final[Mapping[str, tuple[str, ...]]] = {
     "leadership": ("cluster_id", "component", "job_id", "began_at"),
-    "failovers": ("cluster_id", "at", "component", "job_id"),
+    "leader_changes": ("cluster_id", "changed_at", "component", "job_id"),
     "availability_days": ("cluster_id", "component"),
 }
 """The columns by which the rows of one file are sorted."""
 CARRY: Final = _schema(
     f"role string, {_LEADERSHIP}, observer string, at timestamp, recorded_at timestamp, id string, kind string, session_id string,"
-    f" address string, last_known_session_id string, last_known_address string, {_FAILED_OVER}, returned boolean, split boolean,"
+    f" address string, last_known_session_id string, last_known_address string, {_TIMES}, returned boolean, split boolean,"
     " episode_id string, state string, writing string, best_at timestamp, confirmed_at timestamp, ended_at timestamp,"
     " before leader, new_term boolean"
 )

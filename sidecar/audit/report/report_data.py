@@ -21,7 +21,7 @@ VIEWS: Final = frozenset(
         "notifications",
         "episodes",
         "annotations",
-        "failovers",
+        "leader_changes",
         "recovery_time",
         "leadership",
         "unobserved",
@@ -102,7 +102,7 @@ class Findings(Struct, frozen=True):
     marks: Mapping[str, Sequence[Row]]
     """Failovers that are close to each other, by cluster: of the first LANES clusters."""
     changes: Mapping[str, Row]
-    """Changes of leader, by cluster: the rows of the view `failovers`."""
+    """Changes of leader, by cluster: the rows of the view `leader_changes`."""
     available_by_day: Mapping[int, Sums]
     available_by_cluster: Mapping[str, Sums]
     slos: Sequence[Row]
@@ -256,7 +256,7 @@ _MARKS: Final = f"""
 _CHANGES: Final = """
     SELECT cluster_id, count(*) AS n, count_if(episode_id IS NULL) AS alone,
       count(DISTINCT CASE WHEN cause IS NULL THEN episode_id END) AS unrecorded
-    FROM failovers WHERE NOT drill AND event_date BETWEEN :first AND :last AND at BETWEEN :begin AND :end AND {chosen}
+    FROM leader_changes WHERE NOT drill AND event_date BETWEEN :first AND :last AND changed_at BETWEEN :begin AND :end AND {chosen}
     GROUP BY cluster_id"""
 _AVAILABILITY: Final = """
     SELECT datediff(day, :first) AS day, cluster_id,

@@ -67,7 +67,7 @@ class Fold:
         if since <= last:
             ended = stretches.where((F.col("ended_at") >= F.lit(begin)) & (F.col("ended_at") < F.lit(end)))
             self._stage(ended.withColumn(EVENT_DATE, F.to_date("ended_at")), "leadership", folder, since, last)
-            for table, view in (("failovers", "_failovers"), ("availability_days", "_days")):
+            for table, view in (("leader_changes", "_leader_changes"), ("availability_days", "_days")):
                 define(self._session, view, begin, end)
                 self._stage(self._session.table(view), table, folder, since, last)
             for path in self._staging.files(folder, PARQUET):

@@ -17,9 +17,9 @@ from sidecar.audit.log.storage import Storage
 from sidecar.audit.spark.collected import collected
 from sidecar.audit.spark.session import sizes_to_read, tune
 
-_DATE: Final = {"leadership": "ended_at", "failovers": "at"}
+_DATE: Final = {"leadership": "ended_at", "leader_changes": "changed_at"}
 """The column with the date of the folder."""
-_DAYS: Final = {"leadership": EVENT_DATE, "failovers": EVENT_DATE, "availability": "day"}
+_DAYS: Final = {"leadership": EVENT_DATE, "leader_changes": EVENT_DATE, "availability": "day"}
 """The views that are made of the tables, and their dates."""
 _ATTEMPTS: Final = 3
 _MOST_DIFFERENCES: Final = 100

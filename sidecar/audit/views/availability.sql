@@ -6,8 +6,8 @@
 --
 -- * cluster_id, component: as in transitions
 -- * day: The UTC day.
--- * led_seconds: Seconds with a published leader, summed over all jobs. A dead leader counts until the store detects its death (`failovers`
---   bounds that time).
+-- * led_seconds: Seconds with a published leader, summed over all jobs. A dead leader counts until the store detects its death
+--   (`leader_changes` bounds that time).
 -- * vacant_seconds: Seconds without a published leader, summed over all jobs. Drills count: nobody led in them either.
 -- * unobserved_seconds: Seconds without a connected observer, or in which the entry could not be read, summed over all jobs.
 -- * availability: The led part of the observed time, from 0 to 1. Null: there is none.

@@ -1,54 +1,30 @@
--- Which leader took over from which, when, and for how long was no leader published, and none working?
+-- Which failovers were there, why, who took over from whom, and for how long was no leader working?
 --
--- One row for each leadership term that follows another leader's: the new leader of a component (of a job: `job_id`) differs from the last one
--- known to the log or to the observer. Not a failover: the first election of a new cluster, a leader that was only unobserved, a leader that
--- returned with its old session id. A dead leader stays published until the store detects its death, so the time without a working leader has
--- bounds. One failed JobManager is one row for each component, with one `episode_id`. A condition on `event_date` reads only the files of those
--- dates, and for `cause`, `death_reason`, `recovery_verdict` and `drill` all of `episodes`, `deaths`, `recoveries` and `drills`: these are recorded
--- when they are known, whenever that is.
+-- One row for each, however many components and jobs failed over; `leader_changes` has one for each of these. It is recorded when it is over:
+-- until then it is only there. Episodes without a change of leader (`observer_blind`, `registration_lost`, …) are in `episodes`. A condition on
+-- `event_date` reads only the failovers of those dates, and for `death_reason`, `recovery_verdict` and `drill` all of `deaths`, `recoveries` and
+-- `drills`: these are recorded when they are known, whenever that is.
 --
--- * cluster_id, component, job_id: as in transitions
--- * at: When the new leader was first observed.
--- * before_address: The previous leader's address. Null: not known.
--- * after_address: The new leader's address.
--- * before_host: The host in `before_address`. Null: not known.
--- * after_host: The host in `after_address`. Null: not known.
--- * before_session_id: The previous leader session id.
--- * after_session_id: The new leader session id.
--- * vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most: as in transitions
--- * kind: `GRANTED` after a vacancy, `CHANGED` without one, `DISCOVERED` if it was unobserved: then it happened before `at`.
--- * episode_id: as in transitions
--- * cause: The cause of the episode. Null: it is not over, the job failed over by itself, or no episode was recorded.
--- * event_date: The UTC date of `at`.
+-- * episode_id: The failover. It is the `id` of its row in `episodes`.
+-- * cluster_id, opened_at, closed_at, cause, confidence: as in episodes
 -- * death_reason: Why the process of the previous leader ended (`deaths.reason`). Null: no observer recorded that it ended.
 -- * recovery_verdict: Whether everything came back (`recoveries.verdict`). `unproven` and null (no observer assessed it) are not good.
+-- * before_host: The host in `before_address`. Null: not known.
+-- * after_host: The host in `after_address`. Null: not known, or none.
+-- * before_address, after_address, before_pod, after_pod, components, jobs_affected, jobs_lost, vacant_seconds: as in episodes
+-- * downtime_seconds_at_least, downtime_seconds_at_most, planned: as in episodes
+-- * leaders: How many leaders followed each other: more than 1 if the next failover began before this one was over.
 -- * drill: Whether it was that of a drill, which no view counts as a failover. False while the drill is not over.
+-- * event_date: as in episodes
 SELECT
-  failed_over.cluster_id,
-  component,
-  job_id,
-  at,
-  failed_over.before_address,
-  failed_over.after_address,
-  :host(failed_over.before_address) AS before_host,
-  :host(failed_over.after_address) AS after_host,
-  failed_over.before_session_id,
-  failed_over.after_session_id,
-  failed_over.vacant_seconds,
-  failed_over.downtime_seconds_at_least,
-  failed_over.downtime_seconds_at_most,
-  kind,
-  episode_id,
-  cause,
-  failed_over.event_date,
-  death_reason,
-  recovery_verdict,
-  drilled IS NOT NULL AS drill
-FROM (TABLE _closed_failovers UNION ALL TABLE _failovers) AS failed_over
--- Grouped, so that Spark leaves out a join if nobody asks for its column.
-LEFT JOIN (SELECT id, min(cause) AS cause FROM episodes GROUP BY id) AS episodes ON episode_id = episodes.id
-LEFT JOIN (SELECT episode_id AS died_in, reason AS death_reason FROM _best_deaths) ON episode_id = died_in
+  episodes.id AS episode_id, episodes.cluster_id, episodes.opened_at, closed_at, cause, episodes.confidence, reason AS death_reason,
+  recovery_verdict, :host(before_address) AS before_host, :host(after_address) AS after_host, before_address, after_address, before_pod,
+  after_pod, components, jobs_affected, jobs_lost, vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most, planned,
+  failovers AS leaders, drilled IS NOT NULL AS drill, event_date
+FROM episodes
+LEFT JOIN (SELECT episode_id AS died_in, reason FROM _best_deaths) ON episodes.id = died_in
 LEFT JOIN (
   SELECT episode_id AS assessed, min(verdict) AS recovery_verdict FROM _best_recoveries WHERE job_id IS NULL GROUP BY episode_id
-) ON episode_id = assessed
-LEFT JOIN (SELECT episode_id AS drilled FROM _drilled) ON episode_id = drilled
+) ON episodes.id = assessed
+LEFT JOIN (SELECT episode_id AS drilled FROM _drilled) ON episodes.id = drilled
+WHERE failovers > 0

@@ -28,52 +28,11 @@ windows AS (
     unix_micros(until) AS until
   FROM known_until LEFT JOIN objectives USING (cluster_id)
 ),
-stretches AS (
-  SELECT cluster_id, began_at, ended_at, struct(1 AS seen, 0 AS suspended, 0 AS vacant, 0 AS held) AS adds FROM sight
-  UNION ALL
-  SELECT cluster_id, `from`, `to`, struct(0, 1, 0, 0)
-  FROM coverage
-  WHERE suspended AND state = 'seeing' AND `from` < `to` AND abs(unix_micros(observed_at) - unix_micros(`to`)) <= 86400000000
-  UNION ALL
-  SELECT
-    cluster_id, began_at, ended_at,
-    struct(0, 0, CASE WHEN state = 'VACANT' THEN 1 ELSE 0 END, CASE WHEN state = 'HELD' THEN 1 ELSE 0 END)
-  FROM leadership
-  WHERE component <> 'job' AND state <> 'UNREADABLE'
-),
-within AS (
-  SELECT
-    cluster_id, adds,
-    greatest(unix_micros(began_at), since, until - window) AS began,
-    least(coalesce(unix_micros(ended_at), until), until) AS ended
-  FROM stretches JOIN windows USING (cluster_id)
-),
--- Each stretch adds at its begin, and takes away at its end; so does one that adds nothing, which is the whole window.
-edges AS (
-  SELECT cluster_id, edge.at, edge.sign, adds
-  FROM (
-    SELECT cluster_id, began, ended, adds FROM within WHERE began < ended
-    UNION ALL
-    SELECT cluster_id, greatest(since, until - window), until, struct(0, 0, 0, 0) FROM windows
-  ) LATERAL VIEW explode(array(struct(began AS at, 1 AS sign), struct(ended AS at, -1 AS sign))) AS edge
-),
-moments AS (
-  SELECT
-    cluster_id, at,
-    sum(sign * adds.seen) AS seen, sum(sign * adds.suspended) AS suspended, sum(sign * adds.vacant) AS vacant, sum(sign * adds.held) AS held
-  FROM edges
-  GROUP BY cluster_id, at
-),
 parts AS (
   SELECT
-    cluster_id,
-    (lead(at, 1, at) OVER in_order) - at AS lasted,
-    sum(seen) OVER in_order > 0 AS is_seen,
-    sum(suspended) OVER in_order > 0 AS is_suspended,
-    sum(vacant) OVER in_order > 0 AS is_vacant,
-    sum(held) OVER in_order = 3 AS is_held
-  FROM moments
-  WINDOW in_order AS (PARTITION BY cluster_id ORDER BY at)
+    cluster_id, least(ended, until) - greatest(began, until - window) AS lasted, is_seen, is_suspended, is_vacant, is_held
+  FROM _cluster_parts JOIN windows USING (cluster_id)
+  WHERE ended > until - window
 ),
 sums AS (
   SELECT

@@ -4,7 +4,7 @@
 -- the time before is in no figure. The clocks are those of the observer and of the machine of the JobManager. Of several observers, the one
 -- that knows most: what is proven before what is not, then the first one. A condition on `event_date` reads only the failovers of those dates.
 --
--- * episode_id: The failover (`episodes.id`).
+-- * episode_id: as in failovers
 -- * cluster_id, opened_at, cause: as in episodes
 -- * death_reason, recovery_verdict: as in failovers
 -- * dead_at: When the previous leader's process ended. Null: not known.

@@ -1,13 +1,13 @@
 -- What are the figures of each week, for each cluster?
 --
--- One failed JobManager is one episode, and one change of leader for each component. An episode counts in the week in which it was recorded, right
+-- One failed JobManager is one failover, and one change of leader for each component. A failover counts in the week in which it was recorded, right
 -- after it was over, an alert in the week of its outcome. Failovers of drills are counted in `drills` alone; their time is part of `availability`. A condition on `week` reads only the files of those weeks.
 --
 -- * week: The Monday of the week, in UTC.
 -- * cluster_id: as in transitions
--- * episodes: How many failovers there were: episodes with at least one change of leader.
+-- * failovers: How many there were: the rows of `failovers` without `drill`.
 -- * drills: How many failovers of drills there were besides.
--- * leader_changes: How many changes of leader there were, of all components and jobs: the rows of `failovers` without `drill`. The
+-- * leader_changes: How many changes of leader there were, of all components and jobs: the rows of `leader_changes` without `drill`. The
 --   figures of seconds are over these.
 -- * mean_vacant_seconds: Mean time without a published leader, in seconds. Null: none is known, here and below.
 -- * max_vacant_seconds: Maximum of the same.
@@ -21,23 +21,21 @@
 WITH figures AS (
   SELECT
     cluster_id, trunc(day, 'WEEK') AS week, led_seconds, vacant_seconds, unobserved_seconds,
-    CAST(NULL AS STRUCT<vacant: DOUBLE, down_at_least: DOUBLE, down_at_most: DOUBLE>) AS change, 0L AS episodes, 0L AS delivered,
+    CAST(NULL AS STRUCT<vacant: DOUBLE, down_at_least: DOUBLE, down_at_most: DOUBLE>) AS change, 0L AS failovers, 0L AS delivered,
     0L AS gave_up, 0L AS unreviewed, 0L AS drills
   FROM availability
   UNION ALL
   SELECT
     cluster_id, trunc(event_date, 'WEEK'), 0D, 0D, 0D,
     struct(vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most), 0L, 0L, 0L, 0L, 0L
-  FROM failovers
+  FROM leader_changes
   WHERE NOT drill
   UNION ALL
   SELECT
-    cluster_id, trunc(event_date, 'WEEK'), 0D, 0D, 0D, NULL, CASE WHEN drilled IS NULL THEN 1L ELSE 0L END, 0L, 0L,
-    CASE WHEN drilled IS NULL AND noted IS NULL THEN 1L ELSE 0L END, CASE WHEN drilled IS NULL THEN 0L ELSE 1L END
-  FROM episodes
-  LEFT JOIN (SELECT episode_id AS noted FROM annotations GROUP BY episode_id) ON noted = id
-  LEFT JOIN (SELECT episode_id AS drilled FROM _drilled) ON drilled = id
-  WHERE failovers > 0
+    cluster_id, trunc(event_date, 'WEEK'), 0D, 0D, 0D, NULL, CASE WHEN drill THEN 0L ELSE 1L END, 0L, 0L,
+    CASE WHEN drill OR noted IS NOT NULL THEN 0L ELSE 1L END, CASE WHEN drill THEN 1L ELSE 0L END
+  FROM failovers
+  LEFT JOIN (SELECT episode_id AS noted FROM annotations GROUP BY episode_id) ON noted = episode_id
   UNION ALL
   SELECT
     cluster_id, trunc(event_date, 'WEEK'), 0D, 0D, 0D, NULL, 0L,
@@ -48,7 +46,7 @@ WITH figures AS (
 SELECT
   week,
   cluster_id,
-  sum(episodes) AS episodes,
+  sum(failovers) AS failovers,
   sum(drills) AS drills,
   count(change) AS leader_changes,
   avg(change.vacant) AS mean_vacant_seconds,
