@@ -328,8 +328,8 @@ def test_a_barrier_of_others_is_named(spark: SparkSession, log: Path, content: b
     """Nothing is read or deleted that it names."""
     (log / DATE / f"{BARRIER}1.parquet").write_bytes(content)
     foreign = re.escape(f"{AUDIT}/{DATE}/{BARRIER}1.parquet is not of an audit log: remove it")
-    with pytest.raises(AuditError, match=foreign), opened(spark).reading():
-        pass
+    with pytest.raises(AuditError, match=foreign), opened(spark).reading() as now:
+        now.files("", PARQUET)
     with pytest.raises(AuditError, match=foreign):
         run(spark, nothing)
 

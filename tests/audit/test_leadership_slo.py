@@ -1,6 +1,5 @@
 """The views of a cluster's leadership and the sidecar come to the same figures of one history."""
 
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -71,7 +70,7 @@ def watched() -> Sidecar:
 
 @pytest.mark.covers("view:leadership_slo")
 def test_spark_and_the_sidecar_have_the_same_figures(spark: SparkSession, tmp_path: Path) -> None:
-    """To the microsecond: led, vacant, suspended, unobserved, the budget and what is left of it; by day and month, too. The report has them."""
+    """To the microsecond: led, vacant, suspended, unobserved, the budget and what is left of it; by day and month. The report too."""
     sidecar = watched()
     seal(tmp_path / "spool", "jm-0", 1, (replace(record, recorded_at=record.observed_at) for record in sidecar.records))
     ingest(spark, str(tmp_path / "spool"), str(tmp_path / "audit"))

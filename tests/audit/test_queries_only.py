@@ -100,7 +100,7 @@ def test_a_column_is_not_taken_for_the_view_of_its_name(spark: SparkSession, log
     session = own_session(spark)
     register_views(session, log, {"weekly_report"})
     made = {table.name for table in session.catalog.listTables()}
-    asked = {"availability", "known_until", "failovers", "alert_deliveries"}
+    asked = {"availability", "known_until", "failovers", "leader_changes", "alert_deliveries"}
     assert made == {
         "weekly_report",
         *asked,

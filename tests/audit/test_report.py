@@ -312,7 +312,7 @@ def test_only_the_partitions_of_the_period_are_read(quarter_session: SparkSessio
     [
         ("SELECT * FROM alert_deliveries WHERE event_date >= '2025-11-24'", {"notifications"}),
         (
-            "SELECT episodes, leader_changes FROM weekly_report WHERE week >= '2025-11-24'",
+            "SELECT failovers, leader_changes FROM weekly_report WHERE week >= '2025-11-24'",
             {"episodes", "notifications"},
         ),
         ("SELECT changed_at, episode_id FROM leader_changes WHERE event_date >= '2025-11-24'", set()),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from threading import Event, Lock
 from typing import Final, TypeVar
@@ -325,6 +326,8 @@ class Moment(ObjectStorage):
         return self._listing(table).invisible
 
     def _listed(self, folder: str) -> Iterable[StoredObject]:
+        if not folder:
+            return chain.from_iterable(self._listed(name) for name, is_folder in self.entries().items() if is_folder)
         listing = self._listing(folder.partition("/")[0])
         return (
             stored
