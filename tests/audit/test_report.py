@@ -268,7 +268,7 @@ def test_a_week_agrees_with_the_weekly_report(quarter_session: SparkSession, qua
         assert sums.led / (sums.led + sums.vacant) == pytest.approx(rows[name].availability, abs=1e-12)
     monday = 2.5 * DAY  # after noon of 2025-11-21
     own = [cluster.id for cluster, _ in happened(monday, monday + 7 * DAY) if cluster.id in rows]
-    assert (findings.total.n, own) == (sum(row.episodes for row in rows.values()), ["payments"]) == (1, ["payments"])
+    assert (findings.total.n, own) == (sum(row.failovers for row in rows.values()), ["payments"]) == (1, ["payments"])
     page = render(findings)
     assert "2025-11-24 00:00</time> to <time>2025-11-30 23:59</time> UTC · <bdi>clicks, payments" in page
     assert "Within this period, 12 components and jobs changed their leader, 1 of them outside of any failover;" in page

@@ -33,8 +33,8 @@ _TERMS: Final = ("_periods", "_sight", "known_until", "_limits", "_stretches", "
 """What the answers are made of, in order: about the dates that are not closed (`closed_tables`), or all if none is."""
 _OUTCOMES: Final = ("_best_deaths", "_best_recoveries", "_drilled")
 """What became of failovers, by those of several observers that know most, and which were drills: of all dates."""
-_FIRST: Final = ("leadership", "_cluster_parts")
-"""The leadership of components, and that of clusters, which is made of it."""
+_FIRST: Final = ("leadership", "sight", "_cluster_parts")
+"""The leadership of components and when they were observed, and the leadership of clusters, which is made of both."""
 _QUERIES: Final = (*_TERMS, *_OUTCOMES, *_FIRST, *(name for name in ANSWERS if name not in (*_TERMS, *_FIRST)))
 """All that a query defines, in order."""
 _CLOSED: Final = {
