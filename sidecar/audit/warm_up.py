@@ -100,7 +100,7 @@ def exercise(spark: "SparkSession", folder: Path) -> None:
 def _records() -> Sequence[dict[str, object]]:
     """Two leaders of a component, and the time in which they were observed."""
     common: dict[str, object] = {
-        "schema": 1,
+        "schema_version": 1,
         "cluster_id": "warm-up",
         "observer": "warm-up",
         "observed_at": "2026-01-01T00:01:00.000000Z",
@@ -113,8 +113,8 @@ def _records() -> Sequence[dict[str, object]]:
     observed: dict[str, object] = {
         "type": "coverage",
         "id": "coverage",
-        "from": began,
-        "to": common["observed_at"],
+        "began_at": began,
+        "ended_at": common["observed_at"],
         "state": "seeing",
     }
     return [common | record for record in (*terms, observed)]

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from sidecar.core.moment import Timestamp
 
-SCHEMA: Final = 14
+SCHEMA: Final = 15
 
 _NAMESPACE: Final = UUID("5b5f6f0e-8f0b-5e0a-9d2c-3f1f5c1c6a11")
 
@@ -48,7 +48,7 @@ class PositionRecord(Struct, frozen=True, kw_only=True):
 class Record(Struct, frozen=True, kw_only=True, tag_field="type"):
     """The envelope of every record. The owner's loop sets `recorded_at` when it writes the record to the journal."""
 
-    schema: int = SCHEMA
+    schema_version: int = SCHEMA
     """The version of the record's fields."""
     id: str
     """A UUIDv5 of what happened, once in the table: every observer of the same event derives the same id."""
@@ -101,7 +101,7 @@ class TransitionRecord(Record, frozen=True, kw_only=True, tag="transition"):
     """Lower bound of the seconds without a working leader before this one: a dead leader stays published for a while. Null: not known."""
     downtime_seconds_at_most: float | None = None
     """Upper bound of the same, from when the store last heard of the previous leader. Null: not known."""
-    view: str
+    connection: str
     """The connection to the store at that time: `CONNECTED`, `SUSPENDED`, `LOST` or, before the first one, `NOT_CONNECTED`."""
     reason: str | None
     """OBSCURED: why the leader is unknown. Without a leader, in Kubernetes: the fact from which that was derived. Null: all others."""
@@ -110,7 +110,7 @@ class TransitionRecord(Record, frozen=True, kw_only=True, tag="transition"):
     position: PositionRecord | None
     """The store's own coordinates of what was observed, or of the previous leader. Null: not known."""
     episode_id: str | None = None
-    """The failover (`episodes.id`) that it is part of. Null: none."""
+    """The failover (`episodes.episode_id`) that it is part of. Null: none."""
     unobserved_at_least: int | None = None
     """Lower bound of `unobserved`. Null: not known."""
     elections: int | None = None
@@ -127,13 +127,13 @@ class TransitionRecord(Record, frozen=True, kw_only=True, tag="transition"):
     """RETIRED: the job's plan vanished from the store while nobody led. It did not end by itself, and Flink does not know it any more."""
 
 
-class Coverage(Record, frozen=True, kw_only=True, tag="coverage", rename={"from_": "from"}):
+class Coverage(Record, frozen=True, kw_only=True, tag="coverage"):
     """A period in which this observer could see who leads (`seeing`) or not (`blind`): the store could not be read, or there was no such
     cluster. Availability counts covered time only."""
 
-    from_: Timestamp
+    began_at: Timestamp
     """When the period began."""
-    to: Timestamp
+    ended_at: Timestamp
     """When it ended, or the time of the record if it lasts."""
     state: str
     """`seeing` or `blind`."""
@@ -204,6 +204,8 @@ class EpisodeRecord(Record, frozen=True, kw_only=True, tag="episode"):
     `episode_id` of its transitions, the same for every observer.
     """
 
+    episode_id: str
+    """The same as `id`: so it is called in all tables."""
     opened_at: Timestamp
     """When the first component was observed to have lost its leader."""
     closed_at: Timestamp
@@ -257,7 +259,7 @@ class Annotation(Record, frozen=True, kw_only=True, tag="annotation"):
     """An operator's note about one episode, with the envelope of the episode. Its times are those of the note."""
 
     episode_id: str
-    """The failover (`episodes.id`)."""
+    """The failover (`episodes.episode_id`)."""
     reason: str
     """The note."""
     author: str | None
@@ -270,7 +272,7 @@ class Evidence(Record, frozen=True, kw_only=True, tag="evidence"):
     """One piece of evidence of one failover, captured by this observer while it still existed, or why there is none."""
 
     episode_id: str
-    """The failover (`episodes.id`)."""
+    """The failover (`episodes.episode_id`)."""
     occasion: str
     """When it was captured: `opened`, `led_again`."""
     kind: str
@@ -299,7 +301,7 @@ class Death(Record, frozen=True, kw_only=True, tag="death"):
     """
 
     episode_id: str
-    """The failover (`episodes.id`)."""
+    """The failover (`episodes.episode_id`)."""
     reason: str
     """`oom_killed`, `heap_exhausted`, `killed`, `stopped`, `exited`, `evicted`, `liveness_probe`, `drained`, `preempted`, `node_lost`,
     `replaced`, `deleted`, `disk_full`, `rebooted` or `unknown`: docs/explanation/deaths.md."""
@@ -329,7 +331,7 @@ class Recovery(Record, frozen=True, kw_only=True, tag="recovery"):
     """
 
     episode_id: str
-    """The failover (`episodes.id`)."""
+    """The failover (`episodes.episode_id`)."""
     verdict: str
     """Of the whole failover: `recovered`, `degraded` (some of it is back), `lost` (a job is missing or lost its state) or `unproven`."""
     reasons: list[str]
@@ -387,13 +389,13 @@ class StatusRecord(Record, frozen=True, kw_only=True, tag="status"):
     sentence: str
     """The status in a sentence, as titles and the page had it then."""
     episode_id: str | None = None
-    """The failover (`episodes.id`) in progress, or the last one. Null: none is known."""
+    """The failover (`episodes.episode_id`) in progress, or the last one. Null: none is known."""
 
 
 class HaCheck(Record, frozen=True, kw_only=True, tag="ha_check"):
     """What one check of high availability found, by this observer: a row when its verdict changed, and at least once a day."""
 
-    check: str
+    check_name: str
     """The check: `standby`, `session_timeout`, …: docs/reference/ha-checks.md."""
     verdict: str
     """`PASS`, `RISK`, or `UNKNOWN`: the facts could not be read, or do not decide."""
@@ -437,7 +439,7 @@ class Drill(Record, frozen=True, kw_only=True, tag="drill"):
     reasons: list[str] = []
     """Why it has not passed, a sentence each."""
     episode_id: str | None = None
-    """The failover (`episodes.id`) in its window. Null: none was observed."""
+    """The failover (`episodes.episode_id`) in its window. Null: none was observed."""
     detected_after_seconds: float | None = None
     """Seconds from the end of the leader's process until its loss was observed. Null: when it ended is not known."""
     detected_after_seconds_at_most: float | None = None

@@ -55,7 +55,7 @@ def _content(line: bytes) -> dict[str, Any] | None:
         fields = json.decode(line, type=dict[str, Any])
     except DecodeError:
         return None
-    return {name: value for name, value in fields.items() if name not in {"schema", "recorded_at"}}
+    return {name: value for name, value in fields.items() if name not in {"schema_version", "recorded_at"}}
 
 
 def append(folder: Path, record: AnyRecord) -> None:

@@ -86,8 +86,8 @@ class History:
                     observer=observer,
                     observed_at=instant(at(until)),
                     recorded_at=instant(at(until)),
-                    from_=instant(at(begin)),
-                    to=instant(at(until)),
+                    began_at=instant(at(begin)),
+                    ended_at=instant(at(until)),
                     state=state,
                 )
             )

@@ -178,6 +178,7 @@ def _episode(
     return EpisodeRecord(
         **_envelope(cluster, failover.over + 5),
         id=episode_id,
+        episode_id=episode_id,
         opened_at=instant(at(failover.began)),
         closed_at=instant(at(failover.over)),
         cause=failover.cause,

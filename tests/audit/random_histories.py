@@ -67,7 +67,7 @@ def _leadership(
                 "kind": "OBSCURED",
                 "after": None,
                 "before": leader,
-                "view": chance.choice(["CONNECTED", "SUSPENDED"]),
+                "connection": chance.choice(["CONNECTED", "SUSPENDED"]),
             }
         else:
             seen = leader if happening != "found" or chance.random() < 0.8 else before

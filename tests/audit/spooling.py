@@ -67,7 +67,7 @@ def transition(number: int, at: datetime = NOON, **other: Any) -> TransitionReco
         "same_process": None,
         "unobserved": 0,
         "vacant_seconds": 1.5,
-        "view": "CONNECTED",
+        "connection": "CONNECTED",
         "reason": None,
         "written_at": instant(at),
         "position": PositionRecord(
@@ -80,7 +80,10 @@ def transition(number: int, at: datetime = NOON, **other: Any) -> TransitionReco
 def coverage(number: int, at: datetime = NOON) -> Coverage:
     """An hour of sight."""
     return Coverage(
-        **_envelope("coverage", number, at), from_=instant(at - timedelta(hours=1)), to=instant(at), state="seeing"
+        **_envelope("coverage", number, at),
+        began_at=instant(at - timedelta(hours=1)),
+        ended_at=instant(at),
+        state="seeing",
     )
 
 
@@ -109,8 +112,10 @@ def notification(number: int, at: datetime = NOON) -> Notification:
 
 def episode(number: int, at: datetime = NOON) -> EpisodeRecord:
     """A failover of four components that is over."""
+    envelope = _envelope("episode", number, at)
     return EpisodeRecord(
-        **_envelope("episode", number, at),
+        **envelope,
+        episode_id=envelope["id"],
         opened_at=instant(at - timedelta(seconds=8)),
         closed_at=instant(at - timedelta(seconds=5)),
         cause="jobmanager_lost",
@@ -193,7 +198,7 @@ def ha_check(number: int, at: datetime = NOON) -> HaCheck:
     """A check that found a risk for the first time."""
     return HaCheck(
         **_envelope("ha_check", number, at),
-        check="standby",
+        check_name="standby",
         verdict="RISK",
         verdict_before="PASS",
         since=instant(at),

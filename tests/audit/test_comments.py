@@ -1,8 +1,10 @@
 """Every table, view and column says what it is: in DESCRIBE, in the shell, and on docs/reference/audit-schema.md."""
 
+from keyword import kwlist
 from types import NoneType
 from typing import get_args
 
+import duckdb
 import pytest
 from msgspec import Struct
 from msgspec.structs import fields
@@ -69,6 +71,20 @@ def test_audit_sql_describes(spark: SparkSession, ingested: Log) -> None:
     kinds = ("string", "timestamp", "timestamp")
     about = comments("known_until").columns.items()
     assert [*rows] == [[name, kind, text] for kind, (name, text) in zip(kinds, about, strict=True)]
+
+
+@pytest.mark.spark
+def test_no_column_needs_quotes(spark: SparkSession) -> None:
+    """None is a word that DuckDB or Spark's ANSI mode reserves, or that others do: Trino, MySQL, Python."""
+    columns = {column for name in (*BASE_VIEWS, *CLOSED_TABLES, *ANSWERS) for column in comments(name).columns}
+    in_spark = {row.keyword.lower() for row in spark.sql("SELECT keyword FROM sql_keywords() WHERE reserved").collect()}
+    with duckdb.connect() as database:
+        words = database.sql(
+            "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category IN ('reserved', 'type_function')"
+        )
+        in_duckdb = {word for (word,) in words.fetchall()}
+    assert {"from", "to"} <= in_spark & in_duckdb
+    assert columns & (in_spark | in_duckdb | {"schema", "type", "view", *kwlist}) == set()
 
 
 def test_a_comment_fits_into_a_statement() -> None:

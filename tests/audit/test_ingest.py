@@ -232,11 +232,13 @@ def test_what_a_later_version_wrote_is_kept_as_far_as_it_is_known(
     spark: SparkSession, spool: Path, audit: Path, ingested: Ingest
 ) -> None:
     """A newer schema and an unknown field are no reason to reject a record, also if other records have another field of that name."""
-    future = line(transition(1)).replace(b'"schema":%d' % SCHEMA, b'"schema":99,"mood":{"of":["the","day"]},"from":[]')
+    future = line(transition(1)).replace(
+        b'"schema_version":%d' % SCHEMA, b'"schema_version":99,"mood":{"of":["the","day"]},"began_at":[]'
+    )
     seal(spool, "jm-0", 1, lines=[future])
     assert ingested().rows == NOTHING | {"transitions": 1}
     (row,) = spark.read.parquet(str(audit / "transitions")).collect()
-    assert (row.schema, row.id) == (99, transition(1).id)
+    assert (row.schema_version, row.id) == (99, transition(1).id)
 
 
 def test_rows_of_older_and_newer_schemas_live_beside_each_other(

@@ -44,9 +44,10 @@ def test_every_type_of_record_has_a_table_and_a_view() -> None:
 
 @pytest.mark.parametrize("record", WRITTEN, ids=lambda record: record.__struct_config__.tag)
 def test_a_table_has_the_fields_of_the_json_line(record: AnyRecord) -> None:
-    """What stands in a line stands in the table: the same names, in the same order."""
+    """What stands in a line stands in the table: the same names, in the same order. Its type is the table."""
     fields: dict[str, Any] = msgspec.json.decode(line(record))
     assert RECORDS[fields["type"]].names == list(fields)
+    assert ["type", *BASE_VIEWS[table_of(fields["type"])].names] == list(fields)
 
 
 def test_a_field_becomes_the_column_that_its_type_says() -> None:

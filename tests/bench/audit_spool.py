@@ -69,7 +69,7 @@ def _line(number: int, observer: int, at: datetime, whole: bool) -> bytes:
         same_process=None,
         unobserved=0,
         vacant_seconds=round(number % 9973 / 1000, 3),
-        view="CONNECTED",
+        connection="CONNECTED",
         reason=None,
         written_at=None,
         position=PositionRecord(mzxid=2**40 + number) if whole else None,

@@ -268,7 +268,9 @@ def _print(play: Play, verdicts: Sequence[Verdict]) -> None:
             ", ".join(str(by[observer]) for observer in "abc"),
         )
     table.end()
-    table = Table("observer", "queued", "delivered", "already told", "superseded", "gave up", "fail-opens", "take-overs")
+    table = Table(
+        "observer", "queued", "delivered", "already told", "superseded", "gave up", "fail-opens", "take-overs"
+    )
     for name, sidecar in zip("abc", play.voices.sidecars, strict=True):
         found = books(sidecar)
         table.row(name, *found[:-1], sidecar.log.read_text().count(": taking over a notification"))

@@ -85,9 +85,9 @@ class Witness:
 
     def _check_coverage(self, after: State, stretches: Sequence[Coverage]) -> None:
         for stretch in stretches:
-            assert stretch.from_ <= stretch.to
-            assert stretch.from_ == self._covered_until or not self._covered_until, "a gap, or an overlap"
-            self._covered_until = stretch.to
+            assert stretch.began_at <= stretch.ended_at
+            assert stretch.began_at == self._covered_until or not self._covered_until, "a gap, or an overlap"
+            self._covered_until = stretch.ended_at
         cluster = after.clusters.get(self._cluster_id)
         if cluster is None:
             self._covered_until = None
@@ -206,7 +206,7 @@ def _check_episode(after: ClusterState, records: Sequence[AnyRecord]) -> None:
 def _check_sight(observation: Observation, view: View, transitions: Sequence[TransitionRecord]) -> None:
     """ "I cannot see" is never reported as "there is no leader"."""
     vacancies = [transition for transition in transitions if transition.pattern.endswith("->null")]
-    assert {transition.view for transition in vacancies} <= {"CONNECTED"}
+    assert {transition.connection for transition in vacancies} <= {"CONNECTED"}
     assert not (vacancies and isinstance(observation, ViewObserved | Ticked | Started))
     if any(transition.kind == "DISCOVERED" for transition in vacancies):
         assert view.complete, "nobody was found before all was looked at"

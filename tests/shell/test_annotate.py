@@ -74,7 +74,7 @@ def test_a_note_is_a_record_of_its_own(remembered: Sidecar, tmp_path: Path) -> N
     assert first.observed_at < second.observed_at
     for noted in (first, second):
         assert (noted.episode_id, noted.reason, noted.author) == (episode.id, "Drained by mistake. See OPS-1.", "Ada")
-        assert (noted.schema, noted.recorded_at) == (SCHEMA, noted.observed_at)
+        assert (noted.schema_version, noted.recorded_at) == (SCHEMA, noted.observed_at)
         for field in ("cluster_id", "external_labels", "store", "observer"):
             assert getattr(noted, field) == getattr(episode, field)
 

@@ -222,7 +222,7 @@ number = state.alive.wall if state.alive else 0
 while True:
     number += 1
     record = Coverage(id=str(number), cluster_id="c", external_labels={}, store="zookeeper", observer="o",
-                      observed_at=timestamp(number), from_=timestamp(0), to=timestamp(number), state="seeing")
+                      observed_at=timestamp(number), began_at=timestamp(0), ended_at=timestamp(number), state="seeing")
     assert journal.commit(State(alive=Moment(number, number)), [record])
     print(number, flush=True)
 """

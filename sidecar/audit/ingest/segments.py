@@ -22,8 +22,6 @@ COMMON: Final = "transition"
 """The type of record that `common_records` reads."""
 _COMMON_START: Final = f'{{"type":"{COMMON}",'
 """How the sidecar begins lines of that type."""
-_TIMES: Final = ("observed_at", "recorded_at", "to")
-"""The fields that must not be far in the future."""
 _NAME_LIMIT: Final = 100
 _TOO_LONG: Final = f"which is more than {MOST_LINE_BYTES:,}"
 _FOUND: Final = "id string, file string, line string, times long, reason string"
@@ -131,7 +129,10 @@ def _reason(parsed: Column | DataFrame, fields: StructType) -> Column:
     record = parsed["record"]
     is_known = record["type"].isin(list(RECORDS))
     name = F.left(record["type"], F.lit(_NAME_LIMIT))
-    latest = F.greatest(*(record[time] for time in _TIMES if time in fields.names))
+    times = [record["observed_at"], record["recorded_at"]]
+    if "ended_at" in fields.names:  # by the observer's clock only in this type
+        times.append(F.when(record["type"] == "coverage", record["ended_at"]))
+    latest = F.greatest(*times)
     years = F.year(record["observed_at"]).between(1970, 9999)  # the range that every reader of Parquet supports
     return (
         F.when(record.isNull() | parsed["end"].isNull(), "not one JSON object")
@@ -151,7 +152,7 @@ def bad_lines(rows: DataFrame) -> DataFrame:
     readable = F.make_valid_utf8(F.left(F.col("line"), F.lit(SHOWN_CHARACTERS)))
     identity = F.sha2(F.concat_ws("\n", "file", "line"), 256)
     return bad.select(
-        identity.alias("id"), "file", readable.alias("line"), "times", "reason", F.current_timestamp().alias("at")
+        identity.alias("id"), "file", readable.alias("line"), "times", "reason", F.current_timestamp().alias("found_at")
     )
 
 
@@ -165,4 +166,4 @@ def bad_segments(session: SparkSession, spool: Storage, inspections: Mapping[str
         for line in inspection.long_lines:
             times = rows[line.hash][3] + 1 if line.hash in rows else 1
             rows[line.hash] = (line.hash, file, line.text, times, f"the line has {line.size:,} bytes, {_TOO_LONG}")
-    return session.createDataFrame([*rows.values()], _FOUND).withColumn("at", F.current_timestamp())
+    return session.createDataFrame([*rows.values()], _FOUND).withColumn("found_at", F.current_timestamp())

@@ -53,7 +53,7 @@ def spark_type(annotation: Any) -> DataType:
 
 
 def struct_type(struct: type[Struct]) -> StructType:
-    """The fields of `struct` by their JSON names, in order; for a record, `type` comes first."""
+    """The fields of `struct` by their JSON names, in order; of a record's line, `type` comes first."""
     tag = struct.__struct_config__.tag_field
     columns = [StructField(tag, StringType())] if tag else []
     return StructType(columns + [StructField(field.encode_name, spark_type(field.type)) for field in fields(struct)])
@@ -62,7 +62,7 @@ def struct_type(struct: type[Struct]) -> StructType:
 RECORDS: Final[dict[str, StructType]] = {
     str(record.__struct_config__.tag): struct_type(record) for record in get_args(AnyRecord)
 }
-"""The schema of each type of record, by its `type`."""
+"""The fields of a line of each type of record, by its `type`."""
 
 
 class QuarantinedLine(Struct, kw_only=True):
@@ -78,7 +78,7 @@ class QuarantinedLine(Struct, kw_only=True):
     """How often the segment contains the line."""
     reason: str
     """Why it is not a record: docs/explanation/audit.md#quarantine."""
-    at: Timestamp
+    found_at: Timestamp
     """When that was found."""
 
 
@@ -93,10 +93,10 @@ def table_of(record_type: str) -> str:
 
 
 BASE_VIEWS: Final[dict[str, StructType]] = {
-    **{table_of(record_type): schema for record_type, schema in RECORDS.items()},
+    **{table_of(record_type): StructType(line.fields[1:]) for record_type, line in RECORDS.items()},
     "quarantine": QUARANTINE,
 }
-"""The schema of every table, whether it exists yet or not."""
+"""The schema of every table, whether it exists yet or not. The `type` of a line is the table's name, and no column."""
 
 
 def with_event_date(schema: StructType) -> StructType:

@@ -34,15 +34,17 @@ class Table(Struct, frozen=True):
 RECORD_TABLES: Final = {
     record_type: Table(
         name=table_of(record_type),
-        schema=schema,
+        schema=BASE_VIEWS[table_of(record_type)],
         time="observed_at",
         order=("cluster_id", "observed_at"),
         first=("observed_at", "recorded_at", "observer"),
     )
-    for record_type, schema in RECORDS.items()
+    for record_type in RECORDS
 }
 """The table of each type of record, by its `type`."""
-QUARANTINE_TABLE: Final = Table(name="quarantine", schema=QUARANTINE, time="at", order=("file",), first=("at",))
+QUARANTINE_TABLE: Final = Table(
+    name="quarantine", schema=QUARANTINE, time="found_at", order=("file",), first=("found_at",)
+)
 TABLES: Final = {table.name: table for table in (*RECORD_TABLES.values(), QUARANTINE_TABLE)}
 
 

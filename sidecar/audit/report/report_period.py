@@ -102,10 +102,10 @@ def utc(instant: datetime) -> datetime:
 _INSTANT: Final = timedelta(microseconds=1)
 _CLUSTERS: Final = """
     SELECT cluster_id, max(known_until) AS known_until, max(at) AS recorded_until FROM (
-      SELECT cluster_id, observed_at AS at, `to` AS known_until
+      SELECT cluster_id, observed_at AS at, ended_at AS known_until
       FROM coverage
       -- The record of a day's last hour is the next day's.
-      WHERE event_date BETWEEN :first AND date_add(:last, 1) AND date(`from`) <= :last AND `from` < `to`
+      WHERE event_date BETWEEN :first AND date_add(:last, 1) AND date(began_at) <= :last AND began_at < ended_at
       UNION ALL SELECT cluster_id, observed_at, NULL FROM transitions WHERE event_date BETWEEN :first AND :last
       UNION ALL SELECT cluster_id, observed_at, NULL FROM notifications WHERE event_date BETWEEN :first AND :last
     )

@@ -14,7 +14,7 @@
 WITH attempts AS (
   SELECT *, outcome IN ('delivered', 'not_sent', 'already_told', 'gave_up', 'superseded') OR reason = 'RESEND' AS is_final
   FROM notifications
-  WHERE outcome <> 'suppressed' AND delivery_id IS NOT NULL  -- before schema 3, records of one delivery cannot be matched
+  WHERE outcome <> 'suppressed'
 )
 -- The last record of a delivery has all that is known of it.
 SELECT

@@ -82,11 +82,10 @@ def with_comments(schema: StructType, name: str) -> StructType:
 
 def _of_table(name: str) -> Comments:
     base = of_struct(_STRUCTS.get(name, QuarantinedLine))
-    first = {"type": "The type of the record."} if name in _STRUCTS else {}
     last = {
         EVENT_DATE: f"The UTC date of `{TABLES[name].time}`. A condition on it reads only the folders of those dates."
     }
-    return replace(base, columns=first | dict(base.columns) | last)
+    return replace(base, columns=dict(base.columns) | last)
 
 
 def _resolved(column: str, text: str) -> str:

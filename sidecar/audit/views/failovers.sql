@@ -5,7 +5,7 @@
 -- `event_date` reads only the failovers of those dates, and for `death_reason`, `recovery_verdict` and `drill` all of `deaths`, `recoveries` and
 -- `drills`: these are recorded when they are known, whenever that is.
 --
--- * episode_id: The failover. It is the `id` of its row in `episodes`.
+-- * episode_id: The failover.
 -- * cluster_id, opened_at, closed_at, cause, confidence: as in episodes
 -- * death_reason: Why the process of the previous leader ended (`deaths.reason`). Null: no observer recorded that it ended.
 -- * recovery_verdict: Whether everything came back (`recoveries.verdict`). `unproven` and null (no observer assessed it) are not good.
@@ -17,14 +17,14 @@
 -- * drill: Whether it was that of a drill, which no view counts as a failover. False while the drill is not over.
 -- * event_date: as in episodes
 SELECT
-  episodes.id AS episode_id, episodes.cluster_id, episodes.opened_at, closed_at, cause, episodes.confidence, reason AS death_reason,
+  episode_id, cluster_id, opened_at, closed_at, cause, confidence, death_reason,
   recovery_verdict, :host(before_address) AS before_host, :host(after_address) AS after_host, before_address, after_address, before_pod,
   after_pod, components, jobs_affected, jobs_lost, vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most, planned,
   failovers AS leaders, drilled IS NOT NULL AS drill, event_date
 FROM episodes
-LEFT JOIN (SELECT episode_id AS died_in, reason FROM _best_deaths) ON episodes.id = died_in
+LEFT JOIN (SELECT episode_id, reason AS death_reason FROM _best_deaths) USING (episode_id)
 LEFT JOIN (
-  SELECT episode_id AS assessed, min(verdict) AS recovery_verdict FROM _best_recoveries WHERE job_id IS NULL GROUP BY episode_id
-) ON episodes.id = assessed
-LEFT JOIN (SELECT episode_id AS drilled FROM _drilled) ON episodes.id = drilled
+  SELECT episode_id, min(verdict) AS recovery_verdict FROM _best_recoveries WHERE job_id IS NULL GROUP BY episode_id
+) USING (episode_id)
+LEFT JOIN (SELECT episode_id, true AS drilled FROM _drilled) USING (episode_id)
 WHERE failovers > 0

@@ -24,31 +24,31 @@
 -- * recovery_verdict: Whether everything came back (`recoveries.verdict`). `unproven` and null (no observer assessed it) are not good.
 -- * drill: Whether it was that of a drill, which no view counts. False while the drill is not over.
 SELECT
-  changed.cluster_id,
+  cluster_id,
   component,
   job_id,
   changed_at,
-  changed.before_address,
-  changed.after_address,
-  :host(changed.before_address) AS before_host,
-  :host(changed.after_address) AS after_host,
-  changed.before_session_id,
-  changed.after_session_id,
-  changed.vacant_seconds,
-  changed.downtime_seconds_at_least,
-  changed.downtime_seconds_at_most,
+  before_address,
+  after_address,
+  :host(before_address) AS before_host,
+  :host(after_address) AS after_host,
+  before_session_id,
+  after_session_id,
+  vacant_seconds,
+  downtime_seconds_at_least,
+  downtime_seconds_at_most,
   kind,
   episode_id,
   cause,
-  changed.event_date,
+  event_date,
   death_reason,
   recovery_verdict,
   drilled IS NOT NULL AS drill
-FROM (TABLE _closed_leader_changes UNION ALL TABLE _leader_changes) AS changed
+FROM (TABLE _closed_leader_changes UNION ALL TABLE _leader_changes)
 -- Grouped, so that Spark leaves out a join if nobody asks for its column.
-LEFT JOIN (SELECT id, min(cause) AS cause FROM episodes GROUP BY id) AS episodes ON episode_id = episodes.id
-LEFT JOIN (SELECT episode_id AS died_in, reason AS death_reason FROM _best_deaths) ON episode_id = died_in
+LEFT JOIN (SELECT episode_id, min(cause) AS cause FROM episodes GROUP BY episode_id) USING (episode_id)
+LEFT JOIN (SELECT episode_id, reason AS death_reason FROM _best_deaths) USING (episode_id)
 LEFT JOIN (
-  SELECT episode_id AS assessed, min(verdict) AS recovery_verdict FROM _best_recoveries WHERE job_id IS NULL GROUP BY episode_id
-) ON episode_id = assessed
-LEFT JOIN (SELECT episode_id AS drilled FROM _drilled) ON episode_id = drilled
+  SELECT episode_id, min(verdict) AS recovery_verdict FROM _best_recoveries WHERE job_id IS NULL GROUP BY episode_id
+) USING (episode_id)
+LEFT JOIN (SELECT episode_id, true AS drilled FROM _drilled) USING (episode_id)

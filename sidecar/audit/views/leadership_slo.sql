@@ -17,7 +17,7 @@
 -- * budget_seconds: Vacant seconds that the objective allows in the window without its unobserved and suspended parts. Null: no objective.
 -- * remaining: The part of the budget that is left, below 0 if it is overspent. Null: no objective, or no budget.
 WITH objectives AS (
-  SELECT cluster_id, max_by(struct(slo_leadership, slo_window_seconds), struct(observed_at, `to`, id)) AS slo FROM coverage GROUP BY cluster_id
+  SELECT cluster_id, max_by(struct(slo_leadership, slo_window_seconds), struct(observed_at, ended_at, id)) AS slo FROM coverage GROUP BY cluster_id
 ),
 windows AS (
   SELECT

@@ -27,13 +27,13 @@ SELECT
   event_date, drill
 FROM (
   SELECT
-    episodes.id AS episode_id, episodes.cluster_id, episodes.opened_at, cause, reason AS death_reason, verdict AS recovery_verdict,
+    episode_id, episodes.cluster_id, episodes.opened_at, cause, reason AS death_reason, verdict AS recovery_verdict,
     coalesce(dead_at, ended_at) AS dead_at, led_at, dispatcher_led_at, running_at, checkpointed_at,
     unix_micros(least(episodes.opened_at, dead_at, ended_at)) AS began, event_date,
-    _drilled.episode_id IS NOT NULL AS drill
+    drilled IS NOT NULL AS drill
   FROM episodes
-  LEFT JOIN _best_deaths ON _best_deaths.episode_id = episodes.id
-  LEFT JOIN _best_recoveries ON _best_recoveries.episode_id = episodes.id AND job_id IS NULL
-  LEFT JOIN _drilled ON _drilled.episode_id = episodes.id
+  LEFT JOIN _best_deaths USING (episode_id)
+  LEFT JOIN (SELECT * FROM _best_recoveries WHERE job_id IS NULL) AS recovered USING (episode_id)
+  LEFT JOIN (SELECT episode_id, true AS drilled FROM _drilled) USING (episode_id)
   WHERE failovers > 0
 )

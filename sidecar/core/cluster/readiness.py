@@ -54,7 +54,7 @@ def _record(policy: Policy, name: str, check: KnownCheck, before: KnownCheck | N
     return HaCheck(
         id=record_id("ha_check", policy.observer, name, result.check, timestamp(at.wall)),
         **envelope(policy, name, at),
-        check=result.check,
+        check_name=result.check,
         verdict=result.verdict.value,
         verdict_before=before.result.verdict.value if before else None,
         since=timestamp(check.since.wall),

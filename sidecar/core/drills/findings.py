@@ -98,8 +98,8 @@ def with_record(  # noqa: PLR0911  one for each type of record
             return _with_outcome(findings, record)
         case Notification():
             return _with_notification(findings, drill, record)
-        case Coverage(state="blind") if record.from_ < record.to and parsed(record.to) > begins(drill):
-            return replace(findings, blind=findings.blind or until is None or parsed(record.from_) < until)
+        case Coverage(state="blind") if record.began_at < record.ended_at and parsed(record.ended_at) > begins(drill):
+            return replace(findings, blind=findings.blind or until is None or parsed(record.began_at) < until)
     return findings
 
 

@@ -61,7 +61,7 @@ def change(record: TransitionRecord) -> Change:
 
 def blindness(record: Coverage) -> Blind | None:
     """The time without a view that the record is about; None: the store could be read."""
-    return (parsed(record.from_), parsed(record.to)) if record.state == "blind" else None
+    return (parsed(record.began_at), parsed(record.ended_at)) if record.state == "blind" else None
 
 
 def blind_now(cluster: ClusterState, at: Moment) -> Blind | None:

@@ -143,11 +143,15 @@ def exposed(state: State, at: Moment) -> Lasted:
 
 def of_records(records: list[AnyRecord], began: int, until: int) -> Lasted:
     """What the records say, edge by edge."""
-    seeing = [(micros(r.from_), micros(r.to)) for r in records if isinstance(r, Coverage) and r.state == "seeing"]
-    unwanted = [(micros(r.from_), micros(r.to)) for r in records if isinstance(r, Coverage) and r.suspended]
+    seeing = [
+        (micros(r.began_at), micros(r.ended_at)) for r in records if isinstance(r, Coverage) and r.state == "seeing"
+    ]
+    unwanted = [(micros(r.began_at), micros(r.ended_at)) for r in records if isinstance(r, Coverage) and r.suspended]
     changes: dict[str, list[tuple[int, str]]] = {}
     for record in records:
-        is_known = isinstance(record, TransitionRecord) and (record.kind != "OBSCURED" or record.view == "CONNECTED")
+        is_known = isinstance(record, TransitionRecord) and (
+            record.kind != "OBSCURED" or record.connection == "CONNECTED"
+        )
         if is_known and isinstance(record, TransitionRecord) and record.job_id is None:
             state = "?" if record.kind == "OBSCURED" else "led" if record.after_session_id else "vacant"
             changes.setdefault(record.component, []).append((micros(record.observed_at), state))

@@ -30,7 +30,7 @@ def check(sidecar: Sidecar, **verdicts: Verdict) -> None:
 def recorded(sidecar: Sidecar) -> list[tuple[str, str, str | None]]:
     """Check, verdict, and the verdict before."""
     return [
-        (record.check, record.verdict, record.verdict_before)
+        (record.check_name, record.verdict, record.verdict_before)
         for record in sidecar.records
         if isinstance(record, HaCheck)
     ]

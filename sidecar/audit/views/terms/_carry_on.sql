@@ -15,7 +15,7 @@ WITH judgements AS (
         cluster_id, component, job_id, observed_at AS at, recorded_at, id, kind,
         coalesce(CAST(position.mzxid AS STRING), concat_ws('/', position.uid, position.resource_version)) AS writing
       FROM _transitions
-      WHERE kind <> 'DISCOVERED' AND (kind <> 'OBSCURED' OR view = 'CONNECTED')
+      WHERE kind <> 'DISCOVERED' AND (kind <> 'OBSCURED' OR connection = 'CONNECTED')
       UNION ALL
       SELECT cluster_id, component, job_id, at, recorded_at, id, kind, writing FROM _carry WHERE role = 'judgement'
     )

@@ -5,9 +5,9 @@
 WITH stretches AS (
   SELECT cluster_id, began_at, ended_at, struct(1 AS seen, 0 AS suspended, 0 AS vacant, 0 AS held) AS adds FROM sight
   UNION ALL
-  SELECT cluster_id, `from`, `to`, struct(0, 1, 0, 0)
+  SELECT cluster_id, began_at, ended_at, struct(0, 1, 0, 0)
   FROM coverage
-  WHERE suspended AND state = 'seeing' AND `from` < `to` AND abs(unix_micros(observed_at) - unix_micros(`to`)) <= 86400000000
+  WHERE suspended AND state = 'seeing' AND began_at < ended_at AND abs(unix_micros(observed_at) - unix_micros(ended_at)) <= 86400000000
   UNION ALL
   SELECT
     cluster_id, began_at, ended_at,

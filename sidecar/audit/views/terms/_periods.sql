@@ -7,10 +7,10 @@ SELECT
   observer,
   state,
   CASE
-    WHEN state = 'seeing' THEN greatest(`from`, timestamp_micros(unix_micros(observed_at) - 86400000000))
-    ELSE `from`
+    WHEN state = 'seeing' THEN greatest(began_at, timestamp_micros(unix_micros(observed_at) - 86400000000))
+    ELSE began_at
   END AS began_at,
-  `to` AS ended_at,
+  ended_at,
   event_date
 FROM _coverage
-WHERE `from` < `to` AND abs(unix_micros(observed_at) - unix_micros(`to`)) <= 86400000000
+WHERE began_at < ended_at AND abs(unix_micros(observed_at) - unix_micros(ended_at)) <= 86400000000

@@ -20,7 +20,7 @@ WITH facts AS (
       downtime_seconds_at_most, coalesce(returned, false) AS returned, coalesce(split, false) AS split, episode_id, observed_at AS at, id
     ) AS record
   FROM _transitions
-  WHERE kind <> 'OBSCURED' OR view = 'CONNECTED'  -- without a connection the time is unobserved: see `sight`
+  WHERE kind <> 'OBSCURED' OR connection = 'CONNECTED'  -- without a connection the time is unobserved: see `sight`
   UNION ALL
   SELECT
     role, cluster_id, component, job_id, at, recorded_at, id, kind, session_id, state, writing, confirmed_at, before, new_term,

@@ -83,7 +83,7 @@ def lasted(at_least: float, at_most: float | None) -> str:
 
 def coverage_line(coverage: Coverage) -> str:
     """A coverage record as one line."""
-    return f"{coverage.state} from {coverage.from_} to {coverage.to}"
+    return f"{coverage.state} from {coverage.began_at} to {coverage.ended_at}"
 
 
 def record_line(record: AnyRecord, *, with_cluster: bool = False) -> str:
@@ -101,7 +101,7 @@ def status_line(record: StatusRecord) -> str:
 def ha_check_line(check: HaCheck) -> str:
     """What a check of high availability found, as one line."""
     before = f" (before: {check.verdict_before})" if check.verdict_before not in {None, check.verdict} else ""
-    return f"check {check.check}: {check.verdict}{before}: {clean(check.finding)}"
+    return f"check {check.check_name}: {check.verdict}{before}: {clean(check.finding)}"
 
 
 def contention_line(contention: Contention) -> str:

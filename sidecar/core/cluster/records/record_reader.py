@@ -56,7 +56,7 @@ def transition_of(record: TransitionRecord, at: Moment) -> Transition:
         returned=record.returned,
         split=record.split,
         plan_vanished=record.plan_vanished,
-        connection=None if record.view == NOT_CONNECTED else ConnectionState(record.view),
+        connection=None if record.connection == NOT_CONNECTED else ConnectionState(record.connection),
         episode_id=record.episode_id,
     )
 

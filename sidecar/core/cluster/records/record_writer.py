@@ -78,7 +78,7 @@ def transition_record(policy: Policy, transition: Transition) -> TransitionRecor
         plan_vanished=transition.plan_vanished,
         vacant_seconds=None if vacant is None else in_seconds(vacant),
         **downtime.bounds_in_seconds(transition.downtime),
-        view=transition.connection.value if transition.connection else NOT_CONNECTED,
+        connection=transition.connection.value if transition.connection else NOT_CONNECTED,
         reason=str(transition.vacancy) if transition.vacancy else transition.obscured_by,
         written_at=None if transition.written_at is None else stored_at(transition.written_at),
         position=_recorded(transition.position) if transition.position else None,
@@ -101,8 +101,8 @@ class RecordWriter:
         objective = self._policy.objective_of(self._cluster_id)
         return Coverage(
             id=record_id("coverage", self._cluster_id, self._policy.observer, *stretch),
-            from_=timestamp(view.since.wall),
-            to=timestamp(until.wall),
+            began_at=timestamp(view.since.wall),
+            ended_at=timestamp(until.wall),
             state=view.sighting.value,
             suspended=view.suspended,
             slo_leadership=objective.leadership if objective else None,
@@ -133,6 +133,7 @@ class RecordWriter:
         down = [state.absence.downtime for state in own if state.absence]
         return EpisodeRecord(
             id=episode.id,
+            episode_id=episode.id,
             opened_at=timestamp(episode.opened_at.wall),
             closed_at=timestamp(episode.moved_at.wall),
             cause=why.cause.value,
@@ -182,8 +183,10 @@ class RecordWriter:
         lasted = seconds(ended.steady - loss.began.steady)
         stretch = (loss.began.wall, loss.began.steady, ended.wall, ended.steady)
         session, address = (str(leader.session_id), leader.address) if leader else (None, None)
+        episode_id = record_id("episode", self._cluster_id, self._policy.observer, *stretch)
         return EpisodeRecord(
-            id=record_id("episode", self._cluster_id, self._policy.observer, *stretch),
+            id=episode_id,
+            episode_id=episode_id,
             opened_at=timestamp(loss.began.wall),
             closed_at=timestamp(ended.wall),
             cause=Cause.OBSERVER_BLIND.value,

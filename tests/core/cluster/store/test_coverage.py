@@ -45,7 +45,7 @@ def test_a_long_suspension_obscures_and_the_return_discovers() -> None:
     sidecar.is_cut_off().waits(4).is_cut_off(ConnectionState.LOST).waits(60).connects()
     for component in ALL_FOUR:
         obscured, discovered = sidecar.transitions(component)
-        assert (obscured.pattern, obscured.view) == ("A->?", "SUSPENDED")
+        assert (obscured.pattern, obscured.connection) == ("A->?", "SUSPENDED")
         assert obscured.reason == "the store cannot be read: SUSPENDED"
         assert (discovered.pattern, discovered.last_known_session_id, discovered.same_leader) == (
             "?->A",
@@ -161,7 +161,7 @@ def test_unreadable_bytes_obscure_until_they_can_be_read() -> None:
     flink.elect(A, DISPATCHER)
     sidecar.sees_changes()
     obscured, discovered = sidecar.transitions()
-    assert (obscured.pattern, obscured.reason, obscured.view) == ("A->?", "not a Java object stream", "CONNECTED")
+    assert (obscured.pattern, obscured.reason, obscured.connection) == ("A->?", "not a Java object stream", "CONNECTED")
     assert (discovered.pattern, discovered.same_leader) == ("?->A", True)
 
 
@@ -223,7 +223,7 @@ def seeing() -> Sidecar:
 
 def stretches(sidecar: Sidecar) -> list[tuple[str, int]]:
     """State and whole seconds of each stretch of coverage, end to end."""
-    ends = [datetime.fromisoformat(time) for c in sidecar.coverage() for time in (c.from_, c.to)]
+    ends = [datetime.fromisoformat(time) for c in sidecar.coverage() for time in (c.began_at, c.ended_at)]
     assert ends[1:-1:2] == ends[2::2]
     return [
         (c.state, round((to - start).total_seconds()))

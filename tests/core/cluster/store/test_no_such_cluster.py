@@ -59,8 +59,8 @@ def test_where_nothing_ever_was_no_time_is_covered() -> None:
     states = [record.state for record in sidecar.coverage()]
     assert states == sorted(states)
     assert states[-1] == "seeing"
-    began = [record.from_ for record in sidecar.coverage()]
-    assert began[1:] == [record.to for record in sidecar.coverage()][:-1]
+    began = [record.began_at for record in sidecar.coverage()]
+    assert began[1:] == [record.ended_at for record in sidecar.coverage()][:-1]
     assert flink.znodes.tree.nodes == {}
 
 

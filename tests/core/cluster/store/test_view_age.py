@@ -90,7 +90,7 @@ def test_a_stale_view_is_recorded_as_blindness_from_its_last_confirmation_on() -
     sidecar.waits(1)
     seeing, blind = sidecar.coverage()
     assert (seeing.state, blind.state) == ("seeing", "blind")
-    assert seeing.to == blind.from_
+    assert seeing.ended_at == blind.began_at
     assert sidecar.state.clusters[CLUSTER].view.since.steady - last >= 20 * SECOND
 
 
