@@ -1,8 +1,7 @@
 CREATE DATABASE IF NOT EXISTS flink_ha;
 
 CREATE EXTERNAL TABLE flink_ha.transitions (
-  `type` string,
-  `schema` bigint,
+  `schema_version` bigint,
   `id` string,
   `cluster_id` string,
   `external_labels` map<string,string>,
@@ -26,7 +25,7 @@ CREATE EXTERNAL TABLE flink_ha.transitions (
   `vacant_seconds` double,
   `downtime_seconds_at_least` double,
   `downtime_seconds_at_most` double,
-  `view` string,
+  `connection` string,
   `reason` string,
   `written_at` timestamp,
   `position` struct<path:string,czxid:bigint,mzxid:bigint,version:bigint,ephemeral_owner:bigint,uid:string,resource_version:string,holder_identity:string,acquire_time:string>,
@@ -50,8 +49,7 @@ TBLPROPERTIES (
 );
 
 CREATE EXTERNAL TABLE flink_ha.coverage (
-  `type` string,
-  `schema` bigint,
+  `schema_version` bigint,
   `id` string,
   `cluster_id` string,
   `external_labels` map<string,string>,
@@ -59,8 +57,8 @@ CREATE EXTERNAL TABLE flink_ha.coverage (
   `observer` string,
   `observed_at` timestamp,
   `recorded_at` timestamp,
-  `from` timestamp,
-  `to` timestamp,
+  `began_at` timestamp,
+  `ended_at` timestamp,
   `state` string,
   `suspended` boolean,
   `slo_leadership` double,
@@ -77,8 +75,7 @@ TBLPROPERTIES (
 );
 
 CREATE EXTERNAL TABLE flink_ha.contentions (
-  `type` string,
-  `schema` bigint,
+  `schema_version` bigint,
   `id` string,
   `cluster_id` string,
   `external_labels` map<string,string>,
@@ -101,8 +98,7 @@ TBLPROPERTIES (
 );
 
 CREATE EXTERNAL TABLE flink_ha.notifications (
-  `type` string,
-  `schema` bigint,
+  `schema_version` bigint,
   `id` string,
   `cluster_id` string,
   `external_labels` map<string,string>,
@@ -141,8 +137,7 @@ TBLPROPERTIES (
 );
 
 CREATE EXTERNAL TABLE flink_ha.episodes (
-  `type` string,
-  `schema` bigint,
+  `schema_version` bigint,
   `id` string,
   `cluster_id` string,
   `external_labels` map<string,string>,
@@ -150,6 +145,7 @@ CREATE EXTERNAL TABLE flink_ha.episodes (
   `observer` string,
   `observed_at` timestamp,
   `recorded_at` timestamp,
+  `episode_id` string,
   `opened_at` timestamp,
   `closed_at` timestamp,
   `cause` string,
@@ -185,8 +181,7 @@ TBLPROPERTIES (
 );
 
 CREATE EXTERNAL TABLE flink_ha.annotations (
-  `type` string,
-  `schema` bigint,
+  `schema_version` bigint,
   `id` string,
   `cluster_id` string,
   `external_labels` map<string,string>,
@@ -210,8 +205,7 @@ TBLPROPERTIES (
 );
 
 CREATE EXTERNAL TABLE flink_ha.evidence (
-  `type` string,
-  `schema` bigint,
+  `schema_version` bigint,
   `id` string,
   `cluster_id` string,
   `external_labels` map<string,string>,
@@ -242,8 +236,7 @@ TBLPROPERTIES (
 );
 
 CREATE EXTERNAL TABLE flink_ha.deaths (
-  `type` string,
-  `schema` bigint,
+  `schema_version` bigint,
   `id` string,
   `cluster_id` string,
   `external_labels` map<string,string>,
@@ -274,8 +267,7 @@ TBLPROPERTIES (
 );
 
 CREATE EXTERNAL TABLE flink_ha.recoveries (
-  `type` string,
-  `schema` bigint,
+  `schema_version` bigint,
   `id` string,
   `cluster_id` string,
   `external_labels` map<string,string>,
@@ -317,8 +309,7 @@ TBLPROPERTIES (
 );
 
 CREATE EXTERNAL TABLE flink_ha.statuses (
-  `type` string,
-  `schema` bigint,
+  `schema_version` bigint,
   `id` string,
   `cluster_id` string,
   `external_labels` map<string,string>,
@@ -343,8 +334,7 @@ TBLPROPERTIES (
 );
 
 CREATE EXTERNAL TABLE flink_ha.ha_checks (
-  `type` string,
-  `schema` bigint,
+  `schema_version` bigint,
   `id` string,
   `cluster_id` string,
   `external_labels` map<string,string>,
@@ -352,7 +342,7 @@ CREATE EXTERNAL TABLE flink_ha.ha_checks (
   `observer` string,
   `observed_at` timestamp,
   `recorded_at` timestamp,
-  `check` string,
+  `check_name` string,
   `verdict` string,
   `verdict_before` string,
   `since` timestamp,
@@ -370,8 +360,7 @@ TBLPROPERTIES (
 );
 
 CREATE EXTERNAL TABLE flink_ha.drills (
-  `type` string,
-  `schema` bigint,
+  `schema_version` bigint,
   `id` string,
   `cluster_id` string,
   `external_labels` map<string,string>,
@@ -418,7 +407,7 @@ CREATE EXTERNAL TABLE flink_ha.quarantine (
   `line` string,
   `times` bigint,
   `reason` string,
-  `at` timestamp
+  `found_at` timestamp
 )
 PARTITIONED BY (`event_date` date)
 STORED AS PARQUET

@@ -124,7 +124,7 @@ def test_every_view_is_there_before_its_table_is(spark: SparkSession, spool: Pat
 
 def test_rows_of_an_older_schema_lack_the_newer_columns(spark: SparkSession, tmp_path: Path) -> None:
     """A table grows with the records: what an old file does not have is null."""
-    old = spark.sql("SELECT 'an id' AS id, 'transition' AS type, DATE'2026-01-01' AS event_date")
+    old = spark.sql("SELECT 'an id' AS id, DATE'2026-01-01' AS event_date")
     old.write.partitionBy("event_date").parquet(str(tmp_path / "transitions"))
     session = spark.newSession()
     open_audit(session, str(tmp_path))
@@ -181,8 +181,8 @@ def test_a_timeline_has_one_row_for_each_term(ask: Ask) -> None:
 def unseen(history: History) -> None:
     """One observer, blind from 100 to 200; meanwhile A was replaced by B, and the job went on."""
     history.discovered(0, A).granted(0, A, None, None, **JOB)
-    history.happened(103, "OBSCURED", None, A, view="SUSPENDED").happened(
-        103, "OBSCURED", None, A, view="SUSPENDED", **JOB
+    history.happened(103, "OBSCURED", None, A, connection="SUSPENDED").happened(
+        103, "OBSCURED", None, A, connection="SUSPENDED", **JOB
     )
     history.discovered(200, B, A).discovered(200, A, A, **JOB)
     history.covered(0, 100).covered(100, 200, "blind").covered(200, 300)

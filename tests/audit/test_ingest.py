@@ -93,7 +93,7 @@ def quarantine(spark: SparkSession, audit: Path) -> list[tuple[str, str | None, 
 )
 def test_each_type_of_record_goes_to_its_table(spark: SparkSession, spool: Path, audit: Path, ingested: Ingest) -> None:
     """Twelve types, two observers of which one is older, one ingest; a second one finds nothing new."""
-    seal(spool, "jm-0", 1, [replace(transition(1), schema=10), coverage(1), transition(2)])
+    seal(spool, "jm-0", 1, [replace(transition(1), schema_version=10), coverage(1), transition(2)])
     seal(
         spool,
         "jm-1",

@@ -34,7 +34,7 @@ def write_episodes(spark: SparkSession, audit: Path) -> None:
     spark.range(_FAILOVERS).createOrReplaceTempView("failed")
     causes = ", ".join(f"'{cause}'" for cause in _CAUSES)
     episodes = spark.sql(f"""
-        SELECT 8 AS schema, 'episode' AS type, uuid() AS id, concat('cluster-', n % {views.CLUSTERS}) AS cluster_id, 'zookeeper' AS store,
+        SELECT 8 AS schema_version, uuid() AS id, concat('cluster-', n % {views.CLUSTERS}) AS cluster_id, 'zookeeper' AS store,
           'jm-0' AS observer, timestamp_seconds(s + 10) AS observed_at, timestamp_seconds(s) AS opened_at,
           timestamp_seconds(s + 5) AS closed_at, element_at(array({causes}), CAST(n % 6 AS INT) + 1) AS cause, 'high' AS confidence,
           array('dispatcher', 'job', 'resource_manager', 'rest_server') AS components, 497L AS jobs_affected, 0L AS jobs_missing,
@@ -44,6 +44,7 @@ def write_episodes(spark: SparkSession, audit: Path) -> None:
           to_date(timestamp_seconds(s + 10)) AS event_date
         FROM (SELECT id AS n, CAST({views.BEGIN} + id * {_TIME} / {_FAILOVERS} AS BIGINT) AS s, 0.1D + id % 97 / 3 AS v FROM failed)
         """)  # noqa: S608  our own text
+    episodes = episodes.withColumn("episode_id", episodes["id"])
     episodes.repartition(16, "event_date").write.partitionBy("event_date").parquet(f"{audit}/episodes")
 
 

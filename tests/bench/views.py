@@ -34,7 +34,7 @@ LEADERSHIPS = 500
 DAY = 86400
 BEGIN = 1_763_596_800
 _ENVELOPE = """
-  2 AS schema, uuid() AS id, concat('cluster-', c) AS cluster_id, map('env', 'bench') AS external_labels, 'zookeeper' AS store
+  2 AS schema_version, uuid() AS id, concat('cluster-', c) AS cluster_id, map('env', 'bench') AS external_labels, 'zookeeper' AS store
 """
 
 
@@ -54,25 +54,25 @@ def write(spark: SparkSession, audit: Path, rows: int, days: int) -> None:
         "concat('pekko.tcp://flink@10.0.', c % 256, '.', n DIV 2 % 3, ':6123/user/rpc/dispatcher_0') AS address",
     ).createOrReplaceTempView("made")
     transitions = spark.sql(f"""
-        SELECT {_ENVELOPE}, 'transition' AS type, 'jm-0' AS observer, timestamp_micros(CAST(s * 1e6 AS BIGINT)) AS observed_at,
+        SELECT {_ENVELOPE}, 'jm-0' AS observer, timestamp_micros(CAST(s * 1e6 AS BIGINT)) AS observed_at,
           if(l < 3, element_at(array('dispatcher', 'resource_manager', 'rest_server'), CAST(l AS INT) + 1), 'job') AS component,
           if(l < 3, NULL, lpad(hex(c * 1000 + l), 32, '0')) AS job_id,
           if(n % 2 = 0, 'REVOKED', 'GRANTED') AS kind, if(n % 2 = 0, NULL, after) AS after_session_id,
           if(n % 2 = 0, NULL, address) AS after_address, before AS last_known_session_id, address AS last_known_address,
           false AS same_leader, 0L AS unobserved, 0L AS unobserved_at_least, if(n % 2 = 0, NULL, 1.5D + l / 100) AS vacant_seconds,
-          'CONNECTED' AS view, false AS returned, false AS split, struct(n + (n % 2) AS mzxid) AS position
+          'CONNECTED' AS connection, false AS returned, false AS split, struct(n + (n % 2) AS mzxid) AS position
         FROM made""")  # noqa: S608  our own text
     hours = spark.range(CLUSTERS * 2 * hours_each).selectExpr(
         f"id DIV {2 * hours_each} AS c", f"id DIV {hours_each} % 2 AS o", f"id % {hours_each} AS h"
     )
     hours.createOrReplaceTempView("hours")
     coverage = spark.sql(f"""
-        SELECT {_ENVELOPE}, 'coverage' AS type, concat('jm-', o) AS observer, timestamp_seconds({BEGIN} + (h + 1) * 3600) AS observed_at,
-          timestamp_seconds({BEGIN} + h * 3600) AS `from`, timestamp_seconds({BEGIN} + (h + 1) * 3600) AS `to`,
+        SELECT {_ENVELOPE}, concat('jm-', o) AS observer, timestamp_seconds({BEGIN} + (h + 1) * 3600) AS observed_at,
+          timestamp_seconds({BEGIN} + h * 3600) AS began_at, timestamp_seconds({BEGIN} + (h + 1) * 3600) AS ended_at,
           if(h % 24 = 7, 'blind', 'seeing') AS state
         FROM hours""")  # noqa: S608  our own text
     notifications = spark.sql(f"""
-        SELECT {_ENVELOPE}, 'notification' AS type, 'jm-0' AS observer, timestamp_seconds({BEGIN} + h * 3600 + o * 3) AS observed_at,
+        SELECT {_ENVELOPE}, 'jm-0' AS observer, timestamp_seconds({BEGIN} + h * 3600 + o * 3) AS observed_at,
           'FlinkLeaderChanged' AS alert, hex(c) AS fingerprint, 'ops' AS receiver, 'ops#0' AS destination, 'FIRST' AS reason,
           if(o = 0, 'queued', 'delivered') AS outcome, CAST(o AS BIGINT) AS attempt, false AS possible_duplicate
         FROM hours WHERE h % 24 = 3""")  # noqa: S608  our own text
@@ -88,8 +88,7 @@ def write(spark: SparkSession, audit: Path, rows: int, days: int) -> None:
 
 def _as_written(made: DataFrame, record: str, tasks: int) -> DataFrame:
     names = [name for name in RECORDS[record].names if name in made.columns]
-    quoted = [f"`{name}`" for name in names]
-    dated = made.selectExpr(*quoted, "to_date(observed_at) AS event_date")
+    dated = made.selectExpr(*names, "to_date(observed_at) AS event_date")
     return dated.repartition(tasks, "event_date").sortWithinPartitions("event_date", "cluster_id", "observed_at")
 
 

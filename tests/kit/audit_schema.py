@@ -24,7 +24,7 @@ from tests import ROOT
 
 PAGE: Final = ROOT / "docs" / "reference" / "audit-schema.md"
 TABLES: Final = ROOT / "docs" / "reference" / "audit-tables.sql"
-_ENVELOPE: Final = ("type", *(field.encode_name for field in fields(Record)), EVENT_DATE)
+_ENVELOPE: Final = (*(field.encode_name for field in fields(Record)), EVENT_DATE)
 _BEGIN: Final = """\
 # The schema of the audit log
 
@@ -64,7 +64,7 @@ def _contents() -> Iterator[str]:
 
 def _tables() -> Iterator[str]:
     yield "\n## Tables\n\nFolders of Parquet files, one row for each record: [the audit log](../explanation/audit.md).\n\n"
-    yield "### Every record\n\nThe first columns of every table but `quarantine`, and its last one.\n\n"
+    yield "### Every record\n\nThe first columns of every table but `quarantine`, and its last one. A line of the spool also has a `type`: here it is the table.\n\n"
     schema = with_event_date(BASE_VIEWS["transitions"])
     yield from _columns(schema, {name: comments("transitions").columns[name] for name in _ENVELOPE})
     for name, schema in BASE_VIEWS.items():

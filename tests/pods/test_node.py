@@ -30,7 +30,9 @@ def cluster() -> Iterator[FlinkPods]:
 def blind_since(cluster: FlinkPods, moment: float) -> float:
     """Seconds after a moment for which it is on record that a sidecar could not see the store."""
     blind = [record for record in cluster.records() if record["type"] == "coverage" and record["state"] == "blind"]
-    times = [tuple(datetime.fromisoformat(record[end]).timestamp() for end in ("from", "to")) for record in blind]
+    times = [
+        tuple(datetime.fromisoformat(record[end]).timestamp() for end in ("began_at", "ended_at")) for record in blind
+    ]
     return sum(end - begin for begin, end in times if begin > moment - _CONFIRMED_SECONDS)
 
 

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from datetime import date, datetime
+from functools import cached_property
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -61,7 +62,9 @@ class Storage(ABC):
         self._spark = spark
         self._jvm = jvm
         self._conf = context._jsc.hadoopConfiguration()  # noqa: SLF001  the same
-        path = jvm.org.apache.hadoop.fs.Path(url)
+        # Looked up once: to find a class, the JVM looks through all jars for the packages above it.
+        self._new_path = jvm.org.apache.hadoop.fs.Path
+        path = self._new_path(url)
         self._fs = _file_system(url, path, self._conf)
         self._root = self._fs.makeQualified(path)
         self.url: str = self._root.toString()
@@ -189,12 +192,18 @@ class Storage(ABC):
 
     def parquet_schema(self, path: str) -> str | None:
         """Spark's schema in the footer of a Parquet file, as JSON; None if Spark did not write it. Raises when the footer is damaged."""
-        hadoop = self._jvm.org.apache.parquet.hadoop
-        file = hadoop.util.HadoopInputFile.fromPath(self._path(path), self._conf)
-        with closing(hadoop.ParquetFileReader.open(file)) as reader:
+        file_of, open_reader, options = self._parquet
+        with closing(open_reader(file_of(self._path(path), self._conf), options)) as reader:
             # Not a loop in Python over Java's map: it ends with an exception, which takes longer than all else here.
             value = reader.getFileMetaData().getKeyValueMetaData().get(_SPARK_SCHEMA)
             return None if value is None else str(value)
+
+    @cached_property
+    def _parquet(self) -> tuple[Any, Any, Any]:
+        """The functions that open a Parquet file, and how: without options, each reader parses Hadoop's XML files again."""
+        parquet = self._jvm.org.apache.parquet
+        options = parquet.HadoopReadOptions.builder(self._conf).build()
+        return parquet.hadoop.util.HadoopInputFile.fromPath, parquet.hadoop.ParquetFileReader.open, options
 
     def damage(self, path: str) -> str | None:
         """Why a compressed file cannot be decompressed; None if it can. Raises when the file itself cannot be read."""
@@ -213,7 +222,7 @@ class Storage(ABC):
         return None
 
     def _path(self, path: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(self._root, path) if path else self._root
+        return self._new_path(self._root, path) if path else self._root
 
 
 def _file_system(url: str, path: Any, conf: Any) -> Any:

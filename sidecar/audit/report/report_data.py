@@ -212,9 +212,9 @@ _EPISODES: Final = f"""
       SELECT
         episode_id, max_by(reason, observed_at) AS note, max_by(author, observed_at) AS author, bool_or(planned) AS noted_planned
       FROM annotations WHERE event_date >= :first GROUP BY episode_id
-    ) ON episode_id = id
+    ) USING (episode_id)
     LEFT JOIN (SELECT * EXCEPT (cluster_id, opened_at, cause, event_date) FROM recovery_time WHERE event_date BETWEEN :first AND :last)
-      AS recovery_time ON recovery_time.episode_id = id
+      AS recovery_time USING (episode_id)
     WHERE event_date BETWEEN :first AND :last AND {{chosen}}"""  # noqa: S608  our own text, here and below
 _FAILOVERS: Final = """
     SELECT

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from sidecar.audit.audit_error import ChangedError, defect
 from sidecar.audit.log.audit_log import open_audit_log, table_names
 from sidecar.audit.log.paths import is_of_file_system
-from sidecar.audit.log.storage import INGESTING, PARQUET, STAGING, Storage
+from sidecar.audit.log.storage import INGESTING, PARQUET, STAGING, Storage, listing_here
 from sidecar.audit.log.tables import ENTRIES, TABLES, date_of
 from sidecar.audit.spark.collected import collected
 from sidecar.audit.upkeep.verify_closed import check_closed, differences
@@ -206,9 +206,10 @@ class _TableCheck:
 
     def _read(self, files: Sequence[str]) -> DataFrame:
         """The rows of the files, with the path of the file below the table, and the date of its folder."""
-        rows = self._session.read.schema(self._schema).parquet(
-            *(self._audit.to_read(f"{self._name}/{path}") for path in files)
-        )
+        with listing_here(self._session, self._audit):
+            rows = self._session.read.schema(self._schema).parquet(
+                *(self._audit.to_read(f"{self._name}/{path}") for path in files)
+            )
         path = F.substring_index("_metadata.file_path", "/", -2)
         date = F.substring_index(F.substring_index(path, "/", 1), "=", -1)
         return rows.select("*", path.alias(_FILE), date.alias(_FOLDER))
