@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.dataset
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -15,6 +16,7 @@ from sidecar.audit.ingest.ingest import ingest
 from sidecar.audit.log.bucket.replacement import BARRIER
 from sidecar.audit.log.closed_tables import CLOSED_TABLES
 from sidecar.audit.log.schema import BASE_VIEWS, with_event_date
+from sidecar.audit.upkeep.materialize import materialize
 from tests import ROOT
 from tests.audit.conftest import reach_anew
 from tests.audit.recorded import records
@@ -25,7 +27,10 @@ pytestmark = pytest.mark.spark
 
 TEXT = (ROOT / "docs" / "how-to" / "audit-cookbook.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```\n```\n(.*?)```", TEXT, re.DOTALL)
-NAMES = ["duckdb", "nested", "bucket of duckdb", "pyarrow", "bucket of pyarrow", "spark", "bucket of spark"]
+NAMES = [
+    *("duckdb", "nested", "bucket of duckdb", "materialized", "pyarrow", "versions", "bucket of pyarrow", "spark"),
+    "bucket of spark",
+]
 LOGGED = {**BASE_VIEWS, **CLOSED_TABLES}
 BUCKET = "s3://bucket/audit/transitions"
 
@@ -36,7 +41,23 @@ def log(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("readers")
     seal(folder / "spool", "jm-0", 1, records("2.3.0"))
     ingest(spark, str(folder / "spool"), str(folder / "audit"))
+    materialize(spark, str(folder / "audit"))
     return folder / "audit"
+
+
+@pytest.fixture(scope="module")
+def older(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same log with a date before, which a version wrote that had fewer columns."""
+    folder = tmp_path_factory.mktemp("older") / "audit"
+    shutil.copytree(log, folder)
+    for table in ("transitions", "episodes"):
+        (file,) = (folder / table).rglob("*.parquet")
+        before = folder / table / "event_date=2026-10-31" / "older.parquet"
+        before.parent.mkdir()
+        pq.write_table(
+            pq.ParquetFile(file).read().drop_columns(["contenders" if table == "transitions" else "planned"]), before
+        )
+    return folder
 
 
 @pytest.fixture
@@ -62,6 +83,31 @@ def test_an_example_prints_what_it_says(
         reach_anew(request.getfixturevalue("spark"))
     exec(compile(example.replace("<audit>", str(log)), "example", "exec"), {})  # noqa: S102  our own document
     assert capsys.readouterr().out == output
+
+
+@pytest.mark.parametrize(
+    ("example", "output"),
+    [both for both in EXAMPLES if "s3://" not in both[0]],
+    ids=[name for name in NAMES if "bucket" not in name],
+)
+def test_an_example_prints_the_same_over_two_versions(
+    older: Path, example: str, output: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Newer columns are there: the older file is not what decides."""
+    exec(compile(example.replace("<audit>", str(older)), "example", "exec"), {})  # noqa: S102  our own document
+    assert capsys.readouterr().out == output
+
+
+def test_no_example_is_indented() -> None:
+    """Only commands are: what is Python or SQL stands in a block that is run."""
+    assert (
+        re.findall(
+            r"^    (?=\S)(?!audit|flink-ha-sidecar|spark-s|beeline|pip )(.*)$",
+            re.sub(r"```.*?```", "", TEXT, flags=re.DOTALL),
+            re.MULTILINE,
+        )
+        == []
+    )
 
 
 def test_the_tables_of_athena_are_those_of_the_log(spark: SparkSession) -> None:

@@ -64,7 +64,8 @@ def _contents() -> Iterator[str]:
 
 def _tables() -> Iterator[str]:
     yield "\n## Tables\n\nFolders of Parquet files, one row for each record: [the audit log](../explanation/audit.md).\n\n"
-    yield "### Every record\n\nThe first columns of every table but `quarantine`, and its last one. A line of the spool also has a `type`: here it is the table.\n\n"
+    yield "### Every record\n\nThe first columns of every table but `quarantine`, and its last one. "
+    yield "A line of the spool also has a `type`: here it is the table.\n\n"
     schema = with_event_date(BASE_VIEWS["transitions"])
     yield from _columns(schema, {name: comments("transitions").columns[name] for name in _ENVELOPE})
     for name, schema in BASE_VIEWS.items():
