@@ -357,10 +357,11 @@ def many(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "0.5D AS vacant_seconds", "'pekko.tcp://flink@jm-a:6123/user' AS before_address", "1L AS failovers",
         "'pekko.tcp://flink@jm-b:6123/user' AS after_address",
     )  # fmt: skip
+    episodes = episodes.withColumn("episode_id", episodes["id"])
     coverage = spark.range(7 * 100).selectExpr(
         "uuid() AS id", "concat('cluster-', id % 100) AS cluster_id", "'seeing' AS state", "'jm-0' AS observer",
-        f"timestamp_seconds({begin} + id DIV 100 * 86400) AS `from`",
-        f"timestamp_seconds({begin} + (id DIV 100 + 1) * 86400 - 1) AS `to`",
+        f"timestamp_seconds({begin} + id DIV 100 * 86400) AS began_at",
+        f"timestamp_seconds({begin} + (id DIV 100 + 1) * 86400 - 1) AS ended_at",
         f"timestamp_seconds({begin} + (id DIV 100 + 1) * 86400 - 1) AS observed_at",
     )  # fmt: skip
     for name, rows in (("episodes", episodes), ("coverage", coverage)):
