@@ -138,7 +138,7 @@ def test_a_row_equals_its_record(spark: SparkSession, spool: Path, audit: Path, 
     for name in ("observed_at", "recorded_at", "written_at"):
         row[name] = instant(row[name])
     row["external_labels"] = dict(row["external_labels"])
-    assert row == msgspec.json.decode(line(record))
+    assert {"type": "transition", **row} == msgspec.json.decode(line(record))
     assert file.parent.name == "event_date=2025-11-21"
 
 
