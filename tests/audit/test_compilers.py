@@ -65,15 +65,6 @@ def test_a_folder_is_large_by_the_bytes_in_it_and_below(tmp_path: Path) -> None:
     assert {run_over(url) for url in (str(log), f"file://{log}", log.as_uri())} == {Run.LARGE}
 
 
-def test_so_many_files_are_large_whatever_their_size(tmp_path: Path) -> None:
-    """The start of a command does not wait until a million of them are counted."""
-    for number in range(10_000):
-        (tmp_path / str(number)).touch()
-    before = run_over(str(tmp_path))
-    (tmp_path / "one more").touch()
-    assert (before, run_over(str(tmp_path))) == (Run.SMALL, Run.LARGE)
-
-
 @pytest.mark.parametrize("url", ["s3://bucket/audit", "s3a://bucket/audit", "s3://[bucket/audit"])
 def test_what_cannot_be_measured_is_taken_to_be_large(url: str, tmp_path: Path) -> None:
     """A second of CPU time too much costs less than a long run at half the speed."""

@@ -17,7 +17,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar.audit.ingest.ingest import ingest
-from sidecar.audit.spark.compilers import Run
 from sidecar.audit.spark.session import spark_session
 from sidecar.audit.upkeep.compact import compact
 from sidecar.audit.upkeep.verify import verify
@@ -55,7 +54,7 @@ def _segments(observer: int, day: int, date: datetime) -> Iterator[list[AnyRecor
 
 
 def main(days: int = _DAYS) -> None:
-    with tempfile.TemporaryDirectory() as folder, spark_session(run=Run.LARGE) as spark:
+    with tempfile.TemporaryDirectory() as folder, spark_session() as spark:
         spool, audit, warm = (Path(folder, name) for name in ("spool", "audit", "warm"))
         first = datetime.now(UTC).replace(hour=0, minute=30) - timedelta(days=days + 2)
         seal_day(warm / "spool", 0, first)

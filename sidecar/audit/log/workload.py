@@ -16,7 +16,6 @@ from sidecar.audit.spark.compilers import Run
 
 _T = TypeVar("_T")
 _LARGE_BYTES: Final = 20_000_000
-_LARGE_FILES: Final = 10_000
 _HUGE_SPOOL_BYTES: Final = 200_000_000
 _HUGE_DATES_BYTES: Final = 100_000_000
 
@@ -50,11 +49,11 @@ def _run_of_new(new: Iterable[int], huge: int, log: str) -> Run:
 def _run(sizes: Iterable[int], huge: int | None = None) -> Run:
     """How large a run over files of these sizes is. Stops counting when that is known. `huge`: for how many bytes it takes minutes."""
     run, total = Run.SMALL, 0
-    for number, size in enumerate(sizes):
+    for size in sizes:
         total += size
         if huge is not None and total > huge:
             return Run.HUGE
-        if total > _LARGE_BYTES or number >= _LARGE_FILES:
+        if total > _LARGE_BYTES:
             run = Run.LARGE
         if run is Run.LARGE and huge is None:
             break
