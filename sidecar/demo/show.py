@@ -30,7 +30,7 @@ _POLL_SECONDS: Final = 0.1
 _METRICS: Final = ("flink_ha_leader_transitions_total", "flink_ha_evidence_total", "flink_ha_notifications_total")
 _QUERY: Final = """
     SELECT component, before_address, after_address, round(vacant_seconds, 3) AS vacant_seconds
-    FROM failovers ORDER BY at, component
+    FROM leader_changes ORDER BY changed_at, component
 """
 
 T = TypeVar("T")

@@ -24,11 +24,11 @@ _SPOOL, _AUDIT = "--spool=s3://bucket/spool", "--audit=s3://bucket/audit"
 
 def main(rows: int, dates: int, older: str | None) -> None:
     end = _FIRST + timedelta(days=dates)
-    failovers = f"SELECT count(*), max(downtime_seconds_at_most) FROM leader_changes WHERE event_date >= '{end - timedelta(days=30)}'"  # noqa: S608  our own dates
+    changes = f"SELECT count(*), max(downtime_seconds_at_most) FROM leader_changes WHERE event_date >= '{end - timedelta(days=30)}'"  # noqa: S608  our own dates
     steps = [
         ("ingest", ["ingest", _SPOOL, _AUDIT]),
         ("compact, materialize", ["compact", _AUDIT, f"--before={end}"]),
-        ("`failovers` of a month", ["sql", _AUDIT, failovers]),
+        ("`leader_changes` of a month", ["sql", _AUDIT, changes]),
         ("the same, from one question of a shell to the next", ["shell", _AUDIT]),
         ("all transitions: `count(DISTINCT id)`", ["sql", _AUDIT, "SELECT count(DISTINCT id) FROM transitions"]),
     ]
@@ -41,15 +41,15 @@ def main(rows: int, dates: int, older: str | None) -> None:
             with Line(server) as line:
                 environment = os.environ | reach(line.url)
                 for name, command in steps:
-                    asked = f"{failovers};\n" if command[0] == "shell" else ""
+                    asked = f"{changes};\n" if command[0] == "shell" else ""
                     once = _run(line, command, environment, asked) if asked else (0.0, 0.0)
                     seconds, megabytes = _run(line, command, environment, 2 * asked)
                     table.row(name, f"{seconds - once[0]:.1f}", f"{megabytes - once[1]:.1f}")
                 if older:
                     cache = f"--cache={folder}/cache"
                     for name, options in (("a copy", []), ("a copy, kept", [cache]), ("from the kept copy", [cache])):
-                        seconds, megabytes = _run(line, ["sql", _AUDIT, *options, failovers], environment, folder=older)
-                        table.row(f"`failovers` of a month, by {name}", f"{seconds:.1f}", f"{megabytes:.1f}")
+                        seconds, megabytes = _run(line, ["sql", _AUDIT, *options, changes], environment, folder=older)
+                        table.row(f"`leader_changes` of a month, by {name}", f"{seconds:.1f}", f"{megabytes:.1f}")
         finally:
             server.kill()
     table.end()

@@ -12,7 +12,7 @@ from tests.kit.sidecar_process import command
 
 pytestmark = pytest.mark.spark
 
-_FAILOVERS: Final = "SELECT component, cause FROM failovers ORDER BY at, component"
+_CHANGES: Final = "SELECT component, cause FROM leader_changes ORDER BY changed_at, component"
 
 
 def audit(folder: Path, name: str, *arguments: str) -> str:
@@ -24,7 +24,7 @@ def audit(folder: Path, name: str, *arguments: str) -> str:
 
 @pytest.mark.covers("command:audit ingest", "command:audit sql", "command:audit compact", "command:audit materialize")
 @pytest.mark.covers("command:audit report")
-@pytest.mark.covers("table:leadership", "table:failovers", "table:availability_days")
+@pytest.mark.covers("table:leadership", "table:leader_changes", "table:availability_days")
 def test_a_day_of_the_audit_log(tmp_path: Path) -> None:
     """Segments become tables, closed dates become few files and kept answers, once, and questions are answered from them."""
     seal(tmp_path / "spool", "jm-0", 1, records("2.3.0"))
@@ -34,6 +34,6 @@ def test_a_day_of_the_audit_log(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     audit(tmp_path, "report", "--html", str(page), "--from", "2026-11-20", "--to", "2026-11-20")
     assert "<svg" in page.read_text(encoding="utf-8")
-    rows = [json.loads(line) for line in audit(tmp_path, "sql", "--output", "json", _FAILOVERS).splitlines()]
+    rows = [json.loads(line) for line in audit(tmp_path, "sql", "--output", "json", _CHANGES).splitlines()]
     assert {row["component"] for row in rows} == {"dispatcher", "resource_manager", "rest_server", "job"}
     assert "jobmanager_lost" in {row["cause"] for row in rows}

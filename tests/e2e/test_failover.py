@@ -122,7 +122,7 @@ def test_kill_9_of_the_leader_goes_the_whole_way(
     assert taken.returncode == 0, taken.stderr
     question = """
         SELECT component, after_session_id, cause, kept, ids
-        FROM failovers CROSS JOIN (SELECT count(*) AS kept, count(DISTINCT id) AS ids FROM transitions)
+        FROM leader_changes CROSS JOIN (SELECT count(*) AS kept, count(DISTINCT id) AS ids FROM transitions)
     """
     answer = command("audit", "sql", "--audit", str(audit), question, "--output", "json")
     assert answer.returncode == 0, answer.stderr
