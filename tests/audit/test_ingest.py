@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from sidecar.audit import AuditError
 from sidecar.audit.ask.sql import run_sql
 from sidecar.audit.ingest.ingest import IngestResult, ingest
+from sidecar.audit.ingest.writer import Writer
 from sidecar.audit.upkeep.compact import compact
 from sidecar.core.records import SCHEMA
 from tests.audit.spooling import (
@@ -294,6 +295,22 @@ def test_transitions_as_the_sidecar_writes_them_are_parsed_once(
 
     monkeypatch.setattr("sidecar.audit.ingest.ingest.read_segments", read_segments)
     assert ingested().rows == NOTHING | {"transitions": 12}
+
+
+@pytest.mark.parametrize(("index", "compiled"), [(0, "false"), (2_000_000, "true")])
+def test_a_small_batch_is_interpreted(
+    index: int, compiled: str, spool: Path, ingested: Ingest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiling its queries would take longer than running them, unless the index of ids that they read is large."""
+
+    def append(writer: Writer, *_: object) -> int:
+        raise OSError(f"compiled: {writer._session.conf.get('spark.sql.codegen.wholeStage')}")
+
+    seal(spool, "jm-0", 1, [transition(1)])
+    monkeypatch.setattr(Writer, "append", append)
+    monkeypatch.setattr(Writer, "index_sizes", lambda _: iter([index]))
+    with pytest.raises(AuditError, match=f": compiled: {compiled}$"):
+        ingested()
 
 
 def test_an_id_that_is_there_twice_among_many_is_written_once(

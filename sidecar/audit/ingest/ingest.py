@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import chain
 from threading import Event, Thread
 from typing import Final
 from uuid import uuid4
@@ -26,12 +27,14 @@ from sidecar.audit.log.file_systems import open_storage
 from sidecar.audit.log.storage import INGESTING, Storage
 from sidecar.audit.log.tables import ENTRIES, QUARANTINE_TABLE, RECORD_TABLES
 from sidecar.audit.spark.collected import collected
-from sidecar.audit.spark.session import own_session
+from sidecar.audit.spark.session import own_session, tune
 
 _log = logging.getLogger("sidecar.audit")
 
 _BATCH_BYTES: Final = 64 << 20
 """Compressed; about a million records."""
+_UNPACKED: Final = 5
+"""How much larger lines are than their segment: small ones hardly, large ones up to 30 times."""
 _POLL_SECONDS: Final = 0.1
 _SETTINGS: Final = {
     # By default each folder is listed by a task of its own, which takes longer to start than to list.
@@ -174,6 +177,7 @@ class _Batches:
 
     def _ingest(self, spool: Storage, segments: Sequence[Segment]) -> None:
         urls = [segment.url for segment in segments]
+        tune(self._session, chain((segment.length * _UNPACKED for segment in segments), self._writer.index_sizes()))
         # Counted before the rows are visible: a stop in between must not report rows of no segment.
         self._files += len(segments)
         with self._writer.packing() as packing:

@@ -60,6 +60,11 @@ class VisibleIds:
         self._visible: Mapping[str, datetime] = {}
         self._parts: dict[str, _Part] = self._load()
 
+    @property
+    def size(self) -> int:
+        """The size of the index, in bytes."""
+        return sum(size for part in self._parts.values() for size in part.files.values())
+
     def files_with(self, hashes: DataFrame) -> list[str]:
         """The visible files, relative to the table, that may contain ids with any of the `hashes`; at least all that do."""
         self._refresh()

@@ -17,7 +17,7 @@ from sidecar.audit.ingest.packing import Packing
 from sidecar.audit.ingest.visible_ids import HASH, VisibleIds
 from sidecar.audit.log.schema import EVENT_DATE, with_event_date
 from sidecar.audit.log.storage import PARQUET, Storage
-from sidecar.audit.log.tables import Table
+from sidecar.audit.log.tables import TABLES, Table
 from sidecar.audit.spark.collected import collected
 
 
@@ -53,6 +53,10 @@ class Writer:
         finally:
             self._staging.delete(folder)
 
+    def index_sizes(self) -> Iterator[int]:
+        """The sizes of the indexes of ids, one of which each `append` reads, in bytes."""
+        return (self._ids(table).size for table in TABLES)
+
     def append(self, rows: DataFrame, table: Table) -> int:
         """Add the rows whose ids the table does not contain yet; returns their number.
 
@@ -80,9 +84,7 @@ class Writer:
         rows = self._session.read.schema(f"id string, {EVENT_DATE} date").parquet(self._staging.to_read(staged))
         hashes = rows.selectExpr(HASH)
         [(count, different)] = collected(hashes.agg(F.count("*"), F.count_distinct("hash")))
-        if table.name not in self._visible:
-            self._visible[table.name] = VisibleIds(self._session, self._audit, table.name)
-        visible_ids = self._visible[table.name]
+        visible_ids = self._ids(table.name)
         matching = visible_ids.files_with(hashes) if count else []
         if different == count and not matching:
             return int(count)
@@ -104,3 +106,8 @@ class Writer:
             self._staging.delete(f"{staged}/{file}")
         remaining = self._session.read.schema(table.schema).option("recursiveFileLookup", True)
         return remaining.parquet(self._staging.to_read(folder)).count()
+
+    def _ids(self, table: str) -> VisibleIds:
+        if table not in self._visible:
+            self._visible[table] = VisibleIds(self._session, self._audit, table)
+        return self._visible[table]
