@@ -1,12 +1,11 @@
 """The parts of a running sidecar: what each of them is given of the others, and in which order they start and stop."""
 
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
-from prometheus_client.core import Metric
 
 from sidecar.boot import restarted_at
 from sidecar.clock import Clock
@@ -99,7 +98,7 @@ class Sidecar:
         collected = metrics.SnapshotCollector(
             self._snapshot, lambda cluster_id: self._policy.store_of(cluster_id).value, self._health
         )
-        self._exporter = _exporter(settings, reader(), collected.collect)
+        self._exporter = _exporter(settings, reader())
         self._web = _web_server(settings, self._snapshot, metrics.renderer(collected), clock, reader)
         address = own_address(settings.own_pod, settings.http.host, self._web.port)
         self._peers = Peers(self._ledgers, address, self._snapshot, clock)
@@ -237,16 +236,12 @@ def _web_server(
         raise StartError(f"cannot listen on {where}: {error.strerror}; set http.port to a free one") from error
 
 
-def _exporter(
-    settings: Settings, journal: JournalReader, families: Callable[[], Iterable[Metric]]
-) -> "Exporter | None":
+def _exporter(settings: Settings, journal: JournalReader) -> "Exporter | None":
     if settings.otlp is None:
         return None
     from sidecar.sinks.otlp.exporter import Exporter  # noqa: PLC0415  imports protobuf: an extra, and memory
 
-    return Exporter(
-        settings.otlp, journal, families, observer=settings.observer, external_labels=settings.external_labels
-    )
+    return Exporter(settings.otlp, journal, observer=settings.observer, external_labels=settings.external_labels)
 
 
 def _ledgers(settings: Settings, clock: Clock) -> dict[str, SharedLedger]:

@@ -272,12 +272,11 @@ class EvidenceSettings(Struct, frozen=True):
 
 
 class OtlpSettings(Struct, frozen=True):
-    """An OpenTelemetry collector that takes OTLP over HTTP. `metrics_interval` is in seconds."""
+    """An OpenTelemetry collector that takes OTLP over HTTP."""
 
     endpoint: str
     """The base URL, without a trailing slash and without any secret."""
     headers: Mapping[str, Secret] = {}
-    metrics_interval: float = 30.0
     tls: TlsSettings | None = None
     """None: the CAs of this system."""
 

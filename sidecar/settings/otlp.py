@@ -1,11 +1,10 @@
-"""The section `otlp`: an OpenTelemetry collector that gets failovers and metrics."""
+"""The section `otlp`: an OpenTelemetry collector that gets failovers."""
 
 import re
 from typing import Final
 
 from sidecar.secret import Secret
 from sidecar.settings.alerting.receivers import http_url
-from sidecar.settings.file.durations import HOUR, SECOND
 from sidecar.settings.file.section import Section
 from sidecar.settings.file.setting import Setting
 from sidecar.settings.model import OtlpSettings
@@ -21,7 +20,6 @@ def read_otlp(section: Section, *, secrets: bool) -> OtlpSettings:
     return OtlpSettings(
         endpoint=_endpoint(section.get("endpoint")),
         headers={name: _header(setting) for name, setting in headers.items()},
-        metrics_interval=section.get("metrics_interval").duration(SECOND, HOUR) / SECOND,
         tls=read_tls(security_settings(section)),
     )
 

@@ -14,10 +14,8 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
     ExportLogsServiceRequest,
     ExportLogsServiceResponse,
 )
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
-from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from sidecar.settings.model import OtlpSettings
@@ -41,14 +39,11 @@ def partly(rejected: int, why: str) -> Reply:
 
 
 class OtelCollector:
-    """Keeps what it accepted. `judge` decides about each request with log events; `metrics_reply` answers those with metrics."""
+    """Keeps what it accepted. `judge` decides about each request."""
 
     def __init__(self) -> None:
         self.judge: Callable[[list[LogRecord]], Reply] = lambda _events: ACCEPTED
-        self.metrics_reply = ACCEPTED
         self.events: list[LogRecord] = []
-        self.metrics: dict[str, Metric] = {}
-        """The newest of each name."""
         self.resources: list[Resource] = []
         self.headers: list[Mapping[str, str]] = []
         self.requests = 0
@@ -71,11 +66,8 @@ class OtelCollector:
         self.requests += 1
         assert headers["Content-Type"] == "application/x-protobuf"
         assert headers["Content-Encoding"] == "gzip"
-        content = gzip.decompress(body)
-        if path == "/v1/metrics":
-            return self._take_metrics(ExportMetricsServiceRequest.FromString(content))
         assert path == "/v1/logs"
-        [logs] = ExportLogsServiceRequest.FromString(content).resource_logs
+        [logs] = ExportLogsServiceRequest.FromString(gzip.decompress(body)).resource_logs
         events = [event for scope in logs.scope_logs for event in scope.log_records]
         reply = self.judge(events)
         if reply.status == 200:
@@ -83,13 +75,6 @@ class OtelCollector:
             self.resources.append(logs.resource)
             self.headers.append(headers)
         return reply
-
-    def _take_metrics(self, request: ExportMetricsServiceRequest) -> Reply:
-        if self.metrics_reply.status == 200:
-            [metrics] = request.resource_metrics
-            self.metrics |= {metric.name: metric for scope in metrics.scope_metrics for metric in scope.metrics}
-            self.resources.append(metrics.resource)
-        return self.metrics_reply
 
 
 @contextmanager

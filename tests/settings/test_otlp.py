@@ -37,13 +37,11 @@ def test_everything_that_can_be_said(write: Write, tmp_path: Path, monkeypatch: 
         "otlp:\n"
         "  endpoint: https://otlp.example/base\n"
         "  headers: {Authorization: 'Bearer ${TOKEN}', api-key: 'file:key'}\n"
-        "  metrics_interval: 2m\n"
         f"  tls: {{ca_file: {ca_file}}}\n"
     )
     assert otlp(config) == OtlpSettings(
         "https://otlp.example/base",
         {"Authorization": Secret(f"Bearer {SECRET}"), "api-key": Secret(f"{SECRET}-2")},
-        120.0,
         TlsSettings(ca_file=ca_file),
     )
 
@@ -51,7 +49,7 @@ def test_everything_that_can_be_said(write: Write, tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("section", "expected"),
     [
-        ("{metrics_interval: 30s}", "FILE:1: otlp: endpoint is missing"),
+        ("{headers: {}}", "FILE:1: otlp: endpoint is missing"),
         ("{endpoint: collector:4317}", "FILE:1: otlp.endpoint: is not an http:// or https:// URL"),
         (
             "{endpoint: 'http://collector:4318/v1/logs'}",
@@ -72,10 +70,6 @@ def test_everything_that_can_be_said(write: Write, tmp_path: Path, monkeypatch: 
         (
             "{endpoint: 'http://collector:4318', headers: {a: Grüße}}",
             "FILE:1: otlp.headers.a: must be 1 to 4096 printable ASCII characters",
-        ),
-        (
-            "{endpoint: 'http://collector:4318', metrics_interval: 1ms}",
-            'FILE:1: otlp.metrics_interval: "1ms" is too short: give at least 1s',
         ),
     ],
 )

@@ -60,7 +60,7 @@ EVIDENCE: Final[Keys] = {
     "flink_rest": "auto",
 }
 FLINK_REST: Final[Keys] = {"interval": "10s", "patience": "10m"}
-OTLP: Final[Keys] = {**no_default("endpoint", "headers", "tls"), "metrics_interval": "30s"}
+OTLP: Final[Keys] = no_default("endpoint", "headers", "tls")
 HA_CHECK: Final[Keys] = {"interval": "1h"}
 RULE: Final[Keys] = {
     **no_default("alert", "on"),

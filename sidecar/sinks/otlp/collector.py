@@ -4,9 +4,10 @@ import gzip
 from collections.abc import Mapping
 from contextlib import suppress
 from http import HTTPStatus
-from typing import Final, TypeVar
+from typing import Final
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
 from urllib3 import PoolManager, Timeout
 from urllib3.exceptions import HTTPError
 
@@ -23,8 +24,6 @@ _REFUSED: Final = frozenset(
     {HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY}
 )
 """What was sent is at fault, so it is not sent again. All else (credentials, a wrong path) may be mended at the collector."""
-
-_M = TypeVar("_M", bound=Message)
 
 
 class CollectorError(Exception):
@@ -51,12 +50,13 @@ class Collector:
         """Where it is, for the log."""
         return self._settings.endpoint
 
-    def export(self, signal: str, request: Message, answer: _M) -> _M:
-        """Send `logs` or `metrics`; the `answer`, filled in. Raises CollectorError, RefusedError."""
+    def export(self, request: ExportLogsServiceRequest) -> ExportLogsServiceResponse:
+        """Send log events; the answer. Raises CollectorError, RefusedError."""
         status, headers, body = self._post(
-            f"{self._settings.endpoint}/v1/{signal}", gzip.compress(request.SerializeToString())
+            f"{self._settings.endpoint}/v1/logs", gzip.compress(request.SerializeToString())
         )
         if status == HTTPStatus.OK:
+            answer = ExportLogsServiceResponse()
             with suppress(DecodeError):  # accepted: all that is lost is how many of them were rejected
                 answer.ParseFromString(body)
             return answer

@@ -1,21 +1,17 @@
-"""Exports failovers and metrics to an OpenTelemetry collector, in a thread of its own: nothing waits for it.
+"""Exports failovers to an OpenTelemetry collector, in a thread of its own: nothing waits for it.
 
 Records are read from the journal, so they are recorded before they are exported, and a collector that is away for a while misses none:
-up to the journal's `KEPT_RECORDS`, across restarts. Those that it did miss are counted. Metrics are cumulative: only the newest are sent.
+up to the journal's `KEPT_RECORDS`, across restarts. Those that it did miss are counted.
 """
 
 import logging
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from msgspec import DecodeError, json
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
-from prometheus_client.core import Metric
 
 from sidecar.core.records import AnyRecord
 from sidecar.core.sanitize import clean
@@ -45,23 +41,15 @@ class Exporter:
         self,
         settings: OtlpSettings,
         journal: JournalReader,
-        families: Callable[[], Iterable[Metric]],
         *,
         observer: str,
         external_labels: Mapping[str, str],
     ) -> None:
-        """`families`: the metrics of this sidecar as they are now."""
         self._collector = Collector(settings)
-        self._metrics_interval = settings.metrics_interval
         self._journal = journal
-        self._families = families
         self._resource = messages.resource(observer, external_labels)
         self._position = Position(journal.folder / POSITION)
-        self._started_at = time.time_ns()
-        self._metrics_due = 0.0
         self._problem = ""
-        self._rejected = ""
-        """Why the collector rejected some of the metrics that it was last sent."""
         self._counts = Counter(dict.fromkeys(OUTCOMES, 0))
         self._stopping = threading.Event()
         self._thread = ServiceThread(self._run, "otlp")
@@ -92,7 +80,6 @@ class Exporter:
             asked = 0.0
             try:
                 self._export_records()
-                self._export_metrics()
             except (CollectorError, JournalError, OSError) as error:
                 failures += 1
                 asked = error.pause if isinstance(error, CollectorError) else 0.0
@@ -135,7 +122,7 @@ class Exporter:
     def _export_events(self, events: Sequence[messages.Event]) -> None:
         """A record that the collector refuses keeps none of the others from it. Raises CollectorError."""
         try:
-            answer = self._collector.export("logs", messages.logs(self._resource, events), ExportLogsServiceResponse())
+            answer = self._collector.export(messages.logs(self._resource, events))
         except RefusedError as error:
             if len(events) == 1:
                 self._refuse(1, str(error))
@@ -152,21 +139,6 @@ class Exporter:
     def _refuse(self, count: int, reason: str) -> None:
         self._counts["refused"] += count
         _log.error("%s refused %d records, they are only in the audit log: %s", self._collector.name, count, reason)
-
-    def _export_metrics(self) -> None:
-        """If they are due. Raises CollectorError."""
-        now = time.monotonic()
-        if now < self._metrics_due:
-            return
-        request = messages.metrics(self._resource, self._families(), self._started_at, time.time_ns())
-        answer = self._collector.export("metrics", request, ExportMetricsServiceResponse())
-        self._metrics_due = now + self._metrics_interval
-        rejected = (
-            clean(answer.partial_success.error_message) if answer.partial_success.rejected_data_points > 0 else ""
-        )
-        if rejected and rejected != self._rejected:
-            _log.error("%s rejects some of our metrics: %s", self._collector.name, rejected)
-        self._rejected = rejected
 
 
 class Position:

@@ -1,18 +1,13 @@
-"""Records as OTLP log events, and metrics as OTLP metrics: the messages that opentelemetry-proto publishes."""
+"""Records as OTLP log events: the messages that opentelemetry-proto publishes."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from msgspec import to_builtins
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, InstrumentationScope, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs, SeverityNumber
-from opentelemetry.proto.metrics.v1 import metrics_pb2
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
-from prometheus_client.core import Metric
-from prometheus_client.samples import Sample
 
 from sidecar import __version__
 from sidecar.core.cluster.leadership_table import Kind
@@ -25,7 +20,6 @@ Event = TransitionRecord | EpisodeRecord | Death | Recovery | HaCheck
 """The records that are exported: what happens to leaders, and what it did. The audit log has the others too."""
 
 _SCOPE: Final = InstrumentationScope(name="flink-ha-sidecar", version=__version__)
-_PREFIX: Final = "flink_ha_"
 _INT64: Final = range(-(1 << 63), 1 << 63)
 _UINT64: Final = range(1 << 64)
 _LOSSES: Final = frozenset({Kind.REVOKED.value, Kind.OBSCURED.value})
@@ -46,15 +40,6 @@ def logs(origin: Resource, events: Iterable[Event]) -> ExportLogsServiceRequest:
     """A log event for each record: `flink.ha.transition`, … Attributes are the record's fields; those that are null are absent."""
     scope = ScopeLogs(scope=_SCOPE, log_records=map(_log_record, events))
     return ExportLogsServiceRequest(resource_logs=[ResourceLogs(resource=origin, scope_logs=[scope])])
-
-
-def metrics(origin: Resource, families: Iterable[Metric], started_at: int, now: int) -> ExportMetricsServiceRequest:
-    """The same metrics as at /metrics: `flink.ha.…` becomes `flink_ha_…` again in Prometheus. Times in nanoseconds since the epoch."""
-    converted = [_metric(family, started_at, now) for family in families if family.samples]
-    scope = metrics_pb2.ScopeMetrics(scope=_SCOPE, metrics=converted)
-    return ExportMetricsServiceRequest(
-        resource_metrics=[metrics_pb2.ResourceMetrics(resource=origin, scope_metrics=[scope])]
-    )
 
 
 def _log_record(event: Event) -> LogRecord:
@@ -120,50 +105,3 @@ def _value(value: Any) -> AnyValue:
             return AnyValue(array_value=ArrayValue(values=map(_value, value)))
         case _:
             return AnyValue(string_value=str(value))
-
-
-def _metric(family: Metric, started_at: int, now: int) -> metrics_pb2.Metric:
-    name = f"flink.ha.{family.name.removeprefix(_PREFIX)}{'_info' if family.type == 'info' else ''}"
-    metric = metrics_pb2.Metric(
-        name=name, description=family.documentation, unit="s" if name.endswith("_seconds") else ""
-    )
-    if family.type == "histogram":
-        metric.histogram.aggregation_temporality = metrics_pb2.AGGREGATION_TEMPORALITY_CUMULATIVE
-        metric.histogram.data_points.extend(_histograms(family.samples, started_at, now))
-        return metric
-    points = [
-        metrics_pb2.NumberDataPoint(
-            attributes=_attributes(sample.labels), time_unix_nano=now, as_double=float(sample.value)
-        )
-        for sample in family.samples
-    ]
-    if family.type == "counter":
-        metric.sum.aggregation_temporality = metrics_pb2.AGGREGATION_TEMPORALITY_CUMULATIVE
-        metric.sum.is_monotonic = True
-        for point in points:
-            point.start_time_unix_nano = started_at
-        metric.sum.data_points.extend(points)
-    else:
-        metric.gauge.data_points.extend(points)
-    return metric
-
-
-def _histograms(samples: Sequence[Sample], started_at: int, now: int) -> Iterator[metrics_pb2.HistogramDataPoint]:
-    """Prometheus' buckets add up; those of OTLP do not."""
-    by_labels: dict[tuple[tuple[str, str], ...], list[Sample]] = {}
-    for sample in samples:
-        labels = tuple((name, value) for name, value in sample.labels.items() if name != "le")
-        by_labels.setdefault(labels, []).append(sample)
-    for labels, series in by_labels.items():
-        buckets = [sample for sample in series if "le" in sample.labels]
-        [total] = [sample.value for sample in series if sample.name.endswith("_sum")]
-        counts = [0, *(round(bucket.value) for bucket in buckets)]
-        yield metrics_pb2.HistogramDataPoint(
-            attributes=_attributes(dict(labels)),
-            start_time_unix_nano=started_at,
-            time_unix_nano=now,
-            count=counts[-1],
-            sum=total,
-            explicit_bounds=[float(bucket.labels["le"]) for bucket in buckets[:-1]],
-            bucket_counts=[after - before for before, after in pairwise(counts)],
-        )

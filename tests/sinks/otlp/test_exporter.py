@@ -1,4 +1,4 @@
-"""Failovers and metrics reach an OpenTelemetry collector; what it did not take is tried again, or counted."""
+"""Failovers reach an OpenTelemetry collector; what it did not take is tried again, or counted."""
 
 import logging
 import ssl
@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, SeverityNumber
-from prometheus_client.core import Metric
 
 from sidecar import threads
 from sidecar.core.moment import Timestamp, parsed, timestamp
@@ -21,7 +20,6 @@ from sidecar.journal.writer import KEPT_RECORDS
 from sidecar.secret import Secret
 from sidecar.settings.model import OtlpSettings, TlsSettings
 from sidecar.sinks.otlp.exporter import POSITION, Exporter
-from tests.kit.metric_families import families
 from tests.kit.otel_collector import ACCEPTED, OtelCollector, Reply, attributes, otel_collector, partly
 from tests.kit.spools import journal_with, records
 from tests.kit.waiting import PATIENCE_SECONDS, until
@@ -47,10 +45,10 @@ def collector() -> Iterator[OtelCollector]:
 
 
 @contextmanager
-def exporting(folder: Path, settings: OtlpSettings, *metrics: Metric) -> Iterator[Exporter]:
+def exporting(folder: Path, settings: OtlpSettings) -> Iterator[Exporter]:
     """Exports from the journal in `folder`."""
     with closing(JournalReader(folder)) as journal:
-        exporter = Exporter(settings, journal, lambda: metrics, observer="jm-0", external_labels={"env": "prod"})
+        exporter = Exporter(settings, journal, observer="jm-0", external_labels={"env": "prod"})
         exporter.start()
         try:
             yield exporter
@@ -241,10 +239,9 @@ def test_a_position_that_cannot_be_is_no_end(
     """Of a journal that went back in time all is exported again; where the file is damaged, what follows."""
     journal_with(tmp_path, RECORDS)
     (tmp_path / POSITION).write_text(content)
-    with exporting(tmp_path, collector.settings, *families()):
-        assert soon(lambda: bool(collector.metrics))
+    with exporting(tmp_path, collector.settings):
+        assert soon(lambda: (tmp_path / POSITION).read_text() == f"{newest_number(tmp_path)}\n")
     assert len(collector.events) == expected
-    assert int((tmp_path / POSITION).read_text()) == newest_number(tmp_path)
 
 
 def test_a_collector_that_hangs_does_not_hold_up_the_end(tmp_path: Path, collector: OtelCollector) -> None:
@@ -255,40 +252,6 @@ def test_a_collector_that_hangs_does_not_hold_up_the_end(tmp_path: Path, collect
     with exporting(tmp_path, collector.settings):
         assert soon((tmp_path / POSITION).exists)
     assert (tmp_path / POSITION).read_text() == "0\n"
-
-
-def test_metrics_have_the_values_that_prometheus_scrapes(tmp_path: Path, collector: OtelCollector) -> None:
-    """By the names that Prometheus makes of OpenTelemetry's: counters add up, and so do the buckets of histograms."""
-    begun(tmp_path)
-    scraped = [family for family in families() if family.samples]
-    with exporting(tmp_path, collector.settings, *scraped):
-        assert soon(lambda: len(collector.metrics) == len(scraped))
-    for family in scraped:
-        suffix = "_info" if family.type == "info" else ""
-        metric = collector.metrics["flink.ha." + family.name.removeprefix("flink_ha_") + suffix]
-        assert metric.description == family.documentation
-        if family.type == "histogram":
-            [point] = metric.histogram.data_points
-            cumulative = [sum(point.bucket_counts[: n + 1]) for n in range(len(point.bucket_counts))]
-            assert cumulative == [sample.value for sample in family.samples if sample.name.endswith("_bucket")]
-            assert point.count == cumulative[-1]
-        else:
-            points = metric.sum.data_points if family.type == "counter" else metric.gauge.data_points
-            assert [(attributes(point.attributes), point.as_double) for point in points] == [
-                (sample.labels, sample.value) for sample in family.samples
-            ]
-            assert metric.sum.is_monotonic == (family.type == "counter")
-
-
-def test_metrics_that_are_rejected_are_logged_once(
-    tmp_path: Path, collector: OtelCollector, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Not every time that they are sent."""
-    begun(tmp_path)
-    collector.metrics_reply = partly(3, "no such metric")  # the same bytes as for metrics
-    with exporting(tmp_path, replace(collector.settings, metrics_interval=0.0), *families()):
-        assert soon(lambda: collector.requests >= 3)
-    assert caplog.text.count("no such metric") == 1
 
 
 def test_a_server_that_is_not_trusted_gets_nothing(tmp_path: Path, collector: OtelCollector) -> None:
