@@ -29,8 +29,8 @@ def send_test(config: Path | None, receivers: tuple[str, ...], output: Output, *
 
     The message says that it is a test. Prints name, outcome and reason of each destination; exit status 1 if one failed.
     """
-    from sidecar.clock import Clock
     from sidecar.core.observations import DeliveryOutcome
+    from sidecar.runtime.clock import Clock
     from sidecar.settings import load
     from sidecar.sinks.notify.send_test import send_test
 
@@ -49,7 +49,7 @@ def preview(config: Path | None, output: Output, **overrides: Any) -> None:
 
     The failover is simulated: no leader for 40 s, another 15 s until two jobs run again. Sends nothing.
     """
-    from sidecar.checking import identified
+    from sidecar.app.checking import identified
     from sidecar.settings import load
     from sidecar.simulation.preview import in_words, previews
 

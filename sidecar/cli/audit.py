@@ -12,8 +12,8 @@ import click
 from sidecar.cli.options import options
 from sidecar.cli.printing import print_line
 from sidecar.core.sanitize import printable
+from sidecar.runtime.termination import Termination
 from sidecar.settings.file.durations import parse_duration
-from sidecar.termination import Termination
 
 _LONGEST_DAYS = 36_500
 _FILE = click.Path(dir_okay=False, path_type=Path)

@@ -47,7 +47,7 @@ def start(
     Each receiver that a critical alert of the cluster would reach gets a message that says that it is a drill. End the leader ten
     seconds later: every sidecar knows of the drill then.
     """
-    from sidecar import drills
+    from sidecar.app import drills
     from sidecar.core.alerting.silence_document import LONGEST_DRILL, LONGEST_NAME, LONGEST_TEXT, Expectation
     from sidecar.settings import load
     from sidecar.settings.file.durations import SECOND
@@ -71,7 +71,7 @@ def stop(name: str | None, output: Output, config: Path | None, **overrides: Any
 
     Without ID the only open one. The first characters of the id are enough.
     """
-    from sidecar import drills
+    from sidecar.app import drills
     from sidecar.settings import load
 
     ended = drills.stop(load(config, overrides, secrets=False), name)
@@ -88,7 +88,7 @@ def report(name: str, output: Output, config: Path | None, state_dir: Path | Non
     ID is `last`, or the first characters of an id. From the records of the sidecar in the state folder. Exit status: 0 passed, 1 failed,
     3 cannot tell yet.
     """
-    from sidecar import drills
+    from sidecar.app import drills
     from sidecar.core.views.drill_report import exit_status, in_words, table
     from sidecar.settings import load
 

@@ -15,7 +15,7 @@ from sidecar.core.ha.finding import WORST_FIRST, Verdict
 from sidecar.core.sanitize import clean
 
 if TYPE_CHECKING:
-    from sidecar.ha_checking import CheckedCluster
+    from sidecar.app.ha_checking import CheckedCluster
 
 _WIDTH: Final = max(map(len, WORST_FIRST)) + 1
 
@@ -35,7 +35,7 @@ def check(config: Path | None, output: Literal["text", "json", "yaml"], **overri
 
     Exit status 0: every check passed. 1: there is a RISK. 3: there is none, but something is UNKNOWN.
     """
-    from sidecar.ha_checking import check_all
+    from sidecar.app.ha_checking import check_all
     from sidecar.settings import load
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)

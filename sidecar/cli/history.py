@@ -68,7 +68,7 @@ def timeline(
 
     Leader changes, failovers, contenders, coverage, messages.
     """
-    from sidecar import history
+    from sidecar.app import history
 
     folder = _state_dir(config, state_dir, overrides)
     begin = _moment(since) if since is not None else None
@@ -100,7 +100,7 @@ def episodes(
 
     Those in progress come before all others. A failover is open for review until somebody annotates it.
     """
-    from sidecar import history
+    from sidecar.app import history
 
     views = history.episodes(_state_dir(config, state_dir, overrides), last, unreviewed=unreviewed)
     if output in {"json", "yaml"}:
@@ -120,7 +120,7 @@ def explain(episode: str, output: Output, config: Path | None, state_dir: Path |
 
     With the facts behind the cause. EPISODE is `last`, or the first characters of an id that `episodes` shows.
     """
-    from sidecar import history
+    from sidecar.app import history
     from sidecar.core.views.episode_words import in_words
 
     explained = history.explain(_state_dir(config, state_dir, overrides), episode)
@@ -153,7 +153,7 @@ def annotate(
 
     EPISODE is as in `explain`. The sidecar need not run. `explain`, the episode's page and the audit log show the note.
     """
-    from sidecar import history
+    from sidecar.app import history
 
     noted = history.annotate(_state_dir(config, state_dir, overrides), episode, reason, author, planned=planned)
     print_value(noted, f"noted on episode {noted.episode_id}", output)
@@ -161,7 +161,7 @@ def annotate(
 
 def _moment(text: str) -> Timestamp:
     """A moment from a duration before now, or from a time. Raises UsageError."""
-    from sidecar.clock import Clock
+    from sidecar.runtime.clock import Clock
     from sidecar.settings.file.durations import parse_duration
 
     try:

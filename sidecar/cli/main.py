@@ -21,7 +21,7 @@ from sidecar.cli.run import config, run
 from sidecar.cli.silence import silence
 from sidecar.cli.status import alerts, status
 from sidecar.cli.view import watch, who
-from sidecar.tls import trust_authorities
+from sidecar.net.tls import trust_authorities
 
 
 @click.group(cls=QuietGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})

@@ -28,7 +28,7 @@ _sidecar_options = options(
 @_sidecar_options
 def run(config: Path | None, **overrides: Any) -> int:
     """Run the sidecar until SIGTERM."""
-    from sidecar import app
+    from sidecar.app import running
     from sidecar.settings import LogFormat, Settings, load
 
     def loaded() -> Settings:
@@ -36,7 +36,7 @@ def run(config: Path | None, **overrides: Any) -> int:
         logs.use_json(wanted=settings.log is LogFormat.JSON)
         return settings
 
-    return app.run(loaded)
+    return running.run(loaded)
 
 
 @click.group()
@@ -52,7 +52,7 @@ def check(config: Path | None, output: Output, **overrides: Any) -> int:
 
     Prints every mistake, each with its file and line, as far as one does not hide another. Exit status 2 if there is one.
     """
-    from sidecar import checking
+    from sidecar.app import checking
     from sidecar.settings import SettingsError
     from sidecar.settings import mistakes as reading
 

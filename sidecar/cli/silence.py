@@ -12,7 +12,7 @@ from sidecar.cli.printing import print_value
 from sidecar.cli.tables import columns, print_table
 
 if TYPE_CHECKING:
-    from sidecar.silencing import Listed
+    from sidecar.app.silencing import Listed
 
 _which_store = options(CONFIG, cluster_options)
 
@@ -52,7 +52,7 @@ def add(
     """Silence the alerts that all matchers match. Prints the id of the silence."""
     if not texts and not everything:
         raise click.UsageError("give --matcher, or --all to silence all alerts")
-    from sidecar import silencing
+    from sidecar.app import silencing
     from sidecar.core.alerting.silence_document import LONGEST_NAME, LONGEST_TEXT
     from sidecar.settings import load
     from sidecar.settings.file.durations import SECOND
@@ -77,7 +77,7 @@ def list_(expired: bool, output: str, config: Path | None, **overrides: Any) -> 
     "Hid" is the number of alerts that it has hidden, or hides now, as the sidecar in the state folder knows. Exit status 3 if a store
     cannot be read.
     """
-    from sidecar import history, silencing
+    from sidecar.app import history, silencing
     from sidecar.settings import load
 
     settings = load(config, overrides, secrets=False)
@@ -103,7 +103,7 @@ def expire(name: str, output: Output, config: Path | None, **overrides: Any) -> 
 
     The first characters of the id are enough.
     """
-    from sidecar import silencing
+    from sidecar.app import silencing
     from sidecar.settings import load
 
     ended = silencing.expire(load(config, overrides, secrets=False), name)

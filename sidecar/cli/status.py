@@ -49,8 +49,8 @@ def status(config: Path | None, output: Form, watch: bool, timeout: float, **ove
     Exit status 0: OK, STOPPED or UNCHECKED. 3: BLIND, a store cannot be read or a cluster does not exist. 1: any other
     status; a cluster that is seen decides before one that is not.
     """
+    from sidecar.app.status_reader import statuses
     from sidecar.settings import load
-    from sidecar.status_reader import statuses
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     only_warnings()
@@ -209,9 +209,9 @@ def alerts(config: Path | None, output: Form, **overrides: Any) -> None:
 
     From the journal in the state folder, with the rules of the configuration.
     """
+    from sidecar.app.status_reader import remembered
     from sidecar.core.views import alert_view
     from sidecar.settings import load
-    from sidecar.status_reader import remembered
 
     snapshot, journal = remembered(load(config, overrides, secrets=False))
     views = alert_view.alerts(snapshot)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @cluster_options
 def watch(view: Literal["transitions", "flink"], output: Output, **overrides: Any) -> None:
     """Print leader changes from now on. Keeps no state and sends no alerts; ends when interrupted."""
-    from sidecar import viewer
+    from sidecar.app import viewer
     from sidecar.settings import load_cluster
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -58,7 +58,7 @@ def who(output: str, timeout: float, **overrides: Any) -> int:
 
     In Kubernetes, where the address of a dead leader stays, the command waits until each lease is renewed or expires.
     """
-    from sidecar import viewer
+    from sidecar.app import viewer
     from sidecar.settings import load_cluster
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from sidecar.core.moment import Moment
 from sidecar.core.observations import PodNamed
 from sidecar.ports import KubernetesError, KubernetesRefusedError, PodDirectory
-from sidecar.threads import ServiceThread
+from sidecar.runtime.threads import ServiceThread
 
 CAPACITY: Final = 1000
 """Addresses that may wait. Beyond that, their pods stay unnamed."""

@@ -17,7 +17,7 @@ from typing import IO
 
 from sidecar.lab.lab_error import LabError
 from sidecar.lab.processes import Process
-from sidecar.user_folders import cache_folder
+from sidecar.runtime.user_folders import cache_folder
 
 _FETCH_SECONDS = 3600.0
 _PROGRESS_SECONDS = 5.0

@@ -1,6 +1,6 @@
 """Typed, strict settings with one loader. Every mistake is one line (SettingsError) without a secret."""
 
-from sidecar.secret import Secret
+from sidecar.net.secret import Secret
 from sidecar.settings.file.settings_error import SettingsError
 from sidecar.settings.loader import load, load_cluster
 from sidecar.settings.model import (

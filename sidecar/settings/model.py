@@ -24,9 +24,9 @@ from sidecar.core.policy.policy import (
     Store,
 )
 from sidecar.core.policy.routing import InhibitRule, Route
-from sidecar.endpoints import AppriseUrl, Endpoint
-from sidecar.secret import Secret
-from sidecar.tls import client_context
+from sidecar.net.endpoints import AppriseUrl, Endpoint
+from sidecar.net.secret import Secret
+from sidecar.net.tls import client_context
 
 
 class TlsSettings(Struct, frozen=True):

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from sidecar.secret import Secret
+from sidecar.net.secret import Secret
 from sidecar.settings.alerting.receivers import http_url
 from sidecar.settings.file.section import Section
 from sidecar.settings.file.setting import Setting

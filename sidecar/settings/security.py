@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from sidecar.secret import Secret
+from sidecar.net.secret import Secret
 from sidecar.settings.file import schema
 from sidecar.settings.file.section import Section
 from sidecar.settings.file.setting import Setting

@@ -10,7 +10,7 @@ from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
 from sidecar.core.moment import SECOND, Timestamp, timestamp
 from sidecar.core.policy.policy import Policy, Source, Store
-from sidecar.endpoints import Alertmanager, AppriseUrl, Endpoint, Slack
+from sidecar.net.endpoints import Alertmanager, AppriseUrl, Endpoint, Slack
 from sidecar.settings.rule_tests import JobAct, ScenarioEvent, Who
 from sidecar.simulation.rule_test import simulated
 

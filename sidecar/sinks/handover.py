@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final
 
-from sidecar.clock import Clock
 from sidecar.core import handover
 from sidecar.core.handover import ForeignFormatError, Handover, HandoverError
 from sidecar.core.moment import SECOND, Moment, seconds
@@ -17,7 +16,8 @@ from sidecar.core.pods import Pods, merged
 from sidecar.core.policy.policy import Policy
 from sidecar.core.state import State
 from sidecar.ports import Document, LedgerError, LedgerRefusedError, LedgerStore, only_ledger_errors
-from sidecar.threads import ServiceThread
+from sidecar.runtime.clock import Clock
+from sidecar.runtime.threads import ServiceThread
 
 READ_SECONDS: Final = 60.0
 """How long an unreachable store is tried before its cluster is watched without a handover."""

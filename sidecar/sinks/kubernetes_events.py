@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from sidecar.core.cluster.kubernetes_events import KubernetesEvent
 from sidecar.ports import EventStore, KubernetesError, KubernetesRefusedError
-from sidecar.threads import ServiceThread
+from sidecar.runtime.threads import ServiceThread
 
 CAPACITY: Final = 256
 """Events that may wait. Beyond that, new ones are dropped."""

@@ -13,7 +13,6 @@ from typing import Annotated, Final, NoReturn
 from msgspec import Meta, MsgspecError
 from msgspec.json import Decoder
 
-from sidecar.clock import Clock
 from sidecar.core.agreement import Opinion
 from sidecar.core.bounds import OBSERVER
 from sidecar.core.cluster.state import ClusterState
@@ -23,9 +22,10 @@ from sidecar.core.observations import PeersAsked
 from sidecar.core.policy.policy import ALL_FOUND
 from sidecar.core.views.observation_view import ObservationView, disputable
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.rest_client import RestConnection, RestError
+from sidecar.net.rest_client import RestConnection, RestError
+from sidecar.runtime.clock import Clock
+from sidecar.runtime.threads import ServiceThread
 from sidecar.sinks.notify.ledger_client import SharedLedger
-from sidecar.threads import ServiceThread
 
 PATH: Final = "/api/v1/observations"
 PUBLISH_SECONDS: Final = 60.0

@@ -8,13 +8,13 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Final
 
-from sidecar.clock import Clock
 from sidecar.core.alerting.silence_document import SilencesError, Written, read
 from sidecar.core.moment import timestamp
 from sidecar.core.observations import SilencesRead
 from sidecar.core.sanitize import clean
 from sidecar.ports import LedgerError, LedgerStore, only_ledger_errors
-from sidecar.threads import ServiceThread
+from sidecar.runtime.clock import Clock
+from sidecar.runtime.threads import ServiceThread
 
 MOST_OPEN: Final = 10
 """Of more documents, no connection is kept from one read to the next."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import json
 
-from sidecar import threads
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment
 from sidecar.core.sanitize import clean
@@ -25,6 +24,7 @@ from sidecar.core.views.silence_view import silences
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.verdict import verdicts
 from sidecar.journal import JournalError, JournalReader
+from sidecar.runtime import threads
 from sidecar.web import api_paths, health, host_header, leader_probe
 from sidecar.web.answers import HTML, JSON, Answer, as_html, as_json, one_line
 from sidecar.web.api_paths import EPISODE_ID, OPENAPI_PATH, ParameterError

@@ -9,7 +9,7 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
 from sidecar.audit.audit_error import JVM_ENDED, defect, reason
-from sidecar.object_store import StoreError
+from sidecar.net.object_store import StoreError
 
 
 def of_a_dead_jvm() -> Py4JError:

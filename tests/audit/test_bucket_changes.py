@@ -26,7 +26,7 @@ from sidecar.audit.log.bucket.storage import ObjectStorage
 from sidecar.audit.log.closed_tables import commit, read_manifest
 from sidecar.audit.log.manifest import Manifest
 from sidecar.audit.log.storage import PARQUET
-from sidecar.object_store import Content, ObjectStore
+from sidecar.net.object_store import Content, ObjectStore
 
 pytestmark = pytest.mark.spark
 

@@ -29,7 +29,7 @@ from sidecar.audit.upkeep.compact import compact
 from sidecar.audit.upkeep.retention import ExpireResult, expire
 from sidecar.audit.upkeep.verify import VerifyResult, verify
 from sidecar.cli.audit import audit
-from sidecar.object_store import ObjectStore
+from sidecar.net.object_store import ObjectStore
 from tests.audit.conftest import Log, reach_anew
 from tests.audit.recorded import records as recorded
 from tests.audit.remote_killing import RemoteRounds

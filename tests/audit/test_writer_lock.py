@@ -16,7 +16,7 @@ from sidecar.audit.audit_error import StoppedError
 from sidecar.audit.log.bucket import writer_lock as module
 from sidecar.audit.log.bucket.writer_lock import WriterLock, writer_lock
 from sidecar.audit.log.storage import LOCK
-from sidecar.object_store import ObjectStore
+from sidecar.net.object_store import ObjectStore
 from tests.kit.s3_server import Line, S3Server, reach
 
 AUDIT = "s3://bucket/audit"
@@ -24,7 +24,7 @@ TAKEN_OVER = rf"^another process has taken over the lock of {AUDIT}, because thi
 HOLD = f"""
 from datetime import timedelta
 from sidecar.audit.log.bucket.writer_lock import writer_lock
-from sidecar.object_store import ObjectStore
+from sidecar.net.object_store import ObjectStore
 
 with writer_lock(ObjectStore("{AUDIT}", retries=8, retry_for=timedelta(minutes=1))) as lock:
     lock.announce(["transitions/a.parquet"])

@@ -14,9 +14,9 @@ from typing import Self
 
 from msgspec import Struct, field, json
 
-from sidecar.clock import Clock
 from sidecar.core.observations import ClusterObservation, NodeObserved, SnapshotCompleted
 from sidecar.drivers.zookeeper import ZooKeeperDriver
+from sidecar.runtime.clock import Clock
 from tests.bench.stage import ROOT
 from tests.kit.waiting import until
 

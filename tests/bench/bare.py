@@ -10,8 +10,8 @@ from uuid import UUID
 import urllib3
 from msgspec import Struct, json
 
-from sidecar.clock import Clock
 from sidecar.core.moment import timestamp
+from sidecar.runtime.clock import Clock
 from tests.bench.minimal import Line
 
 _DISPATCHER = "org.apache.flink.k8s.leader.dispatcher"

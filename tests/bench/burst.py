@@ -5,12 +5,12 @@ import tempfile
 import time
 from pathlib import Path
 
+from sidecar.app.loop import MOST_A_TURN
 from sidecar.core.effects import Append
 from sidecar.core.observations import ConnectionState, Observation, SnapshotCompleted, Started, Ticked, ViewObserved
 from sidecar.core.state import State
 from sidecar.core.step import step_all
 from sidecar.journal import Journal
-from sidecar.loop import MOST_A_TURN
 from tests.kit.observed_failovers import CLUSTER, POLICY, at, held
 
 

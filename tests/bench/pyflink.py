@@ -23,8 +23,8 @@ from sidecar.host import processes
 from sidecar.host.processes import FlinkProcess
 from sidecar.lab.flink import Lab
 from sidecar.lab.java import java_environment
+from sidecar.runtime.user_folders import cache_folder
 from sidecar.sinks.evidence import py_spy
-from sidecar.user_folders import cache_folder
 from tests.bench.cause_scene import epoch_seconds
 from tests.bench.stage import FLINK, Table
 from tests.kit.sidecar_process import Sidecar

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from sidecar.app.loop import MOST_A_TURN
 from sidecar.core.journal_rows import changes
 from sidecar.core.observations import Observation, Ticked
 from sidecar.core.state import State
 from sidecar.core.step import step, step_all
-from sidecar.loop import MOST_A_TURN
 from tests.bench.storm import POLICY
 from tests.kit import observed_failovers as scenes
 

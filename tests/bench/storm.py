@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.clock import Clock
+from sidecar.app.loop import Loop
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.evidence import Capture
@@ -28,7 +28,7 @@ from sidecar.core.policy.routing import Route
 from sidecar.core.records import AnyRecord
 from sidecar.core.state import State
 from sidecar.journal import Journal
-from sidecar.loop import Loop
+from sidecar.runtime.clock import Clock
 from tests.kit import observed_failovers as scenes
 
 GROUP_WAIT: Final = 5

@@ -4,9 +4,9 @@ import os
 import time
 from pathlib import Path
 
+from sidecar.app.loop import Loop
 from sidecar.cli.main import main
 from sidecar.core.observations import Observation
-from sidecar.loop import Loop
 
 _LONG_SECONDS = 0.05
 _FILE = "FLINK_HA_SIDECAR_TURNS"

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from sidecar.clock import Clock
+from sidecar.app.loop import Loop
 from sidecar.core.bounds import JOBS_OF_CLUSTER
 from sidecar.core.flink import configmaps
 from sidecar.core.moment import Moment
@@ -36,7 +36,7 @@ from sidecar.core.observations import (
 )
 from sidecar.core.policy.policy import Policy, Store
 from sidecar.journal import Journal
-from sidecar.loop import Loop
+from sidecar.runtime.clock import Clock
 from sidecar.settings.loader import load
 from tests.bench.stage import Table
 from tests.kit import observed_failovers as scenes

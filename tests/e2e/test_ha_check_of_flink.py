@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar import ha_checking
+from sidecar.app import ha_checking
 from sidecar.core.ha.finding import Verdict
 from sidecar.core.ha.results import CheckResult
 from sidecar.core.moment import SECOND

@@ -10,10 +10,10 @@ from uuid import UUID
 
 import pytest
 
-from sidecar.clock import Clock
 from sidecar.core import handover
 from sidecar.core.observations import Ticked
 from sidecar.lab.zookeeper import ZooKeeper
+from sidecar.runtime.clock import Clock
 from tests.kit.leaders import Leaders
 from tests.kit.observed_failovers import CLUSTER, PATHS, POLICY, at, first_sight, gone, play
 from tests.kit.receivers import webhook

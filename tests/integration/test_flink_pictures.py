@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from sidecar.clock import Clock
 from sidecar.core.observations import PictureTaken
 from sidecar.core.pictures import Checkpoints, Picture, PictureRequest
 from sidecar.lab import rest
 from sidecar.lab.flink import Lab
 from sidecar.lab.lab_error import LabError
+from sidecar.runtime.clock import Clock
 from sidecar.sinks.pictures.picture_taker import PictureTaker
 from tests.kit.waiting import PATIENCE_SECONDS, wait_for
 

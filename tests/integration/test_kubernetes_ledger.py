@@ -7,12 +7,12 @@ from uuid import uuid4
 
 import pytest
 
-from sidecar.clock import Clock
 from sidecar.core.delivery.presence import Presence
 from sidecar.core.flink.configmaps import is_leaders
 from sidecar.drivers.kubernetes import Access
 from sidecar.drivers.kubernetes.ledger import ANNOTATIONS, LABELS, KubernetesLedger, ledger_name
 from sidecar.ports import Document, LedgerRefusedError
+from sidecar.runtime.clock import Clock
 from sidecar.sinks.notify.ledger_client import SharedLedger
 from tests.integration.ledgers import CLUSTER, PATIENCE_SECONDS, SECONDS, out_of_reach, put, refused
 from tests.kit.kubernetes_server import Json, Kubernetes, Namespace, program

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.clock import Clock
 from sidecar.core.delivery.settle import HELD_PAUSE
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.lab.processes import free_port
 from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.ports import LONGEST_DOCUMENT, Document, LedgerStore
+from sidecar.runtime.clock import Clock
 from sidecar.sinks.notify.ledger_client import SharedLedger
 from tests.integration.conftest import RelayTo
 from tests.integration.ledgers import PATIENCE_SECONDS, SECONDS, InKubernetes, InZooKeeper, Place, out_of_reach, put

@@ -8,12 +8,12 @@ from queue import Queue
 
 import pytest
 
-from sidecar.clock import Clock
 from sidecar.core.observations import PodNamed
 from sidecar.core.pods import Pod
 from sidecar.drivers import pod_names
 from sidecar.drivers.pod_names import PodNames
 from sidecar.ports import KubernetesError, KubernetesRefusedError
+from sidecar.runtime.clock import Clock
 from tests.kit.waiting import wait_for
 
 CLUSTER, LAST = "orders", "the last one"

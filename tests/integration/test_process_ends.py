@@ -14,7 +14,6 @@ from queue import Queue
 
 import pytest
 
-from sidecar.clock import Clock
 from sidecar.core.observations import EndObservation, ProcessEnded, ProcessSeen
 from sidecar.core.process_end import ProcessEnd, RunningProcess
 from sidecar.drivers.processes import ProcessWatch, process_watch
@@ -22,6 +21,7 @@ from sidecar.drivers.processes.jvm_files import average, exhausted, jvm_files, l
 from sidecar.drivers.processes.watched_process import WatchedProcess
 from sidecar.host import memory_cgroup, processes
 from sidecar.lab.processes import free_port
+from sidecar.runtime.clock import Clock
 from sidecar.settings import ZooKeeperSettings
 from tests.kit.waiting import until
 
@@ -412,7 +412,7 @@ def test_a_number_that_is_another_process_s_by_now_is_not_watched(flink: Flink) 
 AS_ANOTHER = """
 import sys
 from queue import Queue
-from sidecar.clock import Clock
+from sidecar.runtime.clock import Clock
 from sidecar.drivers.processes import ProcessWatch
 from sidecar.host import memory_cgroup, processes
 from tests.integration.test_process_ends import CLUSTER, watched

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 from kazoo.client import KazooClient
 
-from sidecar.clock import Clock
+from sidecar.app.loop import Loop
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Store, Trigger
@@ -18,8 +18,8 @@ from sidecar.drivers.kubernetes import Access, KubernetesDriver
 from sidecar.drivers.zookeeper import ZooKeeperDriver
 from sidecar.journal import Journal
 from sidecar.lab.zookeeper import ZooKeeper
-from sidecar.loop import Loop
 from sidecar.ports import LeaderRetrievalDriver
+from sidecar.runtime.clock import Clock
 from tests.integration.conftest import RelayTo, Watch
 from tests.kit.cluster import CLUSTER, RESOURCE_MANAGER, REST_SERVER, A, B
 from tests.kit.cluster import DISPATCHER as DISPATCHER_ID

@@ -9,11 +9,8 @@ from typing import Final
 from tests import ROOT
 
 _CODE: Final = ROOT / "sidecar"
-_FOR_ALL: Final = frozenset(
-    f"sidecar.{name}"
-    for name in ("answering", "child", "clock", "ports", "stopping", "termination", "threads", "tls", "__main__")
-)
-"""Small modules that everybody may import: arrows to them would hide all others."""
+_FOR_ALL: Final = frozenset({"sidecar.runtime", "sidecar.ports", "sidecar.__main__"})
+"""What everybody may import: arrows to it would hide all others."""
 
 Rooms = Mapping[str, Collection[str]]
 """Each room, and those whose modules its modules import."""

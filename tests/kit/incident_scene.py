@@ -14,15 +14,15 @@ from unittest.mock import patch
 from msgspec import convert
 from msgspec.structs import replace
 
-from sidecar.child import Child
-from sidecar.clock import Clock
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliverySettled, PolicyLoaded
 from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Trigger
 from sidecar.core.policy.routing import Route
-from sidecar.endpoints import Endpoint
+from sidecar.net.endpoints import Endpoint
+from sidecar.runtime.child import Child
+from sidecar.runtime.clock import Clock
 from sidecar.sinks.notify import ledger_access, ledger_client, notifier, sender
 from sidecar.sinks.notify.ledger_client import SharedLedger
 from sidecar.sinks.notify.notifier import Notifier

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.policy import NO_RECEIVER, Destination, Need, Policy, Rule, Severity, Source, Store, Trigger
 from sidecar.core.policy.routing import Route
-from sidecar.endpoints import AppriseUrl
+from sidecar.net.endpoints import AppriseUrl
 from sidecar.settings import LedgerMode, SettingsError, load
 from sidecar.settings.model import HttpSettings, OwnPod, Receiver, SpoolSettings
 from tests.kit.receivers import apprise, apprise_urls

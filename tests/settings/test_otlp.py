@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.checking import checked
+from sidecar.app.checking import checked
 from sidecar.core.errors import installing
 from sidecar.settings import Secret, SettingsError, TlsSettings, load
 from sidecar.settings.model import OtlpSettings
@@ -86,6 +86,6 @@ def test_without_the_extra_it_is_a_mistake_that_says_what_to_install(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before anything is started."""
-    monkeypatch.setattr("sidecar.checking.find_spec", lambda _name: None)
+    monkeypatch.setattr("sidecar.app.checking.find_spec", lambda _name: None)
     _, mistakes = checked(load(write("otlp: {endpoint: 'http://collector:4318'}\n"), {"zookeeper": "zk"}))
     assert [str(mistake) for mistake in mistakes] == [f"otlp: needs one more package: {installing('otlp')}"]

@@ -10,7 +10,6 @@ from threading import Thread
 import pytest
 from msgspec.structs import replace
 
-from sidecar.clock import Clock
 from sidecar.core.cluster.status import Status
 from sidecar.core.journal_rows import FORMAT
 from sidecar.core.moment import SECOND, Moment, Timestamp
@@ -20,6 +19,7 @@ from sidecar.core.records import SCHEMA, Annotation, StatusRecord
 from sidecar.core.views.annotate import annotation, note
 from sidecar.core.views.explain import find
 from sidecar.journal import FILE, Journal, JournalReader, append
+from sidecar.runtime.clock import Clock
 from tests.core.cluster.pictures import TASK_MANAGERS, after, rest_address
 from tests.core.cluster.recovery.test_acceptance import restored
 from tests.core.cluster.recovery.test_assessment import cluster

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sidecar import boot
-from sidecar.boot import restarted_at
+from sidecar.app import boot
+from sidecar.app.boot import restarted_at
 from sidecar.core.moment import SECOND, Moment
 from sidecar.settings.model import OwnPod
 

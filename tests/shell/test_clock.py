@@ -1,7 +1,7 @@
 """Steady time never runs backwards."""
 
-from sidecar.clock import Clock
 from sidecar.core.moment import SECOND, Moment
+from sidecar.runtime.clock import Clock
 
 YEAR = 365 * 24 * 3600 * SECOND
 

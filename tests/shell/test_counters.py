@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
-from sidecar.clock import Clock
+from sidecar.app.loop import Loop
 from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.cluster.leadership_table import Kind
 from sidecar.core.effects import Append
@@ -15,7 +15,7 @@ from sidecar.core.flink.leadership import Component
 from sidecar.core.policy.policy import Destination, Policy, Source
 from sidecar.core.views.snapshot import Snapshot, Tally
 from sidecar.journal import Journal
-from sidecar.loop import Loop
+from sidecar.runtime.clock import Clock
 from sidecar.sinks.metrics import SnapshotCollector, renderer
 from tests.kit.cluster import CLUSTER, B
 from tests.kit.core_sidecar import POLICY, fail_over, leased, watching

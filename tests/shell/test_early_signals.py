@@ -7,7 +7,7 @@ from pathlib import Path
 EARLY = """
 import os, signal
 from pathlib import Path
-from sidecar import app, parts, reloading
+from sidecar.app import parts, reloading, running
 from sidecar.settings import load
 
 reloads = []
@@ -23,7 +23,7 @@ def early():
     if early_signals:  # the first time: it is what is loaded again that ends the process
         os.kill(os.getpid(), early_signals.pop())
     return load(Path("sidecar.yaml"), {})
-status = app.run(early)
+status = running.run(early)
 print(status, reloads)
 """
 

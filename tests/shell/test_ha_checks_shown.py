@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from sidecar import ha_checking, threads
-from sidecar.clock import Clock
+from sidecar.app import ha_checking
+from sidecar.app.ha_checking import HaChecker
 from sidecar.core.ha.finding import Verdict
 from sidecar.core.ha.results import CheckResult
 from sidecar.core.observations import HaChecked
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.ha_checking import HaChecker
 from sidecar.lab.processes import free_port
+from sidecar.runtime import threads
+from sidecar.runtime.clock import Clock
 from sidecar.settings import ClusterSettings, load
 from sidecar.sinks.metrics import SnapshotCollector
 from tests.kit.cluster import CLUSTER

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sidecar.clock import Clock
+from sidecar.app.loop import Loop
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.evidence import Capture
 from sidecar.core.moment import Moment
@@ -16,7 +16,7 @@ from sidecar.core.pictures import PictureRequest
 from sidecar.core.policy.policy import Policy, Source
 from sidecar.core.policy.routing import Route
 from sidecar.journal import Journal, JournalReader
-from sidecar.loop import Loop
+from sidecar.runtime.clock import Clock
 from tests.kit.observed_failovers import POLICY, failover, first_sight
 from tests.kit.waiting import until
 

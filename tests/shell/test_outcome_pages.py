@@ -8,7 +8,7 @@ import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from sidecar import history
+from sidecar.app import history
 from sidecar.core.moment import SECOND, timestamp
 from sidecar.core.observations import PodObserved, Ticked
 from sidecar.core.process_end import ContainerEnd, PodStatus

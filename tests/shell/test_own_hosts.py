@@ -2,8 +2,8 @@
 
 import socket
 
+from sidecar.app.own_hosts import own_hosts
 from sidecar.core.cluster.death.ends import is_at
-from sidecar.own_hosts import own_hosts
 from sidecar.settings.model import OwnPod
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from sidecar import checking
+from sidecar.app import checking
 from sidecar.core.cluster import advice
 from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.policy.policy import Trigger
 from sidecar.core.views.leader_view import web_ui
-from sidecar.endpoints import AppriseUrl
-from sidecar.secret import Secret
+from sidecar.net.endpoints import AppriseUrl
+from sidecar.net.secret import Secret
 from sidecar.settings import load
 from sidecar.web.templating import receiver
 from tests import ROOT

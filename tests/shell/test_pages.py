@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sidecar import history
+from sidecar.app import history
 from sidecar.core.cluster.recovery.recovery_tables import MOST_OF_A_REASON
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
 from sidecar.core.moment import SECOND, Moment

@@ -9,8 +9,8 @@ from queue import Queue
 
 import pytest
 
-from sidecar import reloading
-from sidecar.reloading import NEEDS_RESTART, RELOADED, Reloader
+from sidecar.app import reloading
+from sidecar.app.reloading import NEEDS_RESTART, RELOADED, Reloader
 from sidecar.settings import Settings, load
 
 ONE = "rules: [{alert: A, on: vacant}]\nreceivers: [{name: ops, urls: ['json://127.0.0.1/']}]\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sidecar import history
+from sidecar.app import history
 from sidecar.core.alerting.silence_document import LONGEST_TEXT
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.labels import Matcher, Operator

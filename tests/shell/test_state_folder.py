@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.app.history import records as remembered
 from sidecar.core.state import State
-from sidecar.history import records as remembered
 from sidecar.journal import FILE, Journal, JournalError
 from tests.kit.spools import journal_with, records, run_and_stop, spool
 from tests.shell.test_journal import kept, lines, scene

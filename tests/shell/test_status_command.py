@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sidecar import status_reader, viewer
+from sidecar.app import status_reader, viewer
 from sidecar.cli import options
 from sidecar.cli import status as status_command
-from sidecar.clock import Clock
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.rebase import rebased
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.status_view import status as status_of
 from sidecar.journal import Journal
+from sidecar.runtime.clock import Clock
 from sidecar.settings import load
 from tests.kit.cluster import A
 from tests.kit.core_sidecar import Sidecar, watching

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from sidecar.stopping import Stopping
+from sidecar.runtime.stopping import Stopping
 
 
 def test_the_last_that_was_started_is_stopped_first() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from sidecar.app.loop import Loop
 from sidecar.core.alerting.rules import evaluate
 from sidecar.core.cluster.store import znode_leaders
 from sidecar.core.flink import connection_info
@@ -25,7 +26,6 @@ from sidecar.core.observations import (
 from sidecar.core.policy.policy import Store
 from sidecar.core.records import TransitionRecord
 from sidecar.core.views.verdict import verdicts
-from sidecar.loop import Loop
 from tests.kit.cluster import CLUSTER
 from tests.kit.core_sidecar import POLICY
 from tests.kit.observed_failovers import PATHS, at, failover, first_sight, held

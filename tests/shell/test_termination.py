@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.termination import Termination
+from sidecar.runtime.termination import Termination
 
 _TAKEN_BY_ANOTHER_THREAD = """
 import os, signal, sys, threading, time
@@ -27,7 +27,7 @@ signal.pthread_sigmask(signal.SIG_BLOCK, numbers)  # here, in the main thread: t
 """
 
 _WAIT = """
-from sidecar.termination import Termination
+from sidecar.runtime.termination import Termination
 ended = Termination()
 signal.signal(signal.SIGHUP, lambda *_: print("reload", flush=True))
 asked.set()
@@ -37,7 +37,7 @@ print(ended.wait(30))
 _RUN = """
 from collections.abc import Iterator
 from pathlib import Path
-from sidecar import app, parts, reloading
+from sidecar.app import parts, reloading, running
 from sidecar.settings import load
 
 class Reloader(reloading.Reloader):
@@ -45,7 +45,7 @@ class Reloader(reloading.Reloader):
         super().start()
         asked.set()
 parts.Reloader = Reloader
-print(app.run(lambda: load(Path("sidecar.yaml"), {})))
+print(running.run(lambda: load(Path("sidecar.yaml"), {})))
 """
 
 

@@ -9,12 +9,12 @@ from weakref import WeakSet
 
 import pytest
 
-from sidecar import threads
+from sidecar.app.reloading import Reloader
 from sidecar.journal import JournalReader
-from sidecar.reloading import Reloader
+from sidecar.runtime import threads
+from sidecar.runtime.threads import ServiceThread, poll_pause
 from sidecar.settings import load
 from sidecar.sinks.spool.spool import Spool
-from sidecar.threads import ServiceThread, poll_pause
 from tests.kit.spools import journal_with, records
 from tests.shell.site import Site
 

@@ -15,8 +15,8 @@ import certifi
 import pytest
 
 from sidecar.drivers.kubernetes.access import Credentials
+from sidecar.net.tls import trust_authorities
 from sidecar.settings.model import TlsSettings
-from sidecar.tls import trust_authorities
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 

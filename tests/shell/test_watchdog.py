@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from sidecar import watchdog
-from sidecar.watchdog import Watchdog, stack
+from sidecar.runtime import watchdog
+from sidecar.runtime.watchdog import Watchdog, stack
 from tests.shell.test_loop import House, house, wait_until
 
 __all__ = ["house"]

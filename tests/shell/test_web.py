@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 from msgspec import to_builtins
 
-from sidecar import history
+from sidecar.app import history
 from sidecar.core.finder import Finder
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId
 from sidecar.core.observations import (

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from sidecar.clock import Clock
 from sidecar.core import handover
 from sidecar.core.moment import Moment
 from sidecar.core.observations import (
@@ -31,6 +30,7 @@ from sidecar.core.pods import Pod
 from sidecar.core.policy.policy import Policy
 from sidecar.core.state import State
 from sidecar.ports import Document, LedgerError, LedgerRefusedError
+from sidecar.runtime.clock import Clock
 from sidecar.sinks import handover as sink
 from sidecar.sinks.handover import STOP_SECONDS, Handovers
 from tests.kit.memory_ledger import Memory, Shared

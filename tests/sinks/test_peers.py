@@ -9,7 +9,6 @@ import pytest
 from msgspec import json
 from msgspec.structs import replace
 
-from sidecar.clock import Clock
 from sidecar.core.agreement import Opinion
 from sidecar.core.delivery import ledger_document
 from sidecar.core.delivery.presence import MOST_OBSERVERS, Presence
@@ -18,6 +17,7 @@ from sidecar.core.observations import ConnectionState, DeliveryOutcome, PeersAsk
 from sidecar.core.policy.policy import ALL_FOUND, Rule, Trigger
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.ports import LedgerError
+from sidecar.runtime.clock import Clock
 from sidecar.sinks.notify.ledger_client import SharedLedger
 from sidecar.sinks.peers import Peers
 from tests.core.test_agreement import OWN

@@ -170,7 +170,7 @@ def test_a_sender_that_fails_while_it_sends_may_have_sent(
 
     sending = notifier(None)
     with monkeypatch.context() as patched:
-        patched.setattr("sidecar.child.Child.ask", ask)
+        patched.setattr("sidecar.runtime.child.Child.ask", ask)
         send(sending, "1")
         assert settled.get(timeout=120) == ("1", DeliveryOutcome.TIMED_OUT)
     send(sending, "2")

@@ -14,7 +14,7 @@ from sidecar.audit.log.paths import is_of_file_system
 from sidecar.audit.log.storage import Storage
 
 if TYPE_CHECKING:
-    from sidecar.object_store import StoredObject
+    from sidecar.net.object_store import StoredObject
 
 SUFFIX: Final = ".jsonl.gz"
 LOOK_SECONDS: Final = 10.0

@@ -15,7 +15,7 @@ from sidecar.audit.audit_error import AuditError, defect, reason
 from sidecar.audit.log.paths import check_path, escape_pattern, is_of_file_system
 
 if TYPE_CHECKING:
-    from sidecar.object_store import StoredObject
+    from sidecar.net.object_store import StoredObject
 
 _MISSING: Final = ("ClassNotFoundException", "NoClassDefFoundError", "UnsupportedFileSystemException")
 _SPARK_SCHEMA: Final = "org.apache.spark.sql.parquet.row.metadata"

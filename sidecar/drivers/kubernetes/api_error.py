@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
-from sidecar.retry_after import asked_wait
+from sidecar.net.retry_after import asked_wait
 
 _LONGEST_WAIT: Final = 60.0
 _THROTTLED_WAIT: Final = 1.0

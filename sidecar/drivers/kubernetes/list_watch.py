@@ -14,7 +14,7 @@ from sidecar.drivers.kubernetes.api_error import ApiError
 from sidecar.drivers.kubernetes.responses import OF_OBJECTS, WatchEvent
 from sidecar.drivers.kubernetes.stream import Stream
 from sidecar.drivers.log_throttle import LogThrottle
-from sidecar.threads import ServiceThread
+from sidecar.runtime.threads import ServiceThread
 
 _WATCH_SECONDS: Final = (240, 290)
 _STEADY_SECONDS: Final = 5.0

@@ -15,7 +15,7 @@ from sidecar.core.observations import LogEndRead
 from sidecar.drivers.kubernetes.api import Api
 from sidecar.drivers.kubernetes.api_error import ApiError
 from sidecar.ports import PlanObserver
-from sidecar.threads import ServiceThread
+from sidecar.runtime.threads import ServiceThread
 
 LOGS_ROLE: Final = '{apiGroups: [""], resources: [pods/log], verbs: [get]}'
 _WAITING: Final = 16

@@ -22,7 +22,7 @@ from sidecar.drivers.processes.watched_process import WatchedProcess
 from sidecar.host import ownership, processes
 from sidecar.host.ownership import Owner
 from sidecar.host.processes import FlinkProcess
-from sidecar.threads import ServiceThread
+from sidecar.runtime.threads import ServiceThread
 
 if TYPE_CHECKING:
     from sidecar.settings import ClusterSettings

@@ -17,7 +17,7 @@ from sidecar.drivers.zookeeper.place import Inquiry, Place
 from sidecar.drivers.zookeeper.probe import Confirmations, Probe
 from sidecar.drivers.zookeeper.security import Security
 from sidecar.drivers.zookeeper.session import Answer, Done, Interrupted, Question, Refused, Session
-from sidecar.threads import ServiceThread
+from sidecar.runtime.threads import ServiceThread
 
 _log = logging.getLogger("sidecar.zookeeper")
 

@@ -7,8 +7,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from sidecar.core.policy.policy import Feed
-from sidecar.endpoints import Alertmanager, AppriseUrl, Endpoint, Slack, Webhook
-from sidecar.secret import Secret
+from sidecar.net.endpoints import Alertmanager, AppriseUrl, Endpoint, Slack, Webhook
+from sidecar.net.secret import Secret
 from sidecar.settings.file import schema
 from sidecar.settings.file.durations import SECOND
 from sidecar.settings.file.hosts import is_host

@@ -17,15 +17,15 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import json
 
-from sidecar.child import Child, NoAnswerError
 from sidecar.core.bounds import CAPTURER
 from sidecar.core.cluster.evidence_requests import missing_evidence
 from sidecar.core.evidence import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
 from sidecar.core.policy.policy import Source
 from sidecar.host import ownership
+from sidecar.runtime.child import Child, NoAnswerError
+from sidecar.runtime.threads import ServiceThread
 from sidecar.settings.model import ClusterSettings, TlsSettings
 from sidecar.sinks.evidence.evidence_files import UNFINISHED_SUFFIX
-from sidecar.threads import ServiceThread
 
 CAPACITY: Final = 64
 """Requests that may wait for each source. A failover makes one for each; several clusters may fail over at once."""

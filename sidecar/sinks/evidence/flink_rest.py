@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from sidecar.core.sanitize import clean
-from sidecar.rest_client import is_off, reason
+from sidecar.net.rest_client import is_off, reason
 from sidecar.sinks.evidence.evidence_files import (
     ABSENT,
     CAPTURED,

@@ -10,7 +10,14 @@ from typing import Any, Final
 
 from sidecar.core.bounds import EVIDENCE_ANSWER
 from sidecar.core.sanitize import clean
-from sidecar.rest_client import NotListeningError, RefusedAddressError, RestConnection, RestError, TooSlowError, reason
+from sidecar.net.rest_client import (
+    NotListeningError,
+    RefusedAddressError,
+    RestConnection,
+    RestError,
+    TooSlowError,
+    reason,
+)
 from sidecar.sinks.evidence.evidence_files import FAILED, REFUSED, NotCapturedError
 
 _RETRY_SECONDS: Final = 0.25

@@ -13,8 +13,8 @@ from msgspec import DecodeError, Struct, json
 
 from sidecar.core.bounds import ALERTS_OF_ALERTMANAGER
 from sidecar.core.message import FeedAlert, Message
-from sidecar.endpoints import Alertmanager, Endpoint
-from sidecar.retry_after import http_date
+from sidecar.net.endpoints import Alertmanager, Endpoint
+from sidecar.net.retry_after import http_date
 from sidecar.sinks.notify.http_client import Client, Reply, authorization, authorized
 from sidecar.sinks.notify.refusals import refusal
 from sidecar.sinks.notify.sender_protocol import Answer

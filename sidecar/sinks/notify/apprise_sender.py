@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote, unquote_plus
 from apprise import Apprise, AppriseAsset, NotifyBase, NotifyType, OverflowMode, plugins
 
 from sidecar.core.message import Message
-from sidecar.endpoints import AppriseUrl, Endpoint
+from sidecar.net.endpoints import AppriseUrl, Endpoint
 from sidecar.sinks.notify import incidents, mail_replies, mail_threads
 from sidecar.sinks.notify.ambiguous_url import ambiguity, cut_password, host_may_be_secret
 from sidecar.sinks.notify.formatting import formatted

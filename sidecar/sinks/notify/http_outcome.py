@@ -15,7 +15,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.exceptions import ConnectTimeoutError
 
 from sidecar.core.bounds import RECEIVER
-from sidecar.retry_after import asked_wait
+from sidecar.net.retry_after import asked_wait
 from sidecar.sinks.notify.refusals import Refusal, refusal
 
 _SENDING: Final = frozenset(

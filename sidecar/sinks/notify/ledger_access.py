@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from sidecar.clock import Clock
 from sidecar.core.delivery import ledger_document
 from sidecar.core.delivery.ledger_document import Ledger
 from sidecar.ports import Document, LedgerError, LedgerRefusedError, LedgerStore, only_ledger_errors
+from sidecar.runtime.clock import Clock
 
 MOST_CONFLICTS: Final = 20
 """Writes that may be lost to other sidecars. Each conflict lets one of them finish, and there are few."""

@@ -12,7 +12,6 @@ from collections import deque
 from functools import partial
 from typing import Final
 
-from sidecar.clock import Clock
 from sidecar.core.delivery import claims, ledger_document, presence
 from sidecar.core.delivery.claims import Standing
 from sidecar.core.delivery.ledger_document import LEASE, LEASE_UNRENEWED, Claim, Ledger
@@ -23,6 +22,7 @@ from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.sanitize import clean
 from sidecar.ports import LedgerError, LedgerRefusedError, LedgerStore
+from sidecar.runtime.clock import Clock
 from sidecar.sinks.notify.ledger_access import LedgerAccess
 from sidecar.sinks.notify.permit import FREE, Permit
 from sidecar.sinks.notify.renewed_claim import RenewedClaim

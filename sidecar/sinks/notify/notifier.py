@@ -17,17 +17,17 @@ from typing import Final, NamedTuple
 
 from msgspec import json
 
-from sidecar.child import Child, NoAnswerError
 from sidecar.core.bounds import SENDER
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.delivery.outgoing import outgoing
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
-from sidecar.endpoints import Endpoint
+from sidecar.net.endpoints import Endpoint
+from sidecar.runtime.child import Child, NoAnswerError
+from sidecar.runtime.threads import ServiceThread
 from sidecar.sinks.notify import sender_protocol
 from sidecar.sinks.notify.ledger_client import SharedLedger
 from sidecar.sinks.notify.sender_protocol import Answer, Checked, Order, Request
-from sidecar.threads import ServiceThread
 
 CAPACITY: Final = 1024
 """Deliveries that may wait for a worker: more than there are, since the core sends one per destination at a time."""

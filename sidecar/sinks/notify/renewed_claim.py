@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 
-from sidecar.threads import ServiceThread
+from sidecar.runtime.threads import ServiceThread
 
 
 class RenewedClaim:

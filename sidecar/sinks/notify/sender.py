@@ -10,9 +10,9 @@ from typing import Any, Final, Protocol, cast
 
 import msgspec
 
-from sidecar.answering import answer_once
 from sidecar.core.message import Message
-from sidecar.endpoints import Alertmanager, AppriseUrl, Endpoint, Slack, Webhook
+from sidecar.net.endpoints import Alertmanager, AppriseUrl, Endpoint, Slack, Webhook
+from sidecar.runtime.answering import answer_once
 from sidecar.sinks.notify import sender_protocol
 from sidecar.sinks.notify.sender_protocol import Answer, Checked
 

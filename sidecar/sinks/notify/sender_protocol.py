@@ -7,8 +7,8 @@ import msgspec
 from msgspec import Struct
 
 from sidecar.core.message import Message
-from sidecar.endpoints import Endpoint
-from sidecar.secret import Secret
+from sidecar.net.endpoints import Endpoint
+from sidecar.net.secret import Secret
 
 
 class Answer(Struct, frozen=True):

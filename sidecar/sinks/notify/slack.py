@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from msgspec import DecodeError, json
 
 from sidecar.core.message import Message
-from sidecar.endpoints import Endpoint, Slack
+from sidecar.net.endpoints import Endpoint, Slack
 from sidecar.sinks.notify.http_client import Client
 from sidecar.sinks.notify.sender_protocol import Answer
 

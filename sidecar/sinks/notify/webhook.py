@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, cast
 from msgspec import Struct, field, json
 
 from sidecar.core.message import Death, Message, MessageAlert, Recovery
-from sidecar.endpoints import Endpoint, Webhook
+from sidecar.net.endpoints import Endpoint, Webhook
 from sidecar.sinks.notify.http_client import Client, authorization, authorized
 from sidecar.sinks.notify.refusals import refusal
 from sidecar.sinks.notify.sender_protocol import Answer

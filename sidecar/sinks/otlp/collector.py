@@ -13,7 +13,7 @@ from urllib3.exceptions import HTTPError
 
 from sidecar.core.bounds import COLLECTOR
 from sidecar.core.sanitize import clean
-from sidecar.retry_after import asked_wait
+from sidecar.net.retry_after import asked_wait
 from sidecar.settings.model import OtlpSettings
 
 _CONNECT_SECONDS: Final = 4.0

@@ -16,11 +16,11 @@ from msgspec import DecodeError, json
 from sidecar.core.records import AnyRecord
 from sidecar.core.sanitize import clean
 from sidecar.journal import JournalError, JournalReader
+from sidecar.runtime.threads import ServiceThread, poll_pause
 from sidecar.settings.model import OtlpSettings
 from sidecar.sinks import durable_file
 from sidecar.sinks.otlp import messages
 from sidecar.sinks.otlp.collector import Collector, CollectorError, RefusedError
-from sidecar.threads import ServiceThread, poll_pause
 
 POSITION: Final = "otlp-position"
 """In the state folder: the number of the last record that was exported."""

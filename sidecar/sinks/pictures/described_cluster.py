@@ -23,7 +23,7 @@ from sidecar.core.pictures import (
 )
 from sidecar.core.reach import Reach
 from sidecar.core.sanitize import clean
-from sidecar.rest_client import RestConnection, RestError, TooSlowError, is_off
+from sidecar.net.rest_client import RestConnection, RestError, TooSlowError, is_off
 from sidecar.sinks.pictures import rest_answers
 from sidecar.sinks.pictures.rest_answers import MOST_NAME, JobOverview, decoded, refusal
 

@@ -13,15 +13,15 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from sidecar.clock import Clock
 from sidecar.core.bounds import REST_ANSWER
 from sidecar.core.observations import PictureTaken
 from sidecar.core.pictures import MOST_HELD, Picture, PictureRequest
 from sidecar.core.reach import Reach
-from sidecar.rest_client import RestConnection, RestError
+from sidecar.net.rest_client import RestConnection, RestError
+from sidecar.runtime.clock import Clock
+from sidecar.runtime.threads import ServiceThread
 from sidecar.settings.model import TlsSettings
 from sidecar.sinks.pictures.described_cluster import DescribedCluster
-from sidecar.threads import ServiceThread
 
 CAPACITY: Final = 10_000
 """Requests that may wait. The owner waits for an answer before it asks for the same cluster again."""

@@ -11,7 +11,7 @@ from sidecar.core.bounds import REST_ANSWER, REST_SMALL_ANSWER
 from sidecar.core.moment import LATEST
 from sidecar.core.pictures import MOST_CHECKPOINTS, Checkpoint, Checkpoints, Job, Restored, TaskManager
 from sidecar.core.sanitize import clean
-from sidecar.rest_client import RestError, reason
+from sidecar.net.rest_client import RestError, reason
 
 MOST_NAME: Final = 100
 """Characters of a job's name, and of other names."""

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Final
 
-from sidecar import object_store
+from sidecar.net import object_store
 
 _RETRIES: Final = 2
 """For short interruptions. The spool retries after longer ones."""

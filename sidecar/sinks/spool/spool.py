@@ -14,9 +14,9 @@ from typing import Final
 from msgspec import Struct
 
 from sidecar.journal import JournalError, JournalReader, continue_behind
+from sidecar.runtime.threads import ServiceThread, poll_pause
 from sidecar.sinks.spool.chain import prefix_after, read_chain
 from sidecar.sinks.spool.segment_store import SegmentStore
-from sidecar.threads import ServiceThread, poll_pause
 
 log = logging.getLogger("sidecar.spool")
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import sidecar
 from sidecar.lab.distribution import flink_home
-from sidecar.user_folders import cache_folder
+from sidecar.runtime.user_folders import cache_folder
 from tests import ROOT
 from tests.kit.images import BUILD_SECONDS, Builder, missing
 

@@ -312,8 +312,8 @@ def test_the_library_of_the_other_store_is_not_loaded(
     section = {key: str(kubeconfig) if value == "KUBECONFIG" else value for key, value in section.items()}
     program = f"""\
 import sys
-import sidecar.app
-from sidecar.clock import Clock
+import sidecar.app.running
+from sidecar.runtime.clock import Clock
 from sidecar.drivers import Drivers
 from sidecar.settings import load_cluster
 Drivers([load_cluster({section!r})], Clock())

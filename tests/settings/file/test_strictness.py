@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.endpoints import AppriseUrl
+from sidecar.net.endpoints import AppriseUrl
 from sidecar.settings import SettingsError, load
 from tests.settings.conftest import Write
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from sidecar.core.evidence import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Source
-from sidecar.secret import Secret
+from sidecar.net.secret import Secret
 from sidecar.settings.model import TlsSettings
 from sidecar.sinks.evidence import collector
 from sidecar.sinks.evidence.collector import CAPACITY, Collector

@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.message import FeedAlert, Message
-from sidecar.endpoints import Alertmanager as Endpoint
 from sidecar.lab.processes import free_port
-from sidecar.secret import Secret
+from sidecar.net.endpoints import Alertmanager as Endpoint
+from sidecar.net.secret import Secret
 from sidecar.sinks.notify import alertmanager as sender
 from sidecar.sinks.notify.sender_protocol import Answer
 from tests.kit.alertmanager import Alertmanager

@@ -82,7 +82,7 @@ def test_a_sender_has_no_more_memory_than_its_bound(notify: MakeNotifier, web: H
 
 def test_a_child_that_needs_more_ends_with_a_status_of_its_own() -> None:
     """Its parent can say why there is no answer."""
-    code = "from sidecar.answering import answer_once; answer_once(lambda: bytearray(1 << 30))"
+    code = "from sidecar.runtime.answering import answer_once; answer_once(lambda: bytearray(1 << 30))"
     with subprocess.Popen([sys.executable, "-c", code, str(64 * MIB)], stdin=subprocess.PIPE, process_group=0) as child:
         assert child.stdin
         child.stdin.write(b"{}\n")
@@ -101,6 +101,6 @@ def test_half_of_its_memory_is_enough_for_a_sender(
 
 def test_a_child_that_answers_too_much_has_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it was answered may be in its answer."""
-    monkeypatch.setattr("sidecar.child.CHILD", CHILD._replace(most_bytes=8))
+    monkeypatch.setattr("sidecar.runtime.child.CHILD", CHILD._replace(most_bytes=8))
     problems = check_endpoints({"ops#0": apprise("json://127.0.0.1")}).problems
     assert problems == {"ops#0": "could not be checked: the sender answered with more than 0 MiB"}

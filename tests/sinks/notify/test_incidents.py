@@ -14,8 +14,8 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.message import Message
-from sidecar.endpoints import INCIDENT_SCHEMES, Endpoint, Slack
-from sidecar.secret import Secret
+from sidecar.net.endpoints import INCIDENT_SCHEMES, Endpoint, Slack
+from sidecar.net.secret import Secret
 from sidecar.sinks.notify import incidents
 from sidecar.sinks.notify.sender import send
 from sidecar.sinks.notify.sender_protocol import Answer

@@ -14,13 +14,13 @@ import pytest
 from msgspec.structs import replace
 
 import sidecar.sinks.notify.ledger_access
-from sidecar.clock import Clock
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.delivery.outbox import Delivery, Part
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.lab.receivers import HttpReceiver
 from sidecar.ports import Document, LedgerError, LedgerRefusedError
+from sidecar.runtime.clock import Clock
 from sidecar.sinks.notify.ledger_client import SharedLedger
 from sidecar.sinks.notify.notifier import Attempt, Notifier
 from sidecar.sinks.notify.permit import FREE, Permit

@@ -2,7 +2,7 @@
 
 import re
 
-from sidecar.endpoints import INCIDENT_SCHEMES
+from sidecar.net.endpoints import INCIDENT_SCHEMES
 from tests.kit import services
 
 TEXT = services.DESCRIBED.read_text(encoding="utf-8")

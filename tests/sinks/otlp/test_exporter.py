@@ -11,13 +11,13 @@ import pytest
 from msgspec.structs import replace
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, SeverityNumber
 
-from sidecar import threads
 from sidecar.core.moment import Timestamp, parsed, timestamp
 from sidecar.core.records import AnyRecord, Contention, EpisodeRecord, Record, TransitionRecord
 from sidecar.core.state import State
 from sidecar.journal import Journal, JournalReader
 from sidecar.journal.writer import KEPT_RECORDS
-from sidecar.secret import Secret
+from sidecar.net.secret import Secret
+from sidecar.runtime import threads
 from sidecar.settings.model import OtlpSettings, TlsSettings
 from sidecar.sinks.otlp.exporter import POSITION, Exporter
 from tests.kit.otel_collector import ACCEPTED, OtelCollector, Reply, attributes, otel_collector, partly

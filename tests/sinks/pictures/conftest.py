@@ -5,9 +5,9 @@ from queue import SimpleQueue
 
 import pytest
 
-from sidecar.clock import Clock
 from sidecar.core.observations import PictureTaken
 from sidecar.core.pictures import MOST_HELD, PictureRequest
+from sidecar.runtime.clock import Clock
 from sidecar.settings.model import TlsSettings
 from sidecar.sinks.pictures.picture_taker import PictureTaker
 from tests.kit.cluster import CLUSTER

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sidecar.clock import Clock
 from sidecar.core.pictures import Picture, PictureRequest
-from sidecar.rest_client import RestConnection, RestError
+from sidecar.net.rest_client import RestConnection, RestError
+from sidecar.runtime.clock import Clock
 from sidecar.sinks.pictures.described_cluster import DescribedCluster
 from tests.kit import hostile
 from tests.kit.cluster import CLUSTER

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from sidecar.clock import Clock
 from sidecar.core.bounds import REST_ANSWER
 from sidecar.core.moment import LATEST
 from sidecar.core.observations import PictureTaken
 from sidecar.core.pictures import MOST_JOBS, MOST_TASK_MANAGERS, Checkpoint, Picture, PictureRequest, Restored
+from sidecar.runtime.clock import Clock
 from sidecar.settings.model import TlsSettings
 from sidecar.sinks.pictures import picture_taker
 from sidecar.sinks.pictures.described_cluster import MOST_READ, MOST_READ_THOROUGHLY

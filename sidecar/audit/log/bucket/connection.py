@@ -14,7 +14,7 @@ from py4j.java_gateway import is_instance_of
 from pyspark.sql import SparkSession
 
 from sidecar.audit.audit_error import AuditError
-from sidecar.object_store import ENDPOINTS, ObjectStore
+from sidecar.net.object_store import ENDPOINTS, ObjectStore
 
 SCHEMES: Final = ("s3", "s3a", "gs", "abfs", "abfss")
 """`s3a` is another name of `s3`."""

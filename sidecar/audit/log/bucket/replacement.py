@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from sidecar.audit.audit_error import AuditError
 from sidecar.audit.log.storage import PARQUET
-from sidecar.object_store import ObjectStore, StoredObject
+from sidecar.net.object_store import ObjectStore, StoredObject
 
 BARRIER: Final = "zz-replacing-"
 """The prefix of a barrier's name. It is listed after all others: a reader that lists page by page cannot miss it."""

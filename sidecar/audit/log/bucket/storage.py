@@ -33,7 +33,7 @@ from sidecar.audit.log.bucket.writer_lock import WriterLock, taken_over, writer_
 from sidecar.audit.log.local_storage import LocalStorage
 from sidecar.audit.log.storage import LOCK, PARQUET, STAGING, Selection, Storage
 from sidecar.audit.log.tables import TABLES, date_of
-from sidecar.object_store import ObjectStore, StoredObject
+from sidecar.net.object_store import ObjectStore, StoredObject
 
 _T = TypeVar("_T")
 

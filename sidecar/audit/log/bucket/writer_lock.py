@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from sidecar.audit.audit_error import AuditError, StoppedError
 from sidecar.audit.log.storage import INGESTING, LOCK
-from sidecar.object_store import ObjectStore
+from sidecar.net.object_store import ObjectStore
 
 _log = logging.getLogger("sidecar.audit")
 

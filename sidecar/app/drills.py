@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from sidecar import history, silencing
-from sidecar.clock import Clock
+from sidecar.app import history, silencing
+from sidecar.app.silencing import Listed
 from sidecar.core.alerting import silence_document
 from sidecar.core.alerting.silence_document import Expectation, SilencesError, Written, drill_of
 from sidecar.core.policy.policy import ALL_FOUND
@@ -17,9 +17,9 @@ from sidecar.core.sanitize import clean
 from sidecar.core.views import drill_report, unrecorded
 from sidecar.core.views.drill_report import Report
 from sidecar.core.views.snapshot import Snapshot
+from sidecar.runtime.clock import Clock
 from sidecar.settings import Settings, SettingsError
 from sidecar.settings.file.did_you_mean import did_you_mean
-from sidecar.silencing import Listed
 
 LAST: Final = "last"
 """In place of the id of a drill: the newest one."""

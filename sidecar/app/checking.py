@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from sidecar.core.errors import installing
-from sidecar.endpoints import AppriseUrl
+from sidecar.net.endpoints import AppriseUrl
 from sidecar.settings import Settings, SettingsError
 from sidecar.sinks.notify.notifier import check_endpoints
 from sidecar.sinks.spool.segment_store import segment_store

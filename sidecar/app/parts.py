@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from sidecar.boot import restarted_at
-from sidecar.clock import Clock
+from sidecar.app.boot import restarted_at
+from sidecar.app.ha_checking import HaChecker, rest_settings
+from sidecar.app.loop import Loop
+from sidecar.app.own_hosts import own_address, own_hosts
+from sidecar.app.reloading import Reloader
 from sidecar.core.errors import OperatorError
 from sidecar.core.handover import is_watched
 from sidecar.core.observations import DeliverySettled, EvidenceGathered, HostRestarted, PodNamed, PolicyLoaded
@@ -25,12 +28,10 @@ from sidecar.drivers import (
     silence_stores_of,
 )
 from sidecar.drivers.pod_names import PodNames
-from sidecar.ha_checking import HaChecker, rest_settings
 from sidecar.journal import Journal, JournalReader
-from sidecar.loop import Loop
-from sidecar.own_hosts import own_address, own_hosts
 from sidecar.ports import LedgerStore
-from sidecar.reloading import Reloader
+from sidecar.runtime.clock import Clock
+from sidecar.runtime.stopping import Stopping
 from sidecar.settings import LedgerMode, Settings
 from sidecar.sinks import metrics
 from sidecar.sinks.evidence.collector import Collector, Items
@@ -43,7 +44,6 @@ from sidecar.sinks.pictures.picture_taker import PictureTaker
 from sidecar.sinks.silences import SilenceReader
 from sidecar.sinks.spool.segment_store import segment_store
 from sidecar.sinks.spool.spool import Spool
-from sidecar.stopping import Stopping
 from sidecar.web.application import Application
 from sidecar.web.server import WebServer
 

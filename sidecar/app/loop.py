@@ -13,7 +13,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.clock import Clock
 from sidecar.core.cluster.kubernetes_events import KubernetesEvent
 from sidecar.core.cluster.records.record_lines import record_line
 from sidecar.core.delivery.outbox import Delivery
@@ -42,7 +41,8 @@ from sidecar.core.state import State
 from sidecar.core.step import step
 from sidecar.core.views.snapshot import Health, Snapshot, Tally
 from sidecar.journal import Journal
-from sidecar.watchdog import Watchdog
+from sidecar.runtime.clock import Clock
+from sidecar.runtime.watchdog import Watchdog
 
 log = logging.getLogger("sidecar.loop")
 

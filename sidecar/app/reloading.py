@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from sidecar.core.counted import counted
+from sidecar.runtime.threads import ServiceThread
 from sidecar.settings import Settings, SettingsError
-from sidecar.threads import ServiceThread
 
 LOOK_SECONDS: Final = 5.0
 """How often files are checked for changes."""

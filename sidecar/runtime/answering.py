@@ -1,4 +1,4 @@
-"""The child process's side of `sidecar.child`. Imports next to nothing of the sidecar, so that a child starts fast."""
+"""The child process's side of `sidecar.runtime.child`. Imports next to nothing of the sidecar, so that a child starts fast."""
 
 import json
 import os

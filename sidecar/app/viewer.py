@@ -8,7 +8,6 @@ from contextlib import closing
 from queue import Empty, SimpleQueue
 from typing import ClassVar, Final, NamedTuple
 
-from sidecar.clock import Clock
 from sidecar.core.cluster.state import ClusterState, Missing
 from sidecar.core.effects import Append
 from sidecar.core.errors import OperatorError
@@ -36,6 +35,7 @@ from sidecar.core.views.leader_view import Leader, leaders
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.verdict import ClusterVerdict, verdicts
 from sidecar.drivers import Drivers
+from sidecar.runtime.clock import Clock
 from sidecar.settings import AnyFinderSettings, ClusterSettings, Settings, session_timeouts
 
 _INBOX: Final = 10_000

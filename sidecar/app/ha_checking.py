@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.clock import Clock
 from sidecar.core.ha.finding import Unknown, Verdict
 from sidecar.core.ha.kubernetes_facts import KubernetesFacts
 from sidecar.core.ha.results import CheckResult, results
@@ -22,12 +21,13 @@ from sidecar.core.pictures import Picture, PictureRequest
 from sidecar.core.policy.policy import Need, Source
 from sidecar.core.sanitize import clean
 from sidecar.drivers import ha_probe_of
-from sidecar.rest_client import RestConnection, RestError
+from sidecar.net.rest_client import RestConnection, RestError
+from sidecar.runtime.clock import Clock
+from sidecar.runtime.threads import ServiceThread
 from sidecar.settings import ClusterSettings, LedgerMode, Settings, SettingsError
 from sidecar.settings.cluster.flink_facts import read_flink_facts
 from sidecar.settings.model import TlsSettings
 from sidecar.sinks.pictures.described_cluster import DescribedCluster
-from sidecar.threads import ServiceThread
 
 if TYPE_CHECKING:
     from sidecar.drivers.kubernetes.deployment_probe import DeploymentProbe

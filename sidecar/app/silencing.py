@@ -9,7 +9,6 @@ from uuid import uuid4
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.clock import Clock
 from sidecar.core.alerting import silence_document
 from sidecar.core.alerting.silence_document import SilencesError, Written, is_vacuous
 from sidecar.core.flink.leadership import Component
@@ -20,6 +19,7 @@ from sidecar.core.policy.policy import ALL_FOUND
 from sidecar.core.sanitize import clean
 from sidecar.drivers import silence_stores_of
 from sidecar.ports import LedgerError, LedgerStore
+from sidecar.runtime.clock import Clock
 from sidecar.settings import Settings, SettingsError
 from sidecar.settings.alerting.matchers import label_values, matchers, no_rule_has
 from sidecar.settings.file.did_you_mean import did_you_mean

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from types import FrameType
 from typing import Final
 
-from sidecar.threads import ServiceThread
+from sidecar.runtime.threads import ServiceThread
 
 STALLED_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 1.0

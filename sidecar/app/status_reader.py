@@ -3,8 +3,7 @@
 from collections.abc import Collection, Generator
 from contextlib import closing, suppress
 
-from sidecar import history, viewer
-from sidecar.clock import Clock
+from sidecar.app import history, viewer
 from sidecar.core.cluster.state import Sighting
 from sidecar.core.moment import Moment, timestamp
 from sidecar.core.rebase import rebased
@@ -13,6 +12,7 @@ from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.status_view import JournalStatus, Status, joined, status, with_beginnings
 from sidecar.core.views.verdict import is_running
 from sidecar.journal import JournalError
+from sidecar.runtime.clock import Clock
 from sidecar.settings import Settings
 
 

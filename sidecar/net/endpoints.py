@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 from msgspec import Struct
 
-from sidecar.secret import Secret
+from sidecar.net.secret import Secret
 
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9]{0,29}")
 INCIDENT_SCHEMES: Final = frozenset(

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from sidecar import __version__
-from sidecar.checking import checked
+from sidecar.app.checking import checked
+from sidecar.app.parts import Sidecar, StartError
 from sidecar.journal import Journal
-from sidecar.parts import Sidecar, StartError
+from sidecar.runtime.stopping import Stopping
+from sidecar.runtime.termination import Termination
+from sidecar.runtime.volumes import empty_dir
 from sidecar.settings import Settings
-from sidecar.stopping import Stopping
-from sidecar.termination import Termination
-from sidecar.volumes import empty_dir
 
 log = logging.getLogger("sidecar")
 

@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from sidecar.clock import Clock
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component
 from sidecar.core.moment import Timestamp, timestamp
 from sidecar.core.policy.policy import Policy
@@ -31,6 +30,7 @@ from sidecar.core.views.explain import Explanation, UnknownEpisodeError, find
 from sidecar.core.views.outcome import needs_review, outcomes_of
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.journal import FILE, JournalError, JournalReader, append
+from sidecar.runtime.clock import Clock
 
 LAST: Final = "last"
 """In place of the id of an episode: the newest one."""

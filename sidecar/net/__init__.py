@@ -1,0 +1,1 @@
+"""How others are reached: endpoints and secrets, TLS, HTTP with bounds, object stores."""
