@@ -44,7 +44,8 @@ finish() {
   rm -rf "$work"
 }
 trap finish EXIT
-for signal in HUP INT TERM; do trap "exit $((128 + $(kill -l $signal)))" "$signal"; done
+# `timeout` signals this script, then its group: the second one must not end `finish`.
+for signal in HUP INT TERM; do trap "trap '' HUP INT TERM; exit $((128 + $(kill -l $signal)))" "$signal"; done
 # A process group of its own: all of it ends with this script, which hears signals meanwhile.
 run() {
   set -m
