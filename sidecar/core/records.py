@@ -205,7 +205,7 @@ class EpisodeRecord(Record, frozen=True, kw_only=True, tag="episode"):
     """
 
     episode_id: str
-    """The same as `id`: so it is called in all tables."""
+    """Its `id`, by the name that all other tables have for it."""
     opened_at: Timestamp
     """When the first component was observed to have lost its leader."""
     closed_at: Timestamp
