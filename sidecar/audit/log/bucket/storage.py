@@ -90,6 +90,9 @@ class ObjectStorage(Storage):
     def entries(self, path: str = "") -> dict[str, bool]:
         return self._store.children(path)
 
+    def names(self, path: str = "") -> list[str]:
+        return [*self.entries(path)]  # where there is no such folder there are none: not listed twice
+
     def modified(self, path: str, suffix: str) -> dict[str, datetime]:
         start = len(path) + 1 if path else 0
         return {stored.path[start:]: stored.modified for stored in self._listed(path) if stored.path.endswith(suffix)}
