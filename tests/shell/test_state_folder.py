@@ -44,7 +44,10 @@ def modes(folder: Path) -> dict[str, int]:
 def as_nobody(code: str) -> str:
     """What the code prints that a user runs who owns nothing; without root, whoever runs the tests."""
     become = f"if os.geteuid() == 0: os.setgroups([]); os.setresgid(*[{NOBODY}] * 3); os.setresuid(*[{NOBODY}] * 3)"
-    imports = "import os, logging\nfrom sidecar.app import history\nfrom sidecar.core.state import State\nfrom sidecar.journal import Journal"
+    imports = (
+        "import os, logging\nfrom sidecar.app import history\nfrom sidecar.core.state import State\n"
+        "from sidecar.journal import Journal"
+    )
     script = f"{imports}\nlogging.basicConfig(format='%(message)s')\n{become}\n{code}"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 0, ran.stderr
