@@ -13,12 +13,12 @@ from multiprocessing import get_context
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from sidecar.lab.receivers import HttpReceiver
 from tests.bench.apiserver import Meter, OpenKubernetes
 from tests.bench.configmap import Clusters
 from tests.bench.stage import Table
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
+from tests.lab.receivers import HttpReceiver
 
 CLUSTERS = (1, 50, 200)
 SECONDS = 60.0

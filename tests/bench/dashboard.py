@@ -20,12 +20,12 @@ from typing import Any, Final, NamedTuple
 from msgspec import json
 from plotly.offline import get_plotlyjs
 
-from sidecar.lab.flink import Lab
 from tests.kit.browser import chromium
 from tests.kit.prometheus import Dashboard, Labels, Prometheus, Series, filled_in
 from tests.kit.receivers import webhook
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
+from tests.lab.flink import Lab
 
 _BEFORE_SECONDS: Final = 20.0
 _AFTER_SECONDS: Final = 12.0

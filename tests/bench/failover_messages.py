@@ -4,8 +4,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from sidecar.lab.flink import Lab
 from tests.kit.six_failovers import page, six_failovers
+from tests.lab.flink import Lab
 
 
 def main(file: Path) -> None:

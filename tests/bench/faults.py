@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from sidecar.lab.flink import Lab
 from tests.bench.apiserver import OpenKubernetes
 from tests.bench.scene import Fault, Scene
 from tests.bench.stage import Table
 from tests.bench.verdict import Verdict
+from tests.lab.flink import Lab
 
 VERSIONS = ("2.3.0", "1.20.5", "1.14.6")
 LEASE = timedelta(seconds=15)

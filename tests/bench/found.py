@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID, uuid4
 
-from sidecar.lab.receivers import HttpReceiver
 from tests.bench.apiserver import Meter, OpenKubernetes
 from tests.bench.clusters import renew
 from tests.bench.configmap import Clusters
 from tests.bench.stage import Table
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
+from tests.lab.receivers import HttpReceiver
 
 CLUSTERS: Final = 1_000
 MINUTES: Final = 10.0

@@ -19,15 +19,15 @@ from msgspec.structs import replace
 
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.policy.labels import Matcher, Operator
-from sidecar.lab.distribution import flink_home
-from sidecar.lab.java import find_java
-from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.sinks.spool.chain import read_chain
 from sidecar.sinks.spool.folder import Folder
 from tests.core.alerting.test_silences import Silenced, silence
 from tests.core.groups import ALL, LOW, alert
 from tests.kit.java_serialization import connection_info
 from tests.kit.sidecar_process import Sidecar
+from tests.lab.distribution import flink_home
+from tests.lab.java import find_java
+from tests.lab.zookeeper import ZooKeeper
 
 ADDRESS_BYTES: Final = 65_000
 JOBS: Final = 600

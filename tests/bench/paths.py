@@ -15,9 +15,9 @@ from uuid import UUID
 from kazoo.client import KazooClient
 
 from sidecar.core.bounds import JOBS_OF_CLUSTER
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.bench.alone import Alone, digest
 from tests.bench.stage import Table, leader, node, zookeeper
+from tests.lab.zookeeper import ZooKeeper
 
 JOBS = JOBS_OF_CLUSTER.most_items
 IDLE_SECONDS = 30.0

@@ -16,9 +16,6 @@ from typing import Final
 from uuid import UUID
 
 from sidecar.core.flink.leadership import LeaderInformation
-from sidecar.lab import rest
-from sidecar.lab.flink import Lab
-from sidecar.lab.managers import JobManager
 from tests.bench.stage import FLINK, Table, zookeeper
 from tests.kit.cluster import JOB, REST_SERVER, A
 from tests.kit.fake_flink import Flink
@@ -27,6 +24,9 @@ from tests.kit.pictured_flink import completed, listed, pictured, statistics
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.znodes import ZNodes, ZooKeeperWriter
 from tests.kit.zookeeper_client import connected
+from tests.lab import rest
+from tests.lab.flink import Lab
+from tests.lab.managers import JobManager
 
 JOBS: Final = 500
 REAL_JOBS: Final = 50

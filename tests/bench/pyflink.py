@@ -21,14 +21,14 @@ from typing import Any, Final
 
 from sidecar.host import processes
 from sidecar.host.processes import FlinkProcess
-from sidecar.lab.flink import Lab
-from sidecar.lab.java import java_environment
 from sidecar.runtime.user_folders import cache_folder
 from sidecar.sinks.evidence import py_spy
 from tests.bench.cause_scene import epoch_seconds
 from tests.bench.stage import FLINK, Table
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
+from tests.lab.flink import Lab
+from tests.lab.java import java_environment
 from tests.sinks.running import AS_NOBODY, WITHOUT_PTRACE, outcome_as
 
 FAILOVERS: Final = 3

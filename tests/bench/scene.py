@@ -12,13 +12,13 @@ from uuid import UUID
 
 from msgspec import json
 
-from sidecar.lab.flink import Lab
-from sidecar.lab.managers import JobManager
 from tests.bench.apiserver import OpenKubernetes
 from tests.bench.stage import Listener, is_running
 from tests.bench.truth import Truth, Value, Who
 from tests.kit.sidecar_process import COMMAND, Sidecar
 from tests.kit.waiting import until
+from tests.lab.flink import Lab
+from tests.lab.managers import JobManager
 
 DISPATCHER: Who = ("dispatcher", None)
 

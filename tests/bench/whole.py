@@ -15,12 +15,12 @@ from uuid import UUID
 from kazoo.client import KazooClient
 
 from sidecar.core.bounds import JOBS_OF_CLUSTER
-from sidecar.lab.receivers import HttpReceiver
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.bench.paths import WRITERS, change, populate
 from tests.bench.stage import ROOT, Table, leader, node, zookeeper
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import until, wait_for
+from tests.lab.receivers import HttpReceiver
+from tests.lab.zookeeper import ZooKeeper
 
 JOBS = JOBS_OF_CLUSTER.most_items
 _CLUSTER = "full"

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from sidecar.lab.flink import Lab
-from sidecar.lab.managers import JobManager
 from tests.kit.kubernetes_server import Kubernetes
 from tests.kit.sidecar_process import COMMAND, Sidecar, command
 from tests.kit.waiting import LOADED_MACHINE_SECONDS, wait_for
+from tests.lab.flink import Lab
+from tests.lab.managers import JobManager
 
 COMPONENTS = {"resource_manager", "dispatcher", "rest_server", "job"}
 OLD = "1.14.6"

@@ -8,11 +8,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from sidecar.lab.flink import Lab
-from sidecar.lab.managers import JobManager
-from sidecar.lab.receivers import HttpReceiver, ReceivedMessage
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
+from tests.lab.flink import Lab
+from tests.lab.managers import JobManager
+from tests.lab.receivers import HttpReceiver, ReceivedMessage
 
 _PATIENCE: Final = 180.0
 _COLUMNS: Final = 42
