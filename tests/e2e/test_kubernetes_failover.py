@@ -20,7 +20,7 @@ COMPONENTS = {"resource_manager", "dispatcher", "rest_server", "job"}
 OLD = "1.14.6"
 LEASE = timedelta(seconds=3)
 NOTICED = LEASE.total_seconds() + 2 + LOADED_MACHINE_SECONDS
-"""How long a silent leader may be believed: as long as its lease and 2 s. The exact figure is measured by `tests/bench/faults.py`."""
+"""How long a silent leader may be believed: as long as its lease and 2 s. The exact figure is in docs/project/adr/0010."""
 
 pytestmark = pytest.mark.e2e
 

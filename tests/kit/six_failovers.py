@@ -1,6 +1,11 @@
-"""Six failovers of a real Flink in a row, and the messages about them by the shipped rules, as they arrive and as a phone shows them."""
+"""Six failovers of a real Flink in a row, and the messages about them by the shipped rules, as they arrive and as a phone shows them.
+
+`python -m tests.kit.six_failovers docs/reference/messages.md` writes the page about them.
+"""
 
 import re
+import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import wrap
@@ -113,3 +118,17 @@ def page(failovers: list[Failover]) -> str:
             lines += ["On the lock screen:", "", f"```\n{locked}\n```", "", "In full:", ""]
             lines += [f"```\n{message.title}\n\n{body}\n```", ""]
     return "\n".join(lines)
+
+
+def main(file: Path) -> None:
+    """Let them happen, and keep the page up to its first heading of one."""
+    introduction = file.read_text().partition("\n## ")[0].rstrip()
+    with tempfile.TemporaryDirectory() as folder, Lab(Path(folder) / "lab", progress=print) as lab:
+        lab.start()
+        lab.submit_job()
+        failovers = six_failovers(lab, Path(folder) / "sidecar")
+    file.write_text(f"{introduction}\n\n{page(failovers)}".rstrip() + "\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""A picture of the dashboard during a real failover: `python -m tests.bench.dashboard FILE.png`.
+"""A picture of the dashboard during a real failover: `python -m tests.screenshots.dashboard FILE.png`.
 
 Flink on ZooKeeper with one JobManager and a job, a sidecar, and a Prometheus that scrapes it each second. The JobManager is killed with
 kill -9, and another one is started when it is missed. The queries of deploy/grafana/flink-ha-sidecar.json are asked, and their answers
