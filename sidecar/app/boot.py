@@ -10,11 +10,11 @@ from sidecar.settings.model import OwnPod
 from sidecar.sinks import durable_file
 
 FILE: Final = "boot_id"
-"""In the state folder: where the sidecar ran last, and which start of that machine it was."""
+"""The file in the state folder that names the machine on which the sidecar ran last, and that machine's boot."""
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _MACHINE_ID: Final = Path("/etc/machine-id")
 _CLOCKS: Final = 60 * SECOND
-"""By how much a machine's time may differ before it has asked for it."""
+"""The largest error expected of a machine's clock before it has been synchronised."""
 
 _log = logging.getLogger("sidecar")
 

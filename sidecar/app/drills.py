@@ -22,7 +22,7 @@ from sidecar.settings import Settings, SettingsError
 from sidecar.settings.file.did_you_mean import did_you_mean
 
 LAST: Final = "last"
-"""In place of the id of a drill: the newest one."""
+"""Used in place of a drill's id: the newest drill."""
 
 
 def start(

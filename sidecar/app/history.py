@@ -33,7 +33,7 @@ from sidecar.journal import FILE, JournalError, JournalReader, append
 from sidecar.runtime.clock import Clock
 
 LAST: Final = "last"
-"""In place of the id of an episode: the newest one."""
+"""Used in place of an episode's id: the newest episode."""
 _FOLLOW_PAUSE: Final = 0.5
 _OF_CLUSTER: Final = tuple(component.component.value for component in CLUSTER_COMPONENTS)
 
@@ -64,10 +64,10 @@ def reader(state_dir: Path) -> JournalReader:
 
 
 class Wanted(Struct, frozen=True):
-    """Which records a timeline has. Each condition that is given must be true."""
+    """The records that a timeline shows: those that meet every condition given here."""
 
     last: int | None = None
-    """So many of the newest."""
+    """The number of newest records to show."""
     since: Timestamp | None = None
     components: frozenset[str] = frozenset()
     kinds: frozenset[str] = frozenset()

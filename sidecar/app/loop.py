@@ -55,13 +55,13 @@ INBOX: Final = 10_000
 MOST_A_TURN: Final = 1_000
 """Observations in one transaction."""
 MOST_SECONDS: Final = 0.4
-"""Of a turn's steps. What is left of its observations is processed in the next one: each is small, but a thousand may not be."""
+"""The longest time that the steps of one turn may take. Observations left after that are processed in the next turn."""
 MOST_LOGGED: Final = 100
 """Log lines of one turn."""
 FAILURE_SECONDS: Final = 60.0
-"""How long the same error is not logged again."""
+"""The same error is logged again only after this time."""
 QUARANTINE_SECONDS: Final = 600.0
-"""How long what raised an error is shown after it did so last."""
+"""How long the source of an error stays listed as quarantined after its last error."""
 MOST_QUARANTINED: Final = 20
 """Shown, the latest ones."""
 JOIN_SECONDS: Final = 10.0
@@ -108,14 +108,14 @@ class Loop:
         self._unprocessed = 0
         self._failures: dict[str, float] = {}
         self._quarantined: dict[str, float] = {}
-        """When each was quarantined last; the latest last."""
+        """The time of the last error of each quarantined source, the latest last."""
         self._quarantines = 0
         self._tick_took = 0.0
         self._time_passes = True
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="owner", daemon=True)
         self._turned_at = 0.0
-        """When the last turn began, or the wait for it (monotonic)."""
+        """When the last turn, or the wait for it, began (monotonic)."""
         self._watchdog = Watchdog("owner", lambda: self._turned_at)
         # The state of the previous process, not connected: the web server answers before the first turn.
         now = clock()

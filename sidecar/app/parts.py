@@ -139,7 +139,7 @@ class Sidecar:
                 self._loop.observe(HostRestarted(now, name, booted_at))
 
     def _start_drivers(self) -> None:
-        """Of a cluster that was not watched before: after its handover was read."""
+        """Start the drivers of clusters that were not watched before, after their handovers were read."""
         new = [name for name in self._policy.stores if not is_watched(self._previous_state.clusters.get(name))]
         self._handovers.start(new, lambda name: self._drivers.start(self._loop.observe, name))
         self._drivers.find(self._loop.observe)

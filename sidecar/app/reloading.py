@@ -48,7 +48,7 @@ class Reloader:
         """`load` raises SettingsError. `report` gets the reason why the files on disk are not in use; None: they are."""
         self._settings = settings
         self._active = settings
-        """As of the last reload."""
+        """The settings of the last reload."""
         self._load = load
         self._adopt = adopt
         self._report = report

@@ -51,9 +51,9 @@ class Listed(Struct, frozen=True):
     clusters: Sequence[str]
     """The clusters whose stores have it; `all-clusters`: those that are found."""
     hid: int | None
-    """How many alerts it has hidden, by the records in the state folder; None: there are none."""
+    """The number of alerts that it has hidden, by the records in the state folder. None: there are no records."""
     drill: str | None = None
-    """What it expects, if it is a drill: it hides of the alerts that it matches only what a failover causes. None: a silence."""
+    """What the drill expects: it hides only those matching alerts that a failover causes. None: this is a silence."""
 
 
 def read_matchers(settings: Settings, texts: Sequence[str], *, everything: bool) -> tuple[Matcher, ...]:
@@ -213,7 +213,7 @@ def _read(store: LedgerStore, longest: int) -> dict[str, Written]:
 def _in_parallel(
     stores: Mapping[str, LedgerStore], names: Collection[str], act: Callable[[str], _R]
 ) -> tuple[dict[str, _R], dict[str, Exception]]:
-    """What `act` returns for each of these documents, several at a time; and why it failed."""
+    """Call `act` for each of these documents, several at a time. Returns the results and the errors, each by document."""
     results: dict[str, _R] = {}
     failed: dict[str, Exception] = {}
 

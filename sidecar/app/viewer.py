@@ -44,9 +44,9 @@ _TICK: Final = 0.25
 _LOOK_INTERVAL: Final = round(0.25 * SECOND)
 
 _DECISIVE: Final = SnapshotCompleted | NothingFound | ClustersListed | StoreRefused
-"""What may complete a look at all clusters."""
+"""The observations that may complete the first view of all clusters."""
 ALONE_SECONDS: Final = 5.0
-"""For how long a store that a running sidecar cannot read either is tried."""
+"""How long to try a store that a running sidecar cannot read either."""
 _UNPROVEN: Final = "not every lease was renewed or expired within %.0f s: a leader may be dead"
 _NOT_FOUND: Final = "Check the id, and that a JobManager runs"
 
@@ -57,7 +57,7 @@ class ClusterNotSeenError(OperatorError):
     """Not all leader nodes could be read in time, or nothing of the cluster exists."""
 
     exit_status: ClassVar[int] = 3
-    """As of all that cannot be told: 1 would mean that there is no leader."""
+    """The exit status of an unknown answer. 1 would mean that there is no leader."""
 
 
 def transitions(cluster: ClusterSettings) -> Generator[TransitionRecord, None, None]:

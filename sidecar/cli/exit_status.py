@@ -18,10 +18,10 @@ from sidecar.core.errors import OperatorError
 DONE: Final = 0
 """`status`, `who`: OK, STOPPED or UNCHECKED. `ha check`: every check passed."""
 FAILED: Final = 1
-"""Or, of `status` and `who`, any other status that is seen; of `ha check`, there is a risk."""
+"""The command failed. `status` and `who`: a status other than OK, STOPPED, UNCHECKED and BLIND. `ha check`: there is a risk."""
 WRONG_USAGE: Final = 2
 CANNOT_TELL: Final = 3
-"""Of commands that say how something is: it cannot be read, or is not known yet."""
+"""The requested state cannot be read, or is not known yet."""
 CLOSED_PIPE: Final = 128 + signal.SIGPIPE
 """What a shell reports for a tool whose reader is gone. Not 0, because the output is incomplete."""
 
@@ -31,7 +31,7 @@ class ClosedPipeError(Exception):
 
 
 def of_status(worst: Status) -> int:
-    """That of a command which says how clusters are; `worst`: of them."""
+    """The exit status of a command that shows how clusters are. `worst`: the worst status among them."""
     if worst is Status.BLIND:
         return CANNOT_TELL
     return DONE if worst in OVER else FAILED

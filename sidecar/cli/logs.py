@@ -76,7 +76,7 @@ class LineFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per record and line: `at` (RFC 3339, UTC), `level`, `logger`, `message`, and `error` of an exception."""
+    """One JSON object per record, on one line: `at` (RFC 3339, UTC), `level`, `logger`, `message`, and `error` of an exception."""
 
     def __init__(self, *, tracebacks: bool) -> None:
         super().__init__()

@@ -65,7 +65,7 @@ def _scalar(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    """In ASCII where the output cannot have other characters: a replaced one would be another value."""
+    """The value as JSON: ASCII only where the output cannot encode other characters, because a replaced character changes the value."""
     text = escaped(json.encode(value).decode())
     try:
         text.encode(sys.stdout.encoding or "utf-8")

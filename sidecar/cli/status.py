@@ -23,7 +23,7 @@ from sidecar.core.views.alert_view import AlertView
 from sidecar.core.views.status_view import ClusterStatus, JournalStatus, LeaderStatus, Status
 
 _COLOURS: Final = {"red": "red", "amber": "yellow", "grey": "magenta", "blue": "blue", "green": "green"}
-"""On a terminal."""
+"""The terminal colour of each status colour."""
 _STATES: Final = {"held": None, "vacant": "red", "unknown": "magenta"}
 _SEVERITIES: Final = {"critical": "red", "warning": "yellow", "info": None}
 _MOST_JOBS: Final = 20
@@ -86,7 +86,7 @@ def _watch(statuses: Iterator[Status], output: Form) -> None:
 
 
 def _without_times(status: Status) -> object:
-    """What `status --watch` prints again if it changes."""
+    """The status without its times: `status --watch` prints again when this changes."""
     clusters = [
         (
             cluster.cluster_id,
@@ -177,7 +177,7 @@ def _leader(leader: LeaderStatus) -> Cell:
 
 
 def _since(leader: LeaderStatus) -> str:
-    """When it began; where that is not known, a moment before which it did."""
+    """When the leader's term began; where that is not known, the latest time at which it can have begun."""
     if leader.state == "unknown":
         return ""
     return _time(leader.since) if leader.since else f"before {_time(leader.observed_since)}"
@@ -194,7 +194,7 @@ def _time(stamp: str) -> str:
 
 
 def _about_journal(journal: JournalStatus | None, problem: str | None = None) -> Iterator[str]:
-    """What limits the statements about alerts."""
+    """The lines that say why statements about alerts may be incomplete."""
     if journal is None:
         yield f"Alerts are not known: {problem}."
     elif not journal.running:

@@ -14,17 +14,17 @@ from sidecar.core.moment import SECOND, Moment
 from sidecar.core.reach import Reach
 
 FRESH: Final = 30 * SECOND
-"""For so long an answer counts. The others are asked again several times in this time."""
+"""How long an answer counts. The others are asked again several times in this time."""
 
 
 class Opinion(Struct, frozen=True):
-    """What another observer says of the cluster now."""
+    """The state of the cluster as another observer sees it now."""
 
     observer: str
     sees: bool
     """Whether it can read the store, and the cluster is there."""
     vacant: tuple[Component, ...] = ()
-    """What it sees without a leader. `JOB`: at least one job."""
+    """The components that it sees without a leader. `JOB`: at least one job."""
     reach: Reach | None = None
     """How far its last request to the leading REST server got. None: it does not ask, or nothing has ever answered it."""
 
@@ -33,9 +33,9 @@ class Peers(Struct, frozen=True):
     """The other observers of the cluster."""
 
     known: int = 0
-    """How many have published lately that they observe it."""
+    """The number of other observers that have published recently that they observe the cluster."""
     opinions: tuple[Opinion, ...] = ()
-    """Of those that answered."""
+    """The answers, one of each observer that answered."""
     answered_at: int = 0
     """Steady."""
 
@@ -45,11 +45,11 @@ class Peers(Struct, frozen=True):
 
 
 class Agreement(Struct, frozen=True):
-    """How many observers share it. This one always does."""
+    """How many observers share one observation. The recording observer is always among them."""
 
     sharing: int
     connected: int
-    """Those that can say, this one among them."""
+    """The number of observers that can judge it, this one included."""
     known: int
     """All that observe the cluster."""
 
@@ -60,17 +60,17 @@ class Agreement(Struct, frozen=True):
 
 
 def on_blindness(peers: Peers) -> Agreement | None:
-    """Who else cannot read the store. None: no other observer is known."""
+    """How many observers cannot read the store. None: no other observer is known."""
     return _agreement(peers, [not opinion.sees for opinion in peers.opinions])
 
 
 def on_vacancy(peers: Peers, component: Component) -> Agreement | None:
-    """Who else sees no leader, of those that can read the store."""
+    """How many of the observers that can read the store see no leader. None: no other observer is known."""
     return _agreement(peers, [component in opinion.vacant for opinion in peers.opinions if opinion.sees])
 
 
 def on_silence(peers: Peers) -> Agreement | None:
-    """Whom else the leader does not answer, of those that ask it."""
+    """How many of the observers that ask the leader get no answer from it. None: no other observer is known."""
     asking = (opinion.reach for opinion in peers.opinions if opinion.sees and opinion.reach)
     return _agreement(peers, [reach is not Reach.ANSWERS for reach in asking])
 

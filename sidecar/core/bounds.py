@@ -15,11 +15,11 @@ class Bound(NamedTuple):
     """One border's bounds. 0: that measure does not apply. No more than a tuple, because the children that load little read it, too."""
 
     border: str
-    """What enters, and from where: the first column of the page's table."""
+    """What enters the sidecar, and from where: the first column of the page's table."""
     total: str
-    """What bounds all of this kind together."""
+    """The limit of all input of this kind together."""
     beyond: str
-    """What happens beyond it, and where it is reported."""
+    """What happens to input beyond the limit, and where that is reported."""
     most_bytes: int = 0
     most_items: int = 0
     most_depth: int = 0
@@ -203,7 +203,7 @@ EVIDENCE_ANSWER: Final = Bound(
 )
 
 MOST_PORTS: Final = 16
-"""Of one process that listens: a JobManager does on four or so."""
+"""The most listening ports that are read of one process: a JobManager has about four."""
 OUT_OF_MEMORY: Final = 77
 """The exit status of a child that has reached its bound."""
 

@@ -9,7 +9,7 @@ from sidecar.core.moment import Moment
 
 
 def standing(cluster: ClusterState) -> Standing:
-    """What the current moment counts as."""
+    """How the current moment counts in the account of leadership."""
     if cluster.view.sighting is Sighting.BLIND:
         return Standing.UNOBSERVED
     own = [

@@ -121,14 +121,14 @@ def plan_observed(policy: Policy, cluster_id: str, cluster: ClusterState, observ
 
 
 def _hosts(cluster: ClusterState) -> tuple[set[str], set[str]]:
-    """Of those that lead the cluster, and of those that led it last."""
+    """The hosts of the cluster's current leaders, and the hosts of its last known leaders."""
     own = [state for component, state in cluster.components.items() if not component.job_id]
     last = {host_of(state.last_known.address) for state in own if state.last_known}
     return {host_of(state.leadership.leader.address) for state in own if isinstance(state.leadership, Held)}, last
 
 
 def _led(draft: Draft) -> None:
-    """What was not wanted before somebody leads again is no reason to miss the next loss."""
+    """Once a leader is published again, an earlier stop no longer explains the next loss."""
     own = (state for component, state in draft.all_states() if not component.job_id)
     began = [state.since for state in own if isinstance(state.leadership, Held)]
     operated = plans.led(draft.state.operated, max(began, key=lambda at: at.steady)) if began else draft.state.operated
@@ -137,7 +137,7 @@ def _led(draft: Draft) -> None:
 
 
 class _Due(NamedTuple):
-    """What time has made due in a cluster: most often nothing."""
+    """What is due in a cluster because time has passed: usually nothing."""
 
     obscured: bool
     """Leaders that were not read again become unknown."""
@@ -146,13 +146,13 @@ class _Due(NamedTuple):
     long: bool
     """The period of coverage is recorded in parts."""
     calm: list[ComponentId]
-    """Their split leadership is over."""
+    """The components whose split leadership is over."""
     alone: list[ComponentId]
     """Jobs that left too long ago to be the first of a failover."""
     died: bool
     """Why the last leader ended is sure."""
     over: bool
-    """So is the failover in progress."""
+    """The failover in progress is over."""
     blind: bool
     """Nothing has happened while the store could not be read."""
     unheard: bool

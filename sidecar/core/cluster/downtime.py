@@ -24,9 +24,9 @@ class LastLed(Struct, frozen=True):
     """When a leader that is gone may have worked last (steady)."""
 
     earliest: int | None
-    """It is known to have worked then. None: not known."""
+    """A time at which it is known to have worked. None: not known."""
     latest: int | None
-    """It cannot have worked after that. None: not known."""
+    """The time after which it cannot have worked. None: not known."""
 
 
 class Downtime(Struct, frozen=True):
@@ -50,7 +50,7 @@ def longest(downs: Sequence[Downtime]) -> Downtime | None:
 
 
 class Bounds(TypedDict):
-    """As records have them. None: not known."""
+    """The bounds of a downtime as fields of a record. None: not known."""
 
     downtime_seconds_at_least: float | None
     downtime_seconds_at_most: float | None
@@ -68,11 +68,11 @@ class Gone(Struct, frozen=True):
     """A leader that is not published any more."""
 
     position: Position
-    """Where it was."""
+    """The position of its address in the store."""
     at: int
-    """When that was observed (steady)."""
+    """When its absence was observed (steady)."""
     written_at: int | None
-    """When it was observed to publish itself; None: it led already at the first observation."""
+    """When the leader was observed to publish itself. None: it led already at the first observation."""
     vacancy: Vacancy | None
     """Why there is no leader, in Kubernetes."""
     in_sight: bool
@@ -80,7 +80,8 @@ class Gone(Struct, frozen=True):
 
 
 def last_led(gone: Gone, session_timeout: int | None, loss: Loss | None, leases: Mapping[str, Lease]) -> LastLed:
-    """When it worked last. `session_timeout`: of its ZooKeeper client, where known; `leases`: those before it was gone."""
+    """When the leader that is gone may have worked last. `session_timeout`: of its ZooKeeper client, where known; `leases`: as they were
+    before it was gone."""
     match gone.position:
         case ZNodePosition() as position:
             return LastLed(_expired(gone, position, session_timeout, loss), gone.at)
@@ -90,7 +91,7 @@ def last_led(gone: Gone, session_timeout: int | None, loss: Loss | None, leases:
 
 
 def ended_at(led: LastLed | None, at: int) -> LastLed:
-    """The same of a leader whose process ended then (steady), by the kernel: it worked until then at the latest."""
+    """`led` for a leader whose process ended at `at` (steady, from the kernel): it worked until then at the latest."""
     latest = at if led is None or led.latest is None else min(led.latest, at)
     return LastLed(latest, latest)
 

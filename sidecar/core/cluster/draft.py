@@ -20,7 +20,7 @@ from sidecar.core.policy.policy import Policy
 from sidecar.core.records import Contention, Coverage, Death, EpisodeRecord, HaCheck, Recovery, StatusRecord
 
 Happened = Transition | Coverage | Contention | EpisodeRecord | Death | Recovery | StatusRecord | HaCheck | BadRestore
-"""What a step records of a cluster, and what the rules alone are about."""
+"""What one step records about a cluster, and what rules evaluate."""
 ClusterStep = tuple[ClusterState, list[Happened]]
 
 

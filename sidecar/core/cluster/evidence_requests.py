@@ -20,22 +20,23 @@ from sidecar.core.records import Evidence, record_id
 from sidecar.core.sanitize import clean
 
 SOON: Final = SECOND // 4
-"""So long all must be led again, every job anew, before Flink is asked: a message waits for a few seconds, and is to say it."""
+"""How long all components and jobs must have had their new leaders before Flink is asked: the message, which waits a few seconds, shall
+include the answer."""
 CALM: Final = 3 * SECOND
-"""The same where some jobs have not moved: in Kubernetes, where nobody clears a job's old address, they may be about to. Below
-`episodes.SETTLED`: afterwards the failover is over."""
+"""How long to wait instead of SOON where some jobs have not changed: in Kubernetes a job's old address stays, and the job may be about to
+fail over. Shorter than `episodes.SETTLED`, after which the failover is over."""
 PATIENCE: Final = 30 * SECOND
-"""So long jobs without a leader are waited for before Flink is asked without them."""
+"""How long to wait for jobs without a leader before Flink is asked without them."""
 LIMIT: Final = 300 * SECOND
 """A request older than this is not answered any more. Above what the shell lets one wait (120 s) and take (60 s)."""
 MOST_ROUNDS: Final = 10
-"""Of the failovers within one episode, how many are captured."""
+"""The most failovers of one episode whose evidence is captured."""
 MOST_JOBS: Final = 20
-"""How many jobs of a storm are requested."""
+"""The most jobs requested in a failover of many jobs."""
 MOST_PIECES: Final = 100
-"""Of one request."""
+"""The most pieces of evidence accepted for one request."""
 MOST_TOLD: Final = 3
-"""Of what is known of jobs, in a message."""
+"""The most facts about jobs in one message."""
 
 
 def ask(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> tuple[ClusterState, list[Capture]]:
@@ -95,7 +96,7 @@ def missing_evidence(capture: Capture, why: str, outcome: CaptureOutcome = Captu
 
 
 def records(policy: Policy, capture: Capture, pieces: Iterable[EvidenceItem], at: Moment) -> Iterator[Evidence]:
-    """One for each piece."""
+    """The records of a request's evidence, one for each piece."""
     for number, piece in enumerate(pieces):
         yield Evidence(
             id=record_id("evidence", capture.id, number, at.wall, at.steady),
@@ -127,7 +128,7 @@ def _is_led_again(episode: Episode, cluster: ClusterState, now: Moment) -> bool:
 
 
 def _calm(episode: Episode, cluster: ClusterState) -> int:
-    """For how long nothing may have moved when Flink is asked."""
+    """How long nothing may have changed when Flink is asked."""
     if episode.jobs_away:
         return PATIENCE
     jobs = [state for component, state in cluster.components.items() if component.job_id]
@@ -137,7 +138,7 @@ def _calm(episode: Episode, cluster: ClusterState) -> int:
 def _capture(
     policy: Policy, cluster_id: str, cluster: ClusterState, episode: Episode, occasion: Occasion, now: Moment
 ) -> Capture | None:
-    """What to capture on this occasion, if the operator wants anything then."""
+    """What to capture on this occasion. None: the operator wants nothing captured then."""
     number, began = episode.gathered.round, episode.opened_at
     key = record_id("capture", policy.observer, episode.id, began.wall, began.steady, occasion, number)
     asked = Capture(key, cluster_id, episode.id, occasion, now, Source.PROCESSES, round=number)

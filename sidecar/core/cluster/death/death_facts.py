@@ -26,9 +26,9 @@ NO_STATE: Final = frozenset({UNKNOWN_END, "Unknown"})
 ROUNDED: Final = 2 * SECOND
 """Kubernetes' times are of several clocks, and in whole seconds."""
 _LATE: Final = 3 * SECOND
-"""By how much the loss of the leader may be observed before what led to it."""
+"""How long before its cause the loss of the leader may be observed."""
 _REPORTED: Final = 5 * SECOND
-"""By how much later than the ends of its containers a pod is said to have failed."""
+"""How much later than its containers end a pod may be reported as failed."""
 _SHUTDOWN: Final = 120 * SECOND
 """How long a process may take to end after it was asked to."""
 _TWO_EVENTS: Final = 200 * SECOND
@@ -38,16 +38,16 @@ class DeathFacts(Struct, frozen=True):
     """The observed facts of the end of one JobManager. None: not known."""
 
     opened: Moment
-    """When its leadership was observed to be lost."""
+    """When the loss of its leadership was observed."""
     address: str = ""
     name: str | None = None
-    """Of its pod."""
+    """The name of its pod."""
     in_pod: bool = False
-    """It runs in a pod: others than people send signals there."""
+    """Whether it runs in a pod, where Kubernetes sends signals too, not only people."""
     is_own_place: bool = True
-    """Only one machine or pod can have its host name: not localhost."""
+    """Whether only one machine or pod can have its host name: true unless that is localhost."""
     lives: bool = False
-    """Its process still runs."""
+    """Whether its process still runs."""
     pod: KnownPod | None = None
     container: ContainerEnded | None = None
     """The end of its main container."""
@@ -60,7 +60,7 @@ class DeathFacts(Struct, frozen=True):
     fault: LogFault | None = None
     """The first error at the end of its log."""
     is_started_again: bool = False
-    """Another run follows in its log."""
+    """Whether another run follows in its log."""
     reboot: Rebooted | None = None
 
     @property
@@ -77,7 +77,7 @@ class DeathFacts(Struct, frozen=True):
 
     @property
     def seen_at(self) -> int | None:
-        """When its end was first observed (wall microseconds)."""
+        """When the end of the process was first observed (wall microseconds)."""
         times = self.process.at.wall if self.process else None, self.container.seen_at if self.container else None
         return min((at for at in times if at is not None), default=None)
 
@@ -101,7 +101,7 @@ class DeathFacts(Struct, frozen=True):
 
     @property
     def deleted_at(self) -> Moment | None:
-        """When the deletion was requested that came before its end and before the loss of the leader."""
+        """When the deletion of the pod was requested, if that was before the process ended and before the leader was lost."""
         requested = self.pod.deleted_at if self.pod else None
         if requested is None or requested.steady > self.opened.steady + _LATE:
             return None
@@ -164,7 +164,7 @@ class DeathFacts(Struct, frozen=True):
 
     @property
     def signal(self) -> int | None:
-        """Which one ended it, by its exit code."""
+        """The signal that ended the process, derived from its exit code."""
         code = self.exit_code
         return code - SIGNALLED if code is not None and SIGNALLED < code < SIGNALLED + 32 else None
 
@@ -174,12 +174,12 @@ class DeathFacts(Struct, frozen=True):
 
     @property
     def grace(self) -> int:
-        """Its pod's grace period in microseconds."""
+        """The pod's grace period in microseconds."""
         return (self.pod.status.grace_seconds or 0) * SECOND if self.pod else 0
 
     @property
     def limit_bytes(self) -> int | None:
-        """Its memory limit when it ended."""
+        """The memory limit of the process when it ended."""
         limits = (
             self.container.limit_bytes if self.container else None,
             self.process.end.limit_bytes if self.process else None,

@@ -24,28 +24,28 @@ class DeathReason(StrEnum):
     """Why a JobManager's process ended."""
 
     OOM_KILLED = "oom_killed"
-    """By the kernel, at the memory limit of its container or cgroup."""
+    """The kernel killed it at the memory limit of its container or cgroup."""
     HEAP_EXHAUSTED = "heap_exhausted"
     """It ended itself, or Flink ended it, because its Java heap was full."""
     KILLED = "killed"
-    """By a signal other than SIGTERM. By whom is not known."""
+    """A signal other than SIGTERM ended it. The sender is not known."""
     STOPPED = "stopped"
-    """By SIGTERM, in order. Who asked for it is not known."""
+    """It shut down after SIGTERM. The sender is not known."""
     EXITED = "exited"
-    """By itself: its main ended, Flink's fatal error handler ended it, or the JVM crashed."""
+    """It ended itself: its main method returned, Flink's fatal error handler ended it, or the JVM crashed."""
     EVICTED = "evicted"
-    """By the kubelet, which needed the node's memory or disk, or because the pod used more of the disk than it may."""
+    """The kubelet evicted it: the node lacked memory or disk, or the pod used more disk than it may."""
     LIVENESS_PROBE = "liveness_probe"
     DRAINED = "drained"
     """Its pod was evicted through the API, or deleted from a cordoned node."""
     PREEMPTED = "preempted"
     """A pod of a higher priority needed its place."""
     NODE_LOST = "node_lost"
-    """Its node was shut down, or is not heard of."""
+    """Its node was shut down, or no longer reports to the API server."""
     REPLACED = "replaced"
-    """By a pod of another revision: its image or something else of its template was changed."""
+    """A pod of another revision replaced it: its image or another part of its template was changed."""
     DELETED = "deleted"
-    """Its pod was deleted; another one of the same revision follows, or none."""
+    """Its pod was deleted. A pod of the same revision follows, or none."""
     DISK_FULL = "disk_full"
     REBOOTED = "rebooted"
     """Its machine was started again."""
@@ -60,11 +60,11 @@ class DeathVerdict(Death, frozen=True):
     ended_at: int | None = None
     """Wall microseconds."""
     seen_at: int | None = None
-    """When that was first observed (wall microseconds): by the kernel at once, by the pod's status when it says so."""
+    """When the end was first observed (wall microseconds): at once by the kernel, or when the pod's status reports it."""
 
 
 _UNHEARD: Final = 60 * SECOND
-"""How long before its leadership is lost the node of a leader may not be heard of any more."""
+"""How long before the loss of leadership the leader's node may have stopped reporting."""
 _OLD_FAULT: Final = 120 * SECOND
 """An error this long before the end of the log may be one that the JobManager survived."""
 _LONG_PAUSE: Final = 1.0
@@ -131,7 +131,7 @@ def _contradictions(facts: DeathFacts) -> Iterator[str]:
 
 
 def _side_facts(facts: DeathFacts) -> Iterator[str]:
-    """What explains nothing by itself."""
+    """The facts that do not explain the end by themselves."""
     process = facts.process
     if process and process.end.full_disk:
         yield f"The disk of {clean(process.end.full_disk)} was full."
@@ -308,7 +308,8 @@ def _by_a_signal(facts: DeathFacts) -> DeathVerdict | None:
 
 
 def _by_a_signal_in_a_pod(facts: DeathFacts, reason: DeathReason, why: str, *, is_sure: bool) -> DeathVerdict:
-    """Who sends signals there is seen in the pod's status and its Events. `is_sure`: SIGKILL, and not by the OOM killer."""
+    """The verdict for a process in a pod that a signal ended; the pod's status and Events show who sends signals. `is_sure`: the signal is
+    SIGKILL, and the OOM killer did not send it."""
     if facts.container and facts.events_are_read:
         return _sure(reason, why, "Its pod was not deleted, and no Event says that the kubelet ended it.")
     alike = f"A failed liveness probe {_SAME} Events would tell."
@@ -351,7 +352,7 @@ def _by_its_disappearance(facts: DeathFacts) -> DeathVerdict | None:
 
 
 def _without_its_end(facts: DeathFacts) -> DeathVerdict | None:
-    """What there is, where nothing says why it ended."""
+    """The verdict from the remaining facts, where none gives the reason of the end."""
     if facts.container and facts.container.reason in NO_STATE:
         return _unknown("The kubelet does not know how its container ended.")
     if facts.process:
@@ -382,7 +383,7 @@ _JUDGES: Final = (
 
 
 def _pod_difference(facts: DeathFacts) -> str | None:
-    """How the pods that took its place differ."""
+    """How the pods that replaced it differ from its own pod."""
     before, deleted = facts.pod.status if facts.pod else None, facts.deleted_at
     if before is None or deleted is None or not before.revision or not facts.newcomers:
         return None

@@ -52,13 +52,13 @@ from sidecar.core.policy.policy import Policy, Store
 from sidecar.core.process_end import PodStatus
 
 RECORDED_AFTER: Final = 20 * SECOND
-"""How long after the end of a failover, and of the process, facts are waited for."""
+"""How long to wait for more facts after the failover and the process have ended."""
 LOG_READ_WITHIN: Final = 5 * SECOND
-"""Likewise where nothing else can explain it: its log has its first error."""
+"""How long to wait for the first error in the log, where nothing else can explain the end."""
 _BOOTED: Final = 600 * SECOND
-"""How long before the loss a machine may have been started again, if the loss was not observed: it had to start first."""
+"""How long before an unobserved loss the machine may have been started again: the sidecar starts after the machine."""
 _AFTER_FULL_HEAP: Final = 240 * SECOND
-"""How long after the loss one may end whose heap is full: Flink's error handler needs that long (102 s were measured)."""
+"""How long after the loss a process with a full heap may end: Flink's error handler needs that long (102 s were measured)."""
 _NOBODY_ENDED: Final = frozenset(
     {
         *(Cause.SAME_PROCESS_REELECTION, Cause.STORE_OUTAGE, Cause.STORE_REELECTION, Cause.LEASE_RENEWAL_FAILED),
@@ -150,7 +150,7 @@ def _facts_of_end(cluster: ClusterState, episode: Episode) -> DeathFacts | None:
 
 
 def _facts(cluster: ClusterState, episode: Episode, after: int) -> DeathFacts:
-    """What was observed of the leader that this failover left, up to so long after that."""
+    """The facts about the leader that this failover left, observed up to `after` after the loss."""
     remembered, lost = cluster.ends, lost_leader(cluster, episode, after)
     pod, container = end_of_pod(remembered, lost)
     of_leader = process_of(remembered, lost)

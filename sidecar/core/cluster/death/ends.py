@@ -20,13 +20,13 @@ from sidecar.core.process_end import ContainerEnd, LogEnd, PodStatus, ProcessEnd
 from sidecar.core.sanitize import clean
 
 KEPT: Final = 600 * SECOND
-"""How long something is remembered."""
+"""How long an observed end is remembered."""
 RESTARTED: Final = (60 * SECOND, 10 * SECOND)
-"""How long before the loss of a leader the operator says that it restarts the cluster, and how long after it that may be observed."""
+"""How long before the loss of a leader the operator may report a restart of the cluster, and how long after the loss."""
 MOST_PODS: Final = 16
 MOST_SIGNS: Final = 32
 MOST_ENDS: Final = 4
-"""Of one pod, and of processes, logs, restarts of machines and of the operator."""
+"""The most ends remembered of one pod, and the most of processes, logs, machine restarts and operator restarts."""
 MOST_RUNNING: Final = 20
 """JobManagers of one cluster on one machine."""
 MOST_HOSTS: Final = 8
@@ -40,7 +40,7 @@ _NO_SPACE: Final = "No space left on device"
 
 
 class Sign(StrEnum):
-    """What an Event says of a pod."""
+    """What an Event reports about a pod."""
 
     LIVENESS_PROBE = "liveness_probe"
     STARTUP_PROBE = "startup_probe"
@@ -50,12 +50,13 @@ class Sign(StrEnum):
     PREEMPTED = "preempted"
     NODE_NOT_READY = "node_not_ready"
     TAINTED = "tainted"
-    """It is deleted because of a taint of its node."""
+    """The pod is deleted because of a taint of its node."""
     PULLED = "pulled"
     CREATED = "created"
     STARTED = "started"
     BACK_OFF = "back_off"
-    """These four: the kubelet starts a container of it. Nothing of an end; they show that its Events of that time are recorded."""
+    """Like PULLED, CREATED and STARTED: the kubelet starts a container of the pod. No end, but proof that Events of that time are
+    recorded."""
     NONE = "none"
     """Nothing of all that."""
 
@@ -88,9 +89,9 @@ class LogFault(Struct, frozen=True):
     """The first error at the end of a log."""
 
     text: str | None = None
-    """For people. None: from a handover."""
+    """The fault, for people. None: it came from a handover."""
     age: int | None = None
-    """By how much the end of the log is later (microseconds). None: not known."""
+    """How much later the log ends than the fault (microseconds). None: not known."""
     heap: bool = False
     """The Java heap is exhausted."""
     no_space: bool = False
@@ -101,15 +102,15 @@ class ContainerEnded(Struct, frozen=True):
     """The end of a main container."""
 
     at: Moment
-    """When: by the kubelet, in whole seconds, or else when it was observed."""
+    """When the container ended: by the kubelet in whole seconds, or else when it was observed."""
     exit_code: int
     reason: str
     limit_bytes: int | None = None
     """The memory limit that was in force."""
     fault: LogFault | None = None
-    """Of its termination message."""
+    """The fault that its termination message names."""
     seen_at: int | None = None
-    """When it was first observed (wall microseconds). None: not known."""
+    """When the end was first observed (wall microseconds). None: not known."""
 
 
 class KnownPod(Struct, frozen=True):
@@ -117,14 +118,14 @@ class KnownPod(Struct, frozen=True):
 
     at: Moment
     status: PodStatus
-    """Without its last end."""
+    """The pod's status without its last end."""
     ends: tuple[ContainerEnded, ...] = ()
     """The latest ones, oldest first."""
     deleted_at: Moment | None = None
-    """When its deletion was requested; without a grace period, when that was observed. None: it was not."""
+    """When the pod's deletion was requested; without a grace period, when that was observed. None: it was not requested."""
     gone_at: Moment | None = None
     failed_at: Moment | None = None
-    """When it was first observed to have failed as a whole."""
+    """When the pod was first observed as failed."""
 
 
 class PodSign(Struct, frozen=True):
@@ -134,11 +135,12 @@ class PodSign(Struct, frozen=True):
     uid: str
     sign: Sign
     text: str = ""
-    """For people."""
+    """The text of the Event, for people."""
 
     @property
     def identity(self) -> object:
-        """The same Event, observed again: its steady time is derived from ours, and drifts. Of starts the last one of each kind counts."""
+        """The key that recognises an Event when it is observed again: its steady time is derived from ours, and drifts. Of starts only the
+        last one of each kind counts."""
         return (self.uid, self.sign) if self.sign in STARTS else (self.uid, self.sign, self.at.wall)
 
 
@@ -155,11 +157,11 @@ class OperatorEvent(Struct, frozen=True):
 
 
 class Restart(Struct, frozen=True):
-    """What the operator said about when a leader was lost."""
+    """The operator's report of a restart near the loss of a leader."""
 
     reason: OperatorReason
     after: int
-    """How long after the loss (microseconds); negative: before."""
+    """How long after the loss it was reported (microseconds). Negative: before the loss."""
     text: str = ""
 
     def __str__(self) -> str:
@@ -182,7 +184,7 @@ class Beside(Struct, frozen=True):
 class KnownProcessEnd(Beside, frozen=True):
     end: ProcessEnd
     fault: LogFault | None = None
-    """What the JVM itself gave as its reason."""
+    """The reason that the JVM itself gave."""
 
 
 class KnownProcess(Beside, frozen=True):
@@ -190,7 +192,7 @@ class KnownProcess(Beside, frozen=True):
 
     process: RunningProcess
     stood_still: tuple[Moment, Moment | None] | None = None
-    """When it was stopped last, and when it went on. None: it was not, as far as is known."""
+    """When the process was last stopped, and when it continued. None: not known to have been stopped."""
 
 
 class LogRead(Beside, frozen=True):
@@ -213,10 +215,10 @@ class Rebooted(Beside, frozen=True):
 
 
 class Ends(Struct, frozen=True):
-    """What is remembered of one cluster."""
+    """The remembered ends of one cluster's JobManagers."""
 
     pods: Mapping[str, KnownPod] = {}
-    """By uid. Those that exist stay."""
+    """The pods by uid. Pods that exist are always kept."""
     signs: tuple[PodSign, ...] = ()
     operator: tuple[OperatorEvent, ...] = ()
     running: tuple[KnownProcess, ...] = ()
@@ -228,7 +230,7 @@ class Ends(Struct, frozen=True):
 
 NOTHING: Final = Ends()
 _MOST: Final = {"signs": MOST_SIGNS, **dict.fromkeys(("operator", "processes", "logs", "reboots"), MOST_ENDS)}
-"""Of each kind but pods."""
+"""The most entries of each kind except pods."""
 _T = TypeVar("_T", PodSign, OperatorEvent, KnownProcessEnd, LogRead, Rebooted)
 
 
@@ -349,7 +351,7 @@ def with_reboot(ends: Ends, booted_at: int, hosts: Iterable[str], at: Moment) ->
 
 
 def fault_of(log: LogEnd) -> LogFault:
-    """What the end of a log says."""
+    """The fault that the end of a log shows."""
     text = log.first_fault or ""
     exception = log.exception or ""
     heap = _HEAP.search(text) or _HEAP.search(log.last_line)
@@ -357,7 +359,7 @@ def fault_of(log: LogEnd) -> LogFault:
 
 
 def restart_near(ends: Ends, opened: Moment) -> Restart | None:
-    """What the operator said about when a leader was lost, the latest."""
+    """The operator's latest report of a restart near the loss of a leader."""
     before, after = RESTARTED
     for event in reversed(ends.operator):
         if -before <= (ago := event.at.steady - opened.steady) <= after:
@@ -369,17 +371,17 @@ def restart_near(ends: Ends, opened: Moment) -> Restart | None:
 
 
 def recent(ends: Ends, now: Moment) -> Ends:
-    """What is not forgotten yet; the same object if nothing is."""
+    """`ends` without what is older than KEPT; the same object if nothing is."""
     return _since(ends, now.steady - KEPT)
 
 
 def after(ends: Ends, moment: Moment) -> Ends:
-    """Without the ends up to then: they belong to failovers that are past."""
+    """`ends` without those up to `moment`: they belong to past failovers."""
     return _since(ends, moment.steady + 1)
 
 
 def merged(ends: Ends, others: Ends) -> Ends:
-    """With what another sidecar observed; the same object if nothing is new."""
+    """`ends` with those that another sidecar observed; the same object if nothing is new."""
     pods = {**others.pods, **ends.pods}
     for uid in ends.pods.keys() & others.pods.keys():
         ours, theirs = ends.pods[uid], others.pods[uid]
@@ -396,7 +398,7 @@ def merged(ends: Ends, others: Ends) -> Ends:
 
 
 def restarted(ends: Ends) -> Ends:
-    """As another process begins with it: pods and processes that exist are observed anew, others may be gone."""
+    """`ends` for another process to begin with. It observes the existing pods and processes anew, because some may be gone."""
     pods = {uid: pod for uid, pod in ends.pods.items() if pod.ends or pod.deleted_at or pod.gone_at}
     return replace(ends, pods=pods, running=())
 
@@ -427,7 +429,7 @@ def _same(pods: Mapping[str, KnownPod], others: Mapping[str, KnownPod]) -> bool:
 
 
 def _text(text: str) -> str:
-    """What others wrote, without secrets: the operator's Events quote exceptions."""
+    """The text of an Event without secrets: the operator's Events quote exceptions."""
     return clean(masked(text[: 10 * _LONGEST]), _LONGEST)
 
 
@@ -452,7 +454,7 @@ def _moment(wall: int, now: Moment) -> Moment:
 
 
 def _pods(pods: Mapping[str, KnownPod]) -> Mapping[str, KnownPod]:
-    """Those that exist rather than those that are gone, then the latest."""
+    """The most pods that are kept: existing pods first, then the latest."""
     if len(pods) <= MOST_PODS:
         return pods
     order = sorted(pods.items(), key=lambda item: (item[1].gone_at is None, item[1].at, item[0]))

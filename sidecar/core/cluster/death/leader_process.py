@@ -1,5 +1,5 @@
-"""Which process, and which container, was that of a leader that is lost: by its pod, or by the port of its address, which no other process
-of its machine has. So the end of another JobManager is never its own, and one that still runs has not ended.
+"""Identifies the process and the container of a lost leader: by its pod, or by the port of its address, which no other process of its
+machine has. So the end of another JobManager is never taken for its end, and a process that still runs has not ended.
 """
 
 from collections.abc import Container, Iterable, Iterator
@@ -17,7 +17,7 @@ from sidecar.core.sanitize import clean
 BEFORE: Final = 180 * SECOND
 """How long before the loss of its leadership a JobManager may have ended: Flink's session timeout, or its lease."""
 AFTER: Final = 60 * SECOND
-"""How long afterwards: it shuts down, and a node is not heard of for a while."""
+"""How long after the loss of leadership a JobManager may still end: it shuts down, or its node does not report for a while."""
 ROUNDED: Final = 5 * SECOND
 """By how much the kubelet's time of an end may differ from the kernel's."""
 _T = TypeVar("_T", bound=Beside | ContainerEnded)
@@ -31,7 +31,7 @@ class Lost(NamedTuple):
     since: int
     until: int
     is_own_place: bool
-    """Only one machine or pod can have its host name."""
+    """Whether only one machine or pod can have its host name."""
 
     def has(self, at: Moment) -> bool:
         """Whether it may have ended then."""
@@ -43,9 +43,9 @@ class LeaderProcess(NamedTuple):
 
     end: KnownProcessEnd | None = None
     running: KnownProcess | None = None
-    """It has not ended."""
+    """The process, if it has not ended."""
     is_identified: bool = False
-    """By its port. False: another JobManager of its machine may be meant."""
+    """Whether its port identifies the process. False: it may be another JobManager of the machine."""
 
 
 def lost_leader(cluster: ClusterState, episode: Episode, after: int) -> Lost:
