@@ -26,7 +26,7 @@ MOST_BYTES: Final = 1024
 
 
 class EventReason(StrEnum):
-    """What happened, in one word."""
+    """The reason of an Event: what happened, in one word."""
 
     LEADER_LOST = "FlinkLeaderLost"
     FAILED_OVER = "FlinkFailedOver"
@@ -82,7 +82,7 @@ def _opening(before: ClusterState | None, after: ClusterState, happened: Sequenc
 
 
 def _loss(transition: Transition, cluster: ClusterState) -> str:
-    """How the failover began."""
+    """The text of how the failover began."""
     leaders = transition.last_known, transition.leader
     before, after = (_spelled(leader.address, cluster) if leader else None for leader in leaders)
     if after:

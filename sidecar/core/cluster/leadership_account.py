@@ -15,11 +15,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 MOST_CHANGES: Final = 32
-"""That may turn out to have been unobserved."""
+"""The most changes kept that may turn out to have been unobserved."""
 
 
 class Standing(StrEnum):
-    """What one moment of a cluster counts as."""
+    """How one moment of a cluster counts in its account."""
 
     LED = "led"
     VACANT = "vacant"
@@ -28,7 +28,7 @@ class Standing(StrEnum):
 
 
 class Change(Struct, frozen=True, array_like=True):
-    """From `at` on (steady)."""
+    """The standing from `at` on (steady)."""
 
     at: int
     standing: Standing
@@ -43,7 +43,7 @@ class Lasted(Struct, frozen=True):
     unobserved: int = 0
 
     def plus(self, standing: Standing, duration: int) -> "Lasted":
-        """With `duration` more of `standing`."""
+        """These parts with `duration` more of `standing`."""
         return replace(self, **{standing.value: getattr(self, standing.value) + duration})
 
 
@@ -51,9 +51,9 @@ class Account(Struct, frozen=True):
     """The account of one cluster. It changes when the standing does, never because time passes."""
 
     settled: int
-    """Until then (steady) it is final: `lasted`."""
+    """The time (steady) up to which `lasted` is final."""
     standing: Standing = Standing.UNOBSERVED
-    """From `settled` on."""
+    """The standing from `settled` on."""
     changes: tuple[Change, ...] = ()
     """Later ones, the oldest first: a view that turns out to be stale was blind since its last confirmation, which may be before them."""
     lasted: Lasted = Lasted()

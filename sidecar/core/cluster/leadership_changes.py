@@ -38,7 +38,7 @@ from sidecar.core.sanitize import clean
 
 
 class Reading(Struct, frozen=True):
-    """What one read of the store shows of one leadership."""
+    """One leadership as one read of the store shows it."""
 
     sight: Sight
     leader: LeaderInformation | None = None

@@ -11,7 +11,7 @@ class Sight(StrEnum):
 
     SAME_LEADER = "same_leader"
     SAME_SESSION_ELSEWHERE = "same_session_elsewhere"
-    """The same leader at another address."""
+    """The same leader has another address."""
     ANOTHER_LEADER = "another_leader"
     """A leader where none was known, or one with another session id."""
     NO_LEADER = "no_leader"
@@ -22,7 +22,7 @@ class Sight(StrEnum):
 
 
 class Kind(StrEnum):
-    """What happened to one leadership."""
+    """The kind of change of one leadership."""
 
     DISCOVERED = "DISCOVERED"
     """First sight, or sight regained. Compare with what was last known to learn what happened meanwhile."""

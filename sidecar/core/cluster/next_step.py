@@ -1,4 +1,4 @@
-"""What to do about the status of a cluster: what helps first, then how to find out why."""
+"""The next step for each status of a cluster: first the remedy, then how to find the cause."""
 
 from typing import Final, NamedTuple
 

@@ -15,7 +15,7 @@ from sidecar.core.policy.policy import Policy
 from sidecar.core.records import HaCheck, record_id
 
 RECORD_INTERVAL: Final = 86_400 * SECOND
-"""How often a result is recorded that does not change."""
+"""How often an unchanged result is recorded."""
 
 
 def observe(policy: Policy, name: str, cluster: ClusterState, observation: HaChecked) -> ClusterStep:

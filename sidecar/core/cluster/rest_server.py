@@ -21,18 +21,18 @@ from sidecar.core.reach import Reach
 ASSESSED: Final = SECOND
 """The interval while a failover is assessed."""
 PATIENT: Final = 30
-"""While a failover is assessed, so many failures in a row are elections and starting jobs; then the interval doubles with each."""
+"""How many failures in a row count as an election or a starting job while a failover is assessed. After that the interval doubles."""
 LONGEST: Final = 300 * SECOND
 """The interval doubles with each failure, up to this one."""
 SUSPECTED: Final = 30 * SECOND
-"""So long a leader that stops answering is asked again each time it has not answered, so that a rule can tell a pause from a silence."""
+"""How long a leader that stops answering is asked again at once, so that a rule can tell a pause from a silence."""
 LONGEST_ONCE_ANSWERED: Final = 60 * SECOND
 """The longest interval for a leader that has answered, so that its silence, and the end of it, are seen in time."""
 SHOWN_AFTER: Final = 60 * SECOND
 LEAST_REQUESTS: Final = 3
-"""So many in a row prove a silence. A single one may have failed because this sidecar itself was paused."""
+"""How many unanswered requests in a row prove a silence. One alone may have failed because this sidecar itself was paused."""
 TOGETHER: Final = 10
-"""So many clusters are asked at the interval of the configuration; more of them less often."""
+"""The most clusters that are asked at the configured interval; with more clusters, each is asked less often."""
 _MOST_DOUBLED: Final = 10
 
 
@@ -146,8 +146,8 @@ def observed(policy: Policy, cluster: ClusterState, answer: PictureTaken) -> Clu
 
 
 def _unanswered_again(last: Unanswered | None, answer: PictureTaken, reach: Reach, seeing_since: int) -> Unanswered:
-    """One more request that was not answered, after the `last` ones: those before this sidecar was blind, or was started again, count only
-    if they were a proof.
+    """`last` with one more unanswered request. Requests before this sidecar was blind, or was started again, count only if they proved a
+    silence.
     """
     if last and last.requests < LEAST_REQUESTS and last.until < seeing_since:
         last = None
@@ -169,7 +169,7 @@ def _interval(policy: Policy, watched: int) -> int:
 
 
 def _pause(interval: int, cluster: ClusterState, last: PictureRequested, *, assessed: bool) -> int:
-    """From the last request to the next. `interval`: while none is assessed."""
+    """The time from the last request to the next. `interval`: the time while no failover is assessed."""
     interval = ASSESSED if assessed else interval
     doubled = max(0, last.failures - PATIENT) if assessed else last.failures
     has_answered = cluster.rest_server is not None and cluster.rest_server.leader == last.leader
@@ -200,7 +200,7 @@ def unanswered(cluster: ClusterState) -> Unanswered | None:
 
 
 def proven_until(cluster: ClusterState) -> int | None:
-    """Until when (steady) the silence of the leader is proven. None: it is not."""
+    """The time (steady) until which the silence of the leader is proven. None: it is not."""
     silence = unanswered(cluster)
     return silence.until if silence and silence.requests >= LEAST_REQUESTS else None
 

@@ -15,9 +15,9 @@ from sidecar.core.moment import SECOND, Moment
 
 RETURNS: Final = 3
 WITHIN: Final = 10 * SECOND
-"""So many returns of earlier leaders within this time are a split."""
+"""The time within which enough returns of earlier leaders are a split: see `RETURNS`."""
 CALM: Final = 60 * SECOND
-"""So long without another one, and it is over."""
+"""How long no replaced leader may return until a split is over."""
 _REMEMBERED: Final = 4
 
 
@@ -27,7 +27,7 @@ class Contest(Struct, frozen=True, gc=False):
     earlier: tuple[UUID, ...] = ()
     """Session ids of leaders before the one last known, the latest first."""
     returns: tuple[int, ...] = ()
-    """When (steady) one of them came back: the latest few."""
+    """When (steady) earlier leaders came back: the latest few times."""
     since: Moment | None = None
     """Since when leadership is split; None: it is not."""
 

@@ -14,7 +14,7 @@ STANDBY_AGE: Final = 120 * SECOND
 """How long several must have contended before one of them counts as a standby: a restarted JobManager contends beside the latch of its
 predecessor until that session expires."""
 MOST_LACKED: Final = 600 * SECOND
-"""Of the time without a standby, so much has to be made up for at most."""
+"""The most time without a standby that has to be made up for."""
 MOST_LEFT: Final = 1_000_000
 
 
@@ -22,13 +22,13 @@ class Standby(Struct, frozen=True):
     """Whether a leader has had a standby, as far as is known."""
 
     several_since: Moment | None = None
-    """Since when several contend, or contended until one was left."""
+    """Since when several JobManagers contend, or contended until one was left."""
     alone_since: Moment | None = None
-    """Since when one contends after there was a standby."""
+    """Since when one JobManager contends after there was a standby."""
     lacking_since: Moment | None = None
-    """Since when the standby cannot be relied on: it left then, and what was lacked since is not made up for."""
+    """Since when the standby is unreliable: when it left, as long as the time without it is not made up for."""
     left: int = 0
-    """How often it left in that time."""
+    """How often the standby has left since `lacking_since`."""
     lacked: int = 0
     """Microseconds still to be made up for when several, or one, began to contend: see `counted_at`."""
     counted_at: Moment | None = None
@@ -61,7 +61,7 @@ class Standby(Struct, frozen=True):
         return Standby(several_since=self.several_since)
 
     def lacked_at(self, at: Moment) -> int:
-        """What is to be made up for at this time. A standby that has just come back makes up for nothing: it is lacked still."""
+        """The time without a standby that is still to be made up for at `at`. A standby that has just come back does not count yet."""
         elapsed = max(0, at.steady - self.counted_at.steady) if self.counted_at else 0
         unproven = elapsed if self.alone_since else min(elapsed, STANDBY_AGE)
         return max(0, min(self.lacked + unproven, MOST_LACKED) - (elapsed - unproven))

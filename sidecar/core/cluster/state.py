@@ -1,4 +1,4 @@
-"""One cluster, as the owner's thread knows it. Values, never changed in place: a step makes new ones and shares what stayed the same."""
+"""The state of one cluster. Values are never changed in place: a step makes new ones and shares unchanged parts."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -43,7 +43,7 @@ from sidecar.core.reach import Reach
 from sidecar.core.sanitize import clean
 
 _MOST_SHOWN: Final = 20
-"""Of the clusters that are beside one that is not there."""
+"""The most clusters that are listed beside a cluster that does not exist."""
 _TRANSACTIONS_OF_AN_EPOCH: Final = (1 << 32) - 1
 _REST_SERVER: Final = ComponentId(Component.REST_SERVER)
 
@@ -57,7 +57,7 @@ class ComponentState(Struct, frozen=True, gc=False):
     last_known: LeaderInformation | None = None
     """The last observed leader, kept through vacancies, lost connections and restarts."""
     last_position: Position | None = None
-    """Its position."""
+    """The position of `last_known`."""
     seen_at: int = 0
     """When the component was last read (steady)."""
     look: Look | None = None
@@ -68,17 +68,17 @@ class ComponentState(Struct, frozen=True, gc=False):
     vacated_at: Moment | None = None
     """When the current vacancy was observed to begin."""
     last_led: LastLed | None = None
-    """Of the current vacancy: when the previous leader may have worked last."""
+    """When the leader before the current vacancy may have worked last."""
     published_at: int | None = None
     """When the current leader was observed to publish itself (steady); None: it led already at the first observation."""
     absence: Absence | None = None
-    """Its part in the latest episode in which it lost its leader."""
+    """The component's part in the latest episode in which it lost its leader."""
     discovered: bool = False
-    """It was already in this state at the first observation."""
+    """Whether it was already in this state at the first observation."""
     registered: bool | None = None
     """Jobs: whether it is in a job store. False: no longer, so it has ended. None: it was never observed there."""
     unregistered_at: int | None = None
-    """When it was first observed to be in no job store any more (steady)."""
+    """When the job was first observed to be in no job store any more (steady)."""
 
 
 def as_last_known(state: ComponentState, at: Moment) -> ComponentState:
@@ -148,10 +148,10 @@ class Fewer(Struct, frozen=True):
 
 
 class Beyond(Struct, frozen=True):
-    """What of the cluster is not observed, because it is beyond a bound."""
+    """The part of the cluster that is not observed, because it exceeds a bound."""
 
     jobs: int
-    """At least so many jobs."""
+    """The least number of jobs that are not observed."""
     lists: tuple[str, ...]
     """Paths whose children are too many to be read."""
     since: Moment
@@ -175,7 +175,7 @@ class TooOld(Struct, frozen=True):
 
 
 class Drilled(Struct, frozen=True):
-    """What is known of a cluster's drills. Times are microseconds since the epoch: they outlast any process."""
+    """The drills of a cluster. Times are microseconds since the epoch, so that they outlast any process."""
 
     since: int = 0
     """Since when the cluster is watched, as far as is known. 0: not known."""
@@ -191,11 +191,11 @@ class PictureRequested(Struct, frozen=True):
     leader: LeaderInformation
     """The leading REST server that was asked."""
     at: int
-    """When (steady)."""
+    """When the request was made (steady)."""
     good_at: int
     """When a picture last came, whoever led (steady); before the first one: when it was first asked for."""
     waiting: bool = True
-    """It is not answered yet."""
+    """Whether the request is not answered yet."""
     failures: int = 0
     """How many requests to this leader failed in a row."""
     problem: str | None = None
@@ -210,9 +210,9 @@ class Unanswered(Struct, frozen=True):
     until: int
     """When the last one was given up (steady)."""
     reach: Reach
-    """Of the last one."""
+    """How far the last request got."""
     requests: int = 0
-    """How many in a row were this sidecar's own, as far as they are counted: see `cluster.rest_server`."""
+    """How many requests in a row were this sidecar's own, as far as they are counted: see `cluster.rest_server`."""
 
 
 class RestServer(Struct, frozen=True):
@@ -237,7 +237,7 @@ class ClusterState(Struct, frozen=True):
     zxid: int | None = None
     """The store's last known zxid."""
     leases: Mapping[str, Lease] = {}
-    """By ConfigMap name. Only expired ones survive a restart."""
+    """The leases by ConfigMap name. Only expired ones survive a restart."""
     episode: Episode | None = None
     """The open failover."""
     fewer: Fewer | None = None
@@ -253,7 +253,7 @@ class ClusterState(Struct, frozen=True):
     missing: Missing | TooOld | None = None
     """Why there is no cluster to watch in the store."""
     beyond: Beyond | None = None
-    """What of it is not observed, although the store can be read. None: all of it is."""
+    """The part of the cluster that is not observed, although the store can be read. None: all of it is."""
     refused: str | None = None
     """Why the leaders cannot be found in the store, which can be reached; None once everything was read."""
     gone: Moment | None = None
@@ -263,25 +263,26 @@ class ClusterState(Struct, frozen=True):
     pods: Pods = {}
     """The pods of this cluster's JobManagers, as far as they are known."""
     operated: Operated | None = None
-    """Its FlinkDeployment. None: there was none, or none could be read."""
+    """The cluster's FlinkDeployment, or another maker. None: there was none, or none could be read."""
     refused_rights: frozenset[str] = frozenset()
-    """What the API server does not list that says whether a leader is wanted: `deployments.apps`. Not kept when the sidecar ends."""
+    """The resources that the API server refuses to list and that decide whether a leader is wanted: `deployments.apps`. Not kept when the
+    sidecar ends."""
     disruptions: Mapping[str, Disruption] = {}
-    """Of its JobManagers' pods, by their uid."""
+    """The disruptions of its JobManagers' pods, by pod uid."""
     ends: Ends = Ends()
-    """What was observed of the ends of its JobManagers lately."""
+    """The recent ends of its JobManagers."""
     departed: Mapping[ComponentId, Transition] = {}
     """REVOKED of jobs that just lost their leader, not yet recorded: the failover they belong to is decided shortly after."""
     picture: Picture | None = None
     """The last good one. While a recovery is assessed: the last one before the failover."""
     picture_kept: Picture | None = None
-    """The same as the journal has it: not newer, and with the same jobs."""
+    """`picture` as the journal has it: not newer, and with the same jobs."""
     picture_now: Picture | None = None
-    """While a recovery is assessed: the last one since."""
+    """The last picture since the failover, while a recovery is assessed."""
     recovery: Assessment | None = None
     """The recovery that is assessed. None: none is."""
     recovering: Mapping[str, JobAfter] = {}
-    """What became of the jobs from before the failover, by their previous ids, as far as Flink lists them."""
+    """The jobs from before the failover as Flink lists them now, by their previous ids."""
     assessed: Assessed | None = None
     """The last recovery that was judged."""
     job_faults: Mapping[str, JobFault] = {}
@@ -296,9 +297,9 @@ class ClusterState(Struct, frozen=True):
     peers: Peers = Peers()
     """The other observers, as far as they were asked."""
     account: Account | None = None
-    """For how long it was led. None: not known yet."""
+    """How long the cluster was led. None: not known yet."""
     stated: Stated | None = None
-    """Its status. None: not decided yet."""
+    """The cluster's status. None: not decided yet."""
 
     @property
     def stored_jobs(self) -> frozenset[str]:

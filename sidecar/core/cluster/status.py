@@ -27,7 +27,7 @@ class Status(StrEnum):
     DEGRADED = "DEGRADED"
     """Led, and a job was restored from an older checkpoint or failed, or no standby is left."""
     BLIND = "BLIND"
-    """This observer cannot see it."""
+    """This observer cannot see the cluster."""
     UNCHECKED = "UNCHECKED"
     """Led. Whether jobs run is not known."""
     STOPPED = "STOPPED"
@@ -60,9 +60,9 @@ SHOWN: Final[Mapping[Status, Shown]] = {
 }
 WORST_FIRST: Final = tuple(Status)
 LED: Final = frozenset(Status) - {Status.DOWN, Status.SPLIT, Status.BLIND, Status.STOPPED}
-"""Those of a cluster that has a leader."""
+"""The statuses of a cluster that has a leader."""
 OVER: Final = frozenset({Status.OK, Status.STOPPED, Status.UNCHECKED})
-"""Those that end an incident."""
+"""The statuses that end an incident."""
 _LASTS: Final = 60 * SECOND
 """A cluster that is degraded for so long stays so for a while: nothing more is waited for."""
 
@@ -91,7 +91,7 @@ class ClusterStatus(NamedTuple):
 
     status: Status
     since: Moment
-    """When it began, as far as this observer knows."""
+    """When the status began, as far as this observer knows."""
     parts: tuple[str, ...]
     """The sentence in parts: without the last ones it says less, and is still true."""
     due: int | None = None
@@ -102,7 +102,7 @@ class ClusterStatus(NamedTuple):
         return ", ".join(self.parts)
 
     def within(self, room: int) -> str:
-        """As many parts of the sentence as have room (characters); the first one is cut if it is too long."""
+        """As many parts of the sentence as fit into `room` characters; the first one is cut if it is too long."""
         text, *others = self.parts
         for part in others:
             if len(text) + len(part) + 2 > room:

@@ -1,4 +1,4 @@
-"""What the status of a cluster is decided from: who leads, which jobs run, what is known of the last failover. Computed when asked for."""
+"""The facts that decide the status of a cluster: leaders, running jobs, the last failover. Computed when they are asked for."""
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -32,18 +32,18 @@ _REST_SERVER: Final = ComponentId(Component.REST_SERVER)
 _HOLDS: Final = {Trigger.VACANT: 30 * SECOND, Trigger.NOT_RECOVERED: 300 * SECOND, Trigger.LEADER_SILENT: 8 * SECOND}
 """How long a condition must hold where no rule says so: as the shipped rules have it."""
 _READ_WITHIN: Final = 10 * SECOND
-"""So long after all jobs run it is waited for that is known from what they were restored."""
+"""How long after all jobs run to wait until it is known from what they were restored."""
 _RECENT: Final = 600 * SECOND
-"""So long after a recovery its duration is said."""
+"""How long after a recovery the status shows its duration."""
 _SETTLED: Final = 120 * SECOND
-"""So long after an election a job that has just started may be one that is restored."""
+"""How long after an election a job that has just started may be a restored one."""
 _STARTS_WITHIN: Final = 60 * SECOND
-"""So long a job that somebody has submitted may take to start."""
+"""How long a newly submitted job may take to start."""
 _GOES_ON: Final = frozenset({Plan.SUSPENSION, Plan.DELETION})
 
 
 class Case:
-    """One cluster at one moment. `due` grows earlier with each time that is asked for and has not passed."""
+    """One cluster at one moment. `due` becomes earlier with each future time that is asked for."""
 
     def __init__(self, policy: Policy, name: str, cluster: ClusterState, now: Moment) -> None:
         self.policy, self.name, self.cluster, self.now = policy, name, cluster, now
@@ -58,7 +58,7 @@ class Case:
         return False
 
     def hold(self, trigger: Trigger) -> int:
-        """How long the condition of the rules of this trigger must hold."""
+        """How long the condition of this trigger must hold, by the rules."""
         return min((rule.hold_for for rule in self.policy.rules if rule.on is trigger), default=_HOLDS[trigger])
 
     @property
@@ -103,14 +103,14 @@ class Case:
 
     @property
     def jobs_of_failover(self) -> int:
-        """How many jobs stand still. 0: not known, or some component of the cluster still has a leader."""
+        """How many jobs stand still. 0: not known, or a component of the cluster still has a leader."""
         if len(self.vacant) < len(self.own):
             return 0
         return self.cluster.episode.jobs_total if self.cluster.episode else len(self.jobs)
 
     @cached_property
     def leader(self) -> str:
-        """The dispatcher's, or that of another component."""
+        """The dispatcher's leader, or that of another component."""
         led = [state for state in self.own.values() if isinstance(state.leadership, Held)]
         dispatcher = self.own.get(_DISPATCHER)
         state = dispatcher if dispatcher in led else next(iter(led), None)
@@ -142,7 +142,7 @@ class Case:
 
     @property
     def standby(self) -> tuple[str, ...]:
-        """What is wrong with the standby."""
+        """The problems with the standby."""
         standby = self.cluster.standby
         if standby.loops and standby.lacking_since:
             return (f"the standby stops again and again ({standby.left} times)",)
@@ -206,7 +206,7 @@ class Case:
 
     @cached_property
     def picture(self) -> Picture | None:
-        """What the present leader's REST server said, since this observer sees it lead. None: nothing, or too long ago."""
+        """The answer of the present leader's REST server, since this observer sees it lead. None: there is none, or it is too old."""
         cluster, leader, server = self.cluster, self.cluster.rest_leader, self.cluster.rest_server
         picture, request = (cluster.picture_now if cluster.recovery else cluster.picture), cluster.picture_request
         if Source.FLINK_REST not in self.policy.evidence or picture is None or picture.left_out:
@@ -244,7 +244,7 @@ class Case:
 
     @cached_property
     def counts(self) -> tuple[int, int] | None:
-        """How many jobs run, of how many. None: not known."""
+        """How many jobs run, and how many there are. None: not known."""
         cluster, recovery, before = self.cluster, self.cluster.recovery, self.cluster.picture
         if recovery and recovery.led_at and not recovery.left_out and before and not before.left_out:
             ended = {job_id for job_id, after in cluster.recovering.items() if after.state in ENDED}
@@ -317,7 +317,7 @@ class Case:
 
     @property
     def lacks_workers(self) -> bool:
-        """The same for so long that none is to be expected any more."""
+        """Whether jobs are there, and no TaskManager has registered for so long that none is to be expected."""
         picture, recovery = self.picture, self.cluster.recovery
         if picture is None or not self.has_no_workers:
             return False
@@ -397,7 +397,8 @@ class Case:
         return (f"{bounds(took, at_most)} after {who} {ending}",)
 
     def _took_at_most(self, episode: Episode, took: int) -> int | None:
-        """The same from when the previous leader may have stopped working, long before that was observed. None: that is not known."""
+        """The longest time the recovery may have taken: from when the previous leader may have stopped working, long before that was
+        observed. None: not known."""
         absences = [state.absence for state in self.own.values() if has_part(state.absence, episode)]
         down = downtime.longest([absence.downtime for absence in absences if absence])
         if down is None:

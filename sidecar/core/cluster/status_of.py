@@ -109,7 +109,7 @@ def _down(case: Case) -> Parts:
 
 
 def _refused(case: Case) -> Parts:
-    """What the API server refuses that would tell a stop from a loss."""
+    """The rights that the API server refuses, without which a stop cannot be told from a loss."""
     lacks = makers_there.rights(case.cluster)
     return (f"whether it was meant is not known without {lacks}",) if lacks else ()
 
@@ -208,4 +208,4 @@ ROWS: Final[tuple[tuple[Status, Callable[[Case], Parts]], ...]] = (
     (Status.UNCHECKED, _unchecked),
     (Status.OK, _ok),
 )
-"""In the order in which they are considered. The last one applies where no other does."""
+"""The statuses in the order in which they are considered. The last one applies where no other does."""

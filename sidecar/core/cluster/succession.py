@@ -23,8 +23,8 @@ _DEPARTURE: Final = (
 
 
 def hand_over(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> ClusterState:
-    """What the next sidecar needs: who led last, until when at the earliest, and the failover in progress. Not the view, which is each
-    sidecar's own.
+    """The state that the next sidecar needs: the last leaders, until when at the earliest they led, and the failover in progress. The view
+    is left out: each sidecar has its own.
     """
     last = cluster.last_episode
     if last and last.death:  # it is recorded

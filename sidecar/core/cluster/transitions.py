@@ -26,9 +26,9 @@ class Transition(Struct, frozen=True, kw_only=True):
     """A transition of one component: a row of the leadership table. Times are microseconds."""
 
     id: str
-    """The same for every observer, except for transitions of the observer's own view."""
+    """The id, equal for all observers, except for transitions of the observer's own view."""
     at: Moment
-    """When it was observed."""
+    """When the change was observed."""
     cluster_id: str
     store: Store
     component: ComponentId

@@ -18,7 +18,7 @@ from sidecar.core.policy.policy import Store
 
 
 class Cause(StrEnum):
-    """What made a leadership move."""
+    """The reason why leadership changed."""
 
     JOBMANAGER_LOST = "jobmanager_lost"
     """Crash, kill, eviction, or disconnected for too long: its session or lease expired, and another process leads."""
@@ -39,7 +39,7 @@ class Cause(StrEnum):
     REWRITTEN_BY_FLINK = "rewritten_by_flink"
     """The leader's address was deleted or changed, and the leader wrote it again: no election."""
     TAMPERED = "tampered"
-    """Something other than a JobManager wrote or deleted."""
+    """A process other than a JobManager wrote or deleted the leader's data."""
     CLUSTER_REMOVED = "cluster_removed"
     """A found cluster was removed: no leader follows."""
     OBSERVER_BLIND = "observer_blind"
@@ -63,7 +63,7 @@ class Confidence(StrEnum):
     HIGH = "high"
     """No other known cause leaves these facts."""
     MEDIUM = "medium"
-    """Another cause may leave them too: the facts name it."""
+    """Another cause may leave the same facts: the facts name it."""
     NONE = "none"
 
 
@@ -93,9 +93,9 @@ class Facts(Struct, frozen=True):
     orderly: bool = False
     """The leader removed its own address."""
     left: int = 0
-    """How many times one of the cluster's own components left a leader."""
+    """How many leaders the cluster's own components lost."""
     withdrawn: int = 0
-    """In how many of these its leader had removed the address itself."""
+    """How many of the lost leaders had removed their address themselves."""
     released: bool = False
     """The holder released its lease while its addresses were still published. A clean shutdown removes them first."""
     not_renewed_for: int | None = None
@@ -108,15 +108,15 @@ class Facts(Struct, frozen=True):
     """The new leader is the previous one, with its old session id."""
     split: bool = False
     unseen: bool = False
-    """It happened while the store was not observed."""
+    """Whether it happened while the store was not observed."""
     loss: Loss | None = None
-    """When this observer was disconnected, shortly before or during it."""
+    """The period in which this observer was disconnected, shortly before or during the failover."""
     opened: int = 0
-    """When it began (steady)."""
+    """When the failover began (steady)."""
     contended: int | None = None
-    """How many JobManagers contended before."""
+    """How many JobManagers contended before the failover."""
     contend: int | None = None
-    """How many contended when it was over."""
+    """How many JobManagers contended when the failover was over."""
     store_reelected: bool = False
     same_process: bool | None = None
     same_place: bool | None = None
@@ -130,27 +130,27 @@ class Facts(Struct, frozen=True):
     quiet_end: bool = False
     """This version of Flink leaves the same facts after a clean shutdown as after a kill."""
     succeeded: bool = False
-    """There is a leader again."""
+    """Whether there is a leader again."""
     removed: bool = False
     """The cluster was removed while it had no leader."""
     intent: Intent | None = None
-    """What says that it was planned."""
+    """The evidence that the failover was planned."""
     restart: Restart | None = None
-    """What the operator said of it."""
+    """The operator's report of the restart."""
     operated: bool = False
     """The cluster's FlinkDeployment could be read all the time."""
     exit_code: int | None = None
-    """Of the leader's process or container."""
+    """The exit code of the leader's process or container."""
     exited_at: int | None = None
-    """When it ended (steady)."""
+    """When the leader's process or container ended (steady)."""
     lives: bool = False
     """The leader's process has not ended."""
     is_stopped: bool = False
-    """It is stopped (state T) now."""
+    """Whether the leader's process is stopped now (state T)."""
     stood_still: int | None = None
-    """For how long it was stopped around the loss (microseconds); None: it was not, or still is."""
+    """How long the leader's process was stopped around the loss (microseconds). None: it was not, or still is."""
     failed: tuple[str, ...] = ()
-    """What became of JobManagers that took over and ended since, a sentence each."""
+    """The ends of JobManagers that have taken over and ended since, a sentence each."""
     handed_over_by: str | None = None
     """The observer from whose handover it is known what was before; None: from our own observations."""
 
@@ -230,7 +230,7 @@ def _by_intent(facts: Facts) -> Verdict | None:
 
 
 _RESTARTS: Final = frozenset({OperatorReason.RESTART_UNHEALTHY_JOB, OperatorReason.ROLLBACK})
-"""What the operator says before it ends the JobManagers. It says the others when they are gone, or a job has failed."""
+"""The operator's reports that come before it ends the JobManagers. Its other reports come when they are gone, or a job has failed."""
 
 
 def _by_the_operator(facts: Facts) -> Verdict | None:
@@ -320,7 +320,7 @@ def _by_its_exit(facts: Facts, loss: Loss, lost: str) -> Verdict | None:
 
 
 def _by_who_contends(facts: Facts, lost: str) -> Verdict | None:
-    """Another process leads, and sight was `lost`: was that a coincidence?"""
+    """The verdict where another process leads and the connection was `lost`: whether that was a coincidence."""
     loss = facts.loss
     at_once = loss is None or loss.ended is None or facts.opened - loss.ended.steady <= AT_ONCE
     # ZooKeeper restarts the timeout of all sessions when it is back: a leader that did not come back is noticed only then.
@@ -426,14 +426,14 @@ def _lapse_text(facts: Facts) -> str:
 
 
 def _process_facts(facts: Facts, cause: Cause) -> Iterator[str]:
-    """What processes did that the store does not show."""
+    """The facts about processes, which the store does not show."""
     if facts.lives and (facts.is_stopped or facts.stood_still or cause is Cause.JOBMANAGER_LOST):
         yield _alive_text(facts)
     yield from facts.failed
 
 
 def _alive_text(facts: Facts) -> str:
-    """What its process did instead of ending."""
+    """What the leader's process did instead of ending."""
     if facts.is_stopped:
         return "The leader's process has not ended: it is stopped (state T)."
     if facts.stood_still:

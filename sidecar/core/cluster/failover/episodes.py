@@ -52,7 +52,7 @@ LOOK_BACK: Final = 5 * SECOND
 _MOST_SUCCESSORS: Final = 8
 _DELETED: Final = frozenset({VacancyReason.CONFIG_MAP_GONE, VacancyReason.MADE_ANEW})
 _OLD_SCHEME: Final = "akka."
-"""Of addresses up to Flink 1.17."""
+"""The scheme of addresses up to Flink 1.17."""
 
 
 class Phase(StrEnum):
@@ -103,7 +103,7 @@ class Episode(Struct, frozen=True):
     away: int = 0
     """How many of the cluster's own components have no leader."""
     failovers: int = 0
-    """How many failovers it holds so far: see `failovers_of`. Components that fail over one after another are one."""
+    """How many failovers the episode holds so far: see `failovers_of`. Components that fail over one after another are one."""
     jobs_away: int = 0
     jobs_ended: int = 0
     jobs_lost: int = 0

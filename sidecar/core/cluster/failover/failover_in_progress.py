@@ -143,7 +143,7 @@ def facts_of(cluster: ClusterState, episode: Episode) -> Facts:
 
 
 def _with_process(facts: Facts, cluster: ClusterState, episode: Episode) -> Facts:
-    """With what is known of the leader's process: that it ended, or that it runs."""
+    """`facts` with what is known of the leader's process: that it ended, or that it runs."""
     if cluster.ends == ends.NOTHING:
         return facts
     facts = replace(facts, failed=tuple(failed_successors(cluster.ends, episode)))

@@ -1,4 +1,5 @@
-"""What follows from all that makes JobManagers in Kubernetes: what is not there was deleted while nobody looked, or has never been."""
+"""Conclusions from the list of all makers of JobManagers in Kubernetes: one that is missing was deleted while this observer could not see
+it, or has never existed."""
 
 from collections.abc import Iterable
 
@@ -14,7 +15,7 @@ from sidecar.core.policy.policy import Need, Policy, Store
 
 
 def listed(cluster: ClusterState, cluster_id: str, there: Iterable[Candidate], at: Moment) -> Operated | None:
-    """What is known of the cluster's maker when these are all that may be it."""
+    """The state of the cluster's maker if it is one of the candidates `there`."""
     operated, plain = cluster.operated, cluster_id.rpartition("/")[2]
     own = [candidate for candidate in there if candidate.app in {"", plain}]
     if operated is None or operated.kind is Maker.NOTHING:
@@ -27,14 +28,15 @@ def listed(cluster: ClusterState, cluster_id: str, there: Iterable[Candidate], a
 
 
 def _any(operated: Operated | None, at: Moment) -> Operated | None:
-    """What is known when there may be a maker."""
+    """The state of the cluster's maker if one may exist."""
     if operated is None or operated.unwanted_since is None:
         return operated
     return replace(operated, unwanted_since=None, unread_since=None, wanted_since=at)
 
 
 def _none(cluster: ClusterState, at: Moment) -> Operated | None:
-    """What is known when there is no maker: nobody wants a leader, unless one is known to have run without any that can be read."""
+    """The state of a cluster without a maker: no leader is wanted, unless the cluster is known to have run without a maker that can be
+    read."""
     operated = cluster.operated
     if operated and operated.unwanted_since:
         return replace(operated, unread_since=None) if operated.unread_since else operated
@@ -46,7 +48,8 @@ def _none(cluster: ClusterState, at: Moment) -> Operated | None:
 
 
 def lacks(policy: Policy, cluster_id: str, cluster: ClusterState | None) -> str | None:
-    """What would have told whether a leader is wanted: `the right to list deployments.apps`. None: nothing is known to be missing."""
+    """The missing right without which it is not known whether a leader is wanted: `the right to list deployments.apps`. None: no right is
+    known to be missing."""
     if policy.store_of(cluster_id) is not Store.KUBERNETES:
         return None
     return Need.PLANS if Need.PLANS in policy.lacks else rights(cluster) if cluster else None

@@ -26,7 +26,7 @@ BEFORE: Final = 600 * SECOND
 AFTER: Final = 120 * SECOND
 """How long after the loss an upgrade may be observed: the operator waits for the end of the JobManagers, then says what it does."""
 LATE: Final = 10 * SECOND
-"""By how much anything may be observed too late: leaders and plans are watched independently. What comes later answers the loss."""
+"""The delay with which a plan may be observed, since leaders and plans are watched independently. A later one answers the loss."""
 UNREAD: Final = 600 * SECOND
 """How long "suspended" is believed after it can no longer be read."""
 MOST_DISRUPTIONS: Final = 16
@@ -37,7 +37,7 @@ _UNNAMED: Final[Mapping[str, str]] = {
     Maker.FLINK: "Flink ended and deleted its ConfigMap",
     Maker.NOTHING: "nothing is deployed that makes its JobManagers",
 }
-"""What is said of a cluster without a maker of its own."""
+"""The phrases for a cluster without a maker of its own."""
 
 
 class Plan(StrEnum):
@@ -59,7 +59,7 @@ class Intent(Struct, frozen=True):
     of: str | None = None
     """A node, a pod, or the FlinkBlueGreenDeployment."""
     subject: str = ""
-    """What makes the JobManagers: `Deployment flink-jobmanager`; empty: a FlinkDeployment."""
+    """The maker of the JobManagers: `Deployment flink-jobmanager`. Empty: a FlinkDeployment."""
 
     def __str__(self) -> str:
         observed = f"observed {lag(self.after)}"
@@ -86,15 +86,15 @@ class Disruption(Struct, frozen=True):
     """A JobManager's pod that is being evicted, or deleted from a cordoned node."""
 
     at: Moment
-    """When it was observed."""
+    """When the disruption was observed."""
     pod: str
     address: str
-    """Its IP address; empty: not known."""
+    """The IP address of the pod. Empty: not known."""
     node: str | None = None
 
 
 class Operated(Struct, frozen=True):
-    """What is known of the cluster's FlinkDeployment, or of what else makes its JobManagers."""
+    """The state of the cluster's FlinkDeployment, or of another maker of its JobManagers."""
 
     deployment: FlinkDeployment | None
     """None: it was deleted."""
@@ -116,11 +116,11 @@ class Operated(Struct, frozen=True):
     """When it was wanted again."""
     kind: Maker = Maker.FLINK_DEPLOYMENT
     name: str = ""
-    """Of other kinds; also after it was deleted."""
+    """The name of a maker of another kind than FlinkDeployment; also after it was deleted."""
     unseen: bool = False
-    """It was not observed to become unwanted: it was so when it was first read."""
+    """Whether it was already unwanted when it was first read: the change was not observed."""
     namespace: str = ""
-    """Its namespace, if it was deleted with that."""
+    """The namespace of the maker, if both were deleted together."""
 
     @property
     def subject(self) -> str:
@@ -144,7 +144,7 @@ def observed(
     name: str = "",
     namespace: str = "",
 ) -> Operated | None:
-    """What is known after a maker of this kind and name was read; `deployment` None: there is none. The same object if nothing changes.
+    """`operated` after a maker of this kind and name was read. `deployment` None: there is none. The same object if nothing changes.
     `namespace`: its namespace, if that is being deleted.
 
     A FlinkDeployment that can be read comes before what it makes.
@@ -178,7 +178,7 @@ def _observed(operated: Operated | None, deployment: FlinkDeployment | None, at:
 
 
 def deleted(operated: Operated, at: Moment) -> Operated:
-    """What is known when it does not exist any more."""
+    """`operated` after the maker was deleted."""
     gone = replace(operated, deployment=None, unread_since=None, changed_at=None)
     since, unseen = operated.unwanted_since, operated.unread_since is not None
     return replace(_with_end(gone, at), unwanted_since=since or at, unseen=operated.unseen if since else unseen)
@@ -204,20 +204,21 @@ def makes(
 
 
 def unread(operated: Operated | None, at: Moment) -> Operated | None:
-    """What is known when the FlinkDeployment, or whatever it is, can no longer be read."""
+    """`operated` after the maker can no longer be read."""
     is_sure = operated is None or operated.unread_since or operated.kind is Maker.FLINK
     return operated if is_sure or operated is None else replace(operated, unread_since=at)
 
 
 def ended(operated: Operated | None, at: Moment) -> Operated | None:
-    """What is known when Flink has withdrawn its leaders and deleted their ConfigMap: it ended by itself, if nothing else is known."""
+    """`operated` after Flink has withdrawn its leaders and deleted their ConfigMap: the cluster ended by itself, if nothing else is
+    known."""
     if operated and operated.unwanted_since and operated.unread_since is None:
         return operated
     return Operated(None, unwanted_since=at, kind=Maker.FLINK)
 
 
 def led(operated: Operated | None, since: Moment) -> Operated | None:
-    """What is known when somebody leads since then: what ended or was deleted before is not what makes this JobManager."""
+    """`operated` after a leader was published at `since`: an earlier end or deletion is of another JobManager."""
     is_past = operated and operated.kind is not Maker.FLINK_DEPLOYMENT and operated.deployment is None
     if is_past and operated and operated.unwanted_since and operated.unwanted_since.steady < since.steady:
         return None
@@ -236,7 +237,7 @@ def is_unwanted(operated: Operated | None) -> bool:
 
 
 def what_was_done(operated: Operated) -> str:
-    """To a cluster that is meant to have no leader: `Deployment flink-jobmanager was scaled to 0`."""
+    """How the cluster was stopped on purpose: `Deployment flink-jobmanager was scaled to 0`."""
     deployment, subject = operated.deployment, clean(operated.subject) or "its FlinkDeployment"
     if unnamed := _UNNAMED.get(operated.kind):
         return unnamed
@@ -267,7 +268,7 @@ def stuck(operated: Operated | None) -> str:
 
 
 def used_up(operated: Operated | None) -> Operated | None:
-    """What is known after a failover: an upgrade that is over explains no other one."""
+    """`operated` after a failover: an upgrade that is over explains no other failover."""
     return (
         replace(operated, plan=None, asked_at=None, began=None, ended=None) if operated and operated.ended else operated
     )

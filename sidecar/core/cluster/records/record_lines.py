@@ -30,7 +30,7 @@ from sidecar.core.records import (
 from sidecar.core.sanitize import clean
 
 MOST_LINES: Final = 25
-"""Of one failover's transitions."""
+"""The most transitions of one failover that are listed."""
 DUPLICATE_NOTE: Final = "This may be a duplicate: an earlier attempt may have arrived."
 
 
@@ -66,7 +66,7 @@ def episode_line(episode: EpisodeRecord) -> str:
 
 
 def working(at_least: float | None, at_most: float | None) -> str:
-    """For how long no leader worked, in words: seconds, as records have them. Nothing where nothing is known."""
+    """The time without a working leader, in words. Seconds, as records have them; empty: not known."""
     return f"no working leader for {lasted(at_least, at_most)}" if at_least is not None else ""
 
 
@@ -146,12 +146,12 @@ def evidence_line(evidence: Evidence) -> str:
 
 
 def evidence_outcome(evidence: Evidence) -> str:
-    """What of whom, and what became of it."""
+    """The piece of evidence, the process it is about, and what became of it."""
     return f"{evidence.kind} of {clean(evidence.subject) or '?'}: {evidence.outcome}"
 
 
 def move(before: str | None, after: str | None) -> str:
-    """From whom to whom, by `host:port`."""
+    """The previous and the next leader, each by `host:port`."""
     before, after = clean(before or "?"), clean(after or "?")
     return f"{before} → {after}" if before != after else f"{after}, with a new session id"
 
@@ -205,7 +205,7 @@ def death_line(death: Death | DeathVerdict) -> str:
 
 
 class Recovered(Protocol):
-    """What came back of a whole cluster: a record, or a view of it."""
+    """The recovery of a whole cluster: a record, or a view of it."""
 
     @property
     def verdict(self) -> str: ...
@@ -222,8 +222,8 @@ class Recovered(Protocol):
 
 
 def succession_line(death: DeathVerdict, after: str | None, waited: str) -> str:
-    """The same, and who followed: `…; jm-b took over after 0.5 s`. `after`: the next leader's pod or `host:port`; None: there is none.
-    `waited`: how long there was no leader; empty: not known.
+    """`death_line` and the next leader: `…; jm-b took over after 0.5 s`. `after`: the next leader's pod or `host:port`; None: there is
+    none. `waited`: how long there was no leader; empty: not known.
     """
     if after is None:
         return death_line(death)

@@ -1,4 +1,4 @@
-"""What happened, as records: the audit log's view of one step of one cluster."""
+"""Writes the records of one step of one cluster for the audit log."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, TypedDict
@@ -30,7 +30,7 @@ NOT_CONNECTED: Final = "NOT_CONNECTED"
 
 
 class Envelope(TypedDict):
-    """What every record of one step has in common."""
+    """The fields that all records of one step share."""
 
     cluster_id: str
     external_labels: dict[str, str]
@@ -96,7 +96,7 @@ class RecordWriter:
         self._at = at
 
     def coverage(self, view: View, until: Moment) -> Coverage:
-        """What this observer could see, from where it was last recorded `until` then."""
+        """The coverage record of this observer's `view`, from where it was last recorded to `until`."""
         stretch = (view.since.wall, view.since.steady, until.wall, until.steady, view.sighting)
         objective = self._policy.objective_of(self._cluster_id)
         return Coverage(

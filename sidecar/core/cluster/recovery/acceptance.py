@@ -1,4 +1,4 @@
-"""What somebody accepts who annotates a failover: the losses that were known by then. What becomes known later is not accepted."""
+"""Losses that are accepted by annotating a failover: those known at that time. A loss found later is not accepted."""
 
 from msgspec.structs import replace
 

@@ -158,7 +158,7 @@ def judged(policy: Policy, cluster: ClusterState, now: Moment) -> Judgement | No
 
 
 def current_rows(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> tuple[Recovery, ...]:
-    """What would be recorded if the assessment in progress ended now; of the last one if none is."""
+    """The rows that would be recorded if the assessment in progress ended now; those of the last one if none is in progress."""
     verdict, assessment = judged(policy, cluster, now), cluster.recovery
     if verdict is None or assessment is None:
         return cluster.assessed.rows if cluster.assessed else ()
@@ -198,7 +198,7 @@ def is_judged(cluster: ClusterState, episode: Episode) -> bool:
 
 
 def handed_over(cluster: ClusterState, now: Moment) -> Assessed | None:
-    """What the next sidecar has to know of jobs that are waited for."""
+    """The jobs still waited for, which the next sidecar has to know. None: there are none."""
     led, jobs = led_since(cluster), waiting(cluster)
     if led is None or not jobs:
         return None
@@ -339,7 +339,7 @@ def _fault(job: JobRuling, before: JobFault | None, assessment: Assessment, now:
 
 
 def _bad_restore(cluster_id: str, job: JobRuling, assessment: Assessment) -> BadRestore | None:
-    """That the job was not restored from its latest checkpoint, unless that is reported already."""
+    """The report that the job was not restored from its latest checkpoint. None: it was, or this was reported already."""
     before, after = job.case.before, job.case.after
     is_bad = job.origin is Origin.NOTHING or (job.origin is not None and is_older(job.case))
     if after is None or after.reported or not is_bad:

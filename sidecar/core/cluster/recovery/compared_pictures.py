@@ -169,14 +169,14 @@ def _is_foreign(cluster: ClusterState, before: Picture, picture: Picture) -> boo
 
 
 def _workers(picture: Picture) -> dict[str, Any]:
-    """What it says of TaskManagers, as fields of an assessment. Nothing: what an earlier one said stands."""
+    """The fields of an assessment that the picture's TaskManagers determine. Empty: those of an earlier picture stand."""
     if picture.task_managers is None:
         return {}
     return {"task_managers": picture.task_managers, "task_managers_beyond": picture.task_managers_beyond}
 
 
 class _PicturedJobs:
-    """What a picture shows. Each job that runs is at most one of those that were waited for."""
+    """The jobs in a picture. Each running job is at most one of those that were waited for."""
 
     def __init__(self, picture: Picture, namesakes: Iterable[str]) -> None:
         """`namesakes`: jobs that were there beside those that are waited for, and whose name says nothing."""

@@ -45,7 +45,7 @@ class Grade(StrEnum):
 
 
 class JobRuling(Struct, frozen=True):
-    """What became of a job, as far as is known."""
+    """The recovery of one job, as far as it is known."""
 
     case: JobCase
     outcome: Outcome | None
@@ -108,7 +108,7 @@ class Workers(NamedTuple):
     listed: Sequence[TaskManager] | None = None
     """None: not read."""
     beyond: int = 0
-    """Those that are not listed."""
+    """How many more TaskManagers there are that `listed` leaves out."""
 
     @property
     def total(self) -> int | None:
@@ -199,7 +199,7 @@ def judgement(
 
 
 def _final(job: JobRuling) -> Grade:
-    """At the end of the patience a job that Flink lists and that does not run is no question any more."""
+    """The grade at the end of the patience: a job that Flink lists and that does not run counts as degraded."""
     after = job.case.after
     is_down = job.outcome is None and after is not None and not job.case.continued and not job.case.foreign
     return Grade.DEGRADED if is_down else job.grade
@@ -213,7 +213,7 @@ _URGENCY: Final = (Outcome.MISSING, None, Outcome.RESURRECTED, Outcome.RUNNING, 
 
 
 class _Stages(TypedDict):
-    """What the rows of one failover have in common."""
+    """The fields that all rows of one failover share."""
 
     episode_id: str
     verdict: str

@@ -1,4 +1,4 @@
-"""What is remembered of a recovery: while it is assessed, and of the last one that was judged."""
+"""The remembered state of a recovery: of the one that is assessed, and of the last one that was judged."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -25,17 +25,17 @@ class JobAfter(Struct, frozen=True):
     """What the new leader's REST server said of a job from before the failover. Times are wall microseconds."""
 
     id: str
-    """By which Flink knows it now: another one, if `main()` ran anew."""
+    """The id by which Flink knows the job now: another one if `main()` ran again."""
     state: str
     started_at: int
     tasks: tuple[int, int] = (0, 0)
-    """Those that run, and all."""
+    """The number of running tasks, and of all tasks."""
     running_at: int | None = None
-    """When all of its tasks were first seen running."""
+    """When all tasks of the job were first seen running."""
     checkpointed_at: int | None = None
-    """When it completed its first checkpoint."""
+    """When the job completed its first checkpoint."""
     read_at: int | None = None
-    """When its checkpoints were read last. None: not since the new leader leads."""
+    """When the job's checkpoints were last read. None: not since the new leader leads."""
     enabled: bool = True
     """Whether it takes checkpoints."""
     restored: Restored | None = None
@@ -52,7 +52,7 @@ class JobAfter(Struct, frozen=True):
         return self.running_at is not None and self.state == "RUNNING" and running >= total > 0
 
     def ran_at(self, led_at: int | None) -> int | None:
-        """When all of its tasks ran at the latest: only then is a checkpoint completed. Before `led_at` it cannot be; clocks may differ."""
+        """When all tasks of the job ran at the latest: a checkpoint completes only then. Not before `led_at`, since clocks may differ."""
         completed_at, seen_at = self.checkpointed_at, self.running_at
         if seen_at and completed_at and led_at and completed_at >= led_at:
             return min(seen_at, completed_at)
@@ -65,20 +65,20 @@ class Assessment(Struct, frozen=True):
     episode_id: str
     opened_at: Moment
     left_session: UUID
-    """Of the leader that was lost."""
+    """The session id of the leader that was lost."""
     left_out: bool = False
     """Whether the failover is planned: it may leave jobs out, and fires nothing."""
     session_id: UUID | None = None
-    """Of the dispatcher's leader since `led_at`. None: there is none yet."""
+    """The session id of the dispatcher's leader since `led_at`. None: there is none yet."""
     led_at: Moment | None = None
     """When every component of the cluster had this leader."""
     dispatcher_led_at: Moment | None = None
     pictures: int = 0
-    """How many complete ones there were since then, as far as they are counted."""
+    """How many complete pictures there were since `led_at`, as far as they are counted."""
     first_at: int | None = None
-    """When the first of them was taken (wall microseconds)."""
+    """When the first complete picture since `led_at` was taken (wall microseconds)."""
     task_managers: tuple[TaskManager, ...] | None = None
-    """Those that are registered. None: not read since then."""
+    """The registered TaskManagers. None: not read since `led_at`."""
     task_managers_beyond: int = 0
     starting: bool = False
     """Whether an application runs that has submitted no job yet."""
@@ -129,7 +129,7 @@ class Assessed(Struct, frozen=True):
     episode_id: str
     at: Moment
     rows: tuple[Recovery, ...]
-    """That of the cluster, then of the jobs. Empty: only the jobs that are waited for were handed over."""
+    """The row of the cluster, then those of its jobs. Empty: only the jobs still waited for were handed over."""
     waiting: Mapping[str, str] = {}
     """Jobs that were not seen running yet, and their names by their ids. They are waited for."""
     led_at: Moment | None = None

@@ -28,7 +28,7 @@ class Outcome(StrEnum):
     RUNNING = "running"
     MISSING = "missing"
     RESURRECTED = "resurrected"
-    """It had ended, and runs again: FLINK-39704."""
+    """The job had ended, and runs again: FLINK-39704."""
     ENDED = "ended"
     UNPROVEN = "unproven"
 
@@ -91,7 +91,7 @@ def runs(before: Job, after: JobAfter | None, *, same_leader: bool) -> bool:
 
 
 class Ruling(NamedTuple):
-    """What a table says."""
+    """The result of a table."""
 
     answer: Outcome | Origin | None
     """None: nothing to say."""
@@ -145,7 +145,7 @@ def _missing(case: JobCase) -> Ruling:
 
 
 def _at_path(case: JobCase) -> str:
-    """Where its last completed checkpoint is: a person can start the job from it. Empty: not known."""
+    """The path of the job's last completed checkpoint, from which a person can start the job. Empty: not known."""
     checkpoints = known_checkpoints(case.before.checkpoints)
     path = checkpoints[-1].path if checkpoints and checkpoints[-1].id == last_known(case.before.checkpoints) else None
     return f", at {clean(path, _MOST_OF_A_PATH)}" if path else ""
@@ -411,7 +411,8 @@ def decided(table: Sequence[Row], case: JobCase) -> tuple[str, Ruling]:
 
 
 def checkpoints_behind(case: JobCase) -> int | None:
-    """By how many completed ones it is older. None: not known; the last picture is older than the failure."""
+    """How many completed checkpoints the restored one is older than the last. None: not known; the last picture is older than the
+    failure."""
     restored, ids = _restored_id(case), [checkpoint.id for checkpoint in known_checkpoints(case.before.checkpoints)]
     if restored not in ids or case.after is None or case.after.first_id != ids[-1] + 1:
         return None

@@ -1,1 +1,1 @@
-"""What is read of a cluster's store: who leads by it, since when, and how much of it was not observed."""
+"""Reads one cluster's store: who leads, since when, and how much of it was not observed."""

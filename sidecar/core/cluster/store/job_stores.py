@@ -19,9 +19,9 @@ from sidecar.core.flink.znode_paths import JOB_STORES
 from sidecar.core.moment import SECOND
 
 KEPT_FOR: Final = 3600 * SECOND
-"""After that time without a leader such a job counts as ended, even if its leader's place is still there."""
+"""How long a job in no store may be without a leader until it counts as ended, even if its leader's node is still there."""
 MOST: Final = 200
-"""Such jobs of a cluster. Of more, those that lost their leader first count as ended at once."""
+"""The most jobs of a cluster that are kept like this. Of more, those that lost their leader first count as ended at once."""
 
 
 def jobs_listed(draft: Draft, store: str, job_ids: frozenset[str]) -> None:

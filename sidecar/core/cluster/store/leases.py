@@ -32,7 +32,7 @@ class VacancyReason(StrEnum):
 
     REMOVED = "the address was removed"
     CLEARED = "another holder, the old address removed"
-    """It is not known who removed it: takeover and removal were observed together."""
+    """It is not known who removed the address: takeover and removal were observed together."""
     CONFIG_MAP_GONE = "the ConfigMap is gone"
     MADE_ANEW = "the ConfigMap was deleted and made anew"
     NOTHING_WRITTEN = "no address is written"
@@ -62,14 +62,14 @@ _NOTHING_THERE: Final = (_NOTHING_WRITTEN, _CONFIG_MAP_GONE)
 
 
 class Term(Struct, frozen=True):
-    """One holder's time with the lease."""
+    """The time in which one holder has the lease."""
 
     holder_identity: str
     acquire_time: str
 
 
 class Written(Struct, frozen=True):
-    """One value, and the term in which it was observed to be written (None: no term, or an unreadable one)."""
+    """One value, and the term in which it was observed to be written. None: no term, or an unreadable one."""
 
     component: ComponentId
     value: str
@@ -86,14 +86,14 @@ class Lease(Struct, frozen=True):
     resource_version: str = ""
     record: LeaderElectionRecord | Unreadable | None = None
     written: Mapping[str, Written] = {}
-    """By key."""
+    """The values by key."""
     changed_at: int = 0
     """When the record last changed (steady)."""
     seen_at: int = 0
     quiet_for: int = 0
-    """How long it had not been renewed when it expired."""
+    """How long the lease had not been renewed when it expired."""
     lapsed: bool = False
-    """It expired, and was not renewed since."""
+    """Whether the lease expired and was not renewed since."""
     renewed_at: int | None = None
     """When its holder was last observed to renew or acquire it (steady): it was alive then. None: not in this term."""
     renewed_every: int | None = None
@@ -125,14 +125,14 @@ class Lease(Struct, frozen=True):
 
 
 class LeaseClock(Struct, frozen=True):
-    """What a lease is measured by: now and the beginning of the present view (steady)."""
+    """The times by which leases are judged: now, and the beginning of the present view (steady)."""
 
     now: int
     connected_at: int
 
 
 Leases = Mapping[str, Lease]
-"""By the names of their ConfigMaps."""
+"""The leases by the names of their ConfigMaps."""
 Last = Callable[[ComponentId], Held | None]
 """The last known leader of a component and its position."""
 
@@ -273,7 +273,8 @@ def _values(before: Lease | None, observed: ConfigMapObserved, term: Term | None
 
 
 def _with_left_behind(before: Lease | None, written: Mapping[str, Written]) -> dict[str, Written]:
-    """At the first observation, jobs of an earlier leader are recognised by their session: since 1.15 a leader has one for everything."""
+    """`written` with jobs of an earlier leader marked. Their session identifies them: since 1.15 a leader has one session for
+    everything."""
     leaders = [value.leader for value in written.values() if value.component in CLUSTER_COMPONENTS]
     if any(isinstance(leader, Unreadable) for leader in leaders):
         return dict(written)

@@ -61,7 +61,7 @@ def view_changed(draft: Draft, observation: ViewObserved | StoreRefused | LeftOu
 
 
 def _leave_out(draft: Draft, observation: LeftOut) -> None:
-    """Something of the cluster is not observed, or all of it is again."""
+    """Note which part of the cluster is not observed, or that all of it is again."""
     if not observation.jobs and not observation.lists:
         draft.update(beyond=None)
         return
@@ -70,7 +70,7 @@ def _leave_out(draft: Draft, observation: LeftOut) -> None:
 
 
 def nothing_found(draft: Draft, missing: Missing | TooOld) -> None:
-    """There is no cluster to watch. That covers no time, not even that since the snapshot: nobody could see a leader."""
+    """Note that there is no cluster to watch. No time is covered by that, not even since the snapshot: no observer could see a leader."""
     draft.update(missing=missing, view=replace(draft.state.view, sighting=Sighting.BLIND))
 
 

@@ -101,7 +101,7 @@ def _gap_between(before: Look | None, node: NodeObserved) -> Gap:
 
 
 def _born_between(before: Births | None, after: Births | None) -> int | None:
-    """How many nodes there were new, where both were counted by one parent."""
+    """How many nodes were created between the two counts, if one parent made both counts."""
     if before is None or after is None or before.parent_czxid != after.parent_czxid:
         return None
     return after.count - before.count if after.count >= before.count else None  # the counter, of 32 bits, began anew
