@@ -12,13 +12,13 @@ from sidecar.core.observations import ClusterObservation, EndObservation, Finder
 from sidecar.core.pods import Pod
 
 FinderObserver = Callable[[FinderObservation], None]
-"""As `Observer`, for a driver that finds clusters."""
+"""The `Observer` of a driver that finds clusters."""
 Observer = Callable[[ClusterObservation], None]
 """Accepts one observation. Blocks while the inbox is full: a driver calls it only in its own thread, never in a library's callback."""
 
 
 PlanObserver = Callable[[PlanObservation | EndObservation], None]
-"""As `Observer`, for what is meant to happen to clusters, and how their JobManagers ended."""
+"""The `Observer` of the plans of clusters, and of how their JobManagers ended."""
 
 
 class PlanSource(Protocol):
@@ -28,10 +28,10 @@ class PlanSource(Protocol):
     """
 
     def start(self, observer: PlanObserver) -> None:
-        """As of LeaderRetrievalDriver."""
+        """See `LeaderRetrievalDriver.start`."""
 
     def stop(self) -> None:
-        """As of LeaderRetrievalDriver."""
+        """See `LeaderRetrievalDriver.stop`."""
 
 
 class ClusterFinder(Protocol):
@@ -40,10 +40,10 @@ class ClusterFinder(Protocol):
     """
 
     def start(self, observer: FinderObserver) -> None:
-        """As of LeaderRetrievalDriver."""
+        """See `LeaderRetrievalDriver.start`."""
 
     def stop(self) -> None:
-        """As of LeaderRetrievalDriver."""
+        """See `LeaderRetrievalDriver.stop`."""
 
 
 class LeaderRetrievalDriver(Protocol):

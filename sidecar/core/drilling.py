@@ -30,7 +30,7 @@ from sidecar.core.records import record_id
 from sidecar.core.state import State
 
 SHORTEST: Final = 60 * SECOND
-"""Between the messages of two drills of one cluster, whatever is written in its store."""
+"""The shortest time between the messages of two drills of one cluster, whatever its store contains."""
 
 
 def tick(policy: Policy, state: State, now: Moment) -> tuple[State, list[Effect]]:
@@ -58,7 +58,7 @@ def tick(policy: Policy, state: State, now: Moment) -> tuple[State, list[Effect]
 
 
 def failovers_of(state: State, cluster_id: str) -> Drills:
-    """Which failovers of the cluster are its drills': of each window the first one."""
+    """The cluster's failovers that belong to its drills: the first one in each drill's window."""
     of_cluster = [running for running in state.drills.values() if running.began.cluster_id == cluster_id]
     proven = (running.findings for running in of_cluster if not running.findings.unproven)
     episodes = frozenset(findings.episode_id for findings in proven if findings.episode_id)

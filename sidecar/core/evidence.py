@@ -37,7 +37,7 @@ KINDS: Final[Mapping[Source, tuple[EvidenceKind, ...]]] = {
     Source.FLINK_REST: (EvidenceKind.JOB,),
     Source.LEADER_THREAD_DUMP: (EvidenceKind.THREAD_DUMP,),
 }
-"""What comes from each source."""
+"""The kinds of evidence that each source has."""
 
 
 class CaptureOutcome(StrEnum):
@@ -66,7 +66,7 @@ class Capture(Struct, frozen=True):
     jobs: tuple[str, ...] = ()
     """The jobs that Flink is asked about."""
     jobs_beyond: int = 0
-    """How many more jobs failed over that Flink is not asked about."""
+    """How many more jobs failed over that are not looked up in Flink."""
     thread_dump: bool = False
     """Whether Flink is asked for a thread dump of its JobManager."""
     round: int = 1
@@ -81,7 +81,7 @@ class EvidenceItem(Struct, frozen=True):
     """A process (`pid 17 (java)`), an address, or a job id."""
     outcome: CaptureOutcome
     detail: str | None = None
-    """One line for people."""
+    """The evidence in one line, for people."""
     file: str | None = None
     """Name in the evidence folder."""
     size_bytes: int | None = None

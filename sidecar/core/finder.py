@@ -1,4 +1,4 @@
-"""What is known of the search for clusters."""
+"""The state of the search for clusters."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ from sidecar.core.observations import ClustersListed
 from sidecar.core.sanitize import clean
 
 PARTLY: Final = "not everything is observed"
-"""What texts of what is left out begin with."""
+"""The beginning of each text about what is left out."""
 
 
 class Finder(Struct, frozen=True):
@@ -30,7 +30,7 @@ class Finder(Struct, frozen=True):
     """The folders or namespaces in which those are, the first ones."""
 
     since: Moment | None = None
-    """Since when there are any."""
+    """Since when there is anything left out. None: nothing is."""
 
     @classmethod
     def of(cls, listed: ClustersListed, before: "Finder | None" = None) -> "Finder":
@@ -54,7 +54,7 @@ class Finder(Struct, frozen=True):
 
     @property
     def beyond_bounds(self) -> str | None:
-        """What is left out because there is too much of it; None: nothing."""
+        """What is left out because it exceeds a bound. None: nothing."""
         if not self.leaves_out:
             return None
         parts = [counted(self.left_out, "cluster", thousands=True)] if self.left_out else []

@@ -23,7 +23,7 @@ _START: Final = re.compile(r"\bStarting \w{0,60}(?:Entrypoint|EntryPoint|Cluster
 _SHUTDOWN: Final = re.compile(
     r"RECEIVED SIGNAL|application status \w+\. Diagnostics Cluster entrypoint has been closed"
 )
-"""From here on everything ends: no fault."""
+"""The message with which an ordered shutdown begins. Errors after it are no fault."""
 _FATAL_INFO: Final = re.compile(r"down with application status (?:FAILED|UNKNOWN)\. Diagnostics (?!Cluster entrypoint)")
 
 _EXIT_INFO: Final = re.compile(r"Terminating cluster entrypoint process \S{1,200} with exit code (?!0\b)")
@@ -46,7 +46,7 @@ _OF_OTHERS: Final = re.compile(
     r"\.rest\.handler\.|\.webmonitor\.|\.executiongraph\.|\.runtime\.checkpoint\.|\.ConnectionState\b.{0,20}Authentication failed"
     r"| switched from "
 )
-"""What is no fault of this process: a bad request, a task that failed on a TaskManager, a ZooKeeper without SASL."""
+"""Errors that are no fault of this process: a bad request, a task that failed on a TaskManager, a ZooKeeper without SASL."""
 _CONSEQUENCE: Final = re.compile(
     r"Fencing|Connection refused|ConnectException|Disassociated|Association with remote system|[Ss]hut(?:ting)? ?down|hook\b"
     r"|\b(?:Stopp|Clos|Terminat)(?:ing|ed)\b|RejectedExecution|InterruptedException|TimeoutException|timed out|heartbeat"
@@ -72,7 +72,8 @@ def _decisive(entry: Entry) -> str:
 
 
 def _is_exhausted(entry: Entry) -> bool:
-    """Such a fault is never the consequence of another error: it is the first one even if another kind of error was logged before."""
+    """Whether the entry reports an exhausted resource. That is never the consequence of another error, so it is the first fault even if
+    another kind of error was logged before."""
     return bool(EXHAUSTED.search(_decisive(entry)))
 
 
@@ -124,13 +125,14 @@ def begins_run(text: str) -> bool:
 
 
 def before_last_run(text: str) -> str:
-    """This part of a log without its last run. Empty: it has no beginning of one."""
+    """The part of a log before its last run. Empty: the last run does not begin in `text`."""
     begun = [*_START.finditer(text)]
     return text[: text.rfind("\n", 0, begun[-1].start()) + 1] if begun else ""
 
 
 def _first_error(errors: list[Entry], ended_at: int | None) -> Entry | None:
-    """What is exhausted; else the last fatal error that says why; else the first error near the end that is no known consequence."""
+    """The error to report: an exhausted resource; else the last fatal error that says why; else the first error near the end that is no
+    known consequence."""
     own = [
         entry
         for entry in errors

@@ -86,11 +86,11 @@ _encode: Final = json.Encoder(enc_hook=Overlay.whole).encode
 KINDS: Final = frozenset(_TYPES)
 """All kinds of rows."""
 FORMAT: Final = 1
-"""That of the rows. Another one has a function from each earlier one to the next, applied when a file is opened."""
+"""The format of the rows. A new format needs a function from each earlier one to the next, applied when a file is opened."""
 
 
 class Row(Struct, frozen=True):
-    """One value of the state as JSON; `value` None: the value was removed."""
+    """One value of the state as JSON. `value` None: the value was removed."""
 
     kind: str
     key: bytes
@@ -144,7 +144,7 @@ def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
 
 
 def _decoded(rows: Iterable[Row]) -> tuple[dict[str, dict[Any, Any]], list[str]]:
-    """By kind and key; and the problems."""
+    """The values by kind and key, and the problems."""
     values: dict[str, dict[Any, Any]] = {kind: {} for kind in _TYPES}
     problems = []
     for row in rows:

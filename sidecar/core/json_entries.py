@@ -20,7 +20,7 @@ _LEVELS: Final = (
 _WORD: Final = re.compile(r"[A-Za-z]{1,20}$")
 _EXCEPTION: Final = re.compile(r"exception|throw|err(?:or)?\b|stack|cause|full_message|trace", re.IGNORECASE)
 _PART: Final = re.compile(r"(?<!full_)(?:type|class|name|message|code|id)$", re.IGNORECASE)
-"""Of an exception: no line by itself."""
+"""The name of a field that is part of an exception, and no line by itself."""
 _CLASS: Final = ("name", "type", "class", "classname", "exception_class")
 _SAID: Final = ("message", "exception_message", "localizedmessage")
 

@@ -32,9 +32,9 @@ _LEVEL: Final = re.compile(
     rf"|(?<![\w.$])(?P<free>{_UPPER})(?![\w$/])(?!\.\w)"
 )
 _TIMED: Final = re.compile(r"\d\d?:\d\d|(?<![\w.])\d{6}|^\W{0,3}\d")
-"""What is before a level: a time of the day, a date, or a count of milliseconds."""
+"""The text before a level: a time of the day, a date, or a count of milliseconds."""
 _FIRST: Final = re.compile(r"(?:[\w.-]{1,60}\s{0,9}\|)?(?:\s|\[[^\]]{0,100}\]|[\[(<{|\"'*#]){0,10}")
-"""What may be before a level that comes first: a column, a thread in brackets."""
+"""The text before a level that comes first in its line: a column, a thread in brackets."""
 _BELOW: Final = re.compile(r"\s*(?:at |\.\.\. \d+ (?:more|common)|Caused by: |Suppressed: |Wrapped by: )|$")
 _CONTINUED: Final = re.compile(r"\s|Caused by: |\.\.\. \d+ more|Suppressed: |$")
 _NAME: Final = r"[A-Za-z_$][\w$]{0,100}"
@@ -56,7 +56,7 @@ _CRASH: Final = re.compile(
 _BARE: Final = re.compile(
     r"Exception in thread \"|Terminating due to |Aborting due to |Exception: \S{1,200} thrown from the Uncaught"
 )
-"""What a JVM itself prints, between the lines of the log."""
+"""The lines that a JVM itself prints between the lines of the log."""
 _OF_A_THREAD: Final = ("Exception in thread", "Exception: ")
 """The process may live on."""
 EXHAUSTED: Final = re.compile(r"OutOfMemoryError|StackOverflowError|No space left on device|unable to create native")
@@ -74,7 +74,7 @@ class Entry(Struct):
     """One message of the log, with the lines below it."""
 
     level: str
-    """In capitals, as it is in the log. Empty: there is none."""
+    """The level in capitals. Empty: the entry has none."""
     logger: str
     message: str
     at: int | None = None

@@ -18,7 +18,7 @@ class MessageAlert(Struct, frozen=True):
     id: str
     labels: Mapping[str, str]
     summary: str
-    """One line."""
+    """The summary, in one line."""
     began: int
     ended: int = 0
     """0: still firing."""
@@ -32,7 +32,7 @@ class FeedAlert(Struct, frozen=True):
     began: int
     ended: int = 0
     fires_for: int = 0
-    """How long it fires from the moment at which it is sent. 0: it has ended."""
+    """How long the alert fires after it is sent. 0: it has ended."""
     seen: bool = True
     """False: its cluster cannot be read now. It is only kept from ending, if the feed still has it."""
     link: str | None = None
@@ -51,7 +51,7 @@ class Death(Struct, frozen=True):
     fault: str | None = None
     """The first error at the end of its log."""
     address: str = ""
-    """Of the leader that ended."""
+    """The address of the leader that ended."""
     pod: str | None = None
 
 
@@ -80,7 +80,7 @@ class Recovery(Struct, frozen=True):
 
 
 class Content(Struct, frozen=True):
-    """What a notification says. Texts may hold what others wrote: printable and bounded, not escaped."""
+    """The content of a notification. Texts may hold what others wrote: printable and bounded, not escaped."""
 
     title: str
     body: str
@@ -97,18 +97,18 @@ class Content(Struct, frozen=True):
     recovery: Recovery | None = None
     """What came back after the failover. None: it is not assessed."""
     status: str = ""
-    """Of the cluster, as `sidecar.core.cluster.status` has it, when the message was made. Empty: it is about no incident, or about several
-    clusters of which none can be named.
+    """The status of the cluster (`sidecar.core.cluster.status`) when the message was made. Empty: the message is about no incident, or
+    about several clusters of which none can be named.
     """
     sentence: str = ""
-    """That status in a sentence."""
+    """The status of the cluster in one sentence."""
     colour: str = ""
     """`red`, `amber`, `grey`, `blue` or `green`, by the status. Empty: by the severity. Likewise `kind`, Apprise's type."""
     kind: str = ""
 
     @property
     def shown(self) -> tuple[str, str]:
-        """Its colour, and Apprise's type. Green, and a success, is nothing but the status OK."""
+        """The colour of the message, and Apprise's type. Only the status OK is green and a success."""
         return (self.colour, self.kind) if self.colour else _BY_SEVERITY.get(self.severity, _BY_SEVERITY["info"])
 
     @property
@@ -129,7 +129,7 @@ class Message(Content, frozen=True, kw_only=True):
     goes_on: bool = False
     """Whether the group has an alert that was notified and fires."""
     group_labels: dict[str, str] = {}
-    """What the alerts of the group have in common by the route's `group_by`."""
+    """The labels that all alerts of the group share, by the route's `group_by`."""
     alerts_left_out: int = 0
     feed: tuple[FeedAlert, ...] = ()
     """All alerts, if the service is a feed."""

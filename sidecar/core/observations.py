@@ -44,9 +44,9 @@ class DeliveryOutcome(StrEnum):
     NOT_SENT = "not_sent"
     """The service's plugin sends nothing for such a message. Not retried."""
     ALREADY_TOLD = "already_told"
-    """Another observer has sent it: nothing was sent."""
+    """Another observer has sent the notification: nothing was sent."""
     HELD = "held"
-    """Another observer is sending it: nothing was sent yet."""
+    """Another observer is sending the notification: nothing was sent yet."""
     NO_LEDGER = "no_ledger"
     """The ledger cannot be read: nothing was sent yet."""
 
@@ -118,13 +118,14 @@ class StoreRefused(SeenInCluster, frozen=True):
 
 
 class LeftOut(SeenInCluster, frozen=True):
-    """What of the cluster is not observed from now on, because it is beyond a bound; with neither: nothing any more.
+    """The part of the cluster that is not observed from now on, because it exceeds a bound. Neither `jobs` nor `lists`: nothing is left out
+    any more.
 
     A job that is observed stays observed. While a list of leaders is too long, a job whose leader was not read may have one.
     """
 
     jobs: int = 0
-    """At least so many jobs."""
+    """The least number of jobs that are not observed."""
     lists: tuple[str, ...] = ()
     """Paths whose children are too many to be read."""
 
@@ -148,10 +149,10 @@ class ClusterRemoved(SeenInCluster, frozen=True):
 
 
 class ClustersListed(Observed, frozen=True):
-    """What the finder knows of the clusters that there are: reported whenever that changes."""
+    """The clusters that the finder knows: reported whenever they change."""
 
     place: str
-    """Where it looks, as text."""
+    """The place where the finder looks, as text."""
     cluster_ids: frozenset[str] | None
     """All clusters that exist and are watched; None: the store has not been read completely since it connected."""
     left_out: int = 0
@@ -219,14 +220,14 @@ class SilencesRead(Observed, frozen=True):
 
 
 class PodNamed(SeenInCluster, frozen=True):
-    """Which pod has an address at which a leader of this cluster is, or may be. `pod` None: that cannot be found out."""
+    """The pod at whose address a leader of this cluster is, or may be. `pod` None: it cannot be found out."""
 
     host: str
     pod: Pod | None
 
 
 ANY: Final = "*"
-"""At the end of a cluster's id: each cluster whose id begins so, because which one it is about is not known where it is observed."""
+"""The end of a cluster id that stands for each cluster whose id begins so: the observer does not know which of them it is about."""
 
 
 class DeploymentObserved(SeenInCluster, frozen=True):
@@ -234,7 +235,7 @@ class DeploymentObserved(SeenInCluster, frozen=True):
 
     deployment: FlinkDeployment | None
     namespace: str = ""
-    """Its namespace, if that is being deleted."""
+    """The namespace of the FlinkDeployment, if that is being deleted."""
 
 
 class MakerObserved(SeenInCluster, frozen=True):
@@ -247,7 +248,7 @@ class MakersListed(SeenInCluster, frozen=True):
     """All that may make JobManagers was read, in the namespaces of the cluster: whenever that changes."""
 
     there: Mapping[str, frozenset[Candidate]]
-    """By namespace, where ids of clusters have it; else by "". A namespace that is not named has none."""
+    """The candidates by namespace, where ids of clusters have it; else by "". A namespace that is not named has none."""
 
 
 class RightRefused(SeenInCluster, frozen=True):
@@ -270,7 +271,7 @@ class PodDisrupted(SeenInCluster, frozen=True):
     uid: str
     pod: str
     address: str = ""
-    """Its IP address; empty: not known."""
+    """The pod's IP address. Empty: not known."""
     node: str | None = None
 
 
@@ -323,11 +324,11 @@ class PictureTaken(SeenInCluster, frozen=True):
     """The REST server that was asked."""
     picture: Picture | None
     problem: str | None = None
-    """One line for people."""
+    """Why there is no picture: one line for people."""
     reach: Reach | None = None
     """None: nothing was sent, or another cluster's server answered."""
     asked_at: Moment | None = None
-    """When its first request was sent. None: nothing was."""
+    """When the first request was sent. None: none was sent."""
 
 
 class HaChecked(SeenInCluster, frozen=True):
@@ -340,9 +341,9 @@ class PeersAsked(SeenInCluster, frozen=True):
     """The other observers of the cluster were asked what they see."""
 
     known: int
-    """How many there are."""
+    """The number of observers."""
     opinions: tuple[Opinion, ...] = ()
-    """Of those that answered."""
+    """The answers, one of each observer that answered."""
 
 
 class FailoverAnnotated(SeenInCluster, frozen=True):
@@ -362,7 +363,7 @@ class DeliverySettled(Observed, frozen=True):
     retry_after: int | None = None
     """The pause that the service asks for, in microseconds."""
     possible_duplicate: bool = False
-    """Another observer may have sent it before."""
+    """Whether another observer may have sent the notification before."""
 
 
 class EvidenceGathered(Observed, frozen=True):

@@ -13,7 +13,7 @@ _V = TypeVar("_V")
 _SMALL: Final = 256
 """Up to so many items are copied."""
 _GONE: Final[Any] = object()
-"""In the place of a value: the item was removed."""
+"""Marks a removed item in place of its value."""
 
 
 class Overlay(Mapping[_K, _V]):
@@ -25,7 +25,7 @@ class Overlay(Mapping[_K, _V]):
     __slots__ = ("_layers",)
 
     def __init__(self, base: dict[_K, _V], changes: dict[_K, _V]) -> None:
-        """Neither is changed by anybody from now on."""
+        """Take over both mappings. The caller must not change them from now on."""
         self._layers = base, changes
 
     @property
@@ -74,7 +74,7 @@ class Overlay(Mapping[_K, _V]):
 
 
 def with_items(mapping: Mapping[_K, _V], items: Mapping[_K, _V]) -> Mapping[_K, _V]:
-    """What `{**mapping, **items}` is."""
+    """The mapping `{**mapping, **items}`."""
     base, changes = _layers(mapping)
     if any(changes.get(key) is _GONE for key in items):  # it does not return to the place that it had
         base, changes = _whole(base, changes), {}

@@ -1,4 +1,4 @@
-"""What Flink's REST server said of a cluster at one moment: jobs, checkpoints, TaskManagers. Bounded and untrusted.
+"""The answers of Flink's REST server about a cluster at one moment: jobs, checkpoints, TaskManagers. Bounded and untrusted.
 
 `cluster.recovery.assessment` compares the last picture before a failover with those after it.
 """
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from sidecar.core.moment import SECOND
 
 MOST_JOBS: Final = 5_000
-"""Of one picture. The others are counted."""
+"""The most jobs of one picture. The others are counted."""
 MOST_TASK_MANAGERS: Final = 2_000
 MOST_APPLICATIONS: Final = 1_000
 MOST_CHECKPOINTS: Final = 5
@@ -35,26 +35,27 @@ class Checkpoint(Struct, frozen=True):
     ended_at: int
     size: int | None = None
     path: str | None = None
-    """Of the latest ones only."""
+    """The path, of the latest checkpoints only."""
     is_savepoint: bool = False
 
 
 class Restored(Struct, frozen=True):
-    """From what the running JobMaster restored a job."""
+    """The checkpoint or savepoint from which the running JobMaster restored a job."""
 
     id: int
     is_savepoint: bool = False
 
 
 class Checkpoints(Struct, frozen=True):
-    """What the running JobMaster says of a job's checkpoints: it counts from its own start."""
+    """The checkpoints of a job as the running JobMaster reports them. It counts from its own start."""
 
     read_at: int
-    """When it was asked (wall microseconds)."""
+    """When the checkpoints were read (wall microseconds)."""
     completed: tuple[Checkpoint, ...] = ()
     """The latest, oldest first."""
     restored: Restored | None = None
-    """As the JobMaster began, whatever it restored after failures of tasks since. None: without state, if `restored_known`."""
+    """The origin with which the JobMaster began, whatever it restored after failures of tasks since. None: without state, if
+    `restored_known`."""
     first_id: int | None = None
     """The lowest id that this JobMaster triggered, completed or not. None: none yet, or no longer known."""
     interval: int | None = None
@@ -81,12 +82,12 @@ class Job(Struct, frozen=True):
     changed_at: int
     """When its state last changed, as far as Flink says."""
     running_tasks: int = 0
-    """Those that have finished among them: a bounded source beside an unbounded one."""
+    """The number of running tasks, including finished ones: a bounded source beside an unbounded one."""
     total_tasks: int = 0
     checkpoints: Checkpoints | None = None
     """None: not read."""
     restarts: int | None = None
-    """How often its JobMaster restarted it. None: not read."""
+    """How often the JobMaster restarted the job. None: not read."""
 
     @property
     def is_running(self) -> bool:
@@ -98,14 +99,14 @@ class TaskManager(Struct, frozen=True):
     """A registered TaskManager."""
 
     id: str
-    """Its resource id: the pod's name in Flink's native integration, else host, port and a random part."""
+    """The resource id: the pod's name in Flink's native integration, else host, port and a random part."""
 
 
 class Picture(Struct, frozen=True):
     """A cluster, as the leading REST server described it. Jobs are always read: without them there is no picture."""
 
     at: int
-    """When it was taken (wall microseconds, by our clock)."""
+    """When the picture was taken (wall microseconds, by our clock)."""
     leader: str
     """The address of the REST server that was asked, as it was published."""
     jobs: tuple[Job, ...] = ()
@@ -118,11 +119,11 @@ class Picture(Struct, frozen=True):
     applications: tuple[tuple[str, str], ...] | None = None
     """Names and states (Flink 2.3 and newer). None: this Flink has none, or they could not be read."""
     left_out: bool = False
-    """It did not fit into MOST_HELD: there is only the number of its jobs."""
+    """Whether the picture did not fit into MOST_HELD, and has only the number of its jobs."""
 
     @property
     def size(self) -> int:
-        """What it holds, as MOST_HELD counts it."""
+        """The size of the picture, as MOST_HELD counts it."""
         return len(self.jobs) + len(self.task_managers or ()) + len(self.applications or ())
 
     def within(self, most: int) -> "Picture":
@@ -144,6 +145,6 @@ class PictureRequest(Struct, frozen=True):
     thorough: bool = False
     """A failover is assessed: more requests than usual are allowed."""
     most: int = MOST_HELD
-    """How much the picture may hold."""
+    """The most that the picture may hold, as MOST_HELD counts it."""
     at_once: bool = False
     """The last request was not answered: this one does not wait for others."""

@@ -27,7 +27,7 @@ class Pod(Struct, frozen=True):
     uid: str | None = None
     """None: not known."""
     named_at: int = 0
-    """When it was found to have that address (wall). An address may belong to another pod later."""
+    """When the pod was found to have that address (wall). An address may belong to another pod later."""
 
 
 Pods = Mapping[str, Pod]

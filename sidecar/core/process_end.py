@@ -1,4 +1,4 @@
-"""What was observed of the end of a JobManager's process: by the kernel, in its pod, in Events, in its log.
+"""The observed facts of the end of a JobManager's process: from the kernel, its pod, Events and its log.
 
 These are facts, bounded and untrusted where others can write them. `cluster.death.deaths` concludes from them why the process ended.
 """
@@ -23,14 +23,14 @@ class PodStatus(Struct, frozen=True):
     uid: str
     name: str
     address: str
-    """Its IP address. Empty: none yet, or none any more."""
+    """The pod's IP address. Empty: it has none yet, or none any more."""
     node: str = ""
     delete_at: int | None = None
-    """When its grace period ends: `deletionTimestamp`. None: it is not being deleted."""
+    """When the pod's grace period ends: `deletionTimestamp`. None: it is not being deleted."""
     grace_seconds: int | None = None
     phase: str = ""
     reason: str = ""
-    """Of a failed pod: `Evicted`, `Preempting`, `NodeShutdown`, …"""
+    """The reason of a failed pod: `Evicted`, `Preempting`, `NodeShutdown`, …"""
     message: str = ""
     disruption: str | None = None
     """The reason of its condition `DisruptionTarget`: `EvictionByEvictionAPI`, `PreemptionByScheduler`, `DeletionByTaintManager`, …"""
@@ -55,11 +55,11 @@ class SeenEvent(Struct, frozen=True):
     reason: str
     message: str
     at: int
-    """When it last happened (wall microseconds)."""
+    """When the Event last happened (wall microseconds)."""
 
 
 class Pressure(Struct, frozen=True):
-    """Of the minute before: the share of time (percent) in which some task waited for it. None: the kernel does not say."""
+    """The share of the last minute (percent) in which some task waited for a resource. None: the kernel does not say."""
 
     cpu: float | None = None
     memory: float | None = None
@@ -75,7 +75,7 @@ class RunningProcess(Struct, frozen=True):
     ports: tuple[int, ...] = ()
     """The TCP ports on which it listens. Empty: none yet, or they cannot be read."""
     is_stopped: bool = False
-    """By SIGSTOP or a debugger: its state is T. It does nothing, and has not ended."""
+    """Whether SIGSTOP or a debugger has stopped the process (state T): it does nothing, and has not ended."""
 
 
 class ProcessEnd(Struct, frozen=True):
@@ -84,7 +84,7 @@ class ProcessEnd(Struct, frozen=True):
     pid: int
     ended_at: int
     exit_code: int | None = None
-    """As a shell has it: 128 and the number of the signal, if one killed it."""
+    """The exit code as a shell has it: 128 and the number of the signal, if one killed the process."""
     oom_kills: int | None = None
     """How many processes of its cgroup the kernel killed for memory at that moment."""
     limit_bytes: int | None = None
@@ -112,11 +112,11 @@ class LogEnd(Struct, frozen=True):
     first_fault: str | None
     """The first line of an error in it: later ones are consequences. None: there is none."""
     fault_age: int | None = None
-    """By how much its last line is later than that (microseconds). None: not known."""
+    """How much later than the fault the last line of the log is (microseconds). None: not known."""
     exception: str | None = None
     """The class of its exception: `java.lang.OutOfMemoryError`."""
     last_line: str = ""
     followed: bool = False
-    """Another run follows it in the log: its process has ended."""
+    """Whether another run follows in the log: its process has ended."""
     pid: int | None = None
     """Whose log it is. None: not known."""

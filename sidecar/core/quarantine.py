@@ -1,4 +1,4 @@
-"""What raised an error in a step. It is left out of that step, so that all else goes on, and is tried again in the next one."""
+"""Keeps what raised an error out of the rest of that step, so that all else goes on. It is tried again in the next step."""
 
 from types import TracebackType
 from typing import Final, Self
@@ -23,7 +23,7 @@ class Quarantine:
         self._strict = strict
 
     def guard(self, *words: object) -> "Guard":
-        """For `with`: leaves the rest of the block out if it raises. `words`: those of its name."""
+        """A context manager that leaves the rest of its block out if the block raises. `words`: the words of its name."""
         return Guard(self, words)
 
     def add(self, words: tuple[object, ...], error: Exception) -> bool:

@@ -7,8 +7,8 @@ class Reach(StrEnum):
     """How far requests to a REST server got."""
 
     ANSWERS = "answers"
-    """It answered one of them over HTTP, whatever the status: its process works."""
+    """The server answered a request over HTTP, whatever the status: its process works."""
     SILENT = "silent"
-    """It was connected, and did not answer."""
+    """The server was connected, and did not answer."""
     UNREACHABLE = "unreachable"
     """There was no connection: refused, dropped, or no such host."""

@@ -61,9 +61,9 @@ class Record(Struct, frozen=True, kw_only=True, tag_field="type"):
     observer: str
     """The sidecar that wrote the record."""
     observed_at: Timestamp
-    """When it was observed, by the observer's clock."""
+    """When the recorded fact was observed, by the observer's clock."""
     recorded_at: Timestamp = Timestamp("")
-    """When it was written to the observer's journal."""
+    """When the record was written to the observer's journal."""
 
 
 class TransitionRecord(Record, frozen=True, kw_only=True, tag="transition"):
@@ -76,7 +76,7 @@ class TransitionRecord(Record, frozen=True, kw_only=True, tag="transition"):
     kind: str
     """`DISCOVERED`, `GRANTED`, `CHANGED`, `READDRESSED`, `REVOKED`, `RETIRED` or `OBSCURED`: docs/explanation/episodes.md."""
     pattern: str
-    """The same in symbols: `A->null`, `null->B`, `A->B`, `A->A'`, `?->A`, `A->?`, …"""
+    """`kind` in symbols: `A->null`, `null->B`, `A->B`, `A->A'`, `?->A`, `A->?`, …"""
     before_session_id: str | None
     """The leader session id before. Null: no leader, or not known."""
     before_address: str | None
@@ -88,7 +88,7 @@ class TransitionRecord(Record, frozen=True, kw_only=True, tag="transition"):
     last_known_session_id: str | None
     """The last leader session id that this observer knew, also from before a blind period. Null: none."""
     last_known_address: str | None
-    """The address of the same. Null: none."""
+    """The address of the last leader that this observer knew. Null: none."""
     same_leader: bool
     """The leader is the last known one."""
     same_process: bool | None
@@ -100,7 +100,7 @@ class TransitionRecord(Record, frozen=True, kw_only=True, tag="transition"):
     downtime_seconds_at_least: float | None = None
     """Lower bound of the seconds without a working leader before this one: a dead leader stays published for a while. Null: not known."""
     downtime_seconds_at_most: float | None = None
-    """Upper bound of the same, from when the store last heard of the previous leader. Null: not known."""
+    """Upper bound of the seconds without a working leader, from when the store last heard of the previous leader. Null: not known."""
     connection: str
     """The connection to the store at that time: `CONNECTED`, `SUSPENDED`, `LOST` or, before the first one, `NOT_CONNECTED`."""
     reason: str | None
@@ -134,7 +134,7 @@ class Coverage(Record, frozen=True, kw_only=True, tag="coverage"):
     began_at: Timestamp
     """When the period began."""
     ended_at: Timestamp
-    """When it ended, or the time of the record if it lasts."""
+    """When the period ended, or the time of the record if it lasts."""
     state: str
     """`seeing` or `blind`."""
     suspended: bool = False
@@ -178,9 +178,9 @@ class Notification(Record, frozen=True, kw_only=True, tag="notification"):
     detail: str | None
     """Why it was not delivered, in a line. Null: nothing to say."""
     delivery_id: str
-    """The same for all attempts of one delivery."""
+    """The id of the delivery, equal for all its attempts."""
     queued_at: Timestamp
-    """When it was queued."""
+    """When the notification was queued."""
     episode_id: str | None = None
     """The failover that it is about. Null: none, several, or none known when it was queued."""
     silence_id: str | None = None
@@ -194,7 +194,7 @@ class Notification(Record, frozen=True, kw_only=True, tag="notification"):
     observers_sharing: int | None = None
     """How many observers share what the alert says, the recording one among them. Null: no other observer is known, or none was asked."""
     observers_connected: int | None = None
-    """Of how many that could say. Null: as `observers_sharing`."""
+    """How many observers could judge what the alert says. Null: as `observers_sharing`."""
     observers_known: int | None = None
     """How many observers watch the cluster. Null: as `observers_sharing`."""
 
@@ -205,7 +205,7 @@ class EpisodeRecord(Record, frozen=True, kw_only=True, tag="episode"):
     """
 
     episode_id: str
-    """Its `id`, by the name that all other tables have for it."""
+    """The record's `id`, under the name that all other tables use."""
     opened_at: Timestamp
     """When the first component was observed to have lost its leader."""
     closed_at: Timestamp
@@ -223,8 +223,8 @@ class EpisodeRecord(Record, frozen=True, kw_only=True, tag="episode"):
     jobs_ended: int
     """Affected jobs that ended without another leader."""
     jobs_lost: int | None = None
-    """So many of these were lost: the leaders' ConfigMap was deleted, or their plans vanished while nobody led. Flink does not know them
-    any more. Null: not known."""
+    """How many of `jobs_ended` were lost: the leaders' ConfigMap was deleted, or their plans vanished while there was no leader. Flink does
+    not know them any more. Null: not known."""
     jobs_missing: int
     """Affected jobs that had no leader when the episode was closed."""
     jobs_total: int
@@ -232,21 +232,21 @@ class EpisodeRecord(Record, frozen=True, kw_only=True, tag="episode"):
     vacant_seconds: float | None
     """The most seconds that a cluster component had no published leader. Null: no vacancy was observed."""
     vacant_seconds_by_component: dict[str, float]
-    """The same by component. `job`: of the job with the longest time."""
+    """The seconds without a published leader, by component. `job`: of the job with the longest time."""
     downtime_seconds_at_least: float | None = None
     """Lower bound of the most seconds that a cluster component had no working leader. Null: not known."""
     downtime_seconds_at_most: float | None = None
-    """Upper bound of the same. Null: not known of all components."""
+    """Upper bound of the most seconds that a cluster component had no working leader. Null: not known of all components."""
     before_session_id: str | None
     """The previous leader session id: of the dispatcher, or of the first component that lost its leader. Null: not known."""
     before_address: str | None
-    """The address of the same. Null: not known."""
+    """The previous leader's address. Null: not known."""
     before_pod: str | None = None
     """The name of the pod of the previous leader. Null: not known."""
     after_session_id: str | None
-    """The new leader session id of that component. Null: none."""
+    """The new leader session id of the component of `before_session_id`. Null: none."""
     after_address: str | None
-    """The address of the same. Null: none."""
+    """The new leader's address. Null: none."""
     after_pod: str | None = None
     """The name of the pod of the new leader. Null: not known."""
     planned: bool | None = None
@@ -263,7 +263,7 @@ class Annotation(Record, frozen=True, kw_only=True, tag="annotation"):
     reason: str
     """The note."""
     author: str | None
-    """Who wrote it. Null: not given."""
+    """The name of the person who wrote it. Null: not given."""
     planned: bool | None = None
     """True: the author says that the failover was planned. Null: the note does not say."""
 
@@ -316,7 +316,7 @@ class Death(Record, frozen=True, kw_only=True, tag="death"):
     ended_at: Timestamp | None
     """When the process ended, by the kernel of its machine or by the kubelet (in whole seconds). Null: not known."""
     seen_at: Timestamp | None = None
-    """When that was first observed: by the kernel at once, by the pod's status when it says so. Null: not known."""
+    """When the end was first observed: by the kernel at once, by the pod's status when it says so. Null: not known."""
     address: str | None
     """The address of the leader that ended. Null: not known."""
     pod: str | None
@@ -333,7 +333,8 @@ class Recovery(Record, frozen=True, kw_only=True, tag="recovery"):
     episode_id: str
     """The failover (`episodes.episode_id`)."""
     verdict: str
-    """Of the whole failover: `recovered`, `degraded` (some of it is back), `lost` (a job is missing or lost its state) or `unproven`."""
+    """The verdict about the whole failover: `recovered`, `degraded` (some of it is back), `lost` (a job is missing or lost its state) or
+    `unproven`."""
     reasons: list[str]
     """Why it is not `recovered`, a sentence each: in the row of the cluster of the failover, in that of a job of that job."""
     job_id: str | None
@@ -349,7 +350,7 @@ class Recovery(Record, frozen=True, kw_only=True, tag="recovery"):
     checkpoint_id: int | None = None
     """The checkpoint or savepoint it was restored from. Null: none, or not known."""
     checkpoints_behind: int | None = None
-    """By how many completed ones that is older than the last. Null: not known."""
+    """How many completed checkpoints `restored_checkpoint` is older than the last one. Null: not known."""
     reprocessed_seconds: float | None = None
     """Seconds of work before the failure that are done again: from the trigger of that checkpoint. Null: not known."""
     restarts: int | None = None
@@ -357,9 +358,9 @@ class Recovery(Record, frozen=True, kw_only=True, tag="recovery"):
     task_managers_before: int | None = None
     """Registered TaskManagers before. Null: not known, or the row of a job."""
     task_managers_after: int | None = None
-    """How many of them registered with the new leader. Null: not known, or the row of a job."""
+    """How many of the previous TaskManagers registered with the new leader. Null: not known, or the row of a job."""
     task_managers_missing: list[str] = []
-    """Those that did not, by their resource ids: the first hundred. Empty in rows of jobs."""
+    """The resource ids of TaskManagers that did not register with the new leader: the first hundred. Empty in rows of jobs."""
     dead_at: Timestamp | None = None
     """When the previous leader's process ended. Null: not known."""
     opened_at: Timestamp
@@ -367,11 +368,11 @@ class Recovery(Record, frozen=True, kw_only=True, tag="recovery"):
     led_at: Timestamp | None = None
     """When every component of the cluster had a leader again. Null: not while it was assessed."""
     dispatcher_led_at: Timestamp | None = None
-    """When the dispatcher had. Null: not known."""
+    """When the dispatcher had a leader again. Null: not known."""
     running_at: Timestamp | None = None
     """When all tasks of the job (or of all jobs) ran at the latest. Null: not while it was assessed."""
     checkpointed_at: Timestamp | None = None
-    """When the job (or the last one of all) completed its first checkpoint after that. Null: not while it was assessed."""
+    """When the job (or the last one of all) completed its first checkpoint after `running_at`. Null: not while it was assessed."""
     running_after_seconds: float | None = None
     """Seconds from `dead_at` or `opened_at`, whichever is earlier, to `running_at`. Null: not known."""
 
@@ -385,7 +386,7 @@ class StatusRecord(Record, frozen=True, kw_only=True, tag="status"):
     previous: str | None
     """The status before. Null: none was decided yet."""
     since: Timestamp
-    """When it began, by the observer's clock."""
+    """When the status began, by the observer's clock."""
     sentence: str
     """The status in a sentence, as titles and the page had it then."""
     episode_id: str | None = None
@@ -419,13 +420,13 @@ class Drill(Record, frozen=True, kw_only=True, tag="drill"):
     phase: str
     """`started` or `ended`."""
     expects: str
-    """What it expects: `failover`."""
+    """The event that the drill expects: `failover`."""
     starts_at: Timestamp
-    """When it was started, by the clock of who started it."""
+    """When the drill was started, by the clock of the machine where it was started."""
     ends_at: Timestamp
-    """When its window ends, by the same clock, unless it is stopped earlier."""
+    """When the drill's window ends, by the same clock as `starts_at`, unless it is stopped earlier."""
     author: str
-    """Who started it."""
+    """The person who started the drill."""
     comment: str
     """Why. Empty: not said."""
     receivers: list[str]
@@ -433,7 +434,7 @@ class Drill(Record, frozen=True, kw_only=True, tag="drill"):
     assessed: bool
     """Whether the sidecar assesses recoveries: not with `flink_rest: never`."""
     over_at: Timestamp | None = None
-    """When its window was over, by the observer's clock. Null: it has just begun."""
+    """When the drill's window was over, by the observer's clock. Null: it has just begun."""
     result: str | None = None
     """`passed`, `failed`, or `unknown`: not what is expected was observed, nor its opposite. Null: it has just begun."""
     reasons: list[str] = []
@@ -443,21 +444,21 @@ class Drill(Record, frozen=True, kw_only=True, tag="drill"):
     detected_after_seconds: float | None = None
     """Seconds from the end of the leader's process until its loss was observed. Null: when it ended is not known."""
     detected_after_seconds_at_most: float | None = None
-    """Upper bound of the same, from when the store last heard of the leader. Null: not known."""
+    """Upper bound of `detected_after_seconds`, from when the store last heard of the leader. Null: not known."""
     leaderless_seconds: float | None = None
     """The most seconds that a cluster component had no published leader. Null: no vacancy was observed."""
     led_after_seconds: float | None = None
     """Seconds from the end of the leader's process, or else from its observed loss, until every component had a leader. Null: not known."""
     running_after_seconds: float | None = None
-    """Seconds from the same moment until all jobs ran. Null: not known."""
+    """Seconds from the end of the leader's process, or else from its observed loss, until all jobs ran. Null: not known."""
     recovery_verdict: str | None = None
     """The verdict of the recovery: `recovered`, `degraded`, `lost` or `unproven`. Null: there is none."""
     delivered: list[str] = []
-    """Those of `receivers` that got the message."""
+    """The receivers of `receivers` that got the message."""
     undelivered: list[str] = []
-    """Those that did not."""
+    """The receivers of `receivers` that did not get the message."""
     hidden: int = 0
-    """How many alerts it kept from each receiver, together."""
+    """How many alerts the drill kept from all receivers together."""
 
 
 AnyRecord = (

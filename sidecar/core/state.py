@@ -30,16 +30,16 @@ class State(Struct, frozen=True):
     unclaimed: Mapping[str, Operated] = {}
     """FlinkDeployments by the id of a cluster that is not found yet, or has been removed."""
     makers: Mapping[tuple[str, Maker, str], Seen] = {}
-    """What makes JobManagers in Kubernetes, by the clusters that it may be of, its kind and its name."""
+    """The makers of JobManagers in Kubernetes, by the clusters that they may belong to, their kind and their name."""
     listed: Mapping[str, Mapping[str, frozenset[Candidate]]] = {}
     """All that may make JobManagers in Kubernetes, by the clusters that it may be of, and by namespace. Absent: not all of it was read."""
     finder: Finder | None = None
     """None: clusters are not found, or nothing is known of it yet."""
     silences: Mapping[str, Silences] = {}
-    """By document."""
+    """The silences by document."""
     drills: Mapping[str, RunningDrill] = {}
-    """By id: from when a drill becomes known until its end is recorded. At most one of each cluster."""
+    """The drills by id: from when a drill becomes known until its end is recorded. At most one of each cluster."""
     stated: Mapping[str, ClusterState] = {}
     """The clusters as they were when their status was last decided; without those of which it could not be."""
     status_due: int | None = None
-    """When (steady) time alone may change the status of one of them. None: never."""
+    """When (steady) time alone may change the status of a cluster. None: never."""

@@ -162,7 +162,8 @@ def pod_directories_of(clusters: Sequence[ClusterSettings]) -> dict[str, PodDire
 def ha_probe_of(
     cluster: ClusterSettings, wall: Callable[[], int], *, ledger: bool
 ) -> "EnsembleProbe | DeploymentProbe":
-    """What reads the facts of `ha check`. `wall`: microseconds; `ledger`: whether sidecars share documents in the cluster's store."""
+    """The probe that reads the facts of `ha check`. `wall`: microseconds; `ledger`: whether sidecars share documents in the cluster's
+    store."""
     match cluster:
         case KubernetesSettings():
             from sidecar.drivers.kubernetes import Access
@@ -178,7 +179,7 @@ def ha_probe_of(
 
 
 def event_stores_of(clusters: Sequence[ClusterSettings]) -> dict[str, EventStore]:
-    """Where Events are written about those clusters that want it."""
+    """The stores that take Events about those clusters whose settings ask for Events, by cluster."""
     wanted = [cluster for cluster in clusters if isinstance(cluster, KubernetesSettings) and cluster.events]
     if not wanted:
         return {}
@@ -194,7 +195,7 @@ def event_stores_of(clusters: Sequence[ClusterSettings]) -> dict[str, EventStore
 def plan_source_of(
     clusters: Sequence[ClusterSettings], finder: AnyFinderSettings | None, clock: Callable[[], Moment]
 ) -> PlanSource | None:
-    """What is meant to happen to those clusters that want it read; None: none does. One watch for all of a namespace."""
+    """The source of plans for those clusters whose settings ask for it. None: none does. One watch for all clusters of a namespace."""
     wanted = [cluster for cluster in clusters if isinstance(cluster, KubernetesSettings) and any(_plan_kinds(cluster))]
     finding = finder if isinstance(finder, FinderSettings) and any(_plan_kinds(finder)) else None
     if not wanted and finding is None:

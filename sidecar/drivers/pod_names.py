@@ -17,9 +17,9 @@ from sidecar.runtime.threads import ServiceThread
 CAPACITY: Final = 1000
 """Addresses that may wait. Beyond that, their pods stay unnamed."""
 ASKED_SECONDS: Final = 60.0
-"""How long an address that was asked for is not asked for again: a JobManager leads several components, and each is reported."""
+"""How long the same address is not looked up again: a JobManager leads several components, and each is reported."""
 REFUSED_SECONDS: Final = 600.0
-"""For how long an API server that has refused is not asked again."""
+"""How long an API server that has refused is not asked again."""
 _PAUSES: Final = (0.5, 1.0, 2.0, 0.0)
 """Seconds after each try; after the last one, that there is no such pod is the answer."""
 _STOP_SECONDS: Final = 1.0

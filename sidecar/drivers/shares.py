@@ -1,4 +1,4 @@
-"""How much of a total each owner may have: a folder or the root in ZooKeeper, a namespace in Kubernetes, a configured cluster."""
+"""Shares of a total among owners: a folder or the root in ZooKeeper, a namespace in Kubernetes, a configured cluster."""
 
 import threading
 from collections.abc import Hashable
@@ -29,7 +29,8 @@ class Shares:
         self._lock = threading.Lock()
 
     def take(self, owner: Hashable, wanted: int, part: str = "") -> int:
-        """How many of so many more `owner` gets, from now on. `part`: of its parts, for which one; empty: it has none."""
+        """Take up to `wanted` more for `owner`. Returns how many it gets. `part`: the part of the owner that takes them; empty: it has
+        none."""
         with self._lock:
             own = self._taken.get(owner, 0)
             most = (self.total - self._sum + own + 1) // 2
@@ -42,7 +43,7 @@ class Shares:
         return given
 
     def take_first(self, owner: Hashable, wanted: int) -> int:
-        """The same of what was there before everybody else: as much as is left."""
+        """Take up to `wanted` more for `owner`, as many as are left, for what existed before the other owners. Returns how many it gets."""
         with self._lock:
             given = max(0, min(wanted, self.total - self._sum))
             self._set(owner, self._taken.get(owner, 0) + given)

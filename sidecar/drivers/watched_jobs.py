@@ -1,4 +1,4 @@
-"""Which jobs of a cluster are watched: of very many, those that came first."""
+"""Selects the jobs of a cluster that are watched: the first ones if there are very many."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from sidecar.core.bounds import JOBS_OF_CLUSTER
 from sidecar.drivers.shares import Shares
 
 _EVENTS: Final = ""
-"""In place of a list, of jobs that were only observed."""
+"""The place that stands for observed jobs that are in no list."""
 
 
 class WatchedJobs:
@@ -24,20 +24,20 @@ class WatchedJobs:
         self._owner = owner
         self._most = most
         self._lists: dict[str, frozenset[str]] = {}
-        """Those that are watched, by the place that lists them."""
+        """The watched jobs by the place that lists them."""
         self._watched = Counter[str]()
-        """In how many lists each of them is."""
+        """How many lists each watched job is in."""
         self._seen = set[str]()
-        """Those that were observed, and are in no list that was read since."""
+        """The observed jobs that are in no list read since."""
         self._beyond: dict[str, int] = {}
 
     @property
     def left_out(self) -> int:
-        """How many are not watched: at least so many, since a job may be in several lists."""
+        """The least number of jobs that are not watched: a job may be in several lists."""
         return max(self._beyond.values(), default=0)
 
     def listed(self, place: str, job_ids: Iterable[str]) -> frozenset[str]:
-        """Those of the jobs in this list that are watched."""
+        """The jobs of this list that are watched."""
         there = frozenset(job_ids)
         previous, kept = self._lists.get(place, frozenset()), there & self._watched.keys()
         self._enter(kept - previous)
@@ -53,7 +53,7 @@ class WatchedJobs:
         return self._lists[place]
 
     def came(self, job_id: str) -> bool:
-        """Something was observed of a job. Returns whether it is watched."""
+        """Note that something was observed of a job. Returns whether the job is watched."""
         if job_id in self._watched:
             return True
         if len(self._watched) >= self._most or not self._shares.take(self._owner, 1, self._part):

@@ -31,7 +31,7 @@ def _resident(pid: int) -> str:
 
 
 def _oom_kills(pid: int) -> str | None:
-    """How many processes the OOM killer ended in its cgroup."""
+    """How many processes in the cgroup of `pid` the OOM killer ended."""
     with closing(MemoryCgroup(pid)) as cgroup:
         kills = cgroup.oom_kills()
     return None if kills is None else str(kills)

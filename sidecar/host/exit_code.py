@@ -1,4 +1,4 @@
-"""How a process ended, by its pidfd: for any process that is visible, with no right and whoever its parent is (Linux 6.15 and newer)."""
+"""Reads how a process ended from its pidfd: for any visible process, without any right and whoever its parent is (Linux 6.15 and newer)."""
 
 import fcntl
 import os
@@ -14,7 +14,8 @@ _EXIT: Final = 1 << 3
 
 
 def exit_code(pidfd: int) -> int | None:
-    """As a shell has it: 128 and the number of the signal, if one killed it. None: it is not reaped yet, or this kernel does not say."""
+    """The exit code as a shell has it: 128 and the number of the signal, if one killed the process. None: it is not reaped yet, or this
+    kernel does not say."""
     asked = bytearray(_INFO.size)
     _INFO.pack_into(asked, 0, _EXIT, *[0] * 13)
     try:

@@ -30,7 +30,7 @@ class MemoryCgroup:
         self._counters, self._limit = next(opened, (None, None))
 
     def oom_kills(self) -> int | None:
-        """How many processes the kernel killed in it for memory, since it exists."""
+        """How many processes in it the kernel has killed for memory."""
         for line in _read(self._counters).splitlines():
             name, _, value = line.partition(" ")
             if name == "oom_kill" and value.isdecimal():
@@ -50,7 +50,7 @@ class MemoryCgroup:
 
 
 def _folders(pid: int) -> list[tuple[Path, str, str]]:
-    """Where its files may be, as this mount namespace and as its own show them."""
+    """The folders where the cgroup's files may be, as this mount namespace and as the process's own show them."""
     folders: list[tuple[Path, str, str]] = []
     with suppress(OSError):
         lines = [line.split(":", 2) for line in processes.read(pid, "cgroup").splitlines()]

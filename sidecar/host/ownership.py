@@ -1,4 +1,4 @@
-"""To which cluster a Flink process belongs, by its command line, environment and configuration.
+"""Decides which cluster a Flink process belongs to, by its command line, environment and configuration.
 
 These hold secrets: only the answer leaves this module. Large imports are made only when there is a configuration to parse.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _CONF_DIR: Final = "FLINK_CONF_DIR"
 _FILES: Final = ("config.yaml", "flink-conf.yaml")
-"""Which of them Flink reads depends on its version."""
+"""The names of Flink's configuration file. Its version decides which one Flink reads."""
 _WITHOUT_LEADERS: Final = frozenset({"NONE", "STANDALONE"})
 
 
@@ -35,13 +35,13 @@ class Selection(NamedTuple):
 
     ours: list[FlinkProcess]
     others: int = 0
-    """Of another cluster."""
+    """The number of processes of another cluster."""
     unknown: int = 0
-    """Of unknown owner, where another cluster's processes are visible too."""
+    """The number of processes whose owner is unknown, where another cluster's processes are visible too."""
 
 
 def identity(cluster: "ClusterSettings") -> dict[str, str]:
-    """What distinguishes the cluster from others, as strings for the capturing process. Holds no secret."""
+    """The values that distinguish the cluster from others, as strings for the capturing process. Holds no secret."""
     values = {name: getattr(cluster, name, None) for name in ("quorum", "namespace", "cluster_id")}
     return {"store": cluster.store.value} | {name: value for name, value in values.items() if value is not None}
 

@@ -19,10 +19,10 @@ from sidecar.core.bounds import MOST_PORTS
 PROC: Final = Path("/proc")
 
 _MOST_BYTES: Final = 1 << 20
-"""Of a file below /proc: a class path may be long."""
+"""The most bytes read of a file below /proc: a class path may be long."""
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 _MOST_DESCRIPTORS: Final = 4_096
-"""Of one process: those that listen are among its first."""
+"""The most file descriptors read of one process: listening ones are among its first."""
 _LISTENS: Final = "0A"
 """The state of a socket in /proc/net/tcp."""
 
@@ -44,7 +44,7 @@ class FlinkProcess(NamedTuple):
 
     pid: int
     started: int
-    """In clock ticks since boot. Identifies the process together with `pid`, which may be reused."""
+    """The start in clock ticks since boot. Identifies the process together with `pid`, which may be reused."""
     is_java: bool
     name: str
     """Main class or module, if valid; else `python`."""
@@ -53,7 +53,7 @@ class FlinkProcess(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """For example `pid 17 (StandaloneSessionClusterEntrypoint)`."""
+        """The name of the process in messages: `pid 17 (StandaloneSessionClusterEntrypoint)`."""
         return f"pid {self.pid} ({self.name.rpartition('.')[2]})"
 
 

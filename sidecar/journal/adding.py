@@ -82,7 +82,7 @@ def continue_behind(folder: Path, after: int, reached: int, held: Container[int]
 
 @contextmanager
 def _transaction(path: Path) -> Iterator[sqlite3.Cursor]:
-    """One transaction between those of the owner. Raises JournalError."""
+    """Run one transaction between those of the owner. Raises JournalError."""
     try:
         with closing(connect(path, "rw")) as connection:
             connection.execute("PRAGMA synchronous = FULL")

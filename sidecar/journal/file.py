@@ -36,21 +36,21 @@ _ROWS_A_STATEMENT: Final = 200
 of one row took 8 s (docs/project/adr/0001).
 """
 _LATEST: Final = 64 << 20
-"""So many bytes of a journal may be in SQLite's log beside it."""
+"""The most bytes of a journal that may be in SQLite's log beside it."""
 
 
 class JournalError(OperatorError):
     """The journal cannot be read or written."""
 
     advice: str = ""
-    """What an operator can do, in a few words; "" if unknown."""
+    """The remedy for an operator, in a few words; empty if unknown."""
 
 
 class DamagedError(JournalError):
     """The file is damaged, or not a journal."""
 
     connection: sqlite3.Connection | None = None
-    """If still open: closing deletes the write-ahead log, so set that aside first."""
+    """The connection, if still open: closing deletes the write-ahead log, so set that aside first."""
 
 
 class OtherFormatError(DamagedError):

@@ -51,7 +51,7 @@ class StateLock:
         return True
 
     def holder(self) -> str:
-        """Who holds the lock, as far as known: for messages."""
+        """The holder of the lock, as far as known: for messages."""
         try:
             descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             with os.fdopen(descriptor, errors="replace") as file:

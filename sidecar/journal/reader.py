@@ -40,7 +40,7 @@ class JournalReader:
         return (record for _, record in self.numbered())
 
     def numbered(self, after: int = 0) -> Iterator[tuple[int, AnyRecord]]:
-        """The same, each with its sequence number, from the first one after `after`."""
+        """All records that exist and are understood, with their sequence numbers, from the first one after `after`. Raises JournalError."""
         while batch := self.records(after, _BATCH):
             for seq, line in batch:
                 with suppress(DecodeError):
@@ -70,7 +70,8 @@ class JournalReader:
             last = batch[-1][0]
 
     def outcomes(self, after: int, until: int) -> Iterator[Death | Recovery | Annotation | StatusRecord]:
-        """What is recorded about failovers after sequence number `after`, up to `until`, but for single jobs. Raises JournalError."""
+        """The records about the outcome of failovers after sequence number `after`, up to `until`, without those of single jobs. Raises
+        JournalError."""
         yield from self.newest_first(Death, after, until)
         yield from self.newest_first(Recovery, after, until, b'"job_id":null')
         yield from self.newest_first(Annotation, after, until)

@@ -46,7 +46,7 @@ KEPT_RECORDS: Final = 10_000
 MOST_UNSAVED: Final = 100_000
 """Records that may wait in memory while writing fails (some 60 MB). Beyond that the oldest are lost, and counted."""
 MOST_ANNOTATIONS: Final = 1_000
-"""That are read at once. What `annotate` writes is for people: they write one at a time."""
+"""The most annotations that are read at once. People write them with `annotate`, one at a time."""
 _REPLACE_PAUSE: Final = 60.0
 """Seconds between two files that are set aside: a defective disk must not be filled with them."""
 _MARGIN: Final = 100
@@ -72,7 +72,7 @@ class Journal:
         self._connection: sqlite3.Connection | None = None
         self._lock = StateLock(folder)
         self._salvaged: Salvaged | None = None
-        """What was read from a damaged file and is not in the new one yet."""
+        """The records that were read from a damaged file and are not in the new one yet."""
         self._suspected = threading.Event()
         self._replaced_at = -_REPLACE_PAUSE
 
@@ -94,7 +94,7 @@ class Journal:
             return True
 
     def claimed_by(self) -> str:
-        """Who uses the folder: for messages."""
+        """The user of the folder: for messages."""
         return self._lock.holder()
 
     def open(self) -> State:

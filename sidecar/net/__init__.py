@@ -1,1 +1,1 @@
-"""How others are reached: endpoints and secrets, TLS, HTTP with bounds, object stores."""
+"""Connections to other services: endpoints and secrets, TLS, HTTP with bounds, object stores."""

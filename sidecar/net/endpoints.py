@@ -30,7 +30,7 @@ class AppriseUrl(Struct, frozen=True, tag="apprise"):
 
     @property
     def scheme(self) -> str:
-        """In lower case; empty if there is none."""
+        """The scheme in lower case; empty if there is none."""
         scheme, separator, _ = self.url.reveal().strip().partition("://")
         return self.native or (scheme.lower() if separator else "")
 
@@ -67,7 +67,7 @@ class Webhook(Struct, frozen=True, tag="webhook"):
     """Signs the body; None: no signature."""
     bearer_token: Secret | None = None
     username: str | None = None
-    """With `password`: basic authentication."""
+    """The user name for basic authentication, with `password`."""
     password: Secret | None = None
     ca_file: str | None = None
     """PEM; None: the CAs of this system."""
@@ -82,9 +82,9 @@ class Slack(Struct, frozen=True, tag="slack"):
 
     token: Secret
     channel: str
-    """Its id."""
+    """The id of the channel."""
     api_url: str
-    """Without a trailing slash."""
+    """The URL of the API without a trailing slash."""
 
 
 class Alertmanager(Struct, frozen=True, tag="alertmanager"):
@@ -95,10 +95,10 @@ class Alertmanager(Struct, frozen=True, tag="alertmanager"):
     in_order: ClassVar[bool] = False
 
     url: Secret
-    """Where its API is, without `/api/v2` and a trailing slash."""
+    """The URL of its API, without `/api/v2` and a trailing slash."""
     bearer_token: Secret | None = None
     username: str | None = None
-    """With `password`: basic authentication."""
+    """The user name for basic authentication, with `password`."""
     password: Secret | None = None
     ca_file: str | None = None
     """PEM; None: the CAs of this system."""

@@ -49,7 +49,7 @@ _REASONS: Final = {
     "did not match any known pattern": "it must be like abfss://container@account.dfs.core.windows.net/prefix",
     "Config error": "a variable of the environment (AWS_…, AZURE_…, GOOGLE_…) is not understood",
 }
-"""By a fragment of the error's text; the first match counts."""
+"""The reasons by a fragment of the error's text; the first match counts."""
 _STATUS: Final = re.compile(r"status code: (\d{3})")
 _CODE: Final = re.compile(r"<Code>(\w{1,64})</Code>")
 

@@ -145,7 +145,7 @@ class RestConnection:
 
 
 class _Stream:
-    """What `HTTPResponse` uses of a socket: each call ends at the deadline, however slowly the server sends."""
+    """The part of a socket that `HTTPResponse` uses: each call ends at the deadline, however slowly the server sends."""
 
     def __init__(self, connected: socket.socket, deadline: float) -> None:
         self.socket = connected

@@ -1,4 +1,4 @@
-"""How long an HTTP server asks to wait before the next request: the header `Retry-After` (RFC 9110, 10.2.3)."""
+"""Reads how long an HTTP server asks to wait before the next request: the header `Retry-After` (RFC 9110, 10.2.3)."""
 
 import re
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ def asked_wait(headers: Mapping[str, str]) -> float | None:
 
 
 def http_date(text: str) -> datetime | None:
-    """What a header such as `Date` says; None: nothing that can be read."""
+    """The time in a header such as `Date`. None: it cannot be read."""
     if len(text) > _LONGEST_DATE:
         return None
     try:

@@ -1,1 +1,1 @@
-"""What a process is made of, whatever it does: its clock, threads, children, signals, its end and its folders."""
+"""The parts of any process here: its clock, threads, children, signals, its end and its folders."""

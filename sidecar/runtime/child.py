@@ -22,7 +22,7 @@ from sidecar.core.bounds import CHILD, OUT_OF_MEMORY
 
 _REAP_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.5
-"""How soon a change of `until` counts."""
+"""How soon a change of `until` takes effect."""
 
 _T = TypeVar("_T")
 
@@ -87,7 +87,7 @@ class Child:
         return f"{self._name} ended without an answer (exit code {exit_code})"
 
     def _part(self, deadline: float, until: Callable[[], float]) -> bytes:
-        """What the child writes next; empty: nothing more. Raises TimeoutError."""
+        """The next bytes that the child writes; empty: no more. Raises TimeoutError."""
         while (seconds := min(deadline, until()) - time.monotonic()) > 0:
             self._ours.settimeout(min(seconds, _LOOK_SECONDS))
             with suppress(TimeoutError):

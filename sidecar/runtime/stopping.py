@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Self
 log = logging.getLogger("sidecar")
 
 STOP_SECONDS: Final = 10.0
-"""For everything, from SIGTERM to the end: Kubernetes and Docker kill processes that take longer than their grace period."""
+"""The time for the whole shutdown after SIGTERM: Kubernetes and Docker kill processes that take longer than their grace period."""
 _KEPT: Final = 0.05
 """The share of the time that is reserved for each remaining step."""
 

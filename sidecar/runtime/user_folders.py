@@ -8,14 +8,16 @@ _NAME: Final = "flink-ha-sidecar"
 
 
 def cache_folder() -> Path:
-    """What can be made again: $FLINK_HA_SIDECAR_CACHE, else $XDG_CACHE_HOME/flink-ha-sidecar, else ~/.cache/flink-ha-sidecar."""
+    """The folder for data that can be made again: $FLINK_HA_SIDECAR_CACHE, else $XDG_CACHE_HOME/flink-ha-sidecar, else
+    ~/.cache/flink-ha-sidecar."""
     if folder := os.environ.get("FLINK_HA_SIDECAR_CACHE"):
         return Path(folder).expanduser().absolute()
     return _base("XDG_CACHE_HOME", ".cache") / _NAME
 
 
 def state_folder() -> Path:
-    """What is kept between runs, like a history: $XDG_STATE_HOME/flink-ha-sidecar, else ~/.local/state/flink-ha-sidecar."""
+    """The folder for data that is kept between runs, like a history: $XDG_STATE_HOME/flink-ha-sidecar, else
+    ~/.local/state/flink-ha-sidecar."""
     return _base("XDG_STATE_HOME", ".local/state") / _NAME
 
 

@@ -1,4 +1,4 @@
-"""Which volume of a pod a folder is on, as far as the kernel tells a container."""
+"""Finds the volume of a pod that a folder is on, as far as the kernel shows it to a container."""
 
 import os
 import re

@@ -49,7 +49,7 @@ class Watchdog:
                 self._log_stacks(looked_at - turned_at)
 
     def _log_stacks(self, seconds: float) -> None:
-        """One line for each thread: where it is, the innermost frame first. No values."""
+        """Log one line for each thread: where it is, the innermost frame first. No values."""
         _log.warning("the thread %s has not turned for %.0f s; where each thread is:", self._name, seconds)
         frames = sys._current_frames()  # noqa: SLF001  documented, in spite of its name
         threads = sorted(threading.enumerate(), key=lambda thread: thread.name != self._name)

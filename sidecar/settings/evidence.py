@@ -20,7 +20,7 @@ class FlinkRest(StrEnum):
     """Whether the leading REST server is asked."""
 
     AUTO = "auto"
-    """At the address that the leader publishes."""
+    """Flink's REST server is asked at the address that the leader publishes."""
     NEVER = "never"
 
 
@@ -49,7 +49,7 @@ def read_evidence(section: Section, state_dir: Path, spool: Path | str) -> Evide
 
 
 def read_flink_rest(evidence: Section) -> FlinkRestSettings:
-    """How Flink's REST server is compared before and after a failover. Raises SettingsError."""
+    """The settings by which Flink's REST server is compared before and after a failover. Raises SettingsError."""
     section = evidence.section("flink_rest", schema.FLINK_REST)
     return FlinkRestSettings(
         interval=section.get("interval").duration(2 * SECOND, 10 * MINUTE),

@@ -37,13 +37,13 @@ T = TypeVar("T")
 
 
 class Checked(NamedTuple):
-    """What is left of a configuration without its mistakes."""
+    """The settings of a configuration without its mistakes, and the mistakes."""
 
     settings: Settings | None
     """None: too little is left."""
     mistakes: list[SettingsError]
     state_dir: str
-    """Where `state_dir` is set."""
+    """The place where `state_dir` is set."""
 
 
 def in_order(mistakes: Iterable[SettingsError]) -> list[SettingsError]:
@@ -67,7 +67,8 @@ def check(config: Path | None, overrides: Mapping[str, object]) -> Checked:
 
 
 def check_rules(config: Path | None) -> tuple[Alerting | None, list[SettingsError]]:
-    """The same of the rules, routes and receivers in `config` and its rule files, as `read_rules` takes them."""
+    """The rules, routes and receivers in `config` and its rule files that `read_rules` would read if nothing were wrong, and every
+    mistake."""
     draft = _Draft()
     alerting = draft.complete(lambda: rules_in(draft.read(config, schema.CONFIG), draft.read))
     return alerting, draft.mistakes(alerting)
@@ -85,7 +86,7 @@ class _Draft:
         self._mistakes: dict[str, SettingsError] = {}
 
     def read(self, path: Path | None, keys: schema.Keys) -> Section:
-        """As `read_file`, without what was taken out. A file that cannot be read is a mistake, and empty."""
+        """`read_file` without the parts that were taken out. A file that cannot be read is a mistake, and empty."""
         if path not in self._files:
             try:
                 self._files[path] = read_nodes(path)
@@ -97,7 +98,7 @@ class _Draft:
         return self._sections[path]
 
     def complete(self, attempt: Callable[[], T]) -> T | None:
-        """What `attempt` returns when everything that is wrong is taken out; None: that cannot be done."""
+        """The result of `attempt` when everything that is wrong is taken out. None: that cannot be done."""
         while len(self._mistakes) < MOST:
             try:
                 return attempt()
@@ -116,7 +117,7 @@ class _Draft:
         return list(self._mistakes.values())
 
     def state_dir(self, config: Path | None, overrides: Mapping[str, object]) -> str:
-        """Where `state_dir` is set."""
+        """The place where `state_dir` is set."""
         locations = (source["state_dir"].location for source in overrides_of(overrides) if "state_dir" in source)
         return next(locations, None) or self.read(config, schema.CONFIG).get("state_dir").location
 
@@ -188,7 +189,7 @@ def _without(node: Node, path: Sequence[str | int], of: str = "") -> Node:
 
 
 def _stand_in(entry: Node, of: str) -> Node:
-    """What is left of an entry of the list `of`: with what it lacks; else its name alone, which is used elsewhere; else nothing."""
+    """The replacement of an entry of the list `of`: with what it lacks; else its name alone, which is used elsewhere; else nothing."""
     name, key, value = _NAMED.get(of, ("", "", GONE))
     if not isinstance(entry, MappingNode) or name not in entry.entries:
         return GONE

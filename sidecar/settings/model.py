@@ -82,7 +82,7 @@ class SaslSettings(Struct, frozen=True):
 
 
 class ZooKeeperSettings(Struct, frozen=True):
-    """Where one Flink cluster keeps its leaders in ZooKeeper, and the timeouts of our session."""
+    """The place in ZooKeeper where one Flink cluster keeps its leaders, and the timeouts of our session."""
 
     store: ClassVar[Store] = Store.ZOOKEEPER
 
@@ -91,7 +91,7 @@ class ZooKeeperSettings(Struct, frozen=True):
     namespace: str
     """Flink's root path and cluster id, joined: `/flink/default`."""
     cluster_id: str
-    """Without leading and trailing slashes, as records and messages have it."""
+    """The cluster id without leading and trailing slashes, as records and messages have it."""
     session_timeout: float
     connection_timeout: float
     tolerate_suspended: bool
@@ -99,7 +99,7 @@ class ZooKeeperSettings(Struct, frozen=True):
     tls: TlsSettings | None = None
     sasl: SaslSettings | None = None
     authorization: Mapping[str, Secret] = {}
-    """By scheme, as Flink's `high-availability.zookeeper.client.authorization`: `digest` is `user:password`."""
+    """The credentials by scheme, as Flink's `high-availability.zookeeper.client.authorization`: `digest` is `user:password`."""
     flink_session_timeout: float | None = None
     """Seconds; Flink's own setting or default. None: Flink's configuration was not read."""
     flink_conf: Path | None = None
@@ -107,18 +107,18 @@ class ZooKeeperSettings(Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Where the leaders are, for log and page."""
+        """The place of the leaders, for log and page."""
         return f"{self.namespace} in ZooKeeper {self.quorum}"
 
     @property
     def identity(self) -> str:
-        """The same for all that watch this cluster, and another for every other one."""
+        """The identity of the watched cluster, equal for all sidecars that watch it, and different from every other cluster's."""
         servers, _, chroot = self.quorum.partition("/")
         return f"zookeeper {','.join(sorted(servers.split(',')))}/{chroot} {self.namespace}"
 
 
 class KubernetesSettings(Struct, frozen=True):
-    """Where one Flink cluster keeps its leaders in Kubernetes, and how the API server is reached."""
+    """The place in Kubernetes where one Flink cluster keeps its leaders, and how to reach the API server."""
 
     store: ClassVar[Store] = Store.KUBERNETES
 
@@ -141,7 +141,8 @@ class KubernetesSettings(Struct, frozen=True):
 
     @property
     def identity(self) -> str:
-        """The same for all that watch this cluster, and another for every other one of its API server."""
+        """The identity of the watched cluster, equal for all sidecars that watch it, and different from every other cluster's of its API
+        server."""
         return f"kubernetes {self.namespace}"
 
     @property
@@ -151,7 +152,7 @@ class KubernetesSettings(Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Where the leaders are, for log and page."""
+        """The place of the leaders, for log and page."""
         way = f"context {self.context} of {self.kubeconfig}" if self.kubeconfig else "the pod's service account"
         return f"the ConfigMaps of namespace {self.namespace}, by {way}"
 
@@ -168,7 +169,7 @@ class OwnPod(Struct, frozen=True):
 
 
 class FinderSettings(Struct, frozen=True):
-    """Where Flink clusters are found in Kubernetes: by the labels of their ConfigMaps."""
+    """The place where Flink clusters are found in Kubernetes: by the labels of their ConfigMaps."""
 
     store: ClassVar[Store] = Store.KUBERNETES
 
@@ -182,7 +183,7 @@ class FinderSettings(Struct, frozen=True):
     """None: the service account of our own pod is used."""
     context: str | None = None
     plans: bool = False
-    """As of a cluster that is named. Likewise `deaths`."""
+    """Whether to read what is meant to happen to the clusters, as `kubernetes.plans` of a named cluster."""
     deaths: bool = False
 
     @property
@@ -192,13 +193,13 @@ class FinderSettings(Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Where clusters are looked for, for log and page."""
+        """The place where clusters are looked for, for log and page."""
         where = "all namespaces" if self.namespaces is None else f"namespace {', '.join(self.namespaces)}"
         return f"the ConfigMaps with the labels {self.selector} in {where} of Kubernetes"
 
 
 class ZooKeeperFinderSettings(Struct, frozen=True):
-    """Where Flink clusters are found in ZooKeeper: each cluster id below a root."""
+    """The place where Flink clusters are found in ZooKeeper: each cluster id below a root."""
 
     store: ClassVar[Store] = Store.ZOOKEEPER
 
@@ -214,7 +215,7 @@ class ZooKeeperFinderSettings(Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Where clusters are looked for, for log and page."""
+        """The place where clusters are looked for, for log and page."""
         return f"{self.root} in ZooKeeper {self.quorum}"
 
 
@@ -222,7 +223,7 @@ AnyFinderSettings = FinderSettings | ZooKeeperFinderSettings
 
 
 class SpoolSettings(Struct, frozen=True):
-    """Where segments are written, and when a segment is sealed."""
+    """The place where segments are written, and when a segment is sealed."""
 
     place: Path | str
     """A folder, or a URL in an object store, without any secret."""
@@ -231,12 +232,12 @@ class SpoolSettings(Struct, frozen=True):
 
 
 class HttpSettings(Struct, frozen=True):
-    """Where metrics and health are served. Port 0: any free port."""
+    """The address where metrics and health are served. Port 0: any free port."""
 
     host: str
     port: int
     external_url: str | None = None
-    """For links in messages."""
+    """The URL of this sidecar in the links of messages."""
     allowed_hosts: frozenset[str] = frozenset()
     """Allowed Host headers, in lower case; `*`: any."""
 
@@ -251,13 +252,13 @@ class FlinkRestSettings(Struct, frozen=True):
     """How Flink's REST server is compared before and after a failover. Microseconds."""
 
     interval: int = 10 * SECOND
-    """How often it is asked."""
+    """How often Flink's REST server is asked."""
     patience: int = 600 * SECOND
     """How long a recovery is assessed."""
 
 
 class EvidenceSettings(Struct, frozen=True):
-    """What is captured at a failover, and where and how long its files are kept. `keep` is in seconds."""
+    """The evidence that is captured at a failover, and where and how long its files are kept. `keep` is in seconds."""
 
     sources: frozenset[Source]
     folder: Path
@@ -265,14 +266,14 @@ class EvidenceSettings(Struct, frozen=True):
     most_bytes: int
     """The limit for all files together."""
     tls: TlsSettings | None = None
-    """For Flink REST servers with TLS; None: the CAs of this system."""
+    """The TLS settings for Flink's REST servers. None: the CAs of this system."""
     flink_rest: FlinkRestSettings = FlinkRestSettings()
     log: Path | None = None
     """The log of the JobManager beside the sidecar, or the folder that it is in; None: it is not read."""
 
 
 class LedgerMode(StrEnum):
-    """How several sidecars notify once."""
+    """The way in which several sidecars notify once."""
 
     AUTO = "auto"
     STORE = "store"
@@ -280,7 +281,7 @@ class LedgerMode(StrEnum):
 
 
 class LogFormat(StrEnum):
-    """What a line of the log is."""
+    """The format of a line of the log."""
 
     TEXT = "text"
     JSON = "json"
@@ -297,14 +298,14 @@ class Receiver(Struct, frozen=True):
 
     name: str
     endpoints: tuple[Endpoint, ...]
-    """Those of `urls` first, in their order: deliveries that are queued name a destination by its index."""
+    """The endpoints, those of `urls` first, in their order: deliveries that are queued name a destination by its index."""
     send_resolved: bool
     heartbeat: int | None = None
     """Microseconds between heartbeats. None: the receiver gets alerts and no heartbeats."""
     feed: Feed | None = None
     """None: it gets messages."""
     locations: tuple[str, ...] = ()
-    """Of each endpoint, where it is configured."""
+    """The place of each endpoint in the configuration."""
 
     def destinations(self) -> tuple[Destination, ...]:
         return tuple(
@@ -331,7 +332,7 @@ def session_timeouts(*clusters: ClusterSettings) -> dict[str, int]:
 
 
 class Alerting(Struct, frozen=True, kw_only=True):
-    """What decides which notification each receiver gets."""
+    """The rules, routes and receivers that decide which notification each receiver gets."""
 
     rules: tuple[Rule, ...]
     route: Route
@@ -356,7 +357,7 @@ class Settings(Alerting, frozen=True, kw_only=True):
     """The whole configuration of `run`."""
 
     clusters: tuple[ClusterSettings, ...]
-    """Their ids differ. At least one, unless clusters are found."""
+    """The clusters, whose ids differ. At least one, unless clusters are found."""
     finder: AnyFinderSettings | None = None
     """None: only `clusters` are watched."""
     observer: str
@@ -375,7 +376,7 @@ class Settings(Alerting, frozen=True, kw_only=True):
     slo: Objective | None = None
     """The objective of each cluster that has none of its own. None: they have none."""
     objectives: Mapping[str, Objective] = {}
-    """Of clusters with an objective of their own."""
+    """The objectives of clusters that have their own, by cluster."""
     files: tuple[Path, ...] = ()
     """The configuration and its rule files."""
 
@@ -432,7 +433,7 @@ class Settings(Alerting, frozen=True, kw_only=True):
         return frozenset({ALL_FOUND} if self.finder else {cluster.cluster_id for cluster in self.clusters})
 
     def identified(self, natives: Mapping[str, str]) -> Self:
-        """With the schemes of services' own URLs, by destination."""
+        """The settings with the schemes of services' own URLs, by destination."""
 
         def with_native(name: str, endpoint: Endpoint) -> Endpoint:
             return (
@@ -454,7 +455,7 @@ class Settings(Alerting, frozen=True, kw_only=True):
         return replace(self, receivers=tuple(receivers))
 
     def locations(self) -> dict[str, str]:
-        """Where the endpoint of every destination is configured."""
+        """The place of each destination's endpoint in the configuration."""
         return {
             destination.name: location
             for receiver in self.receivers

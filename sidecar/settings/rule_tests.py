@@ -49,7 +49,7 @@ Who = ComponentId | str
 
 
 class OperatorAct(StrEnum):
-    """What happens to the cluster's FlinkDeployment, from the first such event on there is one."""
+    """An event of the cluster's FlinkDeployment. It exists from the first such event on."""
 
     CHANGED = "changed"
     """Somebody applies another spec."""
@@ -63,17 +63,17 @@ class OperatorAct(StrEnum):
 
 
 class JobAct(StrEnum):
-    """What Flink's REST server says of a job from now on."""
+    """A state of a job that Flink's REST server reports from now on."""
 
     RUNNING = "running"
     RESTARTING = "restarting"
     FAILED = "failed"
     MISSING = "missing"
-    """It does not list it, and its plan is gone."""
+    """Flink does not list the job, and its plan is gone."""
     FROM_OLDER = "from_older"
-    """It runs, restored from an older checkpoint."""
+    """The job runs, restored from an older checkpoint."""
     FROM_NOTHING = "from_nothing"
-    """It runs, and began without state."""
+    """The job runs, and began without state."""
 
 
 class ScenarioEvent(Struct, frozen=True):
@@ -97,7 +97,7 @@ class ScenarioEvent(Struct, frozen=True):
     contenders: int | None = None
     zxid_headroom: int | None = None
     checks: Mapping[str, Verdict] = {}
-    """What checks of high availability find from now on."""
+    """The verdicts of checks of high availability from now on."""
     operator: OperatorAct | None = None
     blind: bool | None = None
     running: bool | None = None

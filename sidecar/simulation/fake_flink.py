@@ -39,7 +39,7 @@ class SimulatedFlink:
     def __init__(self, cluster_id: str) -> None:
         self._cluster_id = cluster_id
         self._nodes: dict[str, tuple[bytes, ZNodePosition] | None] = {}
-        """By path; None: deleted."""
+        """The nodes by path. None: deleted."""
         self._jobs: set[str] = set()
         self._contenders: tuple[str, ...] | None = None
         self._contended = 0
@@ -87,7 +87,7 @@ class SimulatedFlink:
             yield from observations
 
     def pictured(self, at: Moment) -> Iterator[PictureTaken]:
-        """What the leading REST server answers, if a test says anything of it."""
+        """The answer of the leading REST server, if a test gives one."""
         node = self._nodes.get(_path(ComponentId(Component.REST_SERVER)))
         leader = decode_connection_info(node[0]) if node and not self._blind else None
         if isinstance(leader, LeaderInformation):

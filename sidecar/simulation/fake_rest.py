@@ -28,7 +28,7 @@ class SimulatedRest:
         self._reach: Reach | None = None
 
     def apply(self, event: ScenarioEvent, at: Moment) -> None:
-        """What happens to jobs."""
+        """Apply an event to the jobs."""
         for job in event.submitted:
             self._acts[job] = JobAct.RUNNING
         for job in (who for who in event.leader if isinstance(who, str)):

@@ -35,16 +35,16 @@ class Preview(Struct, frozen=True):
     at: Timestamp
     destination: str
     payload: str
-    """What kind of payload the service gets."""
+    """The kind of payload that the service gets."""
     reason: str
     key: str
-    """Of the incident."""
+    """The key of the incident."""
     title: str
     body: str
     facts: tuple[tuple[str, str], ...]
     link: str | None
     alerts: tuple[PreviewedAlert, ...]
-    """Those of an Alertmanager."""
+    """The alerts of a message to an Alertmanager."""
 
 
 def previews(policy: Policy, endpoints: Mapping[str, Endpoint]) -> Iterator[Preview]:
@@ -107,7 +107,7 @@ def _preview(delivery: Delivery, endpoint: Endpoint) -> Preview:
 
 
 def _payload(endpoint: Endpoint) -> str:
-    """Without anything of a URL but its scheme."""
+    """The kind of payload, without any part of a URL but its scheme."""
     match endpoint:
         case AppriseUrl(service=service):
             return f"{service}:// through Apprise" if service else "not an Apprise URL"

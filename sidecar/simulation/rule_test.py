@@ -76,7 +76,7 @@ def play(test: RuleTest, alerting: Alerting) -> Iterator[SentNotification]:
 
 
 def simulated(policy: Policy, when: Sequence[ScenarioEvent], starts: int, until: int) -> Iterator[Delivery]:
-    """What a sidecar with `policy` delivers during these events. `starts`: wall time (µs); `until`: µs after it."""
+    """The deliveries of a sidecar with `policy` during these events. `starts`: wall time (µs); `until`: µs after it."""
     sidecar = _Sidecar(policy, {event.cluster: SimulatedFlink(event.cluster) for event in when}, starts)
     events = [*reversed(when)]
     yield from sidecar.start(0)

@@ -28,7 +28,7 @@ BURST: Final = 3
 PAUSE_SECONDS: Final = 1.0
 """Between two of them."""
 REFILL_SECONDS: Final = 10.0
-"""After so long one more write is allowed, up to BURST: six a minute while changes do not end, and at most eight in any minute."""
+"""The time after which one more write is allowed, up to BURST: six a minute while changes do not end, and at most eight in any minute."""
 FOLLOW_SECONDS: Final = 30.0
 """How long the document of a previous sidecar that has not ended is read again: in a rolling update both run for a while."""
 STOP_SECONDS: Final = 3.0
@@ -65,7 +65,7 @@ class Handovers:
 
     @property
     def up(self) -> dict[str, bool]:
-        """By cluster, whether its handover could be written when it was last due."""
+        """Whether the handover could be written when it was last due, by cluster."""
         return {name: document.is_up for name, document in self._documents.items() if document.is_up is not None}
 
     def start(self, new: Collection[str], watch: Callable[[str], None]) -> None:
@@ -136,9 +136,9 @@ class _ClusterDocument:
         self._clock = clock
         self._lock = threading.Lock()
         self.pods: Pods = {}
-        """Those in the document of another sidecar, as last read."""
+        """The pods in the document of another sidecar, as last read."""
         self._document: Document | None = None
-        """As last read or written; None: not known."""
+        """The document as last read or written. None: not known."""
         self._gist: object = None
         self._parts: tuple[object, ...] = ()
         """The parts of the state when it was last written."""
@@ -154,7 +154,7 @@ class _ClusterDocument:
         """Whether it could be written when it was last due. None: it was not due yet."""
 
     def follow(self) -> bytes | None:
-        """What the previous sidecar has written since, as long as it may be running; None: nothing new."""
+        """The document that the previous sidecar has written since, as long as it may be running. None: nothing new."""
         if time.monotonic() >= self._follow_until:
             return None
         try:

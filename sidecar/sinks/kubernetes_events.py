@@ -17,11 +17,11 @@ from sidecar.runtime.threads import ServiceThread
 CAPACITY: Final = 256
 """Events that may wait. Beyond that, new ones are dropped."""
 PAUSE_SECONDS: Final = 0.2
-"""After each Event: at most five a second, for all clusters together."""
+"""The pause after each Event: at most five a second, for all clusters together."""
 KEPT_SECONDS: Final = 600.0
 """How long an Event that cannot be written is tried again."""
 REFUSED_SECONDS: Final = 600.0
-"""For how long a store that has refused is not tried again."""
+"""How long a store that has refused is not tried again."""
 OUTCOMES: Final = ("written", "dropped")
 _LONGEST_PAUSE: Final = 30.0
 _STOP_SECONDS: Final = 1.0
@@ -54,7 +54,7 @@ class Events:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """By outcome; empty where no cluster has a store for Events."""
+        """The number of Events by outcome; empty where no cluster has a store for Events."""
         return dict(self._counts) if self._stores else {}
 
     def start(self) -> None:

@@ -37,13 +37,13 @@ class SinkHealth(NamedTuple):
 
     spool: bool
     ledgers: Mapping[str, bool]
-    """By cluster."""
+    """Whether each cluster's ledger works, by cluster."""
     handovers: Mapping[str, bool]
-    """By cluster."""
+    """Whether each cluster's handover could be written, by cluster."""
     events: Mapping[str, int]
-    """How many Kubernetes Events, by outcome."""
+    """The number of Kubernetes Events by outcome."""
     observers: Mapping[str, int] = {}
-    """By cluster, how many sidecars share its ledger."""
+    """How many sidecars share each cluster's ledger, by cluster."""
 
 
 def renderer(collector: "SnapshotCollector") -> Callable[[], bytes]:
@@ -239,7 +239,8 @@ def _tally(snapshot: Snapshot) -> Iterator[Metric]:
 
 
 def _last_episodes(snapshot: Snapshot) -> Iterator[Metric]:
-    """With the episode's id, which all observers share: distinct ids count failovers also where each one replaces the sidecar's pod."""
+    """The metrics of the last episode with its id, which all observers share: distinct ids count failovers also where each one replaces the
+    sidecar's pod."""
     labels = ["cluster_id", "cause", "episode_id"]
     last = {(name, episode.cause, episode.id): episode for name, episode in snapshot.tally.last_episodes.items()}
     closed = ((key, datetime.fromisoformat(episode.closed_at).timestamp()) for key, episode in last.items())

@@ -36,7 +36,7 @@ _FIRST_PUBLISH_SECONDS: Final = 5.0
 ASK_SECONDS: Final = 5.0
 """The pause between two rounds of questions: an answer counts for six of them."""
 ROUND_SECONDS: Final = 2.0
-"""For all observers of one ledger, in one round: those of others are asked after them."""
+"""The time for all observers of one ledger in one round. Observers of other ledgers are asked after them."""
 _POLL_SECONDS: Final = 0.5
 _STOP_SECONDS: Final = 1.0
 _ANSWER: Final = Decoder(Annotated[list[ObservationView], Meta(max_length=OBSERVER.most_items)])
@@ -57,7 +57,7 @@ class Peers:
         self._clock = clock
         self._observer: Callable[[PeersAsked], None] | None = None
         self._peers: dict[str, Observers] = {}
-        """By ledger. One that cannot be read any more keeps those that it had."""
+        """The observers by ledger. A ledger that cannot be read any more keeps those that it had."""
         self._leader_seen_at = dict.fromkeys(ledgers, 0)
         self._stopping = threading.Event()
         self._threads = [ServiceThread(self._publish, "presence"), ServiceThread(self._ask, "peers")]
@@ -88,7 +88,7 @@ class Peers:
                         self._peers[name] = peers
 
     def _presence(self, ledger: str) -> Presence | None:
-        """What is published in a ledger. None: nothing, because the store cannot be read."""
+        """The observers that are published in a ledger. None: the store cannot be read."""
         snapshot = self._snapshot()
         clusters = snapshot.state.clusters
         watched = clusters.values() if ledger == ALL_FOUND else filter(None, [clusters.get(ledger)])
@@ -131,7 +131,7 @@ def _is_led(cluster: ClusterState) -> bool:
 
 
 def _answer(observer: str, address: str, seconds: float) -> Iterable[ObservationView]:
-    """What the observer sees. Nothing: it does not answer, or is another one than the ledger says."""
+    """The state of the clusters as the observer sees it. Empty: it does not answer, or is another one than the ledger says."""
     try:
         connection = RestConnection(address, _no_tls)
         try:

@@ -17,7 +17,7 @@ from sidecar.runtime.clock import Clock
 from sidecar.runtime.threads import ServiceThread
 
 MOST_OPEN: Final = 10
-"""Of more documents, no connection is kept from one read to the next."""
+"""The most documents whose connections are kept from one read to the next."""
 _STOP_SECONDS: Final = 1.0
 
 _log = logging.getLogger("sidecar.silences")
@@ -33,11 +33,11 @@ class SilenceReader:
         self._clock = clock
         self._longest = longest
         self._wanted: dict[str, SimpleQueue[bool]] = {name: SimpleQueue() for name in stores}
-        """By document: True asks to read it, False to end."""
+        """The queue of each document: True asks to read it, False to end."""
         self._locks = {name: threading.Lock() for name in stores}
         self._silences: dict[str, Mapping[str, Written]] = {}
         self._problems: dict[str, tuple[str, ...]] = {}
-        """By document: what is logged."""
+        """The problems that are logged, by document."""
         self._readers = [ServiceThread(partial(self._work, name), f"silences-{name}") for name in stores]
 
     def start(self, observer: Callable[[SilencesRead], None]) -> None:
@@ -65,7 +65,7 @@ class SilenceReader:
             wanted.put(True)
 
     def _work(self, document: str) -> None:
-        """In a thread of each document: none waits for another's store."""
+        """Read one document in a thread of its own, so that none waits for another's store."""
         while self._wanted[document].get():
             if self._observer:
                 with self._locks[document]:

@@ -20,16 +20,16 @@ class RunningDrill(Struct, frozen=True):
     """A drill that this sidecar knows, until its end is recorded."""
 
     began: Drill
-    """As it was recorded."""
+    """The record of the drill's beginning."""
     since: Moment
-    """When it became known."""
+    """When the drill became known."""
     over: Moment | None = None
-    """When its window was over. None: it is not."""
+    """When the drill's window was over. None: it is not."""
     findings: Findings = Findings()
 
 
 def began(policy: Policy, drill: Written, receivers: tuple[str, ...], now: Moment) -> Drill:
-    """What is recorded when a drill becomes known."""
+    """The record of a drill that becomes known."""
     assert drill.drill  # noqa: S101  as the caller chooses
     return Drill(
         id=record_id("drill", drill.drilled_cluster, drill.id, STARTED),
@@ -47,7 +47,7 @@ def began(policy: Policy, drill: Written, receivers: tuple[str, ...], now: Momen
 
 
 def ended(policy: Policy, drill: RunningDrill, over: Moment, now: Moment) -> Drill:
-    """What is recorded when a drill is over."""
+    """The record of a drill that is over."""
     of, findings = drill.began, drill.findings
     result, reasons = judged(of, findings, over.wall, is_final=True)
     measured = figures(findings)

@@ -1,4 +1,4 @@
-"""What is known of a drill, from records: the same for the sidecar while the drill lasts and for `drill report` afterwards."""
+"""Derives the findings of a drill from records, for the sidecar while the drill lasts and for `drill report` afterwards."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -22,20 +22,20 @@ from sidecar.core.records import (
 )
 
 MOST_JOBS: Final = 50
-"""Of which more than their number is kept, the worst first."""
+"""The most jobs kept by name, the worst first; the others are counted."""
 MOST_HIDDEN: Final = 100
 """Alerts and receivers that are kept."""
 _LOST: Final = frozenset({Kind.REVOKED.value, Kind.CHANGED.value})
 
 
 class Message(Struct, frozen=True):
-    """What became of the drill's message to one destination."""
+    """The result of the drill's message to one destination."""
 
     queued_at: Timestamp
     outcome: str = "queued"
-    """That of the last attempt, as in `notification` records."""
+    """The outcome of the last attempt, as in `notification` records."""
     at: Timestamp | None = None
-    """When it ended. Null: there was none."""
+    """When the last attempt ended. Null: there was none."""
     detail: str | None = None
 
     @property
@@ -57,7 +57,7 @@ class Findings(Struct, frozen=True):
     jobs: tuple[Recovery, ...] = ()
     jobs_total: int = 0
     messages: Mapping[str, Message] = {}
-    """By destination."""
+    """The messages by destination."""
     hidden: tuple[tuple[str, str], ...] = ()
     """Alerts and the receivers that they would have reached, each once."""
     hidden_total: int = 0
@@ -68,7 +68,8 @@ class Findings(Struct, frozen=True):
 
 
 def begins(drill: Drill) -> int:
-    """From when on a failover is part of the drill (wall microseconds, by the observer's clock): since the observer knew of it."""
+    """The earliest time (wall microseconds, by the observer's clock) of a failover that belongs to the drill: when the observer learned of
+    the drill."""
     return parsed(drill.observed_at)
 
 
@@ -83,7 +84,7 @@ def findings_of(drill: Drill, records: Iterable[AnyRecord], until: int | None = 
 def with_record(  # noqa: PLR0911  one for each type of record
     findings: Findings, drill: Drill, record: AnyRecord, until: int | None = None
 ) -> Findings:
-    """What is known after one more record. `until`: when the window was over (wall microseconds); None: it is not."""
+    """The findings after one more record. `until`: when the window was over (wall microseconds); None: it is not."""
     if record.cluster_id != drill.cluster_id:
         return findings
     match record:

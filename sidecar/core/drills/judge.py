@@ -43,7 +43,7 @@ def judged(drill: Drill, findings: Findings, until: int | None = None, *, is_fin
 
 
 def _failover(findings: Findings, until: int | None, *, is_final: bool) -> Iterator[tuple[Result, str]]:
-    """What is missing of the failover."""
+    """The results that the failover leaves short of `passed`, each with the reason."""
     if findings.episode_id is None:
         if until is None:
             yield Result.UNKNOWN, "No failover was observed yet."
@@ -87,7 +87,7 @@ def _messages(drill: Drill, findings: Findings, *, is_final: bool) -> Iterator[t
 
 
 class Figures(NamedTuple):
-    """What a drill measured, in seconds. None: not known."""
+    """The measurements of a drill, in seconds. None: not known."""
 
     detected_after: float | None
     detected_after_at_most: float | None

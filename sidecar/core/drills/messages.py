@@ -20,7 +20,7 @@ from sidecar.core.records import Drill, record_id
 from sidecar.core.sanitize import clean
 
 ALERT: Final = "Drill"
-"""In place of a rule's name."""
+"""The alert name of a drill's messages, used in place of a rule's name."""
 _MOST_NAME: Final = 40
 
 

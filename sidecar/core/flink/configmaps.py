@@ -32,7 +32,7 @@ class ConfigMapLayout(StrEnum):
 
 
 MAX_CHARACTERS: Final = 36 + 1 + LONGEST_ADDRESS
-"""Of a session id, a comma and an address. Longer values are not decoded, and one character more is all that is kept of them."""
+"""The most characters of a session id, a comma and an address. Longer values are not decoded; one character more of them is kept."""
 MAX_ANNOTATION_CHARACTERS: Final = 10_000
 LONGEST_FIELD: Final = 256
 """Characters of a field of a lease: its holder is a UUID, or a name with at most 253."""

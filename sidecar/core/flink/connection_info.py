@@ -34,7 +34,8 @@ class Unreadable(Struct, frozen=True):
 
 
 TOO_LONG: Final = Unreadable(f"the address is longer than {LONGEST_ADDRESS} bytes")
-"""Not believed: every write of it would be kept in memory, in the journal and in the audit log."""
+"""The result for an address that is too long to be believed: every write of it would be kept in memory, in the journal and in the audit
+log."""
 
 
 def decode_connection_info(data: bytes) -> LeaderInformation | Unreadable:

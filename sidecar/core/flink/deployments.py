@@ -1,4 +1,4 @@
-"""What makes a cluster's JobManagers in Kubernetes: whether the cluster is wanted, and what is being done to it.
+"""The makers of a cluster's JobManagers in Kubernetes: whether the cluster is wanted, and what is being done to it.
 
 Only what says that somebody meant it. `jobManagerDeploymentStatus` and the job's state say what became of a cluster, whoever did it.
 """
@@ -21,7 +21,7 @@ class Maker(StrEnum):
     """The kind of what makes JobManagers."""
 
     FLINK_DEPLOYMENT = "FlinkDeployment"
-    """Its name is the id of its cluster."""
+    """A FlinkDeployment, whose name is the id of its cluster."""
     DEPLOYMENT = "Deployment"
     STATEFUL_SET = "StatefulSet"
     JOB = "Job"
@@ -45,12 +45,12 @@ class FlinkDeployment(Struct, frozen=True):
     suspended: bool = False
     """`spec.job.state` is `suspended`; it is scaled to 0."""
     deleting: bool = False
-    """It has a deletion timestamp."""
+    """Whether it has a deletion timestamp."""
     owner: str | None = None
     """The FlinkBlueGreenDeployment of which it is one colour."""
     kind: Maker = Maker.FLINK_DEPLOYMENT
     name: str = ""
-    """Of other kinds."""
+    """The name of a maker of another kind. Empty: a FlinkDeployment, named by its cluster."""
     finished: bool = False
     """A Job that is complete."""
     stuck: str = ""
@@ -63,7 +63,7 @@ class FlinkDeployment(Struct, frozen=True):
 
 
 class Seen(Struct, frozen=True):
-    """What makes JobManagers, as it was observed."""
+    """A maker of JobManagers, as it was observed."""
 
     kind: Maker
     name: str
@@ -76,14 +76,14 @@ class Seen(Struct, frozen=True):
     alone: bool = False
     """No other one makes JobManagers where it was looked for."""
     namespace: str = ""
-    """Its namespace, if that is being deleted."""
+    """The maker's namespace, if that is being deleted."""
 
 
 class Candidate(Struct, frozen=True):
-    """What may make the JobManagers of a cluster: of those that run, or of none."""
+    """A possible maker of a cluster's JobManagers, whether or not any run."""
 
     kind: str
     name: str
-    """Without its namespace."""
+    """The maker's name without its namespace."""
     app: str = ""
     """The only cluster whose JobManagers it may make; empty: of any."""

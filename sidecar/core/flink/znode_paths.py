@@ -33,13 +33,13 @@ LEADER = "/leader"
 LATCH = "/leader/latch"
 """The latch of all components of a process, since 1.15."""
 OLD_JOB_MANAGER = "0" * 32
-"""In place of a job's id, the leader of the JobManager up to Flink 1.4."""
+"""The id that stands for the leader of the JobManager up to Flink 1.4, in place of a job's id."""
 JOBS = "/jobs"
 JOB_STORES = ("/jobgraphs", "/execution-plans")
 """The jobs that Flink would recover (`execution-plans` since 2.0). A job that is removed from here has ended."""
 
 MOST_CONTENDERS = 1000
-"""Of one latch. A cluster has a few JobManagers."""
+"""The most contenders of one latch. A cluster has a few JobManagers."""
 LONGEST_CONTENDER = 200
 """Characters of a name. Curator's have 56."""
 
@@ -52,7 +52,7 @@ OWN_NAMES = frozenset(
         *("checkpoints", "checkpoint-counter", "running_job_registry"),
     }
 )
-"""What Flink creates directly below a cluster's namespace."""
+"""The names that Flink creates directly below a cluster's namespace."""
 
 _NODE = "/connection_info"
 _JOB_ID = re.compile(r"[0-9a-f]{32}")
@@ -113,7 +113,7 @@ def contenders(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def place_in_latch(name: str) -> str:
-    """What orders the contenders of a latch: the number that ZooKeeper gave to its node. The first one leads."""
+    """The number that ZooKeeper gave to the contender's node, by which a latch orders its contenders. The first one leads."""
     return name[-_SEQUENCE:]
 
 

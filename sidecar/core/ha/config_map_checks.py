@@ -15,7 +15,7 @@ _LARGEST: Final = 1 << 20
 """Bytes of all values of a ConfigMap: the API server refuses more."""
 _NEAR: Final = _LARGEST * 3 // 4
 _LEFT_AFTER: Final = 24 * 3600 * SECOND
-"""Without a renewal. Far beyond any difference of clocks."""
+"""How long without a renewal a lease counts as abandoned. Far beyond any difference of clocks."""
 _SETTLED_AFTER: Final = 300 * SECOND
 """How long a leader may take to publish all of its components: it recovers its jobs meanwhile."""
 _MOST_NAMED: Final = 5
@@ -204,7 +204,7 @@ def _size(config_map: HaConfigMap) -> int:
 
 
 def _unled_for(config_map: HaConfigMap, now: int) -> int | None:
-    """Since when nobody has renewed the lease, by the times that the last holder wrote. None: not known."""
+    """How long the lease has not been renewed (microseconds), by the times that the last holder wrote. None: not known."""
     lease = config_map.lease
     renewed = _wall(lease.renew_time) if lease else None
     last = max((time for time in (renewed, config_map.created_at) if time is not None), default=None)

@@ -22,7 +22,7 @@ class Unknown(Struct, frozen=True):
     """A fact that could not be read."""
 
     reason: str
-    """One line: what is missing, and what would allow it."""
+    """One line: the missing fact, and what would make it known."""
 
 
 class Finding(Struct, frozen=True):
@@ -30,9 +30,9 @@ class Finding(Struct, frozen=True):
 
     verdict: Verdict
     text: str
-    """One line: the facts; of an UNKNOWN, what is missing."""
+    """The facts, in one line. UNKNOWN: what is missing."""
     advice: str = ""
-    """Of a RISK: what to do."""
+    """The remedy for a RISK."""
 
 
 def passes(text: str) -> Finding:

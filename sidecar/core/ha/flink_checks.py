@@ -23,23 +23,23 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "target": ("execution.target",),
     "type": ("high-availability.type", "recovery.mode", "high-availability"),
 }
-"""What is looked at, by our name: Flink's keys in the order in which Flink reads them. Everything else of the configuration is not kept."""
+"""The options that are read, by our name: Flink's keys in the order in which Flink reads them. All other options are discarded."""
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
 class FlinkFacts(Struct, frozen=True, kw_only=True):
-    """What Flink's configuration folder says."""
+    """The facts from Flink's configuration folder."""
 
     options: Mapping[str, str] | Unknown
-    """By the names of `OPTIONS`; those that are not set are absent."""
+    """The options by the names of `OPTIONS`, without those that are not set."""
     masters: int | Unknown | None = None
     """JobManagers that the file `masters` lists; None: there is no such file."""
     contenders: int | Unknown = Unknown("nothing of the cluster was read")
     """JobManagers that contend for leadership now."""
     picture: Picture | Unknown = Unknown("Flink's REST server was not asked")
-    """What the leading REST server says."""
+    """The answer of the leading REST server."""
     volumes: tuple[str, ...] = ()
-    """Where the JobManagers' pods have volumes that outlive them. Empty: nowhere, or they are no pods."""
+    """The mount paths of the volumes that outlive the JobManagers' pods. Empty: there are none, or no pods."""
     on_demand: bool = False
     """Whether Flink itself starts TaskManagers, when a job needs them."""
 

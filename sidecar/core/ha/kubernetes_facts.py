@@ -1,4 +1,4 @@
-"""What Kubernetes says of how one Flink cluster is deployed: pods, disruption budgets, ConfigMaps, rights.
+"""The facts about how one Flink cluster is deployed in Kubernetes: pods, disruption budgets, ConfigMaps, rights.
 
 Facts alone, each read at one moment. What could not be read is an `Unknown` with the reason: it is never an empty answer.
 """
@@ -39,7 +39,7 @@ class LivenessProbe(Struct, frozen=True):
 
     kind: ProbeKind
     port: str
-    """Its number or name; empty: the probe has none."""
+    """The number or name of the port. Empty: the probe has none."""
     initial_delay: int = 0
     period: int = 10
     failures: int = 3
@@ -70,7 +70,7 @@ class FlinkPod(Struct, frozen=True):
     liveness: LivenessProbe | None = None
     has_startup_probe: bool = False
     apart: str = ""
-    """What keeps pods of this kind on different nodes; empty: nothing."""
+    """The rule that keeps pods of this kind on different nodes. Empty: there is none."""
     limit_bytes: int | None = None
     """The memory limit. None: none is set."""
     heap_bytes: int | None = None
@@ -78,7 +78,7 @@ class FlinkPod(Struct, frozen=True):
     properties: Mapping[str, str] = {}
     """Flink's options of memory, leader election and storage in its arguments and in FLINK_PROPERTIES."""
     volumes: tuple[str, ...] = ()
-    """Where its main container has volumes that outlive the pod."""
+    """The mount paths of its main container's volumes that outlive the pod."""
     conf_map: str = ""
     """The ConfigMap that is mounted as Flink's configuration; empty: not visible."""
 
@@ -110,7 +110,7 @@ class DisruptionBudget(Struct, frozen=True):
     min_available: int | str | None = None
     max_unavailable: int | str | None = None
     selects_all: bool = True
-    """What an empty selector means: every pod since policy/v1, none in policy/v1beta1."""
+    """Whether an empty selector selects every pod, as since policy/v1. In policy/v1beta1 it selects none."""
 
 
 class Workload(Struct, frozen=True):
@@ -119,7 +119,7 @@ class Workload(Struct, frozen=True):
     kind: str
     name: str
     labels: Mapping[str, str]
-    """Of its pods."""
+    """The labels of its pods."""
     replicas: int
 
 
@@ -128,17 +128,17 @@ class HaConfigMap(Struct, frozen=True):
 
     name: str
     app: str
-    """Its label: the cluster id."""
+    """Its label `app`: the cluster id."""
     size: int
     """Bytes of its values, which is what Kubernetes bounds."""
     created_at: int | None = None
     lease: LeaderElectionRecord | None = None
     components: frozenset[Component] = frozenset()
-    """Those with a published leader; without jobs."""
+    """The components with a published leader, without jobs."""
     hosts: frozenset[str] = frozenset()
-    """Of the leaders that are published in it."""
+    """The hosts of the leaders that are published in it."""
     rest_address: str = ""
-    """Of the leading REST server. Empty: none leads, or it is published elsewhere."""
+    """The address of the leading REST server. Empty: there is no leader, or it is published elsewhere."""
     jobs: frozenset[str] = frozenset()
     """The jobs that Flink would recover from it."""
 
@@ -148,7 +148,7 @@ class Right(Struct, frozen=True):
 
     verb: str
     resource: str
-    """With its subresource: `pods/log`."""
+    """The resource, with its subresource: `pods/log`."""
     group: str
     name: str
     """The object, where it is about one."""
@@ -164,7 +164,7 @@ class Right(Struct, frozen=True):
 
 
 class FlinkRights(Struct, frozen=True):
-    """What the JobManagers' service account may do."""
+    """The rights of the JobManagers' service account."""
 
     account: str
     rights: tuple[Right, ...]
@@ -194,9 +194,9 @@ class KubernetesFacts(Struct, frozen=True, kw_only=True):
     leaders: HaConfigMap | Unknown | None
     """The ConfigMap with this cluster's leaders (Flink 1.15 and newer). None: there is none."""
     leaders_later: HaConfigMap | None = None
-    """The same, some seconds later; None: read only where a component was without a leader at first."""
+    """The leaders' ConfigMap some seconds after the first read. None: read only where a component was without a leader at first."""
     config_maps: tuple[HaConfigMap, ...] | Unknown
-    """Those of all clusters of the namespace."""
+    """The ConfigMaps of all clusters of the namespace."""
     memory: Mapping[str, str] | Unknown = NOT_READ
     """Flink's options of memory, leader election and storage as its ConfigMap has them."""
     election: ElectionTimes | Unknown = NOT_READ
@@ -243,7 +243,7 @@ def job_managers_of(facts: KubernetesFacts) -> tuple[FlinkPod, ...] | Unknown:
 
 
 def with_pods(flink: FlinkFacts, facts: KubernetesFacts) -> FlinkFacts:
-    """What Flink's configuration says, with what pods and their ConfigMap add to it where no folder was read."""
+    """`flink` with the options that pods and their ConfigMap add, where no folder was read."""
     pods = job_managers_of(facts)
     job_managers = () if isinstance(pods, Unknown) else pods
     options = flink.options

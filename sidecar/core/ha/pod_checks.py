@@ -27,7 +27,7 @@ from sidecar.core.sanitize import clean
 _BEYOND_LEASE: Final = 10
 """Seconds beyond the lease until a standby leads, at most: with a lease of 15 s it took 19 to 23 s (docs/reference/ha-checks.md)."""
 _START_SECONDS: Final = 30
-"""What Flink's own manifests for Kubernetes give a JobManager before the first probe."""
+"""The time that Flink's own manifests for Kubernetes give a JobManager before the first probe."""
 _MOST_NAMED: Final = 5
 _VERSION: Final = re.compile(r"(?:^|[-_v])(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)(?![\d.])")
 
@@ -75,7 +75,7 @@ _STANDBY: Final = (
 
 
 def _replicas(facts: KubernetesFacts) -> tuple[str, int] | None:
-    """What makes the JobManagers, and how many it has to keep; None: not known."""
+    """The workload of the JobManagers, and how many pods it has to keep. None: not known."""
     deployments = facts.flink_deployments
     if not isinstance(deployments, Unknown) and facts.cluster_id in deployments:
         replicas = deployments[facts.cluster_id]

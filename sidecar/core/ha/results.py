@@ -1,4 +1,4 @@
-"""Which checks there are for a cluster, and what they found."""
+"""The checks for a cluster, and their results."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, assert_never
@@ -28,19 +28,19 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     text: str
     """The facts, or what is missing, in one line."""
     advice: str = ""
-    """Of a RISK: what to do."""
+    """The remedy for a RISK."""
 
 
 class KnownCheck(Struct, frozen=True):
-    """One check."""
+    """The known result of one check."""
 
     result: CheckResult
     since: Moment
-    """Since when it has this verdict, as far as this sidecar knows."""
+    """Since when the check has this verdict, as far as this sidecar knows."""
     recorded_at: Moment
-    """When it was last recorded."""
+    """When the result was last recorded."""
     risk_since: Moment | None = None
-    """Since when it is a RISK, and has not passed since: what cannot be read any more may still be one."""
+    """Since when the check is a RISK that has not passed since: a check that cannot be read any more may still be one."""
 
 
 class Checked(Struct, frozen=True):
@@ -48,7 +48,7 @@ class Checked(Struct, frozen=True):
 
     at: Moment
     checks: Mapping[str, KnownCheck] = {}
-    """By name, in the order in which they are shown."""
+    """The checks by name, in the order in which they are shown."""
 
 
 def results(store: ZooKeeperFacts | KubernetesFacts, flink: FlinkFacts) -> tuple[CheckResult, ...]:

@@ -13,11 +13,11 @@ from sidecar.core.sanitize import clean
 _MOST_NAMED: Final = 5
 _EPOCH: Final = (1 << 32) - 1
 _NEAR_END: Final = 0.9
-"""Of the transactions of an epoch."""
+"""The share of an epoch's transactions after which its end counts as near."""
 _SLOW_MILLIS: Final = 100.0
 _MANY_OUTSTANDING: Final = 100
 _LEFT: Final = 86_400 * SECOND
-"""For how long data must not have been written to count as left behind."""
+"""How long data must not have been written to count as left behind."""
 _PLAIN: Final = re.compile(r"/[A-Za-z0-9_./:@=+-]{1,120}")
 """A path that zkCli.sh takes as it is, five of which fit into one line. Others are in no command."""
 

@@ -1,4 +1,4 @@
-"""What an ensemble of ZooKeeper says of itself, and what Flink keeps in it, read at one moment. What could not be read is `Unknown`."""
+"""The facts of a ZooKeeper ensemble and of Flink's data in it, read at one moment. A fact that could not be read is `Unknown`."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -54,7 +54,7 @@ class Leftover(Struct, frozen=True):
     path: str
     name: str
     changed_at: int | Unknown
-    """When it was last written to: wall microseconds, by the ensemble's clock. Unknown: so is whether it is used."""
+    """When the data was last written (wall microseconds, by the ensemble's clock). Unknown: whether it is used is not known either."""
 
 
 class ZooKeeperFacts(Struct, frozen=True, kw_only=True):
@@ -71,16 +71,16 @@ class ZooKeeperFacts(Struct, frozen=True, kw_only=True):
     servers: tuple[Server, ...]
     """All of the connection string."""
     members: tuple[Member, ...] | Unknown
-    """Of the ensemble, as `/zookeeper/config` has them; empty: it stands alone."""
+    """The members of the ensemble, as `/zookeeper/config` lists them. Empty: the server stands alone."""
     contenders: int | Unknown
     """JobManagers in the latch of all components."""
     zxid: int | Unknown
     """The newest transaction."""
     writable_by_all: Mapping[str, bool] | Unknown
-    """Of each of Flink's znodes that were looked at, whether anybody may change it or what is below."""
+    """Whether anyone may change it or its descendants, for each of Flink's znodes that were checked."""
     left_clusters: tuple[Leftover, ...] | Unknown
     """Other clusters below the root that have no leader, and no contender."""
     left_jobs: tuple[Leftover, ...] | Unknown
     """Checkpoints of jobs that Flink would not recover."""
     rest_address: str | Unknown = Unknown("it was not read")
-    """Of the leading REST server, as it published it. Empty: none leads."""
+    """The published address of the leading REST server. Empty: there is no leader."""

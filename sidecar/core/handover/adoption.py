@@ -1,4 +1,4 @@
-"""How a state goes on from a handover: facts that this sidecar could not observe itself are left out."""
+"""Continues a state from a handover: facts that this sidecar could not observe itself are left out."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What is handed over of one cluster, and when two handovers say the same."""
+"""The contents of a cluster's handover, and when two handovers are equal."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -18,11 +18,11 @@ from sidecar.core.state import State
 
 
 class Handover(Struct, frozen=True):
-    """What one sidecar knew of one cluster when it wrote it."""
+    """The state of one cluster as one sidecar knew it when it wrote the handover."""
 
     observer: str
     alive: Moment
-    """When it was written: until then its writer is known to have watched."""
+    """When the handover was written: until then its writer is known to have watched."""
     ended: bool
     """Whether its writer ended in order after it."""
     cluster: ClusterState
@@ -30,7 +30,7 @@ class Handover(Struct, frozen=True):
     jobs_left_out: int = 0
 
     def gist(self) -> object:
-        """What two sidecars that observe the same have in common, to be compared: without times, and without alerts about themselves."""
+        """The comparable part, equal for two sidecars that observe the same: without times, and without alerts about themselves."""
         components = {
             component: (state.last_known, _term(state.last_position), _part(state.absence), state.registered)
             for component, state in self.cluster.components.items()
@@ -47,7 +47,7 @@ class Handover(Struct, frozen=True):
         return components, failovers, alerts, pods, jobs, self._ends()
 
     def _ends(self) -> object:
-        """What is known of the ends of JobManagers: as coarse as two sidecars see it alike."""
+        """The ends of JobManagers, as coarse as two sidecars see them alike."""
         cluster_ends = self.cluster.ends
         pods = {
             (uid, len(pod.ends), pod.deleted_at is None, pod.gone_at is None) for uid, pod in cluster_ends.pods.items()
@@ -58,12 +58,12 @@ class Handover(Struct, frozen=True):
 
     @property
     def leaders(self) -> int:
-        """How many leaders it knows."""
+        """The number of leaders in it."""
         return sum(1 for state in self.cluster.components.values() if state.last_known)
 
 
 def of(policy: Policy, state: State, cluster_id: str, at: Moment, *, ended: bool = False) -> Handover:
-    """What is to be handed over of one cluster now."""
+    """The handover of one cluster now."""
     cluster = succession.hand_over(policy, cluster_id, state.clusters[cluster_id], at)
     undelivered = _with_undelivered(state.alerts.groups, state.outbox.values())
     groups = with_members(undelivered, lambda member: member.alert.cluster_id == cluster_id)
@@ -130,5 +130,5 @@ def _part(absence: Absence | None) -> object:
 
 
 def _progress(episode: Episode | None) -> object:
-    """How far an episode is, and whether it is known how it began."""
+    """The progress of an episode, and whether its beginning is known."""
     return episode and (episode.id, episode.away, episode.jobs_away, episode.facts.unseen, episode.facts.orderly)

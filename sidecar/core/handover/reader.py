@@ -27,9 +27,9 @@ from sidecar.core.policy.policy import Store
 from sidecar.core.rebase import steady_times
 
 KEPT: Final = 7 * 24 * 3600 * SECOND
-"""One that is older is not taken over."""
+"""The greatest age at which a handover is still taken over."""
 CLOCK_SKEW: Final = 2 * 3600 * SECOND
-"""By so much the clocks of two nodes may differ."""
+"""The greatest difference expected between the clocks of two nodes."""
 
 
 def read(content: bytes, cluster_id: str, now: Moment) -> Handover | None:
@@ -102,7 +102,7 @@ def _components(content: schema.Document) -> dict[ComponentId, ComponentState]:
 
 
 def _drills(content: schema.Document) -> Drilled:
-    """What is known of drills: nothing that is later than the document, which would put off a drill that is overdue."""
+    """The drills of the document, without times later than the document: those would put off an overdue drill."""
     if content.drilled is None or max(content.drilled.since, content.drilled.passed_at) > content.alive.wall:
         return Drilled(since=content.alive.wall)
     return unbounded(Drilled, content.drilled)

@@ -1,4 +1,4 @@
-"""What may stand in a handover, and within which bounds.
+"""The schema of a handover document, with the bounds of each value.
 
 Others can write it. So it is no state of ours but a schema of its own: each text has an alphabet and a length, each number a range, each
 list a size, and what is not named here is not read. Names, defaults and meaning are those of the core's types of the same names.
@@ -30,7 +30,7 @@ MOST_JOBS: Final = HANDOVER.most_items
 MOST_PICTURED: Final = 200
 """Jobs and TaskManagers of the last picture of Flink's REST server."""
 MOST_ALERTS: Final = 500
-"""In all groups: each alert that fires is compared with each other one."""
+"""The most alerts in all groups together: each firing alert is compared with each other one."""
 MOST_FAILOVERS: Final = 1_000
 _MOST_LEASES: Final = 5_000
 
@@ -39,11 +39,11 @@ _Duration = Annotated[int, Meta(ge=0, le=LATEST)]
 _Wall = Annotated[int, Meta(ge=0, le=LATEST)]
 _Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 _Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-"""Of the store."""
+"""A number from the store."""
 _Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 _Times = Annotated[int, Meta(ge=0, le=1_000)]
 _Text = Annotated[str, Meta(pattern=r"^[ -~]{0,1000}\Z")]
-"""Of the store: printable ASCII."""
+"""A text from the store: printable ASCII."""
 _Address = Annotated[str, Meta(pattern=r"^[!-~]{0,1000}\Z")]
 """The only text that a message may have from a handover, beside names: without blanks, it says little else."""
 _Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,253}\Z")]
@@ -175,7 +175,7 @@ class Intent(_Bounded, frozen=True):
 
 
 class Restart(_Bounded, frozen=True):
-    """Without its text."""
+    """The operator's report of a restart, without its text."""
 
     reason: OperatorReason
     after: _Steady
@@ -277,7 +277,7 @@ class FlinkDeployment(_Bounded, frozen=True):
 
 
 class Operated(_Bounded, frozen=True):
-    """Without since when it cannot be read: the reader has not read it yet."""
+    """The maker of a cluster's JobManagers, without `unread_since`: the reader has not read it yet."""
 
     deployment: FlinkDeployment | None
     changed_at: Moment | None = None
@@ -294,7 +294,7 @@ class Operated(_Bounded, frozen=True):
 
 
 class PodStatus(_Bounded, frozen=True):
-    """Without its message."""
+    """The status of a pod, without its message."""
 
     uid: _Name
     name: _Name
@@ -313,7 +313,7 @@ class PodStatus(_Bounded, frozen=True):
 
 
 class LogFault(_Bounded, frozen=True):
-    """Without its text."""
+    """The fault at the end of a log, without its text."""
 
     age: _Duration | None = None
     heap: bool = False
@@ -339,7 +339,7 @@ class KnownPod(_Bounded, frozen=True):
 
 
 class PodSign(_Bounded, frozen=True):
-    """Without its text."""
+    """An Event about a pod, without its text."""
 
     at: Moment
     uid: _Name
@@ -347,7 +347,7 @@ class PodSign(_Bounded, frozen=True):
 
 
 class OperatorEvent(_Bounded, frozen=True):
-    """Without its text."""
+    """An Event of the operator, without its text."""
 
     at: Moment
     reason: OperatorReason
@@ -360,7 +360,7 @@ class Pressure(_Bounded, frozen=True):
 
 
 class ProcessEnd(_Bounded, frozen=True):
-    """Without the names of files and what is in them."""
+    """The end of a process, without file names and file contents."""
 
     pid: _Count
     ended_at: _Wall
@@ -440,7 +440,7 @@ class TaskManager(_Bounded, frozen=True):
 
 
 class Picture(_Bounded, frozen=True):
-    """Of before a failover. Without paths and addresses."""
+    """The picture from before a failover, without paths and addresses."""
 
     at: _Wall
     leader: _Address
@@ -452,7 +452,7 @@ class Picture(_Bounded, frozen=True):
 
 
 class Unanswered(_Bounded, frozen=True):
-    """Without the number of requests: the reader proves a silence by its own."""
+    """The silence of a leader, without the number of requests: the reader proves a silence by its own requests."""
 
     since: Moment
     until: _Steady
@@ -502,7 +502,7 @@ class Agreement(_Bounded, frozen=True):
 
 
 class Alert(_Bounded, frozen=True):
-    """Without its text: see `missing`."""
+    """An alert, without its text: see `missing`."""
 
     id: _Id
     rule: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}\Z")]
@@ -560,7 +560,7 @@ class CountedFailover(_Bounded, frozen=True):
 
 
 class Document(_Bounded, frozen=True):
-    """What is handed over of one cluster."""
+    """The handover document of one cluster."""
 
     format: int
     observer: _Name

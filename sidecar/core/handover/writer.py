@@ -20,9 +20,9 @@ from sidecar.core.pictures import ENDED, Picture
 from sidecar.core.sanitize import clean
 
 MOST_BYTES: Final = HANDOVER.most_bytes
-"""Of the document."""
+"""The most bytes of the document."""
 _SIZES: Final = (schema.MOST_JOBS, 4_000, 3_000, 2_000, 1_000, 200, 50, 0)
-"""So many jobs are tried to fit, those of the failover in progress first, and so many alerts."""
+"""The numbers of jobs, and of alerts, that are tried until the document fits. Jobs of the failover in progress come first."""
 _S = TypeVar("_S", bound=Struct)
 
 
@@ -75,7 +75,7 @@ def _document(
 
 
 def _ends(cluster_ends: Ends) -> schema.Ends | None:
-    """What is known of the ends of JobManagers, without what its schema does not allow."""
+    """The ends of JobManagers, reduced to what the schema of a handover allows."""
     if cluster_ends == NOTHING:
         return None
 

@@ -12,7 +12,7 @@ LONGEST_PATTERN: Final = 200
 LONGEST_TEXT: Final = 300
 """A longer text matches no pattern. A cluster id has at most 253 characters."""
 LARGEST: Final = 400
-"""Of a compiled pattern (instructions): the time of a match grows with it. A literal has about one for each character."""
+"""The largest compiled pattern (instructions): the time of a match grows with it. A literal has about one for each character."""
 _MEMORY: Final = 32 << 10
 """Bytes of a compiled pattern, and of what it remembers of earlier matches."""
 _COMPILED: Final = 1024
@@ -20,7 +20,7 @@ _COMPILED: Final = 1024
 
 
 class PatternError(ValueError):
-    """Not a pattern that is understood: what is wrong with it."""
+    """The pattern is not understood. The text says why."""
 
 
 def full_match(pattern: str, text: str) -> bool:
@@ -33,7 +33,7 @@ def full_match(pattern: str, text: str) -> bool:
 
 
 def size(pattern: str) -> int:
-    """How large it is compiled, up to LARGEST. Raises PatternError if it is not understood."""
+    """The size of the compiled pattern, up to LARGEST. Raises PatternError if the pattern is not understood."""
     return int(_compiled(pattern).programsize)
 
 

@@ -53,7 +53,8 @@ class Trigger(StrEnum):
     STOPPED = "stopped"
     """There is no leader, and nobody wants one: scaled to 0, deleted, suspended, finished."""
     JOBS_WAIT = "jobs_wait"
-    """The same for `for`, and jobs are still in the store. Not of a suspended FlinkDeployment, which keeps them there."""
+    """There is no leader, and nobody has wanted one for `for`, but jobs are still in the store. Never for a suspended FlinkDeployment,
+    which keeps its jobs there."""
     ZXID_HEADROOM = "zxid_headroom"
     """ZooKeeper will soon have to elect a leader of its own, because it runs out of transaction numbers."""
     JOB_MISSING = "job_missing"
@@ -69,7 +70,7 @@ class Trigger(StrEnum):
     RECOVERED = "recovered"
     """A failover is over, and it is proven that everything came back."""
     LEADER_SILENT = "leader_silent"
-    """For `for`, the REST server of the published leader has not answered this sidecar, which it had before."""
+    """The REST server of the published leader, which answered this sidecar before, has not answered for `for`."""
     HA_RISK = "ha_risk"
     """A check of high availability found what makes a failover fail."""
     DRILL_OVERDUE = "drill_overdue"
@@ -77,7 +78,7 @@ class Trigger(StrEnum):
 
 
 class Need(StrEnum):
-    """What some triggers need besides the leaders of a cluster, as a configuration says it."""
+    """A source that some triggers need besides the leaders of a cluster, as a configuration names it."""
 
     ZOOKEEPER = "a cluster in ZooKeeper"
     KUBERNETES = "a cluster in Kubernetes"
@@ -103,7 +104,7 @@ NEEDS: Final[Mapping[Trigger, Need | None]] = {
     Trigger.HA_RISK: Need.HA_CHECK,
     Trigger.DRILL_OVERDUE: Need.SHARED_STORE,
 }
-"""Without it a rule with this trigger never fires. None: leaders are enough."""
+"""The source without which a rule with this trigger never fires. None: leaders are enough."""
 
 
 LASTING: Final = frozenset(
@@ -187,7 +188,7 @@ class Feed(Struct, frozen=True):
     """
 
     event_duration: int
-    """For how long an event, which ends at once, fires there."""
+    """How long an event, which ends at once, fires at the receiver."""
 
 
 class Destination(Struct, frozen=True):
@@ -224,7 +225,7 @@ class Heartbeat(Struct, frozen=True):
 
 
 ALL_FOUND: Final = "all-clusters"
-"""In place of a cluster id, in the names of the documents that all found clusters share."""
+"""Used in place of a cluster id in the names of the documents that all found clusters share."""
 NO_RECEIVER: Final = Route("")
 """The route without a receiver."""
 
@@ -243,11 +244,11 @@ class Policy(Struct, frozen=True):
     receivers: Mapping[str, tuple[Destination, ...]] = {}
     heartbeats: tuple[Heartbeat, ...] = ()
     session_timeouts: Mapping[str, int] = {}
-    """By cluster: Flink's session timeout in ZooKeeper, if it is known."""
+    """Flink's session timeout in ZooKeeper by cluster, if it is known."""
     link: str | None = None
     """The URL of the status page."""
     places: Mapping[str, str] = {}
-    """By cluster: where in its store it is, so that two clusters of one id have different incidents."""
+    """The place of each cluster in its store, so that two clusters of one id have different incidents."""
     evidence: frozenset[Source] = frozenset()
     recovery_patience: int = 600 * SECOND
     """How long after all components have a leader again a recovery is assessed."""
@@ -269,11 +270,11 @@ class Policy(Struct, frozen=True):
     """The documents of silences that can be read, by the id of their cluster, or ALL_FOUND."""
     longest_silence: int = 30 * 24 * 3600 * SECOND
     objectives: Mapping[str, Objective] = {}
-    """By cluster, of those that have their own."""
+    """The objectives of clusters that have their own, by cluster."""
     objective: Objective | None = None
-    """Of all other clusters."""
+    """The objective of all other clusters."""
     lacks: frozenset[Need] = frozenset()
-    """What the configuration has for none of its clusters."""
+    """The sources that the configuration has for none of its clusters."""
 
     def idle_rules(self) -> Mapping[Need, list[str]]:
         """The rules that cannot fire with this configuration, by what they need."""

@@ -15,7 +15,7 @@ from sidecar.core.moment import SECOND
 from sidecar.core.policy.labels import Labels, Matcher, match_all
 
 BY_ALL: Final = "..."
-"""In `group_by`: all labels, so that each alert has a group of its own."""
+"""The value in `group_by` that stands for all labels, so that each alert has a group of its own."""
 
 
 FEED_INTERVAL: Final = 5 * SECOND
@@ -28,7 +28,7 @@ class Route(Struct, frozen=True):
 
     receiver: str
     key: str = "{}"
-    """Its identity: the matchers from the root to it. A reload that does not change the route keeps it."""
+    """The identity of the route: the matchers from the root to it. A reload that does not change the route keeps it."""
     matchers: tuple[Matcher, ...] = ()
     group_by: tuple[str, ...] = ("cluster_id",)
     group_wait: int = 5 * SECOND
@@ -117,7 +117,7 @@ def is_inhibited(rules: Iterable[InhibitRule], labels: Labels, firing: Iterable[
 
 
 Span = tuple[int, int]
-"""From and to, both included."""
+"""The first and the last value, both included."""
 
 
 class TimeRange(Struct, frozen=True):

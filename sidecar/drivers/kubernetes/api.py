@@ -36,11 +36,11 @@ _OPTIONS: Final[dict[str, Any]] = {
 }
 _WHOLE_ANSWER_SECONDS = 15.0
 _MOST_BYTES = CONFIG_MAP.most_bytes
-"""Of one object. The API server takes 1 MiB, which JSON escapes may make six times as long."""
+"""The most bytes of one object. The API server takes 1 MiB, which JSON escapes may make six times as long."""
 _MOST_PAGE_BYTES = STORE_LIST.most_bytes
 _MOST_IN_PAGE = 500
 _FEW_IN_PAGE = 4
-"""Where it is not known how large they are: the API server encodes a whole page before it sends the first byte."""
+"""The objects in a page where their size is not known: the API server encodes a whole page before it sends the first byte."""
 _MOST_REFUSAL_BYTES = 16 << 10
 _MESSAGE_LENGTH = 300
 _JSON = "application/json"
@@ -51,7 +51,7 @@ _NAMES_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,
 _T = TypeVar("_T")
 
 Keep = Callable[[ConfigMap], ConfigMap | None]
-"""What is kept of a ConfigMap; None: nothing."""
+"""Reduces a ConfigMap to the part that is kept. None: nothing is kept."""
 Verb = Literal["get", "create", "patch"]
 """RBAC's verbs for one object."""
 
@@ -64,7 +64,7 @@ class Selector(Struct, frozen=True):
     fields: str = ""
     kind: str = "ConfigMap"
     group: str = ""
-    """Of the API, with its version: `flink.apache.org/v1beta1`. Empty: `v1`."""
+    """The API group with its version: `flink.apache.org/v1beta1`. Empty: `v1`."""
     part: str = ""
     """The subresource."""
 
@@ -97,9 +97,9 @@ class Api:
         self._refused = False
         self._stream: Stream | None = None
         self._limits: dict[bool, int] = {}
-        """How many objects of a page could be read last, by whether without their values."""
+        """How many objects of a page could be read last, by whether they are read without their values."""
         self._ceilings: dict[bool, int] = {}
-        """How many are asked for at most, since a page was too large, or too late; more again after each whole list."""
+        """The most objects asked for since a page was too large or too late. Grows again after each complete list."""
 
     @property
     def where(self) -> str:
@@ -157,7 +157,8 @@ class Api:
                 self._limits[names_only] = min(4 * limit, ceiling)
 
     def read_one(self, name: str, at: str = "") -> ConfigMapList:
-        """As `read`, of the ConfigMap with this name, qualified if all are. `at`: as it was at that resource version."""
+        """The ConfigMap with this name, as a list (see `read`). The name is qualified if all names are. `at`: as it was at that resource
+        version."""
         namespace, _, plain = name.rpartition("/")
         selector = Selector(name=plain)
         query = [*selector.query(), *([("resourceVersion", at), ("resourceVersionMatch", "Exact")] if at else [])]
@@ -181,7 +182,7 @@ class Api:
         return self.exchange(verb, Selector(name=name), body, read_config_map)
 
     def exchange(self, verb: Verb, selector: Selector, body: object, read: Callable[[bytes], _T]) -> _T:
-        """The same for one object of any kind, as `read` decodes it."""
+        """Get, create or patch one object of any kind (see `call`). Returns what `read` decodes from the response."""
         method, content_type = _METHODS[verb]
         path = f"{_path(self._namespace, selector.group)}/{selector.resource}"
         if verb != "create":

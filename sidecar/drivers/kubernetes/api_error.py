@@ -8,7 +8,7 @@ from sidecar.net.retry_after import asked_wait
 
 _LONGEST_WAIT: Final = 60.0
 _THROTTLED_WAIT: Final = 1.0
-"""What API Priority and Fairness asks for."""
+"""The wait in seconds that API Priority and Fairness asks for."""
 
 
 class ApiError(Exception):

@@ -19,7 +19,7 @@ class LeaderConfigMaps:
 
     def __init__(self, api: Api, namespace: str, cluster_id: str) -> None:
         self.cluster = Selector(name=cluster_config_map(cluster_id))
-        """Since Flink 1.15. Also watched while nothing exists: a Role may allow this name only."""
+        """The cluster's ConfigMap since Flink 1.15. Also watched while it does not exist: a Role may allow this name only."""
         self._legacy = Selector(labels=f"app={cluster_id},{_FLINK_LABEL}")
         """Up to Flink 1.14."""
         self._dispatcher = Selector(name=dispatcher_config_map(cluster_id))

@@ -1,4 +1,4 @@
-"""What was reported of ConfigMaps with leaders: of one cluster, or of all that are found."""
+"""The reports made of ConfigMaps with leaders: of one cluster, or of all that are found."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -40,11 +40,11 @@ class Reports:
         self._report = report
         self._all_jobs = jobs
         self._jobs: dict[str, WatchedJobs] = {}
-        """By cluster."""
+        """The watched jobs by cluster."""
         self._left_out: dict[str, int] = {}
         """Jobs that are not observed, as reported last, by cluster."""
         self._versions: dict[str, Version] = {}
-        """As reported last."""
+        """The versions that were reported last, by ConfigMap."""
 
     @property
     def names(self) -> Collection[str]:
@@ -71,7 +71,7 @@ class Reports:
         return self._versions.get(name) == (config_map.version if config_map else None)
 
     def changes(self, config_maps: Mapping[str, ConfigMap]) -> dict[str, Version | None]:
-        """What differs between what was reported and all that there is."""
+        """The changes between the reported ConfigMaps and `config_maps`, by name. None: a removal."""
         existing = {self._cluster_in(config_map) for config_map in config_maps.values()} | {*self._cluster_ids}
         for cluster_id in self._jobs.keys() - existing:
             self._jobs.pop(cluster_id).end()  # of a list that was never reported
@@ -126,7 +126,7 @@ class Reports:
         return self._cluster_id
 
     def _owner_of(self, cluster_id: str) -> str:
-        """Who has a share of the jobs."""
+        """The owner whose share of the jobs the cluster uses."""
         return cluster_id
 
     @property
@@ -147,7 +147,7 @@ class FoundReports(Reports):
         self._report_found = report
         self._found_clusters = found_clusters
         self._clusters: dict[str, str] = {}
-        """By the name of their ConfigMap."""
+        """The clusters by the name of their ConfigMap."""
 
     def observed(self, at: Moment, config_map: ConfigMap, *, anew: bool = False) -> None:
         new = config_map.name not in self._clusters

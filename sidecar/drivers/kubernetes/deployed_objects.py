@@ -77,7 +77,7 @@ _PAGE: Final = msgspec.json.Decoder(_Page)
 
 
 def read_objects(body: bytes, read: Callable[[Object], _T | None]) -> tuple[list[_T], str]:
-    """What `read` makes of the objects of a page, and where the next one begins. Raises ValueError."""
+    """The objects of a page, as `read` decodes them, and where the next page begins. Raises ValueError."""
     try:
         page = _PAGE.decode(body)
     except _UNDECODABLE as error:
@@ -86,7 +86,7 @@ def read_objects(body: bytes, read: Callable[[Object], _T | None]) -> tuple[list
 
 
 def read_object(body: bytes) -> Object:
-    """One object. Raises ValueError."""
+    """The decoded object. Raises ValueError."""
     try:
         return mapping(msgspec.json.decode(body))
     except _UNDECODABLE as error:
@@ -214,7 +214,7 @@ def configured_options(config_map: Object) -> dict[str, str]:
 
 
 def flink_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Those options that the checks need, within bounds."""
+    """The options that the checks need, within bounds."""
     return {
         key: value[:_LONGEST_VALUE] for key, value in options.items() if key.startswith((ELECTION, MEMORY, *STORAGE))
     }
@@ -330,7 +330,7 @@ def _conf_map(spec: Object, container: Object) -> str:
 
 
 def _lasting_volumes(spec: Object, container: Object) -> Iterator[str]:
-    """Where volumes are mounted that outlive the pod."""
+    """The mount paths of volumes that outlive the pod."""
     lasting = {
         volume.get("name")
         for volume in mappings(spec.get("volumes"))

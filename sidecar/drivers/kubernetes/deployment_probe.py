@@ -47,9 +47,9 @@ from sidecar.settings import KubernetesSettings
 from sidecar.settings.file.settings_error import SettingsError
 
 _SECONDS: Final = 60.0
-"""For everything: what is not read by then is not known."""
+"""The time for the whole probe. A fact that is not read by then is not known."""
 _MOST_OBJECTS: Final = 5_000
-"""Of one kind in a namespace. Beyond that the kind is not known: half of it would be a wrong answer."""
+"""The most objects of one kind in a namespace. Beyond that the kind is not known: half of it would be a wrong answer."""
 _LATER_SECONDS: Final = 7.0
 """More than Flink's period of renewals, 5 s."""
 _LONGEST_REASON: Final = 300
@@ -126,7 +126,7 @@ class DeploymentProbe:
     # -- kinds of objects ----------------------------------------------------------------------------------------------
 
     def _leaders(self) -> HaConfigMap | Unknown | None:
-        """By name, which every Role allows."""
+        """The cluster's leader ConfigMap, read by name, which every Role allows."""
         selector = Selector(name=cluster_config_map(self._cluster.cluster_id))
         config_maps = self._list(selector, ha_config_map)
         return config_maps if isinstance(config_maps, Unknown) else next(iter(config_maps), None)
@@ -226,7 +226,7 @@ class DeploymentProbe:
 
 
 def _properties(job_managers: tuple[FlinkPod, ...]) -> Mapping[str, str]:
-    """What the JobManagers' arguments and environment set: it wins over the ConfigMap."""
+    """The options that the JobManagers' arguments and environment set. They override the ConfigMap."""
     return next((pod.properties for pod in job_managers if pod.properties), {})
 
 

@@ -58,7 +58,7 @@ class KubernetesDriver(ConfigMapWatch):
         return self._config_maps.find(self._selector, self._kept)
 
     def _kept(self, config_map: ConfigMap) -> ConfigMap | None:
-        """What is kept of a ConfigMap in a list by labels, which anybody may put on others."""
+        """The part of a ConfigMap that is kept from a list by labels, which anyone may put on other ConfigMaps."""
         place = self._config_maps.cluster.name
         if config_map.name != place and not is_leaders(self._cluster_id, config_map.name):
             return None

@@ -19,7 +19,7 @@ _NAME_LENGTH: Final = 200
 
 
 def event_name(event: KubernetesEvent) -> str:
-    """The same for every observer, and for every Event about this subject with this reason."""
+    """The name of the Event, equal for every observer, and for every Event about this subject with this reason."""
     subject = event.subject
     digest = sha256("\x1f".join((subject.kind, subject.uid, event.reason)).encode()).hexdigest()
     return f"{subject.name[:_NAME_LENGTH].rstrip('.-')}.{digest[:16]}"

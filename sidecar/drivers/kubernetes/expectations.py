@@ -1,4 +1,4 @@
-"""When to confirm the view, when leases expire, and what the watch has yet to deliver. Times are monotonic."""
+"""Decides when to confirm the view, when leases expire, and what the watch has yet to deliver. Times are monotonic."""
 
 import heapq
 from typing import Final
@@ -14,7 +14,7 @@ CONFIRMED_WITHIN: Final = round(15 * SECOND)
 _CONFIRM_SECONDS: Final = 7.0
 """A living leader renews its lease every 5 s."""
 _CATCH_UP_SECONDS: Final = 1.5
-"""How long the watch may be silent although it has to deliver something."""
+"""How long the watch may be silent although it has changes to deliver."""
 _LONGEST_CATCH_UP: Final = 10.0
 _JUST_AFTER: Final = 0.05
 
@@ -25,7 +25,7 @@ class _Lease(Struct, frozen=True):
 
 
 class Leases:
-    """When the lease of each ConfigMap expires, which a renewal postpones."""
+    """The expiry of each ConfigMap's lease, which a renewal postpones."""
 
     def __init__(self) -> None:
         self._leases: dict[str, _Lease] = {}
@@ -61,16 +61,16 @@ class Leases:
         return None if at is None or at > now else self._due[0][1]
 
     def confirmed(self, name: str) -> None:
-        """It was read whether the lease was renewed."""
+        """Note that it was read whether the lease was renewed."""
         self._leases[name] = _Lease(self._leases[name].annotation, None)
 
 
 class _Question(Struct, frozen=True):
-    """What was read at `at` confirms the view once the watch has delivered it."""
+    """A read at `at`, which confirms the view once the watch has delivered it."""
 
     at: Moment
     resource_version: str | None
-    """What the watch has to reach; None: the changes that it has yet to deliver are known."""
+    """The resource version that the watch has to reach. None: the changes that it has yet to deliver are known."""
     give_up_at: float
 
 
@@ -80,14 +80,14 @@ class Expectations:
     def __init__(self) -> None:
         self.leases: Final = Leases()
         self.undelivered: dict[str, Version | None] = {}
-        """By name; None: a removal."""
+        """The versions that the watch has yet to deliver, by name. None: a removal."""
         self._asked: _Question | None = None
         self._asked_at = 0.0
         self._heard_at = 0.0
         self._not_before = 0.0
 
     def asked(self, now: float, at: Moment, resource_version: str | None = None, *, few: bool = False) -> None:
-        """Something was read. `few`: it can be read again soon."""
+        """Note a read. `few`: it can be repeated soon."""
         self._asked = _Question(at, resource_version, now + (_CATCH_UP_SECONDS if few else _LONGEST_CATCH_UP))
         self._asked_at = now
 
@@ -131,7 +131,7 @@ class Expectations:
         return max(due if lease is None else min(due, lease), self._not_before)
 
     def confirmed(self, until: str | None) -> Moment | None:
-        """As of when the view is confirmed by a watch that has delivered everything up to `until`, once; None: not yet."""
+        """The time of the confirmed view when the watch has delivered everything up to `until`; returned once. None: not yet."""
         question = self._asked
         if question is None or self.undelivered:
             return None

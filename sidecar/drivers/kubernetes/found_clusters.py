@@ -1,4 +1,4 @@
-"""Which ConfigMaps with Flink's labels hold the leaders of a cluster, and how many clusters are watched."""
+"""Decides which ConfigMaps with Flink's labels hold the leaders of a cluster, and how many clusters are watched."""
 
 import logging
 import threading
@@ -76,7 +76,7 @@ class FoundClusters:
         return cluster_id
 
     def forget(self, *cluster_ids: str) -> None:
-        """These clusters do not exist any more."""
+        """Remove clusters that do not exist any more."""
         with self._lock:
             for cluster_id in self._watched.intersection(cluster_ids):
                 self._shares.give_back(folder_of(cluster_id), 1)
@@ -101,7 +101,7 @@ class FoundClusters:
             )
 
     def _log_ignored(self, config_map: ConfigMap, why: str) -> None:
-        """One line for each of the first ConfigMaps: anybody may create them."""
+        """Log why a ConfigMap is ignored, for the first few only: anyone may create them."""
         with self._lock:
             if config_map.uid in self._logged or len(self._logged) >= _MOST_LOGGED:
                 return

@@ -71,7 +71,7 @@ def _reason(error: Exception) -> str:
 
 
 def _line(text: str) -> str:
-    """From the first brace on, the library quotes parts of the file, which may be secrets."""
+    """The text up to its first brace: after that the library quotes parts of the file, which may be secrets."""
     return " ".join(text.partition("{")[0].split())[:_LONGEST_REASON]
 
 

@@ -51,7 +51,7 @@ class ListWatch(ABC, Generic[_List, _Item]):
         self._doubtful = True
         """Whether everything is listed before the next watch."""
         self._pause = 0.0
-        """Before the next attempt, with jitter: it grows with each one that fails or ends early."""
+        """The pause before the next attempt, with jitter: it grows with each attempt that fails or ends early."""
         self._throttle = LogThrottle()
         self._stopping = threading.Event()
         self.thread = ServiceThread(self._run, thread_name)
@@ -91,7 +91,7 @@ class ListWatch(ABC, Generic[_List, _Item]):
         """The watch has delivered everything up to `_until`."""
 
     def _shortest_pause(self, error: ApiError) -> float:
-        """How long to wait at least."""
+        """The shortest time to wait after this error."""
         return error.retry_after
 
     # -- the thread ----------------------------------------------------------------------------------------------------

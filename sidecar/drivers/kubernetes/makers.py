@@ -1,4 +1,4 @@
-"""What makes JobManagers: Deployments, StatefulSets and Jobs, joined with the pods that they make."""
+"""The makers of JobManagers: Deployments, StatefulSets and Jobs, joined with the pods that they make."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +20,7 @@ from sidecar.ports import PlanObserver
 
 GROUPS: Final[Mapping[Maker, str]] = {Maker.DEPLOYMENT: "apps/v1", Maker.STATEFUL_SET: "apps/v1", Maker.JOB: "batch/v1"}
 MOST_HOSTS: Final = 32
-"""Of the pods of one maker, the latest ones."""
+"""The most hosts kept of one maker's pods: the latest ones."""
 
 POD: Final = "Pod"
 _Key = tuple[Maker, str]
@@ -31,20 +31,20 @@ class MakerStatus(Struct, frozen=True):
     """A Deployment, StatefulSet or Job."""
 
     deployment: FlinkDeployment
-    """Without what is being done to it, which takes more than one look."""
+    """The maker as a FlinkDeployment, without the action in progress, which takes more than one read."""
     app: str
     makes_job_managers: bool
-    """By the labels of its pods."""
+    """Whether the labels of its pods are those of JobManagers."""
     may_make_them: bool
-    """By anything: who describes pods chooses their labels."""
+    """Whether anything about it suggests JobManagers: people who describe pods themselves choose their labels."""
     native_app: str
-    """Its `app`, if that is certainly a cluster's id."""
+    """Its label `app`, if that is certainly a cluster's id."""
     revision: str
-    """Of the template of its pods."""
+    """The revision of its pod template."""
     settled: bool
-    """Its pods are of this revision, and one is ready."""
+    """Whether its pods are of this revision, and one is ready."""
     mixed: bool
-    """Its pods are of several revisions."""
+    """Whether its pods are of several revisions."""
     owned: bool
     """A FlinkDeployment makes it."""
 
@@ -139,7 +139,7 @@ class Makers:
         self._deployments: frozenset[str] = frozenset()
         """The names of FlinkDeployments."""
         self._there: Mapping[str, frozenset[Candidate]] | None = None
-        """As reported last; None: not all of it was read."""
+        """The candidates that were reported last. None: not all of them were read."""
         self._clock = clock
         self._report = report
         self._lock = threading.Lock()
@@ -193,7 +193,7 @@ class Makers:
             self._report_all()
 
     def unread(self, kind: str) -> None:
-        """Not all of a kind can be read any more."""
+        """Note that a kind can no longer be read completely."""
         with self._lock:
             self._unread.add(str(kind))
             if self._there is None:
@@ -204,7 +204,7 @@ class Makers:
                 self._report(DeploymentUnreadable(at, cluster_id, Maker.NOTHING))
 
     def maker(self, kind: Maker, name: str, maker: MakerStatus | None) -> None:
-        """One was observed; None: it was deleted."""
+        """Note a maker. None: it was deleted."""
         key = kind, name
         ended_with = ""
         if self._namespaces and key in self._reported and (maker is None or maker.deployment.deleting):
@@ -224,7 +224,7 @@ class Makers:
                 self._report_all()
 
     def lost(self, kind: Maker) -> None:
-        """Those of this kind cannot be read any more."""
+        """Note that makers of this kind can no longer be read."""
         self.unread(kind)
         with self._lock:
             reported = [key for key in self._reported if key[0] is kind]
@@ -276,7 +276,7 @@ class Makers:
             self._report(MakerObserved(at, cluster_id, seen))
 
     def _seen(self, key: _Key) -> Seen | None:
-        """What is reported of it. None: nothing: it makes no JobManagers, or a FlinkDeployment says more."""
+        """The report of a maker. None: it makes no JobManagers, or a FlinkDeployment describes it better."""
         maker, hosts = self._makers.get(key), frozenset(self._hosts.get(key, {}))
         kind, name = key[0], key[1].rpartition("/")[2]
         if maker is None:
@@ -308,7 +308,7 @@ def _candidacy(maker: MakerStatus | None) -> str | None:
 
 
 class MakerReports:
-    """Those of one kind, as an `ObjectWatch` reports them."""
+    """Reports the makers of one kind, for an `ObjectWatch`."""
 
     def __init__(self, kind: Maker, makers: Makers) -> None:
         self._kind = kind

@@ -26,20 +26,20 @@ _T_contra = TypeVar("_T_contra", contravariant=True)
 
 
 class Reports(Protocol[_T_contra]):
-    """What is made of the objects. Called by one thread."""
+    """Receives the objects of a watch. Called by one thread."""
 
     def listed(self, items: Mapping[str, _T_contra], *, complete: bool) -> None:
         """The objects that there are now, by name. `complete`: there are no others."""
 
     def changed(self, name: str, value: _T_contra, *, deleted: bool = False) -> None:
-        """One object; `deleted`: as it was last."""
+        """Note one object. `deleted`: `value` is its last state."""
 
     def lost(self) -> None:
-        """They cannot be read any more."""
+        """Note that the objects cannot be read any more."""
 
 
 def _nobody(*, refused: bool) -> None:
-    """Nobody is told whether the API server refuses to list something."""
+    """Ignore whether the API server refuses to list the objects."""
 
 
 class Refusals(Protocol):

@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 class Item(Struct, Generic[_T], frozen=True):
-    """One object. `name` has its namespace, where several are read."""
+    """One object. `name` has its namespace if several namespaces are read."""
 
     name: str
     value: _T
@@ -127,7 +127,7 @@ def read_page(body: bytes, read: Read[_T], *, qualified: bool) -> tuple[Page[_T]
 
 
 def read_change(line: bytes, read: Read[_T], *, qualified: bool) -> WatchEvent[Item[_T]]:
-    """One line of a watch. Raises ValueError."""
+    """One line of a watch, decoded. Raises ValueError."""
     event = _decoded(line, _EVENT, "event")
     head = _decoded(bytes(event.object), _OBJECT, "event")
     status = head.code if isinstance(head.code, int) else 0
@@ -136,7 +136,7 @@ def read_change(line: bytes, read: Read[_T], *, qualified: bool) -> WatchEvent[I
 
 
 def flink_deployment(manifest: Full) -> FlinkDeployment:
-    """What a FlinkDeployment says."""
+    """The FlinkDeployment that a manifest describes."""
     status, job = mapping(manifest.status.reconciliation_status), mapping(manifest.spec.job)
     reconciled = number(status.get("reconciliationTimestamp"))
     return FlinkDeployment(

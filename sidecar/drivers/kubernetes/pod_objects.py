@@ -13,12 +13,12 @@ from sidecar.core.process_end import ContainerEnd, PodStatus, SeenEvent
 from sidecar.drivers.kubernetes.plan_objects import Full, mapping, mappings, number, text, wall_time
 
 MAIN_CONTAINER: Final = "flink-main-container"
-"""Of pods of Flink's native integration and of the operator."""
+"""The main container in pods of Flink's native integration and of the operator."""
 OWN_CONTAINER: Final = "flink-ha-sidecar"
 EVICTED: Final = "EvictionByEvictionAPI"
 """Why a pod is a DisruptionTarget: somebody drains its node. The other reasons are failures, or another pod's priority."""
 _LONGEST_MESSAGE: Final = 4096
-"""Of a termination message, which the kubelet cuts there."""
+"""The longest termination message: the kubelet cuts it there."""
 _HOPELESS: Final = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CrashLoopBackOff", "CreateContainerConfigError"}
 )
@@ -33,14 +33,14 @@ _UNITS: Final = {
     **{prefix: Decimal(1000) ** power for power, prefix in enumerate(("n", "u", "m", "", *"kMGTPE"), -3)},
 }
 _MOST_BYTES: Final = 2**63 - 1
-"""Of a quantity in Kubernetes too, which reads larger ones as this."""
+"""The largest quantity, as in Kubernetes, which reads larger ones as this."""
 
 
 class JobManagerPod(Struct, frozen=True):
     """A pod, and whose it is."""
 
     app: str
-    """Its label: in pods of Flink's native integration and of the operator the cluster id."""
+    """Its label `app`: in pods of Flink's native integration and of the operator the cluster id."""
     is_named: bool
     """Whether `app` is certainly the cluster id."""
     container: str
@@ -57,7 +57,7 @@ class JobManagerPod(Struct, frozen=True):
 
 
 def job_manager_pod(manifest: Full) -> JobManagerPod:
-    """What a pod says."""
+    """The JobManager's pod that a manifest describes."""
     labels = mapping(manifest.metadata.labels)
     main = main_container(manifest.spec.containers)
     container = text(main.get("name"))
@@ -94,7 +94,7 @@ def job_manager_pod(manifest: Full) -> JobManagerPod:
 
 
 def _maker(manifest: Full, revision: str) -> tuple[Maker, str] | None:
-    """What makes the pod, by its owner: a Deployment is known by the name of its ReplicaSet."""
+    """The maker of the pod, by its owner. A Deployment is known by the name of its ReplicaSet."""
     for owner in mappings(manifest.metadata.owner_references):
         kind, name = text(owner.get("kind")), text(owner.get("name"))
         if kind == "ReplicaSet" and revision and name.endswith(f"-{revision}"):
@@ -115,7 +115,7 @@ def _stuck(manifest: Full, state: Mapping[str, Any]) -> str:
 
 
 def seen_event(manifest: Full) -> SeenEvent:
-    """What an Event says."""
+    """The Event that a manifest describes."""
     about = mapping(manifest.involved_object)
     series = mapping(manifest.series)
     times = (series.get("lastObservedTime"), manifest.last_timestamp, manifest.event_time, manifest.first_timestamp)

@@ -25,13 +25,13 @@ REFUSED_SECONDS: Final = 600.0
 _MOST_PODS: Final = 10_000
 """Pods that are about to go, remembered by uid."""
 _OF_LATE: Final = 60 * SECOND
-"""How long ago a container may have ended whose log is read: that of an older one is of an earlier failover."""
+"""How long ago a container may have ended whose log is read: the log of an older one is about an earlier failover."""
 
 _log = logging.getLogger("sidecar.plans")
 
 
 class Scope(NamedTuple):
-    """Where objects are read, and the clusters that they are about."""
+    """The namespaces in which objects are read, and the clusters that they are about."""
 
     namespace: str | None
     """None: all."""
@@ -44,7 +44,7 @@ class Scope(NamedTuple):
     qualified: bool = False
 
     def clusters_of(self, namespace: str, pod: JobManagerPod) -> frozenset[str]:
-        """Those whose leader it may be, which its address decides. Pods that people describe themselves have other labels."""
+        """The clusters whose leader the pod may be; its address decides. Pods that people describe themselves have other labels."""
         name = f"{namespace}/{pod.app}" if self.qualified else pod.app
         if pod.is_named:
             return frozenset({name} if self.clusters is None or name in self.clusters else ())
@@ -80,7 +80,7 @@ class PodReports:
         self._report = report
         self._logs = logs
         self._pods: dict[str, JobManagerPod] = {}
-        """As last reported, by name."""
+        """The last reported pods by name."""
         self.clusters_by_uid: Mapping[str, frozenset[str]] = {}
         """Replaced, never changed: another thread reads it."""
         self._settled: set[str] = set()
@@ -110,7 +110,7 @@ class PodReports:
             self._is_about_to_go(name, value)
 
     def lost(self) -> None:
-        """What was reported stays true."""
+        """Keep the reported pods: they stay true while the pods cannot be read."""
         if self._makers:
             self._makers.unread(POD)
 
@@ -187,7 +187,7 @@ class EventReports:
             self._report(EventObserved(at, cluster_id, value))
 
     def lost(self) -> None:
-        """What was reported stays true."""
+        """Keep the reported Events: they stay true while the Events cannot be read."""
 
     def _clusters_of(self, namespace: str, event: SeenEvent) -> frozenset[str]:
         if event.about == "Pod":

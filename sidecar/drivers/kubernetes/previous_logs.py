@@ -32,7 +32,7 @@ class EndedContainer(NamedTuple):
     """A main container that ended, of a pod that may be any of these clusters'."""
 
     pod: str
-    """Its name, with its namespace if names have one."""
+    """The pod's name, with its namespace if names have one."""
     uid: str
     container: str
     clusters: frozenset[str]

@@ -10,10 +10,10 @@ from sidecar.core.flink.configmaps import MAX_ANNOTATION_CHARACTERS, relevant
 
 LEADER_ANNOTATION = "control-plane.alpha.kubernetes.io/leader"
 EPISODES_ANNOTATION = "flink-ha-sidecar/episodes"
-"""Of our Events: the episodes that one counts, the latest last. Another observer of them does not count them again."""
+"""The annotation of our Events with the episodes that one counts, the latest last. Another observer of them does not count them again."""
 
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for other JSON than expected, text that is not UTF-8, and values that are nested too deep."""
+"""The errors that msgspec raises for unexpected JSON, text that is not UTF-8, and values that are nested too deep."""
 
 OF_OBJECTS: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
 """Events of a watch that have an object."""
@@ -51,7 +51,7 @@ class ConfigMapList(Struct, frozen=True):
     resource_version: str
     config_maps: dict[str, ConfigMap]
     rest: str = ""
-    """Where the next page of the list begins; empty: this is the last one."""
+    """The token of the list's next page. Empty: this is the last page."""
     size: int = 0
     """Bytes of the answers."""
 
@@ -68,7 +68,7 @@ class WatchEvent(Struct, Generic[_T], frozen=True):
 
 
 class EventObject(Struct, frozen=True):
-    """One Event of ours: how often it was counted, and the episodes that it counts."""
+    """One Event of ours: its count, and the episodes that it counts."""
 
     resource_version: str
     count: int

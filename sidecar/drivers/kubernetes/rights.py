@@ -14,11 +14,11 @@ from sidecar.settings import KubernetesSettings
 REVIEWS: Final = "authorization.k8s.io/v1"
 REVIEWS_ROLE: Final = "{apiGroups: [authorization.k8s.io], resources: [localsubjectaccessreviews], verbs: [create]}"
 _FLINK_VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
-"""Of ConfigMaps. `patch`: fabric8 renews the lease by it since Flink 1.18."""
+"""The verbs that Flink needs for ConfigMaps. `patch`: fabric8 renews the lease by it since Flink 1.18."""
 
 
 class Need(NamedTuple):
-    """Something that an account has to be allowed."""
+    """A permission that an account needs."""
 
     purpose: str
     verbs: tuple[str, ...]
@@ -28,7 +28,7 @@ class Need(NamedTuple):
 
 
 def needs_of(cluster: KubernetesSettings, *, ledger: bool) -> Iterator[Need]:
-    """What the sidecar does with its present settings. `ledger`: whether it keeps its documents in Kubernetes."""
+    """The permissions that the sidecar needs with its present settings. `ledger`: whether it keeps its documents in Kubernetes."""
     yield Need("the leaders", ("list", "watch"), "configmaps", name=cluster_config_map(cluster.cluster_id))
     if ledger:
         name = ledger_name(cluster.cluster_id)
@@ -51,13 +51,14 @@ def needs_of(cluster: KubernetesSettings, *, ledger: bool) -> Iterator[Need]:
 
 
 def own_rights(access_reviews: Api, namespace: str, needs: Iterator[Need]) -> Iterator[Right]:
-    """What the sidecar's account may do of `needs`, one question each. `access_reviews` has no namespace. Raises ApiError."""
+    """The rights of the sidecar's account among `needs`, one request each. `access_reviews` has no namespace. Raises ApiError."""
     ask = partial(_is_allowed, access_reviews, "SelfSubjectAccessReview", namespace, {})
     return (_right(need, verb, allowed=ask(need, verb)) for need in needs for verb in need.verbs)
 
 
 def flink_rights(api: Api, namespace: str, account: str) -> Iterator[Right]:
-    """What a service account of `namespace` may do of what Flink does, one question each. `api` is of that namespace. Raises ApiError."""
+    """The rights of a service account of `namespace` among those that Flink needs, one request each. `api` is of that namespace. Raises
+    ApiError."""
     need = Need("Flink's high availability", _FLINK_VERBS, "configmaps")
     user: dict[str, object] = {
         "user": f"system:serviceaccount:{namespace}:{account}",

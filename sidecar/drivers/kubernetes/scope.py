@@ -15,7 +15,7 @@ from sidecar.drivers.kubernetes.responses import ConfigMap, ConfigMapList
 from sidecar.drivers.shares import Shares
 
 FEW: Final = 10
-"""So many clusters are listed to confirm the view. Of more, and where the list is long, one is read."""
+"""The most clusters that are all listed to confirm the view. Of more, and where the list is long, one is read."""
 _LONG: Final = 4 << 20
 """Bytes of a list in which others have large ConfigMaps if it has few clusters: from then on, their values are not listed."""
 _LARGE: Final = 256 << 10
@@ -50,7 +50,7 @@ class Scope(ConfigMapWatch):
         self._large: list[str] = []
         """The large ConfigMaps that were logged last."""
         self._larger: list[str] = []
-        """Those in the list that is read."""
+        """The ConfigMaps in the list that is read."""
         self.refused = ""
         """Why the API server does not let the clusters be found."""
 
@@ -87,7 +87,7 @@ class Scope(ConfigMapWatch):
         return listed
 
     def _kept(self, config_map: ConfigMap) -> ConfigMap | None:
-        """Of others than clusters' nothing is kept: anybody may create as many as they like."""
+        """The part of a ConfigMap that is kept. None for a ConfigMap of no cluster: anyone may create as many as they like."""
         return config_map if self._is_wanted(config_map) else None
 
     def _kept_with_values(self, config_map: ConfigMap) -> ConfigMap | None:
@@ -96,7 +96,7 @@ class Scope(ConfigMapWatch):
         return self._reports.bounded(config_map) if self._is_wanted(config_map) else None
 
     def _log_large(self, names: list[str]) -> None:
-        """Which ConfigMaps make lists long, and are no cluster's; once, until there are others."""
+        """Log which ConfigMaps of no cluster make lists long; once, until there are others."""
         if names and names != self._large:
             _log.warning(
                 "%d ConfigMaps in %s have Flink's label, hold no leaders, and are larger than %d KiB (%s%s): lists take longer; "

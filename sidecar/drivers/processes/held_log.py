@@ -16,7 +16,7 @@ _MOST_FILES: Final = 1_000
 _NAMES: Final = re.compile(
     r".*(jobmanager|standalonesession|standalonejob|kubernetes-session|kubernetes-application).*\.log"
 )
-"""As Flink's scripts name the logs of JobManagers."""
+"""The names that Flink's scripts give to the logs of JobManagers."""
 
 
 class OpenLog:
@@ -49,9 +49,9 @@ class HeldLog(OpenLog):
         self._name = name
         self._size = 0
         self._until: int | None = None
-        """Its size when its JobManager ended: the next one may append to it."""
+        """The size of the log when its JobManager ended: the next one may append to it."""
         self.path = place
-        """Of the file."""
+        """The path of the log file."""
 
     def look(self, *, alone: bool) -> int:
         """Open the file, again if it was rotated. `alone`: it is the only JobManager here, so that any log is its own. Raises OSError."""
@@ -61,13 +61,13 @@ class HeldLog(OpenLog):
         return descriptor
 
     def mark_end(self) -> None:
-        """Its JobManager has ended just now."""
+        """Note that its JobManager has ended just now."""
         if self._descriptor is not None:
             with suppress(OSError):
                 self._until = os.fstat(self._descriptor).st_size
 
     def end(self, *, alone: bool) -> LogEnd | None:
-        """What the end of the log says; None: nothing. The JobManager has ended. Raises OSError."""
+        """The end of the log after its JobManager has ended. None: the log says nothing. Raises OSError."""
         descriptor = self.look(alone=alone) if self._descriptor is None else self._descriptor
         held, content = os.fstat(descriptor), tail(descriptor, self._until)
         content = content.lstrip(b"\0")  # a truncated file may begin with a hole

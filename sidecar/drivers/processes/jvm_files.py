@@ -1,4 +1,4 @@
-"""What a JVM's options say of its files, and what those files say. They are its own, and untrusted."""
+"""The files of a JVM, from its options, and their contents. The JVM's owner controls them: they are untrusted."""
 
 import re
 from collections.abc import Iterable
@@ -31,9 +31,9 @@ class JvmFiles(NamedTuple):
     temporary: str
     log: str | None
     printed: str | None
-    """What Flink's scripts let it print to: beside its log."""
+    """The file to which Flink's scripts redirect the JVM's output, beside its log."""
     crash_files: tuple[str, ...]
-    """Where it writes when it crashes: the first of these where it can."""
+    """The files to which the JVM writes when it crashes: it takes the first one that it can write."""
     gc_log: str | None
 
 

@@ -32,11 +32,11 @@ MOST_WATCHED: Final = 20
 LOOK_SECONDS: Final = 2.0
 """How often the counters of OOM kills are read."""
 SEEN_SECONDS: Final = 60.0
-"""How often a JobManager that runs is reported, though nothing of it has changed: the first time may have been too early."""
+"""How often a running JobManager is reported again without a change: the first report may have been too early."""
 SCAN_SHARE: Final = 50
 """Looking for processes takes at most this part of the time: thousands may run here."""
 STATUS_SECONDS: Final = 2.0
-"""How long its parent may take to wait for a process that ended. Beyond that its exit code is not known."""
+"""How long the parent of an ended process may take to wait for it. Beyond that its exit code is not known."""
 _STATUS_PAUSE: Final = 0.05
 _STOP_SECONDS: Final = 1.0
 JOB_MANAGER: Final = re.compile(r"(Entrypoint|EntryPoint|ClusterDriver)$")
@@ -61,10 +61,10 @@ class ProcessWatch:
         self._log = log
         self._observer: Callable[[EndObservation], None] | None = None
         self._owners: dict[_Key, dict[str, Owner]] = {}
-        """Of each visible JobManager, by cluster."""
+        """The owners of each visible JobManager, by cluster."""
         self._watched: dict[_Key, WatchedProcess] = {}
         self._seen: dict[int, RunningProcess] = {}
-        """What was reported of those that run, by number."""
+        """The last report of each running JobManager, by process id."""
         self._followed = FollowedLog(log) if log and len(self._clusters) == 1 else None
         """None once a JobManager was visible: then its end is observed."""
         self._logged: set[str] = set()
@@ -98,7 +98,7 @@ class ProcessWatch:
     def _watch(self) -> None:
         scan_at = look_at = seen_at = 0.0
         deadlines: dict[_Key, float] = {}
-        """Until when the exit codes of those that ended are waited for."""
+        """Until when the exit code of each ended process is waited for."""
         while not self._stopping.is_set():
             now = time.monotonic()
             if now >= scan_at:
@@ -123,7 +123,7 @@ class ProcessWatch:
                     self._report(self._watched.pop(key))
 
     def _wait(self, seconds: float) -> list[_Key]:
-        """Those that end within this time; what is soon gone has been read."""
+        """The processes that end within this time. Their short-lived facts have been read."""
         running = {process.pidfd: key for key, process in self._watched.items() if process.ended is None}
         poll = select.poll()
         for descriptor in (self._wake, *running):
@@ -178,7 +178,7 @@ class ProcessWatch:
 
     @contextmanager
     def _reading_log(self) -> Iterator[None]:
-        """What cannot be read is logged once."""
+        """Log once that a log cannot be read."""
         try:
             yield
         except OSError as error:

@@ -1,4 +1,4 @@
-"""One JobManager's process, with what must be open before it ends: afterwards /proc shows nothing of it, and its cgroup may be gone."""
+"""Watches one JobManager's process, and opens before its end what is gone afterwards: its entries in /proc, and perhaps its cgroup."""
 
 import os
 import time
@@ -28,7 +28,7 @@ _SECOND: Final = 1_000_000
 _STARTING: Final = 60.0
 """Seconds in which a JobManager opens its ports: until then they are read at each look."""
 PORTS_SECONDS: Final = 30.0
-"""How often they are read afterwards: that takes a millisecond."""
+"""How often the ports are read after the first time: that takes a millisecond."""
 
 
 class WatchedProcess:
@@ -38,7 +38,7 @@ class WatchedProcess:
         """Raises OSError if it has ended and is gone, or where the kernel has no pidfds, or does not permit them."""
         self.process = process
         self.clusters = clusters
-        """Those whose it is."""
+        """The clusters that the process may belong to."""
         self.ended: ProcessEnd | None = None
         self.log: HeldLog | None = None
         self._open = ExitStack()
@@ -56,7 +56,7 @@ class WatchedProcess:
         self._printed: str | None = None
         self._counts: deque[int | None] = deque(maxlen=_COUNTS)
         self.running = RunningProcess(process.pid, round((self._since + _COARSE) * _SECOND))
-        """As it was at the last look."""
+        """The process as it was at the last look."""
         self._ports_at = 0.0
         with suppress(OSError, ValueError, LookupError):
             self._hold_folders()  # first: it may end at any moment
@@ -74,7 +74,7 @@ class WatchedProcess:
         self._cgroup.close()
 
     def hold_log(self, place: Path) -> None:
-        """Its log is this file, or in this folder."""
+        """Note that the log of the process is this file, or is in this folder."""
         self.log = HeldLog(place, self._log_name)
         self._open.callback(self.log.close)
 
@@ -90,7 +90,7 @@ class WatchedProcess:
             self.running = replace(self.running, ports=self._ports(), is_stopped=processes.is_stopped(self.process))
 
     def _ports(self) -> tuple[int, ...]:
-        """Those on which it listens. It keeps those that it has ever had: at its end it has none."""
+        """The ports on which the process listens or has ever listened: at its end it has none."""
         now = time.monotonic()
         is_starting = processes.age(self.process.started) < _STARTING
         if now < self._ports_at or processes.has_ended(self.process):
@@ -99,7 +99,8 @@ class WatchedProcess:
         return processes.listening_ports(self.process.pid) or self.running.ports
 
     def end(self, wall: int) -> None:
-        """It has ended (wall microseconds): read all that is soon gone. Its exit code comes when its parent has waited for it."""
+        """Read everything that is soon gone after the process has ended (wall microseconds). The exit code follows when the parent has
+        waited for it."""
         if self.log:
             self.log.mark_end()
         before, kills = self._counts[0], self._cgroup.oom_kills()

@@ -44,7 +44,7 @@ class ClustersBelowRoot(Place):
     """The clusters that a Discovery finds, each from when it is found until it is removed."""
 
     ever_found = True
-    """That there is no cluster is reported by `ClustersListed`."""
+    """True: `ClustersListed` reports that there is no cluster."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class ClustersBelowRoot(Place):
         self._vanished: dict[str, float] = {}
         """Clusters of which nothing exists, and since when (monotonic)."""
         self._listed: ClustersListed | None = None
-        """As reported last, without the time and the clusters."""
+        """The last reported `ClustersListed`, without the time and the clusters."""
         self._waiting: set[str] = set()
         """Clusters that are not watched: there are too many."""
         self._missing_logged = False

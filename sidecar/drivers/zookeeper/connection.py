@@ -1,4 +1,4 @@
-"""One thread that gets connection states, watch events and answers of one session, and has them observed."""
+"""Runs one thread that gets connection states, watch events and answers of one session, and passes them on as observations."""
 
 import logging
 import math

@@ -1,4 +1,4 @@
-"""Which clusters there are below a root: found by lists of children, each with a one-shot watch."""
+"""Finds the clusters below a root by lists of children, each with a one-shot watch."""
 
 from collections import Counter, deque
 from collections.abc import Iterable
@@ -24,9 +24,9 @@ from sidecar.drivers.zookeeper.session import (
 ROOT: Final = "/"
 _LEADER: Final = znode_paths.LEADER
 _REMAINS: Final = znode_paths.OWN_NAMES - {_LEADER[1:], znode_paths.JOBS[1:]}
-"""What only Flink makes: a path that has one of them is, was or will be a cluster's."""
+"""The names that only Flink uses: a path with one of them is, was or will be a cluster's."""
 _MOST_PARTS: Final = 7
-"""Of a path that is listed: a cluster id may be a path itself, and the last part is `leader`."""
+"""The most parts of a path that is listed: a cluster id may be a path itself, and the last part is `leader`."""
 _LONGEST_PATH: Final = 260
 
 
@@ -36,16 +36,16 @@ class _Folder(Struct, eq=False):
     below: frozenset[str] = frozenset()
     """The paths below it that are listed, too. Others are only counted: anybody may create as many as they like."""
     left_out: int = 0
-    """How many more there are: they are too many."""
+    """How many more children there are than are listed."""
     is_cluster: bool = False
     reading: bool = False
     stale: bool = False
-    """It changed while it was read."""
+    """Whether the folder changed while it was read."""
     refused: bool = False
     too_long: bool = False
-    """Its list is too long to be read: it is not read at each change, but now and then."""
+    """Whether the folder's list is too long to be read: it is then read now and then, not at each change."""
     absent: bool = False
-    """It did not exist when it was last asked for: nothing was watched then."""
+    """Whether the folder did not exist when it was last asked for: nothing was watched then."""
 
 
 class Discovery:
@@ -57,7 +57,7 @@ class Discovery:
     def __init__(self, most: int, known: Iterable[str] = ()) -> None:
         """`most`: paths that are listed. `known`: clusters that were watched before; theirs come first."""
         self.clusters: Final = set[str]()
-        """Their ids: paths without the first slash."""
+        """The ids of the clusters: paths without the first slash."""
         self.problem: str | None = None
         """Why the root cannot be listed."""
         self.refused: tuple[str, str] | None = None
@@ -201,7 +201,7 @@ class Discovery:
             self._leave_out(path, folder, len(below - listed))
 
     def _admitted(self, children: set[str]) -> list[str]:
-        """Those of the new paths that are listed from now on."""
+        """The new paths that are listed from now on."""
         known, new = sorted(children & self._known), sorted(children - self._known)
         admitted = [child for child in known if self._shares.take_first(_owner(child), 1)]
         return admitted + [child for child in new if self._shares.take(_owner(child), 1)]
@@ -241,7 +241,7 @@ def _name(path: str) -> str:
 
 
 def _paths_to(clusters: Iterable[str]) -> frozenset[str]:
-    """What is listed to find these clusters."""
+    """The paths that must be listed to find these clusters."""
     ends = (f"/{cluster}{_LEADER}" for cluster in clusters)
     parts = (accumulate(end.split("/")[1:], lambda above, name: f"{above}/{name}", initial="") for end in ends)
     return frozenset(path for paths in parts for path in paths if path)

@@ -23,9 +23,9 @@ from sidecar.drivers.zookeeper.server_probe import read_servers
 from sidecar.settings import ZooKeeperSettings
 
 _SERVERS_SECONDS: Final = 20.0
-"""For the servers one by one: after that no other one is asked."""
+"""The time for asking the servers one by one. After that no other server is asked."""
 _SECONDS: Final = 20.0
-"""For everything that is read through one session: what is not read by then is not known."""
+"""The time for everything that is read through one session. A fact that is not read by then is not known."""
 _DEFAULT_TIMEOUT: Final = 60.0
 """Flink's, in seconds."""
 _MOST_BYTES: Final = 16 << 10
@@ -167,7 +167,7 @@ def _contenders(session: _ReadingSession, namespace: str) -> int | Unknown:
 
 
 def _rest_address(session: _ReadingSession, namespace: str) -> str | Unknown:
-    """Of the leading REST server, where Flink 1.14 and newer publish it. Empty: none leads."""
+    """The address of the leading REST server, where Flink 1.14 and newer publish it. Empty: there is no leader."""
     try:
         content, _ = session.read(f"{namespace}{LEADER}/rest_server/connection_info")
     except NoNodeError:
@@ -177,7 +177,7 @@ def _rest_address(session: _ReadingSession, namespace: str) -> str | Unknown:
 
 
 def _acls(session: _ReadingSession, namespace: str) -> Iterator[tuple[str, bool]]:
-    """Of the cluster's own node, those above its leaders and checkpoints, and its job stores."""
+    """Whether anyone may change them, for the cluster's own node, those above its leaders and checkpoints, and its job stores."""
     for path in (namespace, *(namespace + path for path in (LEADER, LATCH, *JOB_STORES, JOBS, _OLD_CHECKPOINTS))):
         with suppress(NoNodeError):
             yield path, any(_is_open(entry) for entry in session.acl(path))
@@ -232,7 +232,7 @@ def _is_led(session: _ReadingSession, namespace: str, leaders: list[str]) -> boo
 
 
 def _changed_at(session: _ReadingSession, namespace: str, leaders: list[str]) -> int:
-    """When it was last written to, in microseconds: its leaders' znodes, its jobs and their checkpoints.
+    """When the data of the cluster was last written (microseconds): its leaders' znodes, its jobs and their checkpoints.
 
     The end of a session, which takes the leaders away, leaves no time.
     """
@@ -246,7 +246,7 @@ def _changed_at(session: _ReadingSession, namespace: str, leaders: list[str]) ->
 
 
 def _counters(namespace: str, job: str) -> tuple[str, str]:
-    """What Flink writes at each checkpoint: since 1.14, and before."""
+    """The znodes that Flink writes at each checkpoint: since 1.14, and before."""
     return f"{namespace}{JOBS}/{job}/checkpoint_id_counter", f"{namespace}/checkpoint-counter/{job}"
 
 

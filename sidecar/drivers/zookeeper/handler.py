@@ -31,7 +31,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is unt
         self._ended = ended
 
     def start(self) -> None:
-        """Without kazoo's two workers, which are not used."""
+        """Start without kazoo's two workers, which are not used."""
         self._running = True
 
     def stop(self) -> None:

@@ -23,7 +23,7 @@ from sidecar.ports import LONGEST_DOCUMENT, Document, LedgerError, LedgerRefused
 ROOT: Final = "/flink-ha-sidecar"
 
 _PARENT_ACL = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True)]
-"""Of the parents: clusters with other credentials create their ledgers below them, and must not delete ours."""
+"""The ACL of the parents: clusters with other credentials create their ledgers below them, and must not delete ours."""
 
 
 class ZooKeeperLedger:

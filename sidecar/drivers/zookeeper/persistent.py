@@ -25,7 +25,7 @@ _ANY_WATCH = 3
 _LENGTH = struct.Struct("!i")
 _CHUNK_BYTES = 1 << 16
 _MOST_BYTES = STORE_LIST.most_bytes
-"""Of one message. The rest of a longer one (a list of very many children) is discarded."""
+"""The most bytes of one message. The rest of a longer one (a list of very many children) is discarded."""
 
 
 class TooLongError(KazooException):  # type: ignore[misc]  # kazoo is untyped
@@ -39,7 +39,7 @@ class ZNodeEvent(IntEnum):
     DELETED = 2
     CHANGED = 3
     CHILDREN = 4
-    """One-shot watches only: a recursive watch reports each child."""
+    """Reported to one-shot watches only: a recursive watch reports each child."""
 
 
 _EVENTS = {event.value: event for event in ZNodeEvent}

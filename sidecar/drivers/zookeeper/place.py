@@ -1,4 +1,4 @@
-"""What one session observes: clusters, each as if it had a session of its own."""
+"""The place that one session observes: clusters, each as if it had a session of its own."""
 
 import time
 from collections import deque
@@ -101,7 +101,7 @@ class Place:
             self._read_all(name, cluster)
 
     def disconnected(self, at: Moment, state: ConnectionState) -> None:
-        """There is no connection now."""
+        """Note that there is no connection now."""
         self.view, self._complete = state, False
         for cluster in self._clusters.values():
             cluster.reporter.report_view(at, state)
@@ -222,7 +222,7 @@ class Place:
         self._note(name, cluster)
 
     def _note(self, name: str, cluster: Cluster) -> None:
-        """After each request to a tree, and each answer or event for it."""
+        """Keep the state up to date after each request to a tree, and after each answer or event for it."""
         tree = cluster.tree
         if tree.waiting:
             self._ready[name] = None

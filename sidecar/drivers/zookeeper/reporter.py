@@ -152,5 +152,5 @@ class Reporter:
 
 
 def _store_refused(at: Moment, cluster_id: str, path: str, reason: str) -> NodeRefused | None:
-    """Which jobs are in a store is not known any more. None: `path` is no job store."""
+    """The report that the jobs in a store are not known any more. None: `path` is no job store."""
     return NodeRefused(at, cluster_id, path, reason) if path in znode_paths.JOB_STORES else None

@@ -41,7 +41,7 @@ _ANOTHER_HOST = frozenset({62, 64})
 
 
 class Security(Struct, frozen=True):
-    """What secures one connection; by default nothing."""
+    """The security of one connection; by default there is none."""
 
     tls: TlsSettings | None = None
     sasl: SaslSettings | None = None

@@ -17,11 +17,11 @@ from sidecar.core.sanitize import clean
 from sidecar.drivers.zookeeper.security import Security
 
 _SECONDS: Final = 4.0
-"""For a connection to a server, and for its answer."""
+"""The time for a connection to a server, and for its answer."""
 _MOST_BYTES: Final = 16 << 10
-"""Of a report."""
+"""The most bytes of a report."""
 _MOST_GRANTED_BYTES: Final = 64
-"""Of the answer to a request for a session, which has 37."""
+"""The most bytes of the answer to a request for a session, which has 37."""
 _PASSWORD_BYTES: Final = 16
 _LONGEST_SESSION: Final = (1 << 31) - 1
 """Milliseconds: ZooKeeper's protocol has no longer one."""
@@ -97,7 +97,7 @@ def _connected(address: str, security: Security) -> socket.socket:
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes:
-    """So many bytes. Raises OSError."""
+    """The next `count` bytes. Raises OSError."""
     if not 0 < count <= _MOST_GRANTED_BYTES:
         raise OSError(_OTHER_PROTOCOL)
     content, deadline = b"", time.monotonic() + _SECONDS
@@ -112,7 +112,7 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def _rest(connection: socket.socket) -> Iterator[bytes]:
-    """What it sends until it closes the connection, up to a limit of bytes and time. Raises OSError."""
+    """The bytes that the server sends until it closes the connection, up to a limit of bytes and time. Raises OSError."""
     deadline, count = time.monotonic() + _SECONDS, 0
     while count < _MOST_BYTES and time.monotonic() < deadline and (part := connection.recv(4096)):
         count += len(part)

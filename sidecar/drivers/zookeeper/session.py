@@ -28,45 +28,45 @@ from sidecar.drivers.zookeeper.persistent import TooLongError, ZNodeEvent
 from sidecar.drivers.zookeeper.security import Security
 
 NO_PERMISSION = "no permission to read it"
-"""Of a Refused: the server's ACL."""
+"""The reason of a Refused that comes from the server's ACL."""
 
 # kazoo multiplies each delay by up to 1 + jitter: no pause is longer than 2.1 s. Its own default grows to an hour.
 _RETRY = {"max_tries": -1, "delay": 0.1, "backoff": 1.5, "max_delay": 1.5, "max_jitter": 0.4}
 
 
 class Value(Struct, frozen=True):
-    """To VALUE: the content."""
+    """The answer to VALUE: the content."""
 
     data: bytes
     position: ZNodePosition
 
 
 class Children(Struct, frozen=True):
-    """To CHILDREN: sorted names."""
+    """The answer to CHILDREN: sorted names."""
 
     names: tuple[str, ...]
 
 
 class TooManyChildren(Struct, frozen=True):
-    """To CHILDREN: the `count` children are more than `most`, or their names are too long to be read."""
+    """The answer to CHILDREN where the `count` children are more than `most`, or their names are too long to be read."""
 
     count: int
     most: int | None = None
 
 
 class Present(Struct, frozen=True):
-    """To EXISTS: the path exists; how often a child was created, and the number of children."""
+    """The answer to EXISTS for an existing path: how often a child was created, and the number of children."""
 
     births: Births
     children: int = 0
 
 
 class Absent(Struct, frozen=True):
-    """To any question: the path does not exist."""
+    """The answer to any question about a path that does not exist."""
 
 
 class Done(Struct, frozen=True):
-    """To SYNC, WATCH_BELOW and WATCH_NO_MORE."""
+    """The answer to SYNC, WATCH_BELOW and WATCH_NO_MORE."""
 
 
 class Refused(Struct, frozen=True):

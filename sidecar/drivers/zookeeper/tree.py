@@ -252,7 +252,7 @@ class Tree:
         return ask.question is Question.EXISTS and not self.persistent
 
     def _follow_up(self, ask: Ask, answer: Answer) -> None:
-        """What comes after an answer: another read, a watch for the creation of the path, or nothing any more."""
+        """Continue after an answer: with another read, with a watch for the creation of the path, or not at all."""
         watched = ask.watched
         if watched.stale or isinstance(answer, Present):
             self._read(watched)

@@ -46,7 +46,7 @@ class Watched(Struct, eq=False):
     births: Births | None = None
 
     def renewed(self) -> "Watched":
-        """The same path, on a new connection."""
+        """This path as it begins on a new connection."""
         return Watched(self.path, self.question, self.names, self.value, self.past, self.churn)
 
     @property
@@ -60,8 +60,8 @@ class Watched(Struct, eq=False):
         return self.counted and self.events > 0
 
     def state_in(self, answer: Answer) -> object:
-        """What two answers of the same state have in common: the position of a value; of too many children not their number; an absent
-        list is an empty one.
+        """The part of an answer that is equal in two answers of one state: the position of a value; not the number of too many children; an
+        absent list is an empty one.
         """
         match answer:
             case Value(position=position):

@@ -20,14 +20,14 @@ from sidecar.settings.model import Alerting
 
 
 class ShippedRules(StrEnum):
-    """Which of the shipped rules apply, beside those of a configuration."""
+    """The shipped rules that apply beside those of a configuration."""
 
     KEEP = "keep"
-    """The default ones, except those that have the name of an own rule."""
+    """The default rules, except those that have the name of an own rule."""
     REPLACE = "replace"
-    """None, if the configuration has rules of its own."""
+    """No shipped rules, if the configuration has rules of its own."""
     QUIET = "quiet"
-    """Those that page nobody for a failover that heals, with the same exception."""
+    """The rules that page nobody for a failover that heals, except those that have the name of an own rule."""
 
 
 def read_alerting(documents: Sequence[Section], labels: Mapping[str, str], *, secrets: bool = True) -> Alerting:

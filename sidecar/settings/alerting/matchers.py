@@ -38,7 +38,8 @@ def matchers(setting: Setting, labels: Collection[str] | None) -> list[Matcher]:
 
 
 def no_rule_has(matcher: Matcher, by_label: Mapping[str, Collection[str]]) -> str | None:
-    """That no rule has what the matcher asks for, with the nearest; None: one has, or its label is not in `by_label`, the values."""
+    """The message that no rule has what the matcher asks for, with the nearest. None: a rule has it, or its label is not in `by_label`, the
+    values."""
     values = by_label.get(matcher.label)
     positive = matcher.operator in {Operator.EQUAL, Operator.MATCHES}
     if values is None or not positive or any(matcher.matches({matcher.label: value}) for value in values):

@@ -23,7 +23,7 @@ UNUSED_URL: Final = "json://127.0.0.1"
 """The URL of every receiver where nothing is sent."""
 
 KINDS: Final = ("urls", "webhook", "slack", "alertmanager")
-"""What notifies: the keys of a receiver that are endpoints."""
+"""The keys of a receiver that are endpoints."""
 _BOT_TOKEN: Final = re.compile(r"xoxb-[A-Za-z0-9-]{8,200}")
 _CHANNEL: Final = re.compile(r"[CG][A-Z0-9]{6,20}")
 _HEADER_TEXT: Final = re.compile(r"[!-~]{1,4096}")
@@ -66,7 +66,7 @@ def _feed(section: Section) -> Feed:
 
 
 def _endpoints(section: Section) -> Iterator[tuple[str, Endpoint]]:
-    """With their locations; those of `urls` first: see `Receiver.endpoints`."""
+    """The endpoints with their locations; those of `urls` first: see `Receiver.endpoints`."""
     for setting in section.texts("urls"):
         yield setting.location, _apprise_url(setting)
     if "webhook" in section:
@@ -100,7 +100,7 @@ def _webhook(section: Section) -> Webhook:
 
 
 def _check_pairs(section: Section, *keys: str) -> None:
-    """That nothing lacks what it is used with: each of `keys` has a partner. Raises SettingsError."""
+    """Check that each of `keys` has its partner. Raises SettingsError."""
     if "username" in section and "bearer_token" in section:
         raise section.error("bearer_token", "is for requests without username: remove one of the two")
     for key in keys:
@@ -115,7 +115,8 @@ _PARTNERS: Final = {"password": "username", "key_file": "certificate_file"}
 
 
 def _alertmanagers(section: Section) -> Iterator[Alertmanager]:
-    """One for each URL: every Alertmanager of a cluster gets all alerts, and makes one notification of them with the others."""
+    """The Alertmanagers, one for each URL: every Alertmanager of a cluster gets all alerts, and makes one notification of them with the
+    others."""
     _check_pairs(section, "password", "key_file")
     listed = [section.get("url")] if "url" in section else []
     listed += section.texts("urls")

@@ -19,7 +19,7 @@ from sidecar.settings.file.did_you_mean import did_you_mean
 from sidecar.settings.file.setting import Setting
 
 MOST_CHARACTERS: Final = 2000
-"""Of a template."""
+"""The most characters of a template."""
 MOST_RESULT: Final = 10_000
 """Characters of the result and of every intermediate value."""
 _MOST_WORK: Final = 300_000

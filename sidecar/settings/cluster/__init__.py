@@ -1,1 +1,1 @@
-"""Which clusters to watch, and Flink's own configuration."""
+"""Reads which clusters to watch, and Flink's own configuration."""

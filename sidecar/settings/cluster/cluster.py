@@ -1,4 +1,4 @@
-"""Which cluster to watch: from the command line, the environment, the configuration, or Flink's own configuration."""
+"""Reads which cluster to watch: from the command line, the environment, the configuration, or Flink's own configuration."""
 
 import logging
 import os

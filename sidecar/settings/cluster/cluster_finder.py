@@ -1,4 +1,4 @@
-"""Where clusters are found, in place of a list of them."""
+"""Reads where clusters are found, in place of a list of them."""
 
 import re
 from collections import ChainMap
@@ -20,7 +20,7 @@ _SELECTOR = re.compile(r"[A-Za-z0-9_./=!,() -]{1,1000}")
 
 
 def read_finder(file: Section, *overrides: NamedSettings) -> AnyFinderSettings | None:
-    """Where the configuration finds clusters; None: it names them. `overrides`: the command line and the environment.
+    """The place where the configuration finds clusters; None: it names them. `overrides`: the command line and the environment.
 
     Raises SettingsError.
     """

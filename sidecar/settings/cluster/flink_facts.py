@@ -1,4 +1,4 @@
-"""What Flink's configuration folder says about high availability: facts of `ha check`."""
+"""Reads Flink's configuration folder for the facts of `ha check` about high availability."""
 
 from pathlib import Path
 from typing import Final
@@ -11,7 +11,7 @@ from sidecar.settings.file.settings_error import SettingsError
 
 _MASTERS: Final = "masters"
 _UNTOUCHED: Final = ["localhost:8081"]
-"""What the file says as Flink ships it, in its image too: of a cluster that is not started by it, it says nothing."""
+"""The content of the file as Flink ships it, in its image too: it says nothing about a cluster that is not started by it."""
 _MOST_BYTES: Final = 64 << 10
 _NOT_READ: Final = Unknown(
     "Flink's configuration was not read: give --flink-conf, or flink_conf_dir in the configuration"
@@ -29,7 +29,7 @@ def read_flink_facts(folder: Path | None, contenders: int | Unknown | None) -> F
 
 
 def _options(folder: Path) -> dict[str, str] | Unknown:
-    """Of all options only those that are judged: others may be secrets."""
+    """The options that are judged. All others are left out, since they may be secrets."""
     path = next((folder / name for name in (STANDARD, LEGACY) if (folder / name).exists()), folder / STANDARD)
     try:
         options = plain_options(path, read_configuration(path))

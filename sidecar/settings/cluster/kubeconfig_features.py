@@ -1,4 +1,5 @@
-"""What a kubeconfig asks for and no sidecar can do: a mistake when the file is read, not an API server that cannot be reached."""
+"""Detects features in a kubeconfig that no sidecar supports: they are a mistake when the file is read, not an API server that cannot be
+reached."""
 
 import shutil
 from collections.abc import Mapping
@@ -10,14 +11,15 @@ from sidecar.settings.file.settings_error import quoted
 
 _PROXIES: Final = ("http", "https")
 _AUTH_PROVIDERS: Final = ("gcp", "oidc")
-"""Which the client library knows. It ignores others, and asks without credentials then."""
+"""The auth providers that the client library knows. It ignores others, and then asks without credentials."""
 _IMPERSONATION: Final = ("as", "as-uid", "as-groups", "as-user-extra")
 
 _Entries = Mapping[str, Node]
 
 
 def unsupported(path: Path, entries: _Entries, context: _Entries) -> str | None:
-    """What the cluster or the user of `context` has that is not supported, and what to do: one line without secrets. None: nothing."""
+    """The feature of the cluster or the user of `context` that is not supported, and the remedy: one line without secrets. None: there is
+    none."""
     cluster, user = (
         named(entries.get(f"{kind}s"), kind).get(text_of(context.get(kind)), {}) for kind in ("cluster", "user")
     )

@@ -43,7 +43,7 @@ def read_kubernetes(settings: NamedSettings) -> KubernetesSettings:
 
 
 def read_flags(settings: NamedSettings, *names: str) -> dict[str, Any]:
-    """What else is asked of the API server, each with a Role of its own: flags. Raises SettingsError."""
+    """The other things to read from the API server, each with a Role of its own: flags. Raises SettingsError."""
     return {name: name in settings and settings[name].flag() for name in names}
 
 

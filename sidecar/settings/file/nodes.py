@@ -47,4 +47,4 @@ def text_of(node: Node | None) -> str:
 
 
 GONE: Final = ScalarNode("", 0, plain=True)
-"""In place of an entry of a list that was removed, so that the others keep their numbers."""
+"""Stands for an entry of a list that was removed, so that the others keep their numbers."""

@@ -30,7 +30,7 @@ ZOOKEEPER: Final[Keys] = {
     **no_default(*ZOOKEEPER_SECURITY),
 }
 ZOOKEEPER_FINDER: Final[Keys] = {**ZOOKEEPER, "clusters": None}
-"""Of `zookeeper` at the top level, where it may find clusters."""
+"""The keys of `zookeeper` at the top level, where it may find clusters."""
 KUBERNETES_CLUSTER: Final[Keys] = {
     **no_default("cluster_id", "namespace", "kubeconfig", "context"),
     "pod_names": "false",
@@ -110,5 +110,5 @@ CLUSTER_OVERRIDES: Final = (
     *("kubernetes", "namespace", "kubeconfig", "context"),
 )
 OVERRIDES: Final = (*CLUSTER_OVERRIDES, "observer", "state_dir", "spool")
-"""What the command line and the environment can set: `--flink-conf`, FLINK_HA_SIDECAR_FLINK_CONF, …"""
+"""The settings that the command line and the environment can set: `--flink-conf`, FLINK_HA_SIDECAR_FLINK_CONF, …"""
 ENVIRONMENT_PREFIX: Final = "FLINK_HA_SIDECAR_"

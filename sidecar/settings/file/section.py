@@ -78,7 +78,7 @@ class Section:
         return self._setting(key, self._node.entries[key], self._node.lines[key], key) if key in self else None
 
     def read(self, key: str, parse: Callable[[Setting], T], default: D) -> T | D:
-        """What `parse` makes of the value in the file; `default` if the key is absent."""
+        """The value in the file, as `parse` returns it; `default` if the key is absent."""
         setting = self.find(key)
         return default if setting is None else parse(setting)
 
@@ -147,7 +147,7 @@ class Section:
 
 
 ReadFile = Callable[[Path | None, Keys], Section]
-"""As `read_file`."""
+"""The type of `read_file`."""
 
 
 def read_file(path: Path | None, keys: Keys) -> Section:
@@ -156,7 +156,7 @@ def read_file(path: Path | None, keys: Keys) -> Section:
 
 
 def read_nodes(path: Path | None) -> MappingNode:
-    """What is in the file at `path`. Raises SettingsError."""
+    """The content of the file at `path`. Raises SettingsError."""
     if path is None:
         return MappingNode()
     from sidecar.settings.file.document import parse, read_text  # noqa: PLC0415  imports ruamel.yaml

@@ -19,7 +19,7 @@ _ADDRESS = re.compile(r"(?:https?|tcp|zk|zookeeper)://[\w.:\[\]-]+(?:,[\w.:\[\]-
 
 
 class Place(NamedTuple):
-    """Where a value is: the name of a file, and the keys and indexes that lead to it."""
+    """The place of a value: the name of a file, and the keys and indexes that lead to it."""
 
     file: str
     path: tuple[str | int, ...]

@@ -9,7 +9,7 @@ from sidecar.settings.file.settings_error import Place, SettingsError
 _VARIABLE = re.compile(r"\$?\$\{([^}]*)(\}?)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _secret_variables: Final[set[str]] = set()
-"""One set for the process, like the environment."""
+"""The names of all variables with secrets: one set for the process, like the environment."""
 
 
 def filled(text: str, location: str, place: Place | None) -> str:

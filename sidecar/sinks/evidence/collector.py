@@ -236,7 +236,7 @@ class Collector:
 
 
 def _file_prefix(capture: Capture) -> str:
-    """How the names of the request's files begin. An episode id that is not a safe folder name is replaced."""
+    """The first part of the names of the request's files. An episode id that is not a safe folder name is replaced."""
     folder = capture.episode_id if _NAME.fullmatch(capture.episode_id) else "unnamed"
     again = f"-{capture.round}" if capture.round > 1 else ""
     return f"{folder}/{capture.occasion.value}{again}"
@@ -247,7 +247,7 @@ def _not_captured(capture: Capture, outcome: CaptureOutcome, why: str) -> Items:
 
 
 def _plain(tls: TlsSettings) -> dict[str, str | None]:
-    """For the child only: with the password in clear."""
+    """The TLS settings with the password in clear, for the child only."""
     files = {name: getattr(tls, name) for name in ("ca_file", "certificate_file", "key_file")}
     password = tls.key_password.reveal() if tls.key_password else None
     return {name: str(file) if file else None for name, file in files.items()} | {"key_password": password}

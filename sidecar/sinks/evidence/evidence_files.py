@@ -16,10 +16,10 @@ FAILED: Final = "failed"
 ENDED: Final = "the process has ended"
 
 UNFINISHED_SUFFIX: Final = ".part"
-"""How the name of an unfinished file ends; it begins with a dot."""
+"""The suffix of an unfinished file. Its name begins with a dot."""
 
 _MOST_CHARACTERS: Final = 500
-"""Of a recorded text."""
+"""The most characters of a recorded text."""
 _CONTROLS: Final = re.compile("[^\n\t\x20-\x7e\xa0-\ud7ff\ue000-\U0010ffff]")
 
 

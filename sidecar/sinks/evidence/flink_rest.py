@@ -22,7 +22,7 @@ from sidecar.sinks.evidence.evidence_files import (
 from sidecar.sinks.evidence.patient_client import PatientClient
 
 TOTAL_SECONDS: Final = 40.0
-"""For all requests together."""
+"""The time for all requests together."""
 PATIENCE_SECONDS: Final = 8.0
 """How long to wait for an election to end and for a job to be restored."""
 
@@ -66,7 +66,7 @@ def capture(
 
 
 class _Jobs:
-    """What Flink reports about jobs."""
+    """The jobs as Flink reports them."""
 
     def __init__(self, client: PatientClient) -> None:
         self._client = client
@@ -79,7 +79,7 @@ class _Jobs:
         return f"{name} ({clean(job, 8)})" if name else f"job {clean(job, 8)}"
 
     def restored(self, job: str) -> dict[str, Any]:
-        """From which checkpoint the job was restored; waits while the job starts. Raises NotCapturedError."""
+        """The checkpoint from which the job was restored; waits while the job starts. Raises NotCapturedError."""
         if not _JOB_ID.fullmatch(job):
             raise NotCapturedError(FAILED, "not a job id")
         name = state = ""

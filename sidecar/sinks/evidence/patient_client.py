@@ -107,7 +107,7 @@ def _object(content: bytes, status: int) -> dict[str, Any]:
 
 
 def _context(tls: Mapping[str, str | None]) -> ssl.SSLContext:
-    """Like `TlsSettings.context`, which this process does not import. Raises RestError."""
+    """The TLS context of `TlsSettings.context`, which this process does not import. Raises RestError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     file = tls.get("ca_file")
     try:

@@ -17,7 +17,7 @@ from sidecar.sinks.evidence.evidence_files import ABSENT, ENDED, FAILED, REFUSED
 
 _TRIES: Final = 3
 _MOST_FRAMES: Final = 1000
-"""Of one thread."""
+"""The most frames of one thread."""
 _DENIED: Final = ("permission denied", "operation not permitted")
 _EMPTY: Final = "no thread has a stack: the process is starting or ending"
 _LATE: Final = "py-spy has not answered in time"

@@ -28,11 +28,11 @@ from sidecar.sinks.pictures import rest_answers
 from sidecar.sinks.pictures.rest_answers import MOST_NAME, JobOverview, decoded, refusal
 
 TOTAL_SECONDS: Final = 10.0
-"""For one picture."""
+"""The time for one picture."""
 MOST_READ: Final = 10
 """Jobs whose checkpoints are read for one picture."""
 MOST_READ_THOROUGHLY: Final = 100
-"""The same for a thorough one."""
+"""Jobs whose checkpoints are read for one thorough picture."""
 _STARTING: Final = frozenset({"INITIALIZING", "CREATED", "RECONCILING"})
 """Job states in which nothing is restored yet."""
 _MOST_DIGITS: Final = 10
@@ -48,7 +48,7 @@ _T = TypeVar("_T")
 
 
 class DescribedCluster:
-    """What was read from one address, and what the previous picture shows. Used by one thread."""
+    """The data that was read from one address, and that the previous picture shows. Used by one thread."""
 
     def __init__(self, address: str, connection: RestConnection, clock: Callable[[], Moment]) -> None:
         self.address = address
@@ -60,16 +60,16 @@ class DescribedCluster:
         self._clock = clock
         self._deadline = 0.0
         self._jobs: dict[str, Job] = {}
-        """As of the previous picture."""
+        """The jobs of the previous picture."""
         self._tried: dict[str, int] = {}
-        """By job: when its checkpoints were last asked for (steady)."""
+        """When each job's checkpoints were last asked for (steady)."""
         self._refresh = _DEFAULT_REFRESH
         """How old an answer may be that Flink has cached, in microseconds."""
         self._has_applications = True
 
     @property
     def jobs(self) -> int:
-        """How many are remembered."""
+        """How many jobs are remembered."""
         return len(self._jobs)
 
     def close(self) -> None:

@@ -37,14 +37,14 @@ HEAD_START_SECONDS: Final = 30.0
 MOST_SECONDS_LATE: Final = 120.0
 """A request that has waited longer is not sent: the owner repeats it, less often."""
 REST: Final = 9
-"""After a picture a thread rests so many times the CPU time that it took: of thousands of clusters pictures are rare, and cost little."""
+"""How many times the CPU time of a picture a thread rests after it: of thousands of clusters pictures are rare, and cost little."""
 _STOP_SECONDS: Final = 1.0
 
 _log = logging.getLogger("sidecar.pictures")
 
 
 class Lane(StrEnum):
-    """Who waits behind whom."""
+    """The queue in which a request waits."""
 
     PROMPT = "prompt"
     SLOW = "slow"
@@ -69,7 +69,7 @@ class PictureTaker:
         self._asked = 0
         self._stopping = False
         self._described: OrderedDict[str, DescribedCluster] = OrderedDict()
-        """By cluster, the latest last. Not while a thread asks it."""
+        """The described clusters by cluster id, the latest last. Not while a thread asks one."""
         self._threads = [
             ServiceThread(partial(self._work, lane), f"pictures ({lane})")
             for lane in Lane
@@ -164,7 +164,7 @@ class PictureTaker:
         )
 
     def _taken(self, request: PictureRequest) -> DescribedCluster:
-        """What is known of the cluster, for one thread alone. Raises RestError."""
+        """The description of the cluster, for one thread alone. Raises RestError."""
         with self._changed:
             described = self._described.pop(request.cluster_id, None)
         if described is None or described.address != request.address:

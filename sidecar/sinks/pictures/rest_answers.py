@@ -22,7 +22,7 @@ _OFF: Final = LATEST // _MILLISECOND
 """A checkpoint interval in milliseconds from here on means that checkpointing is off: Flink writes `Long.MAX_VALUE`."""
 
 _MOST_NUMBER: Final = 1 << 62
-"""What is larger cannot be kept in the journal or the handover."""
+"""The largest number that can be kept in the journal and the handover."""
 _Number = Annotated[int, Meta(ge=0, lt=_MOST_NUMBER)]
 _Count = Annotated[int, Meta(ge=0, le=1_000_000_000)]
 _Millis = Annotated[int, Meta(ge=-1, le=LATEST // _MILLISECOND)]
@@ -43,7 +43,7 @@ class _Tasks(Struct):
 
 
 class JobOverview(Struct, rename="kebab"):
-    """One of `/jobs/overview`."""
+    """One entry of `/jobs/overview`."""
 
     jid: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
     name: str
@@ -114,7 +114,7 @@ class Applications(Struct):
 
 
 class Option(Struct):
-    """One of `/jobmanager/config`."""
+    """One entry of `/jobmanager/config`."""
 
     key: str
     value: str
@@ -132,7 +132,7 @@ class CheckpointConfig(Struct):
 
 
 class Metric(Struct):
-    """One of `/jobs/ID/metrics`."""
+    """One entry of `/jobs/ID/metrics`."""
 
     id: str
     value: str = ""
@@ -192,7 +192,7 @@ class CheckpointStatistics(Struct):
     summary: _Summary | None = None
 
     def checkpoints(self, job: Job, interval: int | None, read_at: int) -> Checkpoints | None:
-        """What they say of `job`, as it is known. None: they cannot be those of its running JobMaster.
+        """The checkpoints of `job`, as it is known. None: they cannot be those of its running JobMaster.
 
         Flink may answer from a cache: then they are of an earlier JobMaster.
         """
@@ -232,7 +232,8 @@ class CheckpointStatistics(Struct):
         return bool(before and before.latest and (not numbers or numbers[-1] < before.latest.id))  # ids only grow
 
     def _began(self, before: Checkpoints | None, completed: list[int] | None) -> tuple[Restored | None, bool]:
-        """From what the JobMaster restored the job at first, and whether that is known. `completed`: all that it completed, if known."""
+        """The origin from which the JobMaster restored the job at first, and whether that is known. `completed`: all that it completed, if
+        known."""
         if before and before.restored_known:
             return before.restored, True
         if (restored := self.latest.restored) is None:

@@ -20,14 +20,14 @@ log = logging.getLogger("sidecar.spool")
 
 _SEGMENT: Final = re.compile(r"(\d{16})-(\d{16})\.jsonl\.gz")
 _MOST_BYTES: Final = 32 << 20
-"""Of a segment. Ours have a thousand records unless configured otherwise, in some 100 kB."""
+"""The most bytes of a segment. Ours have a thousand records unless configured otherwise, in some 100 kB."""
 _MOST_UNPACKED: Final = 1 << 30
-"""The same, unpacked. It is read as a stream, and only the numbers of wanted records are kept."""
+"""The most bytes of an unpacked segment. It is read as a stream, and only the numbers of wanted records are kept."""
 _LONGEST_LINE: Final = 4 << 20
 
 
 class Chain(Struct, frozen=True):
-    """What the stored segments contain."""
+    """The contents of the stored segments."""
 
     end: int
     """The last number reached without a gap, from the end that the journal knows."""

@@ -6,7 +6,7 @@ from typing import Final
 from sidecar.net import object_store
 
 _RETRIES: Final = 2
-"""For short interruptions. The spool retries after longer ones."""
+"""The retries after short interruptions. The spool retries after longer ones."""
 _RETRY_FOR: Final = timedelta(seconds=10)
 
 

@@ -1,4 +1,4 @@
-"""Where segments are stored: a folder on this machine, or an object store."""
+"""The stores of segments: a folder on this machine, or an object store."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
 class SegmentStore(Protocol):
-    """Where one observer's segments go. Every problem is an OSError, whose text is one line without any secret."""
+    """The store of one observer's segments. Every problem is an OSError, whose text is one line without any secret."""
 
     @property
     def name(self) -> str:

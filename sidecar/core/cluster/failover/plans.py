@@ -22,13 +22,13 @@ from sidecar.core.pods import host_of, is_address
 from sidecar.core.sanitize import clean
 
 BEFORE: Final = 600 * SECOND
-"""How long before the loss of a leader it may have begun: a savepoint is taken first, and a pod has a grace period."""
+"""How long before the loss of a leader a plan may have begun: a savepoint is taken first, and a pod has a grace period."""
 AFTER: Final = 120 * SECOND
 """How long after the loss an upgrade may be observed: the operator waits for the end of the JobManagers, then says what it does."""
 LATE: Final = 10 * SECOND
 """The delay with which a plan may be observed, since leaders and plans are watched independently. A later one answers the loss."""
 UNREAD: Final = 600 * SECOND
-"""How long "suspended" is believed after it can no longer be read."""
+"""How long a suspension counts after the FlinkDeployment can no longer be read."""
 MOST_DISRUPTIONS: Final = 16
 """Remembered per cluster, the latest ones."""
 
