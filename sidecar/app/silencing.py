@@ -125,7 +125,7 @@ def listed(settings: Settings, hid: Mapping[str, int] | None = None, *, expired:
     silences: dict[str, Written] = {}
     names: dict[str, list[str]] = {}
     stores = stores_of(settings)
-    documents, failed = _in_parallel(stores, stores, lambda name: _read(stores[name], settings.silences.longest))
+    documents, failed = _call_in_parallel(stores, stores, lambda name: _read(stores[name], settings.silences.longest))
     for name, document in documents.items():
         for silence in document.values():
             silences[silence.id] = silence
@@ -180,7 +180,7 @@ def _cluster_matchers(settings: Settings, cluster_id: str, wanted: Iterable[Matc
 
 def change_each(stores: Mapping[str, LedgerStore], names: Collection[str], change: _Change, subject: str) -> None:
     """Change these documents. Raises SilencesError that says which have changed."""
-    written, failed = _in_parallel(stores, names, lambda name: _change(stores[name], change))
+    written, failed = _call_in_parallel(stores, names, lambda name: _change(stores[name], change))
     if problem := _problem(f"{subject} could not be written", failed):
         raise SilencesError(f"{problem}; written for {', '.join(written)}" if written else problem)
 
@@ -210,7 +210,7 @@ def _read(store: LedgerStore, longest: int) -> dict[str, Written]:
         store.stop()
 
 
-def _in_parallel(
+def _call_in_parallel(
     stores: Mapping[str, LedgerStore], names: Collection[str], act: Callable[[str], _R]
 ) -> tuple[dict[str, _R], dict[str, Exception]]:
     """Call `act` for each of these documents, several at a time. Returns the results and the errors, each by document."""

@@ -30,7 +30,7 @@ class ClosedPipeError(Exception):
     """The reader of our output is gone. click would turn the OSError into exit status 1."""
 
 
-def of_status(worst: Status) -> int:
+def status_exit(worst: Status) -> int:
     """The exit status of a command that shows how clusters are. `worst`: the worst status among them."""
     if worst is Status.BLIND:
         return CANNOT_TELL

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 import click
 
-from sidecar.cli.exit_status import DONE, not_told_if_interrupted, of_status
+from sidecar.cli.exit_status import DONE, not_told_if_interrupted, status_exit
 from sidecar.cli.logs import only_warnings
 from sidecar.cli.options import CONFIG, STATE_DIR, TIMEOUT, cluster_options, options, output
 from sidecar.cli.printing import print_document
@@ -60,7 +60,7 @@ def status(config: Path | None, output: Form, watch: bool, timeout: float, **ove
             with not_told_if_interrupted():
                 now = next(reader)
             _print(now, output)
-            return of_status(Word(now.status))
+            return status_exit(Word(now.status))
         _watch(reader, output)
     finally:
         reader.close()
@@ -109,7 +109,7 @@ def _print(status: Status, output: Form) -> None:
         print_text(problem, "magenta", width=width, indent="  ")
     for cluster in status.clusters:
         _print_cluster(cluster, width)
-    for line in _about_journal(status.journal, status.journal_problem):
+    for line in _journal_lines(status.journal, status.journal_problem):
         print_text(line, width=width, indent="  ")
 
 
@@ -160,14 +160,14 @@ _WIDE_HEADER: Final[_Row] = (*_HEADER, "STANDBYS", "SESSION", "FLINK")
 
 def _row(leader: LeaderStatus) -> _Row:
     component = f"job {leader.job_id[:8]}" if leader.job_id else leader.component
-    return [component, _leader(leader), _since(leader), _age(leader)]
+    return [component, _leader(leader), _term_text(leader), _age(leader)]
 
 
 def _wide_row(leader: LeaderStatus, standbys: int | None) -> _Row:
     component = f"job {leader.job_id}" if leader.job_id else leader.component
     ready = "?" if standbys is None else str(standbys)
     session = leader.leader_session_id or ""
-    return [component, _leader(leader), _since(leader), _age(leader), ready, session, leader.flink or ""]
+    return [component, _leader(leader), _term_text(leader), _age(leader), ready, session, leader.flink or ""]
 
 
 def _leader(leader: LeaderStatus) -> Cell:
@@ -176,7 +176,7 @@ def _leader(leader: LeaderStatus) -> Cell:
     return Cell("no leader" if leader.state == "vacant" else leader.reason or "unknown", _STATES[leader.state])
 
 
-def _since(leader: LeaderStatus) -> str:
+def _term_text(leader: LeaderStatus) -> str:
     """When the leader's term began; where that is not known, the latest time at which it can have begun."""
     if leader.state == "unknown":
         return ""
@@ -193,7 +193,7 @@ def _time(stamp: str) -> str:
     return f"{stamp[:19].replace('T', ' ')}Z"
 
 
-def _about_journal(journal: JournalStatus | None, problem: str | None = None) -> Iterator[str]:
+def _journal_lines(journal: JournalStatus | None, problem: str | None = None) -> Iterator[str]:
     """The lines that say why statements about alerts may be incomplete."""
     if journal is None:
         yield f"Alerts are not known: {problem}."
@@ -222,7 +222,7 @@ def alerts(config: Path | None, output: Form, **overrides: Any) -> None:
         _print_alerts(views, snapshot.at.wall, None if output == "wide" else columns())
     elif journal.running:
         print_text("no alert fires")
-    for line in _about_journal(journal):
+    for line in _journal_lines(journal):
         print_text(line)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from sidecar.cli.exit_status import not_told_if_interrupted, of_status
+from sidecar.cli.exit_status import not_told_if_interrupted, status_exit
 from sidecar.cli.logs import only_warnings
 from sidecar.cli.options import OUTPUT, TIMEOUT, Output, cluster_options, output
 from sidecar.cli.printing import print_value
@@ -72,7 +72,7 @@ def who(output: str, timeout: float, **overrides: Any) -> int:
         width = None if output == "wide" else columns()
         print_text(f"[{verdict.status}] {verdict}", width=width, indent="  ")
         _print_leaders(leaders, width)
-    return of_status(Status(verdict.status))
+    return status_exit(Status(verdict.status))
 
 
 def _print_leaders(leaders: "Sequence[Leader]", width: int | None) -> None:

@@ -33,7 +33,7 @@ class Finder(Struct, frozen=True):
     """Since when there is anything left out. None: nothing is."""
 
     @classmethod
-    def of(cls, listed: ClustersListed, before: "Finder | None" = None) -> "Finder":
+    def from_listed(cls, listed: ClustersListed, before: "Finder | None" = None) -> "Finder":
         """The finder after what it has listed."""
         connected = listed.cluster_ids is not None
         finder = cls(listed.place, connected, listed.left_out, listed.refused, listed.unlisted, listed.beyond)

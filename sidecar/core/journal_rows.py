@@ -158,15 +158,15 @@ def _decoded(rows: Iterable[Row]) -> tuple[dict[str, dict[Any, Any]], list[str]]
 
 
 def _cluster(name: str, values: Mapping[str, Mapping[Any, Any]]) -> ClusterState:
-    def of_cluster(kind: str) -> dict[Any, Any]:
+    def cluster_rows(kind: str) -> dict[Any, Any]:
         return {key: value for (cluster, key), value in values[kind].items() if cluster == name}
 
-    fields: dict[str, Any] = {field: of_cluster(kind) for kind, field in _MANY.items()}
+    fields: dict[str, Any] = {field: cluster_rows(kind) for kind, field in _MANY.items()}
     fields |= {field: values[kind][name] for kind, field in (*_ONE.items(), ("ends", "ends")) if name in values[kind]}
     return ClusterState(
         **fields,
         contested=frozenset(component for component, state in fields["components"].items() if state.contest.since),
-        leases={lease: Lease(record=record, lapsed=True) for lease, record in of_cluster("lapsed").items()},
+        leases={lease: Lease(record=record, lapsed=True) for lease, record in cluster_rows("lapsed").items()},
         picture=fields.get("picture_kept"),
     )
 

@@ -27,7 +27,7 @@ _SAID: Final = ("message", "exception_message", "localizedmessage")
 
 def level_of(fields: Mapping[str, Any]) -> str | None:
     """The level of the entry, in capitals. Numbers are those of syslog (GELF), Log4j, Logback and Bunyan. None: it has none."""
-    named = _by_plain_name(fields)
+    named = _plainly_named(fields)
     values = [named[name] for name in _LEVELS if name in named]
     for value in values:
         if isinstance(value, dict) and isinstance(name := value.get("name"), str):
@@ -37,11 +37,11 @@ def level_of(fields: Mapping[str, Any]) -> str | None:
     for value in values:
         number = int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 7 else value
         if isinstance(number, int) and not isinstance(number, bool) and number >= 0:
-            return _of_number(number)
+            return _level_of_number(number)
     return None
 
 
-def _of_number(number: int) -> str:
+def _level_of_number(number: int) -> str:
     """The word for a level that is a number."""
     if number < 8:  # syslog's: the lower, the worse
         return "ERROR" if number <= 3 else "INFO"
@@ -53,7 +53,7 @@ def _of_number(number: int) -> str:
 
 def text_of(fields: Mapping[str, Any], *names: str) -> str:
     """The first of these fields that is a text; of one that is an object, its own text. Empty: there is none."""
-    named = _by_plain_name(fields)
+    named = _plainly_named(fields)
     for name in names:
         value = named.get(name)
         if isinstance(value, dict):
@@ -84,14 +84,14 @@ def _exceptions(fields: Mapping[str, Any], depth: int) -> Iterator[str]:
         if isinstance(value, str):
             yield from value.split("\n")
         elif isinstance(value, dict):
-            named = _by_plain_name(value)
+            named = _plainly_named(value)
             kind = next((named[key] for key in _CLASS if isinstance(named.get(key), str)), "")
             said = next((named[key] for key in _SAID if isinstance(named.get(key), str)), "")
             yield from [": ".join(filter(None, (kind, said)))] if kind else []
             yield from _exceptions(value, depth + 1)
 
 
-def _by_plain_name(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _plainly_named(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields by name, in small letters and without the marks of GELF and Logstash; `{"log": {"level": 1}}` as `log.level` too."""
     plain: dict[str, Any] = {}
     for name, value in fields.items():

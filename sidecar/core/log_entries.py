@@ -90,7 +90,7 @@ def entries(text: str) -> Iterator[Entry]:
     at: int | None = None
     crashed = False
     for fields, line in lines:
-        begun = _of_json(fields) if fields is not None else _new_entry(line, has_levels=has_levels)
+        begun = _json_entry(fields) if fields is not None else _new_entry(line, has_levels=has_levels)
         if crashed and (problem := line.lstrip("# ")):  # below the line that says that it crashed
             begun, crashed = Entry("FATAL", "", problem), False
         crashed = crashed or bool(_CRASH.match(line))
@@ -135,7 +135,7 @@ def _json(line: str) -> dict[str, Any] | None:
     return fields if isinstance(fields, dict) and level_of(fields) else None
 
 
-def _of_json(fields: dict[str, Any]) -> Entry:
+def _json_entry(fields: dict[str, Any]) -> Entry:
     message, *below = text_of(fields, "message", "msg", "short_message", "body", "log", "event").split("\n")
     lines = [*below, *exceptions(fields)][:_MOST_OF_AN_ENTRY]
     logger = text_of(
@@ -204,12 +204,12 @@ def _time(head: str) -> int | None:
     """The time in the head of a line: a date and a time, or a count of milliseconds."""
     try:
         if iso := _ISO.search(head):
-            return _in_microseconds(datetime.fromisoformat(iso[0].replace(",", ".")))
+            return _microseconds(datetime.fromisoformat(iso[0].replace(",", ".")))
         if date := _DATE.search(head):
-            return _in_microseconds(_dated(date))
+            return _microseconds(_dated(date))
         if compact := _COMPACT.search(head):
             clock = compact["clock"].replace(":", "")
-            return _in_microseconds(datetime.fromisoformat(f"{compact['date']}T{clock}"))
+            return _microseconds(datetime.fromisoformat(f"{compact['date']}T{clock}"))
     except (ValueError, OverflowError):
         return None
     count = _COUNT.match(head)
@@ -227,5 +227,5 @@ def _dated(date: re.Match[str]) -> datetime:
     return datetime(year if year > 99 else 2000 + year, month, day, hour, minute, second, part)  # noqa: DTZ001  in the writer's zone
 
 
-def _in_microseconds(moment: datetime) -> int:
+def _microseconds(moment: datetime) -> int:
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * SECOND)

@@ -81,7 +81,7 @@ def with_items(mapping: Mapping[_K, _V], items: Mapping[_K, _V]) -> Mapping[_K, 
     return _joined(base, {**changes, **items})
 
 
-def without(mapping: Mapping[_K, _V], keys: Iterable[_K]) -> Mapping[_K, _V]:
+def without_items(mapping: Mapping[_K, _V], keys: Iterable[_K]) -> Mapping[_K, _V]:
     """The mapping without these keys; the same object if it has none of them."""
     gone = [key for key in keys if key in mapping]
     base, changes = _layers(mapping)

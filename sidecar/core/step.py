@@ -56,7 +56,7 @@ from sidecar.core.observations import (
     Stopped,
     Ticked,
 )
-from sidecar.core.overlay import differing, with_items, without
+from sidecar.core.overlay import differing, with_items, without_items
 from sidecar.core.pictures import PictureRequest
 from sidecar.core.pods import ip_addresses, with_pod
 from sidecar.core.policy.policy import Policy, Source
@@ -132,14 +132,14 @@ def _find(policy: Policy, state: State, observation: ClusterFound | ClusterRemov
                 return state, []
             new = replace(fresh_cluster(at), operated=state.unclaimed.get(name))
             clusters = with_items(state.clusters, {name: new})
-            return replace(state, clusters=clusters, unclaimed=without(state.unclaimed, [name])), []
+            return replace(state, clusters=clusters, unclaimed=without_items(state.unclaimed, [name])), []
         case ClusterRemoved(cluster_id=name, on_purpose=on_purpose):
             cluster = state.clusters.get(name)
             if cluster and removal.has_leader(cluster) and not on_purpose:
                 return replace(state, clusters=with_items(state.clusters, {name: _unconfirmed(cluster, at)})), []
             return _remove(policy, state, [name] if cluster else [], at)
         case ClustersListed(cluster_ids=names):
-            state = replace(state, finder=Finder.of(observation, state.finder))
+            state = replace(state, finder=Finder.from_listed(observation, state.finder))
             # Of those that are not there any more, the ones that an earlier process knew.
             ended = {n for n, cluster in state.clusters.items() if cluster.view.connection is None} - (names or set())
             return _remove(policy, state, sorted(ended - policy.stores.keys()) if names is not None else [], at)
@@ -159,7 +159,7 @@ def _remove(policy: Policy, state: State, names: Iterable[str], at: Moment) -> S
         alerts = rules.forget(state.alerts, policy, name, at)
         operated = state.clusters[name].operated
         unclaimed = {**state.unclaimed, name: operated} if operated and operated.is_read else state.unclaimed
-        state = replace(state, clusters=without(state.clusters, [name]), alerts=alerts, unclaimed=unclaimed)
+        state = replace(state, clusters=without_items(state.clusters, [name]), alerts=alerts, unclaimed=unclaimed)
     return state, effects
 
 
@@ -196,7 +196,7 @@ def _with_listed(state: State, observation: PlanObservation) -> State:
         case MakersListed(there=there):
             return replace(state, listed={**state.listed, name: there})
         case DeploymentUnreadable(kind=Maker.NOTHING):
-            return replace(state, listed=without(state.listed, [name]))
+            return replace(state, listed=without_items(state.listed, [name]))
         case _:
             return state
 
@@ -229,10 +229,10 @@ def _plan_of_one(policy: Policy, state: State, observation: PlanObservation) -> 
     if isinstance(observation, MakersListed | RightRefused):
         return state, []
     if not policy.finds or not isinstance(observation, DeploymentObserved):
-        return replace(state, unclaimed=without(state.unclaimed, [name])), []
+        return replace(state, unclaimed=without_items(state.unclaimed, [name])), []
     operated = plans.observed(state.unclaimed.get(name), observation.deployment, at)
     if operated is None or operated.deployment is None or len(state.unclaimed) >= MOST_UNCLAIMED:
-        return replace(state, unclaimed=without(state.unclaimed, [name])), []
+        return replace(state, unclaimed=without_items(state.unclaimed, [name])), []
     return replace(state, unclaimed={**state.unclaimed, name: operated}), []
 
 
@@ -408,7 +408,7 @@ def _statuses(policy: Policy, state: State, quarantine: Quarantine, now: Moment)
         if guard.raised:
             undecided.append(name)
     dues = (c.stated.due for c in state.clusters.values() if c.stated and c.stated.due is not None)
-    return replace(state, stated=without(state.clusters, undecided), status_due=min(dues, default=None)), effects
+    return replace(state, stated=without_items(state.clusters, undecided), status_due=min(dues, default=None)), effects
 
 
 def _each_cluster(policy: Policy, state: State, now: Moment, act: cluster_step.Act) -> Step:

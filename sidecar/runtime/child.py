@@ -71,7 +71,7 @@ class Child:
             while not answer.endswith(b"\n"):
                 part = self._part(deadline, until)
                 if not part:
-                    raise NoAnswerError(self._without_an_answer(self.end()))
+                    raise NoAnswerError(self._no_answer_text(self.end()))
                 answer += part
                 if len(answer) > CHILD.most_bytes:
                     raise NoAnswerError(f"{self._name} answered with more than {CHILD.most_bytes >> 20} MiB")
@@ -81,7 +81,7 @@ class Child:
         except (OSError, msgspec.DecodeError) as error:
             raise NoAnswerError(f"{self._name} did not answer: {type(error).__name__}") from error
 
-    def _without_an_answer(self, exit_code: int | None) -> str:
+    def _no_answer_text(self, exit_code: int | None) -> str:
         if exit_code == OUT_OF_MEMORY:
             return f"{self._name} ran out of memory: what it was answered is too large"
         return f"{self._name} ended without an answer (exit code {exit_code})"

@@ -112,7 +112,9 @@ class Handovers:
         # While the store cannot be read, the previous document says what was last known.
         if _is_in_sight(state, document.name):
             try:
-                document.write(handover.of(self._policy, state, document.name, self._clock(), ended=ended))
+                document.write(
+                    handover.cluster_handover(self._policy, state, document.name, self._clock(), ended=ended)
+                )
             except Exception as error:  # noqa: BLE001  whatever it is, the other clusters' handovers are written
                 document.fail(error)
                 return

@@ -168,7 +168,7 @@ class Reader:
 
 def _left(policy: Policy, observations: Sequence[Observation], second: float) -> dict[str, Any]:
     state = Reader(replace(policy, observer="observer-1")).takes(*observations).state
-    content = handover.written(CLUSTER, handover.of(policy, state, CLUSTER, at(second)))
+    content = handover.written(CLUSTER, handover.cluster_handover(policy, state, CLUSTER, at(second)))
     document: dict[str, Any] = plain.loads(zlib.decompress(b64decode(content), wbits=31))
     return document
 
@@ -409,7 +409,7 @@ def of_handover(random: Random, text: bytes) -> str:
         reader.restarts(800)
     reader.sees(800, random.choice((1, 2, 5))).waits(800)
     reader.vanish(1500)
-    left = handover.written(CLUSTER, handover.of(policy, reader.state, CLUSTER, at(20_000)))
+    left = handover.written(CLUSTER, handover.cluster_handover(policy, reader.state, CLUSTER, at(20_000)))
     if handover.read(left, CLUSTER, at(20_000)) is None:
         raise FuzzError("the next one gets no handover")
     return "adopted"

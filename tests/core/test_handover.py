@@ -46,7 +46,7 @@ NEXT = replace(POLICY, observer="observer-2")
 def left_by(observations: Sequence[Observation], second: float, *, ended: bool = False) -> bytes:
     """What a sidecar that observed this leaves."""
     state, _ = play([*observations])
-    return handover.written(CLUSTER, handover.of(POLICY, state, CLUSTER, at(second), ended=ended))
+    return handover.written(CLUSTER, handover.cluster_handover(POLICY, state, CLUSTER, at(second), ended=ended))
 
 
 def begin(second: float, content: bytes, policy: Policy = NEXT) -> State:
@@ -116,13 +116,13 @@ def test_a_vacancy_that_two_sidecars_observed_lasted_as_long_as_both_saw_it() ->
 def test_how_a_failover_began_is_learned_from_a_sidecar_that_is_still_running() -> None:
     """In a rolling update the next sidecar starts before the first one has seen its JobManager go: only the first one knows how."""
     first, _ = play(first_sight())
-    second = begin(99, handover.written(CLUSTER, handover.of(POLICY, first, CLUSTER, at(99))))
+    second = begin(99, handover.written(CLUSTER, handover.cluster_handover(POLICY, first, CLUSTER, at(99))))
     withdrawal: list[Observation] = [
         *(gone(100, path) for path in PATHS),
         *(PlaceRemoved(at(100.1), CLUSTER, path) for path in PATHS),
     ]
     first, _ = play(withdrawal, first)
-    later = handover.written(CLUSTER, handover.of(POLICY, first, CLUSTER, at(102)))
+    later = handover.written(CLUSTER, handover.cluster_handover(POLICY, first, CLUSTER, at(102)))
     second, _ = play(look(101, *(gone(101, path) for path in PATHS))[:-2], second, NEXT)
     new: list[Observation] = [
         HandoverRead(at(103), CLUSTER, later),
@@ -162,7 +162,7 @@ def test_a_condition_that_was_notified_is_resolved_by_the_next_sidecar() -> None
     before, effects = play(vacant)
     assert len(sent(effects)) == 1
     delivered = replace(before, outbox={})
-    content = handover.written(CLUSTER, handover.of(POLICY, delivered, CLUSTER, at(140)))
+    content = handover.written(CLUSTER, handover.cluster_handover(POLICY, delivered, CLUSTER, at(140)))
     state = begin(150, content)
     state, effects = play(look(151, *(gone(151, path) for path in PATHS)), state, NEXT)
     assert sent(effects) == []
@@ -176,7 +176,7 @@ def test_what_was_not_delivered_is_sent_by_the_next_sidecar() -> None:
     changed = [*first_sight(), *(held(100, path, 2) for path in PATHS), *(Ticked(at(100 + s)) for s in (1, 7))]
     before, effects = play(changed)
     assert sent(effects) == ["[UNCHECKED] default: jm-2 leads; whether jobs run is not known (no REST)"]
-    content = handover.written(CLUSTER, handover.of(POLICY, before, CLUSTER, at(110)))
+    content = handover.written(CLUSTER, handover.cluster_handover(POLICY, before, CLUSTER, at(110)))
     _, effects = play(look(151, *(held(100, path, 2) for path in PATHS)), begin(150, content), NEXT)
     assert sent(effects) == ["[UNCHECKED] default: jm-2 leads; whether jobs run is not known (no REST)"]
 
@@ -229,7 +229,7 @@ def test_it_is_bounded_whatever_the_number_of_jobs(jobs: int) -> None:
         for number in range(jobs)
     }
     state = replace(state, clusters={CLUSTER: replace(cluster, components={**cluster.components, **many})})
-    content = handover.written(CLUSTER, handover.of(POLICY, state, CLUSTER, at(1)))
+    content = handover.written(CLUSTER, handover.cluster_handover(POLICY, state, CLUSTER, at(1)))
     assert len(content) <= MOST_BYTES
     contents = handover.read(content, CLUSTER, at(2))
     assert contents

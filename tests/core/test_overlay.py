@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.overlay import Overlay, differing, with_items, without
+from sidecar.core.overlay import Overlay, differing, with_items, without_items
 
 _KEYS = st.integers(290, 310)
 _CHANGES = st.lists(
@@ -31,7 +31,7 @@ def test_an_overlay_is_what_a_copied_dict_is(size: int, steps: list[tuple[str, o
                 copied, shared = {**copied, **change}, with_items(shared, change)
             case "without", list():
                 copied = {key: value for key, value in copied.items() if key not in change}
-                shared = without(shared, change)
+                shared = without_items(shared, change)
             case _:
                 assert [*shared] == [*copied]
         history.append((copied, shared))
@@ -60,10 +60,10 @@ def test_a_change_shares_what_it_does_not_change() -> None:
 
 def test_a_removed_item_is_not_there() -> None:
     """As in a dict, also if it was never in what lies below."""
-    one = without(with_items(dict.fromkeys(range(1_000), ""), {1_001: "x"}), [3, 1_001])
+    one = without_items(with_items(dict.fromkeys(range(1_000), ""), {1_001: "x"}), [3, 1_001])
     assert isinstance(one, Overlay)
     for key in (3, 1_001, 5_000):
         with pytest.raises(KeyError):
             one[key]
     assert len(one) == 999
-    assert without(one, [3]) is one
+    assert without_items(one, [3]) is one

@@ -124,7 +124,7 @@ def test_the_own_pod_is_known_whatever_was_handed_over() -> None:
     """It is named before the handover is read, which may have another pod at that address, of earlier."""
     _, before = watching(OLD)
     named(before, "10.1.2.9", OLD_POD)
-    left = handover.written(CLUSTER, handover.of(POLICY, before.state, CLUSTER, before.moment))
+    left = handover.written(CLUSTER, handover.cluster_handover(POLICY, before.state, CLUSTER, before.moment))
     sidecar = Sidecar(Flink())
     sidecar.now = before.now + SECOND
     named(sidecar, "10.1.2.9", NEW_POD)
@@ -136,7 +136,9 @@ def test_a_sidecar_that_watches_already_learns_names_from_another() -> None:
     """What the previous one wrote while both run."""
     flink, other = watching(OLD)
     named(other, "10.1.2.4", NEW_POD)
-    left = handover.written(CLUSTER, handover.of(replace(POLICY, observer="other"), other.state, CLUSTER, other.moment))
+    left = handover.written(
+        CLUSTER, handover.cluster_handover(replace(POLICY, observer="other"), other.state, CLUSTER, other.moment)
+    )
     sidecar = Sidecar(flink).connects()
     sidecar.observe(HandoverRead(other.moment, CLUSTER, left))
     assert sidecar.state.clusters[CLUSTER].pods == other.state.clusters[CLUSTER].pods

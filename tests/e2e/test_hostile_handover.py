@@ -54,7 +54,7 @@ def handed_over() -> Document:
     """By a sidecar that has notified people that nobody leads."""
     ticks = [Ticked(at(100 + second)) for second in (31, 37)]
     state, _ = play([*first_sight(), *(gone(100, path) for path in PATHS), *ticks])
-    content = handover.written(CLUSTER, handover.of(POLICY, state, CLUSTER, at(140)))
+    content = handover.written(CLUSTER, handover.cluster_handover(POLICY, state, CLUSTER, at(140)))
     document: Document = json.loads(zlib.decompress(b64decode(content), wbits=31))
     return document
 

@@ -207,7 +207,9 @@ class Sidecar:
 
     def is_replaced(self, down_for: float = 0) -> "Sidecar":
         """Its pod is deleted, and its disk with it: the next one has what was handed over."""
-        left = handover.written(CLUSTER, handover.of(self.policy, self.state, CLUSTER, self.moment, ended=True))
+        left = handover.written(
+            CLUSTER, handover.cluster_handover(self.policy, self.state, CLUSTER, self.moment, ended=True)
+        )
         self.state = State()
         self.now += round(down_for * SECOND)
         self.take(Started)

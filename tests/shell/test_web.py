@@ -79,7 +79,7 @@ def test_what_is_beyond_a_bound_is_named(site: Site) -> None:
     jobs = "not everything is observed: left out at least 3 jobs, more than can be watched"
     assert site.get("/readyz") == (200, f"ok; {CLUSTER}: {jobs}; {search}; 1 cluster watched\n")
     assert (jobs in site.get("/")[1], search in site.get("/")[1]) == (True, True)
-    site.snapshot = Snapshot(at(1), State(finder=Finder.of(listed)))
+    site.snapshot = Snapshot(at(1), State(finder=Finder.from_listed(listed)))
     assert site.get("/readyz") == (503, f"{search}; 0 clusters watched\n")
 
 

@@ -164,7 +164,7 @@ def test_a_change_is_written_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -
 def is_written(store: Memory, state: State) -> bool:
     """Whether the next sidecar would find this state."""
     found = left_there(store)
-    return found is not None and found.gist() == handover.of(POLICY, state, CLUSTER, CLOCK()).gist()
+    return found is not None and found.gist() == handover.cluster_handover(POLICY, state, CLUSTER, CLOCK()).gist()
 
 
 def test_changes_in_quick_succession_are_written_and_then_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,12 +283,14 @@ def test_a_store_that_gives_nothing_does_not_keep_a_cluster_from_being_watched(
 def test_a_sidecar_that_is_still_running_is_followed() -> None:
     """Until it has ended: what it writes is observed before it is replaced."""
     store = Memory(Shared())
-    store.shared.document = Document(handover.written(CLUSTER, handover.of(POLICY, led_by(1), CLUSTER, CLOCK())), 1)
+    store.shared.document = Document(
+        handover.written(CLUSTER, handover.cluster_handover(POLICY, led_by(1), CLUSTER, CLOCK())), 1
+    )
     world = World(State())
     with running(store, world, new=True, observer=NEXT.observer):
         until(lambda: world.watched)
         world.state = led_by(1)
-        later = handover.of(POLICY, led_by(2), CLUSTER, CLOCK(), ended=True)
+        later = handover.cluster_handover(POLICY, led_by(2), CLUSTER, CLOCK(), ended=True)
         store.shared.document = Document(handover.written(CLUSTER, later), 7)
         until(lambda: len(world.observed) > 1)
         world.state = led_by(3)
@@ -303,7 +305,9 @@ def test_a_sidecar_that_is_still_running_is_followed() -> None:
 def test_a_store_that_is_back_in_time_is_read(caplog: pytest.LogCaptureFixture) -> None:
     """Before the cluster is watched. The log names the store's problem at once."""
     store = Memory(Shared())
-    store.shared.document = Document(handover.written(CLUSTER, handover.of(POLICY, led_by(1), CLUSTER, CLOCK())), 1)
+    store.shared.document = Document(
+        handover.written(CLUSTER, handover.cluster_handover(POLICY, led_by(1), CLUSTER, CLOCK())), 1
+    )
     store.fault = LedgerError("no answer in 5 s")
     world = World(State())
     with running(store, world, new=True):
@@ -349,14 +353,14 @@ def test_an_error_in_one_handover_is_logged_and_the_others_are_written(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The thread goes on."""
-    of = handover.of
+    cluster_handover = handover.cluster_handover
 
     def raises(policy: Policy, state: State, cluster_id: str, *rest: Any, **more: Any) -> handover.Handover:
         if cluster_id == "other":
             raise ZeroDivisionError("a mistake of ours")
-        return of(policy, state, cluster_id, *rest, **more)
+        return cluster_handover(policy, state, cluster_id, *rest, **more)
 
-    monkeypatch.setattr(handover, "of", raises)
+    monkeypatch.setattr(handover, "cluster_handover", raises)
     state = led_by(1)
     state = replace(state, clusters={"other": state.clusters[CLUSTER], **state.clusters})
     stores = {"other": Memory(Shared()), CLUSTER: Memory(Shared())}

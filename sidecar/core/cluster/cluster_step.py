@@ -10,7 +10,16 @@ from sidecar.core.cluster.death import deaths, ends
 from sidecar.core.cluster.draft import ClusterStep, Draft
 from sidecar.core.cluster.failover import episodes, failover_in_progress, makers_there, plans
 from sidecar.core.cluster.failover.plans import Disruption
-from sidecar.core.cluster.state import ClusterState, Confirmed, Drilled, Missing, Sighting, TooOld, View, as_last_known
+from sidecar.core.cluster.state import (
+    ClusterState,
+    Confirmed,
+    Drilled,
+    Missing,
+    Sighting,
+    TooOld,
+    View,
+    last_known_state,
+)
 from sidecar.core.cluster.store import configmap_leaders, job_stores, store_view, znode_leaders
 from sidecar.core.cluster.store.store_view import COVERAGE_INTERVAL
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId, Held
@@ -214,7 +223,7 @@ def restart(policy: Policy, cluster_id: str, cluster: ClusterState, alive: Momen
     failover_in_progress.record_departed(draft, *cluster.departed)
     store_view.cover(draft, Sighting.BLIND, max(alive, cluster.view.since))
     for component, state in cluster.components.items():
-        draft.keep(component, as_last_known(state, now))
+        draft.keep(component, last_known_state(state, now))
     since = draft.state.view.since
     draft.update(
         view=View(since=since, turned_at=since),

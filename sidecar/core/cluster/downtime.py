@@ -96,7 +96,7 @@ def ended_at(led: LastLed | None, at: int) -> LastLed:
     return LastLed(latest, latest)
 
 
-def until(led: LastLed, at: int, *, same_leader: bool) -> Downtime:
+def downtime_since(led: LastLed, at: int, *, same_leader: bool) -> Downtime:
     """The time without a working leader until one leads at `at`. The same leader may have worked all the time."""
     at_least = 0 if same_leader or led.latest is None else max(0, at - led.latest)
     return Downtime(at_least, None if led.earliest is None else max(0, at - led.earliest))

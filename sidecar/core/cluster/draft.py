@@ -15,7 +15,7 @@ from sidecar.core.flink.leadership import (
     Vacant,
 )
 from sidecar.core.moment import Moment
-from sidecar.core.overlay import with_items, without
+from sidecar.core.overlay import with_items, without_items
 from sidecar.core.policy.policy import Policy
 from sidecar.core.records import Contention, Coverage, Death, EpisodeRecord, HaCheck, Recovery, StatusRecord
 
@@ -44,7 +44,7 @@ class Draft:
     def outcome(self) -> ClusterStep:
         """The next state (the same object if nothing changed), and what happened."""
         if self._components or self._ended:
-            components = without(self.components(), self._ended)
+            components = without_items(self.components(), self._ended)
             self.update(components=components, contested=self.state.contested - self._ended)
         return self.state, self.happened
 

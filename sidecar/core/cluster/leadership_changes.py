@@ -205,7 +205,7 @@ def _transition(
         connection=draft.state.view.connection,
     )
     if reading.leader and last:
-        down = downtime.until(last, draft.at.steady, same_leader=transition.same_leader)
+        down = downtime.downtime_since(last, draft.at.steady, same_leader=transition.same_leader)
         transition = replace(transition, downtime=down)
     return replace(
         transition,

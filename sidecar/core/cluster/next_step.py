@@ -37,17 +37,17 @@ def next_step(cluster: ClusterState, status: Status) -> NextStep | None:
         case Status.DOWN if (first := _first_step(cluster)) is not None:
             return _with_cause(cluster, first)
         case Status.LOST:
-            return _by(_lost(cluster))
+            return _trigger_step(_lost(cluster))
         case Status.NOT_RUNNING if _has_no_workers(cluster):
             return NextStep(NO_WORKERS, advice.anchor(Trigger.NOT_RECOVERED))
         case Status.DEGRADED:
-            return _by(Trigger.NO_STANDBY if cluster.standby.alone_since else Trigger.RESTORED_FROM_OLDER)
+            return _trigger_step(Trigger.NO_STANDBY if cluster.standby.alone_since else Trigger.RESTORED_FROM_OLDER)
         case Status.BLIND if not cluster.ever_led and cluster.missing is None and cluster.refused is None:
-            return _by(Trigger.BLIND) if cluster.view.loss or cluster.view.complete else None
-    return _by(_TRIGGERS[status]) if status in _TRIGGERS else None
+            return _trigger_step(Trigger.BLIND) if cluster.view.loss or cluster.view.complete else None
+    return _trigger_step(_TRIGGERS[status]) if status in _TRIGGERS else None
 
 
-def _by(trigger: Trigger) -> NextStep:
+def _trigger_step(trigger: Trigger) -> NextStep:
     return NextStep(advice.TRIGGERS[trigger], advice.anchor(trigger))
 
 

@@ -81,7 +81,7 @@ class ComponentState(Struct, frozen=True, gc=False):
     """When the job was first observed to be in no job store any more (steady)."""
 
 
-def as_last_known(state: ComponentState, at: Moment) -> ComponentState:
+def last_known_state(state: ComponentState, at: Moment) -> ComponentState:
     """The component as another process begins with it at `at`: nothing has been read yet, the leader is the last known one."""
     return replace(state, leadership=Unknown(), since=at, vacated_at=None, last_led=None, published_at=None)
 

@@ -10,7 +10,7 @@ from sidecar.core.cluster.failover import plans
 from sidecar.core.cluster.failover.episodes import Episode
 from sidecar.core.cluster.leadership_account import Standing, changed, opened
 from sidecar.core.cluster.recovery import assessment
-from sidecar.core.cluster.state import ClusterState, ComponentState, View, as_last_known, fresh_cluster
+from sidecar.core.cluster.state import ClusterState, ComponentState, View, fresh_cluster, last_known_state
 from sidecar.core.flink.leadership import Held, Vacant
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Policy
@@ -67,7 +67,7 @@ def _handed_over(
             observed = Downtime(now.steady - last_led.latest, 0)
             absence = replace(absence, downtime=absence.downtime + observed)
             last_led = LastLed(last_led.earliest, None)
-    return replace(as_last_known(state, now), last_led=last_led, absence=absence, seen_at=0)
+    return replace(last_known_state(state, now), last_led=last_led, absence=absence, seen_at=0)
 
 
 def take_over(cluster: ClusterState, observer: str, now: Moment) -> ClusterState:

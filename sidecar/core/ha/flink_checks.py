@@ -47,7 +47,7 @@ class FlinkFacts(Struct, frozen=True, kw_only=True):
 _Options = Mapping[str, str]
 
 
-def of_options(check: Callable[[_Options], Finding | None]) -> Callable[[FlinkFacts], Finding | None]:
+def options_check(check: Callable[[_Options], Finding | None]) -> Callable[[FlinkFacts], Finding | None]:
     """A check over the options: UNKNOWN where they were not read."""
 
     def checked(facts: FlinkFacts) -> Finding | None:
@@ -92,7 +92,7 @@ def _shared(facts: FlinkFacts, name: str, otherwise: str) -> Finding | None:
 _SHARED: Final = "to a folder in an object store or a distributed file system"
 
 
-@of_options
+@options_check
 def tolerate_suspended(options: _Options) -> Finding | None:
     """Whether a lost connection to ZooKeeper costs the leader its leadership at once."""
     if options.get("type", "").upper() != "ZOOKEEPER":
@@ -105,7 +105,7 @@ def tolerate_suspended(options: _Options) -> Finding | None:
     )
 
 
-@of_options
+@options_check
 def yarn_attempts(options: _Options) -> Finding | None:
     """Whether YARN starts another JobManager."""
     attempts = options.get("yarn_attempts")

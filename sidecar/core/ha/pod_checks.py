@@ -34,7 +34,7 @@ _VERSION: Final = re.compile(r"(?:^|[-_v])(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)(?![\d
 _Pods = tuple[FlinkPod, ...]
 
 
-def of_job_managers(check: Callable[[KubernetesFacts, _Pods], Finding]) -> Callable[[KubernetesFacts], Finding]:
+def job_managers_check(check: Callable[[KubernetesFacts, _Pods], Finding]) -> Callable[[KubernetesFacts], Finding]:
     """A check over JobManagers' pods: UNKNOWN where they cannot be read, and where there are none."""
 
     def checked(facts: KubernetesFacts) -> Finding:
@@ -94,7 +94,7 @@ def workload_of(facts: KubernetesFacts) -> Workload | None:
     return own[0] if len(own) == 1 else None
 
 
-@of_job_managers
+@job_managers_check
 def disruption_budget(facts: KubernetesFacts, pods: _Pods) -> Finding:
     """Whether a drain of nodes may evict all JobManagers at once."""
     if isinstance(facts.budgets, Unknown):
@@ -142,7 +142,7 @@ def _share(bound: int | str, pods: int) -> int:
     return ceil(pods * int(percent) / 100) if percent.isdecimal() and len(percent) < 5 else 0
 
 
-@of_job_managers
+@job_managers_check
 def node_spread(_: KubernetesFacts, pods: _Pods) -> Finding:
     """Whether one lost node takes all JobManagers."""
     placed = [pod for pod in pods if pod.node]
@@ -163,7 +163,7 @@ def node_spread(_: KubernetesFacts, pods: _Pods) -> Finding:
     )
 
 
-@of_job_managers
+@job_managers_check
 def liveness_probe(facts: KubernetesFacts, pods: _Pods) -> Finding:
     """Whether the kubelet restarts a JobManager that only waits, or only starts slowly."""
     probes = {pod.liveness: pod for pod in reversed(pods) if pod.liveness}
@@ -210,7 +210,7 @@ def _spelled(probe: LivenessProbe) -> str:
     return f"the {probe.kind} probe{f' on port {clean(probe.port)}' if probe.port else ''}"
 
 
-@of_job_managers
+@job_managers_check
 def restart_policy(_: KubernetesFacts, pods: _Pods) -> Finding:
     """Whether a JobManager that ends is started again, however it ended and however often."""
     odd = [pod for pod in pods if pod.restart_policy not in {"Always", ""}]
@@ -224,7 +224,7 @@ def restart_policy(_: KubernetesFacts, pods: _Pods) -> Finding:
     )
 
 
-@of_job_managers
+@job_managers_check
 def memory_limit(facts: KubernetesFacts, pods: _Pods) -> Finding:
     """Whether the container's limit leaves room beside the heap: metaspace, direct memory, threads, code."""
     limited = [pod for pod in pods if pod.limit_bytes is not None]

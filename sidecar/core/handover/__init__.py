@@ -8,9 +8,18 @@ observe itself are left out, its alerts get their labels from the reader's own r
 """
 
 from sidecar.core.handover.adoption import adopt, is_watched
-from sidecar.core.handover.contents import Handover, of
+from sidecar.core.handover.contents import Handover, cluster_handover
 from sidecar.core.handover.document import ForeignFormatError, HandoverError
 from sidecar.core.handover.reader import read
 from sidecar.core.handover.writer import written
 
-__all__ = ["ForeignFormatError", "Handover", "HandoverError", "adopt", "is_watched", "of", "read", "written"]
+__all__ = [
+    "ForeignFormatError",
+    "Handover",
+    "HandoverError",
+    "adopt",
+    "cluster_handover",
+    "is_watched",
+    "read",
+    "written",
+]

@@ -62,7 +62,7 @@ class Handover(Struct, frozen=True):
         return sum(1 for state in self.cluster.components.values() if state.last_known)
 
 
-def of(policy: Policy, state: State, cluster_id: str, at: Moment, *, ended: bool = False) -> Handover:
+def cluster_handover(policy: Policy, state: State, cluster_id: str, at: Moment, *, ended: bool = False) -> Handover:
     """The handover of one cluster now."""
     cluster = succession.hand_over(policy, cluster_id, state.clusters[cluster_id], at)
     undelivered = _with_undelivered(state.alerts.groups, state.outbox.values())

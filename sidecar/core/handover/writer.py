@@ -79,16 +79,16 @@ def _ends(cluster_ends: Ends) -> schema.Ends | None:
     if cluster_ends == NOTHING:
         return None
 
-    def within(kind: type[_S], values: Iterable[object]) -> tuple[_S, ...]:
+    def bounded_items(kind: type[_S], values: Iterable[object]) -> tuple[_S, ...]:
         return tuple(item for value in values if (item := bounded(kind, value)))
 
     return schema.Ends(
         bounded_values(schema.KnownPod, cluster_ends.pods),
-        within(schema.PodSign, cluster_ends.signs),
-        within(schema.OperatorEvent, cluster_ends.operator),
-        within(schema.KnownProcessEnd, cluster_ends.processes),
-        within(schema.LogRead, cluster_ends.logs),
-        within(schema.Rebooted, cluster_ends.reboots),
+        bounded_items(schema.PodSign, cluster_ends.signs),
+        bounded_items(schema.OperatorEvent, cluster_ends.operator),
+        bounded_items(schema.KnownProcessEnd, cluster_ends.processes),
+        bounded_items(schema.LogRead, cluster_ends.logs),
+        bounded_items(schema.Rebooted, cluster_ends.reboots),
     )
 
 

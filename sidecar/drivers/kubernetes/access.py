@@ -110,7 +110,7 @@ class Access:
         Raises AccessError.
         """
         if self.kubeconfig is None:
-            return _in_pod()
+            return _pod_credentials()
         with self._reading:
             version = _version(self.kubeconfig)
             outdated = version != self._version or (refused and time.monotonic() - self._read_at > _READ_AGAIN_SECONDS)
@@ -159,7 +159,7 @@ def _version(file: Path) -> object:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def _in_pod() -> Credentials:
+def _pod_credentials() -> Credentials:
     """The pod's own credentials, without a proxy: the API server is in the same cluster. Raises AccessError."""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:

@@ -186,20 +186,20 @@ class DeploymentProbe:
         return rights if isinstance(rights, Unknown) else FlinkRights(account, rights)
 
     def _rights(self, rights: Iterator[Right], selector: Selector) -> tuple[Right, ...] | Unknown:
-        return self._ask(lambda: tuple(self._in_time(rights)), "create", selector)
+        return self._ask(lambda: tuple(self._until_deadline(rights)), "create", selector)
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def _list(self, selector: Selector, read: Callable[[Object], _T | None]) -> tuple[_T, ...] | Unknown:
         """All objects that `selector` selects; `_NO_SUCH_KIND` where the API server does not know them."""
-        pages = self._in_time(self._api.pages(selector, partial(read_objects, read=read)))
+        pages = self._until_deadline(self._api.pages(selector, partial(read_objects, read=read)))
         limited = islice(chain.from_iterable(pages), _MOST_OBJECTS + 1)
         objects = self._ask(lambda: tuple(limited), "list", selector)
         if not isinstance(objects, Unknown) and len(objects) > _MOST_OBJECTS:
             return Unknown(f"there are more than {_MOST_OBJECTS} {selector}")
         return objects
 
-    def _in_time(self, answers: Iterator[_T]) -> Iterator[_T]:
+    def _until_deadline(self, answers: Iterator[_T]) -> Iterator[_T]:
         """The answers, each to one request. Raises ApiError after the time for everything."""
         for answer in answers:
             yield answer

@@ -71,7 +71,7 @@ class KubernetesLedger:
         """None: the API server answered with a status in `unless`."""
         api = self._api
         try:
-            return self._in_time(lambda: api.call(verb, self._name, body))
+            return self._call_with_deadline(lambda: api.call(verb, self._name, body))
         except ApiError as error:
             if error.status in unless:
                 return None
@@ -84,7 +84,7 @@ class KubernetesLedger:
             self._api = Api(self._access, self._namespace)
             raise LedgerError(f"{self._doing(verb)}: no answer in {self._seconds:g} s") from error
 
-    def _in_time(self, call: Callable[[], ConfigMap]) -> ConfigMap:
+    def _call_with_deadline(self, call: Callable[[], ConfigMap]) -> ConfigMap:
         """The result of `call`. Abandons it after `seconds` (a DNS lookup may take longer) and raises TimeoutError."""
         result: Future[ConfigMap] = Future()
 

@@ -184,7 +184,7 @@ class ClustersBelowRoot(Place):
         self._listed = same
         self._report(listed)
         if folders and self.throttle.is_due("left out"):
-            _log.warning("%s", Finder.of(listed).problem(len(self._clusters)))
+            _log.warning("%s", Finder.from_listed(listed).problem(len(self._clusters)))
         if self._complete and not self._clusters and not self._missing_logged:
             self._missing_logged = True
             _log.warning("no Flink cluster was found in %s yet: waiting", self._place)

@@ -102,7 +102,7 @@ class Connection:
     # -- the thread ----------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        self._after(0, self._session.open)
+        self._schedule(0, self._session.open)
         while not self._stopping.is_set():
             try:
                 self._take_one()
@@ -125,7 +125,7 @@ class Connection:
             if self._due.pop(act, None):  # an earlier call may have cancelled it
                 act()
         if self._place.throttled and self._place.read_throttled not in self._due:
-            self._after(_CONTESTED_SECONDS, self._place.read_throttled)
+            self._schedule(_CONTESTED_SECONDS, self._place.read_throttled)
         if self._place.view is ConnectionState.CONNECTED:
             self._watch()
             while self._reads_in_flight < _READS_IN_FLIGHT and (inquiry := self._place.next()):
@@ -133,7 +133,7 @@ class Connection:
                 answered = self._on_answer(partial(self._process_answer, inquiry))
                 self._session.ask(inquiry.question, inquiry.path, answered, watch=inquiry.watch)
 
-    def _after(self, seconds: float, act: Callable[[], None]) -> None:
+    def _schedule(self, seconds: float, act: Callable[[], None]) -> None:
         self._due[act] = time.monotonic() + seconds
 
     def _on_answer(self, act: Callable[[Moment, Answer], None]) -> Callable[[Answer], None]:
@@ -158,9 +158,9 @@ class Connection:
                 _log.info("connected to ZooKeeper %s", self._where)
                 self._connected_at = at
                 self._probe.forget()
-                self._after(0, self._send_probe)
-                self._after(0, self._read_again)
-                self._after(_jittered(_REFUSED_INTERVAL), self._read_refused)
+                self._schedule(0, self._send_probe)
+                self._schedule(0, self._read_again)
+                self._schedule(_jittered(_REFUSED_INTERVAL), self._read_refused)
                 self._place.connected(at, persistent=not self._one_shot_next)
                 self._one_shot_next = False
                 self._watch()  # first: a server that has no such watches refuses them out of turn
@@ -169,7 +169,7 @@ class Connection:
                 _log.warning("lost the connection to ZooKeeper %s: %s", self._where, self._failure)
                 # kazoo reports LOST only if a server does. A new session also forgets the zxid, because of which a server that was
                 # restored without its data would refuse the old one for ever.
-                self._after(self._session_timeout, self._start_over)
+                self._schedule(self._session_timeout, self._start_over)
                 self._place.disconnected(at, state)
             case ConnectionState.LOST:
                 self._place.disconnected(at, state)
@@ -191,7 +191,7 @@ class Connection:
         self._forget_connection()
         self._session.close(goodbye=False)
         self._session = self._new_session()
-        self._after(pause, self._session.open)
+        self._schedule(pause, self._session.open)
 
     def _new_session(self) -> Session:
         clock, current = self._clock, object()
@@ -235,7 +235,7 @@ class Connection:
         if self._probe.is_due:
             probed = partial(self._probed, self._connection, self._clock(), self._probe.send())
             self._session.ask(Question.EXISTS, "/", probed)
-            self._after(self._probe.interval, self._send_probe)
+            self._schedule(self._probe.interval, self._send_probe)
             return
         patience = self._probe.patience(self._session.heard_at)
         if patience <= 0:
@@ -243,7 +243,7 @@ class Connection:
             _log.warning("ZooKeeper %s has not answered for %.1f s: closing the connection", self._where, waited)
             self._session.drop()
             patience = _CUT_AGAIN_SECONDS
-        self._after(min(patience, self._probe.interval), self._send_probe)
+        self._schedule(min(patience, self._probe.interval), self._send_probe)
 
     def _probed(self, connection: int, sent_at: Moment, answered: threading.Event, answer: Answer) -> None:
         answered.set()
@@ -260,7 +260,7 @@ class Connection:
 
     def _read_again(self) -> None:
         self._place.read_again(self._clock(), self._session.zxid)
-        self._after(self._probe.longest_silence / 3, self._read_again)
+        self._schedule(self._probe.longest_silence / 3, self._read_again)
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -283,7 +283,7 @@ class Connection:
 
     def _read_refused(self) -> None:
         self._place.read_refused()
-        self._after(_jittered(_REFUSED_INTERVAL), self._read_refused)
+        self._schedule(_jittered(_REFUSED_INTERVAL), self._read_refused)
 
     def _process_answer(self, inquiry: Inquiry, at: Moment, answer: Answer) -> None:
         self._reads_in_flight -= 1

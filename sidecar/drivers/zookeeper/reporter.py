@@ -129,9 +129,9 @@ class Reporter:
                 return NodeRefused(at, self._cluster_id, path, reason)
             case Question.VALUE, _:
                 return NodeObserved(at, self._cluster_id, path, writes=report.writes, births=report.births)
-        return self._of_list(at, path, answer)
+        return self._list_observation(at, path, answer)
 
-    def _of_list(self, at: Moment, path: str, answer: Answer | ParentGone) -> ClusterObservation | None:
+    def _list_observation(self, at: Moment, path: str, answer: Answer | ParentGone) -> ClusterObservation | None:
         match answer:
             case Refused(reason):
                 _log.warning("cannot list %s in ZooKeeper %s: %s; retrying", path, self._where, reason)

@@ -68,8 +68,8 @@ def _route(section: Section, parent: Route, above: str, names: Names) -> Route:
         matchers=own,
         group_by=_group_by(section, names.labels) if "group_by" in section else parent.group_by,
         group_wait=section.read("group_wait", Setting.duration, parent.group_wait),
-        group_interval=section.read("group_interval", _at_least_a_second, parent.group_interval),
-        repeat_interval=section.read("repeat_interval", _at_least_a_second, parent.repeat_interval),
+        group_interval=section.read("group_interval", _read_interval, parent.group_interval),
+        repeat_interval=section.read("repeat_interval", _read_interval, parent.repeat_interval),
         continues=section.get("continue").flag(),
         mute=_intervals(section, "mute_time_intervals", names.intervals),
         active=_intervals(section, "active_time_intervals", names.intervals),
@@ -83,7 +83,7 @@ def _route(section: Section, parent: Route, above: str, names: Names) -> Route:
     return replace(route, routes=tuple(below))
 
 
-def _at_least_a_second(setting: Setting) -> int:
+def _read_interval(setting: Setting) -> int:
     return setting.duration(at_least=SECOND)
 
 

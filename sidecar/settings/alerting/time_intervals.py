@@ -83,7 +83,7 @@ def _names(setting: Setting, names: dict[str, int]) -> Span:
     for name in (first, last or first):
         if name not in names:
             raise setting.invalid(f"is unknown: {did_you_mean(names, name)}")
-    return _in_order(setting, names[first], names[last or first])
+    return _ordered_span(setting, names[first], names[last or first])
 
 
 def _days(setting: Setting) -> Span:
@@ -100,11 +100,11 @@ def _days(setting: Setting) -> Span:
         raise setting.invalid(
             f"ends before it begins in every month: day {last} is at most the {_LONGEST_MONTH + 1 + last}th"
         )
-    return (first, last) if first * last < 0 else _in_order(setting, first, last)
+    return (first, last) if first * last < 0 else _ordered_span(setting, first, last)
 
 
 def _years(setting: Setting) -> Span:
-    return _in_order(setting, *_numbers(setting, r"[0-9]{4}"))
+    return _ordered_span(setting, *_numbers(setting, r"[0-9]{4}"))
 
 
 def _numbers(setting: Setting, number: str) -> tuple[int, int]:
@@ -114,7 +114,7 @@ def _numbers(setting: Setting, number: str) -> tuple[int, int]:
     return int(match[1]), int(match[2] or match[1])
 
 
-def _in_order(setting: Setting, first: int, last: int) -> Span:
+def _ordered_span(setting: Setting, first: int, last: int) -> Span:
     if first > last:
         raise setting.invalid("ends before it begins: give two ranges")
     return first, last

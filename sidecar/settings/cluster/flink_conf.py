@@ -45,7 +45,7 @@ class _Entry(NamedTuple):
     """Whether Flink parses a number and writes it differently: `0123` becomes `123`, `1e3` becomes `1000.0`."""
 
 
-def _as_is(value: _Entry) -> str:
+def _unchanged(value: _Entry) -> str:
     return value.text
 
 
@@ -74,7 +74,7 @@ class _Option(NamedTuple):
     """Whether Flink runs with quotes in the value, where the format of the file gives them no meaning."""
 
 
-_TYPE: Final = _Option(("high-availability.type", "recovery.mode", "high-availability"), _as_is)
+_TYPE: Final = _Option(("high-availability.type", "recovery.mode", "high-availability"), _unchanged)
 
 
 def _renamed(name: str, ours: Callable[[_Entry], str], *, takes_quotes: bool = False) -> _Option:
@@ -82,7 +82,7 @@ def _renamed(name: str, ours: Callable[[_Entry], str], *, takes_quotes: bool = F
 
 
 _ZOOKEEPER: Final[Mapping[str, _Option]] = {
-    "zookeeper": _renamed("zookeeper.quorum", _as_is),
+    "zookeeper": _renamed("zookeeper.quorum", _unchanged),
     "root": _renamed("zookeeper.path.root", _name, takes_quotes=True),
     "cluster_id": _Option(
         ("high-availability.cluster-id", *_renamed("zookeeper.path.namespace", _name).keys), _name, takes_quotes=True
@@ -92,14 +92,14 @@ _ZOOKEEPER: Final[Mapping[str, _Option]] = {
     "tolerate_suspended_connections": _Option(
         ("high-availability.zookeeper.client.tolerate-suspended-connections",), _flag
     ),
-    "acl": _Option(("high-availability.zookeeper.client.acl",), _as_is),
+    "acl": _Option(("high-availability.zookeeper.client.acl",), _unchanged),
 }
 _AUTHORIZATION: Final = "high-availability.zookeeper.client.authorization"
 """A map. Its entries may also have keys of their own, `_AUTHORIZATION.digest`; the map has precedence."""
 _KUBERNETES: Final[Mapping[str, _Option]] = {
     "cluster_id": _Option(("kubernetes.cluster-id",), _name),
     "namespace": _Option(("kubernetes.namespace",), _name),
-    "kubeconfig": _Option(("kubernetes.config.file",), _as_is),
+    "kubeconfig": _Option(("kubernetes.config.file",), _unchanged),
     "context": _Option(("kubernetes.context",), _name),
 }
 _NAMESPACE: Final = "default"

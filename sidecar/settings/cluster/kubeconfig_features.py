@@ -23,7 +23,7 @@ def unsupported(path: Path, entries: _Entries, context: _Entries) -> str | None:
     cluster, user = (
         named(entries.get(f"{kind}s"), kind).get(text_of(context.get(kind)), {}) for kind in ("cluster", "user")
     )
-    for kind, problem in (("cluster", _of_cluster(cluster)), ("user", _of_user(user, path.parent))):
+    for kind, problem in (("cluster", _cluster_feature(cluster)), ("user", _user_feature(user, path.parent))):
         if problem:
             return f"{path}: the {kind} {quoted(text_of(context.get(kind)))}: {problem}"
     return None
@@ -52,7 +52,7 @@ def proxy_problem(url: str) -> str | None:
     )
 
 
-def _of_cluster(cluster: _Entries) -> str | None:
+def _cluster_feature(cluster: _Entries) -> str | None:
     if (proxy := text_of(cluster.get("proxy-url"))) and (problem := proxy_problem(proxy)):
         return f"proxy-url: {problem}"
     server = text_of(cluster.get("server"))
@@ -61,7 +61,7 @@ def _of_cluster(cluster: _Entries) -> str | None:
     return None
 
 
-def _of_user(user: _Entries, folder: Path) -> str | None:
+def _user_feature(user: _Entries, folder: Path) -> str | None:
     for key in _IMPERSONATION:
         if key in user:
             return f"{key}: impersonation is not supported: give a user that has the rights itself"
@@ -70,11 +70,11 @@ def _of_user(user: _Entries, folder: Path) -> str | None:
             return f"auth-provider: {quoted(name)} is not supported: use its successor, a program (exec)"
     match user.get("exec"):
         case MappingNode(entries=program):
-            return _of_program(program, folder)
+            return _program_feature(program, folder)
     return None
 
 
-def _of_program(program: _Entries, folder: Path) -> str | None:
+def _program_feature(program: _Entries, folder: Path) -> str | None:
     if text_of(program.get("interactiveMode")) == "Always":
         return "exec: interactiveMode Always needs a terminal, which a sidecar does not have: set Never or IfAvailable"
     command = text_of(program.get("command"))

@@ -312,13 +312,15 @@ def test_what_another_sidecar_was_answered_is_nothing_to_this_one(ends: str) -> 
     """It still runs, elsewhere in the network: an alert that it fires is taken over until this one knows better, and none begins."""
     flink, theirs = scene()
     is_asked(theirs, ANSWERS, 1)
-    content = handover.written(CLUSTER, handover.of(theirs.policy, theirs.state, CLUSTER, theirs.moment))
+    content = handover.written(CLUSTER, handover.cluster_handover(theirs.policy, theirs.state, CLUSTER, theirs.moment))
     ours = reader(flink, theirs, content)
     is_asked(ours, AWAY, 60)
     assert said(ours) == []
     is_asked(theirs, HANGS, 10)
     ours = reader(
-        flink, theirs, handover.written(CLUSTER, handover.of(theirs.policy, theirs.state, CLUSTER, theirs.moment))
+        flink,
+        theirs,
+        handover.written(CLUSTER, handover.cluster_handover(theirs.policy, theirs.state, CLUSTER, theirs.moment)),
     )
     is_asked(ours, AWAY, 60)
     assert said(ours) == []
@@ -345,7 +347,7 @@ def test_a_handover_does_not_prove_a_silence() -> None:
     _, sidecar = scene()
     is_asked(sidecar, ANSWERS, 1)
     is_asked(sidecar, HANGS, 10)
-    left = handover.of(sidecar.policy, sidecar.state, CLUSTER, sidecar.moment)
+    left = handover.cluster_handover(sidecar.policy, sidecar.state, CLUSTER, sidecar.moment)
     read = handover.read(handover.written(CLUSTER, left), CLUSTER, sidecar.moment)
     assert read
     assert read.cluster.rest_server

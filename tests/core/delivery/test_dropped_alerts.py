@@ -35,7 +35,9 @@ def _restarts(sidecar: Sidecar, policy: Policy) -> None:
 
 def _is_replaced(sidecar: Sidecar, policy: Policy) -> None:
     """By one with an empty disk."""
-    left = handover.written(CLUSTER, handover.of(sidecar.policy, sidecar.state, CLUSTER, sidecar.moment, ended=True))
+    left = handover.written(
+        CLUSTER, handover.cluster_handover(sidecar.policy, sidecar.state, CLUSTER, sidecar.moment, ended=True)
+    )
     sidecar.state = Sidecar(sidecar.flink, policy).state
     sidecar.policy = policy
     sidecar.observe(HandoverRead(sidecar.moment, CLUSTER, left))

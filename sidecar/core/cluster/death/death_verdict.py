@@ -153,10 +153,10 @@ def _pressure_text(pressure: Pressure) -> str:
 # -- the judges --------------------------------------------------------------------------------------------------------
 
 
-def _by_the_pod(facts: DeathFacts) -> DeathVerdict | None:
+def _judge_pod(facts: DeathFacts) -> DeathVerdict | None:
     """A pod that failed as a whole says why."""
     pod = facts.pod
-    if pod and pod.status.phase == "Failed" and (failed := _of_failed(pod.status, facts)):
+    if pod and pod.status.phase == "Failed" and (failed := _judge_failed_pod(pod.status, facts)):
         return failed
     if evicted := facts.sign_before(Sign.EVICTED):
         return _sure(
@@ -165,7 +165,7 @@ def _by_the_pod(facts: DeathFacts) -> DeathVerdict | None:
     return None
 
 
-def _of_failed(status: PodStatus, facts: DeathFacts) -> DeathVerdict | None:
+def _judge_failed_pod(status: PodStatus, facts: DeathFacts) -> DeathVerdict | None:
     said = _quoted_text(status.message)
     if status.reason in _NODE_DOWN:
         reason, why = DeathReason.NODE_LOST, f"Its pod failed: {clean(status.reason)}{said}."
@@ -182,7 +182,7 @@ def _of_failed(status: PodStatus, facts: DeathFacts) -> DeathVerdict | None:
     return _likely(reason, why, f"A signal before that {_SAME}")
 
 
-def _by_who_needed_its_place(facts: DeathFacts) -> DeathVerdict | None:
+def _judge_preemption(facts: DeathFacts) -> DeathVerdict | None:
     if facts.disruption in _PREEMPTION and facts.deleted_at:
         return _sure(DeathReason.PREEMPTED, "The scheduler deleted its pod to make room for one of a higher priority.")
     if preempted := facts.sign_before(Sign.PREEMPTED):
@@ -190,7 +190,7 @@ def _by_who_needed_its_place(facts: DeathFacts) -> DeathVerdict | None:
     return None
 
 
-def _by_its_node(facts: DeathFacts) -> DeathVerdict | None:
+def _judge_node(facts: DeathFacts) -> DeathVerdict | None:
     if facts.container or facts.process:
         return None  # a node that is not heard of reports no end
     not_ready = facts.sign(Sign.NODE_NOT_READY)
@@ -205,7 +205,7 @@ def _by_its_node(facts: DeathFacts) -> DeathVerdict | None:
     return None
 
 
-def _by_its_machine(facts: DeathFacts) -> DeathVerdict | None:
+def _judge_machine(facts: DeathFacts) -> DeathVerdict | None:
     if facts.reboot is None or facts.exit_code not in {None, 0, *STOPPED}:
         return None
     why = f"Its machine was started again at {spoken(facts.reboot.at.wall)}."
@@ -217,7 +217,7 @@ def _by_its_machine(facts: DeathFacts) -> DeathVerdict | None:
     return _likely(DeathReason.REBOOTED, why, f"An end before that, by a signal or by itself, {_SAME}")
 
 
-def _by_its_probe(facts: DeathFacts) -> DeathVerdict | None:
+def _judge_probe(facts: DeathFacts) -> DeathVerdict | None:
     if (probe := facts.probe) is None:
         return None
     is_startup = probe.sign is Sign.STARTUP_PROBE
@@ -230,7 +230,7 @@ def _by_its_probe(facts: DeathFacts) -> DeathVerdict | None:
     return _sure(reason, why)
 
 
-def _by_the_oom_killer(facts: DeathFacts) -> DeathVerdict | None:
+def _judge_oom_killer(facts: DeathFacts) -> DeathVerdict | None:
     container, process = facts.container, facts.process
     is_killed = facts.exit_code == SIGNALLED + SIGKILL
     kills = process.end.oom_kills if process else None
@@ -250,25 +250,29 @@ def _by_the_oom_killer(facts: DeathFacts) -> DeathVerdict | None:
     return None
 
 
-def _by_its_deletion(facts: DeathFacts) -> DeathVerdict | None:
+def _judge_deletion(facts: DeathFacts) -> DeathVerdict | None:
     pod, deleted = facts.pod, facts.deleted_at
     if pod is None or deleted is None:
         return None
     when = f"The deletion of its pod was requested at {spoken(deleted.wall)}."
     if facts.disruption == "EvictionByEvictionAPI":
-        return _sure(DeathReason.DRAINED, f"Its pod was evicted from {_node(pod)} through the API.", *_by_force(facts))
+        return _sure(
+            DeathReason.DRAINED, f"Its pod was evicted from {_node(pod)} through the API.", *_force_facts(facts)
+        )
     if revised := _pod_difference(facts):
-        return _sure(DeathReason.REPLACED, when, revised, *_by_force(facts))
+        return _sure(DeathReason.REPLACED, when, revised, *_force_facts(facts))
     if pod.status.cordoned:
         alike = f"A deletion by hand {_SAME}"
-        return _likely(DeathReason.DRAINED, when, f"{_node(pod).capitalize()} is cordoned.", *_by_force(facts), alike)
+        return _likely(
+            DeathReason.DRAINED, when, f"{_node(pod).capitalize()} is cordoned.", *_force_facts(facts), alike
+        )
     alike = (
         f"Before Kubernetes 1.26 an eviction through the API {_SAME} So does a rollout, until the next pod is observed."
     )
-    return _likely(DeathReason.DELETED, when, *_by_force(facts), alike)
+    return _likely(DeathReason.DELETED, when, *_force_facts(facts), alike)
 
 
-def _by_its_heap(facts: DeathFacts) -> DeathVerdict | None:
+def _judge_heap(facts: DeathFacts) -> DeathVerdict | None:
     if facts.fault is None or not facts.fault.heap or facts.signal in {SIGKILL, SIGTERM}:
         return None
     why = "The JVM, or the end of its log, says that its Java heap was full."
@@ -280,7 +284,7 @@ def _by_its_heap(facts: DeathFacts) -> DeathVerdict | None:
     return _likely(DeathReason.HEAP_EXHAUSTED, why, f"A JobManager that survived that, and ended later, {_SAME}")
 
 
-def _by_its_disk(facts: DeathFacts) -> DeathVerdict | None:
+def _judge_disk(facts: DeathFacts) -> DeathVerdict | None:
     if facts.fault is None or not facts.fault.no_space or facts.signal or not facts.exit_code:
         return None
     why = "The end of its log says that there was no space left on a disk."
@@ -291,23 +295,23 @@ def _by_its_disk(facts: DeathFacts) -> DeathVerdict | None:
     )
 
 
-def _by_a_signal(facts: DeathFacts) -> DeathVerdict | None:
+def _judge_signal(facts: DeathFacts) -> DeathVerdict | None:
     if (signal := facts.signal) is None:
         return None
     if signal in _CRASHES:
-        return _by_a_crash(facts)
+        return _judge_crash(facts)
     name = {SIGKILL: "SIGKILL", SIGTERM: "SIGTERM"}.get(signal, f"signal {signal}")
     reason = DeathReason.STOPPED if signal == SIGTERM else DeathReason.KILLED
     why = f"It ended by {name}; nothing shows who sent it."
     kills = facts.process.end.oom_kills if facts.process else None
     if facts.in_pod:
-        return _by_a_signal_in_a_pod(facts, reason, why, is_sure=signal == SIGKILL and kills == 0)
+        return _judge_signal_in_pod(facts, reason, why, is_sure=signal == SIGKILL and kills == 0)
     if signal == SIGKILL and kills is None:
         return _likely(reason, why, f"The kernel's OOM killer {_SAME}")
     return _sure(reason, why)
 
 
-def _by_a_signal_in_a_pod(facts: DeathFacts, reason: DeathReason, why: str, *, is_sure: bool) -> DeathVerdict:
+def _judge_signal_in_pod(facts: DeathFacts, reason: DeathReason, why: str, *, is_sure: bool) -> DeathVerdict:
     """The verdict for a process in a pod that a signal ended; the pod's status and Events show who sends signals. `is_sure`: the signal is
     SIGKILL, and the OOM killer did not send it."""
     if facts.container and facts.events_are_read:
@@ -321,7 +325,7 @@ def _by_a_signal_in_a_pod(facts: DeathFacts, reason: DeathReason, why: str, *, i
     return _unknown(why, alike)
 
 
-def _by_a_crash(facts: DeathFacts) -> DeathVerdict:
+def _judge_crash(facts: DeathFacts) -> DeathVerdict:
     end = facts.process.end if facts.process else None
     if end and end.crash_file:
         problem = f": {clean(end.crash_problem)}" if end.crash_problem else ""
@@ -331,7 +335,7 @@ def _by_a_crash(facts: DeathFacts) -> DeathVerdict:
     )
 
 
-def _by_its_exit(facts: DeathFacts) -> DeathVerdict | None:
+def _judge_exit(facts: DeathFacts) -> DeathVerdict | None:
     match facts.exit_code:
         case None:
             return None
@@ -344,14 +348,14 @@ def _by_its_exit(facts: DeathFacts) -> DeathVerdict | None:
     return _sure(DeathReason.EXITED, _ended_with(facts))
 
 
-def _by_its_disappearance(facts: DeathFacts) -> DeathVerdict | None:
+def _judge_disappearance(facts: DeathFacts) -> DeathVerdict | None:
     if not facts.has_vanished:
         return None
     why = "Its pod was removed from the API at once, without a grace period: its end was not reported."
     return _likely(DeathReason.DELETED, why, f"A pod that is removed with its node {_SAME}")
 
 
-def _without_its_end(facts: DeathFacts) -> DeathVerdict | None:
+def _judge_without_end(facts: DeathFacts) -> DeathVerdict | None:
     """The verdict from the remaining facts, where none gives the reason of the end."""
     if facts.container and facts.container.reason in NO_STATE:
         return _unknown("The kubelet does not know how its container ended.")
@@ -363,19 +367,19 @@ def _without_its_end(facts: DeathFacts) -> DeathVerdict | None:
 
 
 _JUDGES: Final = (
-    _by_the_pod,
-    _by_who_needed_its_place,
-    _by_its_node,
-    _by_the_oom_killer,
-    _by_its_probe,
-    _by_its_deletion,
-    _by_its_machine,
-    _by_its_heap,
-    _by_its_disk,
-    _by_a_signal,
-    _by_its_exit,
-    _by_its_disappearance,
-    _without_its_end,
+    _judge_pod,
+    _judge_preemption,
+    _judge_node,
+    _judge_oom_killer,
+    _judge_probe,
+    _judge_deletion,
+    _judge_machine,
+    _judge_heap,
+    _judge_disk,
+    _judge_signal,
+    _judge_exit,
+    _judge_disappearance,
+    _judge_without_end,
 )
 
 
@@ -396,7 +400,7 @@ def _pod_difference(facts: DeathFacts) -> str | None:
     return f"Pod {clean(after.name)} of another revision was created{image}."
 
 
-def _by_force(facts: DeathFacts) -> Iterator[str]:
+def _force_facts(facts: DeathFacts) -> Iterator[str]:
     """Whether it did not end by itself within its grace period."""
     deleted = facts.deleted_at
     if not deleted or not facts.ended or not facts.grace or facts.signal != SIGKILL:

@@ -372,12 +372,12 @@ def restart_near(ends: Ends, opened: Moment) -> Restart | None:
 
 def recent(ends: Ends, now: Moment) -> Ends:
     """`ends` without what is older than KEPT; the same object if nothing is."""
-    return _since(ends, now.steady - KEPT)
+    return _newer_than(ends, now.steady - KEPT)
 
 
-def after(ends: Ends, moment: Moment) -> Ends:
+def without_past(ends: Ends, moment: Moment) -> Ends:
     """`ends` without those up to `moment`: they belong to past failovers."""
-    return _since(ends, moment.steady + 1)
+    return _newer_than(ends, moment.steady + 1)
 
 
 def merged(ends: Ends, others: Ends) -> Ends:
@@ -403,7 +403,7 @@ def restarted(ends: Ends) -> Ends:
     return replace(ends, pods=pods, running=())
 
 
-def _since(ends: Ends, since: int) -> Ends:
+def _newer_than(ends: Ends, since: int) -> Ends:
     pods = {uid: _pod_since(pod, since) for uid, pod in ends.pods.items() if not _is_past(pod, since)}
     parts = {
         "pods": ends.pods if _same(pods, ends.pods) else pods,

@@ -176,15 +176,15 @@ def is_planned(facts: Facts) -> bool | None:
 def verdict(facts: Facts) -> Verdict:
     """The cause that the facts decide upon, the surest first."""
     for judge in (
-        _by_its_removal,
-        _by_intent,
-        _by_the_operator,
-        _by_who_wrote,
-        _by_what_was_written,
-        _by_the_store,
-        _by_what_the_leader_did,
-        _by_who_leads,
-        _by_its_end,
+        _judge_removal,
+        _judge_intent,
+        _judge_operator,
+        _judge_writer,
+        _judge_written,
+        _judge_store,
+        _judge_leader_actions,
+        _judge_new_leader,
+        _judge_end,
     ):
         if why := judge(facts):
             break
@@ -199,7 +199,7 @@ def verdict(facts: Facts) -> Verdict:
     return replace(why, facts=(*why.facts, *beside, *([before] if facts.handed_over_by is not None else [])))
 
 
-def _by_its_removal(facts: Facts) -> Verdict | None:
+def _judge_removal(facts: Facts) -> Verdict | None:
     if not facts.removed:
         return None
     how = "in order" if facts.orderly else "without removing its addresses"
@@ -218,7 +218,7 @@ _BY_INTENT: Final = {
 """A suspended or deleted FlinkDeployment explains that there is no leader, not how the last one ended."""
 
 
-def _by_intent(facts: Facts) -> Verdict | None:
+def _judge_intent(facts: Facts) -> Verdict | None:
     if facts.intent is None or facts.split or facts.foreign:
         return None
     cause = next((cause for cause, plan in _BY_INTENT.items() if facts.intent.plan is plan), None)
@@ -233,7 +233,7 @@ _RESTARTS: Final = frozenset({OperatorReason.RESTART_UNHEALTHY_JOB, OperatorReas
 """The operator's reports that come before it ends the JobManagers. Its other reports come when they are gone, or a job has failed."""
 
 
-def _by_the_operator(facts: Facts) -> Verdict | None:
+def _judge_operator(facts: Facts) -> Verdict | None:
     ended = (facts.orderly and not facts.same_process) or facts.deleted
     if facts.restart is None or not ended or facts.split or facts.foreign:
         return None
@@ -243,7 +243,7 @@ def _by_the_operator(facts: Facts) -> Verdict | None:
     return _likely(Cause.OPERATOR_RESTART, str(facts.restart), alike=somebody)
 
 
-def _by_who_wrote(facts: Facts) -> Verdict | None:
+def _judge_writer(facts: Facts) -> Verdict | None:
     if facts.split:
         return _sure(
             Cause.SPLIT_LEADERSHIP, "Leaders that had been replaced kept coming back with their old session ids."
@@ -262,7 +262,7 @@ def _by_who_wrote(facts: Facts) -> Verdict | None:
     return None
 
 
-def _by_what_was_written(facts: Facts) -> Verdict | None:
+def _judge_written(facts: Facts) -> Verdict | None:
     if facts.returned and facts.not_renewed_for:
         return _sure(
             Cause.LEASE_RENEWAL_FAILED, _lapse_text(facts), "The same leader continued, with its old session id."
@@ -279,24 +279,24 @@ def _by_what_was_written(facts: Facts) -> Verdict | None:
     return None
 
 
-def _by_the_store(facts: Facts) -> Verdict | None:
+def _judge_store(facts: Facts) -> Verdict | None:
     if facts.loss is None:
         return None
     lost = _loss_text(facts.store, facts.loss, facts.opened)
     if facts.store_reelected:
         return _sure(Cause.STORE_REELECTION, lost, "ZooKeeper elected a new leader of its own in between.")
     if facts.exited_at is not None and not facts.same_process:
-        return _by_its_exit(facts, facts.loss, lost)
+        return _judge_exit(facts, facts.loss, lost)
     if not facts.succeeded:
         return Verdict(
             Cause.UNKNOWN,
             Confidence.NONE,
             (lost, "There is no new leader yet, so it is not known which process was lost."),
         )
-    return _by_the_same_process(facts, lost) or _by_who_contends(facts, lost)
+    return _judge_same_process(facts, lost) or _judge_contenders(facts, lost)
 
 
-def _by_the_same_process(facts: Facts, lost: str) -> Verdict | None:
+def _judge_same_process(facts: Facts, lost: str) -> Verdict | None:
     """The leader's process lives, and leads again."""
     again = "The same process was elected again."
     if facts.returned or facts.same_process:
@@ -306,7 +306,7 @@ def _by_the_same_process(facts: Facts, lost: str) -> Verdict | None:
     return None
 
 
-def _by_its_exit(facts: Facts, loss: Loss, lost: str) -> Verdict | None:
+def _judge_exit(facts: Facts, loss: Loss, lost: str) -> Verdict | None:
     """The leader's process ended: of the outage, if it ended itself then. A signal has a sender, and what ends later another reason."""
     until = loss.ended.steady + AT_ONCE if loss.ended else LATEST
     ended_itself = facts.exit_code not in {None, 0, *_BY_SIGNAL}
@@ -319,7 +319,7 @@ def _by_its_exit(facts: Facts, loss: Loss, lost: str) -> Verdict | None:
     return _likely(Cause.STORE_OUTAGE, lost, f"{ended}.", alike=alike)
 
 
-def _by_who_contends(facts: Facts, lost: str) -> Verdict | None:
+def _judge_contenders(facts: Facts, lost: str) -> Verdict | None:
     """The verdict where another process leads and the connection was `lost`: whether that was a coincidence."""
     loss = facts.loss
     at_once = loss is None or loss.ended is None or facts.opened - loss.ended.steady <= AT_ONCE
@@ -341,7 +341,7 @@ def _by_who_contends(facts: Facts, lost: str) -> Verdict | None:
     return _likely(Cause.STORE_OUTAGE, lost, other) if explains else None
 
 
-def _by_what_the_leader_did(facts: Facts) -> Verdict | None:
+def _judge_leader_actions(facts: Facts) -> Verdict | None:
     handed_over = facts.orderly and not facts.same_process  # one that lives may withdraw too, and be elected again
     if handed_over and facts.withdrawn < facts.left:
         return _likely(Cause.GRACEFUL_HANDOVER, _partial_removal_text(facts), _CUT_SHORT, alike=_ENDED)
@@ -352,7 +352,7 @@ def _by_what_the_leader_did(facts: Facts) -> Verdict | None:
     return None
 
 
-def _by_who_leads(facts: Facts) -> Verdict | None:
+def _judge_new_leader(facts: Facts) -> Verdict | None:
     unseen = ("It happened while this observer could not read the store.",) if facts.unseen else ()
     confidence = Confidence.MEDIUM if facts.unseen else Confidence.HIGH
     if facts.same_process:
@@ -370,7 +370,7 @@ def _by_who_leads(facts: Facts) -> Verdict | None:
     return None
 
 
-def _by_its_end(facts: Facts) -> Verdict | None:
+def _judge_end(facts: Facts) -> Verdict | None:
     if facts.unseen or (facts.succeeded and facts.same_process is not False):
         return None
     ended = _expiry_text(facts)

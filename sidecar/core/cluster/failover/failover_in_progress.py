@@ -19,7 +19,7 @@ from sidecar.core.flink.leadership import (
     ComponentId,
     LeaderInformation,
 )
-from sidecar.core.overlay import without
+from sidecar.core.overlay import without_items
 
 
 def episode_id(draft: Draft, state: ComponentState, transition: Transition) -> str | None:
@@ -94,7 +94,7 @@ def record_departed(draft: Draft, *components: ComponentId, episode_id: str | No
     for component in components:
         if transition := departed.get(component):
             draft.happened.append(replace(transition, episode_id=episode_id))
-    if (remaining := without(departed, components)) is not departed:
+    if (remaining := without_items(departed, components)) is not departed:
         draft.update(departed=remaining)
 
 
@@ -119,8 +119,8 @@ def close_episode(draft: Draft) -> None:
         episode=None,
         last_episode=closed,
         operated=plans.used_up(operated),
-        disruptions=plans.without(disruptions, episode.before.address),
-        ends=ends.after(ends_before, last.moved_at) if last else ends_before,
+        disruptions=plans.other_disruptions(disruptions, episode.before.address),
+        ends=ends.without_past(ends_before, last.moved_at) if last else ends_before,
     )
 
 

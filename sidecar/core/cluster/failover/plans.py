@@ -391,7 +391,7 @@ def drain(disruptions: Mapping[str, Disruption], leader: str, opened: Moment) ->
     return None
 
 
-def without(disruptions: Mapping[str, Disruption], leader: str) -> Mapping[str, Disruption]:
+def other_disruptions(disruptions: Mapping[str, Disruption], leader: str) -> Mapping[str, Disruption]:
     """The disruptions after a failover of this leader: another pod may get its address, or its name."""
     remaining = {uid: disruption for uid, disruption in disruptions.items() if not _is_at(disruption, leader)}
     return disruptions if len(remaining) == len(disruptions) else remaining

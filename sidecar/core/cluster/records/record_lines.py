@@ -258,10 +258,10 @@ def task_managers_line(recovery: Recovered) -> str:
 
 def job_line(job: Recovery) -> str:
     """`job orders (ff595cc2): runs again after 12 s, restored from its latest checkpoint 41, 3.2 s of work done again`."""
-    return f"job {clean(job.name or '')} ({clean((job.job_id or '')[:8])}): {', '.join(_of_job(job))}"
+    return f"job {clean(job.name or '')} ({clean((job.job_id or '')[:8])}): {', '.join(_job_parts(job))}"
 
 
-def _of_job(job: Recovery) -> Iterator[str]:
+def _job_parts(job: Recovery) -> Iterator[str]:
     state = f" ({clean(job.state)})" if job.state and job.state != "RUNNING" else ""
     after = "" if job.running_after_seconds is None else f" after {seconds(micros(job.running_after_seconds))}"
     yield f"{OUTCOMES.get(job.outcome or 'unproven', clean(job.outcome))}{state}{after}"

@@ -231,22 +231,24 @@ def recovery_rows(
     stages = _Stages(
         episode_id=assessment.episode_id,
         verdict=verdict.grade.value,
-        dead_at=_at(dead_at),
+        dead_at=_optional_timestamp(dead_at),
         opened_at=timestamp(assessment.opened_at.wall),
-        led_at=_at(led_at),
-        dispatcher_led_at=_at(assessment.dispatcher_led_at.wall if assessment.dispatcher_led_at else None),
+        led_at=_optional_timestamp(led_at),
+        dispatcher_led_at=_optional_timestamp(
+            assessment.dispatcher_led_at.wall if assessment.dispatcher_led_at else None
+        ),
     )
     # A leader that withdraws in order ends after the loss of its leadership was observed.
     began = min(at for at in (assessment.opened_at.wall, dead_at) if at is not None)
     written = envelope(policy, cluster_id, now)
     jobs = sorted(verdict.jobs, key=lambda job: (_URGENCY.index(job.outcome), not job.reasons))[:MOST_JOBS]
     return (
-        _of_cluster(verdict, stages, began, led_at, written),
-        *(_of_job(job, stages, began, led_at, written) for job in jobs),
+        _cluster_row(verdict, stages, began, led_at, written),
+        *(_job_row(job, stages, began, led_at, written) for job in jobs),
     )
 
 
-def _of_cluster(verdict: Judgement, stages: _Stages, began: int, led_at: int | None, written: Envelope) -> Recovery:
+def _cluster_row(verdict: Judgement, stages: _Stages, began: int, led_at: int | None, written: Envelope) -> Recovery:
     running = [job.case.after.ran_at(led_at) for job in verdict.running if job.case.after]
     running_at = max((at for at in running if at), default=None) if len(running) == len(verdict.expected) else None
     checkpointed = [
@@ -264,15 +266,17 @@ def _of_cluster(verdict: Judgement, stages: _Stages, began: int, led_at: int | N
         task_managers_before=registered.before,
         task_managers_after=registered.after,
         task_managers_missing=list(registered.missing),
-        running_at=_at(running_at),
-        checkpointed_at=_at(max(times)) if times and len(times) == len(checkpointed) and running_at else None,
-        running_after_seconds=_after(began, running_at),
+        running_at=_optional_timestamp(running_at),
+        checkpointed_at=_optional_timestamp(max(times))
+        if times and len(times) == len(checkpointed) and running_at
+        else None,
+        running_after_seconds=_seconds_after(began, running_at),
         **stages,
         **written,
     )
 
 
-def _of_job(job: JobRuling, stages: _Stages, began: int, led_at: int | None, written: Envelope) -> Recovery:
+def _job_row(job: JobRuling, stages: _Stages, began: int, led_at: int | None, written: Envelope) -> Recovery:
     before, after = job.case.before, job.case.after
     ran = after is not None and job.outcome in {Outcome.RUNNING, Outcome.RESURRECTED} and before.state not in ENDED
     running_at = after.ran_at(led_at) if after and ran else None
@@ -289,17 +293,17 @@ def _of_job(job: JobRuling, stages: _Stages, began: int, led_at: int | None, wri
         checkpoints_behind=job.behind,
         reprocessed_seconds=None if job.reprocessed is None else in_seconds(job.reprocessed),
         restarts=after.restarts if after else None,
-        running_at=_at(running_at),
-        checkpointed_at=_at(after.checkpointed_at if after and ran else None),
-        running_after_seconds=_after(began, running_at),
+        running_at=_optional_timestamp(running_at),
+        checkpointed_at=_optional_timestamp(after.checkpointed_at if after and ran else None),
+        running_after_seconds=_seconds_after(began, running_at),
         **stages,
         **written,
     )
 
 
-def _at(wall: int | None) -> Timestamp | None:
+def _optional_timestamp(wall: int | None) -> Timestamp | None:
     return None if wall is None else timestamp(wall)
 
 
-def _after(began: int, at: int | None) -> float | None:
+def _seconds_after(began: int, at: int | None) -> float | None:
     return None if at is None else max(0.0, in_seconds(at - began))

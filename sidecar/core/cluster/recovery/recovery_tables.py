@@ -140,11 +140,11 @@ def _not_running(case: JobCase) -> Ruling:
 
 def _missing(case: JobCase) -> Ruling:
     last = last_known(case.before.checkpoints)
-    checkpoint = f" Its last known checkpoint is {last}{_at_path(case)}." if last is not None else ""
+    checkpoint = f" Its last known checkpoint is {last}{_path_text(case)}." if last is not None else ""
     return Ruling(Outcome.MISSING, f"Flink does not know it any more.{checkpoint}")
 
 
-def _at_path(case: JobCase) -> str:
+def _path_text(case: JobCase) -> str:
     """The path of the job's last completed checkpoint, from which a person can start the job. Empty: not known."""
     checkpoints = known_checkpoints(case.before.checkpoints)
     path = checkpoints[-1].path if checkpoints and checkpoints[-1].id == last_known(case.before.checkpoints) else None
@@ -265,11 +265,11 @@ def _is_inconsistent(case: JobCase) -> bool:
 def _lost_state(case: JobCase) -> Ruling:
     last = last_known(case.before.checkpoints)
     return Ruling(
-        Origin.NOTHING, f"It started without state, though checkpoint {last} had been completed{_at_path(case)}."
+        Origin.NOTHING, f"It started without state, though checkpoint {last} had been completed{_path_text(case)}."
     )
 
 
-def _of_nothing(case: JobCase) -> bool:
+def _restored_nothing(case: JobCase) -> bool:
     return _restored_id(case) is None
 
 
@@ -320,21 +320,21 @@ def _none_completed_between(case: JobCase) -> bool:
     return case.dead_by <= last.triggered_at + checkpoints.interval + checkpoints.shortest
 
 
-def _of_older(case: JobCase) -> Ruling:
+def _judge_older(case: JobCase) -> Ruling:
     restored, last = _restored_id(case), last_known(case.before.checkpoints)
     behind = checkpoints_behind(case)
     by = "" if behind is None else f", {counted(behind, 'checkpoint')} before"
     return Ruling(
         Origin.OLDER,
-        f"It was restored from checkpoint {restored}{by}: checkpoint {last} had been completed{_at_path(case)}.",
+        f"It was restored from checkpoint {restored}{by}: checkpoint {last} had been completed{_path_text(case)}.",
     )
 
 
-def _of_old_savepoint(case: JobCase) -> Ruling:
+def _judge_old_savepoint(case: JobCase) -> Ruling:
     restored, last = _restored_id(case), last_known(case.before.checkpoints)
     return Ruling(
         Origin.SAVEPOINT,
-        f"It was restored from savepoint {restored}, though checkpoint {last} had been completed since{_at_path(case)}.",
+        f"It was restored from savepoint {restored}, though checkpoint {last} had been completed since{_path_text(case)}.",
     )
 
 
@@ -343,7 +343,7 @@ def _with_number(text: str, *, open: bool = False) -> Callable[[JobCase], Ruling
     return lambda case: Ruling(None, text.format(at=_restored_id(case), next=(_restored_id(case) or 0) + 1), open)
 
 
-def _without_checkpoint(case: JobCase) -> Ruling:
+def _judge_without_checkpoint(case: JobCase) -> Ruling:
     checkpoints = case.before.checkpoints
     before = seconds(max(0, case.dead_by - checkpoints.read_at)) if checkpoints else ""
     return Ruling(
@@ -361,28 +361,28 @@ ORIGINS: Final = (
     ),
     Row(
         "it has no state yet",
-        lambda case: _of_nothing(case) and not _confirmed(case),
+        lambda case: _restored_nothing(case) and not _confirmed(case),
         _always(None, "What it was restored from is not known.", open=True),
     ),
     Row(
         "when it started is not known",
-        lambda case: _of_nothing(case) and not case.before.started_at > 0,
+        lambda case: _restored_nothing(case) and not case.before.started_at > 0,
         _always(None, "Whether it was restarted is not known."),
     ),
     Row(
         "what it had is not known",
-        lambda case: _of_nothing(case) and case.before.checkpoints is None,
+        lambda case: _restored_nothing(case) and case.before.checkpoints is None,
         _always(None, "It started without state. Whether it had completed a checkpoint is not known."),
     ),
     Row(
         "it had no checkpoint",
-        lambda case: _of_nothing(case) and last_known(case.before.checkpoints) is None,
-        _without_checkpoint,
+        lambda case: _restored_nothing(case) and last_known(case.before.checkpoints) is None,
+        _judge_without_checkpoint,
     ),
-    Row("it lost its state", _of_nothing, _lost_state),
-    Row("an old savepoint", lambda case: _is_savepoint(case) and is_older(case), _of_old_savepoint),
+    Row("it lost its state", _restored_nothing, _lost_state),
+    Row("an old savepoint", lambda case: _is_savepoint(case) and is_older(case), _judge_old_savepoint),
     Row("a savepoint", _is_savepoint, _always(Origin.SAVEPOINT)),
-    Row("an older checkpoint", is_older, _of_older),
+    Row("an older checkpoint", is_older, _judge_older),
     Row("nothing was triggered between", _nothing_between, _always(Origin.LATEST)),
     Row("nothing was completed between", _none_completed_between, _always(Origin.LATEST)),
     Row(

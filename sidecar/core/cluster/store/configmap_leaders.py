@@ -124,7 +124,7 @@ def _judge(draft: Draft, component: ComponentId, *, complete: bool) -> None:
             return
         state = draft.newcomer()
     hidden = draft.state.may_be_beyond(component)
-    state = _as_read(draft, state, verdict)
+    state = _state_after_read(draft, state, verdict)
     is_empty = verdict.leader is None and not hidden
     if is_empty and (_is_left_behind(draft.state, component, state) or _is_gone(draft, component, state)):
         state = replace(state, registered=False)
@@ -159,7 +159,7 @@ def _is_gone(draft: Draft, component: ComponentId, state: ComponentState) -> boo
     return together and is_unregistered and not job_stores.has_place(draft, component)
 
 
-def _as_read(draft: Draft, state: ComponentState, verdict: LeaseVerdict) -> ComponentState:
+def _state_after_read(draft: Draft, state: ComponentState, verdict: LeaseVerdict) -> ComponentState:
     """`state` after this read: the same object if nothing is new, so that a renewal writes nothing to the journal."""
     if state.seen_at < draft.state.view.connected_at:
         state = replace(state, seen_at=draft.at.steady)

@@ -96,7 +96,9 @@ def test_clusters_that_were_left_behind_are_one_message() -> None:
     (message,) = sidecar.sent
     assert message.title == "[CRITICAL] 30 clusters: no leader for JobManager and 1 job"
     [(fingerprint, group)] = sidecar.state.alerts.groups.items()
-    left = handover.written(names[0], handover.of(sidecar.policy, sidecar.state, names[0], sidecar.moment))
+    left = handover.written(
+        names[0], handover.cluster_handover(sidecar.policy, sidecar.state, names[0], sidecar.moment)
+    )
     document = handover.read(left, names[0], sidecar.moment)
     assert document
     taken, _ = handover.adopt(sidecar.policy, State(), names[0], document, sidecar.moment)
