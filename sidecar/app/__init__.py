@@ -1,1 +1,1 @@
-"""What composes the sidecar, and what commands call. `loop` is the one thread that owns the state."""
+"""Composes the sidecar, and provides the functions that commands call. `loop` is the one thread that owns the state."""

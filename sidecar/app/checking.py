@@ -1,4 +1,4 @@
-"""What `config check` and the start of a sidecar find out beyond the text of the configuration. Connects to nothing."""
+"""Checks of a configuration beyond its text, for `config check` and the start of a sidecar. Connects to nothing."""
 
 import os
 from pathlib import Path

@@ -79,7 +79,8 @@ def _cluster_of(drill: Listed) -> str:
 
 
 def report(state_dir: Path, name: str) -> Report:
-    """What the journal in `state_dir` says of the drill whose id begins with `name`, or LAST. Raises JournalError, NoDrillError."""
+    """The report of the drill whose id begins with `name`, or of LAST, from the journal in `state_dir`. Raises JournalError,
+    NoDrillError."""
     with closing(history.reader(state_dir)) as journal:
         newest = journal.newest()
         drills = [*journal.newest_first(Drill, 0, newest)][::-1]

@@ -42,16 +42,16 @@ _log = logging.getLogger("sidecar.ha")
 
 
 class CheckedCluster(Struct, frozen=True, kw_only=True):
-    """What all checks found about one cluster."""
+    """The results of all checks of one cluster."""
 
     cluster_id: str
     place: str
-    """Where its leaders are."""
+    """The place of the cluster's leaders."""
     checked_at: Timestamp
     checks: tuple[CheckResult, ...]
 
     def count(self, verdict: Verdict) -> int:
-        """How many checks have it."""
+        """How many checks have this verdict."""
         return sum(check.verdict is verdict for check in self.checks)
 
 
@@ -76,7 +76,7 @@ def check_all(settings: Settings) -> Sequence[CheckedCluster]:
 
 
 def rest_settings(settings: Settings) -> TlsSettings | None:
-    """How Flink's REST servers are asked; None: they are not."""
+    """The settings with which Flink's REST servers are asked. None: they are not asked."""
     return settings.evidence.tls or TlsSettings() if Source.FLINK_REST in settings.evidence.sources else None
 
 
@@ -152,7 +152,7 @@ def _rest_address(facts: ZooKeeperFacts | KubernetesFacts) -> str | Unknown:
 
 
 def _picture(cluster_id: str, address: str | Unknown, rest: TlsSettings | None) -> Picture | Unknown:
-    """What the leading REST server says, or why that is not known."""
+    """The picture from the leading REST server, or why it is not known."""
     if rest is None:
         return Unknown(f"Flink's REST server is not asked: that takes {Need.FLINK_REST}")
     if isinstance(address, Unknown):

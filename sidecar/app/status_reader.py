@@ -46,7 +46,7 @@ def statuses(settings: Settings, patience: float) -> Generator[Status, None, Non
 
 
 def remembered(settings: Settings) -> tuple[Snapshot, JournalStatus]:
-    """What the sidecar of this configuration knew when it last wrote to its journal, as of now. Raises JournalError."""
+    """The snapshot that the sidecar of this configuration last wrote to its journal, as of now. Raises JournalError."""
     at, state = Clock()(), history.state(settings.state_dir)
     return Snapshot(at, _rebased(state, at), policy=settings.policy()), _journal(state, at)
 

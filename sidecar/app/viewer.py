@@ -122,7 +122,7 @@ def who(cluster: ClusterSettings, patience: float) -> tuple[ClusterVerdict, list
 
 
 class Look(NamedTuple):
-    """What was read of all clusters of a configuration until `at`."""
+    """The clusters of a configuration as they were read until `at`."""
 
     at: Moment
     state: State
@@ -175,7 +175,7 @@ def _are_listed(settings: Settings, state: State) -> bool:
 
 
 def _policy(settings: Settings) -> Policy:
-    """What is needed to read the stores: no rules, no receivers."""
+    """The policy for reading the stores: no rules, no receivers."""
     return Policy(
         settings.observer,
         {cluster.cluster_id: cluster.store for cluster in settings.clusters},

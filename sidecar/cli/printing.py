@@ -11,7 +11,7 @@ from sidecar.cli.options import Output
 from sidecar.core.sanitize import escaped, printable
 
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z_]*")
-"""What needs no quotes in YAML, unless it is one of `_RESERVED`."""
+"""The strings that need no quotes in YAML, except those in `_RESERVED`."""
 _RESERVED: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 
 

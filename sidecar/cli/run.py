@@ -84,7 +84,7 @@ def _print_summary(summary: Mapping[str, Sequence[str]], services: Mapping[str, 
 
 
 def _summary(settings: "Settings") -> dict[str, list[str]]:
-    """What the configuration says, by name."""
+    """The facts about the configuration that are logged at the start, by name."""
     from sidecar.core.policy.policy import Store
     from sidecar.core.policy.routing import every
 

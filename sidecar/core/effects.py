@@ -1,4 +1,4 @@
-"""What the shell has to do after a step: values, which `sidecar.app.loop` carries out."""
+"""Effects of a step, as values that `sidecar.app.loop` carries out."""
 
 from msgspec import Struct
 

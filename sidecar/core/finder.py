@@ -47,7 +47,7 @@ class Finder(Struct, frozen=True):
         return bool(self.left_out or self.unlisted)
 
     def problem(self, watched: int) -> str | None:
-        """What an operator may want to change; `watched`: how many clusters are watched."""
+        """The problem that an operator may want to solve. `watched`: how many clusters are watched."""
         if text := self.beyond_bounds:
             return f"{text}; {counted(watched, 'cluster', thousands=True)} watched"
         return None if watched else f"no Flink cluster was found in {self.place}"

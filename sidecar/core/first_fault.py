@@ -90,7 +90,7 @@ def _is_fatal(entry: Entry) -> bool:
 
 
 def log_end(source: str, text: str) -> LogEnd:
-    """What the last run in this end of a log says."""
+    """The facts about the last run in this end of a log."""
     text = text[-MOST_CHARACTERS:]
     logged = [*entries(text)]
     starts = [number for number, entry in enumerate(logged) if _START.search(entry.message)]

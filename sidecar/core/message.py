@@ -56,7 +56,7 @@ class Death(Struct, frozen=True):
 
 
 class RecoveredJob(Struct, frozen=True):
-    """What became of a job: docs/explanation/recovery.md."""
+    """The recovery of a job: docs/explanation/recovery.md."""
 
     job_id: str
     name: str
@@ -70,7 +70,7 @@ class RecoveredJob(Struct, frozen=True):
 
 
 class Recovery(Struct, frozen=True):
-    """What came back after the failover."""
+    """The recovery after the failover."""
 
     verdict: str
     """`recovered`, `degraded`, `lost`, or `unproven`: also while it is assessed, and then without jobs."""
@@ -95,7 +95,7 @@ class Content(Struct, frozen=True):
     death: Death | None = None
     """Why the previous leader ended."""
     recovery: Recovery | None = None
-    """What came back after the failover. None: it is not assessed."""
+    """The recovery after the failover. None: it is not assessed."""
     status: str = ""
     """The status of the cluster (`sidecar.core.cluster.status`) when the message was made. Empty: the message is about no incident, or
     about several clusters of which none can be named.

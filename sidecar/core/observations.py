@@ -203,8 +203,8 @@ class NotProcessed(SeenInCluster, frozen=True):
 
 
 class HandoverRead(SeenInCluster, frozen=True):
-    """What another sidecar left in the store for its successor: before anything of the cluster is observed, and later while that sidecar
-    is still running.
+    """The handover that another sidecar left in the store for its successor: reported before anything of the cluster is observed, and later
+    while that sidecar is still running.
     """
 
     content: bytes
@@ -347,7 +347,7 @@ class PeersAsked(SeenInCluster, frozen=True):
 
 
 class FailoverAnnotated(SeenInCluster, frozen=True):
-    """Somebody has annotated a failover, and the journal has it."""
+    """An operator has annotated a failover, and the journal has the note."""
 
     episode_id: str
     noted_at: int

@@ -1,4 +1,5 @@
-"""What a cause means in one clause, and what to do next. docs/how-to/troubleshooting.md has a section for each cause and each trigger."""
+"""The meaning of each cause in one clause, and the next step. docs/how-to/troubleshooting.md has a section for each cause and each
+trigger."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -114,7 +115,7 @@ DEATHS: Final[Mapping[str, str]] = {
     DeathReason.DISK_FULL: "Free the disk of its log, its working and its temporary folder.",
     DeathReason.REBOOTED: "Find out why its machine was restarted.",
 }
-"""What to do next, in one sentence, where it is known why the process ended."""
+"""The next step, in one sentence, by the reason why the process ended."""
 _LEFT_OPEN: Final = frozenset({Cause.JOBMANAGER_LOST, Cause.GRACEFUL_HANDOVER, Cause.RESTARTED_IN_PLACE, Cause.UNKNOWN})
 """Causes that do not say why the process ended."""
 
@@ -183,11 +184,11 @@ def because(cause: Cause, before: str, death: str | None = None) -> str:
 
 
 def ending(cause: Cause, death: str | None = None) -> str:
-    """What the previous leader did: `was killed`. `death`: why its process ended, if that is known."""
+    """How the previous leader ended, as a clause: `was killed`. `death`: why its process ended, if that is known."""
     return CAUSES[cause].ending if death in {None, DeathReason.UNKNOWN} else ENDINGS[death]
 
 
 def next_step(cause: Cause, before: str, death: str | None = None) -> str:
-    """What to do next, in one sentence. `death`: why the process of `before` ended."""
+    """The next step, in one sentence. `death`: why the process of `before` ended."""
     step = DEATHS[death] if death and explains(death, cause) else CAUSES[cause].next
     return step.format(before=before)

@@ -1,4 +1,5 @@
-"""For how long a cluster was led: every microsecond since the account began is led, vacant, suspended or unobserved, and only one of them.
+"""Accounts how long a cluster was led: every microsecond since the account began is led, vacant, suspended or unobserved, and only one of
+them.
 
 Led: this observer sees that dispatcher, resource manager and REST server have a leader. Vacant: it sees that one of them has none, also
 in a planned failover. Suspended: the same while the cluster's FlinkDeployment is suspended or deleted. Unobserved: all other time, also

@@ -15,7 +15,7 @@ from sidecar.core.policy.policy import Trigger
 
 
 class NextStep(NamedTuple):
-    """What to do, in a sentence or two, and the section of docs/how-to/troubleshooting.md about it."""
+    """A recommendation in a sentence or two, and the section of docs/how-to/troubleshooting.md about it."""
 
     text: str
     topic: str
@@ -32,7 +32,7 @@ _TRIGGERS: Final = {
 
 
 def next_step(cluster: ClusterState, status: Status) -> NextStep | None:
-    """What to do about this status of the cluster. None: nothing."""
+    """The recommendation for this status of the cluster. None: there is nothing to do."""
     match status:
         case Status.DOWN if (first := _first_step(cluster)) is not None:
             return _with_cause(cluster, first)
@@ -64,7 +64,7 @@ def _has_no_workers(cluster: ClusterState) -> bool:
 
 
 def _first_step(cluster: ClusterState) -> str | None:
-    """What to do first while the cluster has no leader, before anybody asks why. None: only jobs have none."""
+    """The first remedy while the cluster has no leader, before the cause is examined. None: only jobs have none."""
     own = (state for component, state in cluster.components.items() if not component.job_id)
     if not any(isinstance(state.leadership, Vacant) for state in own):
         return None
@@ -79,7 +79,7 @@ def _first_step(cluster: ClusterState) -> str | None:
 
 
 def _with_cause(cluster: ClusterState, first: str) -> NextStep:
-    """What to do first, and only then how to find out why."""
+    """A recommendation with the remedy first, and then how to find the cause."""
     episode = cluster.episode
     if episode is None:
         return NextStep(first, advice.anchor(Trigger.VACANT))

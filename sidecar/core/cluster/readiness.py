@@ -32,7 +32,7 @@ def observe(policy: Policy, name: str, cluster: ClusterState, observation: HaChe
 
 
 def _check_after(last: KnownCheck | None, result: CheckResult, at: Moment) -> KnownCheck:
-    """What is known of a check after its result."""
+    """The known state of a check after its result."""
     same = last is not None and last.result.verdict is result.verdict
     due = not same or last is None or at.steady - last.recorded_at.steady >= RECORD_INTERVAL
     risk_since = last.risk_since if last else None

@@ -35,7 +35,7 @@ def is_forgotten(cluster: ClusterState, now: Moment) -> bool:
 
 
 def removed(policy: Policy, cluster_id: str, cluster: ClusterState, at: Moment) -> ClusterStep:
-    """What is to be recorded of the removal, and the cluster as it ends: without any component."""
+    """The records of the removal, and the cluster as it ends: without any component."""
     draft = Draft(policy, cluster_id, cluster, at)
     failover_in_progress.record_departed(draft, *cluster.departed)
     episode = cluster.episode

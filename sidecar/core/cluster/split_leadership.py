@@ -22,7 +22,7 @@ _REMEMBERED: Final = 4
 
 
 class Contest(Struct, frozen=True, gc=False):
-    """Who led one component before, and whether they keep coming back."""
+    """The earlier leaders of one component, and whether they keep coming back."""
 
     earlier: tuple[UUID, ...] = ()
     """Session ids of leaders before the one last known, the latest first."""

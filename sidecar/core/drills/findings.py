@@ -44,7 +44,7 @@ class Message(Struct, frozen=True):
 
 
 class Findings(Struct, frozen=True):
-    """What is known of the failover in a drill's window, of its messages, and of the alerts that it hid."""
+    """The known facts about the failover in a drill's window, its messages, and the alerts that the drill hid."""
 
     episode_id: str | None = None
     lost_at: Timestamp | None = None
@@ -74,7 +74,7 @@ def begins(drill: Drill) -> int:
 
 
 def findings_of(drill: Drill, records: Iterable[AnyRecord], until: int | None = None) -> Findings:
-    """What the observer's records say of a drill. `drill`: as it was recorded when it began; `until`: when its window was over."""
+    """The findings of a drill in the observer's records. `drill`: as it was recorded when it began; `until`: when its window was over."""
     findings = Findings()
     for record in records:
         findings = with_record(findings, drill, record, until)

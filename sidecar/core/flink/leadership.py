@@ -134,7 +134,7 @@ class Blindness(StrEnum):
     """Why a leadership is unknown."""
 
     UNSEEN = "unseen"
-    """Not read yet since the start or the last reconnect."""
+    """The component was not read yet since the start or the last reconnect."""
     VIEW_LOST = "view_lost"
     """The store could not be read for longer than the trust window."""
     UNREADABLE = "unreadable"

@@ -71,7 +71,7 @@ _LATCHES = re.compile(rf"/leader/latch|/leader/({_CLUSTER_NAMES})/latch|/leaderl
 
 
 class Wanted(Struct, frozen=True):
-    """What to watch: the values of `nodes`, and the children of `lists`. All of them are below `roots`."""
+    """The paths to watch: the values of `nodes`, and the children of `lists`. All of them are below `roots`."""
 
     nodes: frozenset[str]
     lists: frozenset[str]
@@ -169,7 +169,7 @@ def is_list(path: str) -> bool:
 
 
 def wanted(children: Mapping[str, Iterable[str]]) -> Wanted:
-    """What to watch next, given the children of each watched list observed so far (a list that does not exist has none)."""
+    """The paths to watch next, given the children of each watched list observed so far (a list that does not exist has none)."""
     leader = frozenset(children.get(LEADER, ()))
     one_latch = "latch" in leader
     old_contenders = False

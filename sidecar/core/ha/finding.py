@@ -1,4 +1,4 @@
-"""What a check found: a verdict, the facts it rests on, and what to do."""
+"""The finding of a check: a verdict, the facts it rests on, and the remedy."""
 
 from enum import StrEnum
 from typing import Final

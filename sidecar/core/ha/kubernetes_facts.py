@@ -114,7 +114,7 @@ class DisruptionBudget(Struct, frozen=True):
 
 
 class Workload(Struct, frozen=True):
-    """What makes the JobManagers' pods."""
+    """A maker of the JobManagers' pods."""
 
     kind: str
     name: str

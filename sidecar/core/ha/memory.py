@@ -1,4 +1,4 @@
-"""How much memory a JobManager's process takes at most, as Flink's memory model has it (FLIP-116)."""
+"""Computes the most memory that a JobManager's process uses, as Flink's memory model has it (FLIP-116)."""
 
 import re
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ def memory_size(text: str) -> int | None:
 
 
 def needed_bytes(heap: int | None, options: Mapping[str, str]) -> Need | None:
-    """What a JobManager may use. `heap`: its -Xmx, which wins over `options`, those of `jobmanager.memory`. None: not known."""
+    """The memory that a JobManager may use. `heap`: its -Xmx, which wins over `options`, those of `jobmanager.memory`. None: not known."""
     sizes = {name: size for name in _NAMES if (size := memory_size(options.get(f"{_PREFIX}{name}", ""))) is not None}
     beside = {name: sizes.get(name, default) for name, default in _DEFAULTS.items()}
     parts = "with metaspace, direct memory and overhead"

@@ -21,7 +21,7 @@ _LONGEST: Final = 1000
 
 
 class CheckResult(Struct, frozen=True, kw_only=True):
-    """What one check found about one cluster."""
+    """The result of one check of one cluster."""
 
     check: str
     verdict: Verdict

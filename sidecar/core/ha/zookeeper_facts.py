@@ -9,7 +9,7 @@ from sidecar.core.ha.finding import Unknown
 
 
 class Mode(StrEnum):
-    """What a server is, in ZooKeeper's words."""
+    """The role of a server, in ZooKeeper's words."""
 
     LEADER = "leader"
     FOLLOWER = "follower"

@@ -27,7 +27,7 @@ class Severity(StrEnum):
 
 
 class Trigger(StrEnum):
-    """What makes a rule fire."""
+    """The reason for which a rule fires."""
 
     LEADER_CHANGED = "leader_changed"
     """A cluster component has another leader than the last known one: A->B or null->B, observed or not. Never a first election. It fires

@@ -35,7 +35,7 @@ class ApiError(Exception):
 
 
 class AccessError(ApiError):
-    """There are no credentials with which to ask the API server."""
+    """The credentials with which to ask the API server are missing."""
 
     @property
     def refused(self) -> bool:

@@ -53,7 +53,7 @@ def label_values(rules: Collection[Rule]) -> dict[str, set[str]]:
 
 
 def _reason(rest: str) -> str:
-    """What is wrong with the beginning of `rest`, where that is known."""
+    """The mistake at the beginning of `rest`, where it is known."""
     if re.match(r'\s*"[^"]*"\s*[=!]', rest):
         return "; the name of a label is written without quotes"
     if re.match(r'\s*[A-Za-z_][A-Za-z0-9_]*\s*(?:=~|!~|!=|=)\s*[^",{}]*\s[^",{}]*(?:,|$)', rest):

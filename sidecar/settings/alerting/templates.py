@@ -1,6 +1,7 @@
 """Templates of operators: Jinja2 in a sandbox, with the documented fields only.
 
-The only importer of jinja2 among the settings. Other modules import this one only when a rule has a template, because jinja2 is slow to import.
+The only importer of jinja2 among the settings. Other modules import this one only when a rule has a template, because jinja2 is slow to
+import.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What was observed of the ends of a cluster's JobManagers lately: bounded, and forgotten after some minutes.
+"""The recently observed ends of a cluster's JobManagers: bounded, and forgotten after some minutes.
 
 Free text, which others can write, is classified when it is observed, and kept for people alone: no verdict needs it afterwards, so a
 handover does without.

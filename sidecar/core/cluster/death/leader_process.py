@@ -19,7 +19,7 @@ BEFORE: Final = 180 * SECOND
 AFTER: Final = 60 * SECOND
 """How long after the loss of leadership a JobManager may still end: it shuts down, or its node does not report for a while."""
 ROUNDED: Final = 5 * SECOND
-"""By how much the kubelet's time of an end may differ from the kernel's."""
+"""The largest difference between the kubelet's and the kernel's time of one end."""
 _T = TypeVar("_T", bound=Beside | ContainerEnded)
 
 
@@ -39,7 +39,7 @@ class Lost(NamedTuple):
 
 
 class LeaderProcess(NamedTuple):
-    """What is known of the process of a leader that was lost."""
+    """The process of a leader that was lost, as far as it is known."""
 
     end: KnownProcessEnd | None = None
     running: KnownProcess | None = None

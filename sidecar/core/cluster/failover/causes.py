@@ -99,7 +99,7 @@ class Facts(Struct, frozen=True):
     released: bool = False
     """The holder released its lease while its addresses were still published. A clean shutdown removes them first."""
     not_renewed_for: int | None = None
-    """For how long the lease was not renewed (microseconds); None: no leader was lost by that."""
+    """How long the lease was not renewed (microseconds). None: no leader was lost by that."""
     deleted: bool = False
     """The ConfigMap itself was deleted."""
     foreign: bool = False
@@ -128,7 +128,7 @@ class Facts(Struct, frozen=True):
     upgraded: tuple[str, str] | None = None
     """The Flink versions before and after, if the paths they write to identify them."""
     quiet_end: bool = False
-    """This version of Flink leaves the same facts after a clean shutdown as after a kill."""
+    """Whether this version of Flink leaves the same facts after a clean shutdown as after a kill."""
     succeeded: bool = False
     """Whether there is a leader again."""
     removed: bool = False

@@ -1,1 +1,1 @@
-"""What is recorded of a cluster: written, read back, and as lines."""
+"""The records of a cluster: written, read back, and as lines."""

@@ -35,7 +35,7 @@ DUPLICATE_NOTE: Final = "This may be a duplicate: an earlier attempt may have ar
 
 
 def transition_line(transition: TransitionRecord) -> str:
-    """What happened, as one line of a log or a terminal."""
+    """The transition, as one line of a log or a terminal."""
     before, after = (clean(address or "") for address in (transition.before_address, transition.after_address))
     where = f"{before} -> {after}" if before and after else before or after or transition.reason or ""
     vacant = (
@@ -71,7 +71,8 @@ def working(at_least: float | None, at_most: float | None) -> str:
 
 
 def without_leader(vacant: float | None, at_least: float | None, at_most: float | None) -> str:
-    """For how long there was no leader, by the best figure alone: without a working one, where that is known. Empty: nothing is known."""
+    """How long there was no leader, by the best known figure alone: the time without a working leader, where that is known. Empty: nothing
+    is known."""
     published = "" if vacant is None else f"no published leader for {seconds(micros(vacant))}"
     return working(at_least, at_most) or published
 
@@ -87,7 +88,7 @@ def coverage_line(coverage: Coverage) -> str:
 
 
 def record_line(record: AnyRecord, *, with_cluster: bool = False) -> str:
-    """What happened, as one line of a log or a terminal. `with_cluster`: with the name of the cluster."""
+    """The record, as one line of a log or a terminal. `with_cluster`: with the name of the cluster."""
     line = _LINES[type(record)](record)
     return f"{clean(record.cluster_id)}: {line}" if with_cluster else line
 
@@ -99,20 +100,20 @@ def status_line(record: StatusRecord) -> str:
 
 
 def ha_check_line(check: HaCheck) -> str:
-    """What a check of high availability found, as one line."""
+    """The result of a check of high availability, as one line."""
     before = f" (before: {check.verdict_before})" if check.verdict_before not in {None, check.verdict} else ""
     return f"check {check.check_name}: {check.verdict}{before}: {clean(check.finding)}"
 
 
 def contention_line(contention: Contention) -> str:
-    """Who contends, as one line of a log."""
+    """The contenders of a latch, as one line of a log."""
     before = "" if contention.contenders_before is None else f" (before: {contention.contenders_before})"
     standby = ": no standby left" if contention.contenders == 1 else ""
     return f"{contention.component or 'all components'}: contenders {contention.contenders}{before}{standby}"
 
 
 def notification_line(notification: Notification) -> str:
-    """What became of a notification, as one line of a log."""
+    """The outcome of a notification, as one line of a log."""
     detail = f": {clean(notification.detail)}" if notification.detail else ""
     attempt = f" (attempt {notification.attempt})" if notification.attempt else ""
     by = f" {notification.silence_id}" if notification.silence_id else ""
@@ -123,7 +124,7 @@ def notification_line(notification: Notification) -> str:
 
 
 def drill_line(drill: Drill) -> str:
-    """That a drill has begun, or its result, as one line."""
+    """The beginning of a drill, or its result, as one line."""
     if drill.result is None:
         until = f"until {drill.ends_at[:19]}Z, expects {clean(drill.expects)}"
         return f"drill started by {clean(drill.author)}, {until} [{drill.drill_id}]"
@@ -132,14 +133,14 @@ def drill_line(drill: Drill) -> str:
 
 
 def annotation_line(annotation: Annotation) -> str:
-    """What an operator noted, as one line."""
+    """The note of an operator, as one line."""
     by = f" by {clean(annotation.author)}" if annotation.author else ""
     planned = ", planned" if annotation.planned else ""
     return f"note{by}{planned}: {clean(annotation.reason)} [{annotation.episode_id}]"
 
 
 def evidence_line(evidence: Evidence) -> str:
-    """What was captured, or why it was not, as one line."""
+    """The captured evidence, or why there is none, as one line."""
     where = f" in {evidence.file}" if evidence.file else ""
     detail = f": {clean(evidence.detail)}" if evidence.detail else ""
     return f"evidence: {evidence_outcome(evidence)}{where}{detail}"
@@ -175,7 +176,7 @@ ENDINGS: Final = {
     "rebooted": "ended with its machine, which was restarted",
     "unknown": "ended, and what ended it is not known",
 }
-"""What a JobManager did, by the reason of its death."""
+"""The phrases for how a JobManager ended, by the reason of its death."""
 OUTCOMES: Final = {
     "running": "runs again",
     "missing": "is missing",
@@ -183,7 +184,7 @@ OUTCOMES: Final = {
     "ended": "ended",
     "unproven": "not known whether it runs",
 }
-"""What a job did, by the outcome of its recovery."""
+"""The phrases for what became of a job, by the outcome of its recovery."""
 MOST_NAMED: Final = 5
 """TaskManagers in a line."""
 

@@ -51,7 +51,7 @@ def envelope(policy: Policy, cluster_id: str, at: Moment) -> Envelope:
 
 
 def transition_record(policy: Policy, transition: Transition) -> TransitionRecord:
-    """What is recorded of a transition."""
+    """The record of a transition."""
     before = transition.before.leader if isinstance(transition.before, Held) else None
     after, last, gap, vacant = transition.leader, transition.last_known, transition.gap, transition.vacant_for
     return TransitionRecord(

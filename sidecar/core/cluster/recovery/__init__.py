@@ -1,1 +1,1 @@
-"""What came back after a failover."""
+"""Judges the recovery after a failover: jobs, their state, TaskManagers."""

@@ -138,7 +138,7 @@ def asked_first(cluster: ClusterState) -> tuple[str, ...] | None:
 
 
 def judged(policy: Policy, cluster: ClusterState, now: Moment) -> Judgement | None:
-    """What is known now of the recovery that is assessed. None: none is."""
+    """The current judgement of the recovery that is assessed. None: none is."""
     assessment, before = cluster.recovery, cluster.picture
     if assessment is None or before is None:
         return None
@@ -329,7 +329,7 @@ def _with_faults(
 
 
 def _fault(job: JobRuling, before: JobFault | None, assessment: Assessment, now: Moment) -> JobFault | None:
-    """What is wrong with the job now. `before`: what was."""
+    """The fault of the job now. `before`: its previous fault."""
     fault = FAULTS.get(job.outcome or "")
     if fault is None:
         return None if job.outcome is Outcome.RUNNING else before

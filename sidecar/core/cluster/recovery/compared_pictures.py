@@ -97,7 +97,7 @@ def matched(before: Iterable[Job], now: Sequence[Job], *, by_name: bool) -> dict
 
 
 def job_after(earlier: JobAfter | None, job: Job, at: int, led_at: int) -> JobAfter:
-    """What is known of a job after it was listed at `at`: the same object if nothing is new."""
+    """The known state of a job after it was listed at `at`: the same object if nothing is new."""
     after = _with_checkpoints(_listed(earlier, job, at), job.checkpoints, led_at)
     return earlier if earlier is not None and after == earlier else after
 

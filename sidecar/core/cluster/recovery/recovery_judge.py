@@ -60,7 +60,7 @@ class JobRuling(Struct, frozen=True):
 
 
 def job_ruling(case: JobCase) -> JobRuling:
-    """What became of one job."""
+    """The ruling about one job."""
     _, outcome = decided(OUTCOMES, case)
     ran = outcome.answer is Outcome.RUNNING
     origin = decided(ORIGINS, case)[1] if ran else Ruling(None)
@@ -83,7 +83,7 @@ def _awaits_checkpoint(case: JobCase) -> bool:
 
 
 def _grade(outcome: Ruling, origin: Ruling) -> Grade:
-    """What one job contributes to the verdict."""
+    """The contribution of one job to the verdict."""
     if outcome.answer is Outcome.MISSING or origin.answer is Origin.NOTHING:
         return Grade.LOST
     if outcome.answer is None or (origin.answer is None and origin.reason):
@@ -116,7 +116,7 @@ class Workers(NamedTuple):
 
 
 def task_managers(before: Workers, after: Workers, led_for: int | None) -> Registered:
-    """Which TaskManagers registered with the new leader. One that was restarted has another id: it stands for one that is missing."""
+    """The TaskManagers that registered with the new leader. One that was restarted has another id: it stands for one that is missing."""
     expected, there = before.total, after.total
     if not before.listed or not expected:
         return Registered(expected, there, (), "", Grade.RECOVERED, open=False)
@@ -141,7 +141,7 @@ def task_managers(before: Workers, after: Workers, led_for: int | None) -> Regis
 
 
 class Judgement(Struct, frozen=True):
-    """What is known of a recovery."""
+    """The verdict about a recovery, as far as it is known."""
 
     grade: Grade
     reasons: tuple[str, ...]

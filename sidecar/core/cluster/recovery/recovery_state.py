@@ -22,7 +22,7 @@ MOST_ROWS: Final = 200
 
 
 class JobAfter(Struct, frozen=True):
-    """What the new leader's REST server said of a job from before the failover. Times are wall microseconds."""
+    """A job from before the failover, as the new leader's REST server reports it. Times are wall microseconds."""
 
     id: str
     """The id by which Flink knows the job now: another one if `main()` ran again."""
@@ -93,7 +93,7 @@ class Assessment(Struct, frozen=True):
 
 
 class Fault(StrEnum):
-    """What is wrong with a job, for as long as it is."""
+    """A fault of a job, for as long as it lasts."""
 
     MISSING = "missing"
     RESURRECTED = "resurrected"

@@ -38,7 +38,7 @@ FAULTS: Final[Mapping[str, Fault]] = {Outcome.MISSING: Fault.MISSING, Outcome.RE
 
 
 class Origin(StrEnum):
-    """From what a job was restored."""
+    """The origin from which a job was restored."""
 
     LATEST = "latest"
     OLDER = "older"
@@ -47,7 +47,7 @@ class Origin(StrEnum):
 
 
 class JobCase(Struct, frozen=True):
-    """What is known of one job from before the failover."""
+    """The known facts about one job from before the failover."""
 
     before: Job
     after: JobAfter | None
@@ -223,7 +223,7 @@ OUTCOMES: Final = (
     ),
     Row("it is missing", lambda _: True, _missing),
 )
-"""What became of a job."""
+"""The table that decides what became of a job."""
 
 
 def known_checkpoints(of: Checkpoints | None) -> tuple[Checkpoint, ...]:
@@ -401,7 +401,7 @@ ORIGINS: Final = (
         ),
     ),
 )
-"""From what a running job was restored."""
+"""The table that decides from what a running job was restored."""
 
 
 def decided(table: Sequence[Row], case: JobCase) -> tuple[str, Ruling]:

@@ -1,4 +1,4 @@
-"""Who leads, derived from the lease: a ConfigMap keeps the address of a dead leader, so a vacancy has to be derived.
+"""Derives the leader from the lease: a ConfigMap keeps the address of a dead leader, so a vacancy has to be derived.
 
 A value is a leader's if it was written in the current term of the lease, the lease has a holder, and the holder renews it. The time since
 the last renewal is measured on our own clock, from the last observed change or from reconnecting: neither other clocks nor a lost
@@ -138,7 +138,7 @@ Last = Callable[[ComponentId], Held | None]
 
 
 class LeaseVerdict(Struct, frozen=True):
-    """Who leads a component. Without a leader: why there is none, and where that is known; `path`: the place that decided."""
+    """The leader of a component. Without a leader: why there is none, and where that is known; `path`: the place that decided."""
 
     leader: LeaderInformation | Unreadable | None
     position: ConfigMapPosition | None
@@ -193,7 +193,7 @@ def _renewed(lease: Lease, before: Lease | None, clock: LeaseClock) -> Lease:
 
 
 def judge(cluster_id: str, leases: Leases, component: ComponentId, held: Position | None) -> LeaseVerdict:
-    """Who leads `component`, which was last known to be `held` there. If several places hold a leader, that place wins."""
+    """The verdict about `component`, which was last known to be `held` there. If several places hold a leader, that place wins."""
     verdicts = []
     for order, (name, key) in enumerate(configmaps.places(cluster_id, component)):
         here = held if isinstance(held, ConfigMapPosition) and (held.name, held.key) == (name, key) else None
