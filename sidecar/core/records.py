@@ -350,7 +350,7 @@ class Recovery(Record, frozen=True, kw_only=True, tag="recovery"):
     checkpoint_id: int | None = None
     """The checkpoint or savepoint it was restored from. Null: none, or not known."""
     checkpoints_behind: int | None = None
-    """How many completed checkpoints lie between `checkpoint_id` and the last one, which is counted. Null: not known."""
+    """How many completed checkpoints are newer than `checkpoint_id`. Null: not known."""
     reprocessed_seconds: float | None = None
     """Seconds of work before the failure that are done again: from the trigger of that checkpoint. Null: not known."""
     restarts: int | None = None
