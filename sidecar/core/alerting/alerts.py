@@ -209,6 +209,8 @@ class Notice(Struct, frozen=True):
     """Whether it says how that incident ended: its cluster is as it should be again."""
     awaits_status: bool = False
     """Whether its cluster is not as it should be yet. The incident stays open until it is."""
+    closing: tuple[Alert, ...] = ()
+    """Alerts that people were notified to be over, if their incident ends with what is new."""
 
     def is_for(self, destination: Destination) -> bool:
         """Whether it is sent to `destination`: with `send_resolved: false` not if it has resolved alerts only."""
@@ -218,11 +220,12 @@ class Notice(Struct, frozen=True):
 
     def owed(self, most: int) -> tuple[Member, ...]:
         """At most so many of the alerts that it notifies of, as they were in their group before."""
-        return tuple(
+        owed = [
             Member(alert, notified=place >= self.news)
             for place, alert in enumerate(self.alerts[:most])
             if place < self.news or alert.ended
-        )
+        ]
+        return (*owed, *(Member(alert, notified=True, closes=True) for alert in self.closing[: most - len(owed)]))
 
     @property
     def lasting(self) -> tuple[Alert, ...]:

@@ -37,16 +37,17 @@ def flush(
     documents: silences.Documents | None = None,
     decided_at: Mapping[str, int] | None = None,
     unsettled: Collection[str] = (),
+    ending: Collection[str] = (),
 ) -> Flushed:
     """The groups after what is due was notified, the notifications, and what to record: alerts that will never be notified, or that a
     silence hides now. `documents`: of silences; `decided_at`: see `failover_in_progress`; `unsettled`: the clusters
-    whose status ends no incident.
+    whose status ends no incident; `ending`: those of the others whose planned failover is about to be recorded.
 
     `blind`: the clusters that cannot be read. What was observed of them is still notified, but never repeated as if it were current.
     """
     if not alerts.groups:
         return alerts, [], []
-    due = _Flush(alerts, policy, blind, now, documents or {}, decided_at or {}, unsettled)
+    due = _Flush(alerts, policy, blind, now, documents or {}, decided_at or {}, unsettled, ending)
     groups = {fingerprint: due.after(fingerprint, group) for fingerprint, group in alerts.groups.items()}
     if all(groups[fingerprint] is group for fingerprint, group in alerts.groups.items()):
         return alerts, [], []
@@ -71,21 +72,32 @@ class _Contents(NamedTuple):
     still: list[Alert]
     """Those that were notified, and still fire as far as is known."""
     goes_on: bool
-    """See `Notice`. Likewise `closes` and `awaits_status`."""
+    """See `Notice`. Likewise `closes`, `closing` and `awaits_status`."""
     lasts: bool
     """Whether what goes on is about the incident."""
+    differs: bool
+    """Whether something new is about no incident: it has a message of its own."""
     awaits_status: bool
     is_repeated: bool
     """`repeat_interval` has elapsed."""
 
     @property
+    def ends(self) -> bool:
+        """Whether nothing is left of the incident: what is new of it is over, and said in the same message."""
+        return bool(self.over) and not (self.lasts or self.differs)
+
+    @property
     def settles(self) -> bool:
-        """Whether nothing is left of the incident, and nothing else is to be said."""
-        return bool(self.over) and not (self.news or self.lasts) and all(member.closes for member in self.over)
+        """Whether the end of the incident is all that is to be said."""
+        return self.ends and not self.news and all(member.closes for member in self.over)
 
     @property
     def closes(self) -> bool:
         return self.settles and not self.goes_on
+
+    @property
+    def closing(self) -> tuple[Alert, ...]:
+        return tuple(member.alert for member in self.over if member.closes) if self.ends and self.news else ()
 
     @property
     def resolved(self) -> list[Alert]:
@@ -108,6 +120,7 @@ class _Flush:
         documents: silences.Documents,
         decided_at: Mapping[str, int],
         unsettled: Collection[str],
+        ending: Collection[str],
     ) -> None:
         self._alerts = alerts
         self._policy = policy
@@ -116,6 +129,7 @@ class _Flush:
         self._documents = documents
         self._decided_at = decided_at
         self._unsettled = unsettled
+        self._ending = ending
         self._rules = {rule.alert: rule.on for rule in policy.rules}
         self._routes = {route.key: route for route in every(policy.route)}
         self._matched = 0
@@ -158,15 +172,24 @@ class _Flush:
         return self._rules.get(alert.rule) not in NO_INCIDENT
 
     def _waits(self, group: Group) -> bool:
-        """Whether a group that is due waits: for silences, for the cause of a failover, or because too much was matched in this flush."""
+        """Whether a group that is due waits: for silences, for the cause or the end of a failover, or because too much was matched in this
+        flush.
+        """
         if (
             silences.awaits_document(self._policy, self._documents, group, self._now)
             or self._matched >= silences.MOST_MATCHED
             or awaits_cause(group, self._decided_at, self._now)
+            or self._awaits_end(group)
         ):
             return True
         self._matched += silences.effort(self._policy, self._documents, group)
         return False
+
+    def _awaits_end(self, group: Group) -> bool:
+        """Whether its incident ends with a planned failover, which is about to be recorded: both are one message."""
+        if not self._ending or any(not (m.notified or m.alert.ended) for m in group.members.values()):
+            return False
+        return any(m.notified and m.alert.ended and m.alert.cluster_id in self._ending for m in group.members.values())
 
     def _flushed(self, fingerprint: str, group: Group, route: Route) -> Group | None:
         suppression = self._suppression(group, route)
@@ -217,9 +240,10 @@ class _Flush:
         still = [m.alert for m in notified if not m.alert.ended and is_observable(m.alert, self._blind)]
         hidden = (group.members[key] for key in suppression.reasons if group.members[key].notified)
         lasting = [member.alert for member in (*visible, *hidden) if not member.alert.ended]
-        lasts = any(map(self._is_of_incident, lasting))
+        lasts, differs = any(map(self._is_of_incident, lasting)), not all(map(self._is_of_incident, news))
         awaits_status = any(self._awaits_status(member.alert) for member in visible)
-        return _Contents(news, over, still, bool(lasting), lasts, awaits_status, _is_repeated(group, route, self._now))
+        is_repeated = _is_repeated(group, route, self._now)
+        return _Contents(news, over, still, bool(lasting), lasts, differs, awaits_status, is_repeated)
 
     def _remaining_members(self, group: Group, suppression: _Suppression, contents: _Contents) -> dict[str, Member]:
         """The alerts that stay in the group: those that fire, resolved ones that are still to be notified, and those whose incident stays
@@ -228,7 +252,8 @@ class _Flush:
         members = {}
         for key, member in group.members.items():
             is_hidden = key in suppression.reasons
-            is_unsaid = self._awaits_status(member.alert) or (member.closes and bool(contents.news))
+            is_put_off = member.closes and bool(contents.news) and not contents.ends
+            is_unsaid = is_put_off or self._awaits_status(member.alert)
             closes = bool(member.alert.ended) and not is_hidden and is_unsaid
             if not member.alert.ended or closes or (member.notified and is_hidden):
                 members[key] = replace(
@@ -254,6 +279,7 @@ class _Flush:
                 *(thread, incident, contents.goes_on, contents.closes),
                 settles=bool(contents.resolved) and self._has_settled(group),
                 awaits_status=contents.awaits_status,
+                closing=contents.closing,
             )
         )
         destinations = self._policy.receivers.get(route.receiver, ())
@@ -295,7 +321,7 @@ def _reason(group: Group, contents: _Contents) -> Reason:
     lasting = contents.awaits_status or any(
         member.notified and not member.alert.ended for member in group.members.values()
     )
-    if resolved and not lasting and all(alert.ended for alert in news):
+    if (resolved or contents.closing) and not lasting and all(alert.ended for alert in news):
         return Reason.RESOLVED
     if news:
         return Reason.GREW

@@ -40,9 +40,11 @@ def due(
         for name, cluster in (clusters.items() if alerts.groups else ())
         if cluster.stated and not ends_incident(cluster.stated, now)
     }
+    settled = {name: cluster for name, cluster in clusters.items() if name not in unsettled} if alerts.groups else {}
+    ending = failover_in_progress.planned_ends(settled, now)
 
     def deliver(part: Alerts) -> Due:
-        after, notices, suppressed = flushing.flush(part, policy, blind, now, documents, decided_at, unsettled)
+        after, notices, suppressed = flushing.flush(part, policy, blind, now, documents, decided_at, unsettled, ending)
         deliveries = (new_deliveries.of_notice(policy, clusters, notice, now) for notice in notices)
         return after, [*chain.from_iterable(deliveries)], suppressed
 

@@ -77,9 +77,7 @@ def closing(delivery: Delivery, after: int = EVENT_OPEN) -> Delivery:
         delivery,
         id=record_id("closing", delivery.id),
         reason=Reason.RESOLVED,
-        parts=tuple(
-            replace(part, alert_id=record_id("closing", part.alert_id), subjects=()) for part in delivery.parts
-        ),
+        parts=tuple(map(_closing, delivery.parts)),
         owed=tuple(replace(member, notified=True, closes=True) for member in delivery.owed),
         is_closing=True,
         next_at=delivery.next_at + after,
@@ -90,11 +88,18 @@ def _parts(notice: Notice) -> tuple[Part, ...]:
     """The alerts that are looked up in the ledger: at most MOST_ALERTS, of which every observer chooses the same."""
     if all("observer" in alert.labels for alert in notice.alerts):
         return ()
-    alerts = sorted(notice.alerts, key=lambda alert: alert.id)
-    return tuple(
-        Part(a.id, a.began.wall, a.ended.wall if a.ended else 0, a.is_event, a.subjects, a.certain)
-        for a in alerts[:MOST_ALERTS]
-    )
+    alerts, over = (sorted(some, key=lambda alert: alert.id) for some in (notice.alerts, notice.closing))
+    return tuple([*map(_part, alerts), *map(_closing, map(_part, over))][:MOST_ALERTS])
+
+
+def _part(alert: Alert) -> Part:
+    ended = alert.ended.wall if alert.ended else 0
+    return Part(alert.id, alert.began.wall, ended, alert.is_event, alert.subjects, alert.certain)
+
+
+def _closing(part: Part) -> Part:
+    """That its incident has ended, which is not that it is over."""
+    return replace(part, alert_id=record_id("closing", part.alert_id), subjects=())
 
 
 def heartbeats(
