@@ -149,7 +149,7 @@ class Auditor:
             assert not notice.route.is_muted(at.wall), "notified in a mute interval"
             for alert in notice.alerts:
                 assert not _is_silenced(after, alert, at), "notified, and silenced"
-            for alert in notice.lasting:
+            for alert in (alert for alert in notice.alerts if alert.ended is None):
                 assert not is_inhibited(policy.inhibit_rules, alert.labels, firing), "notified, and inhibited"
                 is_lasting = alert.id in self._lasting.get(notice.fingerprint, ())
                 assert not is_lasting or _in_sight(alert, after), "notified again as if it held, while blind"

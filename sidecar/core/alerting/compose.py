@@ -9,10 +9,9 @@ from typing import Final, NamedTuple
 
 from sidecar.core.alerting import phrases, title
 from sidecar.core.alerting.alerts import Alert, Notice
-from sidecar.core.alerting.moved_jobs import jobs_line, jobs_now
+from sidecar.core.alerting.recovery_lines import jobs_line, jobs_now
 from sidecar.core.alerting.subject import Failover, Subject, subject
 from sidecar.core.alerting.template_fields import fields
-from sidecar.core.alerting.title import Headline
 from sidecar.core.cluster.failover import makers_there
 from sidecar.core.cluster.next_step import next_step
 from sidecar.core.cluster.records.record_lines import succession_line
@@ -60,6 +59,8 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
     page = f"episodes/{failover.episode.id}" if failover else ""
     step = next_step(about.cluster, status.status) if about.cluster and status else None
     happened, moved = _alert_lines(about)
+    # Without a status it is shown by its severity, but what is over is no warning any more.
+    shown = Shown("blue", "info") if headline.over else Shown("", "")
     lines = [
         *map(_Line, changed),
         *([_Line(f"Next: {step.text}")] if step else []),
@@ -79,13 +80,8 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
         tuple(_message_alert(alert, about) for alert in notice.alerts[:MOST_ALERTS]),
         failover.death if failover else None,
         failover.recovery if failover else None,
-        *((status.status.value, status.sentence, *SHOWN[status.status]) if status else ("", "", *_shown(headline))),
+        *((status.status.value, status.sentence, *SHOWN[status.status]) if status else ("", "", *shown)),
     )
-
-
-def _shown(headline: Headline) -> tuple[str, str]:
-    """How a message without a status is shown: by its severity, but what is over is no warning any more."""
-    return Shown("blue", "info") if headline.over else Shown("", "")
 
 
 def _message_alert(alert: Alert, about: Subject) -> MessageAlert:
