@@ -115,6 +115,9 @@ def status(
     judged = [verdict for verdict in verdicts(snapshot) if only in {None, verdict.cluster_id}]
     watched = [verdict.cluster_id for verdict in judged if verdict.cluster_id is not None]
     detailed = watched[:DETAILED]
+    firing = [alert for alert in grouped(snapshot) if only in {None, alert.first.cluster_id}]
+    outbox = [delivery for delivery in snapshot.state.outbox.values() if not delivery.is_scheduled]
+    silenced = [silence for silence in silences(snapshot) if silence.state != "expired"]
     return render(
         "status.html.j2",
         every=EVERY_SECONDS,
@@ -139,9 +142,14 @@ def status(
         health=snapshot.health,
         idle_rules=snapshot.policy.idle_rules(),
         checks={name: ha_checks(snapshot, name) for name in detailed},
-        **_alerts(snapshot, only),
-        **_deliveries(snapshot),
-        **_silences(snapshot),
+        alerts=firing[:ALERTS_SHOWN],
+        alert_count=len(firing),
+        deliveries=outbox[:DELIVERIES_SHOWN],
+        pending=len(outbox),
+        services=snapshot.policy.services(),
+        silences=silenced[:SILENCES_SHOWN],
+        silenced=len(silenced),
+        unread_silences=problems(snapshot),
     )
 
 
@@ -187,22 +195,6 @@ def _jobs(jobs: list[Leader]) -> JobCounts:
     states = Counter(job.state for job in jobs)
     first = sorted(jobs, key=lambda job: job.state == "held")[:LEADERS_SHOWN]
     return JobCounts(len(jobs), states["held"], states["vacant"], states["unknown"], first)
-
-
-def _alerts(snapshot: Snapshot, only: str | None) -> dict[str, object]:
-    firing = [alert for alert in grouped(snapshot) if only in {None, alert.first.cluster_id}]
-    return {"alerts": firing[:ALERTS_SHOWN], "alert_count": len(firing)}
-
-
-def _deliveries(snapshot: Snapshot) -> dict[str, object]:
-    outbox = [delivery for delivery in snapshot.state.outbox.values() if not delivery.is_scheduled]
-    services = snapshot.policy.services()
-    return {"deliveries": outbox[:DELIVERIES_SHOWN], "pending": len(outbox), "services": services}
-
-
-def _silences(snapshot: Snapshot) -> dict[str, object]:
-    active = [silence for silence in silences(snapshot) if silence.state != "expired"]
-    return {"silences": active[:SILENCES_SHOWN], "silenced": len(active), "unread_silences": problems(snapshot)}
 
 
 def episode(explained: Explanation, failover: EpisodeView | None, snapshot: Snapshot, now: Moment) -> str:

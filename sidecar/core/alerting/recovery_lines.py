@@ -11,7 +11,7 @@ from sidecar.core.cluster.recovery import assessment
 from sidecar.core.cluster.recovery.recovery_state import Assessed, RecoverySummary, summary
 from sidecar.core.cluster.recovery.recovery_tables import MOST_OF_A_REASON, known_checkpoints
 from sidecar.core.cluster.state import ClusterState
-from sidecar.core.counted import counted, data_size
+from sidecar.core.counted import counted, data_size, shortened
 from sidecar.core.moment import age, micros, seconds
 from sidecar.core.pictures import ENDED, Checkpoint, Job, Picture
 from sidecar.core.records import Recovery
@@ -98,9 +98,8 @@ def _proof(assessed: Assessed) -> Iterator[str]:
         f"{latest} restored from {'its' if latest == 1 else 'their'} latest checkpoint{'' if latest == 1 else 's'}"
     )
     yield f"{of_cluster.verdict}: {', '.join(filter(None, (ran, restored if latest else '')))}".removesuffix(": ")
-    yield from (clean(reason, MOST_OF_A_REASON) for reason in of_cluster.reasons[:MOST_REASONS])
-    if (more := len(of_cluster.reasons) - MOST_REASONS) > 0:
-        yield f"… and {more} more"
+    reasons = [clean(reason, MOST_OF_A_REASON) for reason in of_cluster.reasons[:MOST_REASONS]]
+    yield from shortened(reasons, MOST_REASONS, len(of_cluster.reasons))
 
 
 def _slowest_job(rows: Sequence[Recovery]) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from sidecar.core.cluster.records.record_lines import cluster_line, death_line, job_line, moved
-from sidecar.core.counted import counted
+from sidecar.core.counted import shortened
 from sidecar.core.drills.drill import STARTED
 from sidecar.core.drills.findings import Message, findings_of
 from sidecar.core.drills.judge import Result, figures, judged
@@ -199,10 +199,8 @@ def _failover(report: Report) -> Iterator[Fact]:
 
 def _recovery(report: Report) -> Iterator[Fact]:
     if report.recovery:
-        jobs = [job_line(job) for job in report.jobs]
-        more = report.jobs_total - len(jobs)
-        others = [f"… and {counted(more, 'more job')}"] if more > 0 else []
-        yield "recovery", [cluster_line(report.recovery), *jobs, *others]
+        jobs = shortened([*map(job_line, report.jobs)], len(report.jobs), report.jobs_total, "job")
+        yield "recovery", [cluster_line(report.recovery), *jobs]
     elif report.episode and not report.drill.assessed:
         yield "recovery", ["not assessed: flink_rest is never"]
 

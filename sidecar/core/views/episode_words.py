@@ -14,13 +14,12 @@ from sidecar.core.cluster.records.record_lines import (
     moved,
     transition_line,
 )
-from sidecar.core.counted import counted
+from sidecar.core.counted import shortened
 from sidecar.core.records import Annotation, Death, EpisodeRecord, Evidence, Notification
 from sidecar.core.sanitize import clean, printable
 from sidecar.core.views import stages
 from sidecar.core.views.episode_view import EpisodeView
 from sidecar.core.views.explain import Explanation
-from sidecar.core.views.outcome import RecoveryView
 
 _NOTE_WIDTH: Final = 100
 """Characters of a line of a note in a terminal."""
@@ -37,10 +36,8 @@ def in_words(explained: Explanation) -> Iterator[str]:
     yield from below_names((*facts(explained, with_jobs=True), *stages_in_words, *notified, *evidence, *notes))
     if explained.transitions:
         yield ""
-    for transition in explained.transitions[:MOST_LINES]:
-        yield f"{transition.observed_at} {transition_line(transition)}"
-    if (more := explained.transitions_total - MOST_LINES) > 0:
-        yield f"… and {more} more"
+    first = [f"{each.observed_at} {transition_line(each)}" for each in explained.transitions[:MOST_LINES]]
+    yield from shortened(first, MOST_LINES, explained.transitions_total)
 
 
 def below_names(parts: Iterable[Fact]) -> Iterator[str]:
@@ -65,15 +62,15 @@ def facts(explained: Explanation, *, with_jobs: bool = False) -> Iterator[Fact]:
     elif then := explained.last_status:
         yield "status", [clean(f"{then.status} until the next failover: {then.sentence}")]
     if recovery := explained.recovery:
-        yield "recovery", [cluster_line(recovery), *(_jobs(recovery) if with_jobs else ())]
+        jobs = shortened([*map(job_line, recovery.jobs)], MOST_LINES, recovery.jobs_total, "job") if with_jobs else []
+        yield "recovery", [cluster_line(recovery), *jobs]
 
 
 def _notifications(notifications: Sequence[Notification]) -> Iterator[Fact]:
     """What became of each notification, by its last attempt; suppressed alerts that differ in their subject alone are one line."""
     last = {notification.delivery_id or notification.id: notification for notification in notifications}.values()
     if lines := list(dict.fromkeys(map(_outcome, last))):
-        more = [f"… and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
-        yield "notified", [*lines[:MOST_LINES], *more]
+        yield "notified", shortened(lines, MOST_LINES)
 
 
 def _outcome(notification: Notification) -> str:
@@ -98,13 +95,6 @@ def _of_evidence(evidence: Evidence) -> Fact:
     outcome = f"{evidence_outcome(evidence)} by {clean(evidence.observer)}"
     lines = [outcome, evidence.detail, evidence.file and f"file {evidence.file}"]
     return "evidence", [clean(line) for line in lines if line]
-
-
-def _jobs(recovery: RecoveryView) -> Iterator[str]:
-    """A line for each job, as far as there is room."""
-    yield from map(job_line, recovery.jobs[:MOST_LINES])
-    if (more := recovery.jobs_total - MOST_LINES) > 0:
-        yield f"… and {counted(more, 'more job')}"
 
 
 def _of_episode(episode: EpisodeRecord | EpisodeView, death: Death | None) -> Iterator[Fact]:
