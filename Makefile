@@ -31,7 +31,7 @@ $(VENV)/.ready: requirements/dev.lock pyproject.toml scripts/setup.sh
 	@touch $@
 
 demo: setup ## a real Flink, a killed leader, the alert, the metric, the audit row: about a minute
-	@$(BIN)/flink-ha-sidecar demo
+	@$(BIN)/python -m tests.demo
 
 fetch: setup ## Flink, a Kubernetes API server, kubectl, Helm, amtool, Prometheus, HAProxy and image layers for the tests, into the cache, once
 	@$(BIN)/python -m tests.kit.fetch

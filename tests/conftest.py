@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.lab.distribution import flink_home
-from sidecar.lab.flink import Lab
-from sidecar.lab.java import find_java
-from sidecar.lab.receivers import HttpReceiver
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.kubernetes_server import assets
 from tests.kit.receivers import webhook
 from tests.kit.waiting import PATIENCE_SECONDS, until
+from tests.lab.distribution import flink_home
+from tests.lab.flink import Lab
+from tests.lab.java import find_java
+from tests.lab.receivers import HttpReceiver
+from tests.lab.zookeeper import ZooKeeper
 
 pytest_plugins = ["tests.kit.groups", "tests.kit.costs", "tests.kit.fetched"]
 

@@ -10,7 +10,6 @@ from sidecar import __version__
 from sidecar.cli import logs
 from sidecar.cli.alert import alert
 from sidecar.cli.audit import audit
-from sidecar.cli.demo import demo
 from sidecar.cli.drill import drill
 from sidecar.cli.exit_status import QuietGroup, exit_status
 from sidecar.cli.ha import ha
@@ -36,7 +35,7 @@ _COMMANDS = (
     *(run, status, alerts, watch, who, ha),
     *(timeline, episodes, explain, annotate),
     *(config, rules, alert, silence, drill),
-    *(audit, demo),
+    audit,
 )
 for command in _COMMANDS:
     accept_debug(command)

@@ -33,7 +33,7 @@ _PRIMARY: Final = 0xFF
 _PRIVATE: Final = 0o600
 _ROWS_A_STATEMENT: Final = 200
 """SQLite lets other threads run in each statement, which then waits for the interpreter: beside two threads that compute, 5,000 statements
-of one row took 8 s (docs/project/benchmarks.md#the-worst-tenant).
+of one row took 8 s (docs/project/adr/0001).
 """
 _LATEST: Final = 64 << 20
 """So many bytes of a journal may be in SQLite's log beside it."""

@@ -36,8 +36,6 @@ class Rounds:
 
     def __init__(self, folder: Path, chance: random.Random) -> None:
         self.spool, self.audit = folder / "spool", folder / "audit"
-        self.killed = 0
-        """How often it was still at work when it was killed."""
         self._chance = chance
         self._day = 2
         self._segment = 1
@@ -60,7 +58,6 @@ class Rounds:
                     assert process.returncode == 0
                     self._seconds = max(0.5, time.monotonic() - began)
                 except subprocess.TimeoutExpired:
-                    self.killed += 1
                     self._seconds *= _PATIENCE
                     os.killpg(process.pid, signal.SIGKILL)
             end_what_it_began(spark)

@@ -121,26 +121,22 @@ class Rounds:
     def __init__(self, folder: Path, chance: random.Random) -> None:
         self.spool, self.audit = folder / "spool", folder / "audit"
         self.spool.mkdir(parents=True)
-        self.killed = 0
-        """In how many rounds the ingest was still at work when it was killed."""
         self.ids: set[str] = set()
         self.garbage: set[str] = set()
         self._chance = chance
         self._round = 0
         self._seconds = 3.0
 
-    def play(self, spark: SparkSession, *, own_jvm: bool = False) -> None:
-        """One round. It is killed at a random moment of the time that an ingest has taken so far; with its own JVM, both are."""
+    def play(self, spark: SparkSession) -> None:
+        """One round. It is killed at a random moment of the time that an ingest has taken so far."""
         self._fill()
-        with ingesting(self.spool, self.audit, None if own_jvm else spark) as process:
+        with ingesting(self.spool, self.audit, spark) as process:
             began = time.monotonic()
             try:
-                process.wait(self._chance.uniform(0, 1.2 * self._seconds * (4 if own_jvm else 1)))
+                process.wait(self._chance.uniform(0, 1.2 * self._seconds))
                 assert process.returncode == 0
-                if not own_jvm:
-                    self._seconds = time.monotonic() - began
+                self._seconds = time.monotonic() - began
             except subprocess.TimeoutExpired:
-                self.killed += 1
                 self._seconds *= _PATIENCE
                 os.killpg(process.pid, signal.SIGKILL)
         end_what_it_began(spark)

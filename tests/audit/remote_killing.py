@@ -1,15 +1,14 @@
-"""Commands that change a log in an object store and are killed, on a JVM that survives; or the store is restarted under them."""
+"""Commands that change a log in an object store and are killed, on a JVM that survives."""
 
 import os
 import random
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from threading import Event, Thread
 
 import duckdb
 from pyspark.sql import SparkSession
@@ -39,11 +38,10 @@ from sidecar.audit.upkeep.materialize import materialize
 """
 _PATIENCE = 1.25
 _SHARES = {"ingest": 0.5, "compact": 0.3, "materialize": 0.2}
-_SHARE_OF_RESTARTS = 0.15
 
 
 class RemoteRounds(Rounds):
-    """The rounds of `Rounds`, in a bucket. Some compact or materialize; in some, the store is killed and starts again."""
+    """The rounds of `Rounds`, in a bucket. Some compact or materialize."""
 
     def __init__(
         self,
@@ -53,22 +51,13 @@ class RemoteRounds(Rounds):
         *,
         spool: str = SPOOL,
         audit: str = AUDIT,
-        restart: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(bucket, chance)
         self._folder = folder
         self._urls = {"spool": spool, "audit": audit}
-        self._restart = restart
-        self.restarts = 0
-        """How often the store was restarted under a command."""
-        self.kills = dict.fromkeys(_WORK, 0)
-        """How many of each were killed at work."""
-        self.failed_readers = 0
-        """How often a plain reader failed, as a replacement had not ended."""
         self._limits = dict.fromkeys(_WORK, 3.0)
 
-    def play(self, spark: SparkSession, *, own_jvm: bool = False) -> None:
-        assert not own_jvm
+    def play(self, spark: SparkSession) -> None:
         is_there = bool(self.visible())
         work = self._chance.choices([*_SHARES], [*_SHARES.values()])[0] if is_there else "ingest"
         if work == "ingest":
@@ -78,21 +67,12 @@ class RemoteRounds(Rounds):
             work=_WORK[work].format(**self._urls),
         )
         with started(script, environment=self._environment(spark)) as process:
-            if self._restart and self._chance.random() < _SHARE_OF_RESTARTS:
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(self._chance.uniform(0, self._limits[work]))
-                self._restart()
-                self.restarts += 1
-                process.wait()  # it has gone on, or ended with an error
-                end_what_it_began(spark)
-                return
             began = time.monotonic()
             try:
                 self._wait(process, 1.2 * self._limits[work])
                 assert process.returncode == 0
                 self._limits[work] = time.monotonic() - began
             except subprocess.TimeoutExpired:
-                self.kills[work] += 1
                 self._limits[work] *= _PATIENCE
                 os.killpg(process.pid, signal.SIGKILL)
         end_what_it_began(spark)
@@ -129,10 +109,8 @@ class RemoteRounds(Rounds):
         assert self.ids.issuperset(ours)
         assert self._seen.issubset(ours)
         self._seen = set(ours)
-        try:
+        with suppress(duckdb.InvalidInputException):  # a replacement has not ended
             assert self.plain_ids() == ours
-        except duckdb.InvalidInputException:
-            self.failed_readers += 1
 
     _seen: frozenset[str] | set[str] = frozenset()
 
@@ -150,35 +128,3 @@ class RemoteRounds(Rounds):
         compact(spark, self._urls["audit"])
         materialize(spark, self._urls["audit"], before=_CLOSED_BEFORE)
         assert verify(spark, self._urls["audit"], deep=True).findings == []
-
-
-class PlainReader(Thread):
-    """Reads the log all the time, as one that knows nothing of us, until `stop`."""
-
-    def __init__(self, rounds: RemoteRounds) -> None:
-        super().__init__(daemon=True)
-        self._rounds = rounds
-        self._stop_reading = Event()
-        self.reads = self.failed = 0
-        self.wrong: list[str] = []
-        """What was wrong with a read."""
-
-    def run(self) -> None:
-        before: set[str] = set()
-        while not self._stop_reading.wait(0.05):
-            try:
-                ids = self._rounds.plain_ids()
-            except duckdb.Error:  # a barrier, or a file that was deleted since it was listed
-                self.failed += 1
-                continue
-            self.reads += 1
-            if len(set(ids)) != len(ids):
-                self.wrong.append(f"{len(ids) - len(set(ids))} ids twice")
-            if lost := before.difference(ids):
-                self.wrong.append(f"{len(lost)} ids lost")
-            before = set(ids)
-
-    def stop(self) -> None:
-        """Ends with the read that goes on."""
-        self._stop_reading.set()
-        self.join()

@@ -71,7 +71,7 @@ def test_killed_at_any_moment_it_is_completed_by_the_next(spark: SparkSession, s
 
 
 def test_killed_again_and_again_each_id_is_there_once(spark: SparkSession, tmp_path: Path) -> None:
-    """Rounds of `python -m tests.bench.killed_ingest`: duplicate segments, a deleted checkpoint, garbage, two observers, and kill -9."""
+    """Duplicate segments, a deleted checkpoint, garbage, two observers, and kill -9."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")  # noqa: T201  shown when it fails
     rounds = Rounds(tmp_path, random.Random(seed))

@@ -295,7 +295,7 @@ def test_carries_are_few_and_close_enough() -> None:
 
 
 def test_killed_at_any_moment_no_answer_is_wrong(spark: SparkSession, tmp_path: Path) -> None:
-    """A round of `python -m tests.bench.killed_materialization`: new and late records, kill -9, and answers in between."""
+    """New and late records, kill -9, and answers in between."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")  # noqa: T201  shown when it fails
     rounds = Rounds(tmp_path, random.Random(seed))

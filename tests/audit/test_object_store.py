@@ -188,7 +188,7 @@ def test_two_writers_at_once_wait_for_each_other(spark: SparkSession, bucket: Pa
 
 
 def test_killed_again_and_again_each_id_is_there_once(spark: SparkSession, tmp_path: Path, bucket: Path) -> None:
-    """Rounds of `python -m tests.bench.killed_remote`: ingests and compactions end with kill -9 at random moments."""
+    """Ingests and compactions end with kill -9 at random moments."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")  # noqa: T201  shown when it fails
     rounds = RemoteRounds(bucket, tmp_path, random.Random(seed))

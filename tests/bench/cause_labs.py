@@ -8,13 +8,13 @@ from datetime import timedelta
 from pathlib import Path
 
 from sidecar.core.flink.configmaps import cluster_config_map
-from sidecar.lab.flink import Lab
-from sidecar.lab.managers import JobManager
-from sidecar.lab.processes import ServerProcess
-from sidecar.lab.settings import CLUSTER_ID, NAMESPACE, PATH_ROOT
 from tests.bench.apiserver import OpenKubernetes
 from tests.bench.truth import Truth
 from tests.kit.relay import Gate
+from tests.lab.flink import Lab
+from tests.lab.managers import JobManager
+from tests.lab.processes import ServerProcess
+from tests.lab.settings import CLUSTER_ID, NAMESPACE, PATH_ROOT
 
 SESSION = timedelta(seconds=5)
 """Of ZooKeeper; in Kubernetes, the duration of the lease: a third of Flink's default."""

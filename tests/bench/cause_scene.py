@@ -14,12 +14,12 @@ from sidecar.core.cluster.failover.causes import RELATED
 from sidecar.core.flink.configmaps import LEASE_MARGIN
 from sidecar.core.moment import SECOND
 from sidecar.journal import JournalReader
-from sidecar.lab.managers import JobManager
-from sidecar.lab.receivers import HttpReceiver
 from tests.bench.cause_labs import SESSION, ApartLab
 from tests.bench.stage import is_running
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import until
+from tests.lab.managers import JobManager
+from tests.lab.receivers import HttpReceiver
 
 CALM_SECONDS = 10.0
 """In which a group of alerts is notified, and an episode is over."""

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sidecar.host import processes
-from sidecar.lab.flink import Lab
-from sidecar.lab.receivers import HttpReceiver, ReceivedMessage
 from tests.bench.cause_scene import epoch_seconds
 from tests.bench.stage import FLINK, Table
 from tests.bench.still import LoggingLab, print_stills, row
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
+from tests.lab.flink import Lab
+from tests.lab.receivers import HttpReceiver, ReceivedMessage
 
 FAILOVERS = 5
 _EVERYTHING = "evidence: {capture: [processes, flink_rest, leader_thread_dump]}"

@@ -16,12 +16,12 @@ from uuid import uuid4
 
 from kazoo.client import KazooClient
 
-from sidecar.lab.receivers import HttpReceiver
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.bench.stage import Table, leader, zookeeper
 from tests.kit.four_letter_words import says
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
+from tests.lab.receivers import HttpReceiver
+from tests.lab.zookeeper import ZooKeeper
 
 CLUSTERS: Final = (100, 1_000)
 SECONDS: Final = 60.0

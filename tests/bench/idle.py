@@ -5,12 +5,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from sidecar.lab.distribution import flink_home
-from sidecar.lab.java import find_java
-from sidecar.lab.receivers import HttpReceiver
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.leaders import Leaders
 from tests.kit.sidecar_process import Sidecar
+from tests.lab.distribution import flink_home
+from tests.lab.java import find_java
+from tests.lab.receivers import HttpReceiver
+from tests.lab.zookeeper import ZooKeeper
 
 SETTLE_SECONDS = 5
 

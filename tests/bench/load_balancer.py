@@ -13,7 +13,6 @@ from itertools import cycle, islice, pairwise
 from pathlib import Path
 from statistics import median
 
-from sidecar.lab.managers import JobManager
 from tests.bench.stage import Table
 from tests.kit.load_balancer_scene import (
     Answer,
@@ -23,6 +22,7 @@ from tests.kit.load_balancer_scene import (
     seconds_of,
     wrong_answers,
 )
+from tests.lab.managers import JobManager
 
 KINDS = {"kill -9": JobManager.kill, "SIGSTOP": JobManager.pause, "SIGTERM": JobManager.terminate}
 

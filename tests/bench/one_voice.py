@@ -22,7 +22,6 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.bench.stage import Table, zookeeper
 from tests.kit.leaders import Leaders
 from tests.kit.one_voice import LEDGER, Verdict, Voices, books, freeze, judge, leads, thaw
@@ -30,6 +29,7 @@ from tests.kit.receivers import Mood, Receiver
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import until
 from tests.kit.zookeeper_client import connected
+from tests.lab.zookeeper import ZooKeeper
 
 _FAILOVERS: Final = 200
 _WELL: Final = {Mood.WELL: 1.0}

@@ -1,7 +1,6 @@
-"""What a question about a month reads of a log in an object store: `python -m tests.bench.remote_question [ROWS] [DATES] [FOLDER]`.
+"""What a question about a month reads of a log in an object store: `python -m tests.bench.remote_question [ROWS] [DATES]`.
 
-Whole commands, each with its own Spark; bytes are those that the S3 server, which is on this machine, has sent. FOLDER: a checkout of an
-older version, which copied what it read, without and with a cache; the question is asked with it, too.
+Whole commands, each with its own Spark; bytes are those that the S3 server, which is on this machine, has sent.
 """
 
 import os
@@ -22,7 +21,7 @@ _FIRST = date(2025, 1, 1)
 _SPOOL, _AUDIT = "--spool=s3://bucket/spool", "--audit=s3://bucket/audit"
 
 
-def main(rows: int, dates: int, older: str | None) -> None:
+def main(rows: int, dates: int) -> None:
     end = _FIRST + timedelta(days=dates)
     changes = f"SELECT count(*), max(downtime_seconds_at_most) FROM leader_changes WHERE event_date >= '{end - timedelta(days=30)}'"  # noqa: S608  our own dates
     steps = [
@@ -45,30 +44,19 @@ def main(rows: int, dates: int, older: str | None) -> None:
                     once = _run(line, command, environment, asked) if asked else (0.0, 0.0)
                     seconds, megabytes = _run(line, command, environment, 2 * asked)
                     table.row(name, f"{seconds - once[0]:.1f}", f"{megabytes - once[1]:.1f}")
-                if older:
-                    cache = f"--cache={folder}/cache"
-                    for name, options in (("a copy", []), ("a copy, kept", [cache]), ("from the kept copy", [cache])):
-                        seconds, megabytes = _run(line, ["sql", _AUDIT, *options, changes], environment, folder=older)
-                        table.row(f"`leader_changes` of a month, by {name}", f"{seconds:.1f}", f"{megabytes:.1f}")
         finally:
             server.kill()
     table.end()
 
 
-def _run(
-    line: Line, command: list[str], environment: Mapping[str, str], asked: str = "", folder: str | None = None
-) -> tuple[float, float]:
-    """Seconds, and megabytes that the store has sent. `folder`: with the code that is there."""
+def _run(line: Line, command: list[str], environment: Mapping[str, str], asked: str) -> tuple[float, float]:
+    """Seconds, and megabytes that the store has sent."""
     sent, begin = line.sent, time.monotonic()
     run = [sys.executable, "-m", "sidecar", "audit", *command]
-    subprocess.run(run, env=environment, check=True, input=asked, text=True, stdout=sys.stderr, cwd=folder)
+    subprocess.run(run, env=environment, check=True, input=asked, text=True, stdout=sys.stderr)
     return time.monotonic() - begin, (line.sent - sent) / 1e6
 
 
 if __name__ == "__main__":
     arguments = sys.argv[1:]
-    main(
-        int(arguments[0]) if arguments else _ROWS,
-        int(arguments[1]) if len(arguments) > 1 else _DATES,
-        next(iter(arguments[2:]), None),
-    )
+    main(int(arguments[0]) if arguments else _ROWS, int(arguments[1]) if len(arguments) > 1 else _DATES)

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
 
-from sidecar.lab.distribution import flink_home
-from sidecar.lab.flink import Lab
-from sidecar.lab.java import find_java, java_environment
-from sidecar.lab.lab_error import LabError
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.flink_listener import flink_listener
 from tests.kit.java_serialization import connection_info
 from tests.kit.waiting import until
+from tests.lab.distribution import flink_home
+from tests.lab.flink import Lab
+from tests.lab.java import find_java, java_environment
+from tests.lab.lab_error import LabError
+from tests.lab.zookeeper import ZooKeeper
 
 FLINK = "2.3.0"
 ROOT = "/flink"

@@ -10,12 +10,12 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from sidecar.host import processes
-from sidecar.lab import rest
-from sidecar.lab.flink import Lab
-from sidecar.lab.managers import JobManager
 from sidecar.sinks.evidence import jvm_attach
 from tests.bench.stage import Table
 from tests.kit.waiting import wait_for
+from tests.lab import rest
+from tests.lab.flink import Lab
+from tests.lab.managers import JobManager
 
 DUMPS = 30
 """Of each kind."""

@@ -13,11 +13,11 @@ from uuid import UUID, uuid4
 
 from msgspec import json
 
-from sidecar.lab.receivers import HttpReceiver
 from tests.bench.apiserver import Asked, Meter, OpenKubernetes
 from tests.bench.configmap import Clusters
 from tests.bench.stage import Listener, Table
 from tests.kit.sidecar_process import COMMAND, Sidecar
+from tests.lab.receivers import HttpReceiver
 
 RENEWALS, RATE = 2_000, 50.0
 _WATCH_ENDS_SECONDS = 300.0

@@ -22,11 +22,6 @@ from uuid import uuid4
 
 from kazoo.client import KazooClient
 
-from sidecar.lab.distribution import flink_home
-from sidecar.lab.java import find_java
-from sidecar.lab.processes import start_child
-from sidecar.lab.receivers import HttpReceiver
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.bench import hostile_answers
 from tests.bench.found_zookeeper import Clusters
 from tests.bench.stage import FLINK, Table
@@ -38,6 +33,11 @@ from tests.kit.sidecar_process import Sidecar
 from tests.kit.slow_silences import slow_silences
 from tests.kit.strange_servers import answering
 from tests.kit.waiting import wait_for
+from tests.lab.distribution import flink_home
+from tests.lab.java import find_java
+from tests.lab.processes import start_child
+from tests.lab.receivers import HttpReceiver
+from tests.lab.zookeeper import ZooKeeper
 
 HONEST: Final = 100
 MOST_MIB: Final = 200.0

@@ -14,12 +14,12 @@ from typing import Final
 from kazoo.exceptions import NoNodeError
 from msgspec import Struct
 
-from sidecar.lab.distribution import flink_home
-from sidecar.lab.java import find_java
 from tests.campaign.faults import KINDS, Kind
 from tests.campaign.judge import Verdict, judge
 from tests.campaign.scene import KubernetesScene, Scene, ZooKeeperScene
 from tests.kit.kubernetes_server import assets
+from tests.lab.distribution import flink_home
+from tests.lab.java import find_java
 
 STORES: Final = ("zookeeper", "kubernetes")
 _FLINK: Final = "2.3.0"

@@ -14,8 +14,6 @@ from typing import Final, Self
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
 
-from sidecar.lab.processes import ServerProcess
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.campaign.diary import Diary
 from tests.campaign.flink import CLUSTER, FakeFlink
 from tests.campaign.flink_kubernetes import KubernetesFlink
@@ -24,6 +22,8 @@ from tests.campaign.relay import Relay
 from tests.campaign.watcher import Watcher
 from tests.kit.kubernetes_server import Kubernetes
 from tests.kit.receivers import Mood, Receiver
+from tests.lab.processes import ServerProcess
+from tests.lab.zookeeper import ZooKeeper
 
 RECOVERY_SECONDS: Final = 150.0
 """Above all that anything may take: a claim that is taken over (10 s), a receiver asked again after a pause, a busy machine."""

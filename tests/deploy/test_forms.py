@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from kubernetes import client
 
-from sidecar.lab.distribution import flink_home
-from sidecar.lab.java import java_command, java_environment
 from sidecar.settings import KubernetesSettings, load
 from tests.deploy.manifests import DEPLOY, apply, copied, document, example, of_kind, pod_of
 from tests.deploy.test_kubernetes_manifests import NAMESPACE
@@ -18,6 +16,8 @@ from tests.deploy.test_manifests import of_kind as of_the_example
 from tests.kit.forms import forms
 from tests.kit.kubectl import Manifest, kubectl, kustomize
 from tests.kit.kubernetes_server import Json, Kubernetes
+from tests.lab.distribution import flink_home
+from tests.lab.java import java_command, java_environment
 
 FLINK_SECONDS = 120.0
 """For Flink's command to make its objects, on a busy machine."""

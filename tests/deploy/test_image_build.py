@@ -19,8 +19,6 @@ import pytest
 
 import sidecar
 from sidecar.core.flink.leadership import host_port
-from sidecar.lab.processes import free_port
-from sidecar.lab.zookeeper import ZooKeeper
 from tests import ROOT
 from tests.audit.spooling import ids, seal, transition
 from tests.deploy.manifests import CHART, DEPLOY, document, pod_of
@@ -48,6 +46,8 @@ from tests.kit.serving import serving
 from tests.kit.waiting import wait_for
 from tests.kit.znodes import ZNodes, ZooKeeperWriter
 from tests.kit.zookeeper_client import connected
+from tests.lab.processes import free_port
+from tests.lab.zookeeper import ZooKeeper
 
 COMPONENTS = ("dispatcher", "resourcemanager", "restserver")
 AS_FILE = "file:/etc/flink-ha-sidecar-receivers/SLACK_URL"

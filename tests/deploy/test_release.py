@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.lab.zookeeper import ZooKeeper
 from tests import ROOT
 from tests.kit import helm
 from tests.kit.cluster import A
 from tests.kit.fake_flink import Flink
 from tests.kit.znodes import ZNodes, ZooKeeperWriter
 from tests.kit.zookeeper_client import connected
+from tests.lab.zookeeper import ZooKeeper
 
 VERSION = "9.8.7"
 SECONDS = 600

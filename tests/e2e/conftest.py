@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.leaders import Leaders
+from tests.lab.zookeeper import ZooKeeper
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.lab.receivers import HttpReceiver
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.alertmanager import Alertmanager
 from tests.kit.leaders import Leaders
 from tests.kit.receivers import webhook
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
+from tests.lab.receivers import HttpReceiver
+from tests.lab.zookeeper import ZooKeeper
 
 CONFIG = """\
 zookeeper: {{quorum: '{address}'}}

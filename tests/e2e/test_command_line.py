@@ -16,14 +16,14 @@ from kazoo.client import KazooClient
 
 from sidecar.core.errors import installing
 from sidecar.core.flink.leadership import LeaderInformation
-from sidecar.lab.receivers import HttpReceiver
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.cluster import DISPATCHER, RESOURCE_MANAGER, REST_SERVER, A
 from tests.kit.fake_flink import Flink
 from tests.kit.sidecar_process import COMMAND, Sidecar, command
 from tests.kit.waiting import wait_for
 from tests.kit.znodes import ZNodes, ZooKeeperWriter
 from tests.kit.zookeeper_client import connected
+from tests.lab.receivers import HttpReceiver
+from tests.lab.zookeeper import ZooKeeper
 
 SECRET = "xoxb-very-secret"
 _ELSEWHERE = {"FLINK_CONF_DIR": "", "FLINK_HA_SIDECAR_ZOOKEEPER": ""}
@@ -77,15 +77,16 @@ def test_without_a_command_the_help_is_the_answer() -> None:
     assert "..." not in ended.stderr.partition("Commands:")[2]
 
 
-def test_what_an_extra_brings_is_named_where_it_is_missing() -> None:
-    """`demo` without its extra says what to install."""
-    without = (
-        "import sys; sys.modules['pyspark'] = None; sys.argv[1:] = ['demo']; from sidecar.cli.main import main; main()"
+def test_what_an_extra_brings_is_named_where_it_is_missing(tmp_path: Path) -> None:
+    """`audit sql` without its extra says what to install."""
+    without = "import sys; sys.modules['pyspark'] = None; from sidecar.cli.main import main; main()"
+    arguments = ("audit", "sql", "--audit", str(tmp_path), "SELECT 1")
+    ended = subprocess.run(
+        [sys.executable, "-c", without, *arguments], capture_output=True, text=True, timeout=60, check=False
     )
-    ended = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
     assert len(ended.stderr.splitlines()) == 1
-    assert ended.stderr.endswith(f"; run: {installing('audit,lab')}\n")
+    assert ended.stderr.endswith(f"; install it with: {installing('audit')}\n")
 
 
 @pytest.fixture

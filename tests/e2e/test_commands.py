@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from sidecar.lab.zookeeper import ZooKeeper
 from tests import ROOT
 from tests.kit.cluster import JOB
 from tests.kit.commands_scene import SECRET, Scene, played
 from tests.kit.serving import serving
 from tests.kit.sidecar_process import COMMAND, command
 from tests.kit.waiting import wait_for
+from tests.lab.zookeeper import ZooKeeper
 
 TRANSCRIPTS = re.findall(
     r"^\$ flink-ha-sidecar (.*)\n((?:(?!\$ |```).*\n)*)",

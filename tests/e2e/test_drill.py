@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from sidecar.lab.receivers import HttpReceiver
 from tests.kit.recovery_scene import LABS, PICTURE_SECONDS, RetainingLab, Store
 from tests.kit.sidecar_process import Sidecar, command
 from tests.kit.waiting import wait_for
+from tests.lab.receivers import HttpReceiver
 
 PASSED_SECONDS = 180.0
 """From the kill until everything is proven to be back: a session of 8 s, a restart of the job, a checkpoint, a picture."""

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.lab.flink import Lab
-from sidecar.lab.receivers import HttpReceiver
 from tests.kit.browser import Page, chromium
 from tests.kit.sidecar_process import Sidecar, command
 from tests.kit.waiting import wait_for
+from tests.lab.flink import Lab
+from tests.lab.receivers import HttpReceiver
 
 COMPONENTS = {"resource_manager", "dispatcher", "rest_server", "job"}
 

@@ -22,17 +22,17 @@ import pytest
 
 from sidecar.core.flink.connection_info import decode_connection_info
 from sidecar.core.flink.leadership import LeaderInformation
-from sidecar.lab.distribution import flink_home
-from sidecar.lab.flink import Lab
-from sidecar.lab.java import java_environment
-from sidecar.lab.lab_error import LabError
-from sidecar.lab.managers import JobManager
-from sidecar.lab.processes import Process
-from sidecar.lab.settings import CLUSTER_ID, PATH_ROOT
 from tests.kit.flink_listener import flink_listener
 from tests.kit.relay import Gate
 from tests.kit.sidecar_process import COMMAND
 from tests.kit.waiting import PATIENCE_SECONDS, until, wait_for
+from tests.lab.distribution import flink_home
+from tests.lab.flink import Lab
+from tests.lab.java import java_environment
+from tests.lab.lab_error import LabError
+from tests.lab.managers import JobManager
+from tests.lab.processes import Process
+from tests.lab.settings import CLUSTER_ID, PATH_ROOT
 
 pytestmark = [pytest.mark.e2e]
 

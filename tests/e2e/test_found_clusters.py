@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from sidecar.core.cluster.records.record_lines import DUPLICATE_NOTE
-from sidecar.lab.receivers import HttpReceiver
 from tests.kit.cluster import A, B
 from tests.kit.config_maps import ApiServerWriter, ConfigMaps
 from tests.kit.fake_flink import Flink
@@ -15,6 +14,7 @@ from tests.kit.kubernetes_server import Kubernetes
 from tests.kit.serving import serving
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
+from tests.lab.receivers import HttpReceiver
 
 RULES = """\
 rules:

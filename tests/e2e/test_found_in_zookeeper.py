@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from sidecar.core.cluster.records.record_lines import DUPLICATE_NOTE
-from sidecar.lab.receivers import HttpReceiver
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.leaders import Leaders
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
+from tests.lab.receivers import HttpReceiver
+from tests.lab.zookeeper import ZooKeeper
 
 RULES = """\
 rules:

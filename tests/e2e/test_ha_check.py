@@ -10,10 +10,10 @@ from ruamel.yaml import YAML
 
 from sidecar.core.ha.flink_checks import FLINK_CHECKS
 from sidecar.core.ha.zookeeper_checks import ZOOKEEPER_CHECKS
-from sidecar.lab.processes import free_port
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.commands_scene import JobManagers
 from tests.kit.sidecar_process import command
+from tests.lab.processes import free_port
+from tests.lab.zookeeper import ZooKeeper
 
 FLINK: Final = """\
 high-availability:

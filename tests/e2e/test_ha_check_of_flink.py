@@ -10,12 +10,12 @@ from sidecar.app import ha_checking
 from sidecar.core.ha.finding import Verdict
 from sidecar.core.ha.results import CheckResult
 from sidecar.core.moment import SECOND
-from sidecar.lab.flink import Lab
-from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.settings import load
 from tests.kit.driver_recorder import now
 from tests.kit.waiting import until, wait_for
 from tests.kit.zookeeper_client import connected
+from tests.lab.flink import Lab
+from tests.lab.zookeeper import ZooKeeper
 
 
 def checks(lab: Lab, cluster_id: str | None = None) -> dict[str, CheckResult]:
@@ -80,7 +80,7 @@ def test_the_session_timeout_that_is_granted_decides(
     server: type[ZooKeeper], verdict: Verdict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Flink asks for 60 s, and its leader stands still for 35 s: with the cap that was a RISK another JobManager leads, without it none."""
-    monkeypatch.setattr("sidecar.lab.flink.ZooKeeper", server)
+    monkeypatch.setattr("tests.lab.flink.ZooKeeper", server)
     with Lab(tmp_path / "lab", session_timeout=timedelta(seconds=60)) as lab:
         lab.start()
         leader = lab.wait_for_leader()

@@ -11,13 +11,13 @@ import pytest
 from sidecar.core import handover
 from sidecar.core.cluster.failover.episodes import is_away
 from sidecar.core.flink.leadership import host_port
-from sidecar.lab.receivers import HttpReceiver
-from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.runtime.clock import Clock
 from sidecar.sinks.handover import REFILL_SECONDS
 from tests.kit.leaders import Leaders
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
+from tests.lab.receivers import HttpReceiver
+from tests.lab.zookeeper import ZooKeeper
 
 
 @pytest.fixture

@@ -12,13 +12,13 @@ import pytest
 
 from sidecar.core import handover
 from sidecar.core.observations import Ticked
-from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.runtime.clock import Clock
 from tests.kit.leaders import Leaders
 from tests.kit.observed_failovers import CLUSTER, PATHS, POLICY, at, first_sight, gone, play
 from tests.kit.receivers import webhook
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
+from tests.lab.zookeeper import ZooKeeper
 
 pytestmark = pytest.mark.e2e
 

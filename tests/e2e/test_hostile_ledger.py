@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from sidecar.lab.receivers import HttpReceiver
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.leaders import await_election
 from tests.kit.repeating import repeating
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
+from tests.lab.receivers import HttpReceiver
+from tests.lab.zookeeper import ZooKeeper
 
 pytestmark = pytest.mark.e2e
 

@@ -15,12 +15,12 @@ import pyarrow.dataset
 import pytest
 
 from sidecar.core.cluster.records.record_lines import DUPLICATE_NOTE
-from sidecar.lab.receivers import HttpReceiver
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.cluster import ALL_FOUR
 from tests.kit.leaders import Flapping
 from tests.kit.sidecar_process import Sidecar, command
 from tests.kit.waiting import wait_for
+from tests.lab.receivers import HttpReceiver
+from tests.lab.zookeeper import ZooKeeper
 
 CHAINS = 3
 """Each a cluster, its sidecar and its receiver: three side by side take a third of the time."""

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from sidecar.lab.flink import Lab
-from sidecar.lab.managers import JobManager
 from tests.kit.kubernetes_server import Kubernetes
 from tests.kit.sidecar_process import COMMAND, Sidecar, command
 from tests.kit.waiting import LOADED_MACHINE_SECONDS, wait_for
+from tests.lab.flink import Lab
+from tests.lab.managers import JobManager
 
 COMPONENTS = {"resource_manager", "dispatcher", "rest_server", "job"}
 OLD = "1.14.6"
 LEASE = timedelta(seconds=3)
 NOTICED = LEASE.total_seconds() + 2 + LOADED_MACHINE_SECONDS
-"""How long a silent leader may be believed: as long as its lease and 2 s. The exact figure is measured by `tests/bench/faults.py`."""
+"""How long a silent leader may be believed: as long as its lease and 2 s. The exact figure is in docs/project/adr/0010."""
 
 pytestmark = pytest.mark.e2e
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.leaders import Leaders
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
+from tests.lab.zookeeper import ZooKeeper
 
 pytestmark = pytest.mark.e2e
 

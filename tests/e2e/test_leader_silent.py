@@ -12,9 +12,6 @@ import pytest
 from sidecar.core.cluster.state import RestServer
 from sidecar.core.flink.leadership import Component, ComponentId, LeaderInformation
 from sidecar.journal import JournalReader
-from sidecar.lab.flink import Lab
-from sidecar.lab.receivers import HttpReceiver
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.cluster import JobManager
 from tests.kit.flink_rest_server import Answer, dropping
 from tests.kit.flink_rest_server import RestServer as Rest
@@ -23,6 +20,9 @@ from tests.kit.pictured_flink import pictured
 from tests.kit.receivers import webhook
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import LOADED_MACHINE_SECONDS, wait_for
+from tests.lab.flink import Lab
+from tests.lab.receivers import HttpReceiver
+from tests.lab.zookeeper import ZooKeeper
 
 SESSION = timedelta(seconds=60)
 """Flink's default."""

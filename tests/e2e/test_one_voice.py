@@ -12,13 +12,13 @@ from random import Random
 import pytest
 
 from sidecar.core.delivery import ledger_document
-from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.ports import LONGEST_DOCUMENT
 from tests.kit.leaders import Leaders
 from tests.kit.one_voice import LEDGER, Voices, books, judge, leads, read
 from tests.kit.receivers import Mood, Receiver
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import LOADED_MACHINE_SECONDS, wait_for
+from tests.lab.zookeeper import ZooKeeper
 
 MOODY = {Mood.WELL: 4.0, Mood.BROKEN: 1.0, Mood.TOO_MANY: 1.0, Mood.RESETS: 1.0}
 WELL = {Mood.WELL: 1.0}

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from sidecar.lab.receivers import HttpReceiver
 from tests.kit.cluster import job_manager
 from tests.kit.config_maps import ApiServerWriter, ConfigMaps
 from tests.kit.fake_flink import Flink
@@ -22,6 +21,7 @@ from tests.kit.kubernetes_server import Kubernetes
 from tests.kit.serving import serving
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
+from tests.lab.receivers import HttpReceiver
 
 BUDGET = 15
 RULES = f"""\

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from sidecar.lab.receivers import HttpReceiver
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.leaders import await_election
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
+from tests.lab.receivers import HttpReceiver
+from tests.lab.zookeeper import ZooKeeper
 
 pytestmark = pytest.mark.e2e
 

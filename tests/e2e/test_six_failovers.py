@@ -7,9 +7,9 @@ import pytest
 
 from sidecar.core.alerting.compose import MOST_BODY
 from sidecar.core.alerting.title import MOST_TITLE
-from sidecar.lab.flink import Lab
 from tests import ROOT
 from tests.kit.six_failovers import label, six_failovers
+from tests.lab.flink import Lab
 
 PAGE = (ROOT / "docs" / "reference" / "messages.md").read_text()
 

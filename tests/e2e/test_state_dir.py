@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from sidecar.lab.processes import free_port
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
+from tests.lab.processes import free_port
 
 
 def sidecar(folder: Path) -> Sidecar:

@@ -7,11 +7,11 @@ from random import Random
 import pytest
 from kazoo.client import KazooClient
 
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.e2e.test_command_line import lead
 from tests.kit.receivers import Mood, Receiver
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
+from tests.lab.zookeeper import ZooKeeper
 
 
 @pytest.fixture

@@ -9,8 +9,6 @@ import pytest
 from kazoo.client import KazooClient
 
 from sidecar.drivers.zookeeper import ZooKeeperDriver
-from sidecar.lab.distribution import flink_home
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.commands_scene import JobManagers
 from tests.kit.driver_recorder import CLUSTER, Recorder, now, recorders
 from tests.kit.kubernetes_server import USERS, Kubernetes
@@ -18,6 +16,8 @@ from tests.kit.relay import Wire
 from tests.kit.serving import serving
 from tests.kit.zookeeper_client import connected
 from tests.kit.zookeeper_findings import led
+from tests.lab.distribution import flink_home
+from tests.lab.zookeeper import ZooKeeper
 
 Watch = Callable[..., Recorder]
 RelayTo = Callable[[str], Wire]

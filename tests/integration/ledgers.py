@@ -13,12 +13,12 @@ from sidecar.drivers import ledger_of
 from sidecar.drivers.kubernetes import Access
 from sidecar.drivers.kubernetes.ledger import KubernetesLedger, ledger_name
 from sidecar.drivers.zookeeper.ledger import ROOT, ZooKeeperLedger
-from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.ports import Document, LedgerError, LedgerRefusedError, LedgerStore
 from sidecar.settings import KubernetesSettings, ZooKeeperSettings
 from tests.kit.kubernetes_server import Kubernetes
 from tests.kit.waiting import LOADED_MACHINE_SECONDS
 from tests.kit.zookeeper_client import connected
+from tests.lab.zookeeper import ZooKeeper
 
 CLUSTER = "demo"
 PATIENCE_SECONDS = 60.0

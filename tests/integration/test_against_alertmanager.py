@@ -12,7 +12,7 @@ from tests.kit.route_trees import Tree, label_set, one_matcher, our_receivers
 
 TREES = 100
 ASKED = 2
-"""Label sets for each tree: amtool is a process for each question. `python -m tests.bench.routing_judge` asks more."""
+"""Label sets for each tree: amtool is a process for each question."""
 
 
 @pytest.fixture(scope="module")

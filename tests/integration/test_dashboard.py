@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.cluster import CLUSTER
 from tests.kit.leaders import Leaders
 from tests.kit.prometheus import NAMESPACE, Dashboard, Prometheus, Query, filled_in
@@ -17,6 +16,7 @@ from tests.kit.receivers import webhook
 from tests.kit.serving import serving
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
+from tests.lab.zookeeper import ZooKeeper
 
 _FLINK = """\
 high-availability.type: zookeeper

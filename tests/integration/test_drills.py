@@ -10,11 +10,11 @@ from uuid import uuid4
 
 import pytest
 
-from sidecar.lab.receivers import HttpReceiver
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.leaders import Leaders
 from tests.kit.sidecar_process import Sidecar, command
 from tests.kit.waiting import wait_for
+from tests.lab.receivers import HttpReceiver
+from tests.lab.zookeeper import ZooKeeper
 
 SESSION_SECONDS = 7.0
 """The session timeout of 4 s, and what a server takes to notice its end: a loss after that began after the drill was read."""

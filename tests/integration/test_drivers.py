@@ -9,11 +9,11 @@ from kazoo.client import KazooClient
 
 from sidecar.core.observations import ClusterObservation, SnapshotCompleted
 from sidecar.drivers import Drivers
-from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.settings import KubernetesSettings, load_cluster
 from tests.kit.driver_recorder import now
 from tests.kit.kubernetes_server import USERS, Kubernetes, exec_credential, program
 from tests.kit.waiting import wait_for
+from tests.lab.zookeeper import ZooKeeper
 
 
 def test_clusters_of_both_stores_are_watched_side_by_side(

@@ -9,12 +9,12 @@ import pytest
 
 from sidecar.core.observations import PictureTaken
 from sidecar.core.pictures import Checkpoints, Picture, PictureRequest
-from sidecar.lab import rest
-from sidecar.lab.flink import Lab
-from sidecar.lab.lab_error import LabError
 from sidecar.runtime.clock import Clock
 from sidecar.sinks.pictures.picture_taker import PictureTaker
 from tests.kit.waiting import PATIENCE_SECONDS, wait_for
+from tests.lab import rest
+from tests.lab.flink import Lab
+from tests.lab.lab_error import LabError
 
 MILLISECOND = 1000
 NEEDED = 2

@@ -12,11 +12,11 @@ import pytest
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import ConfigMapObserved, NothingFound, SnapshotCompleted, ViewObserved
 from sidecar.drivers.kubernetes import Access, KubernetesDriver
-from sidecar.lab.processes import free_port
 from tests.kit.configmap_recorder import Recorder, drivers, said, version_of
 from tests.kit.driver_recorder import CONNECTED, SUSPENDED, now
 from tests.kit.kubernetes_server import Kubernetes, Namespace
 from tests.kit.waiting import LOADED_MACHINE_SECONDS, wait_for
+from tests.lab.processes import free_port
 
 Watch = Callable[..., Recorder]
 

@@ -7,13 +7,13 @@ from uuid import uuid4
 
 import pytest
 
-from sidecar.lab.receivers import HttpReceiver
 from tests.kit.cluster import CLUSTER, job_manager
 from tests.kit.config_maps import ONE, ApiServerWriter, ConfigMaps
 from tests.kit.fake_flink import Flink
 from tests.kit.kubernetes_server import USERS, Json, Kubernetes, Namespace
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
+from tests.lab.receivers import HttpReceiver
 
 OLD, NEW = job_manager("10.1.2.3"), job_manager("10.1.2.4")
 OLD_POD, NEW_POD = "orders-jobmanager-7d9f4b-abcde", "orders-jobmanager-7d9f4b-fghij"

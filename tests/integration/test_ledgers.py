@@ -13,8 +13,6 @@ import pytest
 from sidecar.core.delivery.settle import HELD_PAUSE
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
-from sidecar.lab.processes import free_port
-from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.ports import LONGEST_DOCUMENT, Document, LedgerStore
 from sidecar.runtime.clock import Clock
 from sidecar.sinks.notify.ledger_client import SharedLedger
@@ -23,6 +21,8 @@ from tests.integration.ledgers import PATIENCE_SECONDS, SECONDS, InKubernetes, I
 from tests.kit.relay import Wire
 from tests.kit.serving import serving
 from tests.kit.waiting import wait_for
+from tests.lab.processes import free_port
+from tests.lab.zookeeper import ZooKeeper
 from tests.sinks.notify.test_ledger_client import FIRST
 
 Open = Callable[..., LedgerStore]

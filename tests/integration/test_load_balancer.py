@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.lab.managers import JobManager
 from tests.kit.load_balancer_scene import load_balancer_scene, wrong_answers
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
+from tests.lab.managers import JobManager
 
 COMPONENT = "component=dispatcher"
 

@@ -5,10 +5,10 @@ from kazoo.client import KazooClient
 
 from sidecar.core.observations import ChildrenObserved, LeftOut
 from sidecar.drivers import watched_jobs
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.integration.conftest import Watch
 from tests.kit.driver_recorder import CONNECTED, Recorder
 from tests.kit.waiting import wait_for
+from tests.lab.zookeeper import ZooKeeper
 
 LEADER = "/leader/dispatcher/connection_info"
 JOB = "/leader/job-ff595cc2c737b4d30a69e740b7002d50/connection_info"

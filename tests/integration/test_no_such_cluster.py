@@ -7,11 +7,11 @@ from kazoo.client import KazooClient
 
 from sidecar.core.observations import NothingFound
 from sidecar.drivers.kubernetes import Access, KubernetesDriver
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.integration.conftest import Watch
 from tests.kit.configmap_recorder import drivers
 from tests.kit.driver_recorder import Recorder, now
 from tests.kit.kubernetes_server import Kubernetes
+from tests.lab.zookeeper import ZooKeeper
 
 LEADER = "/leader/dispatcher/connection_info"
 

@@ -6,12 +6,12 @@ from uuid import uuid4
 
 import pytest
 
-from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.sinks.otlp.exporter import POSITION
 from tests.kit.leaders import Leaders
 from tests.kit.otel_collector import ACCEPTED, OtelCollector, Reply, attributes, otel_collector
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
+from tests.lab.zookeeper import ZooKeeper
 
 EXPORTED = ("transition", "episode", "death", "recovery")
 

@@ -10,13 +10,13 @@ from uuid import uuid4
 import pytest
 
 from sidecar.core.delivery import ledger_document
-from sidecar.lab.receivers import HttpReceiver
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.integration.conftest import RelayTo
 from tests.kit.leaders import Leaders
 from tests.kit.relay import Wire
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
+from tests.lab.receivers import HttpReceiver
+from tests.lab.zookeeper import ZooKeeper
 
 RULES = """
 rules:

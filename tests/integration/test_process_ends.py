@@ -20,10 +20,10 @@ from sidecar.drivers.processes import ProcessWatch, process_watch
 from sidecar.drivers.processes.jvm_files import average, exhausted, jvm_files, longest_pause
 from sidecar.drivers.processes.watched_process import WatchedProcess
 from sidecar.host import memory_cgroup, processes
-from sidecar.lab.processes import free_port
 from sidecar.runtime.clock import Clock
 from sidecar.settings import ZooKeeperSettings
 from tests.kit.waiting import until
+from tests.lab.processes import free_port
 
 MAIN = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
 TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"

@@ -3,12 +3,12 @@
 import subprocess
 from pathlib import Path
 
-from sidecar.lab.receivers import HttpReceiver
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.debian import find_tool
 from tests.kit.leaders import Leaders
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
+from tests.lab.receivers import HttpReceiver
+from tests.lab.zookeeper import ZooKeeper
 
 _CHECK_SECONDS = 60.0
 

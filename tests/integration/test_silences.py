@@ -21,8 +21,6 @@ from sidecar.core.moment import SECOND
 from sidecar.drivers.kubernetes import Access
 from sidecar.drivers.kubernetes.ledger import KubernetesLedger
 from sidecar.drivers.zookeeper.ledger import ZooKeeperLedger
-from sidecar.lab.receivers import HttpReceiver
-from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.ports import LedgerStore
 from tests.integration.conftest import RelayTo
 from tests.kit.cluster import CLUSTER, job_manager
@@ -33,6 +31,8 @@ from tests.kit.leaders import Leaders
 from tests.kit.relay import Wire
 from tests.kit.sidecar_process import Sidecar, command
 from tests.kit.waiting import LOADED_MACHINE_SECONDS, wait_for
+from tests.lab.receivers import HttpReceiver
+from tests.lab.zookeeper import ZooKeeper
 
 HOUR: Final = 3600
 _BLIND: Final = "rules: [{alert: Blind, on: blind, for: 1s}]"

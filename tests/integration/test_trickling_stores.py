@@ -17,7 +17,6 @@ from sidecar.core.policy.routing import Route
 from sidecar.drivers.kubernetes import Access, KubernetesDriver
 from sidecar.drivers.zookeeper import ZooKeeperDriver
 from sidecar.journal import Journal
-from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.ports import LeaderRetrievalDriver
 from sidecar.runtime.clock import Clock
 from tests.integration.conftest import RelayTo, Watch
@@ -30,6 +29,7 @@ from tests.kit.kubernetes_server import Kubernetes, Namespace
 from tests.kit.relay import Wire
 from tests.kit.repeating import repeating
 from tests.kit.waiting import wait_for
+from tests.lab.zookeeper import ZooKeeper
 
 DISPATCHER = "/leader/dispatcher/connection_info"
 NOISE = "/leader/rest_server/connection_info"

@@ -11,12 +11,12 @@ from sidecar.core.flink import znode_paths
 from sidecar.core.flink.connection_info import MAX_BYTES
 from sidecar.core.flink.leadership import ZNodePosition
 from sidecar.core.observations import NodeObserved, NothingFound, SnapshotCompleted, ViewObserved
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.integration.conftest import Watch
 from tests.kit import zookeeper_recordings as recordings
 from tests.kit.driver_recorder import CONNECTED, Recorder, now
 from tests.kit.four_letter_words import zxid
 from tests.kit.relay import Wire
+from tests.lab.zookeeper import ZooKeeper
 
 DISPATCHER = "/leader/dispatcher/connection_info"
 JOB = "ff595cc2c737b4d30a69e740b7002d50"

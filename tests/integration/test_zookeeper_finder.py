@@ -24,7 +24,6 @@ from sidecar.drivers.zookeeper import clusters_below_root
 from sidecar.drivers.zookeeper.clusters_below_root import ZooKeeperFinder
 from sidecar.drivers.zookeeper.discovery import Discovery
 from sidecar.drivers.zookeeper.session import Absent, Children, Question
-from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.settings import ZooKeeperFinderSettings
 from tests.integration.conftest import writer
 from tests.kit import zookeeper_recordings as recordings
@@ -34,6 +33,7 @@ from tests.kit.fake_flink import Flink
 from tests.kit.finder_recorder import Recorder
 from tests.kit.relay import Wire
 from tests.kit.znodes import ZNodes, ZooKeeperWriter
+from tests.lab.zookeeper import ZooKeeper
 
 Find = Callable[..., Recorder]
 Run = Callable[..., Flink]

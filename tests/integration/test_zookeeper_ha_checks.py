@@ -11,7 +11,6 @@ from kazoo.client import KazooClient
 
 from sidecar.core.ha.finding import Unknown, Verdict
 from sidecar.drivers.zookeeper import ensemble_probe
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.commands_scene import JobManagers
 from tests.kit.serving import serving
 from tests.kit.sidecar_process import command
@@ -20,6 +19,7 @@ from tests.kit.waiting import wait_for
 from tests.kit.zookeeper_client import connected
 from tests.kit.zookeeper_ensemble import Ensemble, Member, quorum
 from tests.kit.zookeeper_findings import CREDENTIALS, Findings, contend, creator, findings, led, verdicts
+from tests.lab.zookeeper import ZooKeeper
 
 PASS, RISK, UNKNOWN = Verdict.PASS, Verdict.RISK, Verdict.UNKNOWN
 

@@ -11,7 +11,6 @@ from sidecar.core.flink.znode_paths import ZNodeLayout
 from sidecar.core.ha.finding import Verdict
 from sidecar.core.moment import SECOND
 from sidecar.drivers.zookeeper import ensemble_probe
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.cluster import JOB, A
 from tests.kit.commands_scene import JobManagers
 from tests.kit.fake_flink import Flink
@@ -19,6 +18,7 @@ from tests.kit.waiting import wait_for
 from tests.kit.znodes import ZNodes, ZooKeeperWriter
 from tests.kit.zookeeper_client import connected
 from tests.kit.zookeeper_findings import DIGEST, contend, creator, findings, led, verdicts
+from tests.lab.zookeeper import ZooKeeper
 
 PASS, RISK, UNKNOWN = Verdict.PASS, Verdict.RISK, Verdict.UNKNOWN
 DAY: Final = 86_400 * SECOND

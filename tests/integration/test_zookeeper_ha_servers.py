@@ -12,7 +12,6 @@ from sidecar.core.ha.finding import Verdict
 from sidecar.core.ha.zookeeper_checks import ZOOKEEPER_CHECKS
 from sidecar.drivers.zookeeper import ensemble_probe, server_probe
 from sidecar.drivers.zookeeper.ensemble_probe import EnsembleProbe
-from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.settings import TlsSettings, ZooKeeperSettings
 from tests.kit.certificates import Authority
 from tests.kit.commands_scene import JobManagers
@@ -21,6 +20,7 @@ from tests.kit.serving import serving
 from tests.kit.strange_servers import answering, endless, garbage, silent, trickling
 from tests.kit.waiting import LOADED_MACHINE_SECONDS
 from tests.kit.zookeeper_findings import findings, led, verdicts
+from tests.lab.zookeeper import ZooKeeper
 
 PASS, RISK, UNKNOWN = Verdict.PASS, Verdict.RISK, Verdict.UNKNOWN
 

@@ -12,8 +12,6 @@ from kazoo.security import make_digest_acl
 
 from sidecar.drivers.zookeeper.ledger import ROOT, ZooKeeperLedger
 from sidecar.drivers.zookeeper.security import Security
-from sidecar.lab.processes import free_port
-from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.ports import Document, LedgerStore
 from sidecar.settings import SaslSettings, Secret, TlsSettings
 from tests.integration.ledgers import SECONDS, client, out_of_reach, put, refused
@@ -22,6 +20,8 @@ from tests.kit.relay import Wire
 from tests.kit.secured_zookeeper import PASSWORD, USER, SecuredZooKeeper
 from tests.kit.waiting import wait_for
 from tests.kit.zookeeper_ensemble import Member
+from tests.lab.processes import free_port
+from tests.lab.zookeeper import ZooKeeper
 
 ALICE = Security(authorization={"digest": Secret("alice:hunter2")})
 BOB = Security(authorization={"digest": Secret("bob:hunter3")})

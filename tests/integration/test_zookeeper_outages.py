@@ -19,13 +19,13 @@ from sidecar.drivers.zookeeper import ZooKeeperDriver
 from sidecar.drivers.zookeeper.place import Inquiry
 from sidecar.drivers.zookeeper.session import Question, Value
 from sidecar.drivers.zookeeper.watch_set import Ask
-from sidecar.lab.processes import free_port
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.integration.conftest import Watch
 from tests.kit.driver_recorder import CLUSTER, CONNECTED, LOST, SUSPENDED, Recorder, now, running
 from tests.kit.relay import Wire
 from tests.kit.waiting import wait_for
 from tests.kit.zookeeper_client import connected
+from tests.lab.processes import free_port
+from tests.lab.zookeeper import ZooKeeper
 
 NAMESPACE = "/flink/default"
 LEADER = "/leader/dispatcher/connection_info"

@@ -23,7 +23,6 @@ from sidecar.core.observations import NodeObserved, SnapshotCompleted, Started
 from sidecar.core.records import TransitionRecord
 from sidecar.core.state import State
 from sidecar.drivers.zookeeper import ZooKeeperDriver
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.integration.replay import PACES, Operation, Replay, operations
 from tests.kit import zookeeper_recordings as recordings
 from tests.kit.cluster import CLUSTER
@@ -31,6 +30,7 @@ from tests.kit.core_sidecar import POLICY
 from tests.kit.core_witness import Witness
 from tests.kit.driver_recorder import CONNECTED, Recorder, now, running
 from tests.kit.zookeeper_log import Entry, read_log
+from tests.lab.zookeeper import ZooKeeper
 
 _PATIENCE_SECONDS = 60.0
 """With all recordings played at once on a busy machine."""

@@ -16,8 +16,6 @@ from kazoo.security import make_acl, make_digest_acl
 from sidecar.drivers.zookeeper import ZooKeeperDriver
 from sidecar.drivers.zookeeper.handler import Handler
 from sidecar.drivers.zookeeper.security import PLAIN, Security
-from sidecar.lab.processes import free_port
-from sidecar.lab.zookeeper import ZooKeeper
 from sidecar.settings import SaslSettings, Secret, TlsSettings
 from tests.kit.certificates import Authority
 from tests.kit.cluster import A
@@ -29,6 +27,8 @@ from tests.kit.sidecar_process import command
 from tests.kit.znodes import ZNodes, ZooKeeperWriter
 from tests.kit.zookeeper_client import connected
 from tests.kit.zookeeper_ensemble import Member
+from tests.lab.processes import free_port
+from tests.lab.zookeeper import ZooKeeper
 
 DISPATCHER = "/leader/dispatcher/connection_info"
 SASL = Security(sasl=SaslSettings(USER, Secret(PASSWORD)))

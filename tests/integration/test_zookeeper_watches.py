@@ -17,12 +17,12 @@ from sidecar.core.records import TransitionRecord
 from sidecar.drivers.zookeeper import persistent
 from sidecar.drivers.zookeeper.connection import Connection
 from sidecar.drivers.zookeeper.handler import Handler
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.integration.conftest import Watch, writer
 from tests.kit.cluster import DISPATCHER, A, B, JobManager, job_manager
 from tests.kit.driver_recorder import CLUSTER, CONNECTED, SUSPENDED, Recorder, now, recorded
 from tests.kit.java_serialization import connection_info
 from tests.kit.relay import Wire
+from tests.lab.zookeeper import ZooKeeper
 
 LEADER = "/leader/dispatcher/connection_info"
 JOB = "/leader/job-ff595cc2c737b4d30a69e740b7002d50/connection_info"

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from msgspec import json
 
-from sidecar.lab.processes import ServerProcess, free_port
 from tests.kit.debian import find_tool
+from tests.lab.processes import ServerProcess, free_port
 
 PACKAGE: Final = "prometheus-alertmanager"
 _ASK_SECONDS: Final = 30.0

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from kazoo.client import KazooClient
 
-from sidecar.lab.receivers import HttpReceiver
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.cluster import job_manager
 from tests.kit.fake_flink import Flink
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
 from tests.kit.znodes import ZNodes, ZooKeeperWriter
 from tests.kit.zookeeper_client import connected
+from tests.lab.receivers import HttpReceiver
+from tests.lab.zookeeper import ZooKeeper
 
 _RULES = """\
 rules: [{alert: FlinkNoLeader, on: vacant, for: 1s, severity: critical}]

@@ -17,8 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from sidecar.lab.distribution import flink_home
-from sidecar.lab.lab_error import LabError
 from tests import ROOT
 from tests.kit.amtool import find_amtool
 from tests.kit.axe import find_axe
@@ -30,6 +28,8 @@ from tests.kit.helm import find_helm
 from tests.kit.images import build_once
 from tests.kit.kubectl import find_kubectl
 from tests.kit.kubernetes_server import API_SERVER, assets
+from tests.lab.distribution import flink_home
+from tests.lab.lab_error import LabError
 
 _BUILD_SECONDS: Final = 1800.0
 _SPARK_SECONDS: Final = 1200.0

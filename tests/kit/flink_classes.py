@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final
 from unittest import mock
 
-from sidecar.lab import managers, zookeeper
-from sidecar.lab.distribution import flink_home
-from sidecar.lab.flink import Lab
-from sidecar.lab.java import class_archive, java_command
+from tests.lab import managers, zookeeper
+from tests.lab.distribution import flink_home
+from tests.lab.flink import Lab
+from tests.lab.java import class_archive, java_command
 
 _END_SECONDS: Final = 120.0
 """A JVM that ends writes its archive first: that takes seconds."""

@@ -4,7 +4,7 @@ import re
 import socket
 from contextlib import suppress
 
-from sidecar.lab.zookeeper import ZooKeeper
+from tests.lab.zookeeper import ZooKeeper
 
 _ANSWER_SECONDS = 2.0
 

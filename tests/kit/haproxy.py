@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from sidecar.lab.processes import ServerProcess, free_port
 from tests import ROOT
 from tests.kit.debian import find_tool, libraries
+from tests.lab.processes import ServerProcess, free_port
 
 SERVED_BY: Final = "X-Served-By"
 """The header of an answer that names the server."""

@@ -14,10 +14,10 @@ from urllib.error import HTTPError
 from urllib.parse import quote
 from uuid import uuid4
 
-from sidecar.lab.processes import ServerProcess, free_port
 from tests import ROOT
 from tests.kit.certificates import Authority
 from tests.kit.config_maps import LEASE
+from tests.lab.processes import ServerProcess, free_port
 
 VERSION = "1.20.2"
 API_SERVER = f"envtest-{VERSION}-2"

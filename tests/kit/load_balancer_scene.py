@@ -15,14 +15,14 @@ from kazoo.protocol.states import ZnodeStat
 from sidecar.core.flink.connection_info import decode_connection_info
 from sidecar.core.flink.leadership import LeaderInformation
 from sidecar.core.pods import host_of
-from sidecar.lab.flink import Lab
-from sidecar.lab.managers import JobManager
-from sidecar.lab.processes import free_port
-from sidecar.lab.settings import CLUSTER_ID, PATH_ROOT
 from tests.kit.haproxy import SERVED_BY, HAProxy
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
 from tests.kit.zookeeper_client import connected
+from tests.lab.flink import Lab
+from tests.lab.managers import JobManager
+from tests.lab.processes import free_port
+from tests.lab.settings import CLUSTER_ID, PATH_ROOT
 
 PERIOD: Final = 0.02
 """Seconds from one request to the next one."""

@@ -10,9 +10,9 @@ import requests
 from msgspec import json
 from ruamel.yaml import YAML
 
-from sidecar.lab.processes import ServerProcess, free_port
 from tests import ROOT
 from tests.kit.debian import find_tool
+from tests.lab.processes import ServerProcess, free_port
 
 RULES: Final = ROOT / "rules" / "prometheus"
 RULE_FILES: Final = (RULES / "alerts.yaml", RULES / "recording.yaml")

@@ -16,11 +16,11 @@ from typing import Any, Final, NamedTuple, Self
 from msgspec.structs import replace
 
 from sidecar.core.message import Message
-from sidecar.lab.receivers import HttpReceiver, MailReceiver
 from sidecar.net.endpoints import AppriseUrl, Endpoint
 from sidecar.net.secret import Secret
 from sidecar.settings import Settings
 from sidecar.sinks.notify.sender_protocol import Answer
+from tests.lab.receivers import HttpReceiver, MailReceiver
 
 _SECONDS: Final = 30.0
 _HANG_SECONDS: Final = 25.0  # longer than an attempt may take

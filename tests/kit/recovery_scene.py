@@ -16,14 +16,14 @@ from kubernetes.config import new_client_from_config
 
 from sidecar.drivers.kubernetes.ledger import LABELS
 from sidecar.drivers.zookeeper.ledger import ROOT
-from sidecar.lab import rest
-from sidecar.lab.flink import Lab
-from sidecar.lab.managers import JobManager
-from sidecar.lab.settings import CLUSTER_ID, NAMESPACE, PATH_ROOT
 from tests.kit.job_programs import program_jar
 from tests.kit.kubernetes_server import Kubernetes, assets
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
+from tests.lab import rest
+from tests.lab.flink import Lab
+from tests.lab.managers import JobManager
+from tests.lab.settings import CLUSTER_ID, NAMESPACE, PATH_ROOT
 
 Record = dict[str, Any]
 

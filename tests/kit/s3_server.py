@@ -9,8 +9,8 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from sidecar.lab.processes import ServerProcess, free_port
 from tests.kit.relay import Endpoint
+from tests.lab.processes import ServerProcess, free_port
 
 _ANSWER_SECONDS = 2.0
 

@@ -5,9 +5,9 @@ import ssl
 from collections.abc import Sequence
 from pathlib import Path
 
-from sidecar.lab.processes import free_port
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.certificates import Authority
+from tests.lab.processes import free_port
+from tests.lab.zookeeper import ZooKeeper
 
 USER, PASSWORD = "sidecar", "correct-horse"
 _HANDSHAKE_SECONDS = 10.0

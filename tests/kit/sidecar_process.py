@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from sidecar.journal import JournalReader
-from sidecar.lab.processes import free_port, start_child
 from tests.kit.waiting import wait_for
+from tests.lab.processes import free_port, start_child
 
 COMMAND = (sys.executable, "-m", "sidecar")
 

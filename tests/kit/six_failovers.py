@@ -1,6 +1,11 @@
-"""Six failovers of a real Flink in a row, and the messages about them by the shipped rules, as they arrive and as a phone shows them."""
+"""Six failovers of a real Flink in a row, and the messages about them by the shipped rules, as they arrive and as a phone shows them.
+
+`python -m tests.kit.six_failovers docs/reference/messages.md` writes the page about them.
+"""
 
 import re
+import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import wrap
@@ -8,11 +13,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from sidecar.lab.flink import Lab
-from sidecar.lab.managers import JobManager
-from sidecar.lab.receivers import HttpReceiver, ReceivedMessage
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
+from tests.lab.flink import Lab
+from tests.lab.managers import JobManager
+from tests.lab.receivers import HttpReceiver, ReceivedMessage
 
 _PATIENCE: Final = 180.0
 _COLUMNS: Final = 42
@@ -113,3 +118,17 @@ def page(failovers: list[Failover]) -> str:
             lines += ["On the lock screen:", "", f"```\n{locked}\n```", "", "In full:", ""]
             lines += [f"```\n{message.title}\n\n{body}\n```", ""]
     return "\n".join(lines)
+
+
+def main(file: Path) -> None:
+    """Let them happen, and keep the page up to its first heading of one."""
+    introduction = file.read_text().partition("\n## ")[0].rstrip()
+    with tempfile.TemporaryDirectory() as folder, Lab(Path(folder) / "lab", progress=print) as lab:
+        lab.start()
+        lab.submit_job()
+        failovers = six_failovers(lab, Path(folder) / "sidecar")
+    file.write_text(f"{introduction}\n\n{page(failovers)}".rstrip() + "\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

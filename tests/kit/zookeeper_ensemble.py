@@ -9,8 +9,6 @@ from kazoo.client import KazooClient
 from kazoo.retry import KazooRetry
 
 from sidecar.core.flink.leadership import ComponentId
-from sidecar.lab.processes import free_port
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.cluster import ALL_FOUR, JobManager
 from tests.kit.fake_flink import Flink
 from tests.kit.four_letter_words import says
@@ -19,6 +17,8 @@ from tests.kit.relay import Wire
 from tests.kit.waiting import until
 from tests.kit.znodes import ZNodes, ZooKeeperWriter
 from tests.kit.zookeeper_client import connected
+from tests.lab.processes import free_port
+from tests.lab.zookeeper import ZooKeeper
 
 LEADER, FOLLOWER, READ_ONLY = "leader", "follower", "read-only"
 _NUMBERS = (1, 2, 3)

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.lab.distribution import _download_state, flink_home
-from sidecar.lab.lab_error import LabError
 from tests.kit.files import folders_that_come_and_go
+from tests.lab.distribution import _download_state, flink_home
+from tests.lab.lab_error import LabError
 
 VERSION = "9.9.9"
 WHEEL = f"apache_flink_libraries-{VERSION}-py2.py3-none-any.whl"
 JARS = {f"flink-dist-{VERSION}.jar": b"dist" * 300_000, "log4j-api-2.25.3.jar": b"log"}
 ASK = f"""
-from sidecar.lab.distribution import flink_home
+from tests.lab.distribution import flink_home
 print(flink_home("{VERSION}", lambda line: print(line, flush=True)), flush=True)
 """
 
@@ -179,7 +179,7 @@ def test_two_processes_that_ask_at_once_fetch_it_once(index: Index, cache: Path)
 
 def test_a_slow_download_shows_its_progress(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     """While pip downloads, lines report how much has arrived."""
-    monkeypatch.setattr("sidecar.lab.distribution._PROGRESS_SECONDS", 0.3)
+    monkeypatch.setattr("tests.lab.distribution._PROGRESS_SECONDS", 0.3)
     index.go_on.clear()
     lines: list[str] = []
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.lab.flink import Lab
-from sidecar.lab.lab_error import LabError
 from tests.kit.waiting import wait_for
+from tests.lab.flink import Lab
+from tests.lab.lab_error import LabError
 
 Alive = Callable[[int], bool]
 

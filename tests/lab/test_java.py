@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.lab.java import find_java
-from sidecar.lab.lab_error import LabError
+from tests.lab.java import find_java
+from tests.lab.lab_error import LabError
 
 
 def _java(folder: Path, version: str) -> Path:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-import sidecar.lab
-from sidecar.lab.distribution import flink_home
+from tests import ROOT
+from tests.lab.distribution import flink_home
 
-JOB = Path(sidecar.lab.__file__).parent / "job"
+JOB = ROOT / "tests" / "lab" / "job"
 
 
 @pytest.mark.e2e

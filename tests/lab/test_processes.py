@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.lab import processes
-from sidecar.lab.lab_error import LabError
-from sidecar.lab.processes import Process, free_port
+from tests.lab import processes
+from tests.lab.lab_error import LabError
+from tests.lab.processes import Process, free_port
 
 Alive = Callable[[int], bool]
 Eventually = Callable[[Callable[[], bool]], bool]
@@ -20,7 +20,7 @@ Eventually = Callable[[Callable[[], bool]], bool]
 PARENT = """
 import sys, threading
 from pathlib import Path
-from sidecar.lab.processes import Process
+from tests.lab.processes import Process
 child = Process("child", ["sleep", "600"], Path(sys.argv[1]))
 thread = threading.Thread(target=child.start)
 thread.start()
@@ -52,7 +52,7 @@ def test_free_ports_are_free_and_never_the_same() -> None:
 def test_processes_side_by_side_are_given_different_ports() -> None:
     """What one process was given, no other is given while the first lives; afterwards it is free again."""
     program = (
-        "from sidecar.lab.processes import free_port; print(*(free_port() for _ in range(200)), flush=True); input()"
+        "from tests.lab.processes import free_port; print(*(free_port() for _ in range(200)), flush=True); input()"
     )
     command = [sys.executable, "-c", program]
     running = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
@@ -69,7 +69,7 @@ def test_a_reserved_port_is_free_again_when_its_process_has_ended(monkeypatch: p
     """A reservation lasts as long as the process that made it, and needs no clean-up."""
     port = random.randrange(10_000, 20_000)  # below the range from which everybody else takes theirs
     program = f"""
-from sidecar.lab import processes
+from tests.lab import processes
 processes._PORTS = range({port}, {port} + 1)
 print(processes.free_port(), flush=True)
 input()

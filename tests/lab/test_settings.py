@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from sidecar.lab.settings import TASK_MANAGER_HEAP_MEGABYTES, write_conf_dir
+from tests.lab.settings import TASK_MANAGER_HEAP_MEGABYTES, write_conf_dir
 
 DATA = Path("/a folder/data")
 

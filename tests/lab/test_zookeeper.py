@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.lab import zookeeper as zookeeper_module
-from sidecar.lab.lab_error import LabError
-from sidecar.lab.processes import free_port
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.zookeeper_client import connected
+from tests.lab import zookeeper as zookeeper_module
+from tests.lab.lab_error import LabError
+from tests.lab.processes import free_port
+from tests.lab.zookeeper import ZooKeeper
 
 pytestmark = pytest.mark.e2e
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from sidecar.lab.receivers import HttpReceiver, MailReceiver
 from tests.kit.paging import CHANNEL, TOKEN, Slack
+from tests.lab.receivers import HttpReceiver, MailReceiver
 
 _COLOURS: Final = {"#2eb886": "green"}
 """Slack's, of what matters here."""

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from sidecar.lab import rest
-from sidecar.lab.managers import JobManager
-from sidecar.lab.rest import RestError
 from tests.kit.job_programs import program_jar
 from tests.kit.recovery_scene import PICTURE_SECONDS
+from tests.lab import rest
+from tests.lab.managers import JobManager
+from tests.lab.rest import RestError
 from tests.night.scenario import FAILOVER, KUBERNETES, LOST, ONE_LEFT, ZOOKEEPER, Act, Scenario
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from typing import Any, Final
 from urllib.error import HTTPError
 
 from sidecar.core.flink.deployments import Maker
-from sidecar.lab.managers import JobManager
-from sidecar.lab.settings import NAMESPACE
 from tests.kit.kubernetes_server import ApiServer, Json, Namespace
+from tests.lab.managers import JobManager
+from tests.lab.settings import NAMESPACE
 from tests.night.truth import Truth
 
 NAME: Final = "flink-jobmanager"

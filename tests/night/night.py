@@ -14,11 +14,11 @@ from msgspec import Struct
 
 from sidecar.core.cluster.death.deaths import RECORDED_AFTER
 from sidecar.core.moment import SECOND
-from sidecar.lab.lab_error import LabError
-from sidecar.lab.managers import JobManager
 from tests.kit.recovery_scene import LABS, PICTURE_SECONDS, RetainingLab, Store
 from tests.kit.sidecar_process import Sidecar, command
 from tests.kit.waiting import wait_for
+from tests.lab.lab_error import LabError
+from tests.lab.managers import JobManager
 from tests.night.arrivals import Arrivals, Said, arrivals, seconds_of
 from tests.night.makers import Deployed
 from tests.night.scenario import Scenario

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from sidecar.lab.settings import CLUSTER_ID
 from tests.kit.sidecar_process import Sidecar, command
+from tests.lab.settings import CLUSTER_ID
 
 ASK_SECONDS: Final = 5.0
 _COMMANDS_EVERY: Final = 6

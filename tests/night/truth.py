@@ -8,10 +8,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from sidecar.lab import rest
-from sidecar.lab.flink import Lab
-from sidecar.lab.managers import JobManager
-from sidecar.lab.rest import RestError
+from tests.lab import rest
+from tests.lab.flink import Lab
+from tests.lab.managers import JobManager
+from tests.lab.rest import RestError
 
 SAMPLE_SECONDS: Final = 0.4
 _ASK_SECONDS: Final = 1.0

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.lab.zookeeper import ZooKeeper
 from tests.kit.pods.cluster import FlinkPods, Form
 from tests.kit.pods.outcome import observe
 from tests.kit.serving import serving
+from tests.lab.zookeeper import ZooKeeper
 from tests.pods.conftest import Report
 from tests.pods.test_one_jobmanager import check
 

@@ -14,7 +14,6 @@ from sidecar.core.ha.finding import Verdict
 from sidecar.core.ha.results import CheckResult
 from sidecar.core.observations import HaChecked
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.lab.processes import free_port
 from sidecar.runtime import threads
 from sidecar.runtime.clock import Clock
 from sidecar.settings import ClusterSettings, load
@@ -23,6 +22,7 @@ from tests.kit.cluster import CLUSTER
 from tests.kit.core_sidecar import Sidecar, watching
 from tests.kit.metric_families import WELL
 from tests.kit.waiting import wait_for
+from tests.lab.processes import free_port
 from tests.shell.reading import Markup, read, show
 from tests.shell.remembering import HOSTILE
 from tests.shell.site import Site

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from sidecar.host.processes import FlinkProcess
-from sidecar.lab.processes import free_port
-from sidecar.lab.receivers import HttpReceiver, MailReceiver
 from tests.kit.receivers import mailbox, webhook
+from tests.lab.processes import free_port
+from tests.lab.receivers import HttpReceiver, MailReceiver
 from tests.sinks.running import Eventually, Run, flink_process
 
 

@@ -48,7 +48,6 @@ def refused(capture: Callable[[], object]) -> tuple[str, str]:
 _KEEP: Final = ("--inh-caps=-all,+dac_override", "--ambient-caps=-all,+dac_override")
 AS_NOBODY: Final = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *_KEEP)
 """Of root's capabilities it keeps the one over files: it may enter the folder that this Python and py-spy are in, wherever it is."""
-WITHOUT_PTRACE: Final = ("setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace")
 
 
 def as_nobody(module: str, call: str, process: FlinkProcess) -> tuple[str, str]:

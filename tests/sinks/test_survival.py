@@ -14,12 +14,12 @@ from sidecar.core.evidence import Capture, EvidenceItem, Occasion
 from sidecar.core.moment import Moment
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.policy.policy import Source
-from sidecar.lab.receivers import HttpReceiver
 from sidecar.ports import Document
 from sidecar.sinks.evidence.collector import Collector
 from sidecar.sinks.notify.ledger_client import SharedLedger
 from sidecar.sinks.notify.notifier import Attempt, Notifier
 from tests.kit.receivers import apprise
+from tests.lab.receivers import HttpReceiver
 from tests.sinks.notify.test_ledger_client import FIRST, Observers
 
 POISON = b'{"began": 1, "x": ' + b"[" * 1200 + b"]" * 1200 + b"}"

@@ -4,7 +4,7 @@ import subprocess
 import zipfile
 from pathlib import Path
 
-from sidecar.lab.java import find_java
+from tests.lab.java import find_java
 
 
 def program_jar(name: str, folder: Path) -> Path:

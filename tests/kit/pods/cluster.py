@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Final, Self
 from urllib.error import HTTPError
 
-from sidecar.lab.receivers import HttpReceiver, ReceivedMessage
-from sidecar.lab.rest import RestError, call, upload_jar
 from tests.kit.pods import manifests
 from tests.kit.pods.api import NODE_ADDRESS, Json
 from tests.kit.pods.manifests import CONFIG_MAP, CONTAINER, JOBMANAGER
@@ -25,6 +23,8 @@ from tests.kit.pods.node import admin, sandbox
 from tests.kit.pods.truth import ConfigMapTruth, Death, Write, ZNodeTruth, cgroup_of, first_process, peak_bytes
 from tests.kit.relay import Wire
 from tests.kit.waiting import wait_for
+from tests.lab.receivers import HttpReceiver, ReceivedMessage
+from tests.lab.rest import RestError, call, upload_jar
 
 POD_SECONDS: Final = 240.0
 """For pods to start and leaders to be elected, on a machine that does much else."""

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from sidecar.lab.lab_error import LabError
 from tests.kit.kubernetes_server import assets
 from tests.kit.pods.images import build
 from tests.kit.pods.node import programs
+from tests.lab.lab_error import LabError
 
 _BUILD_SECONDS: Final = 1800.0
 _PIECES: Final[Mapping[str, Callable[[], object]]] = {

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final
 
 import sidecar
-from sidecar.lab.distribution import flink_home
 from sidecar.runtime.user_folders import cache_folder
 from tests import ROOT
 from tests.kit.images import BUILD_SECONDS, Builder, missing
+from tests.lab.distribution import flink_home
 
 FLINK_VERSION: Final = "2.3.0"
 SIDECAR: Final = f"registry.example.com/flink-ha-sidecar:{sidecar.__version__}"

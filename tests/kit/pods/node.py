@@ -15,12 +15,12 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from sidecar.lab.processes import ServerProcess
 from tests import ROOT
 from tests.kit.certificates import Authority
 from tests.kit.kubernetes_server import ENDING, Etcd, assets
 from tests.kit.pods.api import NODE_ADDRESS, TOKEN, URL, Api
 from tests.kit.pods.images import PAUSE, archive
+from tests.lab.processes import ServerProcess
 
 NAME: Final = "lab"
 _SERVICES: Final = "198.19.0"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sidecar.lab.settings import write_conf_dir
 from sidecar.settings import SettingsError, ZooKeeperSettings, load_cluster
+from tests.lab.settings import write_conf_dir
 from tests.settings.conftest import in_zookeeper, with_flinks_defaults
 
 NESTED = """

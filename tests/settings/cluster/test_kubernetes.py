@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.policy.policy import Store
-from sidecar.lab.settings import write_kubernetes_conf_dir
 from sidecar.settings import FinderSettings, KubernetesSettings, SettingsError, load, load_cluster
 from tests.kit.sidecar_process import command
+from tests.lab.settings import write_kubernetes_conf_dir
 from tests.settings.conftest import Write
 
 KUBECONFIG = """\

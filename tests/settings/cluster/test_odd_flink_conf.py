@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from sidecar.core.bounds import FLINK_CONF
-from sidecar.lab.distribution import flink_home
-from sidecar.lab.java import find_java
 from sidecar.settings import SettingsError, load_cluster
 from sidecar.settings.cluster.flink_conf import LEGACY, STANDARD, plain_options, read_configuration
 from sidecar.settings.cluster.flink_facts import read_flink_facts
 from tests.kit.flink_options import flink_options
+from tests.lab.distribution import flink_home
+from tests.lab.java import find_java
 from tests.settings.conftest import in_zookeeper
 
 HA = "high-availability: {type: zookeeper, zookeeper: {quorum: 'zk:2181'}}\n"

@@ -14,10 +14,10 @@ from sidecar.core.evidence import CaptureOutcome, EvidenceItem, EvidenceKind
 from sidecar.host import processes
 from sidecar.host.attributes import attributes
 from sidecar.host.processes import FlinkProcess
-from sidecar.lab import rest
-from sidecar.lab.java import java_command, java_environment
-from sidecar.lab.processes import Process, free_port
 from sidecar.sinks.evidence import evidence_child, jvm_attach, py_spy
+from tests.lab import rest
+from tests.lab.java import java_command, java_environment
+from tests.lab.processes import Process, free_port
 from tests.sinks.running import Alive, Eventually, Run, as_nobody, kill, pause, refused
 
 SECRET = "s3cretInTheCommandLine"

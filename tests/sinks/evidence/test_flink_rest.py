@@ -13,8 +13,6 @@ import msgspec
 import pytest
 
 from sidecar.core.evidence import CaptureOutcome, EvidenceItem, EvidenceKind
-from sidecar.lab.flink import Lab
-from sidecar.lab.processes import free_port
 from sidecar.sinks.evidence import flink_rest
 from sidecar.sinks.evidence.evidence_files import EvidenceFolder
 from tests.kit.certificates import Authority
@@ -32,6 +30,8 @@ from tests.kit.flink_rest_server import (
     overview,
     silence,
 )
+from tests.lab.flink import Lab
+from tests.lab.processes import free_port
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.message import FeedAlert, Message
-from sidecar.lab.processes import free_port
 from sidecar.net.endpoints import Alertmanager as Endpoint
 from sidecar.net.secret import Secret
 from sidecar.sinks.notify import alertmanager as sender
@@ -21,6 +20,7 @@ from tests.kit.certificates import Authority
 from tests.kit.receivers import webhook
 from tests.kit.sidecar_process import command
 from tests.kit.waiting import wait_for
+from tests.lab.processes import free_port
 
 MINUTE = 60_000_000
 HOUR = 60 * MINUTE

@@ -10,10 +10,10 @@ import pytest
 
 from sidecar.core.bounds import CHILD, MAIL_SERVER, MIB, OUT_OF_MEMORY, SENDER
 from sidecar.core.observations import DeliveryOutcome
-from sidecar.lab.receivers import HttpReceiver, MailReceiver
 from sidecar.sinks.notify.notifier import check_endpoints
 from tests.kit.receivers import apprise
 from tests.kit.strange_servers import answering
+from tests.lab.receivers import HttpReceiver, MailReceiver
 from tests.sinks.notify.test_notifier import DELIVERY, MakeNotifier, Outbox, children, eventually, notify, outbox
 
 __all__ = ["notify", "outbox"]

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from sidecar.lab.receivers import HttpReceiver, MailReceiver
 from sidecar.sinks.notify.sender_protocol import Answer
 from tests.kit.browser import Page, chromium
 from tests.kit.program_page import SCHEMES, in_a_program
 from tests.kit.receivers import send_by_url
+from tests.lab.receivers import HttpReceiver, MailReceiver
 
 # Apprise's mail plugin imports it before Python 3.13.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")

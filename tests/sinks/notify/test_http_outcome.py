@@ -14,10 +14,10 @@ import pytest
 from aiosmtpd.smtp import SMTP
 
 from sidecar.core.bounds import RECEIVER
-from sidecar.lab.processes import free_port
-from sidecar.lab.receivers import HttpReceiver, MailReceiver
 from sidecar.sinks.notify.sender_protocol import Answer
 from tests.kit.receivers import RawServer, send_by_url
+from tests.lab.processes import free_port
+from tests.lab.receivers import HttpReceiver, MailReceiver
 
 # Apprise's mail plugin imports it before Python 3.13.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")

@@ -18,7 +18,6 @@ from sidecar.core.alerting.alerts import Reason
 from sidecar.core.delivery.outbox import Delivery, Part
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
-from sidecar.lab.receivers import HttpReceiver
 from sidecar.ports import Document, LedgerError, LedgerRefusedError
 from sidecar.runtime.clock import Clock
 from sidecar.sinks.notify.ledger_client import SharedLedger
@@ -28,6 +27,7 @@ from tests.core.delivery.test_ledger_document import OVER, VACANCY, delivery_of
 from tests.kit.memory_ledger import Memory, Shared
 from tests.kit.receivers import RawServer, apprise
 from tests.kit.waiting import LOADED_MACHINE_SECONDS, wait_for
+from tests.lab.receivers import HttpReceiver
 
 NOW = Clock()()
 SOON = NOW.wall + 3600 * SECOND

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.message import Message
 from sidecar.core.observations import DeliveryOutcome
-from sidecar.lab.receivers import MailReceiver
 from sidecar.sinks.notify.notifier import Notifier
 from sidecar.sinks.notify.sender import send
 from sidecar.sinks.notify.sender_protocol import Answer
 from tests.kit.receivers import apprise
+from tests.lab.receivers import MailReceiver
 from tests.sinks.notify.test_notifier import DELIVERY
 
 # Apprise's mail plugin imports it before Python 3.13.

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.lab.receivers import HttpReceiver
 from tests.kit.receivers import send_by_url
+from tests.lab.receivers import HttpReceiver
 
 HOSTILE = (
     "<!channel> <@U123> <#C1> <users/all> <https://evil.example|jm-0:6123> <https://evil.example> @here @everyone "

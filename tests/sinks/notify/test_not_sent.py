@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.policy.policy import Severity
-from sidecar.lab.receivers import MailReceiver
 from sidecar.sinks.notify.notifier import Notifier
 from sidecar.sinks.notify.sender_protocol import Answer
 from tests.kit.receivers import RawServer, apprise, send_by_url
+from tests.lab.receivers import MailReceiver
 from tests.sinks.notify.test_ledger_client import FIRST, LATER, Observers
 
 # Apprise's mail plugin imports it before Python 3.13.

@@ -24,11 +24,11 @@ from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.policy.policy import Severity
-from sidecar.lab.processes import free_port
-from sidecar.lab.receivers import HttpReceiver, MailReceiver
 from sidecar.sinks.notify.notifier import CAPACITY, Attempt, Notifier, check_endpoints
 from tests import ROOT
 from tests.kit.receivers import apprise, send_by_url, webhook
+from tests.lab.processes import free_port
+from tests.lab.receivers import HttpReceiver, MailReceiver
 
 SECRETS = ("s3cretUser", "p4ss/word", "p4ss%2Fword", "T0kenInPath", "T0kenInQuery", "T0kenInHeader")
 WITH_SECRETS = "json://s3cretUser:p4ss%2Fword@{}/T0kenInPath?-key=T0kenInQuery&+X-Token=T0kenInHeader"

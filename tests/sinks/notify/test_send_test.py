@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.lab.processes import free_port
-from sidecar.lab.receivers import HttpReceiver, MailReceiver
 from tests.kit.sidecar_process import command
+from tests.lab.processes import free_port
+from tests.lab.receivers import HttpReceiver, MailReceiver
 
 SECRET = "xoxb-very-secret"
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from sidecar.lab.lab_error import LabError
+from tests.lab.lab_error import LabError
 
 _REAP_SECONDS = 10.0
 _READY_SECONDS = 120.0

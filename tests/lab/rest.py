@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from urllib3 import encode_multipart_formdata
 
-from sidecar.lab.lab_error import LabError
+from tests.lab.lab_error import LabError
 
 
 class RestError(LabError):

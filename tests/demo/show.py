@@ -17,9 +17,9 @@ from sidecar.audit.ask.sql import render, run_sql
 from sidecar.audit.ingest.ingest import ingest
 from sidecar.audit.spark.session import spark_session
 from sidecar.core.errors import OperatorError
-from sidecar.lab.flink import Lab
-from sidecar.lab.processes import free_port
-from sidecar.lab.receivers import HttpReceiver, MailReceiver
+from tests.lab.flink import Lab
+from tests.lab.processes import free_port
+from tests.lab.receivers import HttpReceiver, MailReceiver
 
 FLINK: Final = "2.3.0"
 COMPONENTS: Final = 4

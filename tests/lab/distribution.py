@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from sidecar.lab.lab_error import LabError
-from sidecar.lab.processes import Process
 from sidecar.runtime.user_folders import cache_folder
+from tests.lab.lab_error import LabError
+from tests.lab.processes import Process
 
 _FETCH_SECONDS = 3600.0
 _PROGRESS_SECONDS = 5.0

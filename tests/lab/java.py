@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from sidecar.lab.lab_error import LabError
+from tests.lab.lab_error import LabError
 
 _CHECK_SECONDS = 30.0
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')

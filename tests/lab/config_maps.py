@@ -9,7 +9,7 @@ from kubernetes.client import ApiException, CoreV1Api
 from kubernetes.config import ConfigException, new_client_from_config
 from urllib3.exceptions import HTTPError
 
-from sidecar.lab.lab_error import LabError
+from tests.lab.lab_error import LabError
 
 _ANSWER_SECONDS = 2.0
 _LEASE = "control-plane.alpha.kubernetes.io/leader"

@@ -4,11 +4,11 @@ import socket
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from sidecar.lab import rest
-from sidecar.lab.java import java_command, java_environment
-from sidecar.lab.processes import ServerProcess, free_port
-from sidecar.lab.rest import RestError
-from sidecar.lab.settings import LOOPBACK, TASK_MANAGER_HEAP_MEGABYTES
+from tests.lab import rest
+from tests.lab.java import java_command, java_environment
+from tests.lab.processes import ServerProcess, free_port
+from tests.lab.rest import RestError
+from tests.lab.settings import LOOPBACK, TASK_MANAGER_HEAP_MEGABYTES
 
 _JOB_MANAGER_HEAP_MEGABYTES = 512
 

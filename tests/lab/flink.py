@@ -9,15 +9,15 @@ from typing import Any, Self, TypeVar
 
 from sidecar.core.flink.connection_info import decode_connection_info
 from sidecar.core.flink.leadership import LeaderInformation
-from sidecar.lab import rest
-from sidecar.lab.distribution import flink_home
-from sidecar.lab.java import find_java
-from sidecar.lab.lab_error import LabError
-from sidecar.lab.managers import JobManager, TaskManager, write_hosts
-from sidecar.lab.processes import ServerProcess
-from sidecar.lab.rest import RestError
-from sidecar.lab.settings import CLUSTER_ID, NAMESPACE, PATH_ROOT, write_conf_dir, write_kubernetes_conf_dir
-from sidecar.lab.zookeeper import ZooKeeper
+from tests.lab import rest
+from tests.lab.distribution import flink_home
+from tests.lab.java import find_java
+from tests.lab.lab_error import LabError
+from tests.lab.managers import JobManager, TaskManager, write_hosts
+from tests.lab.processes import ServerProcess
+from tests.lab.rest import RestError
+from tests.lab.settings import CLUSTER_ID, NAMESPACE, PATH_ROOT, write_conf_dir, write_kubernetes_conf_dir
+from tests.lab.zookeeper import ZooKeeper
 
 _JOB_JAR = Path(__file__).parent / "job" / "never-ending-job.jar"
 _OLDEST = (1, 15)
@@ -158,7 +158,7 @@ class Lab:
         return (leader.address, written_at) if isinstance(leader, LeaderInformation) else None
 
     def _in_kubernetes(self, kubeconfig: Path) -> tuple[str, float] | None:
-        from sidecar.lab.config_maps import read_dispatcher  # noqa: PLC0415  the demo needs no Kubernetes library
+        from tests.lab.config_maps import read_dispatcher  # the demo needs no Kubernetes library
 
         return read_dispatcher(kubeconfig, NAMESPACE, CLUSTER_ID, self._version)
 

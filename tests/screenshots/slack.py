@@ -1,4 +1,4 @@
-"""Draws what a Slack channel shows of one incident, with its thread: `python -m tests.bench.slack_pictures FOLDER`.
+"""Draws what a Slack channel shows of one incident, with its thread: `python -m tests.screenshots.slack FOLDER`.
 
 Slack itself cannot be had: the pictures are drawn from the messages that a local service with its rules holds in the end, by what Slack's
 documentation says of blocks and attachments.

@@ -8,9 +8,9 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from sidecar.lab.java import java_command, java_environment
-from sidecar.lab.lab_error import LabError
-from sidecar.lab.processes import ServerProcess, free_port
+from tests.lab.java import java_command, java_environment
+from tests.lab.lab_error import LabError
+from tests.lab.processes import ServerProcess, free_port
 
 _MAIN = "org.apache.flink.shaded.zookeeper3.org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _HEAP_MEGABYTES = 128

@@ -1,4 +1,4 @@
-"""Draws the report on a quarter as a screen and a phone show it: `python -m tests.bench.report_pictures FOLDER`."""
+"""Draws the report on a quarter as a screen and a phone show it: `python -m tests.screenshots.report FOLDER`."""
 
 import sys
 import tempfile

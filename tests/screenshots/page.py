@@ -1,4 +1,4 @@
-"""Draws the pages in Chromium: `python -m tests.bench.page_pictures FOLDER`.
+"""Draws the pages in Chromium: `python -m tests.screenshots.page FOLDER`.
 
 The day they show is simulated, because a real one takes a day: the core observes two clusters whose JobManagers fail, and a store that is
 out of reach for a while. Server, journal and browser are the real ones.

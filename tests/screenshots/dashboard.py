@@ -1,4 +1,4 @@
-"""A picture of the dashboard during a real failover: `python -m tests.bench.dashboard FILE.png`.
+"""A picture of the dashboard during a real failover: `python -m tests.screenshots.dashboard FILE.png`.
 
 Flink on ZooKeeper with one JobManager and a job, a sidecar, and a Prometheus that scrapes it each second. The JobManager is killed with
 kill -9, and another one is started when it is missed. The queries of deploy/grafana/flink-ha-sidecar.json are asked, and their answers
@@ -20,12 +20,12 @@ from typing import Any, Final, NamedTuple
 from msgspec import json
 from plotly.offline import get_plotlyjs
 
-from sidecar.lab.flink import Lab
 from tests.kit.browser import chromium
 from tests.kit.prometheus import Dashboard, Labels, Prometheus, Series, filled_in
 from tests.kit.receivers import webhook
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
+from tests.lab.flink import Lab
 
 _BEFORE_SECONDS: Final = 20.0
 _AFTER_SECONDS: Final = 12.0

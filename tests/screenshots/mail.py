@@ -1,4 +1,4 @@
-"""Draws a mail as it looks on a phone and on a screen, light and dark: `python -m tests.bench.mail_pictures FOLDER`."""
+"""Draws a mail as it looks on a phone and on a screen, light and dark: `python -m tests.screenshots.mail FOLDER`."""
 
 import sys
 import tempfile

@@ -1,1 +1,0 @@
-"""`demo`: a failover from start to end, on a real Flink on this machine."""

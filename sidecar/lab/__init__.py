@@ -1,1 +1,0 @@
-"""Runs a real ZooKeeper and a real Flink on this machine, for the demo and the end-to-end tests."""
