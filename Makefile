@@ -74,9 +74,9 @@ night: setup ## real failures and planned actions, judged from outside, in an ho
 
 lock: ## resolve the dependencies again (needs uv)
 	@uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
-	  --extra spool-remote --extra otlp pyproject.toml -o requirements/sidecar.lock
+	  --extra spool-remote pyproject.toml -o requirements/sidecar.lock
 	@uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
-	  --extra audit --extra spool-remote --extra otlp -c requirements/sidecar.lock pyproject.toml -o requirements/audit.lock
+	  --extra audit --extra spool-remote -c requirements/sidecar.lock pyproject.toml -o requirements/audit.lock
 	@uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
 	  --all-extras --group dev -c requirements/audit.lock pyproject.toml -o requirements/dev.lock
 	@printf 'hatchling\nsetuptools\n' | uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url \

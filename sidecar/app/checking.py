@@ -1,10 +1,8 @@
 """What `config check` and the start of a sidecar find out beyond the text of the configuration. Connects to nothing."""
 
 import os
-from importlib.util import find_spec
 from pathlib import Path
 
-from sidecar.core.errors import installing
 from sidecar.net.endpoints import AppriseUrl
 from sidecar.settings import Settings, SettingsError
 from sidecar.sinks.notify.notifier import check_endpoints
@@ -20,8 +18,6 @@ def checked(settings: Settings) -> tuple[Settings, list[SettingsError]]:
         SettingsError(f"{locations[destination]}: receiver {destination}: {problem}")
         for destination, problem in endpoints.problems.items()
     ]
-    if settings.otlp and not find_spec("opentelemetry"):
-        mistakes.append(SettingsError(f"otlp: needs one more package: {installing('otlp')}"))
     try:
         segment_store(settings.spool.place, settings.observer)
     except SettingsError as error:

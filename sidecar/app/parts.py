@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -46,9 +46,6 @@ from sidecar.sinks.spool.segment_store import segment_store
 from sidecar.sinks.spool.spool import Spool
 from sidecar.web.application import Application
 from sidecar.web.server import WebServer
-
-if TYPE_CHECKING:
-    from sidecar.sinks.otlp.exporter import Exporter
 
 _FIXED: Final = (
     *("observer", "stores", "places", "finds", "external_labels", "trust_window", "evidence", "pod_names", "events"),
@@ -98,7 +95,6 @@ class Sidecar:
         collected = metrics.SnapshotCollector(
             self._snapshot, lambda cluster_id: self._policy.store_of(cluster_id).value, self._health
         )
-        self._exporter = _exporter(settings, reader())
         self._web = _web_server(settings, self._snapshot, metrics.renderer(collected), clock, reader)
         address = own_address(settings.own_pod, settings.http.host, self._web.port)
         self._peers = Peers(self._ledgers, address, self._snapshot, clock)
@@ -118,8 +114,7 @@ class Sidecar:
         self._loop.start()
         stopping.add("the owner", self._loop.stop)
         stopping.add("the ledgers", *(ledger.stop for ledger in self._ledgers.values()), at_most=0.5)
-        sending: list[Notifier | Collector | Events | Exporter] = [self._notifier, self._collector, self._events]
-        sending += [self._exporter] if self._exporter else []
+        sending = (self._notifier, self._collector, self._events)
         for worker in sending:
             worker.start()
         asking = (self._pods, self._pictures, self._silences, self._checker, self._peers)
@@ -183,14 +178,12 @@ class Sidecar:
         self._loop.rules_problem = problem
 
     def _health(self) -> metrics.SinkHealth:
-        ledgers, exporter = self._ledgers, self._exporter
+        ledgers = self._ledgers
         return metrics.SinkHealth(
             self._spool.is_up,
             {name: ledger.is_up for name, ledger in ledgers.items() if ledger.is_up is not None},
             self._handovers.up,
             self._events.counts,
-            exporter.is_up if exporter else None,
-            exporter.counts if exporter else {},
             {name: ledger.observers for name, ledger in ledgers.items() if ledger.observers},
         )
 
@@ -234,14 +227,6 @@ def _web_server(
     except OSError as error:
         where = f"{http.host}:{http.port}"
         raise StartError(f"cannot listen on {where}: {error.strerror}; set http.port to a free one") from error
-
-
-def _exporter(settings: Settings, journal: JournalReader) -> "Exporter | None":
-    if settings.otlp is None:
-        return None
-    from sidecar.sinks.otlp.exporter import Exporter  # noqa: PLC0415  imports protobuf: an extra, and memory
-
-    return Exporter(settings.otlp, journal, observer=settings.observer, external_labels=settings.external_labels)
 
 
 def _ledgers(settings: Settings, clock: Clock) -> dict[str, SharedLedger]:

@@ -19,7 +19,7 @@ LOOK_SECONDS: Final = 5.0
 _JOIN_SECONDS: Final = 5.0
 _ALONE: Final = (
     *("clusters", "finder", "observer", "own_pod", "external_labels"),
-    *("state_dir", "spool", "ledger", "silences", "trust_window", "evidence", "ha_check", "otlp"),
+    *("state_dir", "spool", "ledger", "silences", "trust_window", "evidence", "ha_check"),
 )
 NEEDS_RESTART: Final[Mapping[str, Callable[[Settings], object]]] = {
     **{name: attrgetter(name) for name in _ALONE},

@@ -201,12 +201,6 @@ EVIDENCE_ANSWER: Final = Bound(
     total="40 s for all of a request, in a child",
     beyond="the evidence is recorded as missing",
 )
-COLLECTOR: Final = Bound(
-    border="what an OTLP collector answers",
-    most_bytes=64 * KIB,
-    total="one collector",
-    beyond="the rest is not read",
-)
 
 MOST_PORTS: Final = 16
 """Of one process that listens: a JobManager does on four or so."""

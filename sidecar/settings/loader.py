@@ -33,7 +33,6 @@ from sidecar.settings.model import (
     SilenceSettings,
     SpoolSettings,
 )
-from sidecar.settings.otlp import read_otlp
 from sidecar.settings.security import NamedSettings, security_settings
 from sidecar.settings.slo import read_slo
 
@@ -74,7 +73,6 @@ def load(
         http=_http(file.section("http", schema.HTTP)),
         evidence=evidence,
         ha_check=_ha_check_interval(file.section("ha_check", schema.HA_CHECK).get("interval")),
-        otlp=read_otlp(file.section("otlp", schema.OTLP), secrets=secrets) if "otlp" in file else None,
         files=(*([config] if config else []), *rule_files),
         observer=_observer(overriding.get("observer") or file.find("observer")),
         own_pod=_own_pod(),

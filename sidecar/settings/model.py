@@ -271,16 +271,6 @@ class EvidenceSettings(Struct, frozen=True):
     """The log of the JobManager beside the sidecar, or the folder that it is in; None: it is not read."""
 
 
-class OtlpSettings(Struct, frozen=True):
-    """An OpenTelemetry collector that takes OTLP over HTTP."""
-
-    endpoint: str
-    """The base URL, without a trailing slash and without any secret."""
-    headers: Mapping[str, Secret] = {}
-    tls: TlsSettings | None = None
-    """None: the CAs of this system."""
-
-
 class LedgerMode(StrEnum):
     """How several sidecars notify once."""
 
@@ -382,8 +372,6 @@ class Settings(Alerting, frozen=True, kw_only=True):
     evidence: EvidenceSettings
     ha_check: float | None
     """Seconds between two checks of high availability. None: they are not made."""
-    otlp: OtlpSettings | None = None
-    """None: nothing is exported."""
     slo: Objective | None = None
     """The objective of each cluster that has none of its own. None: they have none."""
     objectives: Mapping[str, Objective] = {}

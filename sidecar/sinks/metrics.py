@@ -42,10 +42,6 @@ class SinkHealth(NamedTuple):
     """By cluster."""
     events: Mapping[str, int]
     """How many Kubernetes Events, by outcome."""
-    otlp: bool | None = None
-    """None: nothing is exported."""
-    exported: Mapping[str, int] = {}
-    """How many records were to be exported to the collector, by outcome."""
     observers: Mapping[str, int] = {}
     """By cluster, how many sidecars share its ledger."""
 
@@ -309,7 +305,3 @@ def _sinks(sinks: SinkHealth) -> Iterator[Metric]:
         yield _gauge(name, text, ["cluster_id"], (([cluster], int(value)) for cluster, value in values.items()))
     events = {(outcome,): count for outcome, count in sinks.events.items()}
     yield _counter("flink_ha_kubernetes_events", "Kubernetes Events about failovers.", ["outcome"], events)
-    if sinks.otlp is not None:
-        yield GaugeMetricFamily("flink_ha_otlp_up", "1 if the collector took what it was last sent.", int(sinks.otlp))
-    records = {(outcome,): count for outcome, count in sinks.exported.items()}
-    yield _counter("flink_ha_otlp_records", "Records for the collector.", ["outcome"], records)

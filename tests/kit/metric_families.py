@@ -17,9 +17,8 @@ _SUFFIXES: Final = {"counter": ("_total",), "info": ("_info",), "histogram": ("_
 
 
 def families() -> Iterator[Metric]:
-    """Every family of a sidecar that exports to a collector, finds its clusters and has found none yet."""
-    sinks = WELL._replace(otlp=True)
-    return SnapshotCollector(lambda: Snapshot(at(0), State(finder=Finder("here"))), str, lambda: sinks).collect()
+    """Every family of a sidecar that finds its clusters and has found none yet."""
+    return SnapshotCollector(lambda: Snapshot(at(0), State(finder=Finder("here"))), str, lambda: WELL).collect()
 
 
 def sample_names(family: Metric) -> tuple[str, ...]:

@@ -29,7 +29,6 @@ SECTIONS: dict[str, Keys] = {
     "`evidence.tls`": schema.TLS,
     "`evidence.flink_rest`": schema.FLINK_REST,
     "`ha_check`": schema.HA_CHECK,
-    "`otlp`": schema.OTLP,
     "`rules`": schema.RULE,
     "`route`": schema.ROUTE,
     "`inhibit_rules`": schema.INHIBIT_RULE,

@@ -215,16 +215,6 @@ def test_events_are_counted_by_outcome() -> None:
     assert scraped(*play(first_sight()), second=1, sinks=sinks)[written] == 3
 
 
-@pytest.mark.covers("metric:flink_ha_otlp_up", "metric:flink_ha_otlp_records")
-def test_the_export_to_a_collector_is_seen_where_there_is_one() -> None:
-    """Whether it works, and what became of the records."""
-    up, missed = key("flink_ha_otlp_up"), key("flink_ha_otlp_records_total", outcome="missed")
-    assert not {up, missed} & scraped(*play(first_sight()), second=1).keys()
-    sinks = SinkHealth(True, {}, {}, {}, otlp=False, exported={"exported": 1, "missed": 2})
-    found = scraped(*play(first_sight()), second=1, sinks=sinks)
-    assert (found[up], found[missed]) == (0, 2)
-
-
 @pytest.mark.covers("metric:flink_ha_sidecar")
 def test_the_version_of_the_sidecar_is_a_label() -> None:
     """So that a query can select which versions run."""

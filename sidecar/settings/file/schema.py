@@ -60,7 +60,6 @@ EVIDENCE: Final[Keys] = {
     "flink_rest": "auto",
 }
 FLINK_REST: Final[Keys] = {"interval": "10s", "patience": "10m"}
-OTLP: Final[Keys] = no_default("endpoint", "headers", "tls")
 HA_CHECK: Final[Keys] = {"interval": "1h"}
 RULE: Final[Keys] = {
     **no_default("alert", "on"),
@@ -102,7 +101,7 @@ CONFIG: Final[Keys] = {
     "state_dir": "/var/lib/flink-ha-sidecar",
     **no_default("spool", "ledger", "silences"),
     "trust_window": "3s",
-    **no_default("log", "http", "evidence", "ha_check", "slo", "otlp", "rule_files"),
+    **no_default("log", "http", "evidence", "ha_check", "slo", "rule_files"),
     **RULE_FILE,
 }
 

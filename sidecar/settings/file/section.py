@@ -15,7 +15,6 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_HEADER = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
 class Section:
@@ -115,18 +114,11 @@ class Section:
 
     def labels(self, key: str) -> dict[str, Setting]:
         """A mapping whose keys the user chooses."""
-        return self._mapping(key, _LABEL, "a label name has letters, digits and _, and does not begin with a digit")
-
-    def headers(self, key: str) -> dict[str, Setting]:
-        """The same, of HTTP headers."""
-        return self._mapping(key, _HEADER, "the name of a header has letters, digits, - and _")
-
-    def _mapping(self, key: str, names: re.Pattern[str], rule: str) -> dict[str, Setting]:
         node = self._node.entries.get(key, MappingNode())
         if not isinstance(node, MappingNode):
             raise self.error(key, "must be a mapping of names to values")
-        if not all(names.fullmatch(name) for name in node.entries):
-            raise self.error(key, rule)
+        if not all(_LABEL.fullmatch(name) for name in node.entries):
+            raise self.error(key, "a label name has letters, digits and _, and does not begin with a digit")
         return {
             name: self._setting(f"{key}.{name}", value, node.lines[name], key, name)
             for name, value in node.entries.items()
