@@ -47,12 +47,12 @@ def log(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def older(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same log with a date before, which a version wrote that had fewer columns."""
+    """The same log with a folder before, which a version wrote that had fewer columns."""
     folder = tmp_path_factory.mktemp("older") / "audit"
     shutil.copytree(log, folder)
-    for table in ("transitions", "episodes"):
+    for table, old in (("transitions", "event_date=2026-10-31"), ("episodes", "event_month=2026-10")):
         (file,) = (folder / table).rglob("*.parquet")
-        before = folder / table / "event_date=2026-10-31" / "older.parquet"
+        before = folder / table / old / "older.parquet"
         before.parent.mkdir()
         pq.write_table(
             pq.ParquetFile(file).read().drop_columns(["contenders" if table == "transitions" else "planned"]), before
