@@ -210,7 +210,7 @@ def _write(rows: DataFrame, target: str, order: Sequence[str], *, ids: int) -> d
         sorted_rows.write.options(**options).parquet(target)
     except Exception as error:
         if FILE_UNREADABLE in str(error):
-            raise _UnfitError(defect(error)) from error
+            raise _UnfitError(defect(error, with_file=True)) from error
         raise
     if digest.get["rows"] != digest.get["ids"]:
         raise _UnfitError("it contains rows without an id")
