@@ -33,7 +33,7 @@ What it is about.
 
 ### Added
 
-- New ([page](docs/explanation/faq.md), [site](https://example.com/)).
+- New ([page](docs/explanation/handover.md), [site](https://example.com/)).
 
 ### Fixed
 
@@ -74,7 +74,7 @@ def test_notes_are_the_section_with_links_to_the_tag() -> None:
     for number in ("1.1.0", "1.1.0-rc.1"):
         notes = changelog.notes(released, Version(number))
         assert notes.startswith("What it is about.\n\n### Added\n\n- New ([page](https://github.com/")
-        assert f"/blob/v{number}/docs/explanation/faq.md), [site](https://example.com/))" in notes
+        assert f"/blob/v{number}/docs/explanation/handover.md), [site](https://example.com/))" in notes
         assert notes.endswith("### Fixed\n\n- Early.\n- Late.\n")
 
 

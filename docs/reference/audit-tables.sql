@@ -85,16 +85,19 @@ CREATE EXTERNAL TABLE flink_ha.contentions (
   `recorded_at` timestamp,
   `component` string,
   `contenders` bigint,
-  `contenders_before` bigint
+  `contenders_before` bigint,
+  `event_date` date
 )
-PARTITIONED BY (`event_date` date)
+PARTITIONED BY (`event_month` string)
 STORED AS PARQUET
 LOCATION 's3://BUCKET/PREFIX/contentions/'
 TBLPROPERTIES (
   'projection.enabled' = 'true',
-  'projection.event_date.type' = 'date',
-  'projection.event_date.format' = 'yyyy-MM-dd',
-  'projection.event_date.range' = '2020-01-01,NOW'
+  'projection.event_month.type' = 'date',
+  'projection.event_month.format' = 'yyyy-MM',
+  'projection.event_month.range' = '2020-01,NOW',
+  'projection.event_month.interval' = '1',
+  'projection.event_month.interval.unit' = 'MONTHS'
 );
 
 CREATE EXTERNAL TABLE flink_ha.notifications (
@@ -124,16 +127,19 @@ CREATE EXTERNAL TABLE flink_ha.notifications (
   `job_id` string,
   `observers_sharing` bigint,
   `observers_connected` bigint,
-  `observers_known` bigint
+  `observers_known` bigint,
+  `event_date` date
 )
-PARTITIONED BY (`event_date` date)
+PARTITIONED BY (`event_month` string)
 STORED AS PARQUET
 LOCATION 's3://BUCKET/PREFIX/notifications/'
 TBLPROPERTIES (
   'projection.enabled' = 'true',
-  'projection.event_date.type' = 'date',
-  'projection.event_date.format' = 'yyyy-MM-dd',
-  'projection.event_date.range' = '2020-01-01,NOW'
+  'projection.event_month.type' = 'date',
+  'projection.event_month.format' = 'yyyy-MM',
+  'projection.event_month.range' = '2020-01,NOW',
+  'projection.event_month.interval' = '1',
+  'projection.event_month.interval.unit' = 'MONTHS'
 );
 
 CREATE EXTERNAL TABLE flink_ha.episodes (
@@ -168,16 +174,19 @@ CREATE EXTERNAL TABLE flink_ha.episodes (
   `after_address` string,
   `after_pod` string,
   `planned` boolean,
-  `failovers` bigint
+  `failovers` bigint,
+  `event_date` date
 )
-PARTITIONED BY (`event_date` date)
+PARTITIONED BY (`event_month` string)
 STORED AS PARQUET
 LOCATION 's3://BUCKET/PREFIX/episodes/'
 TBLPROPERTIES (
   'projection.enabled' = 'true',
-  'projection.event_date.type' = 'date',
-  'projection.event_date.format' = 'yyyy-MM-dd',
-  'projection.event_date.range' = '2020-01-01,NOW'
+  'projection.event_month.type' = 'date',
+  'projection.event_month.format' = 'yyyy-MM',
+  'projection.event_month.range' = '2020-01,NOW',
+  'projection.event_month.interval' = '1',
+  'projection.event_month.interval.unit' = 'MONTHS'
 );
 
 CREATE EXTERNAL TABLE flink_ha.annotations (
@@ -192,16 +201,19 @@ CREATE EXTERNAL TABLE flink_ha.annotations (
   `episode_id` string,
   `reason` string,
   `author` string,
-  `planned` boolean
+  `planned` boolean,
+  `event_date` date
 )
-PARTITIONED BY (`event_date` date)
+PARTITIONED BY (`event_month` string)
 STORED AS PARQUET
 LOCATION 's3://BUCKET/PREFIX/annotations/'
 TBLPROPERTIES (
   'projection.enabled' = 'true',
-  'projection.event_date.type' = 'date',
-  'projection.event_date.format' = 'yyyy-MM-dd',
-  'projection.event_date.range' = '2020-01-01,NOW'
+  'projection.event_month.type' = 'date',
+  'projection.event_month.format' = 'yyyy-MM',
+  'projection.event_month.range' = '2020-01,NOW',
+  'projection.event_month.interval' = '1',
+  'projection.event_month.interval.unit' = 'MONTHS'
 );
 
 CREATE EXTERNAL TABLE flink_ha.evidence (
@@ -223,16 +235,19 @@ CREATE EXTERNAL TABLE flink_ha.evidence (
   `size_bytes` bigint,
   `sha256` string,
   `attributes` map<string,string>,
-  `asked_at` timestamp
+  `asked_at` timestamp,
+  `event_date` date
 )
-PARTITIONED BY (`event_date` date)
+PARTITIONED BY (`event_month` string)
 STORED AS PARQUET
 LOCATION 's3://BUCKET/PREFIX/evidence/'
 TBLPROPERTIES (
   'projection.enabled' = 'true',
-  'projection.event_date.type' = 'date',
-  'projection.event_date.format' = 'yyyy-MM-dd',
-  'projection.event_date.range' = '2020-01-01,NOW'
+  'projection.event_month.type' = 'date',
+  'projection.event_month.format' = 'yyyy-MM',
+  'projection.event_month.range' = '2020-01,NOW',
+  'projection.event_month.interval' = '1',
+  'projection.event_month.interval.unit' = 'MONTHS'
 );
 
 CREATE EXTERNAL TABLE flink_ha.deaths (
@@ -254,16 +269,19 @@ CREATE EXTERNAL TABLE flink_ha.deaths (
   `seen_at` timestamp,
   `address` string,
   `pod` string,
-  `fault` string
+  `fault` string,
+  `event_date` date
 )
-PARTITIONED BY (`event_date` date)
+PARTITIONED BY (`event_month` string)
 STORED AS PARQUET
 LOCATION 's3://BUCKET/PREFIX/deaths/'
 TBLPROPERTIES (
   'projection.enabled' = 'true',
-  'projection.event_date.type' = 'date',
-  'projection.event_date.format' = 'yyyy-MM-dd',
-  'projection.event_date.range' = '2020-01-01,NOW'
+  'projection.event_month.type' = 'date',
+  'projection.event_month.format' = 'yyyy-MM',
+  'projection.event_month.range' = '2020-01,NOW',
+  'projection.event_month.interval' = '1',
+  'projection.event_month.interval.unit' = 'MONTHS'
 );
 
 CREATE EXTERNAL TABLE flink_ha.recoveries (
@@ -296,16 +314,19 @@ CREATE EXTERNAL TABLE flink_ha.recoveries (
   `dispatcher_led_at` timestamp,
   `running_at` timestamp,
   `checkpointed_at` timestamp,
-  `running_after_seconds` double
+  `running_after_seconds` double,
+  `event_date` date
 )
-PARTITIONED BY (`event_date` date)
+PARTITIONED BY (`event_month` string)
 STORED AS PARQUET
 LOCATION 's3://BUCKET/PREFIX/recoveries/'
 TBLPROPERTIES (
   'projection.enabled' = 'true',
-  'projection.event_date.type' = 'date',
-  'projection.event_date.format' = 'yyyy-MM-dd',
-  'projection.event_date.range' = '2020-01-01,NOW'
+  'projection.event_month.type' = 'date',
+  'projection.event_month.format' = 'yyyy-MM',
+  'projection.event_month.range' = '2020-01,NOW',
+  'projection.event_month.interval' = '1',
+  'projection.event_month.interval.unit' = 'MONTHS'
 );
 
 CREATE EXTERNAL TABLE flink_ha.statuses (
@@ -321,16 +342,19 @@ CREATE EXTERNAL TABLE flink_ha.statuses (
   `previous` string,
   `since` timestamp,
   `sentence` string,
-  `episode_id` string
+  `episode_id` string,
+  `event_date` date
 )
-PARTITIONED BY (`event_date` date)
+PARTITIONED BY (`event_month` string)
 STORED AS PARQUET
 LOCATION 's3://BUCKET/PREFIX/statuses/'
 TBLPROPERTIES (
   'projection.enabled' = 'true',
-  'projection.event_date.type' = 'date',
-  'projection.event_date.format' = 'yyyy-MM-dd',
-  'projection.event_date.range' = '2020-01-01,NOW'
+  'projection.event_month.type' = 'date',
+  'projection.event_month.format' = 'yyyy-MM',
+  'projection.event_month.range' = '2020-01,NOW',
+  'projection.event_month.interval' = '1',
+  'projection.event_month.interval.unit' = 'MONTHS'
 );
 
 CREATE EXTERNAL TABLE flink_ha.ha_checks (
@@ -347,16 +371,19 @@ CREATE EXTERNAL TABLE flink_ha.ha_checks (
   `verdict_before` string,
   `since` timestamp,
   `finding` string,
-  `advice` string
+  `advice` string,
+  `event_date` date
 )
-PARTITIONED BY (`event_date` date)
+PARTITIONED BY (`event_month` string)
 STORED AS PARQUET
 LOCATION 's3://BUCKET/PREFIX/ha_checks/'
 TBLPROPERTIES (
   'projection.enabled' = 'true',
-  'projection.event_date.type' = 'date',
-  'projection.event_date.format' = 'yyyy-MM-dd',
-  'projection.event_date.range' = '2020-01-01,NOW'
+  'projection.event_month.type' = 'date',
+  'projection.event_month.format' = 'yyyy-MM',
+  'projection.event_month.range' = '2020-01,NOW',
+  'projection.event_month.interval' = '1',
+  'projection.event_month.interval.unit' = 'MONTHS'
 );
 
 CREATE EXTERNAL TABLE flink_ha.drills (
@@ -389,16 +416,19 @@ CREATE EXTERNAL TABLE flink_ha.drills (
   `recovery_verdict` string,
   `delivered` array<string>,
   `undelivered` array<string>,
-  `hidden` bigint
+  `hidden` bigint,
+  `event_date` date
 )
-PARTITIONED BY (`event_date` date)
+PARTITIONED BY (`event_month` string)
 STORED AS PARQUET
 LOCATION 's3://BUCKET/PREFIX/drills/'
 TBLPROPERTIES (
   'projection.enabled' = 'true',
-  'projection.event_date.type' = 'date',
-  'projection.event_date.format' = 'yyyy-MM-dd',
-  'projection.event_date.range' = '2020-01-01,NOW'
+  'projection.event_month.type' = 'date',
+  'projection.event_month.format' = 'yyyy-MM',
+  'projection.event_month.range' = '2020-01,NOW',
+  'projection.event_month.interval' = '1',
+  'projection.event_month.interval.unit' = 'MONTHS'
 );
 
 CREATE EXTERNAL TABLE flink_ha.quarantine (
@@ -407,16 +437,19 @@ CREATE EXTERNAL TABLE flink_ha.quarantine (
   `line` string,
   `times` bigint,
   `reason` string,
-  `found_at` timestamp
+  `found_at` timestamp,
+  `event_date` date
 )
-PARTITIONED BY (`event_date` date)
+PARTITIONED BY (`event_month` string)
 STORED AS PARQUET
 LOCATION 's3://BUCKET/PREFIX/quarantine/'
 TBLPROPERTIES (
   'projection.enabled' = 'true',
-  'projection.event_date.type' = 'date',
-  'projection.event_date.format' = 'yyyy-MM-dd',
-  'projection.event_date.range' = '2020-01-01,NOW'
+  'projection.event_month.type' = 'date',
+  'projection.event_month.format' = 'yyyy-MM',
+  'projection.event_month.range' = '2020-01,NOW',
+  'projection.event_month.interval' = '1',
+  'projection.event_month.interval.unit' = 'MONTHS'
 );
 
 CREATE EXTERNAL TABLE flink_ha.leadership (

@@ -14,7 +14,7 @@ from sidecar.core.alerting.silence_document import Expectation, SilencesError, W
 from sidecar.core.policy.policy import ALL_FOUND
 from sidecar.core.records import Death, Drill
 from sidecar.core.sanitize import clean
-from sidecar.core.views import drill_report, unrecorded
+from sidecar.core.views import drill_report, episode_view
 from sidecar.core.views.drill_report import Report
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.runtime.clock import Clock
@@ -86,5 +86,7 @@ def report(state_dir: Path, name: str) -> Report:
         drills = [*journal.newest_first(Drill, 0, newest)][::-1]
         of, ended, earlier = drill_report.chosen(drills, None if name == LAST else name)
         state = journal.state()
-        waiting = (record for record in unrecorded.records(Snapshot(Clock()(), state)) if isinstance(record, Death))
+        waiting = (
+            record for record in episode_view.unrecorded(Snapshot(Clock()(), state)) if isinstance(record, Death)
+        )
         return drill_report.build_report(of, ended, earlier, chain(journal.remembered(), waiting), state)

@@ -23,7 +23,7 @@ from sidecar.core.records import (
     TransitionRecord,
 )
 from sidecar.core.state import State
-from sidecar.core.views import episode_view, silence_view, unrecorded, verdict
+from sidecar.core.views import episode_view, silence_view, verdict
 from sidecar.core.views.annotate import annotation, note
 from sidecar.core.views.episode_view import EpisodeView
 from sidecar.core.views.explain import Explanation, UnknownEpisodeError, find
@@ -153,7 +153,7 @@ def explain(state_dir: Path, name: str) -> Explanation:
     with closing(reader(state_dir)) as journal:
         snapshot = Snapshot(Clock()(), journal.state())
     in_progress = {failover.id: failover for failover in episode_view.in_progress(snapshot)}
-    every = chain(records(state_dir), unrecorded.records(snapshot))
+    every = chain(records(state_dir), episode_view.unrecorded(snapshot))
     return find(every, _id_of(state_dir, name), in_progress, verdict.stated(snapshot))
 
 

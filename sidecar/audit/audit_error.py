@@ -53,6 +53,9 @@ _OF_THE_MACHINE: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUF
 _NO_ANSWER = re.compile(r"An error occurred while calling [\w.$]+|[\w.$]+ does not exist in the JVM")
 """All that Py4J says of a call, or of a class, when its connection broke."""
 
+_READ_FILE = re.compile(r"error while reading file (\S+)\. ")
+"""Spark's words in an exception around the one that says why."""
+
 _CLUTTER = re.compile(r"^\[STREAM_FAILED\] .*? terminated with exception: | SQLSTATE: \w{5}")
 
 
@@ -80,7 +83,7 @@ def failing_to(do_what: str) -> Iterator[None]:
     except AuditError:
         raise
     except Exception as error:  # PySpark, Py4J and the operating system raise many types
-        raise AuditError(f"cannot {do_what}: {reason(error)}") from error
+        raise AuditError(f"cannot {do_what}: {reason(error, with_file=True)}") from error
 
 
 def retried(read: Callable[[], _T], pause: float = 1.0) -> _T:
@@ -104,23 +107,26 @@ def is_unreadable_file(error: Exception) -> bool:
     return any(error_class in str(error) for error_class in (FILE_UNREADABLE, _DELETED))
 
 
-def defect(error: Exception) -> str:
+def defect(error: Exception, *, with_file: bool = False) -> str:
     """Why a file cannot be read, in one line. Raises `error` if it says nothing about the file: so no sound file is called damaged."""
-    why = reason(error)
+    why = reason(error, with_file=with_file)
     of_the_machine = why in (JVM_ENDED, _NO_MEMORY, _NO_SPACE) or getattr(error, "errno", None) in _OF_THE_MACHINE
     if of_the_machine or _is_of_the_store(error):
         raise error
     return why
 
 
-def reason(error: Exception) -> str:
-    """The reason in one line: the root of a chain of Java exceptions, without stack traces, SQL plans, codes or repeated class names."""
+def reason(error: Exception, *, with_file: bool = False) -> str:
+    """The reason in one line: the root of a chain of Java exceptions, without stack traces, SQL plans, codes or repeated class names.
+
+    `with_file`: and the file that could not be read, if one of the exceptions names it.
+    """
     # Python connects only to the JVM, and reads rows from it alone. Py4J's class is compared by name: Py4J need not be installed.
     if isinstance(error, ConnectionError | EOFError) or type(error).__name__ == "Py4JNetworkError":
         return JVM_ENDED
     java = getattr(error, "java_exception", None)
     try:
-        text = _root_cause(java) if java is not None else _message(error)
+        text = _root_cause(java, with_file=with_file) if java is not None else _message(error)
     except Exception:  # noqa: BLE001  the JVM died after it had thrown the exception; Py4J raises many types
         return JVM_ENDED
     for fragment, replacement in _REASONS.items():
@@ -159,8 +165,10 @@ def _message(error: Exception) -> str:
     return str(error)
 
 
-def _root_cause(java: Any) -> str:
-    *_, java = _causes(java)
+def _root_cause(java: Any, *, with_file: bool) -> str:
+    *outer, java = _causes(java)
     name = java.getClass().getSimpleName()
     message = java.getMessage()
-    return f"{name}: {message}" if message else str(name)
+    text = f"{name}: {message}" if message else str(name)
+    read = filter(None, (_READ_FILE.search(str(cause.getMessage())) for cause in outer if with_file))
+    return next((f"{text} ({found[1]})" for found in read if found[1].rpartition("/")[2] not in text), text)

@@ -220,7 +220,7 @@ def compact(
 
         if days is not None:
             expired = expire(spark, audit_url, days, spool=spool)
-            click.echo(f"expired: {expired.segments} segments, {expired.dates} dates of a table")
+            click.echo(f"expired: {expired.segments} segments, {expired.folders} folders")
             if count := expired.not_ingested:
                 click.echo(f"{count} old segments are not in the audit log and were left: ingest them", err=True)
         complete = _compacted(spark, audit_url, before, may_refuse=days is not None)
@@ -241,8 +241,8 @@ def _compacted(spark: Any, audit_url: str, before: datetime | None, *, may_refus
             raise
         click.echo(f"{error}; its files stay as they are", err=True)
         return True
-    sizes = f", {result.bytes_before:,} bytes are now {result.bytes_after:,}" if result.dates else ""
-    click.echo(f"compacted: {result.files} files of {result.dates} dates of a table{sizes}")
+    sizes = f", {result.bytes_before:,} bytes are now {result.bytes_after:,}" if result.folders else ""
+    click.echo(f"compacted: {result.files} files in {result.folders} folders{sizes}")
     for path, problem in result.unchanged.items():
         click.echo(printable(f"{path} was left as it is: {problem}; see audit verify"), err=True)
     return not result.unchanged

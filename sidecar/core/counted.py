@@ -17,6 +17,13 @@ def listed(names: Sequence[str], most: int) -> str:
     return f"{', '.join(names[:most])}{more}"
 
 
+def shortened(lines: Sequence[str], most: int, total: int | None = None, noun: str = "") -> list[str]:
+    """The first `most` of the lines, and how many more there are: `… and 3 more jobs`. `total`: of what `lines` are the first."""
+    more = (len(lines) if total is None else total) - min(len(lines), most)
+    how_many = counted(more, f"more {noun}") if noun else f"{more} more"
+    return [*lines[:most], *([f"… and {how_many}"] if more > 0 else [])]
+
+
 def data_size(count: int) -> str:
     """`1.5 GiB`: bytes in the largest unit of which there is one."""
     power = min(max(count.bit_length() - 1, 0) // 10, len(_UNITS) - 1)

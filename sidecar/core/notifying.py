@@ -4,10 +4,9 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from sidecar.core.alerting import grouping, rules, search, silences
+from sidecar.core.alerting import grouping, rules, silences
 from sidecar.core.alerting.alerts import Group
 from sidecar.core.delivery import new_deliveries, notification_records
-from sidecar.core.delivery.due import due
 from sidecar.core.delivery.outbox import Delivery, Settled, claim, queue, with_heartbeats
 from sidecar.core.effects import Append, Effect, ReadSilences, Send
 from sidecar.core.moment import Moment
@@ -23,9 +22,11 @@ def tick(
     blind = {name for name, cluster in state.clusters.items() if not cluster.leaders_in_sight}
     alerts = rules.evaluate(state.alerts, policy, state.clusters, now, quarantine)
     with quarantine.guard("the search for clusters"):
-        alerts = search.evaluate(alerts, policy, state.finder, now)
+        alerts = rules.evaluate_search(alerts, policy, state.finder, now)
     documents, asked = silences.request_reads(policy, state.silences, alerts.groups.values(), now)
-    alerts, deliveries, suppressed = due(policy, alerts, state.clusters, blind, documents, quarantine, now)
+    alerts, deliveries, suppressed = new_deliveries.due(
+        policy, alerts, state.clusters, blind, documents, quarantine, now
+    )
     effects: list[Effect] = [Append(notification_records.suppression(policy, alert, now)) for alert in suppressed]
     documents = silences.with_hits(policy, documents, suppressed)
     alerts = grouping.with_unchanged_groups(groups, alerts)

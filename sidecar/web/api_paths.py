@@ -1,7 +1,7 @@
 """The paths of the JSON API and their parameters: one table, from which requests are answered and the OpenAPI document is made."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_plus
 
@@ -9,14 +9,15 @@ from msgspec import Struct
 
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId
 from sidecar.core.records import TransitionRecord
-from sidecar.core.views.alert_view import AlertView
+from sidecar.core.views.alert_view import AlertView, alerts
 from sidecar.core.views.episode_view import EpisodeView
-from sidecar.core.views.ha_check_view import HaCheckView
+from sidecar.core.views.ha_check_view import HaCheckView, ha_checks
 from sidecar.core.views.leader_here import ClusterLeader
-from sidecar.core.views.leader_view import Leader
+from sidecar.core.views.leader_view import Leader, leaders
 from sidecar.core.views.observation_view import ObservationView
-from sidecar.core.views.silence_view import SilenceView
-from sidecar.core.views.verdict import ClusterVerdict
+from sidecar.core.views.silence_view import SilenceView, silences
+from sidecar.core.views.snapshot import Snapshot
+from sidecar.core.views.verdict import ClusterVerdict, verdicts
 from sidecar.web.queries import EpisodeDetails
 
 COMPONENTS: Final = {component.component.value: component for component in reversed(CLUSTER_COMPONENTS)}
@@ -39,6 +40,8 @@ class ApiPath(Struct, frozen=True):
     """With `{id}` in the place of an id."""
     summary: str
     answers: Any
+    view: Callable[[Snapshot], object] | None = None
+    """What it answers, where a snapshot is enough."""
     takes: str | None = None
     """The parameter that it takes: `last` or `component`."""
     id_of: str | None = None
@@ -46,11 +49,11 @@ class ApiPath(Struct, frozen=True):
 
 
 API: Final = (
-    ApiPath("/api/v1/clusters", "How each watched cluster is, the worst first", list[ClusterVerdict]),
-    ApiPath("/api/v1/leaders", "Who leads each component, of every watched cluster", list[Leader]),
-    ApiPath("/api/v1/alerts", "Alerts that fire, are suppressed, or will fire soon", list[AlertView]),
-    ApiPath("/api/v1/silences", "Silences, active ones first", list[SilenceView]),
-    ApiPath("/api/v1/ha-checks", "Checks of high availability, risks first", list[HaCheckView]),
+    ApiPath("/api/v1/clusters", "How each watched cluster is, the worst first", list[ClusterVerdict], verdicts),
+    ApiPath("/api/v1/leaders", "Who leads each component, of every watched cluster", list[Leader], leaders),
+    ApiPath("/api/v1/alerts", "Alerts that fire, are suppressed, or will fire soon", list[AlertView], alerts),
+    ApiPath("/api/v1/silences", "Silences, active ones first", list[SilenceView], silences),
+    ApiPath("/api/v1/ha-checks", "Checks of high availability, risks first", list[HaCheckView], ha_checks),
     ApiPath(
         "/api/v1/observations", "What this observer sees of each cluster, for other observers", list[ObservationView]
     ),
@@ -78,10 +81,9 @@ class ParameterError(Exception):
 def last(path: str, query: str) -> int:
     """The number in `last=N`. Raises ParameterError."""
     try:
-        parameters = _parameters(query, "last")
+        number = _parameters(query, "last").get("last", str(DEFAULT_LAST))
     except ParameterError:
-        parameters = {"last": ""}
-    number = parameters.get("last", str(DEFAULT_LAST))
+        number = ""
     if not _NUMBER.fullmatch(number) or not number.isascii() or not 1 <= int(number) <= MOST_LAST:
         raise ParameterError(f"{path} takes last=N, from 1 to {MOST_LAST}, and nothing else")
     return int(number)

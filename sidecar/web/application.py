@@ -14,23 +14,17 @@ from msgspec import json
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment
 from sidecar.core.sanitize import clean
-from sidecar.core.views.alert_view import alerts
 from sidecar.core.views.explain import UnknownEpisodeError
-from sidecar.core.views.ha_check_view import ha_checks
 from sidecar.core.views.leader_here import cluster_leader
-from sidecar.core.views.leader_view import leaders
 from sidecar.core.views.observation_view import observations
-from sidecar.core.views.silence_view import silences
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.core.views.verdict import verdicts
 from sidecar.journal import JournalError, JournalReader
 from sidecar.runtime import threads
-from sidecar.web import api_paths, health, host_header, leader_probe
+from sidecar.web import api_paths, health, host_header
 from sidecar.web.answers import HTML, JSON, Answer, as_html, as_json, one_line
-from sidecar.web.api_paths import EPISODE_ID, OPENAPI_PATH, ParameterError
-from sidecar.web.connections import HEALTH
+from sidecar.web.api_paths import API, EPISODE_ID, OPENAPI_PATH, ParameterError
+from sidecar.web.health import HEALTH, LEADER, STANDBY
 from sidecar.web.last_day import LastDay
-from sidecar.web.leader_probe import LEADER, STANDBY
 from sidecar.web.queries import BusyError, Queries
 
 if TYPE_CHECKING:
@@ -43,13 +37,6 @@ _HEADERS: Final = (
 )
 _EPISODE_PAGE: Final = "/episodes/"
 _CLUSTER_LEADER: Final = "/api/v1/clusters/ID/leader"
-_VIEWS: Final[dict[str, Callable[[Snapshot], object]]] = {
-    "/api/v1/clusters": verdicts,
-    "/api/v1/leaders": leaders,
-    "/api/v1/alerts": alerts,
-    "/api/v1/silences": silences,
-    "/api/v1/ha-checks": ha_checks,
-}
 
 
 class Application:
@@ -83,7 +70,7 @@ class Application:
         """What programs ask for, which may add parameters of their own."""
         self._plain: Final[dict[str, Callable[[], Answer]]] = {
             "/troubleshooting": lambda: as_html(_pages().troubleshooting()),
-            **{path: partial(self._view, view) for path, view in _VIEWS.items()},
+            **{of.path: partial(self._view, of.view) for of in API if of.view},
             "/api/v1/observations": lambda: as_json(observations(self._snapshot(), self._clock())),
             OPENAPI_PATH: lambda: (HTTPStatus.OK, JSON, _openapi()),
         }
@@ -137,7 +124,7 @@ class Application:
         if path == "/":
             return partial(self._page, api_paths.page_query(path, query))
         if path in {LEADER, STANDBY}:
-            return partial(leader_probe.answer, path, query, self._snapshot(), self._clock())
+            return partial(health.leads, path, query, self._snapshot(), self._clock())
         if path in self._lists:
             return partial(self._lists[path], api_paths.last(path, query))
         if path in self._plain:

@@ -1,13 +1,18 @@
-"""`/livez` and `/readyz`, for the kubelet: 200 or 503, and one line why."""
+"""`/livez` and `/readyz`, for the kubelet, `/leader` and `/standby`, for load balancers: 200 or 503, and one line why."""
 
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Final
 
 from sidecar.core.moment import SECOND, Moment
+from sidecar.core.views.leader_here import leader_here
 from sidecar.core.views.snapshot import Snapshot
+from sidecar.web import api_paths
 from sidecar.web.answers import Answer, one_line
 
+LEADER: Final = "/leader"
+STANDBY: Final = "/standby"
+HEALTH: Final = frozenset({"/livez", "/readyz", LEADER, STANDBY})
 STALE_SECONDS: Final = 30
 """A snapshot older than this means that the owner's thread is stuck."""
 MOST_NAMED: Final = 20
@@ -57,3 +62,11 @@ def _not_ready(snapshot: Snapshot, now: Moment) -> str | None:
         return None
     place = snapshot.state.finder and snapshot.state.finder.place
     return f"the clusters in {place} cannot be listed" if place else "starting"
+
+
+def leads(path: str, query: str, snapshot: Snapshot, now: Moment) -> Answer:
+    """Whether the JobManager beside this sidecar leads, or stands by. Raises ParameterError."""
+    component, cluster_id = api_paths.leader_query(path, query)
+    here = leader_here(snapshot, component, cluster_id, now)
+    is_so = here.leads if path == LEADER else here.stands_by
+    return one_line(HTTPStatus.OK if is_so else HTTPStatus.SERVICE_UNAVAILABLE, here.reason)

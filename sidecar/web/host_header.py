@@ -6,8 +6,9 @@ Host header. This is impossible with an address, or with a name that cannot be r
 
 import re
 from collections.abc import Collection
-from ipaddress import ip_address
 from typing import Final
+
+from sidecar.core.pods import canonical, is_address
 
 ANY: Final = "*"
 _HOST: Final = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(:[0-9]*)?")
@@ -26,12 +27,4 @@ def is_allowed(host: str | None, allowed: Collection[str]) -> bool:
     if match is None:
         return False
     name = match[1].lower().removesuffix(".")
-    return _is_address(name) or "." not in name or name.endswith(_PRIVATE) or name in allowed
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name.removeprefix("[").removesuffix("]"))
-    except ValueError:
-        return False
-    return True
+    return is_address(canonical(name)) or "." not in name or name.endswith(_PRIVATE) or name in allowed

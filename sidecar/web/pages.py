@@ -5,13 +5,20 @@ run or load anything but its own style and script (`POLICY`).
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
+from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
-from sidecar.core.cluster import advice
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sidecar.core.cluster import advice, rest_server
 from sidecar.core.cluster.failover.causes import Cause
-from sidecar.core.moment import Moment, timestamp
+from sidecar.core.cluster.state import ClusterState, contending
+from sidecar.core.flink.leadership import Component
+from sidecar.core.moment import Moment, Timestamp, timestamp
 from sidecar.core.pods import process
 from sidecar.core.policy.policy import Trigger
 from sidecar.core.records import TransitionRecord
@@ -21,15 +28,15 @@ from sidecar.core.views.episode_view import EpisodeView
 from sidecar.core.views.episode_words import facts
 from sidecar.core.views.explain import Explanation
 from sidecar.core.views.ha_check_view import ha_checks
+from sidecar.core.views.leader_view import Leader, leaders, web_ui
 from sidecar.core.views.silence_view import problems, silences
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.verdict import ClusterVerdict, verdicts
 from sidecar.web import prose, stage_picture
 from sidecar.web.api_paths import RANGES, PageQuery
 from sidecar.web.last_day import LastDay
-from sidecar.web.page_clusters import clusters
-from sidecar.web.page_pictures import of_cluster, of_episode
 from sidecar.web.templating import POLICY, render
+from sidecar.web.timeline_picture import of_cluster, of_episode
 
 __all__ = ["POLICY", "episode", "status", "troubleshooting"]
 
@@ -40,6 +47,8 @@ STEPS_SHOWN: Final = 10
 """Verdicts with a next step: the worst."""
 DETAILED: Final = 3
 """Clusters with leaders, jobs and picture on the page of all clusters: the worst."""
+LEADERS_SHOWN: Final = 20
+"""Jobs of a cluster; those without a leader come first."""
 ALERTS_SHOWN: Final = 20
 EPISODES_SHOWN: Final = 10
 DELIVERIES_SHOWN: Final = 20
@@ -56,6 +65,45 @@ _STEPS: Final = {
 }
 
 
+class StoreView(Struct, frozen=True):
+    """Whether the store is connected and fully read, and since when. `since` is null until it has been read once."""
+
+    connected: bool
+    connection: str
+    since: Timestamp | None
+
+
+class JobCounts(Struct, frozen=True):
+    """The number of jobs in each state, and the first jobs."""
+
+    total: int
+    held: int
+    vacant: int
+    unknown: int
+    first: Sequence[Leader]
+
+
+class PageCluster(Struct, frozen=True):
+    """What the status page shows of one cluster."""
+
+    cluster_id: str
+    store: StoreView
+    components: Sequence[Leader]
+    jobs: JobCounts
+    contenders: int | None
+    """Null: unknown. No latch was read, or it is empty although there is a leader."""
+    missing: str | None
+    """Why the cluster was never found: the path that was read, and what exists instead."""
+    split: Sequence[str]
+    """Leaderships for which two contenders replace each other in turn."""
+    ui: str | None
+    """The URL of Flink's UI at the leader."""
+    alone: bool
+    """Whether there was a standby, and is none any more."""
+    picture_problem: str | None
+    """Why Flink's REST server does not describe the cluster: the next failover cannot be assessed."""
+
+
 def status(
     snapshot: Snapshot, day: LastDay, now: Moment, problem: str | None, stale: str | None, query: PageQuery
 ) -> str:
@@ -67,6 +115,9 @@ def status(
     judged = [verdict for verdict in verdicts(snapshot) if only in {None, verdict.cluster_id}]
     watched = [verdict.cluster_id for verdict in judged if verdict.cluster_id is not None]
     detailed = watched[:DETAILED]
+    firing = [alert for alert in grouped(snapshot) if only in {None, alert.first.cluster_id}]
+    outbox = [delivery for delivery in snapshot.state.outbox.values() if not delivery.is_scheduled]
+    silenced = [silence for silence in silences(snapshot) if silence.state != "expired"]
     return render(
         "status.html.j2",
         every=EVERY_SECONDS,
@@ -82,7 +133,7 @@ def status(
         unjudged=len(judged[VERDICTS_SHOWN:]),
         detailed=detailed,
         steps=_STEPS,
-        clusters=[(view, of_cluster(snapshot, day, view.cluster_id, hours)) for view in clusters(snapshot, detailed)],
+        clusters=[(view, of_cluster(snapshot, day, view.cluster_id, hours)) for view in _clusters(snapshot, detailed)],
         watched=len(watched),
         finder=snapshot.state.finder,
         job_names=day.job_names,
@@ -91,26 +142,59 @@ def status(
         health=snapshot.health,
         idle_rules=snapshot.policy.idle_rules(),
         checks={name: ha_checks(snapshot, name) for name in detailed},
-        **_alerts(snapshot, only),
-        **_deliveries(snapshot),
-        **_silences(snapshot),
+        alerts=firing[:ALERTS_SHOWN],
+        alert_count=len(firing),
+        deliveries=outbox[:DELIVERIES_SHOWN],
+        pending=len(outbox),
+        services=snapshot.policy.services(),
+        silences=silenced[:SILENCES_SHOWN],
+        silenced=len(silenced),
+        unread_silences=problems(snapshot),
     )
 
 
-def _alerts(snapshot: Snapshot, only: str | None) -> dict[str, object]:
-    firing = [alert for alert in grouped(snapshot) if only in {None, alert.first.cluster_id}]
-    return {"alerts": firing[:ALERTS_SHOWN], "alert_count": len(firing)}
+def _clusters(snapshot: Snapshot, names: Sequence[str]) -> list[PageCluster]:
+    """These watched clusters, in this order."""
+    state = replace(snapshot.state, clusters={name: snapshot.state.clusters[name] for name in names})
+    leaders_of = {
+        name: list(group) for name, group in groupby(leaders(replace(snapshot, state=state)), attrgetter("cluster_id"))
+    }
+    return [_cluster(name, state.clusters[name], leaders_of.get(name, []), snapshot.at) for name in names]
 
 
-def _deliveries(snapshot: Snapshot) -> dict[str, object]:
-    outbox = [delivery for delivery in snapshot.state.outbox.values() if not delivery.is_scheduled]
-    services = snapshot.policy.services()
-    return {"deliveries": outbox[:DELIVERIES_SHOWN], "pending": len(outbox), "services": services}
+def _cluster(cluster_id: str, cluster: ClusterState, leaders: list[Leader], at: Moment) -> PageCluster:
+    contenders = contending(cluster.contenders) if cluster.in_sight else None
+    if contenders == 0 and (cluster.missing or any(leader.state == "held" for leader in leaders)):
+        contenders = None  # there is no latch: the number is unknown
+    return PageCluster(
+        cluster_id,
+        _store(cluster, at),
+        [leader for leader in leaders if leader.job_id is None],
+        _jobs([leader for leader in leaders if leader.job_id is not None]),
+        contenders,
+        str(cluster.missing) if cluster.missing else None,
+        sorted(map(str, cluster.contested)),
+        next((web_ui(leader.leader_address) for leader in leaders if leader.component == Component.REST_SERVER), None),
+        cluster.standby.alone_since is not None,
+        rest_server.failing(cluster, at),
+    )
 
 
-def _silences(snapshot: Snapshot) -> dict[str, object]:
-    active = [silence for silence in silences(snapshot) if silence.state != "expired"]
-    return {"silences": active[:SILENCES_SHOWN], "silenced": len(active), "unread_silences": problems(snapshot)}
+def _store(cluster: ClusterState, at: Moment) -> StoreView:
+    view = cluster.view
+    connection = view.connection.value if view.connection else "not connected yet"
+    if cluster.in_sight:
+        return StoreView(True, connection, timestamp(at.wall - (at.steady - view.connected_at)))
+    if cluster.stale:
+        return StoreView(False, f"{connection}, not answering in time", timestamp(view.turned_at.wall))
+    lost = view.loss.began if view.loss and view.loss.ended is None else None
+    return StoreView(False, connection, timestamp(lost.wall) if lost else None)
+
+
+def _jobs(jobs: list[Leader]) -> JobCounts:
+    states = Counter(job.state for job in jobs)
+    first = sorted(jobs, key=lambda job: job.state == "held")[:LEADERS_SHOWN]
+    return JobCounts(len(jobs), states["held"], states["vacant"], states["unknown"], first)
 
 
 def episode(explained: Explanation, failover: EpisodeView | None, snapshot: Snapshot, now: Moment) -> str:
@@ -128,7 +212,7 @@ def episode(explained: Explanation, failover: EpisodeView | None, snapshot: Snap
         next=_next_step(failover),
         cause=failover.cause if failover else None,
         transitions=_first_transitions(explained.transitions),
-        job_names=_job_names(explained),
+        job_names=explained.job_names,
         messages=explained.notifications[:MESSAGES_SHOWN],
         services=snapshot.policy.services(),
         jobs_shown=JOBS_SHOWN,
@@ -160,12 +244,6 @@ def _next_step(failover: EpisodeView | None) -> str | None:
         return None
     before = process(failover.before_address, failover.before_pod)
     return advice.next_step(Cause(failover.cause), before, failover.death_reason)
-
-
-def _job_names(explained: Explanation) -> Mapping[str, str]:
-    """By job id: the names that Flink's REST API reported. Untrusted text."""
-    jobs = (evidence for evidence in explained.evidence if evidence.kind == "job")
-    return {job.subject: job.attributes["name"] for job in jobs if job.attributes.get("name")}
 
 
 def _first_transitions(transitions: Sequence[TransitionRecord]) -> list[TransitionRecord]:

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from sidecar.core.records import Annotation, Death, EpisodeRecord, Evidence, Notification, TransitionRecord
-from sidecar.core.views import episode_view, unrecorded, verdict
+from sidecar.core.views import episode_view, verdict
 from sidecar.core.views.episode_view import EpisodeView
 from sidecar.core.views.episode_words import in_words
 from sidecar.core.views.explain import Explanation, find
@@ -89,7 +89,7 @@ class Queries:
         with self._reading() as journal:
             snapshot = self._snapshot()
             in_progress = {view.id: view for view in episode_view.in_progress(snapshot)}
-            every = chain(journal.remembered(), unrecorded.records(snapshot))
+            every = chain(journal.remembered(), episode_view.unrecorded(snapshot))
             explained = find(every, name, in_progress, verdict.stated(snapshot))
         episode = episode_view.closed(explained.episode) if explained.episode else explained.failover
         return explained, episode and episode_view.with_outcome(episode, explained.outcome, explained.status)

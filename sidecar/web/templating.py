@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from sidecar import __version__
-from sidecar.core.cluster.records.record_lines import OUTCOMES, lasted, move, restored_from
+from sidecar.core.cluster.records.record_lines import OUTCOMES, lasted, moved, restored_from
 from sidecar.core.cluster.status import SHOWN
 from sidecar.core.counted import counted
 from sidecar.core.flink.leadership import host_port
@@ -74,11 +74,9 @@ def _when(time: str, now: int) -> Markup:
 
 def _moved(failover: EpisodeView) -> str:
     """The previous and the next leader."""
-    before, after = (
-        spelled(failover.before_address, failover.before_pod),
-        spelled(failover.after_address, failover.after_pod),
-    )
-    return move(before, after) if failover.after_address else f"{clean(before or '?')} → no leader yet"
+    if failover.after_address:
+        return moved(failover)
+    return f"{clean(spelled(failover.before_address, failover.before_pod) or '?')} → no leader yet"
 
 
 def _downtime(of: EpisodeView | TransitionRecord) -> str:

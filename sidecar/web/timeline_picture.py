@@ -1,12 +1,25 @@
-"""Timelines as pictures: spans of time become the columns of an SVG, so that its size is bounded however much happened."""
+"""Timelines as pictures: the last hours of a cluster, and one failover. Spans of time become the columns of an SVG, so that its size is
+bounded however much happened.
+"""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from sidecar.core.moment import SECOND, Timestamp, age, seconds, timestamp
-from sidecar.core.views.timeline import Span, SpanState, totals
+from sidecar.core.cluster.failover.causes import Cause
+from sidecar.core.cluster.records.record_lines import lasted
+from sidecar.core.flink.leadership import Component, ComponentId
+from sidecar.core.moment import SECOND, Timestamp, age, parsed, seconds, timestamp
+from sidecar.core.pods import Pods, name_at
+from sidecar.core.records import EpisodeRecord, Notification, TransitionRecord
+from sidecar.core.sanitize import clean
+from sidecar.core.views.episode_view import EpisodeView, in_progress
+from sidecar.core.views.explain import Explanation
+from sidecar.core.views.snapshot import Snapshot
+from sidecar.core.views.timeline import OWN, Change, Span, SpanState, blind_now, change, current, spans, totals
+from sidecar.web.last_day import DAY, LastDay
 
 COLUMNS: Final = 288
 """Of a picture. What is shorter than a column is as wide as one; a column shows the worst of what was in it."""
@@ -20,8 +33,20 @@ _MARK_COLUMNS: Final = 12
 """Marks closer than this are one."""
 _NARROWEST_NAME: Final = 26
 """Columns of a leader's time that shows its name."""
+_STATES: Final = {
+    SpanState.VACANT: "no leader",
+    SpanState.BLIND: "cannot be seen",
+    SpanState.UNRECORDED: "no records",
+}
 _LINE: Final = "M{x} 7h{w}"
 """A thick line is a rectangle. The style sheet sets its thickness: the states differ in shape too."""
+JOBS_DRAWN: Final = 3
+"""Of a failover."""
+_MARGIN: Final = 5
+"""A failover's picture begins and ends by a part of its length, this many to one, before and after it."""
+_SOON: Final = 15 * SECOND
+"""After a failover: until then messages are in its picture."""
+_SHORTEST: Final = 10 * SECOND
 
 
 class Path(Struct, frozen=True):
@@ -62,23 +87,15 @@ class Row(Struct, frozen=True):
     """Earlier spans that `text` does not have."""
 
 
-class Mark(Struct, frozen=True):
-    """Something that happened at one moment, with a link if it has a page of its own."""
-
-    left: float
-    """Per cent of the width."""
-    kind: str
-    text: str
-    link: str | None
-
-
 class Happening(Struct, frozen=True):
-    """A mark before it is placed."""
+    """Something that happened at one moment, with a link if it has a page of its own."""
 
     at: int
     kind: str
     text: str
     link: str | None = None
+    left: float = 0.0
+    """Where its mark is: per cent of the width."""
 
 
 class Picture(Struct, frozen=True):
@@ -89,9 +106,90 @@ class Picture(Struct, frozen=True):
     summary: str
     """What is worth reading of all rows, as far as it is the same."""
     rows: Sequence[Row]
-    marks: Sequence[Mark]
+    marks: Sequence[Happening]
     leaders: Sequence[tuple[str, str]]
     """The class and the name of each leader that is shown."""
+
+
+def of_cluster(snapshot: Snapshot, day: LastDay, cluster_id: str, hours: int) -> Picture:
+    """The last hours of one watched cluster, at most a day, with its failovers."""
+    cluster, end = snapshot.state.clusters[cluster_id], snapshot.at.wall
+    start, blind = end - min(hours * 3600 * SECOND, DAY), list(day.blind.get(cluster_id, ()))
+    if now_blind := blind_now(cluster, snapshot.at):
+        blind.append(now_blind)
+    rows: dict[str, list[Span]] = {}
+    for component in OWN:
+        component_state = cluster.components.get(ComponentId(Component(component)))
+        state = current(component_state.leadership) if component_state else None
+        changes = day.changes.get((cluster_id, component), ())
+        row = spans(changes, blind, state, start, end, day.since or end)
+        rows[component] = _with_pods(row, cluster.pods)
+    going_on = [view for view in in_progress(snapshot) if view.id not in day.episodes]
+    episodes: list[EpisodeRecord | EpisodeView] = [*day.episodes.values(), *going_on]
+    marks = [_mark(episode) for episode in episodes if episode.cluster_id == cluster_id]
+    return drawn(rows, marks, start, end)
+
+
+def _with_pods(spans: Iterable[Span], pods: Pods) -> list[Span]:
+    """The spans with the names of pods in place of hosts, as far as they are known."""
+    return [replace(span, leader=name_at(pods, span.leader) or span.leader) for span in spans]
+
+
+def _mark(episode: EpisodeRecord | EpisodeView) -> Happening:
+    kind = "unseen" if episode.cause == Cause.OBSERVER_BLIND else "planned" if episode.planned else "episode"
+    return Happening(parsed(episode.opened_at), kind, _in_words(episode), f"episodes/{episode.id}")
+
+
+def _in_words(episode: EpisodeRecord | EpisodeView) -> str:
+    vacant = (
+        ""
+        if episode.vacant_seconds is None
+        else f", no leader for {lasted(episode.vacant_seconds, episode.vacant_seconds)}"
+    )
+    going_on = ", not over" if episode.closed_at is None else ""
+    return f"{episode.opened_at[11:19]} {episode.cause}{vacant}{going_on}"
+
+
+def of_episode(explained: Explanation, failover: EpisodeView | None, snapshot: Snapshot) -> Picture | None:
+    """One failover, of each component and of the first jobs, with its messages. None: nothing is recorded of it yet."""
+    if not explained.transitions:
+        return None
+    opened = parsed(explained.transitions[0].observed_at)
+    closed = parsed(failover.closed_at) if failover and failover.closed_at else None
+    last = snapshot.at.wall if closed is None else max(closed, *_soon_after(explained, closed))
+    margin = max(last - opened, _SHORTEST) // _MARGIN
+    start, end = opened - margin, last + margin if closed else last
+    cluster = snapshot.state.clusters.get(explained.transitions[0].cluster_id)
+    pods = cluster.pods if cluster else {}
+    spans_of = {label: spans(changes, (), None, start, end, start) for label, changes in _changes(explained)}
+    rows = {label: _with_pods(row, pods) for label, row in spans_of.items()}
+    return drawn(rows, map(_message, explained.notifications), start, end)
+
+
+def _soon_after(explained: Explanation, closed: int) -> Iterator[int]:
+    """The times of the last transition, and of messages that were sent soon after the failover."""
+    yield parsed(explained.transitions[-1].observed_at)
+    yield from (at for message in explained.notifications if (at := parsed(message.observed_at)) <= closed + _SOON)
+
+
+def _changes(explained: Explanation) -> Iterator[tuple[str, Sequence[Change]]]:
+    """The label and the changes of each component, then of the first jobs."""
+    by_subject: dict[tuple[str, str | None], list[TransitionRecord]] = {}
+    for transition in explained.transitions:
+        by_subject.setdefault((transition.component, transition.job_id), []).append(transition)
+    jobs = [subject for subject in by_subject if subject[1]][:JOBS_DRAWN]
+    for component, job_id in [*((own, None) for own in OWN if (own, None) in by_subject), *jobs]:
+        label = f"job {clean(explained.job_names.get(job_id) or job_id[:8], 40)}" if job_id else component
+        yield label, [change(transition) for transition in by_subject[component, job_id]]
+
+
+def _message(message: Notification) -> Happening:
+    to = message.destination.rpartition("#")[0] or message.receiver
+    return Happening(
+        parsed(message.observed_at),
+        "message" if message.outcome != "suppressed" else "suppressed",
+        clean(f"{message.observed_at[11:19]} {message.alert} {message.reason} to {to}: {message.outcome}"),
+    )
 
 
 def drawn(rows: Mapping[str, Sequence[Span]], happenings: Iterable[Happening], start: int, end: int) -> Picture:
@@ -118,7 +216,10 @@ def _row(
     more = f" and {len(leaders) - COLOURS} more" if len(leaders) > COLOURS else ""
     led = f"led by {', '.join(leaders[:COLOURS])}{more}" if leaders else "no leader seen"
     parts = [_vacancies(spans), _gaps(spans)]
-    text = [TextSpan(timestamp(span.start), _state_words(span), _for_long(span)) for span in spans[-SPANS_IN_TEXT:]]
+    text = [
+        TextSpan(timestamp(span.start), span.leader or _STATES.get(span.state, "?"), _duration(span.end - span.start))
+        for span in spans[-SPANS_IN_TEXT:]
+    ]
     return Row(
         label,
         f"{label}: {', '.join(filter(None, [led, *parts]))}",
@@ -184,20 +285,8 @@ def _gaps(spans: Sequence[Span]) -> str:
     """For how long nothing is known; empty: not worth a word."""
     sums = totals(spans)
     words = {SpanState.BLIND: "not seen for", SpanState.UNRECORDED: "no records of"}
-    lasted = {state: sums.get(state, (0, 0))[1] for state in words}
-    return ", ".join(f"{words[state]} {_duration(total)}" for state, total in lasted.items() if total >= SECOND)
-
-
-def _state_words(span: Span) -> str:
-    return span.leader or {
-        SpanState.VACANT: "no leader",
-        SpanState.BLIND: "cannot be seen",
-        SpanState.UNRECORDED: "no records",
-    }.get(span.state, "?")
-
-
-def _for_long(span: Span) -> str:
-    return _duration(span.end - span.start)
+    times = {state: sums.get(state, (0, 0))[1] for state in words}
+    return ", ".join(f"{words[state]} {_duration(total)}" for state, total in times.items() if total >= SECOND)
 
 
 def _duration(micros: int) -> str:
@@ -205,7 +294,7 @@ def _duration(micros: int) -> str:
     return seconds(micros) if micros < 60 * SECOND else age(micros)
 
 
-def _marks(happenings: Iterable[Happening], start: int, end: int) -> list[Mark]:
+def _marks(happenings: Iterable[Happening], start: int, end: int) -> list[Happening]:
     """At most one in each few columns: of several the latest, with their number."""
     places: dict[tuple[int, str], list[Happening]] = {}
     for happening in sorted(happenings, key=lambda happening: happening.at):
@@ -217,5 +306,5 @@ def _marks(happenings: Iterable[Happening], start: int, end: int) -> list[Mark]:
         last = together[-1]
         text = last.text if len(together) == 1 else f"{len(together)} here, the last: {last.text}"
         left = round((last.at - start) / max(1, end - start) * 100, 2)
-        marks.append(Mark(left, last.kind, text, last.link))
+        marks.append(replace(last, text=text, left=left))
     return marks

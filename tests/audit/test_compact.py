@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sidecar.audit import AuditError
 from sidecar.audit.ask.sql import run_sql
 from sidecar.audit.ingest.ingest import ingest
+from sidecar.audit.log.schema import BASE_VIEWS
 from sidecar.audit.upkeep import compact as compaction
 from sidecar.audit.upkeep.compact import CompactResult, compact
 from sidecar.audit.upkeep.verify import verify
@@ -30,7 +31,7 @@ from tests.bench.reading import KINDS, Reader
 
 pytestmark = pytest.mark.spark
 
-NOTHING = CompactResult(dates=0, files=0, bytes_before=0, bytes_after=0, unchanged={})
+NOTHING = CompactResult(folders=0, files=0, bytes_before=0, bytes_after=0, unchanged={})
 
 COMMAND = """
 import sys
@@ -52,7 +53,7 @@ def test_each_closed_date_becomes_one_file(spark: SparkSession, log: Log) -> Non
     """Sorted, Zstandard, microseconds, a filter on `id`, the same rows; a second time there is nothing to do."""
     before = spark.read.parquet(str(log.audit / "transitions")).orderBy("id").collect()
     done = compact(spark, str(log.audit))
-    assert (done.dates, done.files, done.unchanged) == (4, 16, {})
+    assert (done.folders, done.files, done.unchanged) == (4, 16, {})
     assert [file.parent.name for file in files(log.audit)] == sorted(
         f"event_date={(YESTERDAY - timedelta(days=days)).date()}" for days in range(4)
     )
@@ -96,10 +97,10 @@ def _bloom_filters(spark: SparkSession, file: Path) -> int:
 def test_today_and_what_is_not_asked_for_are_left_alone(spark: SparkSession, log: Log) -> None:
     """Today's files still come; with `before`, only earlier dates are rewritten."""
     tomorrow = datetime.now(UTC) + timedelta(days=1)
-    assert compact(spark, str(log.audit), before=(YESTERDAY - timedelta(days=2)).date()).dates == 1
+    assert compact(spark, str(log.audit), before=(YESTERDAY - timedelta(days=2)).date()).folders == 1
     folder = log.audit / "transitions" / f"event_date={datetime.now(UTC).date()}"
     (log.audit / "transitions" / f"event_date={YESTERDAY.date()}").rename(folder)
-    assert compact(spark, str(log.audit), before=tomorrow.date()).dates == 2
+    assert compact(spark, str(log.audit), before=tomorrow.date()).folders == 2
     assert len(files(log.audit)) == 3 + 4
 
 
@@ -112,7 +113,7 @@ def test_late_records_join_a_compacted_date(spark: SparkSession, log: Log) -> No
         ingest(spark, str(log.spool), str(log.audit))
     assert len(files(log.audit)) == 4 + 2
     done = compact(spark, str(log.audit))
-    assert (done.dates, done.files, len(files(log.audit))) == (1, 3, 4)
+    assert (done.folders, done.files, len(files(log.audit))) == (1, 3, 4)
     assert ids_seen(spark, log.audit, "transitions") == sorted({*log.ids, *ids(late)})
 
 
@@ -127,6 +128,16 @@ def test_columns_of_another_version_stay(spark: SparkSession, log: Log) -> None:
     assert (moods.count("good"), moods.count(None)) == (5, 15)
 
 
+def test_old_rows_get_todays_columns(spark: SparkSession, log: Log) -> None:
+    """A reader that takes the columns of the first file finds all of them."""
+    for file in (oldest := files(log.audit)[0].parent).iterdir():
+        pq.write_table(pq.read_table(file).drop_columns(["contenders", "position"]), file)
+    compact(spark, str(log.audit))
+    (file,) = oldest.iterdir()
+    assert {*pq.ParquetFile(file).schema_arrow.names} == {*BASE_VIEWS["transitions"].names}
+    assert verify(spark, str(log.audit)).findings == []
+
+
 def test_a_date_that_is_not_sound_is_left_as_it_is(spark: SparkSession, log: Log) -> None:
     """A torn file, a stranger's file, rows without an id: nothing of the date is touched, and the other dates are compacted."""
     folders = sorted((log.audit / "transitions").iterdir())
@@ -136,7 +147,7 @@ def test_a_date_that_is_not_sound_is_left_as_it_is(spark: SparkSession, log: Log
     pq.write_table(pq.read_table(min(folders[2].iterdir())).drop_columns(["id"]), folders[2] / "other.parquet")
     before = [sorted((file, file.read_bytes()) for file in folder.iterdir()) for folder in folders[:3]]
     done = compact(spark, str(log.audit))
-    assert done.dates == 1
+    assert done.folders == 1
     assert [*done.unchanged] == [f"transitions/{folder.name}" for folder in folders[:3]]
     problems = list(done.unchanged.values())
     assert torn.name in problems[0]
@@ -164,7 +175,7 @@ def test_what_was_written_is_compared_with_what_was_read(
         with pytest.raises(AuditError, match=r"are not the rows read .*; nothing was changed$"):
             compact(spark, str(log.audit))
     assert len(files(log.audit)) == 16
-    assert compact(spark, str(log.audit)).dates == 4
+    assert compact(spark, str(log.audit)).folders == 4
     assert [pq.read_metadata(file).num_rows for file in files(log.audit)] == [0, 20, 20, 20]
 
 
@@ -249,7 +260,7 @@ def test_readers_never_count_wrong(spark: SparkSession, log: Log, tmp_path: Path
         for reader in readers:
             reader.once()
             reader.begin()
-        assert compact(spark, str(audit)).dates == 20
+        assert compact(spark, str(audit)).folders == 20
         for reader in readers:
             reader.end()
             reader.once()
@@ -276,5 +287,5 @@ def test_a_barrier_that_outlives_its_compaction_goes_with_the_next_lock(
 def test_our_own_query_gets_over_a_swap(spark: SparkSession, log: Log) -> None:
     """Files that were listed and are deleted when the answer is fetched: the query is repeated."""
     result = run_sql(spark, str(log.audit), "SELECT count(DISTINCT id) FROM transitions")
-    assert compact(spark, str(log.audit)).dates == 4
+    assert compact(spark, str(log.audit)).folders == 4
     assert list(result.rows) == [[80]]

@@ -17,12 +17,13 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from sidecar.audit import AuditError
 from sidecar.audit.ask.sql import run_sql
 from sidecar.audit.ingest.ingest import IngestResult, ingest
 from sidecar.audit.ingest.writer import Writer
+from sidecar.audit.log.tables import Table
 from sidecar.audit.upkeep.compact import compact
 from sidecar.core.records import SCHEMA
 from tests.audit.spooling import (
@@ -444,3 +445,24 @@ def test_wrong_folders_are_one_clear_line(spark: SparkSession, spool: Path, audi
             ingest(spark, str(where), str(wanted))
         assert "\n" not in str(failure.value)
     assert [path.name for path in (tmp_path / "photos").iterdir()] == ["holiday.jpg"]
+
+
+def test_stopped_in_the_middle_of_a_batch_nothing_of_it_is_added(
+    spark: SparkSession, spool: Path, audit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's jobs are cancelled, however long they would take; the next ingest adds the batch, each id once."""
+    records = [transition(n) for n in range(60)]
+    seal(spool, "jm-0", 1, records)
+    stop, stage = threading.Event(), Writer._stage
+
+    def slowly(self: Writer, rows: DataFrame, table: Table, folder: str) -> None:
+        threading.Timer(1, stop.set).start()
+        stage(self, rows.where("reflect('java.lang.Thread', 'sleep', 1000L) IS NOT NULL"), table, folder)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Writer, "_stage", slowly)
+        stopped = ingest(spark, str(spool), str(audit), stop=stop)
+    assert stop.is_set()
+    assert (sum(stopped.rows.values()), [*(audit / "transitions").rglob("*.parquet")]) == (0, [])
+    assert ingest(spark, str(spool), str(audit)).rows["transitions"] == len(records)
+    assert ids_seen(spark, audit, "transitions") == ids(records)

@@ -71,7 +71,7 @@ def test_names_that_mean_something_in_a_pattern_work(spark: SparkSession, tmp_pa
     assert ingest(spark, str(spool), str(audit)).rows["transitions"] == 3
     seal(spool, "jm-1", 1, records)
     assert ingest(spark, str(spool), str(audit)).rows["transitions"] == 1
-    assert compact(spark, str(audit)).dates == 1
+    assert compact(spark, str(audit)).folders == 1
     materialize(spark, str(audit))
     answered = run_sql(
         spark, str(audit), "SELECT count(DISTINCT id), (SELECT count(*) FROM leader_changes) FROM transitions"
@@ -82,7 +82,7 @@ def test_names_that_mean_something_in_a_pattern_work(spark: SparkSession, tmp_pa
         session.sql(statement)
     assert session.table("transitions").count() == 4
     assert verify(spark, str(audit)).findings == []
-    assert expire(spark, str(audit), 400, spool=str(spool)) == ExpireResult(segments=0, dates=0, not_ingested=0)
+    assert expire(spark, str(audit), 400, spool=str(spool)) == ExpireResult(segments=0, folders=0, not_ingested=0)
 
 
 @pytest.mark.parametrize(

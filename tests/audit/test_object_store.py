@@ -94,8 +94,8 @@ def test_every_command_takes_a_bucket(
     kept = run("compact", "--spool", SPOOL, "--keep", "36500d", "--before", str(tomorrow.date()))
     expired, compacted, materialized = kept.splitlines()
     assert (expired, compacted) == (
-        "expired: 0 segments, 0 dates of a table",
-        "compacted: 0 files of 0 dates of a table",
+        "expired: 0 segments, 0 folders",
+        "compacted: 0 files in 0 folders",
     )
     assert materialized == "materialized: 1 dates"
     assert run("sql", "--output", "csv", "SELECT count(*) AS n FROM transitions") == "n\n89\n"
@@ -121,13 +121,13 @@ def test_compacted_it_has_one_file_a_date(spark: SparkSession, bucket: Path, log
     """With the same rows; a late record is added beside it, and the next compaction includes it."""
     shutil.copytree(log.audit, bucket / "audit", ignore=shutil.ignore_patterns("_*"))
     done = compact(spark, AUDIT)
-    assert (done.dates, done.files) == (4, 16)
+    assert (done.folders, done.files) == (4, 16)
     assert len([*(bucket / "audit" / "transitions").rglob("*.parquet")]) == 4
     assert ids_seen(spark, bucket / "audit", "transitions") == log.ids
     late = transition(1000, NOON)
     seal(bucket / "spool", "jm-0", 1000, [late])
     ingest(spark, SPOOL, AUDIT)
-    assert compact(spark, AUDIT).dates == 0
+    assert compact(spark, AUDIT).folders == 0
     assert ids_seen(spark, bucket / "audit", "transitions") == sorted([*log.ids, late.id])
     assert verify(spark, AUDIT).findings == []
 
@@ -140,7 +140,7 @@ def test_what_is_too_old_goes(spark: SparkSession, bucket: Path, log: Log) -> No
     for name in names[:2]:
         age(bucket / "spool" / "jm-0" / name)
     age(seal(bucket / "spool", "jm-9", 1, [coverage(1, NOON + timedelta(days=9999))]))
-    assert expire(spark, AUDIT, 2, spool=SPOOL) == ExpireResult(segments=2, dates=2, not_ingested=1)
+    assert expire(spark, AUDIT, 2, spool=SPOOL) == ExpireResult(segments=2, folders=2, not_ingested=1)
     assert sorted(path.name for path in (bucket / "spool").rglob("*.gz")) == [f"{1:016d}-{1:016d}.jsonl.gz", *names[2:]]
     assert ids_seen(spark, bucket / "audit", "transitions") == ids([transition(n) for n in range(80) if n % 4 < 2])
 

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,12 +11,12 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from sidecar.audit.ingest.ingest import ingest
 from sidecar.audit.log.bucket.replacement import BARRIER
 from sidecar.audit.log.closed_tables import CLOSED_TABLES
-from sidecar.audit.log.schema import BASE_VIEWS, with_event_date
+from sidecar.audit.log.schema import BASE_VIEWS, EVENT_DATE, EVENT_MONTH, partition_column, with_event_date
 from sidecar.audit.upkeep.materialize import materialize
 from tests import ROOT
 from tests.audit.conftest import reach_anew
@@ -47,16 +48,18 @@ def log(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def older(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same log with a date before, which a version wrote that had fewer columns."""
+    """The same log with a folder before, which a version wrote that had fewer columns."""
     folder = tmp_path_factory.mktemp("older") / "audit"
     shutil.copytree(log, folder)
-    for table in ("transitions", "episodes"):
+    for table, old in (("transitions", "event_date=2026-10-31"), ("episodes", "event_month=2026-10")):
         (file,) = (folder / table).rglob("*.parquet")
-        before = folder / table / "event_date=2026-10-31" / "older.parquet"
+        before = folder / table / old / "older.parquet"
         before.parent.mkdir()
-        pq.write_table(
-            pq.ParquetFile(file).read().drop_columns(["contenders" if table == "transitions" else "planned"]), before
-        )
+        rows = pq.ParquetFile(file).read().drop_columns(["contenders" if table == "transitions" else "planned"])
+        if "event_date" in rows.column_names:
+            dates = pa.array([date(2026, 10, 31)] * len(rows))
+            rows = rows.set_column(rows.schema.get_field_index("event_date"), "event_date", dates)
+        pq.write_table(rows, before)
     return folder
 
 
@@ -120,7 +123,8 @@ def test_the_tables_of_athena_are_those_of_the_log(spark: SparkSession) -> None:
     for name, plan in plans.items():
         assert (plan.nodeName(), plan.tableSpec().external()) == ("CreateTable", True)
         made = StructType.fromJson(json.loads(plan.tableSchema().json()))
-        assert made.simpleString() == with_event_date(LOGGED[name]).simpleString()
+        month = [] if partition_column(name) == EVENT_DATE else [StructField(EVENT_MONTH, StringType())]
+        assert made.simpleString() == StructType([*with_event_date(LOGGED[name]), *month]).simpleString()
 
 
 def test_a_reader_of_a_bucket_fails_at_what_is_not_there(in_bucket: Path) -> None:

@@ -17,6 +17,7 @@ from sidecar.audit import AuditError
 from sidecar.audit.ask.sql import run_sql
 from sidecar.audit.ingest.ingest import ingest
 from sidecar.audit.log.audit_log import audit_folder
+from sidecar.audit.log.schema import EVENT_DATE, partition_column
 from sidecar.audit.report.report import render, write_report
 from sidecar.audit.report.report_data import _EPISODES, EDGES, LIST_ROWS, Findings, _query
 from sidecar.audit.report.report_figures import notices, tiles
@@ -335,9 +336,15 @@ def scans(query: DataFrame) -> int:
 
 
 def partitions(query: DataFrame) -> list[tuple[str, str]]:
-    """The tables that it reads, and the conditions on the partitions of each."""
+    """The tables that it reads, and the conditions on the folders of each; of those by month on what is in the files."""
+    query.sparkSession.conf.set("spark.sql.maxMetadataStringLength", 1000)
     plan = str(query._jdf.queryExecution().sparkPlan())  # the plan is not public
-    return re.findall(r"FileScan .*?/(\w+)\], PartitionFilters: \[(.*?)\], PushedFilters", plan)
+    scan = r"FileScan .*?DataFilters: \[(.*?)\], Format: .*?/(\w+)\], PartitionFilters: \[(.*?)\], PushedFilters"
+    found = re.findall(scan, plan)
+    return [
+        (table, on_folders if partition_column(table) == EVENT_DATE else on_rows)
+        for on_rows, table, on_folders in found
+    ]
 
 
 def by_date(conditions: str) -> bool:
@@ -365,8 +372,8 @@ def many(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"timestamp_seconds({begin} + (id DIV 100 + 1) * 86400 - 1) AS observed_at",
     )  # fmt: skip
     for name, rows in (("episodes", episodes), ("coverage", coverage)):
-        dated = rows.selectExpr("*", "to_date(observed_at) AS event_date").coalesce(1)
-        dated.write.partitionBy("event_date").parquet(f"{audit}/{name}")
+        dated = rows.selectExpr("*", "to_date(observed_at) AS event_date", "'2026-03' AS event_month").coalesce(1)
+        dated.write.partitionBy(partition_column(name)).parquet(f"{audit}/{name}")
     return audit
 
 

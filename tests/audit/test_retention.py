@@ -29,8 +29,10 @@ def test_what_is_too_old_goes(spark: SparkSession, log: Log) -> None:
     segments = sorted((log.spool / "jm-0").iterdir())
     for segment in segments[:3]:
         age(segment)
-    assert expire(spark, str(log.audit), 400, spool=str(log.spool)) == ExpireResult(segments=0, dates=0, not_ingested=0)
-    assert expire(spark, str(log.audit), 2, spool=str(log.spool)) == ExpireResult(segments=3, dates=2, not_ingested=0)
+    assert expire(spark, str(log.audit), 400, spool=str(log.spool)) == ExpireResult(
+        segments=0, folders=0, not_ingested=0
+    )
+    assert expire(spark, str(log.audit), 2, spool=str(log.spool)) == ExpireResult(segments=3, folders=2, not_ingested=0)
     assert sorted((log.spool / "jm-0").iterdir()) == segments[3:]
     kept = [transition(n) for n in range(80) if n % 4 < 2]
     assert ids_seen(spark, log.audit, "transitions") == ids(kept)
@@ -50,7 +52,7 @@ def test_a_segment_that_was_not_ingested_stays(spark: SparkSession, log: Log) ->
     unfinished = log.spool / "jm-1" / ".0000000000000101-0000000000000101.jsonl.gz.tmp"
     unfinished.write_bytes(b"")
     age(unfinished)
-    assert expire(spark, str(log.audit), 2, spool=str(log.spool)) == ExpireResult(segments=5, dates=2, not_ingested=3)
+    assert expire(spark, str(log.audit), 2, spool=str(log.spool)) == ExpireResult(segments=5, folders=2, not_ingested=3)
     assert sorted((log.spool / "jm-1").iterdir()) == sorted([half, garbage, torn, unfinished])
     assert not too_old.exists()
 
@@ -65,7 +67,7 @@ def test_what_went_does_not_come_back(spark: SparkSession, log: Log) -> None:
     assert ingest(spark, str(log.spool), str(log.audit)).rows["transitions"] == 1
     yesterdays = [transition(n) for n in range(0, 80, 4)]
     assert ids_seen(spark, log.audit, "transitions") == ids([*yesterdays, late])
-    assert expire(spark, str(log.audit), 1, spool=str(log.spool)).dates == 1
+    assert expire(spark, str(log.audit), 1, spool=str(log.spool)).folders == 1
     assert ids_seen(spark, log.audit, "transitions") == ids(yesterdays)
 
 

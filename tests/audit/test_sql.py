@@ -3,8 +3,11 @@
 import csv
 import io
 import json
+import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -192,6 +195,20 @@ def test_a_file_that_is_no_table_is_named(spark: SparkSession, log: str, tmp_pat
     with pytest.raises(AuditError, match=r"cannot run the query: .*holiday\.parquet") as failure:
         asked(spark, str(tmp_path), "SELECT * FROM transitions", "json")
     assert "\n" not in str(failure.value)
+
+
+@pytest.mark.parametrize("query", ["SELECT unobserved FROM transitions", "SELECT max(unobserved) FROM transitions"])
+def test_a_file_with_a_column_of_another_type_is_named(
+    spark: SparkSession, log: str, tmp_path: Path, query: str
+) -> None:
+    """Spark's own reason names the column, and the exception around it the file."""
+    shutil.copytree(f"{log}/transitions", tmp_path / "transitions")
+    file = min((tmp_path / "transitions").rglob("*.parquet"))
+    rows = pq.read_table(file, partitioning=None)
+    other = pa.array(["many"] * len(rows))
+    pq.write_table(rows.set_column(rows.schema.get_field_index("unobserved"), "unobserved", other), file)
+    with pytest.raises(AuditError, match=rf"^cannot run the query: .*\[unobserved\].*{file.name}\)$"):
+        asked(spark, str(tmp_path), query, "json")
 
 
 def test_what_is_interpreted_has_the_answer_of_what_is_compiled(

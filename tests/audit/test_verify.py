@@ -186,7 +186,7 @@ def test_a_full_disk_is_one_clear_line(
         assert ids_seen(spark, target, "transitions") == log.ids
     ballast.unlink()
     assert ingest(spark, str(log.spool), str(target)).rows["transitions"] == len(records)
-    assert compact(spark, str(target), before=(YESTERDAY - timedelta(days=2)).date()).dates == 1
+    assert compact(spark, str(target), before=(YESTERDAY - timedelta(days=2)).date()).folders == 1
     assert ids_seen(spark, target, "transitions") == sorted([*log.ids, *ids(records)])
 
 

@@ -1,14 +1,14 @@
 """An auditor of what people are notified of: he sees every step of one sidecar, and objects to what may never be."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from unittest.mock import patch
 
 from msgspec.structs import replace
 
 from sidecar.core.alerting import flushing
 from sidecar.core.alerting.alerts import Alert, Alerts, Member, Notice, Reason
-from sidecar.core.alerting.silences import CLOCK_SKEW, PATIENCE, Documents
+from sidecar.core.alerting.silences import CLOCK_SKEW, PATIENCE
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.effects import Append, Effect, ReadSilences, Send
 from sidecar.core.flink.leadership import Component, ComponentId
@@ -51,6 +51,8 @@ class Auditor:
         """Events that are in a group and of which nothing has been said."""
         self._settled: dict[Key, str] = {}
         """Events: "notified" or "suppressed"."""
+        self._told_over: dict[str, set[str]] = {}
+        """By group: the alerts that people were notified to be over."""
         self._hidden: dict[Key, set[str]] = {}
         """The silences that hid an alert, as recorded."""
         self._present: set[tuple[Key, int]] = set()
@@ -147,7 +149,7 @@ class Auditor:
             assert not notice.route.is_muted(at.wall), "notified in a mute interval"
             for alert in notice.alerts:
                 assert not _is_silenced(after, alert, at), "notified, and silenced"
-            for alert in notice.lasting:
+            for alert in (alert for alert in notice.alerts if alert.ended is None):
                 assert not is_inhibited(policy.inhibit_rules, alert.labels, firing), "notified, and inhibited"
                 is_lasting = alert.id in self._lasting.get(notice.fingerprint, ())
                 assert not is_lasting or _in_sight(alert, after), "notified again as if it held, while blind"
@@ -179,8 +181,11 @@ class Auditor:
             self._notified_at[fingerprint] = now
             lasting = self._lasting.setdefault(fingerprint, set())
             assert len({alert.id for alert in notice.alerts}) == len(notice.alerts), "the same alert twice in a message"
+            told_over = self._told_over.setdefault(fingerprint, set())
+            assert {alert.id for alert in notice.closing} <= told_over - lasting, "over, of what nobody had heard"
+            assert (reason is Reason.RESOLVED) >= (bool(notice.closing) and not notice.goes_on), "left open"
             if reason is Reason.RESOLVED:
-                assert lasting
+                assert lasting or notice.closing
                 assert all(alert.ended for alert in notice.alerts)
             for alert in notice.alerts:
                 key = (fingerprint, alert.id)
@@ -194,6 +199,7 @@ class Auditor:
                 if alert.is_event:
                     self._settled[key] = "notified"
                 (lasting.discard if alert.ended else lasting.add)(alert.id)
+                (told_over.add if alert.ended else told_over.discard)(alert.id)
             assert (reason is Reason.RESOLVED) <= (not lasting), "RESOLVED, and something lasts"
 
     def _serve(self, after: State, sent: Iterable[Delivery]) -> None:
@@ -418,16 +424,8 @@ class Audited(Sidecar):
     def _step(self, observation: Observation) -> None:
         before, notices, flushed = self.state, list[Notice](), list[Alerts]()
 
-        def recording_flush(
-            alerts: Alerts,
-            policy: Policy,
-            blind: Collection[str],
-            now: Moment,
-            documents: Documents,
-            decided_at: Mapping[str, int],
-            unsettled: Collection[str],
-        ) -> flushing.Flushed:
-            result = _flush(alerts, policy, blind, now, documents, decided_at, unsettled)
+        def recording_flush(alerts: Alerts, *rest: Any) -> flushing.Flushed:
+            result = _flush(alerts, *rest)
             notices.extend(result[1])
             flushed.append(alerts)
             return result

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecar.core.counted import counted
+from sidecar.core.counted import counted, shortened
 
 
 @pytest.mark.parametrize(
@@ -12,3 +12,17 @@ from sidecar.core.counted import counted
 def test_one_is_not_many(number: int, thousands: bool, expected: str) -> None:
     """None is many, too."""
     assert counted(number, "job", thousands=thousands) == expected
+
+
+@pytest.mark.parametrize(
+    ("most", "total", "noun", "expected"),
+    [
+        (3, None, "", ["a", "b", "c"]),
+        (2, None, "", ["a", "b", "… and 1 more"]),
+        (5, 4, "job", ["a", "b", "c", "… and 1 more job"]),
+        (1, 9, "job", ["a", "… and 8 more jobs"]),
+    ],
+)
+def test_what_has_no_room_is_counted(most: int, total: int | None, noun: str, expected: list[str]) -> None:
+    """Also what only the number is known of."""
+    assert shortened(["a", "b", "c"], most, total, noun) == expected

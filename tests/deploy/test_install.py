@@ -23,7 +23,7 @@ DOCUMENTS = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/
 FROM_INDEX = re.compile(r"pip install '?flink-ha-sidecar\b")
 FROM_CLONE = re.compile(r"pip install '?\.(?=[`\[\s])|in a clone of this repository")
 RELEASED = re.compile(r"^## \[[1-9][\d.]*\] - \d{4}-", re.MULTILINE)
-"""A section of the changelog with a date: 0.1.0 was never published."""
+"""A section of the changelog with a date."""
 
 
 def lines(pattern: re.Pattern[str], folder: Path) -> dict[str, int]:

@@ -15,7 +15,8 @@ from pyspark.sql.types import StructType
 
 from sidecar.audit import open_audit
 from sidecar.audit.log.closed_tables import CLOSED_TABLES
-from sidecar.audit.log.schema import BASE_VIEWS, EVENT_DATE, with_event_date
+from sidecar.audit.log.schema import BASE_VIEWS, EVENT_DATE, partition_column, with_event_date
+from sidecar.audit.log.tables import TABLES as LOGGED
 from sidecar.audit.spark.session import spark_session
 from sidecar.audit.views.catalog import ANSWERS, comments
 from sidecar.audit.views.comments import of_struct
@@ -33,7 +34,9 @@ Made from the code by `python -m tests.kit.audit_schema`. `DESCRIBE NAME` in `au
 - Types are those of Spark. A `timestamp` has microseconds, in UTC.
 - A column that has a unit names it: `…_seconds` are seconds, `…_bytes` bytes.
 - **Null.** The comment says when a column is null. A newer column is also null in records of older sidecars.
-- `event_date` is the partition column: the name of the folder. A condition on a view's `event_date`, `day` or `week` is passed on to it.
+- `event_date` is in the names of the folders of `transitions`, `coverage` and the materialized tables. All others have a folder for each
+  month (`event_month=2026-11`, which views do not show), and `event_date` in their files. A condition on a view's `event_date`, `day` or
+  `week` is passed on to it.
 """
 
 
@@ -45,14 +48,22 @@ def page(session: SparkSession) -> str:
 def tables() -> Iterator[str]:
     """The statements that make external tables of the log for Athena, in the DDL of Hive."""
     yield "CREATE DATABASE IF NOT EXISTS flink_ha"
-    for name, schema in {**BASE_VIEWS, **CLOSED_TABLES}.items():
+    for name, schema in {**{name: table.file_schema for name, table in LOGGED.items()}, **CLOSED_TABLES}.items():
         columns = ",\n".join(f"  `{field.name}` {field.dataType.simpleString()}" for field in schema)
+        partition = partition_column(name)
+        dated = partition == EVENT_DATE
+        projection = {
+            "enabled": "true",
+            f"{partition}.type": "date",
+            f"{partition}.format": "yyyy-MM-dd" if dated else "yyyy-MM",
+            f"{partition}.range": "2020-01-01,NOW" if dated else "2020-01,NOW",
+            **({} if dated else {f"{partition}.interval": "1", f"{partition}.interval.unit": "MONTHS"}),
+        }
+        properties = ",\n".join(f"  'projection.{key}' = '{value}'" for key, value in projection.items())
         yield (
             f"CREATE EXTERNAL TABLE flink_ha.{name} (\n{columns}\n)\n"
-            f"PARTITIONED BY (`{EVENT_DATE}` date)\n"
-            f"STORED AS PARQUET\nLOCATION 's3://BUCKET/PREFIX/{name}/'\n"
-            f"TBLPROPERTIES (\n  'projection.enabled' = 'true',\n  'projection.{EVENT_DATE}.type' = 'date',\n"
-            f"  'projection.{EVENT_DATE}.format' = 'yyyy-MM-dd',\n  'projection.{EVENT_DATE}.range' = '2020-01-01,NOW'\n)"
+            f"PARTITIONED BY (`{partition}` {'date' if dated else 'string'})\n"
+            f"STORED AS PARQUET\nLOCATION 's3://BUCKET/PREFIX/{name}/'\nTBLPROPERTIES (\n{properties}\n)"
         )
 
 

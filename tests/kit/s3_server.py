@@ -58,6 +58,7 @@ def reach(endpoint: str) -> dict[str, str]:
 
 
 _METHODS = (b"GET ", b"HEAD ", b"PUT ", b"POST ", b"DELETE ")
+_LIST = b"list-type="
 BUSY = (503, "SlowDown")
 
 
@@ -71,10 +72,14 @@ class Line(Endpoint):
         """By the first line of a request: the status and the code that are answered in the server's place, if any."""
         self.sent = 0
         """Bytes that the server has answered."""
+        self.lists = 0
+        """Requests for a list of objects."""
+        self.listed = 0
+        """Bytes of their answers."""
         self._target = ("127.0.0.1", server.port)
 
     def serve(self, client: socket.socket) -> None:
-        putting = threading.Event()
+        putting, listing = threading.Event(), threading.Event()
 
         def forward() -> None:
             with suppress(OSError):
@@ -84,6 +89,9 @@ class Line(Endpoint):
                         break
                     if data.startswith(b"PUT "):
                         putting.set()
+                    if data.startswith(_METHODS):
+                        (listing.set if _LIST in data.partition(b"\r")[0] else listing.clear)()
+                        self.lists += listing.is_set()
                     onward.sendall(data)
                 onward.shutdown(socket.SHUT_WR)
 
@@ -93,6 +101,7 @@ class Line(Endpoint):
             forwarding.start()
             while (data := onward.recv(65536)) and not (self.loses_answers and putting.is_set()):
                 self.sent += len(data)
+                self.listed += len(data) * listing.is_set()
                 client.sendall(data)
             client.shutdown(socket.SHUT_RDWR)
             forwarding.join(_ANSWER_SECONDS)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sidecar.settings import load
-from sidecar.web import connections, host_header
-from sidecar.web.connections import MOST_UNREAD
+from sidecar.web import host_header, server
+from sidecar.web.server import MOST_UNREAD
 from tests.shell.site import Site
 from tests.sinks.running import Eventually
 
@@ -58,7 +58,7 @@ def answer(connection: socket.socket) -> tuple[int, int]:
 
 def test_slow_requests_do_not_stop_health(site: Site, connect: Callable[[bytes], socket.socket]) -> None:
     """More connections than there may be, each with half a request: the oldest goes, and the kubelet is answered."""
-    slow = [connect(b"GET /metrics HTTP/1.1\r\nHost: x\r\n") for _ in range(connections.CONNECTIONS + 20)]
+    slow = [connect(b"GET /metrics HTTP/1.1\r\nHost: x\r\n") for _ in range(server.CONNECTIONS + 20)]
     assert site.get("/livez") == (200, "ok\n")
     assert closed(slow[0])
 
@@ -67,7 +67,7 @@ def test_a_request_that_trickles_has_an_end(
     connect: Callable[[bytes], socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A byte now and then keeps no connection open: what counts is the complete request."""
-    monkeypatch.setattr(connections, "REQUEST_SECONDS", 1.0)
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 1.0)
     connection = connect(b"GET /metrics HTTP/1.1\r\nX: ")
     connection.settimeout(0.1)
     for _ in range(600):
@@ -87,7 +87,7 @@ def test_an_answer_that_is_not_read_has_an_end(
     site: Site, connect: Callable[[bytes], socket.socket], monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
     """Its memory is given back, also where the client takes nothing at all."""
-    monkeypatch.setattr(connections, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(server, "ANSWER_SECONDS", 1.0)
     connect(b"GET /metrics HTTP/1.1\r\n\r\n")
     assert eventually(lambda: site.server.unread > 0)
     assert eventually(lambda: site.server.unread == 0)

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from sidecar.audit.ask.recent import RecentLeadership
 from sidecar.audit.audit_error import failing_to, retried
-from sidecar.audit.log.audit_log import audit_folder, dates_of
+from sidecar.audit.log.audit_log import audit_folder, periods_of
 from sidecar.audit.log.closed_tables import (
     CARRY,
     CLOSED_TABLES,
@@ -25,7 +25,6 @@ from sidecar.audit.log.closed_tables import (
 from sidecar.audit.log.manifest import SOURCES, Manifest
 from sidecar.audit.log.schema import BASE_VIEWS, with_event_date
 from sidecar.audit.log.storage import ONLY_PARQUET, Storage
-from sidecar.audit.log.tables import date_folder
 from sidecar.audit.views.catalog import ANSWERS, comments
 from sidecar.audit.views.definition import create, define, definition
 
@@ -121,7 +120,7 @@ def _open_dates(spark: SparkSession, audit: Storage, manifest: Manifest, table: 
     if manifest.last is None:
         return read_files(spark, audit, table, BASE_VIEWS[table])
     first = manifest.last + timedelta(days=table != "coverage")
-    folders = [date_folder(table, day) for day in dates_of(audit, table) if day >= first]
+    folders = [folder for folder, period in periods_of(audit, table).items() if period.last >= first]
     return read_files(spark, audit, table, BASE_VIEWS[table], folders)
 
 
@@ -176,12 +175,14 @@ def _table_statement(audit: Storage, name: str) -> str:
     if not audit.is_folder(name):
         return _empty_statement(name, schema)
     columns = ", ".join(" ".join(column) for column in _columns(schema))
+    names = ", ".join(column for column, _ in _columns(schema))
     options = ", ".join(
         f"{key} {_quoted(value)}" for key, value in {"path": audit.to_read(name), **ONLY_PARQUET}.items()
     )
     definition = f"({columns}) USING parquet OPTIONS ({options})"
+    rows = f"SELECT {names} FROM {name}_files"  # noqa: S608  our own names
     # INSERT INTO could write to a view of the files, but not to a query over them.
-    return f"{_CREATE} {name}_files {definition};\n{_CREATE} {_with_columns(name)} AS TABLE {name}_files"
+    return f"{_CREATE} {name}_files {definition};\n{_CREATE} {_with_columns(name)} AS {rows}"
 
 
 def _empty_statement(name: str, schema: StructType) -> str:

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -23,6 +23,7 @@ from sidecar.audit.log.checkpoints import IDS
 from sidecar.audit.log.closed_tables import read_files
 from sidecar.audit.log.schema import EVENT_DATE
 from sidecar.audit.log.storage import PARQUET, Storage
+from sidecar.audit.log.tables import partition_value
 from sidecar.audit.spark.collected import collected
 
 _log = logging.getLogger("sidecar.audit")
@@ -90,13 +91,13 @@ class VisibleIds:
         if not self._parts:
             return []
         visible = self._read_parts(self._parts).select("hash", EVENT_DATE, F.col("_metadata.file_path").alias("path"))
-        matches = visible.join(F.broadcast(hashes), "hash", "left_semi").select("path", EVENT_DATE).distinct()
-        files = {(row.path.split("/")[-2], f"{EVENT_DATE}={row[EVENT_DATE]}") for row in collected(matches)}
+        matches = visible.join(F.broadcast(hashes), "hash", "left_semi").select("path", self._folders()).distinct()
+        files = {(row.path.split("/")[-2], row.folder) for row in collected(matches)}
         return sorted(
             file
             for name, part in self._parts.items()
             for file in self._still_visible(part)
-            if (name, file.partition("/")[0]) in files
+            if (name, file.partition("/")[0].partition("=")[2]) in files
         )
 
     def _refresh(self) -> None:
@@ -126,6 +127,9 @@ class VisibleIds:
         reader = self._session.read.schema(_SCHEMA).option("parquet.page.verify-checksum.enabled", True)
         return reader.parquet(*(self._audit.to_read(f"{self._folder}/{name}") for name in names))
 
+    def _folders(self) -> Column:
+        return partition_value(self._table, F.col(EVENT_DATE)).alias("folder")
+
     def _mergeable(self) -> list[str]:
         sizes = defaultdict[int, list[str]](list)
         for name, part in self._parts.items():
@@ -133,8 +137,8 @@ class VisibleIds:
         return next((names for names in sizes.values() if len(names) >= _MOST_PARTS), [])
 
     def _merge(self, names: Sequence[str]) -> None:
-        dates = {file.partition("/")[0].partition("=")[2] for file in self._visible}  # others have expired
-        rows = self._read_parts(names).where(F.col(EVENT_DATE).isin(dates))
+        folders = {file.partition("/")[0].partition("=")[2] for file in self._visible}  # others have expired
+        rows = self._read_parts(names).where(self._folders().isin(folders))
         covered = [file for name in names for file in self._still_visible(self._parts[name])]
         self._add(rows.distinct(), covered)  # compacted dates are in it twice
         for name in names:

@@ -17,7 +17,7 @@ from sidecar.audit.ingest.packing import Packing
 from sidecar.audit.ingest.visible_ids import HASH, VisibleIds
 from sidecar.audit.log.schema import EVENT_DATE, with_event_date
 from sidecar.audit.log.storage import PARQUET, Storage
-from sidecar.audit.log.tables import TABLES, Table
+from sidecar.audit.log.tables import TABLES, Table, partition_value
 from sidecar.audit.spark.collected import collected
 
 
@@ -60,11 +60,11 @@ class Writer:
     def append(self, rows: DataFrame, table: Table) -> int:
         """Add the rows whose ids the table does not contain yet; returns their number.
 
-        Each partition of `rows` becomes one file per date.
+        Each partition of `rows` becomes one file for each date or month.
         """
         folder = str(uuid4())
         try:
-            self._stage(rows.withColumn(EVENT_DATE, F.to_date(table.time)), table, f"{folder}/0")
+            self._stage(rows, table, f"{folder}/0")
             count = self._remove_repeated_ids(folder, table)
             files = self._staging.files(folder, PARQUET)
             self._audit.publish({f"{folder}/{file}": f"{table.name}/{file.partition('/')[2]}" for file in files})
@@ -73,10 +73,13 @@ class Writer:
         return count
 
     def _stage(self, rows: DataFrame, table: Table, folder: str) -> None:
-        ordered = rows.sortWithinPartitions(EVENT_DATE, *table.order)
+        rows = rows.withColumn(EVENT_DATE, F.to_date(table.time))
+        if table.partition != EVENT_DATE:
+            rows = rows.withColumn(table.partition, partition_value(table.name, F.col(EVENT_DATE)))
+        ordered = rows.sortWithinPartitions(table.partition, *table.order)
         # Ids are unique: Parquet would begin a dictionary of them and discard it.
         writer = ordered.write.option("parquet.enable.dictionary#id", "false")
-        writer.partitionBy(EVENT_DATE).parquet(self._staging.full_url(folder))
+        writer.partitionBy(table.partition).parquet(self._staging.full_url(folder))
 
     def _remove_repeated_ids(self, folder: str, table: Table) -> int:
         """Rewrite the files below `0` that contain a repeated or visible id, without it, below `1`; returns how many rows remain."""
@@ -90,7 +93,7 @@ class Writer:
             return int(count)
         visible = visible_ids.among(hashes, matching)
         repeated = hashes.groupBy("hash").count().where("count > 1").select("hash").unionAll(visible.selectExpr(HASH))
-        in_file = rows.selectExpr(HASH, f"concat('{EVENT_DATE}=', {EVENT_DATE}, '/', _metadata.file_name) AS file")
+        in_file = rows.selectExpr(HASH, "substring_index(_metadata.file_path, '/', -2) AS file")
         files = [row.file for row in collected(in_file.join(repeated, "hash", "left_semi").select("file").distinct())]
         if not files:
             return int(count)  # two different ids with one hash
@@ -100,8 +103,8 @@ class Writer:
         invisible = invisible.join(visible, "id", "left_anti")
         same_id = Window.partitionBy("id").orderBy(*table.first)
         first = invisible.withColumn("nth", F.row_number().over(same_id)).where("nth = 1").drop("nth")
-        # At least one file per date and not more than needed.
-        self._stage(first.hint("rebalance", EVENT_DATE), table, f"{folder}/1")
+        # At least one file for each folder and not more than needed.
+        self._stage(first.hint("rebalance", table.partition), table, f"{folder}/1")
         for file in files:
             self._staging.delete(f"{staged}/{file}")
         remaining = self._session.read.schema(table.schema).option("recursiveFileLookup", True)

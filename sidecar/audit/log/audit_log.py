@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import date
 
 from pyspark.sql import SparkSession
 
@@ -10,7 +9,7 @@ from sidecar.audit.audit_error import AuditError, failing_to
 from sidecar.audit.log.file_systems import open_storage
 from sidecar.audit.log.schema import BASE_VIEWS
 from sidecar.audit.log.storage import Storage
-from sidecar.audit.log.tables import ENTRIES, date_folder, date_of
+from sidecar.audit.log.tables import ENTRIES, Period, period_of
 from sidecar.audit.spark.session import own_session
 
 
@@ -35,18 +34,13 @@ def audit_folder(session: SparkSession, audit: str, do_what: str) -> Storage:
     return folder
 
 
-def dates_before(audit: Storage, limit: date) -> list[str]:
-    """The date folders of all tables that are older than `limit`, relative to the audit log."""
-    return [date_folder(table, day) for table in table_names(audit) for day in dates_of(audit, table) if day < limit]
-
-
-def dates_of(audit: Storage, table: str) -> list[date]:
-    """The dates of which a table has a folder, in order; none if it does not exist."""
+def periods_of(audit: Storage, table: str) -> dict[str, Period]:
+    """The folders of a table, relative to the audit log, with their dates, in order; none if the table does not exist."""
     if not audit.is_folder(table):
-        return []
+        return {}
     # Through the JVM, a year of names takes 0.3 s.
     names = (path.name for path in (audit.local / table).iterdir()) if audit.local else audit.names(table)
-    return sorted(filter(None, map(date_of, names)))
+    return {f"{table}/{name}": period for name in sorted(names) if (period := period_of(table, name))}
 
 
 def table_names(audit: Storage) -> list[str]:

@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 
 from sidecar.audit.audit_error import AuditError
 from sidecar.audit.log.manifest import CLOSED, FORMAT, MANIFEST, Manifest
-from sidecar.audit.log.schema import EVENT_DATE, with_event_date
+from sidecar.audit.log.schema import partition_column, with_event_date
 from sidecar.audit.log.storage import ONLY_PARQUET, Storage, listing_here
 
 STAGED: Final = "closing-"
@@ -162,7 +162,7 @@ def no_rows(session: SparkSession, schema: StructType) -> DataFrame:
 def read_files(
     session: SparkSession, audit: Storage, table: str, schema: StructType, paths: Sequence[str] | None = None
 ) -> DataFrame:
-    """The rows of a table, with `event_date`: of its files or date folders `paths`, relative to the audit log; None: of all.
+    """The rows of a table, with `event_date`: of its files or folders `paths`, relative to the audit log; None: of all.
 
     Columns that an older file lacks are null, columns of a newer schema are not shown.
     """
@@ -173,9 +173,9 @@ def read_files(
     reader = session.read.schema(schema).options(basePath=audit.full_url(table), **ONLY_PARQUET)
     with listing_here(session, audit):
         rows = reader.parquet(*map(audit.to_read, files.paths))
-    if files.dates is not None:
-        rows = rows.where(F.col(EVENT_DATE).isin([*files.dates]))
+    if files.partitions is not None:
+        rows = rows.where(F.col(partition_column(table)).cast("string").isin([*files.partitions]))
     if files.hidden:
         rows = rows.where(~F.substring_index("_metadata.file_path", "/", -2).isin([*files.hidden]))
     # INSERT INTO could write to a view of the files, but not to a query over them.
-    return rows.select("*")
+    return rows.select(*schema.names)

@@ -19,11 +19,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from sidecar.audit.log.manifest import SOURCES
 from sidecar.core.moment import Timestamp
 from sidecar.core.records import AnyRecord
 
 EVENT_DATE: Final = "event_date"
-"""The UTC date of `observed_at`, by which every table is partitioned. It is in the folder's name, not in the files."""
+"""The UTC date of `observed_at`. Of a table with a folder for each date it is in the folder's name, not in the files."""
+EVENT_MONTH: Final = "event_month"
+"""The month of `event_date`, in the folder's name of a table with a folder for each month. Its files have `event_date`."""
 
 _SCALARS: Final[dict[object, DataType]] = {
     str: StringType(),
@@ -97,6 +100,15 @@ BASE_VIEWS: Final[dict[str, StructType]] = {
     "quarantine": QUARANTINE,
 }
 """The schema of every table, whether it exists yet or not. The `type` of a line is the table's name, and no column."""
+
+
+def partition_column(table: str) -> str:
+    """The column that is in the names of a table's folders.
+
+    Materialised answers, and what they are made of, have a folder for each date: dates are closed one by one, and of a large fleet these
+    are nearly all rows. All else has one for each month: a file costs more than the few rows of a date (docs/project/adr/0051-months.md).
+    """
+    return EVENT_MONTH if table in BASE_VIEWS and table not in SOURCES else EVENT_DATE
 
 
 def with_event_date(schema: StructType) -> StructType:

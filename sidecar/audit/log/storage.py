@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from datetime import date, datetime
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from threading import Event
@@ -41,8 +41,8 @@ class Selection(NamedTuple):
     """Files and folders, relative to the audit log."""
     hidden: frozenset[str] = frozenset()
     """The files among them that are not read: folder and name, as names alone are those of files of other dates, too."""
-    dates: frozenset[date] | None = None
-    """The dates that are read; None: all."""
+    partitions: frozenset[str] | None = None
+    """The values in the names of the folders that are read; None: all."""
 
 
 class Storage(ABC):
@@ -187,7 +187,7 @@ class Storage(ABC):
         return []
 
     def selected(self, table: str, paths: Collection[str] | None) -> Selection:
-        """What Spark has to read of a table for its files or date folders `paths`; None: for all."""
+        """What Spark has to read of a table for its files or folders `paths`; None: for all."""
         return Selection([table] if paths is None else [*paths])
 
     def parquet_schema(self, path: str) -> str | None:

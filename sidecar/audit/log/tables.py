@@ -1,25 +1,37 @@
 """The tables of the audit log, and what its folder consists of."""
 
 import re
-from datetime import date
-from typing import Final
+from datetime import date, timedelta
+from typing import Final, NamedTuple
 
 from msgspec import Struct
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import StructType
 
 from sidecar.audit.log.checkpoints import CHECKPOINTS
 from sidecar.audit.log.closed_tables import CLOSED_TABLES
 from sidecar.audit.log.manifest import CLOSED
-from sidecar.audit.log.schema import BASE_VIEWS, EVENT_DATE, QUARANTINE, RECORDS, table_of
+from sidecar.audit.log.schema import (
+    BASE_VIEWS,
+    EVENT_DATE,
+    EVENT_MONTH,
+    QUARANTINE,
+    RECORDS,
+    partition_column,
+    table_of,
+    with_event_date,
+)
 from sidecar.audit.log.storage import INGESTING, LOCK, REPLACED, STAGING
 
-_DATE: Final = re.compile(rf"{EVENT_DATE}=(\d{{4}}-\d{{2}}-\d{{2}})")
+_FOLDER: Final = {EVENT_DATE: re.compile(r"\d{4}-\d\d-\d\d"), EVENT_MONTH: re.compile(r"\d{4}-\d\d")}
+"""The value in a folder's name."""
 ENTRIES: Final = frozenset({*BASE_VIEWS, *CLOSED_TABLES, CLOSED, CHECKPOINTS, STAGING, REPLACED, LOCK, INGESTING})
 """The names in the folder of an audit log. A folder without any of them is not an audit log."""
 
 
 class Table(Struct, frozen=True):
-    """One table: `<audit>/<name>/event_date=…/*.parquet`."""
+    """One table: `<audit>/<name>/event_date=…/*.parquet` or `<audit>/<name>/event_month=…/*.parquet`."""
 
     name: str
     schema: StructType
@@ -29,6 +41,16 @@ class Table(Struct, frozen=True):
     """The columns by which the rows of one file are sorted."""
     first: tuple[str, ...]
     """Of several rows with one id, the first by these columns is kept."""
+
+    @property
+    def partition(self) -> str:
+        """The column that is in the names of its folders."""
+        return partition_column(self.name)
+
+    @property
+    def file_schema(self) -> StructType:
+        """The columns in its files."""
+        return with_event_date(self.schema) if self.partition == EVENT_MONTH else self.schema
 
 
 RECORD_TABLES: Final = {
@@ -48,15 +70,33 @@ QUARANTINE_TABLE: Final = Table(
 TABLES: Final = {table.name: table for table in (*RECORD_TABLES.values(), QUARANTINE_TABLE)}
 
 
-def date_folder(table: str, day: date) -> str:
-    """The folder of a date, relative to the audit log."""
-    return f"{table}/{EVENT_DATE}={day}"
+class Period(NamedTuple):
+    """The dates of which a folder has the rows: one, or those of a month."""
+
+    first: date
+    last: date
 
 
-def date_of(folder: str) -> date | None:
-    """The date of `event_date=2026-11-20`; None for any other name."""
-    match = _DATE.fullmatch(folder)
+def folder_of(table: str, day: date) -> str:
+    """The folder with a table's rows of a date, relative to the audit log."""
+    column = partition_column(table)
+    return f"{table}/{column}={day}" if column == EVENT_DATE else f"{table}/{column}={day:%Y-%m}"
+
+
+def period_of(table: str, folder: str) -> Period | None:
+    """The dates of a folder of a table, by its name: `event_date=2026-11-20`, `event_month=2026-11`; None for any other name."""
+    column, _, value = folder.partition("=")
+    if column != partition_column(table) or not _FOLDER[column].fullmatch(value):
+        return None
     try:
-        return date.fromisoformat(match[1]) if match else None
+        first = date.fromisoformat(value if column == EVENT_DATE else f"{value}-01")
     except ValueError:
         return None
+    next_month = first.replace(day=1) + timedelta(days=31)
+    return Period(first, first if column == EVENT_DATE else next_month.replace(day=1) - timedelta(days=1))
+
+
+def partition_value(table: str, day: Column) -> Column:
+    """The text behind `=` in the name of the folder with a table's rows of `day`."""
+    text = day.cast("string")
+    return text if partition_column(table) == EVENT_DATE else F.substring(text, 1, len("2026-11"))

@@ -7,7 +7,8 @@ from typing import Any, Final
 from msgspec import Struct
 from pyspark.sql import SparkSession
 
-from sidecar.audit.log.audit_log import dates_of
+from sidecar.audit.log.audit_log import periods_of
+from sidecar.audit.log.manifest import SOURCES
 from sidecar.audit.log.storage import Storage
 from sidecar.audit.spark.collected import collected
 from sidecar.core.counted import listed
@@ -15,8 +16,6 @@ from sidecar.core.counted import listed
 DEFAULT_SINCE: Final = timedelta(days=90)
 _LONGEST_BARS: Final = 105
 _BAR_DAYS: Final = (1, 7, 28, 364)
-_RECORDING: Final = ("coverage", "transitions", "notifications")
-"""Tables with a record of every watched cluster, on every day on which it was watched."""
 _NAMED: Final = 10
 """The number of clusters that an error names."""
 
@@ -72,7 +71,7 @@ def find_period(session: SparkSession, folder: Storage, wanted: Wanted) -> Perio
 
     Raises LookupError when nothing is recorded in it, or not of a cluster that is asked for.
     """
-    recorded = [day for table in _RECORDING for day in dates_of(folder, table)]
+    recorded = [dates.first for table in SOURCES for dates in periods_of(folder, table).values()]
     if not recorded:
         raise LookupError("nothing is recorded in it yet")
     last = min(wanted.last or max(recorded), max(recorded))

@@ -1,4 +1,4 @@
-"""Compacts the many small files of a date into one, while readers read: they must never see a wrong count.
+"""Compacts the many small files of a date or month into one, while readers read: they must never see a wrong count.
 
 A reader lists a folder and then opens the listed files; Hadoop and Arrow skip files that were deleted meanwhile. So swapping folders
 atomically is not enough: see `Storage.replace` (docs/project/adr/0009-compaction.md).
@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import StructType
 
 from sidecar.audit.audit_error import FILE_UNREADABLE, AuditError, defect, failing_to
-from sidecar.audit.log.audit_log import dates_before, open_audit_log
+from sidecar.audit.log.audit_log import open_audit_log, periods_of, table_names
 from sidecar.audit.log.storage import ONLY_PARQUET, PARQUET, Storage
 from sidecar.audit.log.tables import TABLES
 from sidecar.audit.spark.collected import collected
@@ -26,13 +26,13 @@ from sidecar.audit.spark.collected import collected
 _log = logging.getLogger("sidecar.audit")
 
 _SWAPPED_TOGETHER: Final = 50
-"""Dates per swap: reads of them fail together for two seconds, and a killed compaction has to repeat them."""
+"""Folders per swap: reads of them fail together for two seconds, and a killed compaction has to repeat them."""
 _MOST_CORES: Final = 8
-"""Dates that are written at the same time: on a cluster, of which there may be hundreds, each also costs memory of the driver."""
+"""Folders that are written at the same time: on a cluster, of which there may be hundreds, each also costs memory of the driver."""
 _FILE: Final = "_file"
 _NO_ROWS: Final[Mapping[str, int | None]] = {"rows": 0, "ids": 0, "low": None, "high": None}
 _ROW_BYTES: Final = 100
-"""The size of a row in a file, to estimate the number of ids of a date."""
+"""The size of a row in a file, to estimate the number of ids in a folder."""
 _BLOOM_IDS: Final = 1_000_000
 """Up to this number of ids in a row group the filter has 1 % false positives; it is a megabyte then, which is its maximum."""
 
@@ -40,22 +40,22 @@ _BLOOM_IDS: Final = 1_000_000
 class CompactResult(Struct, frozen=True):
     """The result of one compaction."""
 
-    dates: int
-    """Date folders that were rewritten, of all tables."""
+    folders: int
+    """Of dates and months, of all tables, that were rewritten."""
     files: int
     """The number of files they had; now each has one."""
     bytes_before: int
     bytes_after: int
     unchanged: Mapping[str, str]
-    """Date folders that were left unchanged, and the reason."""
+    """Folders that were left unchanged, and the reason."""
 
 
 class _UnfitError(AuditError):
-    """A date folder cannot be compacted."""
+    """A folder cannot be compacted."""
 
 
 class _Rewritten(Struct, frozen=True):
-    """A date folder whose rows are staged in one file."""
+    """A folder whose rows are staged in one file."""
 
     file: str
     files: int
@@ -67,10 +67,11 @@ class _Rewritten(Struct, frozen=True):
 
 
 def compact(spark: SparkSession, audit: str, *, before: date | None = None) -> CompactResult:
-    """Replace the files of each UTC date before today (before `before`, if earlier) by one sorted file with a bloom filter on `id`.
+    """Replace the files of each UTC date or month that began before today (before `before`, if earlier) by one sorted file with a bloom
+    filter on `id`.
 
     A reader sees the old files or the new one, never both and never a part. A reader that listed the old files before the swap and opens
-    them afterwards fails, and so does one that reads a date during its swap. A compaction may be killed at any moment and repeated at any
+    them afterwards fails, and so does one that reads a folder during its swap. A compaction may be killed at any moment and repeated at any
     time. Raises AuditError; CannotSwapError if the file system cannot swap folders.
     """
     today = datetime.now(UTC).date()
@@ -81,12 +82,14 @@ def compact(spark: SparkSession, audit: str, *, before: date | None = None) -> C
             folder.delete_replaced()
             folder.check_replace()
         rewritten, unchanged = list[_Rewritten](), dict[str, str]()
-        paths = dates_before(folder, min(before or today, today))
+        limit = min(before or today, today)
+        tables = table_names(folder)
+        paths = [path for table in tables for path, dates in periods_of(folder, table).items() if dates.first < limit]
         for first in range(0, len(paths), _SWAPPED_TOGETHER):
             with folder.locked():  # between batches, an ingest may write
                 rewritten += _compact_together(session, folder, paths[first : first + _SWAPPED_TOGETHER], unchanged)
     return CompactResult(
-        dates=len(rewritten),
+        folders=len(rewritten),
         files=sum(new.files for new in rewritten),
         bytes_before=sum(new.bytes_before for new in rewritten),
         bytes_after=sum(new.bytes_after for new in rewritten),
@@ -97,7 +100,7 @@ def compact(spark: SparkSession, audit: str, *, before: date | None = None) -> C
 def _compact_together(
     session: SparkSession, folder: Storage, paths: list[str], unchanged: dict[str, str]
 ) -> Iterable[_Rewritten]:
-    """Rewrite these dates and swap them in. Dates that cannot be rewritten are added to `unchanged`, with the reason."""
+    """Rewrite these folders and swap them in. Those that cannot be rewritten are added to `unchanged`, with the reason."""
 
     def attempt(path: str) -> _Rewritten | _UnfitError | None:
         try:
@@ -106,7 +109,7 @@ def _compact_together(
             return unfit
 
     rewritten = dict[str, _Rewritten]()
-    # A date is written by one task. With one more date than cores, a core need not wait for the driver.
+    # A folder is written by one task. With one more than cores, a core need not wait for the driver.
     with ThreadPoolExecutor(min(session.sparkContext.defaultParallelism, _MOST_CORES) + 1) as pool:
         for path, outcome in zip(paths, pool.map(attempt, paths), strict=True):
             if isinstance(outcome, _Rewritten):
@@ -126,7 +129,7 @@ def _clear_staging(folder: Storage) -> None:
 
 
 def _rewrite(session: SparkSession, audit: Storage, path: str) -> _Rewritten | None:
-    """Stage one file with the rows of a date; None when the date has a single file. Raises _UnfitError when it cannot be compacted."""
+    """Stage one file with the rows of a folder; None when it has a single one. Raises _UnfitError when it cannot be compacted."""
     files = _files(audit, path)
     if len(files) <= 1:
         return None
@@ -136,10 +139,11 @@ def _rewrite(session: SparkSession, audit: Storage, path: str) -> _Rewritten | N
         rows = session.read.options(mergeSchema=True, **ONLY_PARQUET).parquet(audit.to_read(path))
     except Exception as error:
         raise _UnfitError(_damaged_footer(audit, path, files) or defect(error)) from error
-    staged = str(uuid4())
+    staged, table = str(uuid4()), TABLES[path.partition("/")[0]]
+    newer = [field for field in table.file_schema if field.name not in {*rows.columns, "id", *table.order}]
+    rows = rows.withColumns({field.name: F.lit(None).cast(field.dataType) for field in newer})
     with failing_to(f"compact {audit.full_url(path)}"):
-        order = TABLES[path.partition("/")[0]].order
-        digest = _write(rows, audit.staging.full_url(staged), order, ids=size // _ROW_BYTES)
+        digest = _write(rows, audit.staging.full_url(staged), table.order, ids=size // _ROW_BYTES)
         (file,) = audit.staging.files(staged, PARQUET)
         size_after = audit.staging.size(f"{staged}/{file}")
     return _Rewritten(f"{staged}/{file}", len(files), size, size_after, rows.schema, digest)
@@ -161,7 +165,7 @@ def _read_back(session: SparkSession, audit: Storage, rewritten: Mapping[str, _R
 
 
 def _files(audit: Storage, path: str) -> dict[str, int]:
-    """The files of a date, and their sizes. Raises _UnfitError when one is not of an audit log."""
+    """The files of a folder, and their sizes. Raises _UnfitError when one is not of an audit log."""
     sizes = audit.sizes(path)
     for name in audit.names(path):
         if not name.endswith(PARQUET) or name not in sizes:
@@ -206,7 +210,7 @@ def _write(rows: DataFrame, target: str, order: Sequence[str], *, ids: int) -> d
         sorted_rows.write.options(**options).parquet(target)
     except Exception as error:
         if FILE_UNREADABLE in str(error):
-            raise _UnfitError(defect(error)) from error
+            raise _UnfitError(defect(error, with_file=True)) from error
         raise
     if digest.get["rows"] != digest.get["ids"]:
         raise _UnfitError("it contains rows without an id")

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from sidecar.audit.log.audit_log import dates_of, open_audit_log
+from sidecar.audit.log.audit_log import open_audit_log, periods_of
 from sidecar.audit.log.closed_tables import (
     CLOSED_TABLES,
     STAGED,
@@ -29,7 +29,7 @@ from sidecar.audit.log.closed_tables import (
 from sidecar.audit.log.manifest import CLOSED, SOURCES, Manifest, Source, days
 from sidecar.audit.log.schema import BASE_VIEWS, EVENT_DATE
 from sidecar.audit.log.storage import PARQUET, Storage
-from sidecar.audit.log.tables import date_folder, date_of
+from sidecar.audit.log.tables import folder_of, period_of
 from sidecar.audit.spark.collected import collected
 from sidecar.audit.spark.session import sizes_to_read, tune
 from sidecar.audit.upkeep.fold import Fold, Folded
@@ -174,9 +174,9 @@ class Closing:
         )
         self._publish(manifest, [], carries)
         for table in CLOSED_TABLES:
-            for day in dates_of(self._audit, table):
-                if day < oldest:
-                    self._audit.drop(date_folder(table, day))
+            for folder, dates in periods_of(self._audit, table).items():
+                if dates.last < oldest:
+                    self._audit.drop(folder)
 
     def _staged_carry(self, base: date) -> str:
         """A staged file with what of the dates up to `base` matters later."""
@@ -198,7 +198,7 @@ class Closing:
         for folded in folds:
             for day in days(folded.first, folded.last):
                 staged = folded.files.get(day, {})
-                files[day] = {table: f"{date_folder(table, day)}/{uuid4()}{PARQUET}" for table in staged}
+                files[day] = {table: f"{folder_of(table, day)}/{uuid4()}{PARQUET}" for table in staged}
                 visible.update({staged[table]: target for table, target in files[day].items()})
         all_carries = {day: file for day, file in manifest.carries.items() if self._is_needed(day, manifest)}
         for day, carry in carries.items():
@@ -254,9 +254,9 @@ def _listed(audit: Storage, table: str, base: date | None) -> dict[date, list[st
     """The files of a table that have not expired, by date, relative to the audit log."""
     listed = dict[date, list[str]]()
     for file in audit.files(table, PARQUET):
-        day = date_of(file.partition("/")[0])
-        if day is not None and (base is None or day > base):
-            listed.setdefault(day, []).append(f"{table}/{file}")
+        dates = period_of(table, file.partition("/")[0])
+        if dates is not None and (base is None or dates.first > base):
+            listed.setdefault(dates.first, []).append(f"{table}/{file}")
     return listed
 
 

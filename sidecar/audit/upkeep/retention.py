@@ -12,7 +12,7 @@ from sidecar.audit.audit_error import AuditError, is_unreadable_file
 from sidecar.audit.ingest.inspection import Inspection, inspect
 from sidecar.audit.ingest.segments import Segment, bad_lines, bad_segments, read_segments
 from sidecar.audit.ingest.spool import SUFFIX, name_problem
-from sidecar.audit.log.audit_log import dates_before, open_audit_log, table_names
+from sidecar.audit.log.audit_log import open_audit_log, periods_of, table_names
 from sidecar.audit.log.file_systems import open_storage
 from sidecar.audit.log.storage import ONLY_PARQUET, Storage
 from sidecar.audit.spark.collected import collected
@@ -23,8 +23,8 @@ class ExpireResult(Struct, frozen=True):
     """What was deleted."""
 
     segments: int
-    dates: int
-    """Date folders, of all tables."""
+    folders: int
+    """Dates and months, of all tables."""
     not_ingested: int
     """Expired segments that were kept, because some of their content is not in the audit log."""
 
@@ -39,10 +39,11 @@ def expire(spark: SparkSession, audit: str, keep: int, *, spool: str | None = No
     with open_audit_log(spark, audit, "expire old data in") as (session, folder), folder.locked():
         removed, not_ingested = _expire_segments(session, folder, spool, oldest) if spool else (0, 0)
         _expire_answers(session, folder, oldest)
-        expired = dates_before(folder, oldest)
+        tables = table_names(folder)
+        expired = [path for table in tables for path, dates in periods_of(folder, table).items() if dates.last < oldest]
         for path in expired:
             folder.drop(path)
-    return ExpireResult(segments=removed, dates=len(expired), not_ingested=not_ingested)
+    return ExpireResult(segments=removed, folders=len(expired), not_ingested=not_ingested)
 
 
 def _expire_answers(session: SparkSession, audit: Storage, oldest: date) -> None:

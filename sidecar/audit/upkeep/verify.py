@@ -16,8 +16,9 @@ from pyspark.sql.types import StructType
 from sidecar.audit.audit_error import ChangedError, defect
 from sidecar.audit.log.audit_log import open_audit_log, table_names
 from sidecar.audit.log.paths import is_of_file_system
+from sidecar.audit.log.schema import EVENT_DATE
 from sidecar.audit.log.storage import INGESTING, PARQUET, STAGING, Storage, listing_here
-from sidecar.audit.log.tables import ENTRIES, TABLES, date_of
+from sidecar.audit.log.tables import ENTRIES, TABLES, partition_value, period_of
 from sidecar.audit.spark.collected import collected
 from sidecar.audit.upkeep.verify_closed import check_closed, differences
 from sidecar.core.counted import counted
@@ -107,7 +108,7 @@ class _TableCheck:
         self._session = session
         self._audit = audit
         self._name = name
-        self._schema = TABLES[name].schema
+        self._schema = TABLES[name].file_schema
         self.listed = audit.files(name, "")
         self.findings: list[str] = []
         self.files = 0
@@ -135,7 +136,9 @@ class _TableCheck:
 
     def _belongs(self, path: str) -> bool:
         folder, _, file = path.rpartition("/")
-        belongs = date_of(folder) is not None and file.endswith(PARQUET) and not file.startswith((".", "_"))
+        belongs = (
+            period_of(self._name, folder) is not None and file.endswith(PARQUET) and not file.startswith((".", "_"))
+        )
         if not belongs:
             self._report(path, "not of an audit log")
         return belongs
@@ -190,7 +193,8 @@ class _TableCheck:
 
     def _of_another_date(self) -> Column:
         date = F.to_date(TABLES[self._name].time)
-        return date.isNull() | (date != F.to_date(_FOLDER))
+        other = date.isNull() | (partition_value(self._name, date) != F.col(_FOLDER))
+        return other | ~date.eqNullSafe(F.col(EVENT_DATE)) if EVENT_DATE in self._schema.names else other
 
     def _check_ids(self, files: Sequence[str]) -> None:
         rows = self._read(files)
@@ -205,7 +209,7 @@ class _TableCheck:
             self._report(row[_FILE], f"{counted(row.n, 'row', thousands=True)} {problem}")
 
     def _read(self, files: Sequence[str]) -> DataFrame:
-        """The rows of the files, with the path of the file below the table, and the date of its folder."""
+        """The rows of the files, with the path of the file below the table, and the date or month of its folder."""
         with listing_here(self._session, self._audit):
             rows = self._session.read.schema(self._schema).parquet(
                 *(self._audit.to_read(f"{self._name}/{path}") for path in files)

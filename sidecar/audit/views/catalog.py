@@ -82,9 +82,10 @@ def with_comments(schema: StructType, name: str) -> StructType:
 
 def _of_table(name: str) -> Comments:
     base = of_struct(_STRUCTS.get(name, QuarantinedLine))
-    last = {
-        EVENT_DATE: f"The UTC date of `{TABLES[name].time}`. A condition on it reads only the folders of those dates."
-    }
+    table = TABLES[name]
+    is_dated = table.partition == EVENT_DATE
+    how = "reads only the folders of those dates" if is_dated else "skips the files of other months by their statistics"
+    last = {EVENT_DATE: f"The UTC date of `{table.time}`. A condition on it {how}."}
     return replace(base, columns=dict(base.columns) | last)
 
 

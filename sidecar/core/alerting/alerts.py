@@ -1,6 +1,6 @@
 """Alerts and the groups they are notified in, in Alertmanager's terms; see `grouping`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -179,10 +179,17 @@ class Alerts(Struct, frozen=True):
     beats: Mapping[str, int] = {}
     """By destination: when the last heartbeat or resend was queued (steady)."""
 
+    def members(self) -> Iterator[Member]:
+        """Those of all groups: an alert that is in several comes as often."""
+        return (member for group in self.groups.values() for member in group.members.values())
+
+    def firing(self) -> Iterator[Alert]:
+        """The alerts that fire, as often as they are in a group."""
+        return (member.alert for member in self.members() if member.alert.ended is None)
+
     def active(self) -> dict[PendingKey, Alert]:
         """The alerts that are firing."""
-        alerts = (member.alert for group in self.groups.values() for member in group.members.values())
-        return {(alert.rule, alert.cluster_id, alert.component): alert for alert in alerts if alert.ended is None}
+        return {(alert.rule, alert.cluster_id, alert.component): alert for alert in self.firing()}
 
 
 class Notice(Struct, frozen=True):
@@ -209,6 +216,8 @@ class Notice(Struct, frozen=True):
     """Whether it says how that incident ended: its cluster is as it should be again."""
     awaits_status: bool = False
     """Whether its cluster is not as it should be yet. The incident stays open until it is."""
+    closing: tuple[Alert, ...] = ()
+    """Alerts that people were notified to be over, if their incident ends with what is new."""
 
     def is_for(self, destination: Destination) -> bool:
         """Whether it is sent to `destination`: with `send_resolved: false` not if it has resolved alerts only."""
@@ -218,15 +227,12 @@ class Notice(Struct, frozen=True):
 
     def owed(self, most: int) -> tuple[Member, ...]:
         """At most so many of the alerts that it notifies of, as they were in their group before."""
-        return tuple(
+        owed = [
             Member(alert, notified=place >= self.news)
             for place, alert in enumerate(self.alerts[:most])
             if place < self.news or alert.ended
-        )
-
-    @property
-    def lasting(self) -> tuple[Alert, ...]:
-        return tuple(alert for alert in self.alerts if alert.ended is None)
+        ]
+        return (*owed, *(Member(alert, notified=True, closes=True) for alert in self.closing[: most - len(owed)]))
 
     @property
     def changed(self) -> tuple[Alert, ...]:

@@ -9,16 +9,15 @@ from typing import Final, NamedTuple
 
 from sidecar.core.alerting import phrases, title
 from sidecar.core.alerting.alerts import Alert, Notice
-from sidecar.core.alerting.moved_jobs import jobs_line, jobs_now
+from sidecar.core.alerting.recovery_lines import jobs_line, jobs_now
 from sidecar.core.alerting.subject import Failover, Subject, subject
 from sidecar.core.alerting.template_fields import fields
-from sidecar.core.alerting.title import Headline
 from sidecar.core.cluster.failover import makers_there
 from sidecar.core.cluster.next_step import next_step
 from sidecar.core.cluster.records.record_lines import succession_line
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.cluster.status import SHOWN, Shown
-from sidecar.core.counted import counted
+from sidecar.core.counted import counted, shortened
 from sidecar.core.evidence import Gathered
 from sidecar.core.message import Content, MessageAlert
 from sidecar.core.moment import Moment
@@ -60,6 +59,10 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
     page = f"episodes/{failover.episode.id}" if failover else ""
     step = next_step(about.cluster, status.status) if about.cluster and status else None
     happened, moved = _alert_lines(about)
+    jobs = failover.episode.gathered if failover else Gathered()  # what became of them, as Flink said
+    gathered = shortened(jobs.jobs, len(jobs.jobs), jobs.jobs_total, "job")
+    # Without a status it is shown by its severity, but what is over is no warning any more.
+    shown = Shown("blue", "info") if headline.over else Shown("", "")
     lines = [
         *map(_Line, changed),
         *([_Line(f"Next: {step.text}")] if step else []),
@@ -67,7 +70,7 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
         *(_failover_lines(failover, notice) if failover else ()),
         *happened,
         *map(_Line, moved),
-        *(_gathered(failover.episode.gathered) if failover else ()),
+        *(_Line(job, is_detail=True) for job in gathered),
     ]
     return Content(
         title,
@@ -79,13 +82,8 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
         tuple(_message_alert(alert, about) for alert in notice.alerts[:MOST_ALERTS]),
         failover.death if failover else None,
         failover.recovery if failover else None,
-        *((status.status.value, status.sentence, *SHOWN[status.status]) if status else ("", "", *_shown(headline))),
+        *((status.status.value, status.sentence, *SHOWN[status.status]) if status else ("", "", *shown)),
     )
-
-
-def _shown(headline: Headline) -> tuple[str, str]:
-    """How a message without a status is shown: by its severity, but what is over is no warning any more."""
-    return Shown("blue", "info") if headline.over else Shown("", "")
 
 
 def _message_alert(alert: Alert, about: Subject) -> MessageAlert:
@@ -127,14 +125,6 @@ def _failover_lines(failover: Failover, notice: Notice) -> Iterator[_Line]:
     facts = (fact for fact in failover.verdict.facts if fact != failover.verdict.alike)
     for fact in (*facts, *(failover.death.facts if failover.death else ())):
         yield _Line(clean(fact), is_detail=fact not in failover.failed)
-
-
-def _gathered(gathered: Gathered) -> Iterator[_Line]:
-    """What became of jobs, as Flink said."""
-    for job in gathered.jobs:
-        yield _Line(job, is_detail=True)
-    if (more := gathered.jobs_total - len(gathered.jobs)) > 0:
-        yield _Line(f"… and {counted(more, 'more job')}", is_detail=True)
 
 
 def _without_details(lines: Sequence[_Line]) -> Iterator[str]:

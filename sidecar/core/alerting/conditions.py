@@ -86,21 +86,17 @@ def _stop(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Holdi
 
 def _blindness(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Holding:
     if cluster.leaders_in_sight:
-        return _left_out(rule, policy, name, cluster)
+        if (beyond := cluster.beyond) is None:
+            return {}
+        # Something of it is not observed. Observers need not share that.
+        parts = policy.observer, beyond.since.wall
+        return {None: new_alert(policy, rule, name, None, beyond.since, *parts, missing=str(beyond))}
     loss = cluster.view.loss
     began = loss.began if loss and loss.ended is None else cluster.view.turned_at
     missing = str(cluster.missing) if cluster.missing else None
     agreement = None if missing else agreements.on_blindness(cluster.peers)
     alert = new_alert(policy, rule, name, None, began, policy.observer, began.wall, missing=missing)
     return {None: replace(alert, agreement=agreement)}
-
-
-def _left_out(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Holding:
-    """Something of a cluster that can be read is not observed. Observers need not share it."""
-    if cluster.beyond is None:
-        return {}
-    since, missing = cluster.beyond.since, str(cluster.beyond)
-    return {None: new_alert(policy, rule, name, None, since, policy.observer, since.wall, missing=missing)}
 
 
 def _failovers(rule: Rule, policy: Policy, name: str, failovers: Failovers, now: Moment) -> Holding:

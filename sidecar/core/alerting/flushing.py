@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.alerting import silences
@@ -22,7 +23,7 @@ from sidecar.core.alerting.grouping import is_observable, is_outvoted
 from sidecar.core.alerting.pace import awaits_cause, paced
 from sidecar.core.moment import Moment
 from sidecar.core.policy.labels import Labels
-from sidecar.core.policy.policy import Policy
+from sidecar.core.policy.policy import Policy, Trigger
 from sidecar.core.policy.routing import Route, every, is_inhibited
 from sidecar.core.records import record_id
 
@@ -37,16 +38,17 @@ def flush(
     documents: silences.Documents | None = None,
     decided_at: Mapping[str, int] | None = None,
     unsettled: Collection[str] = (),
+    ending: Collection[str] = (),
 ) -> Flushed:
     """The groups after what is due was notified, the notifications, and what to record: alerts that will never be notified, or that a
     silence hides now. `documents`: of silences; `decided_at`: see `failover_in_progress`; `unsettled`: the clusters
-    whose status ends no incident.
+    whose status ends no incident; `ending`: those of the others whose planned failover is about to be recorded.
 
     `blind`: the clusters that cannot be read. What was observed of them is still notified, but never repeated as if it were current.
     """
     if not alerts.groups:
         return alerts, [], []
-    due = _Flush(alerts, policy, blind, now, documents or {}, decided_at or {}, unsettled)
+    due = _Flush(alerts, policy, blind, now, documents or {}, decided_at or {}, unsettled, ending)
     groups = {fingerprint: due.after(fingerprint, group) for fingerprint, group in alerts.groups.items()}
     if all(groups[fingerprint] is group for fingerprint, group in alerts.groups.items()):
         return alerts, [], []
@@ -71,21 +73,32 @@ class _Contents(NamedTuple):
     still: list[Alert]
     """Those that were notified, and still fire as far as is known."""
     goes_on: bool
-    """See `Notice`. Likewise `closes` and `awaits_status`."""
+    """See `Notice`. Likewise `closes`, `closing` and `awaits_status`."""
     lasts: bool
     """Whether what goes on is about the incident."""
+    differs: bool
+    """Whether something new is about no incident: it has a message of its own."""
     awaits_status: bool
     is_repeated: bool
     """`repeat_interval` has elapsed."""
 
     @property
+    def ends(self) -> bool:
+        """Whether nothing is left of the incident: what is new of it is over, and said in the same message."""
+        return bool(self.over) and not (self.lasts or self.differs)
+
+    @property
     def settles(self) -> bool:
-        """Whether nothing is left of the incident, and nothing else is to be said."""
-        return bool(self.over) and not (self.news or self.lasts) and all(member.closes for member in self.over)
+        """Whether the end of the incident is all that is to be said."""
+        return self.ends and not self.news and all(member.closes for member in self.over)
 
     @property
     def closes(self) -> bool:
         return self.settles and not self.goes_on
+
+    @property
+    def closing(self) -> tuple[Alert, ...]:
+        return tuple(member.alert for member in self.over if member.closes) if self.ends and self.news else ()
 
     @property
     def resolved(self) -> list[Alert]:
@@ -96,39 +109,36 @@ class _Contents(NamedTuple):
         return bool(self.news or self.resolved or (self.still and self.is_repeated))
 
 
-class _Flush:
+class _Flush(Struct, dict=True):
     """One flush. `notices` and `suppressed` are filled as groups are flushed."""
 
-    def __init__(
-        self,
-        alerts: Alerts,
-        policy: Policy,
-        blind: Collection[str],
-        now: Moment,
-        documents: silences.Documents,
-        decided_at: Mapping[str, int],
-        unsettled: Collection[str],
-    ) -> None:
-        self._alerts = alerts
-        self._policy = policy
-        self._blind = blind
-        self._now = now
-        self._documents = documents
-        self._decided_at = decided_at
-        self._unsettled = unsettled
-        self._rules = {rule.alert: rule.on for rule in policy.rules}
-        self._routes = {route.key: route for route in every(policy.route)}
-        self._matched = 0
-        self.notices: list[Notice] = []
-        self.suppressed: list[Suppressed] = []
+    alerts: Alerts
+    policy: Policy
+    blind: Collection[str]
+    now: Moment
+    documents: silences.Documents
+    decided_at: Mapping[str, int]
+    unsettled: Collection[str]
+    ending: Collection[str]
+    notices: list[Notice] = []
+    suppressed: list[Suppressed] = []
+    matched: int = 0
 
     @cached_property
-    def _firing(self) -> list[Labels]:
-        return [alert.labels for alert in self._alerts.active().values()]
+    def rules(self) -> Mapping[str, Trigger]:
+        return {rule.alert: rule.on for rule in self.policy.rules}
+
+    @cached_property
+    def routes(self) -> Mapping[str, Route]:
+        return {route.key: route for route in every(self.policy.route)}
+
+    @cached_property
+    def firing(self) -> list[Labels]:
+        return [alert.labels for alert in self.alerts.active().values()]
 
     def after(self, fingerprint: str, group: Group) -> Group | None:
         """The group after this flush: the same one if it is not due; None if it is forgotten."""
-        route, now = self._routes[group.route], self._now.steady
+        route, now = self.routes[group.route], self.now.steady
         if self._has_settled(group) or (group.flush_at is not None and now >= group.flush_at):
             return group if self._waits(group) else self._flushed(fingerprint, group, route)
         is_forgotten = not group.members and (
@@ -139,34 +149,41 @@ class _Flush:
     def _has_settled(self, group: Group) -> bool:
         """Whether its cluster is as it should be again, and nothing of the incident fires: what else does is no reason to wait."""
         members = group.members.values()
-        if any(member.alert.cluster_id in self._unsettled for member in members):
+        if any(member.alert.cluster_id in self.unsettled for member in members):
             return False
         if group.flush_at is None:
             return bool(members)
         closes = any(member.closes and not member.suppressed_by for member in members)
         others = [member for member in members if not member.closes]
-        return closes and bool(others) and all(m.notified and self._lasts_beside_incident(m.alert) for m in others)
+        rest = [m for m in others if m.notified and m.alert.ended is None and not self._is_of_incident(m.alert)]
+        return closes and bool(others) and len(rest) == len(others)
 
     def _awaits_status(self, alert: Alert) -> bool:
         """Whether its incident stays open though it is over: its cluster is not as it should be."""
-        return alert.cluster_id in self._unsettled and self._is_of_incident(alert)
-
-    def _lasts_beside_incident(self, alert: Alert) -> bool:
-        return alert.ended is None and not self._is_of_incident(alert)
+        return alert.cluster_id in self.unsettled and self._is_of_incident(alert)
 
     def _is_of_incident(self, alert: Alert) -> bool:
-        return self._rules.get(alert.rule) not in NO_INCIDENT
+        return self.rules.get(alert.rule) not in NO_INCIDENT
 
     def _waits(self, group: Group) -> bool:
-        """Whether a group that is due waits: for silences, for the cause of a failover, or because too much was matched in this flush."""
+        """Whether a group that is due waits: for silences, for the cause or the end of a failover, or because too much was matched in this
+        flush.
+        """
         if (
-            silences.awaits_document(self._policy, self._documents, group, self._now)
-            or self._matched >= silences.MOST_MATCHED
-            or awaits_cause(group, self._decided_at, self._now)
+            silences.awaits_document(self.policy, self.documents, group, self.now)
+            or self.matched >= silences.MOST_MATCHED
+            or awaits_cause(group, self.decided_at, self.now)
+            or self._awaits_end(group)
         ):
             return True
-        self._matched += silences.effort(self._policy, self._documents, group)
+        self.matched += silences.effort(self.policy, self.documents, group)
         return False
+
+    def _awaits_end(self, group: Group) -> bool:
+        """Whether its incident ends with a planned failover, which is about to be recorded: both are one message."""
+        if not self.ending or any(not (m.notified or m.alert.ended) for m in group.members.values()):
+            return False
+        return any(m.notified and m.alert.ended and m.alert.cluster_id in self.ending for m in group.members.values())
 
     def _flushed(self, fingerprint: str, group: Group, route: Route) -> Group | None:
         suppression = self._suppression(group, route)
@@ -187,23 +204,23 @@ class _Flush:
         if not is_notified and members == group.members and not suppression.reasons:
             return group  # due, but its cluster cannot be read
         pause, since = (
-            (route.group_interval, self._now.steady)
+            (route.group_interval, self.now.steady)
             if suppression.reasons
             else (route.repeat_interval, group.notified_at)
         )
-        return replace(group, members=members, flush_at=(since or self._now.steady) + pause)
+        return replace(group, members=members, flush_at=(since or self.now.steady) + pause)
 
     def _suppression(self, group: Group, route: Route) -> _Suppression:
         """Alerts that are muted, inhibited or silenced now. Inhibition never suppresses the resolve of an alert that was notified."""
-        silenced = silences.hiding(self._policy, self._documents, group, self._now)
-        if route.is_muted(self._now.wall):
+        silenced = silences.hiding(self.policy, self.documents, group, self.now)
+        if route.is_muted(self.now.wall):
             reasons = dict.fromkeys(group.members, Reason.SUPPRESSED_BY_TIME_INTERVAL)
         else:
             unsettled = {key: m.alert for key, m in group.members.items() if not (m.notified and m.alert.ended)}
             reasons = {
                 key: Reason.SUPPRESSED_BY_INHIBITION
                 for key, alert in unsettled.items()
-                if is_inhibited(self._policy.inhibit_rules, alert.labels, self._firing)
+                if is_inhibited(self.policy.inhibit_rules, alert.labels, self.firing)
             }
             outvoted = (key for key, alert in unsettled.items() if is_outvoted(alert))
             reasons |= dict.fromkeys(outvoted, Reason.SUPPRESSED_BY_OBSERVERS)
@@ -214,12 +231,13 @@ class _Flush:
         news = [member.alert for member in visible if _is_news(member)]
         notified = [member for member in visible if member.notified]
         over = [m for m in notified if m.alert.ended and not (m.closes and self._awaits_status(m.alert))]
-        still = [m.alert for m in notified if not m.alert.ended and is_observable(m.alert, self._blind)]
+        still = [m.alert for m in notified if not m.alert.ended and is_observable(m.alert, self.blind)]
         hidden = (group.members[key] for key in suppression.reasons if group.members[key].notified)
         lasting = [member.alert for member in (*visible, *hidden) if not member.alert.ended]
-        lasts = any(map(self._is_of_incident, lasting))
+        lasts, differs = any(map(self._is_of_incident, lasting)), not all(map(self._is_of_incident, news))
         awaits_status = any(self._awaits_status(member.alert) for member in visible)
-        return _Contents(news, over, still, bool(lasting), lasts, awaits_status, _is_repeated(group, route, self._now))
+        is_repeated = group.notified_at is not None and self.now.steady >= group.notified_at + route.repeat_interval
+        return _Contents(news, over, still, bool(lasting), lasts, differs, awaits_status, is_repeated)
 
     def _remaining_members(self, group: Group, suppression: _Suppression, contents: _Contents) -> dict[str, Member]:
         """The alerts that stay in the group: those that fire, resolved ones that are still to be notified, and those whose incident stays
@@ -228,7 +246,8 @@ class _Flush:
         members = {}
         for key, member in group.members.items():
             is_hidden = key in suppression.reasons
-            is_unsaid = self._awaits_status(member.alert) or (member.closes and bool(contents.news))
+            is_put_off = member.closes and bool(contents.news) and not contents.ends
+            is_unsaid = is_put_off or self._awaits_status(member.alert)
             closes = bool(member.alert.ended) and not is_hidden and is_unsaid
             if not member.alert.ended or closes or (member.notified and is_hidden):
                 members[key] = replace(
@@ -247,22 +266,23 @@ class _Flush:
         included = (*news, *resolved, *still)
         reason = Reason.RESOLVED if contents.closes else _reason(group, contents)
         thread = group.thread or record_id("thread", fingerprint, min(alert.id for alert in included))
-        incident = group.incident or _incident(self._policy, fingerprint, group.labels)
+        incident = group.incident or _incident(self.policy, fingerprint, group.labels)
         self.notices.append(
             Notice(
                 *(fingerprint, route, reason, included, len(news), group.labels),
                 *(thread, incident, contents.goes_on, contents.closes),
                 settles=bool(contents.resolved) and self._has_settled(group),
                 awaits_status=contents.awaits_status,
+                closing=contents.closing,
             )
         )
-        destinations = self._policy.receivers.get(route.receiver, ())
+        destinations = self.policy.receivers.get(route.receiver, ())
         opened_at = tuple(destination.name for destination in destinations if destination.shows_incidents)
         group = replace(group, thread=thread, incident=incident, opened_at=opened_at)
         if contents.closes:
             return group
-        group = paced(group, route, [*news, *still], again=not (news or resolved), now=self._now)
-        return replace(group, notified_at=self._now.steady)
+        group = paced(group, route, [*news, *still], again=not (news or resolved), now=self.now)
+        return replace(group, notified_at=self.now.steady)
 
 
 def _newly_suppressed(key: str, member: Member, suppression: _Suppression) -> Reason | None:
@@ -282,11 +302,6 @@ def _is_news(member: Member) -> bool:
     return not member.notified and (not member.alert.ended or is_fresh)
 
 
-def _is_repeated(group: Group, route: Route, now: Moment) -> bool:
-    """Whether what it was notified of is to be repeated, if it still fires."""
-    return group.notified_at is not None and now.steady >= group.notified_at + route.repeat_interval
-
-
 def _reason(group: Group, contents: _Contents) -> Reason:
     """RESOLVED: every notified alert has ended, even if a finished event was added meanwhile, and the cluster is as it should be."""
     if group.notified_at is None:
@@ -295,7 +310,7 @@ def _reason(group: Group, contents: _Contents) -> Reason:
     lasting = contents.awaits_status or any(
         member.notified and not member.alert.ended for member in group.members.values()
     )
-    if resolved and not lasting and all(alert.ended for alert in news):
+    if (resolved or contents.closing) and not lasting and all(alert.ended for alert in news):
         return Reason.RESOLVED
     if news:
         return Reason.GREW

@@ -256,7 +256,7 @@ def _fields(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> di
         "began": spoken(first.began.wall),
         "ended": spoken(first.ended.wall) if first.ended else "",
         "lasted": vacant,
-        "longest": _longest(alerts),
+        "longest": f" after {longest}" if (longest := longest_duration(alerts)) else "",
         "down": f", {down}" if down else "",
         "count": str(first.count),
         "jobs": counted(first.count or 0, "job"),
@@ -280,7 +280,8 @@ def _example(alerts: Sequence[Alert]) -> Alert:
 def _leader_fields(alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> dict[str, str]:
     """Who led before and after."""
     first = _example(alerts)
-    before, after = (_spelled(place, pods.get(first.cluster_id, {})) for place in (first.before, first.after))
+    names = pods.get(first.cluster_id, {})
+    before, after = (spelled(place, name_at(names, place)) for place in (first.before, first.after))
     led, previous = f"elected {clean(after)}" if after else "its job ended", _previous_leader(alerts, pods)
     return {
         "before": clean(before or "?"),
@@ -312,11 +313,6 @@ def _subject(alerts: Sequence[Alert]) -> str:
     return " and ".join(texts) or "the cluster"
 
 
-def _spelled(place: str | None, pods: Pods) -> str | None:
-    name = name_at(pods, place)
-    return spelled(place, name) if name else place
-
-
 def _process(alert: Alert, place: str | None, pods: Mapping[str, Pods]) -> str | None:
     """The pod at `host:port`, or the host where the pod is not known."""
     return name_at(pods.get(alert.cluster_id, {}), place) or host(place)
@@ -327,10 +323,6 @@ def _previous_leader(alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> str:
     processes = {_process(alert, alert.before, pods) for alert in alerts if alert.before}
     before, *others = processes or {None}
     return clean(before) if before and not others else ""
-
-
-def _longest(alerts: Sequence[Alert]) -> str:
-    return f" after {longest}" if (longest := longest_duration(alerts)) else ""
 
 
 def longest_duration(alerts: Sequence[Alert]) -> str:

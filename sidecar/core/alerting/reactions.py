@@ -246,8 +246,7 @@ def _is_vacancy_notified(alerts: Alerts, policy: Policy, alert: Alert) -> bool:
     vacant = {rule.alert for rule in policy.rules if rule.on is Trigger.VACANT}
     return alert.episode_id is not None and any(
         member.notified and member.alert.rule in vacant and member.alert.labels["severity"] == Severity.CRITICAL
-        for group in alerts.groups.values()
-        for member in group.members.values()
+        for member in alerts.members()
         if (member.alert.episode_id, member.alert.component) == (alert.episode_id, alert.component)
     )
 

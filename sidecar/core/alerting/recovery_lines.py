@@ -1,14 +1,17 @@
-"""What a failover means for the jobs, and what came back of them, in the words of a message."""
+"""The jobs of a failover, in the words of a message: which have a leader, which have ended, which are lost, and what came back of them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
+from sidecar.core.cluster.failover import episodes
 from sidecar.core.cluster.failover.episodes import Episode
 from sidecar.core.cluster.recovery import assessment
 from sidecar.core.cluster.recovery.recovery_state import Assessed, RecoverySummary, summary
 from sidecar.core.cluster.recovery.recovery_tables import MOST_OF_A_REASON, known_checkpoints
 from sidecar.core.cluster.state import ClusterState
-from sidecar.core.counted import counted, data_size
+from sidecar.core.counted import counted, data_size, shortened
 from sidecar.core.moment import age, micros, seconds
 from sidecar.core.pictures import ENDED, Checkpoint, Job, Picture
 from sidecar.core.records import Recovery
@@ -17,6 +20,10 @@ from sidecar.core.sanitize import clean
 MOST_REASONS: Final = 5
 _NAME: Final = 60
 """Characters of a job's name."""
+MOST_JOBS: Final = 3
+"""Jobs of a failover that are named."""
+_DELETED: Final = "with the ConfigMap that was deleted"
+_VANISHED: Final = "when the plan was removed while nobody led"
 
 
 class CameBack(NamedTuple):
@@ -91,11 +98,69 @@ def _proof(assessed: Assessed) -> Iterator[str]:
         f"{latest} restored from {'its' if latest == 1 else 'their'} latest checkpoint{'' if latest == 1 else 's'}"
     )
     yield f"{of_cluster.verdict}: {', '.join(filter(None, (ran, restored if latest else '')))}".removesuffix(": ")
-    yield from (clean(reason, MOST_OF_A_REASON) for reason in of_cluster.reasons[:MOST_REASONS])
-    if (more := len(of_cluster.reasons) - MOST_REASONS) > 0:
-        yield f"… and {more} more"
+    reasons = [clean(reason, MOST_OF_A_REASON) for reason in of_cluster.reasons[:MOST_REASONS]]
+    yield from shortened(reasons, MOST_REASONS, len(of_cluster.reasons))
 
 
 def _slowest_job(rows: Sequence[Recovery]) -> str:
     latest = max((row.running_after_seconds for row in rows if row.running_after_seconds is not None), default=None)
     return "" if latest is None else f" after {seconds(micros(latest))}"
+
+
+class MovedJobs(Struct, frozen=True):
+    """The jobs of a failover."""
+
+    moved: int
+    """How many of `total` lost their leader."""
+    away: int
+    """How many have no leader now."""
+    ended: int
+    """How many have ended since. So many of them are `lost`: Flink does not know them any more."""
+    lost: int
+    total: int
+    vanished: int
+    """How many of those lost only their plans."""
+    ids: tuple[str, ...]
+    """The first few jobs that have no leader now; if all have one, of those that lost it."""
+
+
+def moved_jobs(episode: Episode, cluster: ClusterState) -> MovedJobs:
+    parts = [
+        (component.job_id, state)
+        for component, state in cluster.components.items()
+        if component.job_id and episodes.has_part(state.absence, episode)
+    ]
+    away = [job_id for job_id, state in parts if episodes.is_away(state.absence)]
+    moved = len(parts) + episode.jobs_ended
+    ids = away or [job_id for job_id, _ in parts]
+    return MovedJobs(
+        *(moved, len(away), episode.jobs_ended, episode.jobs_lost),
+        *(max(episode.jobs_total, moved), episode.jobs_vanished),
+        tuple(sorted(ids)[:MOST_JOBS]),
+    )
+
+
+def jobs_now(jobs: MovedJobs) -> str:
+    """For the title of a failover: how its jobs are now."""
+    if not jobs.moved:
+        return ""
+    if jobs.away:
+        return f", {jobs.away} of {jobs.moved} jobs without leader"
+    return f", {jobs.moved - jobs.ended} of {jobs.moved} jobs led"
+
+
+def jobs_line(jobs: MovedJobs) -> str:
+    led, ended = jobs.moved - jobs.away - jobs.ended, jobs.ended - jobs.lost
+    how = _VANISHED if jobs.vanished == jobs.lost else _DELETED
+    them, they_run = "it" if jobs.lost == 1 else "them", "it runs" if led == 1 else "they run"
+    parts = {
+        f"{jobs.lost} lost {how} (Flink does not know {them} any more)": jobs.lost,
+        f"{ended} ended": ended,
+        f"{led} led again (which does not say that {they_run})": led,
+        f"{jobs.away} without one now": jobs.away,
+    }
+    now = ", ".join(text for text, number in parts.items() if number)
+    more = (jobs.away or jobs.moved) - len(jobs.ids)
+    ids = ", ".join(f"{job_id[:8]}…" for job_id in jobs.ids)
+    which = f": {ids}{f' and {more} more' if more else ''}" if jobs.ids else ""
+    return f"jobs: {jobs.moved} of {jobs.total} lost their leader, {now}{which}"

@@ -1,21 +1,24 @@
 """Rules: the state of a cluster decides which conditions hold, fire and are resolved. `reactions` are about what happened."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core.alerting import excuses, grouping, ha_risks
+from sidecar.core.alerting import excuses, grouping
 from sidecar.core.alerting.alerts import Alert, Alerts, Failovers, Pending, PendingKey
 from sidecar.core.alerting.conditions import Holding, conditions
-from sidecar.core.alerting.new_alert import place_of
+from sidecar.core.alerting.new_alert import new_alert, place_of
 from sidecar.core.alerting.reactions import as_known, in_progress
 from sidecar.core.cluster import rest_server
 from sidecar.core.cluster.downtime import bounds_in_seconds
 from sidecar.core.cluster.failover import plans
 from sidecar.core.cluster.state import ClusterState
+from sidecar.core.finder import Finder
 from sidecar.core.flink.leadership import Held
+from sidecar.core.ha.finding import Verdict
 from sidecar.core.moment import Moment, in_seconds
+from sidecar.core.policy.labels import CHECK
 from sidecar.core.policy.policy import Policy, Rule, Trigger
 from sidecar.core.quarantine import STRICT, Quarantine
 
@@ -131,8 +134,7 @@ def _evaluate_cluster(
 
 def _lasting(alerts: Alerts, name: str) -> list[Alert]:
     """The alerts of a cluster that fire."""
-    members = (member.alert for group in alerts.groups.values() for member in group.members.values())
-    return [alert for alert in members if alert.cluster_id == name and not alert.ended]
+    return [alert for alert in alerts.firing() if alert.cluster_id == name]
 
 
 def _evaluate_rule(
@@ -148,7 +150,7 @@ def _evaluate_rule(
     are over.
     """
     if rule.on is Trigger.HA_RISK:
-        for alert in ha_risks.new_risks(rule, policy, name, cluster, lasting):
+        for alert in _new_risks(rule, policy, name, cluster, lasting):
             alerts = grouping.fire(alerts, policy, alert, now)
     holding = conditions(rule, policy, name, cluster, alerts, now)
     firing = {alert.component: alert for alert in lasting}
@@ -193,7 +195,7 @@ def _is_not_over(rule: Rule, alert: Alert, cluster: ClusterState) -> bool:
     """Whether a condition goes on of which nothing is known now."""
     match rule.on:
         case Trigger.HA_RISK:
-            return not ha_risks.is_over(alert, cluster)
+            return not _is_risk_over(alert, cluster)
         case Trigger.STOPPED | Trigger.JOBS_WAIT:
             operated = cluster.operated  # a new process has not read it yet
             return operated is not None and bool(operated.unwanted_since and operated.unread_since)
@@ -233,3 +235,44 @@ def _without_old_failovers(alerts: Alerts, policy: Policy, name: str, now: Momen
         return alerts
     rest = {other: counted for other, counted in alerts.failovers.items() if other != name}
     return replace(alerts, failovers={**rest, name: Failovers(recent)} if recent else rest, evaluated={})
+
+
+def _new_risks(
+    rule: Rule, policy: Policy, name: str, cluster: ClusterState, firing: Collection[Alert]
+) -> Iterator[Alert]:
+    """An alert for each check that is a RISK and has none. `firing`: the alerts of this rule and cluster that are not over."""
+    alerted = {alert.about for alert in firing}
+    for check_id, check in (cluster.readiness.checks if cluster.readiness else {}).items():
+        if check.result.verdict is Verdict.RISK and check_id not in alerted:
+            # The id does not say since when: observers check at different times.
+            alert = new_alert(policy, rule, name, None, check.risk_since or check.since, check_id, about=check_id)
+            detail = f"{check.result.text}: {check.result.advice}"
+            yield replace(alert, labels={**alert.labels, CHECK: check_id}, detail=detail)
+
+
+def _is_risk_over(alert: Alert, cluster: ClusterState) -> bool:
+    """Whether the check passed, or does not apply any more. What cannot be read any more may still be a risk."""
+    if cluster.readiness is None:
+        return False  # not checked since the sidecar started
+    check = cluster.readiness.checks.get(alert.about or "")
+    return check is None or check.result.verdict is Verdict.PASS
+
+
+def evaluate_search(alerts: Alerts, policy: Policy, finder: Finder | None, now: Moment) -> Alerts:
+    """Fire and resolve the alert that not all clusters are watched: the rules on `blind` are also about the search, because those that are
+    left out cannot have an alert of their own. In place of a cluster's id it has the place of the search.
+    """
+    if finder is None or not finder.connected:
+        return alerts  # nothing is known
+    problem = finder.beyond_bounds
+    for rule in policy.rules:
+        if rule.on is not Trigger.BLIND:
+            continue
+        firing = {alert.id for alert in _lasting(alerts, finder.place) if alert.rule == rule.alert}
+        if problem and finder.since and not firing and now.steady - finder.since.steady >= rule.hold_for:
+            since, parts = finder.since, (policy.observer, finder.since.wall)
+            alert = new_alert(policy, rule, finder.place, None, since, *parts, missing=problem)
+            alerts = grouping.fire(alerts, policy, alert, now)
+        elif firing and not problem:
+            alerts = grouping.resolve(alerts, policy, firing, now, lambda alert: alert)
+    return alerts

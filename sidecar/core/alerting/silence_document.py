@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Annotated, Final
 
 from msgspec import DecodeError, Meta, Raw, Struct, json
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from sidecar.core.alerting.alerts import SilenceId
 from sidecar.core.bounds import SILENCES
@@ -192,8 +192,7 @@ def drill_of(
 
 
 def _silence(raw: Raw) -> Written:
-    decoded = _SILENCE.decode(raw)
-    return Written(**{name: getattr(decoded, name) for name in _Silence.__struct_fields__})
+    return Written(**asdict(_SILENCE.decode(raw)))
 
 
 def _drill(raw: Raw) -> Written:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from sidecar.core.alerting.alerts import Alert, Group, Member, Suppressed
 from sidecar.core.alerting.silence_document import SilencesError, Written, read
@@ -82,7 +82,7 @@ def learned(document: Silences, content: bytes | None, problem: str | None, long
 
 
 def _with_end(silence: Written, before: Silence | None, at: Moment) -> Silence:
-    fields = {name: getattr(silence, name) for name in silence.__struct_fields__}
+    fields = asdict(silence)
     if before and all(getattr(before, name) == value for name, value in fields.items()):
         return before
     until = at.steady + silence.ends_at - silence.starts_at

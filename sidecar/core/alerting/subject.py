@@ -5,8 +5,7 @@ from typing import Final, NamedTuple
 
 from sidecar.core.alerting import recovery_lines, title
 from sidecar.core.alerting.alerts import NO_INCIDENT, Alert, Notice
-from sidecar.core.alerting.moved_jobs import MovedJobs, moved_jobs
-from sidecar.core.alerting.recovery_lines import CameBack
+from sidecar.core.alerting.recovery_lines import CameBack, MovedJobs, moved_jobs
 from sidecar.core.alerting.title import Headline
 from sidecar.core.cluster.death.death_verdict import DeathReason, DeathVerdict
 from sidecar.core.cluster.death.deaths import death_of, name_of

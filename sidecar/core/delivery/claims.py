@@ -7,7 +7,6 @@ unchanged for LEASE belongs to a dead sidecar. Another one takes it over, and la
 from enum import StrEnum
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Reason
@@ -17,20 +16,6 @@ from sidecar.core.delivery.outbox import Delivery, Part
 
 MOST_INTERVALS: Final = 2
 """Repeat intervals after which an alert that was not repeated counts as another alert."""
-
-
-class Fires(Struct, frozen=True):
-    """That it fires was sent last."""
-
-
-class Resolved(Struct, frozen=True):
-    """Its end was sent."""
-
-    at: int
-
-
-class Dropped(Struct, frozen=True):
-    """That another configuration does not notify of it any more was sent. It is news as soon as it fires again."""
 
 
 class Standing(StrEnum):
@@ -71,7 +56,9 @@ def repeats(ledger: Ledger, delivery: Delivery) -> bool:
     sent = [_last_sent(entry, part) is not None and not _began_anew(entry, part) for part in delivery.parts]
     match delivery.reason:
         case Reason.FIRST:
-            return any(sent) or any(_may_be_another(entry, part) for part in delivery.parts)
+            # By an observer that did not know when it began, its subject may have been sent after that.
+            known = (part for part in delivery.parts if entry.at >= part.began)
+            return any(sent) or any(entry.sent.get(subject) == 0 for part in known for subject in part.subjects)
         case Reason.GREW:
             return all(sent)
     return False
@@ -154,20 +141,19 @@ def _is_news(entry: Entry, part: Part, delivery: Delivery) -> bool:
     match _last_sent(entry, part):
         case None:
             return True
-        case Fires():
+        case 0:
             if part.alert_id not in entry.sent and not delivery.send_resolved:
                 return True  # without resolves, an alert that was sent may have resolved long ago
             # A firing alert is repeated in each interval. An older entry was another alert.
             forgotten = not part.is_event and part.began - entry.at > MOST_INTERVALS * delivery.repeat_interval > 0
             return part.ended > 0 or forgotten
-        case Dropped():
+        case ledger_document.DROPPED:
             return not part.ended and not part.is_event
-        case Resolved():
-            return _began_anew(entry, part)
+    return _began_anew(entry, part)
 
 
-def _last_sent(entry: Entry, part: Part) -> Fires | Resolved | Dropped | None:
-    """What was sent of it last; None: nothing.
+def _last_sent(entry: Entry, part: Part) -> int | None:
+    """What was sent of it last, as an entry has it: when it was resolved, 0 for that it fires, or DROPPED; None: nothing.
 
     If this observer does not know when the alert began, the entry of its subject decides; else that entry may show that it is resolved.
     """
@@ -176,19 +162,7 @@ def _last_sent(entry: Entry, part: Part) -> Fires | Resolved | Dropped | None:
         its = entry.sent.get(subject)
         if (ended is None and not part.certain) or (ended == 0 and its and its >= part.began):
             ended = its
-    match ended:
-        case None:
-            return None
-        case 0:
-            return Fires()
-        case ledger_document.DROPPED:
-            return Dropped()
-    return Resolved(ended)
-
-
-def _may_be_another(entry: Entry, part: Part) -> bool:
-    """Whether its subject was sent after it began, by an observer that did not know when it began."""
-    return entry.at >= part.began and any(entry.sent.get(subject) == 0 for subject in part.subjects)
+    return ended
 
 
 def _lasting(entry: Entry, delivery: Delivery, wall: int) -> tuple[str, ...]:
@@ -217,12 +191,10 @@ def _with_doubt(entry: Entry, claim: Claim | None) -> Entry:
 
 def _began_anew(entry: Entry, part: Part) -> bool:
     """Whether the same condition began again after its end was sent."""
-    match _last_sent(entry, part):
-        case Resolved(at):
-            return not part.is_event and part.began > at
-        case Dropped():
-            return not part.is_event
-    return False
+    last = _last_sent(entry, part)
+    if not last or part.is_event:
+        return False
+    return last == ledger_document.DROPPED or part.began > last
 
 
 def _with_entry(ledger: Ledger, delivery: Delivery, entry: Entry, wall: int) -> Ledger:

@@ -1,28 +1,83 @@
-"""New deliveries: of what the rules want notified, heartbeats, and what fires once more."""
+"""New deliveries: of what is due for notification, heartbeats, and what fires once more."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Final
 
 from msgspec.structs import asdict, replace
 
-from sidecar.core.alerting.alerts import MOST_OWED, Alert, Alerts, Notice, Reason
+from sidecar.core.alerting import flushing
+from sidecar.core.alerting.alerts import MOST_OWED, Alert, Alerts, Group, Notice, Reason, Suppressed
 from sidecar.core.alerting.compose import compose
+from sidecar.core.alerting.silences import Documents
+from sidecar.core.cluster.failover import failover_in_progress
 from sidecar.core.cluster.state import ClusterState
-from sidecar.core.cluster.status import Status
+from sidecar.core.cluster.status import Status, ends_incident
 from sidecar.core.counted import counted
 from sidecar.core.delivery import feed
 from sidecar.core.delivery.ledger_document import MOST_ALERTS
 from sidecar.core.delivery.outbox import Delivery, Part
 from sidecar.core.message import Content, FeedAlert
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.policy.policy import Destination, Heartbeat, Policy, Severity
+from sidecar.core.policy.policy import Destination, Policy, Severity
+from sidecar.core.quarantine import Quarantine
 from sidecar.core.records import record_id
 
 EVENT_OPEN: Final = 300 * SECOND
 """For how long an incident stays open of which nothing goes on, so that people are notified of it."""
 
 
-def of_notice(policy: Policy, clusters: Mapping[str, ClusterState], notice: Notice, now: Moment) -> Iterator[Delivery]:
+Due = tuple[Alerts, list[Delivery], list[Suppressed]]
+
+
+def due(
+    policy: Policy,
+    alerts: Alerts,
+    clusters: Mapping[str, ClusterState],
+    blind: Collection[str],
+    documents: Documents,
+    quarantine: Quarantine,
+    now: Moment,
+) -> Due:
+    """The alerts after what is due was notified, its deliveries, and the alerts that were suppressed.
+
+    Alerts that cannot be notified are forgotten, so that the rest of their group is: a condition that still holds fires anew.
+    """
+
+    decided_at = failover_in_progress.decided_at(clusters.values())
+    unsettled = {
+        name
+        for name, cluster in (clusters.items() if alerts.groups else ())
+        if cluster.stated and not ends_incident(cluster.stated, now)
+    }
+    settled = {name: cluster for name, cluster in clusters.items() if name not in unsettled} if alerts.groups else {}
+    ending = failover_in_progress.planned_ends(settled, now)
+
+    def deliver(part: Alerts) -> Due:
+        after, notices, suppressed = flushing.flush(part, policy, blind, now, documents, decided_at, unsettled, ending)
+        deliveries = (_of_notice(policy, clusters, notice, now) for notice in notices)
+        return after, [*chain.from_iterable(deliveries)], suppressed
+
+    try:
+        return deliver(alerts)
+    except Exception:  # noqa: BLE001  whatever it is, only its own alerts are left out
+        groups: dict[str, Group] = {}
+        for fingerprint, group in alerts.groups.items():
+            members = {}
+            for key, member in group.members.items():
+                with quarantine.guard("alert", member.alert.rule, "of cluster", member.alert.cluster_id) as guard:
+                    deliver(replace(alerts, groups={fingerprint: replace(group, members={key: member})}))
+                if not guard.raised:
+                    members[key] = member
+            rest = group if len(members) == len(group.members) else replace(group, members=members)
+            with quarantine.guard("group", fingerprint) as guard:
+                deliver(replace(alerts, groups={fingerprint: rest}))
+            if not guard.raised:
+                groups[fingerprint] = rest
+        return deliver(replace(alerts, groups=groups))
+
+
+def _of_notice(policy: Policy, clusters: Mapping[str, ClusterState], notice: Notice, now: Moment) -> Iterator[Delivery]:
     """One delivery for each destination of the notice's receiver; and one that closes the incident, if nothing of it goes on."""
     delivery = delivery_of(policy, notice, compose(notice, policy, clusters, now), now)
     is_over = not delivery.goes_on and notice.reason is not Reason.RESOLVED
@@ -77,9 +132,7 @@ def closing(delivery: Delivery, after: int = EVENT_OPEN) -> Delivery:
         delivery,
         id=record_id("closing", delivery.id),
         reason=Reason.RESOLVED,
-        parts=tuple(
-            replace(part, alert_id=record_id("closing", part.alert_id), subjects=()) for part in delivery.parts
-        ),
+        parts=tuple(map(_closing, delivery.parts)),
         owed=tuple(replace(member, notified=True, closes=True) for member in delivery.owed),
         is_closing=True,
         next_at=delivery.next_at + after,
@@ -90,11 +143,18 @@ def _parts(notice: Notice) -> tuple[Part, ...]:
     """The alerts that are looked up in the ledger: at most MOST_ALERTS, of which every observer chooses the same."""
     if all("observer" in alert.labels for alert in notice.alerts):
         return ()
-    alerts = sorted(notice.alerts, key=lambda alert: alert.id)
-    return tuple(
-        Part(a.id, a.began.wall, a.ended.wall if a.ended else 0, a.is_event, a.subjects, a.certain)
-        for a in alerts[:MOST_ALERTS]
-    )
+    alerts, over = (sorted(some, key=lambda alert: alert.id) for some in (notice.alerts, notice.closing))
+    return tuple([*map(_part, alerts), *map(_closing, map(_part, over))][:MOST_ALERTS])
+
+
+def _part(alert: Alert) -> Part:
+    ended = alert.ended.wall if alert.ended else 0
+    return Part(alert.id, alert.began.wall, ended, alert.is_event, alert.subjects, alert.certain)
+
+
+def _closing(part: Part) -> Part:
+    """That its incident has ended, which is not that it is over."""
+    return replace(part, alert_id=record_id("closing", part.alert_id), subjects=())
 
 
 def heartbeats(
@@ -106,22 +166,33 @@ def heartbeats(
     if not due or lost:
         return alerts, []
     beats = {**last, **{beat.destination.name: now.steady for beat in due}}
-    return replace(alerts, beats=beats), [_heartbeat(policy, beat, clusters, now) for beat in due]
-
-
-def _heartbeat(policy: Policy, beat: Heartbeat, clusters: Collection[str], now: Moment) -> Delivery:
     watched = counted(len(clusters), "cluster") if policy.finds else ", ".join(policy.stores)
+    what = {
+        "cluster_id": next(iter(clusters), ""),
+        "alert": "Heartbeat",
+        "title": f"[HEARTBEAT] {policy.observer} watches {watched}",
+        "body": "This sidecar is running and can read the store.",
+    }
+    deliveries = [_transient(policy, beat.destination, Reason.HEARTBEAT, now, **what) for beat in due]
+    return replace(alerts, beats=beats), deliveries
+
+
+def _transient(
+    policy: Policy, to: Destination, reason: Reason, now: Moment, *, cluster_id: str, alert: str, title: str, body: str
+) -> Delivery:
+    """A heartbeat or a resend: the next one replaces it."""
+    kind = reason.value.lower()
     return Delivery(
-        id=record_id("heartbeat", policy.observer, beat.destination.name, now.wall, now.steady),
-        destination=beat.destination.name,
-        receiver=beat.destination.receiver,
-        cluster_id=next(iter(clusters), ""),
-        alert="Heartbeat",
-        fingerprint=record_id("heartbeat", policy.observer, beat.destination.name),
-        reason=Reason.HEARTBEAT,
+        id=record_id(kind, policy.observer, to.name, now.wall, now.steady),
+        destination=to.name,
+        receiver=to.receiver,
+        cluster_id=cluster_id,
+        alert=alert,
+        fingerprint=record_id(kind, policy.observer, to.name),
+        reason=reason,
         severity=Severity.INFO,
-        title=f"[HEARTBEAT] {policy.observer} watches {watched}",
-        body="This sidecar is running and can read the store.",
+        title=title,
+        body=body,
         queued_at=now,
         next_at=now.steady,
     )
@@ -134,26 +205,13 @@ def resends(policy: Policy, alerts: Alerts, now: Moment) -> tuple[Alerts, list[D
     due = [to for to in policy.feeds() if now.steady - alerts.beats.get(to.name, 0) >= feed.RESEND_INTERVAL]
     if not due:
         return alerts, []
-    firing = {to: [alert for _, alert in feed.firing(policy, alerts, to.receiver)] for to in due}
-    beats = {**alerts.beats, **{to.name: now.steady for to in due}}
-    return replace(alerts, beats=beats), [_resend(policy, to, of_it, now) for to, of_it in firing.items() if of_it]
-
-
-def _resend(policy: Policy, destination: Destination, firing: Sequence[Alert], now: Moment) -> Delivery:
-    return Delivery(
-        id=record_id("resend", policy.observer, destination.name, now.wall, now.steady),
-        destination=destination.name,
-        receiver=destination.receiver,
-        cluster_id=min(alert.cluster_id for alert in firing),
-        alert=", ".join(sorted({alert.rule for alert in firing})),
-        fingerprint=record_id("resend", policy.observer, destination.name),
-        reason=Reason.RESEND,
-        severity=Severity.INFO,
-        title="what fires, sent again",
-        body="",
-        queued_at=now,
-        next_at=now.steady,
-    )
+    deliveries = []
+    for to in due:
+        if firing := [alert for _, alert in feed.firing(policy, alerts, to.receiver)]:
+            cluster_id, rules = min(alert.cluster_id for alert in firing), sorted({alert.rule for alert in firing})
+            what = {"cluster_id": cluster_id, "alert": ", ".join(rules), "title": "what fires, sent again", "body": ""}
+            deliveries.append(_transient(policy, to, Reason.RESEND, now, **what))
+    return replace(alerts, beats={**alerts.beats, **{to.name: now.steady for to in due}}), deliveries
 
 
 def complete(

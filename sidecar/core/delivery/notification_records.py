@@ -1,5 +1,7 @@
 """What is recorded of notifications."""
 
+from typing import Any
+
 from sidecar.core.agreement import Agreement
 from sidecar.core.alerting.alerts import Suppressed
 from sidecar.core.cluster.records.record_writer import envelope
@@ -12,7 +14,6 @@ from sidecar.core.records import Notification, record_id
 def suppression(policy: Policy, suppressed: Suppressed, at: Moment) -> Notification:
     """An alert that was resolved before it could be notified, or that is silenced."""
     alert, silence = suppressed.alert, suppressed.silence
-    sharing, connected, total = _observers(alert.agreement)
     return Notification(
         id=record_id(
             "suppressed", policy.observer, suppressed.fingerprint, alert.id, alert.began.wall, *filter(None, [silence])
@@ -32,9 +33,7 @@ def suppression(policy: Policy, suppressed: Suppressed, at: Moment) -> Notificat
         silence_id=silence,
         component=alert.component.component.value if alert.component else None,
         job_id=alert.component.job_id if alert.component else None,
-        observers_sharing=sharing,
-        observers_connected=connected,
-        observers_known=total,
+        **_observers(alert.agreement),
         **envelope(policy, alert.cluster_id, at),
     )
 
@@ -42,7 +41,6 @@ def suppression(policy: Policy, suppressed: Suppressed, at: Moment) -> Notificat
 def outcome(policy: Policy, settled: Settled, at: Moment) -> Notification:
     """A delivery that was queued, attempted or given up."""
     delivery = settled.delivery
-    sharing, connected, total = _observers(delivery.agreement)
     return Notification(
         id=record_id("notification", delivery.id, delivery.attempt, settled.outcome, at.wall, at.steady),
         alert=delivery.alert,
@@ -58,12 +56,11 @@ def outcome(policy: Policy, settled: Settled, at: Moment) -> Notification:
         queued_at=timestamp(delivery.queued_at.wall),
         episode_id=delivery.episode_id,
         service=policy.services().get(delivery.destination) or None,
-        observers_sharing=sharing,
-        observers_connected=connected,
-        observers_known=total,
+        **_observers(delivery.agreement),
         **envelope(policy, delivery.cluster_id, at),
     )
 
 
-def _observers(agreement: Agreement | None) -> tuple[int | None, int | None, int | None]:
-    return (agreement.sharing, agreement.connected, agreement.known) if agreement else (None, None, None)
+def _observers(agreement: Agreement | None) -> dict[str, Any]:
+    sharing, connected, known = (agreement.sharing, agreement.connected, agreement.known) if agreement else (None,) * 3
+    return {"observers_sharing": sharing, "observers_connected": connected, "observers_known": known}

@@ -4,6 +4,7 @@ A row is in the journal before it is sent. It is claimed (SENDING) before it is 
 may have arrived: they are sent again, labelled as a possible duplicate.
 """
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 from sidecar.core.agreement import Agreement
 from sidecar.core.alerting.alerts import Member, Reason
 from sidecar.core.cluster.death.death_verdict import DeathVerdict
+from sidecar.core.cluster.records.record_lines import DUPLICATE_NOTE
 from sidecar.core.cluster.recovery.recovery_state import RecoverySummary
 from sidecar.core.message import Message
 from sidecar.core.moment import SECOND, Moment
@@ -30,6 +32,8 @@ _ANYTHING: Final = ""
 """Stands for the alerts of a message whose alerts are not known."""
 SENDING_LIMIT: Final = 300 * SECOND
 """The sender of an older claim is dead. Far above a sender's own hard limit."""
+_ID: Final = re.compile(r"[0-9a-f-]{36}")
+"""A thread comes with a group, and a group may come from a handover, which others can write."""
 CAPACITY: Final = 1000
 """Rows per destination. Beyond it the oldest waiting row is given up, and recorded as such."""
 
@@ -237,3 +241,19 @@ def release(delivery: Delivery, now: Moment) -> Delivery:
 
 def waiting_for(outbox: Outbox, destination: str) -> list[Delivery]:
     return [other for other in outbox.values() if other.destination == destination and other.stage is Stage.WAITING]
+
+
+def outgoing(delivery: Delivery) -> Message:
+    """The message as its service gets it, with the note about a possible duplicate, and without what only the outbox needs."""
+    reason = Reason.FIRST if delivery.reason is Reason.DRILL else delivery.reason
+    if reason is Reason.CONFIGURATION_CHANGED:
+        reason = Reason.SHRANK if delivery.goes_on else Reason.RESOLVED
+    return replace(
+        delivery,
+        body=f"{delivery.body}\n\n{DUPLICATE_NOTE}" if delivery.possible_duplicate else delivery.body,
+        reason=reason,
+        incident=delivery.incident or delivery.fingerprint,
+        thread=delivery.thread if _ID.fullmatch(delivery.thread) else "",
+        parts=(),
+        owed=(),
+    )

@@ -50,7 +50,6 @@ def ended(policy: Policy, drill: RunningDrill, over: Moment, now: Moment) -> Dri
     """The record of a drill that is over."""
     of, findings = drill.began, drill.findings
     result, reasons = judged(of, findings, over.wall, is_final=True)
-    measured = figures(findings)
     arrived = {name for name, message in findings.messages.items() if message.arrived}
     # One that could not see speaks for itself alone: its row does not stand for those of others.
     own = (policy.observer,) if result is Result.UNKNOWN else ()
@@ -69,11 +68,7 @@ def ended(policy: Policy, drill: RunningDrill, over: Moment, now: Moment) -> Dri
         result=result.value,
         reasons=list(reasons),
         episode_id=None if findings.unproven else findings.episode_id,
-        detected_after_seconds=measured.detected_after,
-        detected_after_seconds_at_most=measured.detected_after_at_most,
-        leaderless_seconds=measured.leaderless,
-        led_after_seconds=measured.led_after,
-        running_after_seconds=measured.running_after,
+        **figures(findings)._asdict(),
         recovery_verdict=findings.recovery.verdict if findings.recovery else None,
         delivered=[name for name in of.receivers if name in arrived],
         undelivered=[name for name in of.receivers if name not in arrived],

@@ -87,13 +87,13 @@ def _messages(drill: Drill, findings: Findings, *, is_final: bool) -> Iterator[t
 
 
 class Figures(NamedTuple):
-    """The measurements of a drill, in seconds. None: not known."""
+    """The measurements of a drill, with the names of its record. None: not known."""
 
-    detected_after: float | None
-    detected_after_at_most: float | None
-    leaderless: float | None
-    led_after: float | None
-    running_after: float | None
+    detected_after_seconds: float | None
+    detected_after_seconds_at_most: float | None
+    leaderless_seconds: float | None
+    led_after_seconds: float | None
+    running_after_seconds: float | None
 
 
 def figures(findings: Findings) -> Figures:

@@ -120,13 +120,9 @@ class _Views:
 
     def active(self) -> Iterator[tuple[AlertView, Alert]]:
         """The alerts that fire, each once, in however many groups it is."""
-        by_id: dict[str, Alert] = {}
-        notified = set()
-        for group in self._state.alerts.groups.values():
-            for key, member in group.members.items():
-                if member.alert.ended is None and member.alert.rule in self._rules:
-                    by_id[key] = member.alert
-                    notified |= {key} if member.notified else set()
+        members = [member for member in self._state.alerts.members() if member.alert.rule in self._rules]
+        by_id = {member.alert.id: member.alert for member in members if member.alert.ended is None}
+        notified = {member.alert.id for member in members if member.notified and member.alert.ended is None}
         everything = Group("", {}, {key: Member(alert) for key, alert in by_id.items()})
         hidden = silences.hiding(self._policy, self._state.silences, everything, self._at)
         firing = [alert.labels for alert in by_id.values()]

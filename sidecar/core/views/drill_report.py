@@ -5,17 +5,17 @@ from typing import Final
 
 from msgspec import Struct
 
-from sidecar.core.cluster.records.record_lines import cluster_line, death_line, job_line, move
-from sidecar.core.counted import counted
+from sidecar.core.cluster.records.record_lines import cluster_line, death_line, job_line, moved
+from sidecar.core.counted import shortened
 from sidecar.core.drills.drill import STARTED
 from sidecar.core.drills.findings import Message, findings_of
-from sidecar.core.drills.judge import Figures, Result, figures, judged
+from sidecar.core.drills.judge import Result, figures, judged
 from sidecar.core.errors import OperatorError
 from sidecar.core.moment import Timestamp, in_seconds, micros, parsed, seconds
-from sidecar.core.pods import spelled
 from sidecar.core.records import AnyRecord, Death, Drill, EpisodeRecord, Recovery
 from sidecar.core.sanitize import clean
 from sidecar.core.state import State
+from sidecar.core.views.episode_words import Fact, below_names
 
 MOST_EARLIER: Final = 10
 """Earlier drills in a report."""
@@ -108,9 +108,10 @@ def build_report(
         over = parsed(of.ends_at)  # the sidecar has lost its state in the middle of the drill
     findings = findings_of(of, records, over)
     result, reasons = judged(of, findings, over, is_final=running is None)
-    measured = figures(findings)
+    measured = figures(findings)._asdict()
     if ended and ended.result:
-        result, reasons, measured = Result(ended.result), tuple(ended.reasons), _figures_of(ended)
+        result, reasons = Result(ended.result), tuple(ended.reasons)
+        measured = {name: getattr(ended, name) for name in measured}
     return Report(
         drill=of,
         result=result.value,
@@ -121,20 +122,11 @@ def build_report(
         recovery=findings.recovery,
         jobs=findings.jobs,
         jobs_total=findings.jobs_total,
-        detected_after_seconds=measured.detected_after,
-        detected_after_seconds_at_most=measured.detected_after_at_most,
-        leaderless_seconds=measured.leaderless,
-        led_after_seconds=measured.led_after,
-        running_after_seconds=measured.running_after,
+        **measured,
         messages=[_delivery(name, findings.messages.get(name)) for name in of.receivers],
         hidden=[Hidden(alert, receiver) for alert, receiver in findings.hidden],
         earlier=earlier,
     )
-
-
-def _figures_of(of: Drill | Report) -> Figures:
-    detected = of.detected_after_seconds, of.detected_after_seconds_at_most
-    return Figures(*detected, of.leaderless_seconds, of.led_after_seconds, of.running_after_seconds)
 
 
 def _delivery(name: str, message: Message | None) -> Delivery:
@@ -150,11 +142,8 @@ def _delivery(name: str, message: Message | None) -> Delivery:
 def in_words(report: Report) -> Iterator[str]:
     """The report but for its table, a line each."""
     of = report.drill
-    yield f"{'drill':10} {of.drill_id} of {clean(of.cluster_id)}: {report.result}"
-    for name, lines in (("", report.reasons), *_window(report), *_failover(report), *_messages(report)):
-        for line in lines:
-            yield f"{name:10} {line}"
-            name = ""  # noqa: PLW2901  further lines are indented below the name
+    result = [f"{of.drill_id} of {clean(of.cluster_id)}: {report.result}", *report.reasons]
+    yield from below_names((("drill", result), *_window(report), *_failover(report), *_messages(report)))
 
 
 def table(report: Report) -> list[tuple[str, ...]]:
@@ -162,16 +151,16 @@ def table(report: Report) -> list[tuple[str, ...]]:
     if not report.earlier:
         return []
     verdict = report.recovery.verdict if report.recovery else None
-    own = _row(report.drill, _figures_of(report), verdict, report.result)
-    earlier = (_row(drill, _figures_of(drill), drill.recovery_verdict, drill.result) for drill in report.earlier)
+    own = _row(report.drill, report, verdict, report.result)
+    earlier = (_row(drill, drill, drill.recovery_verdict, drill.result) for drill in report.earlier)
     header = ("Started (UTC)", "Detected", "Leaderless", "Led Again", "Jobs Run", "Recovery", "Result")
     return [header, own, *earlier]
 
 
-def _row(drill: Drill, measured: Figures, verdict: str | None, result: str | None) -> tuple[str, ...]:
-    exactly, at_most = measured.detected_after, measured.detected_after_at_most
+def _row(drill: Drill, of: Drill | Report, verdict: str | None, result: str | None) -> tuple[str, ...]:
+    exactly, at_most = of.detected_after_seconds, of.detected_after_seconds_at_most
     detected = _spelled(exactly) if exactly is not None or at_most is None else f"≤ {_spelled(at_most)}"
-    times = (_spelled(duration) for duration in (measured.leaderless, measured.led_after, measured.running_after))
+    times = map(_spelled, (of.leaderless_seconds, of.led_after_seconds, of.running_after_seconds))
     return drill.starts_at[:16].replace("T", " "), detected, *times, clean(verdict or "-"), clean(result or "-")
 
 
@@ -179,10 +168,7 @@ def _spelled(duration: float | None) -> str:
     return "-" if duration is None else seconds(micros(duration))
 
 
-_Lines = tuple[str, Sequence[str]]
-
-
-def _window(report: Report) -> Iterator[_Lines]:
+def _window(report: Report) -> Iterator[Fact]:
     of, over_at = report.drill, report.over_at
     why = f": {clean(of.comment)}" if of.comment else ""
     until = f"{_clock(over_at)}" if over_at else f"{_clock(of.ends_at)}, open"
@@ -194,11 +180,9 @@ def _clock(at: Timestamp) -> str:
     return f"{at[:19].replace('T', ' ')}Z"
 
 
-def _failover(report: Report) -> Iterator[_Lines]:
+def _failover(report: Report) -> Iterator[Fact]:
     if episode := report.episode:
-        before = spelled(episode.before_address, episode.before_pod)
-        moved = move(before, spelled(episode.after_address, episode.after_pod))
-        yield "failover", [f"{moved}: {episode.cause} ({episode.confidence}) [{episode.id}]"]
+        yield "failover", [f"{moved(episode)}: {episode.cause} ({episode.confidence}) [{episode.id}]"]
     if report.death:
         yield "death", [death_line(report.death)]
     if report.detected_after_seconds is not None:
@@ -213,19 +197,15 @@ def _failover(report: Report) -> Iterator[_Lines]:
     yield from _recovery(report)
 
 
-def _recovery(report: Report) -> Iterator[_Lines]:
+def _recovery(report: Report) -> Iterator[Fact]:
     if report.recovery:
-        jobs = [job_line(job) for job in report.jobs]
-        more = report.jobs_total - len(jobs)
-        yield (
-            "recovery",
-            [cluster_line(report.recovery), *jobs, *([f"… and {counted(more, 'more job')}"] if more > 0 else [])],
-        )
+        jobs = shortened([*map(job_line, report.jobs)], len(report.jobs), report.jobs_total, "job")
+        yield "recovery", [cluster_line(report.recovery), *jobs]
     elif report.episode and not report.drill.assessed:
         yield "recovery", ["not assessed: flink_rest is never"]
 
 
-def _messages(report: Report) -> Iterator[_Lines]:
+def _messages(report: Report) -> Iterator[Fact]:
     lines = [_message_line(message) for message in report.messages]
     yield "message", lines or ["to nobody: no receiver would get a critical alert of this cluster"]
     if report.hidden:

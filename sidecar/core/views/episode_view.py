@@ -1,19 +1,21 @@
 """Failovers as data for people and scripts: closed ones, and those in progress."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct, convert, json
 from msgspec.structs import replace
 
+from sidecar.core.cluster.death.deaths import death_of
+from sidecar.core.cluster.death.ends import KEPT
 from sidecar.core.cluster.failover import episodes
-from sidecar.core.cluster.failover.causes import Cause, is_planned
-from sidecar.core.cluster.failover.failover_in_progress import cause_of, facts_of
+from sidecar.core.cluster.failover.causes import Cause
+from sidecar.core.cluster.failover.failover_in_progress import facts_of
+from sidecar.core.cluster.records.record_writer import RecordWriter
+from sidecar.core.cluster.recovery.assessment import current_rows
 from sidecar.core.cluster.state import ClusterState
-from sidecar.core.moment import Timestamp, timestamp
-from sidecar.core.pods import name_at
-from sidecar.core.records import EpisodeRecord
-from sidecar.core.views import unrecorded
+from sidecar.core.moment import Timestamp
+from sidecar.core.records import Death, EpisodeRecord, Recovery
 from sidecar.core.views.outcome import Outcome, outcomes_of
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.verdict import ClusterVerdict, stated
@@ -73,7 +75,7 @@ def closed(episode: EpisodeRecord) -> EpisodeView:
 def in_progress(snapshot: Snapshot) -> list[EpisodeView]:
     """The open episodes, at most one per cluster."""
     clusters = sorted(snapshot.state.clusters.items())
-    return [_in_progress(name, cluster, cluster.episode) for name, cluster in clusters if cluster.episode]
+    return [_in_progress(snapshot, name, cluster, cluster.episode) for name, cluster in clusters if cluster.episode]
 
 
 def with_outcome(episode: EpisodeView, outcome: Outcome, now: ClusterVerdict | None) -> EpisodeView:
@@ -93,7 +95,7 @@ def latest(recorded: Sequence[EpisodeRecord], outcomes: Mapping[str, Outcome], s
     """Those in progress, then the recorded ones in their order. One that has just been recorded may still be in the snapshot."""
     recorded_ids = {episode.id for episode in recorded}
     opened = (episode for episode in in_progress(snapshot) if episode.id not in recorded_ids)
-    outcomes = {**outcomes, **outcomes_of(unrecorded.records(snapshot), outcomes)}
+    outcomes = {**outcomes, **outcomes_of(unrecorded(snapshot), outcomes)}
     now = stated(snapshot)
     return [
         with_outcome(episode, outcomes.get(episode.id, Outcome()), now.get(episode.id))
@@ -101,38 +103,29 @@ def latest(recorded: Sequence[EpisodeRecord], outcomes: Mapping[str, Outcome], s
     ]
 
 
-def _in_progress(cluster_id: str, cluster: ClusterState, episode: episodes.Episode) -> EpisodeView:
+def _in_progress(snapshot: Snapshot, cluster_id: str, cluster: ClusterState, episode: episodes.Episode) -> EpisodeView:
+    """What would be recorded if it were over, but for what its end decides."""
     parts = {
-        component: state.absence
+        component: state
         for component, state in cluster.components.items()
         if state.absence and episodes.has_part(state.absence, episode)
     }
-    verdict = cause_of(cluster, episode)
-    return EpisodeView(
-        phase=episode.phase.value,
-        id=episode.id,
-        cluster_id=cluster_id,
-        opened_at=timestamp(episode.opened_at.wall),
-        closed_at=None,
-        cause=verdict.cause.value,
-        confidence=verdict.confidence.value,
-        facts=list(verdict.facts),
-        components=sorted({component.component.value for component in parts}),
-        jobs_affected=sum(1 for component in parts if component.job_id) + episode.jobs_ended,
-        jobs_ended=episode.jobs_ended,
-        jobs_lost=episode.jobs_lost,
-        jobs_missing=episode.jobs_away,
-        jobs_total=episode.jobs_total,
-        vacant_seconds=None,
-        vacant_seconds_by_component={},
-        downtime_seconds_at_least=None,
-        downtime_seconds_at_most=None,
-        before_session_id=str(episode.before.session_id),
-        before_address=episode.before.address,
-        before_pod=name_at(cluster.pods, episode.before.address),
-        after_session_id=str(episode.after.session_id) if episode.after else None,
-        after_address=episode.after.address if episode.after else None,
-        after_pod=name_at(cluster.pods, episode.after.address) if episode.after else None,
-        planned=is_planned(facts_of(cluster, episode)),
-        failovers=episodes.failovers_of(absence for component, absence in parts.items() if not component.job_id),
-    )
+    so_far = replace(episode, facts=facts_of(cluster, episode))
+    record = RecordWriter(snapshot.policy, cluster_id, snapshot.at).episode(so_far, parts, cluster.pods)
+    undecided = ("closed_at", "vacant_seconds", "downtime_seconds_at_least", "downtime_seconds_at_most")
+    view = replace(closed(record), phase=episode.phase.value, vacant_seconds_by_component={})
+    return replace(view, **dict.fromkeys(undecided))
+
+
+def unrecorded(snapshot: Snapshot) -> Iterator[Death | Recovery]:
+    """What is known of failovers and not recorded yet, as it would be recorded now. Of each cluster's current failover, and of the last one
+    until that is recorded: why the previous leader ended, and what is back.
+    """
+    for cluster_id, cluster in snapshot.state.clusters.items():
+        writer = RecordWriter(snapshot.policy, cluster_id, snapshot.at)
+        for episode in filter(None, (cluster.last_episode, cluster.episode)):
+            is_kept = episode.closed_at is None or snapshot.at.steady - episode.closed_at.steady < KEPT
+            if is_kept and episode.death is None and (death := death_of(cluster, episode)):
+                yield writer.death(episode.id, death)
+        if cluster.recovery:
+            yield from current_rows(snapshot.policy, cluster_id, cluster, snapshot.at)

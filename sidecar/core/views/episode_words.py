@@ -1,6 +1,6 @@
 """One failover in words, for terminals, the page and the API."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
 from typing import Final
 
@@ -11,17 +11,15 @@ from sidecar.core.cluster.records.record_lines import (
     evidence_outcome,
     job_line,
     lasted,
-    move,
+    moved,
     transition_line,
 )
-from sidecar.core.counted import counted
-from sidecar.core.pods import spelled
+from sidecar.core.counted import shortened
 from sidecar.core.records import Annotation, Death, EpisodeRecord, Evidence, Notification
 from sidecar.core.sanitize import clean, printable
 from sidecar.core.views import stages
 from sidecar.core.views.episode_view import EpisodeView
 from sidecar.core.views.explain import Explanation
-from sidecar.core.views.outcome import RecoveryView
 
 _NOTE_WIDTH: Final = 100
 """Characters of a line of a note in a terminal."""
@@ -33,22 +31,20 @@ Fact = tuple[str, Sequence[str]]
 def in_words(explained: Explanation) -> Iterator[str]:
     """The facts, notifications, evidence and notes of an episode, then its transitions in order; a line each."""
     evidence, notes = map(_of_evidence, explained.evidence), map(_note, explained.annotations)
-    for name, lines in (
-        *facts(explained, with_jobs=True),
-        *_stages(explained),
-        *_notifications(explained.notifications),
-        *evidence,
-        *notes,
-    ):
-        for line in lines:
-            yield f"{name:10} {line}"
-            name = ""  # noqa: PLW2901  further lines are indented below the name
+    stages_in_words = [("stages", lines)] if (lines := list(stages.in_words(explained.stages))) else []
+    notified = _notifications(explained.notifications)
+    yield from below_names((*facts(explained, with_jobs=True), *stages_in_words, *notified, *evidence, *notes))
     if explained.transitions:
         yield ""
-    for transition in explained.transitions[:MOST_LINES]:
-        yield f"{transition.observed_at} {transition_line(transition)}"
-    if (more := explained.transitions_total - MOST_LINES) > 0:
-        yield f"… and {more} more"
+    first = [f"{each.observed_at} {transition_line(each)}" for each in explained.transitions[:MOST_LINES]]
+    yield from shortened(first, MOST_LINES, explained.transitions_total)
+
+
+def below_names(parts: Iterable[Fact]) -> Iterator[str]:
+    """The lines of each part, the first one behind its name."""
+    for name, (first, *others) in parts:
+        yield f"{name:10} {first}"
+        yield from (f"{'':10} {line}" for line in others)
 
 
 def facts(explained: Explanation, *, with_jobs: bool = False) -> Iterator[Fact]:
@@ -66,15 +62,15 @@ def facts(explained: Explanation, *, with_jobs: bool = False) -> Iterator[Fact]:
     elif then := explained.last_status:
         yield "status", [clean(f"{then.status} until the next failover: {then.sentence}")]
     if recovery := explained.recovery:
-        yield "recovery", [cluster_line(recovery), *(_jobs(recovery) if with_jobs else ())]
+        jobs = shortened([*map(job_line, recovery.jobs)], MOST_LINES, recovery.jobs_total, "job") if with_jobs else []
+        yield "recovery", [cluster_line(recovery), *jobs]
 
 
 def _notifications(notifications: Sequence[Notification]) -> Iterator[Fact]:
     """What became of each notification, by its last attempt; suppressed alerts that differ in their subject alone are one line."""
     last = {notification.delivery_id or notification.id: notification for notification in notifications}.values()
     if lines := list(dict.fromkeys(map(_outcome, last))):
-        more = [f"… and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
-        yield "notified", [*lines[:MOST_LINES], *more]
+        yield "notified", shortened(lines, MOST_LINES)
 
 
 def _outcome(notification: Notification) -> str:
@@ -101,40 +97,22 @@ def _of_evidence(evidence: Evidence) -> Fact:
     return "evidence", [clean(line) for line in lines if line]
 
 
-def _death(death: Death) -> Fact:
-    return "died", [death_line(death), *map(clean, death.facts)]
-
-
-def _jobs(recovery: RecoveryView) -> Iterator[str]:
-    """A line for each job, as far as there is room."""
-    yield from map(job_line, recovery.jobs[:MOST_LINES])
-    if (more := recovery.jobs_total - MOST_LINES) > 0:
-        yield f"… and {counted(more, 'more job')}"
-
-
-def _stages(explained: Explanation) -> Iterator[Fact]:
-    if lines := list(stages.in_words(explained.stages)):
-        yield "stages", lines
-
-
 def _of_episode(episode: EpisodeRecord | EpisodeView, death: Death | None) -> Iterator[Fact]:
     yield "cluster", [clean(episode.cluster_id)]
-    so_far = "" if episode.closed_at else ", as far as is known now"
-    yield (
-        "from",
-        [f"{episode.opened_at} to {episode.closed_at}" if episode.closed_at else f"{episode.opened_at}, in progress"],
+    end, so_far = (
+        (f" to {episode.closed_at}", "") if episode.closed_at else (", in progress", ", as far as is known now")
     )
+    yield "from", [f"{episode.opened_at}{end}"]
     yield "cause", [f"{episode.cause} ({episode.confidence}){so_far}", *map(clean, episode.facts)]
     if death:
-        yield _death(death)
+        yield "died", [death_line(death), *map(clean, death.facts)]
     if episode.planned is not None:
         yield "planned", ["yes" if episode.planned else "no"]
     if episode.closed_at and not episode.failovers:
         return
     followed = [f"{episode.failovers} leaders in succession"] if episode.failovers > 1 else []
     if episode.after_address:
-        before = spelled(episode.before_address, episode.before_pod)
-        yield "leader", [move(before, spelled(episode.after_address, episode.after_pod)), *followed]
+        yield "leader", [moved(episode), *followed]
     if not episode.closed_at:
         return
     vacant = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in episode.vacant_seconds_by_component.items())

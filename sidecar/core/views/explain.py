@@ -1,9 +1,9 @@
 """One failover, from its records."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct, json
 
@@ -65,6 +65,12 @@ class Explanation(Struct, frozen=True):
     """The last recorded one before another failover."""
 
     @property
+    def job_names(self) -> Mapping[str, str]:
+        """By job id: the names that Flink's REST API reported. Untrusted text."""
+        jobs = (evidence for evidence in self.evidence if evidence.kind == "job")
+        return {job.subject: job.attributes["name"] for job in jobs if job.attributes.get("name")}
+
+    @property
     def outcome(self) -> Outcome:
         """The same for lists."""
         verdict = self.recovery.verdict if self.recovery else None
@@ -94,11 +100,11 @@ def find(
         raise UnknownEpisodeError(f"{problem} with {clean(name)!r}: `episodes` lists them")
     episode = candidates[fitting[0]]
     failover = None if episode.record else in_progress.get(fitting[0])
-    recovery = recovery_of(episode.recoveries, episode.jobs)
+    recovery, kept = recovery_of(episode.recoveries, episode.jobs), episode.others
     return Explanation(
         fitting[0],
         episode.record,
-        *(episode.transitions, episode.total, episode.notifications, episode.annotations, episode.evidence),
+        *(episode.transitions, episode.total, kept[Notification], kept[Annotation], kept[Evidence]),
         *(episode.death, recovery, stages(episode.transitions, episode.death, recovery)),
         failover,
         *(stated.get(fitting[0]), episode.status),
@@ -114,9 +120,8 @@ class _Candidate:
         self.record: EpisodeRecord | None = None
         self.transitions: list[TransitionRecord] = []
         self.total = 0
-        self.notifications: list[Notification] = []
-        self.annotations: list[Annotation] = []
-        self.evidence: list[Evidence] = []
+        self.others: defaultdict[type[AnyRecord], list[Any]] = defaultdict(list)
+        """Notifications, annotations and pieces of evidence, by type."""
         self.death: Death | None = None
         self.status: StatusRecord | None = None
         self.recoveries: list[Recovery] = []
@@ -134,12 +139,8 @@ class _Candidate:
                 self.total += 1
                 if self._has_room(("job", record.job_id is not None), record):
                     self.transitions.append(record)
-            case Notification() if self._has_room(Notification, record):
-                self.notifications.append(record)
-            case Annotation() if self._has_room(Annotation, record):
-                self.annotations.append(record)
-            case Evidence() if self._has_room(Evidence, record):
-                self.evidence.append(record)
+            case Notification() | Annotation() | Evidence() if self._has_room(type(record), record):
+                self.others[type(record)].append(record)
             case Death():
                 self.death = best_death(filter(None, (self.death, record)))
             case StatusRecord():

@@ -114,7 +114,10 @@ def cluster_leader(snapshot: Snapshot, cluster_id: str, component: ComponentId, 
     leader, rest_server = by_name.get(component.component), by_name.get(Component.REST_SERVER)
     if leader is None:
         return ClusterLeader(cluster_id, component.component.value, state="unknown", blind=True)
-    visible = ClusterLeader(
+    last_known = leader.last_known_address
+    if why := blind_because(snapshot, cluster, now):
+        return ClusterLeader(cluster_id, leader.component, "unknown", True, reason=why, last_known_address=last_known)
+    return ClusterLeader(
         cluster_id,
         leader.component,
         leader.state,
@@ -125,13 +128,8 @@ def cluster_leader(snapshot: Snapshot, cluster_id: str, component: ComponentId, 
         pod=leader.pod,
         since=leader.since,
         reason=leader.reason,
-        last_known_address=leader.last_known_address,
+        last_known_address=last_known,
     )
-    why = blind_because(snapshot, cluster, now)
-    if why is None:
-        return visible
-    unknown = dict.fromkeys(("leader_address", "leader_session_id", "rest_url", "pod", "since"))
-    return replace(visible, state="unknown", blind=True, reason=why, **unknown)
 
 
 def _here(policy: Policy, cluster_id: str, cluster: ClusterState, component: ComponentId) -> LeaderHere:
@@ -149,9 +147,8 @@ def _here(policy: Policy, cluster_id: str, cluster: ClusterState, component: Com
             if is_here is None:
                 line = "unknown: the leader's address may be that of several machines or pods"
                 return LeaderHere(Decision.NO_SINGLE_HOST, line)
-            return _elsewhere(
-                policy, cluster, LeaderHere(Decision.ANOTHER_LEADS, f"another JobManager leads {component}")
-            )
+            otherwise = LeaderHere(Decision.ANOTHER_LEADS, f"another JobManager leads {component}")
+            return _elsewhere(policy, cluster, otherwise)
         case Vacant():
             return _elsewhere(policy, cluster, LeaderHere(Decision.NONE_LEADS, f"no JobManager leads {component}"))
 

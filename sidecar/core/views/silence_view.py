@@ -42,10 +42,8 @@ def silences(snapshot: Snapshot) -> list[SilenceView]:
         for key, silence in document.known.items():
             by_id[key] = silence
             clusters.setdefault(key, []).append(name)
-    hides, hid = (
-        hidden_now(snapshot.policy, snapshot.state, snapshot.at),
-        hidden(snapshot.policy, snapshot.state, snapshot.at),
-    )
+    known = snapshot.policy, snapshot.state, snapshot.at
+    hides, hid = hidden_now(*known), hidden(*known)
     views = [_view(silence, snapshot.at, clusters[key], hides[key], hid[key]) for key, silence in by_id.items()]
     return sorted(views, key=lambda view: (view.state != "active", view.ends_at, view.id))
 
@@ -60,8 +58,7 @@ def hidden(policy: Policy, state: State, at: Moment) -> Counter[str]:
 
 def hidden_now(policy: Policy, state: State, at: Moment) -> Counter[str]:
     """By silence: the alerts that fire and that it matches, as the alerts are shown; also before a notification of them is due."""
-    groups = state.alerts.groups.values()
-    firing = {key: member for group in groups for key, member in group.members.items() if member.alert.ended is None}
+    firing = {member.alert.id: member for member in state.alerts.members() if member.alert.ended is None}
     return Counter(hiding(policy, state.silences, Group("", {}, firing), at).values())
 
 

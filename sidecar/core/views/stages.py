@@ -48,7 +48,10 @@ def stages(
     transitions: Sequence[TransitionRecord], death: Death | None, recovery: RecoveryView | None
 ) -> Sequence[Stage]:
     """The stages of the cluster in the order of time, then those of its jobs, the slowest first."""
-    of_cluster = {**_recovery_times(recovery), **_transition_times(transitions), **_death_times(death)}
+    judged = {"dead": recovery.dead_at, "dispatcher": recovery.dispatcher_led_at} if recovery else {}
+    died = {"dead": death.ended_at, "seen_dead": death.seen_at} if death else {}
+    known = (*judged.items(), *_transition_times(transitions).items(), *died.items())
+    of_cluster = {name: at for name, at in known if at}
     jobs = [(job, at) for job in (recovery.jobs if recovery else ()) if (at := job.running_at)]
     jobs.sort(key=lambda running: running[1], reverse=True)
     start = min(map(parsed, (*of_cluster.values(), *(at for _, at in jobs))), default=0)
@@ -103,13 +106,3 @@ def _transition_times(transitions: Sequence[TransitionRecord]) -> dict[str, Time
     if dispatcher and dispatcher[-1] in elected:
         times["dispatcher"] = dispatcher[-1].observed_at
     return times
-
-
-def _recovery_times(recovery: RecoveryView | None) -> dict[str, Timestamp]:
-    times = {"dead": recovery.dead_at, "dispatcher": recovery.dispatcher_led_at} if recovery else {}
-    return {name: at for name, at in times.items() if at}
-
-
-def _death_times(death: Death | None) -> dict[str, Timestamp]:
-    times = {"dead": death.ended_at, "seen_dead": death.seen_at} if death else {}
-    return {name: at for name, at in times.items() if at}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from sidecar.core.cluster.state import ClusterState, ComponentState, Sighting, contending
 from sidecar.core.cluster.status import Status as Word
@@ -174,5 +174,4 @@ def _standbys(cluster: ClusterState, own: Sequence[LeaderStatus]) -> int | None:
 
 def _with_age(leader: Leader, now: Moment) -> LeaderStatus:
     began = parsed(leader.since or leader.observed_since)
-    fields = {name: getattr(leader, name) for name in leader.__struct_fields__}
-    return LeaderStatus(**fields, age_seconds=round(max(0, now.wall - began) / SECOND, 1))
+    return LeaderStatus(**asdict(leader), age_seconds=round(max(0, now.wall - began) / SECOND, 1))

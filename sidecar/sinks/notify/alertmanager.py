@@ -13,10 +13,9 @@ from msgspec import DecodeError, Struct, json
 
 from sidecar.core.bounds import ALERTS_OF_ALERTMANAGER
 from sidecar.core.message import FeedAlert, Message
-from sidecar.net.endpoints import Alertmanager, Endpoint
+from sidecar.net.endpoints import Alertmanager
 from sidecar.net.retry_after import http_date
-from sidecar.sinks.notify.http_client import Client, Reply, authorization, authorized
-from sidecar.sinks.notify.refusals import refusal
+from sidecar.sinks.notify.http_client import UnacceptedError, accepted, client_of
 from sidecar.sinks.notify.sender_protocol import Answer
 
 MOST_IN_A_REQUEST: Final = 1000
@@ -36,82 +35,47 @@ class _Listed(Struct):
 _LIST: Final = json.Decoder(list[_Listed])
 
 
-class _RefusedError(Exception):
-    """The Alertmanager did not take a request."""
-
-    def __init__(self, answer: Answer) -> None:
-        super().__init__(answer.detail)
-        self.answer = answer
-
-
-def deliver(message: Message, endpoint: Endpoint, seconds: float) -> Answer:
+def deliver(message: Message, endpoint: Alertmanager, seconds: float) -> Answer:
     """Post the alerts once. `not_sent`: there are none that the Alertmanager lacks."""
-    assert isinstance(endpoint, Alertmanager)  # noqa: S101  as the child dispatches
     client = _Client(endpoint, seconds)
     try:
         alerts = [alert for alert in message.feed if alert.seen or _key(alert.labels) in client.active()]
         for place in range(0, len(alerts), MOST_IN_A_REQUEST):
             client.post(alerts[place : place + MOST_IN_A_REQUEST])
-    except _RefusedError as failed:
+    except UnacceptedError as failed:
         return failed.answer
     return Answer("delivered") if alerts else Answer("not_sent", "none of the alerts fires there any more")
-
-
-def problem(endpoint: Endpoint) -> str | None:
-    """None: the settings have checked it."""
-    assert isinstance(endpoint, Alertmanager)  # noqa: S101  as the child dispatches
-    return None
 
 
 class _Client:
     """Requests to one Alertmanager."""
 
     def __init__(self, endpoint: Alertmanager, seconds: float) -> None:
-        hidden = (endpoint.url, endpoint.bearer_token, endpoint.password)
         certificate, key = endpoint.certificate_file, endpoint.key_file
-        self._client = Client(
-            seconds,
-            secrets=[*(secret.reveal() for secret in hidden if secret), *authorized(endpoint)],
-            ca_file=endpoint.ca_file,
-            certificate=(certificate, key) if certificate and key else None,
-        )
+        self._client = client_of(endpoint, seconds, certificate=(certificate, key) if certificate and key else None)
         self._url = endpoint.url.reveal() + "/api/v2/alerts"
-        self._headers = authorization(endpoint)
         self._ahead = 0
         """By how many microseconds its clock is ahead of ours, if that is more than CLOCK_DIFFERENCE."""
         self._active: set[frozenset[tuple[str, str]]] | None = None
 
     def active(self) -> set[frozenset[tuple[str, str]]]:
-        """The labels of the alerts of sidecars that fire there now; asked once. Raises _RefusedError."""
+        """The labels of the alerts of sidecars that fire there now; asked once. Raises UnacceptedError."""
         if self._active is None:
-            body = _accepted(
-                self._client.get(f"{self._url}?{_OURS}", self._headers, ALERTS_OF_ALERTMANAGER.most_bytes)
-            ).body
+            body = accepted(self._client.get(f"{self._url}?{_OURS}", ALERTS_OF_ALERTMANAGER.most_bytes)).body
             try:
                 self._active = {_key(alert.labels) for alert in _LIST.decode(body)}
             except (DecodeError, UnicodeDecodeError, RecursionError):
-                raise _RefusedError(Answer("failed", "its list of alerts cannot be read")) from None
+                raise UnacceptedError(Answer("failed", "its list of alerts cannot be read")) from None
         return self._active
 
     def post(self, alerts: Sequence[FeedAlert]) -> None:
-        """Post alerts, again if that shows another clock. Raises _RefusedError."""
+        """Post alerts, again if that shows another clock. Raises UnacceptedError."""
         for _ in range(2):
             content = json.encode([_posted(alert, _now() + self._ahead) for alert in alerts])
-            headers = {"Content-Type": "application/json", **self._headers}
-            reply = _accepted(self._client.post(self._url, content, headers))
-            if refused := refusal(reply.body):  # something in front of it
-                detail = self._client.scrubbed(f"the answer refuses it: {refused.reason}")
-                raise _RefusedError(Answer(refused.outcome, detail))
-            ahead = _ahead(reply.date)
+            ahead = _ahead(accepted(self._client.post_json(self._url, content)).date)
             if abs(ahead - self._ahead) <= CLOCK_DIFFERENCE:
                 return
             self._ahead = ahead
-
-
-def _accepted(reply: Reply | Answer) -> Reply:
-    if isinstance(reply, Answer):
-        raise _RefusedError(reply)
-    return reply
 
 
 def _posted(alert: FeedAlert, now: int) -> dict[str, Any]:

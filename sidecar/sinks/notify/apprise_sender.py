@@ -18,8 +18,8 @@ from urllib.parse import quote, unquote, unquote_plus
 from apprise import Apprise, AppriseAsset, NotifyBase, NotifyType, OverflowMode, plugins
 
 from sidecar.core.message import Message
-from sidecar.net.endpoints import AppriseUrl, Endpoint
-from sidecar.sinks.notify import incidents, mail_replies, mail_threads
+from sidecar.net.endpoints import AppriseUrl
+from sidecar.sinks.notify import incidents, mail
 from sidecar.sinks.notify.ambiguous_url import ambiguity, cut_password, host_may_be_secret
 from sidecar.sinks.notify.formatting import formatted
 from sidecar.sinks.notify.http_outcome import chain, observing, of_exception
@@ -54,13 +54,13 @@ _PERMANENT: Final = 500
 """SMTP codes from here on are permanent refusals."""
 
 
-def deliver(message: Message, endpoint: Endpoint, seconds: float) -> Answer:
+def deliver(message: Message, endpoint: AppriseUrl, seconds: float) -> Answer:
     """Send one message once.
 
     The service may take `seconds` to answer. A connection lost after it was made is `timed_out`: the message may have arrived.
     A success of Apprise without any traffic is `not_sent`. An answer that refuses the message, with any status, is no delivery.
     """
-    report = _Report(_url(endpoint))
+    report = _Report(endpoint.url.reveal())
     service = report.load()
     if isinstance(service, str):
         return Answer("undeliverable", service)
@@ -69,7 +69,7 @@ def deliver(message: Message, endpoint: Endpoint, seconds: float) -> Answer:
     service.socket_read_timeout = seconds
     service.throttle = _do_not_wait  # type: ignore[method-assign]  # for pauses that a plugin forces, the rate cannot be set
     incidents.prepare(report.scheme, service, message)
-    with mail_threads.threaded(report.scheme, service, message), mail_replies.bounded(), observing() as observed:
+    with mail.threaded(report.scheme, service, message), mail.bounded_replies(), observing() as observed:
         delivered = _notify(report.scheme, service, message)
     if delivered and not observed.exchanges:
         return Answer(
@@ -104,18 +104,13 @@ def _kind(scheme: str, message: Message) -> NotifyType:
     return NotifyType(message.shown[1])
 
 
-def _url(endpoint: Endpoint) -> str:
-    assert isinstance(endpoint, AppriseUrl)  # noqa: S101  as the child dispatches
-    return endpoint.url.reveal()
-
-
-def problem(endpoint: Endpoint) -> str | None:
+def problem(endpoint: AppriseUrl) -> str | None:
     """Why nothing can be sent to the URL, or which of its options the service does not have: one line. Sends nothing."""
-    report = _Report(_url(endpoint))
+    report = _Report(url := endpoint.url.reveal())
     loaded = report.load()
     if isinstance(loaded, str):
         return loaded
-    mistake = _option_mistake(_url(endpoint), loaded)
+    mistake = _option_mistake(url, loaded)
     return mistake and f"{report.scheme}:// {mistake}: see {_SERVICES}{report.scheme}/"
 
 

@@ -6,6 +6,7 @@ Proxies and CAs come from the environment, as for Apprise.
 import base64
 import re
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
@@ -14,8 +15,10 @@ from urllib3.exceptions import HTTPError
 
 from sidecar.core.bounds import RECEIVER
 from sidecar.net.endpoints import Alertmanager, Webhook
+from sidecar.net.secret import Secret
 from sidecar.sinks.notify.ambiguous_url import host_may_be_secret
 from sidecar.sinks.notify.http_outcome import chain, observing, of_exception
+from sidecar.sinks.notify.refusals import refusal
 from sidecar.sinks.notify.sender_protocol import Answer
 
 _CONNECT_SECONDS: Final = 4.0
@@ -43,22 +46,33 @@ class Client:
         seconds: float,
         *,
         secrets: Iterable[str],
+        headers: Mapping[str, str] = MappingProxyType({}),
         ca_file: str | None = None,
         certificate: tuple[str, str] | None = None,
     ) -> None:
-        """`seconds`: how long the service may take to answer. `certificate`: the files of our own and of its key."""
+        """`seconds`: how long the service may take to answer; `headers`: of every request; `certificate`: the files of our own and of its
+        key.
+        """
         self._seconds = seconds
+        self._headers = headers
         self._secrets = [secret for secret in secrets if len(secret) > 3]
         self._ca_file = ca_file
         self._certificate = certificate
 
-    def post(self, url: str, content: bytes, headers: Mapping[str, str]) -> Reply | Answer:
+    def post(self, url: str, content: bytes, headers: Mapping[str, str] = MappingProxyType({})) -> Reply | Answer:
         """The reply, if the status says that the request was accepted; else how the attempt ended."""
         return self._request("POST", url, content, headers, RECEIVER.most_bytes)
 
-    def get(self, url: str, headers: Mapping[str, str], most_bytes: int) -> Reply | Answer:
+    def post_json(self, url: str, content: bytes, headers: Mapping[str, str] = MappingProxyType({})) -> Reply | Answer:
+        """As `post`; the body must not refuse it either: something in front of the service may have answered."""
+        reply = self.post(url, content, {"Content-Type": "application/json", **headers})
+        if isinstance(reply, Reply) and (refused := refusal(reply.body)):
+            return Answer(refused.outcome, self.scrubbed(f"the answer refuses it: {refused.reason}"))
+        return reply
+
+    def get(self, url: str, most_bytes: int) -> Reply | Answer:
         """As `post`, with the first `most_bytes` of the body."""
-        return self._request("GET", url, None, headers, most_bytes)
+        return self._request("GET", url, None, {}, most_bytes)
 
     def _request(
         self, method: str, url: str, content: bytes | None, headers: Mapping[str, str], most_bytes: int
@@ -87,7 +101,7 @@ class Client:
                 method,
                 url,
                 data=content,
-                headers={"User-Agent": "flink-ha-sidecar", "Accept-Encoding": "identity", **headers},
+                headers={"User-Agent": "flink-ha-sidecar", "Accept-Encoding": "identity", **self._headers, **headers},
                 timeout=(min(_CONNECT_SECONDS, self._seconds), self._seconds),
                 verify=self._ca_file or None,
                 cert=self._certificate,
@@ -109,7 +123,38 @@ class Client:
         return " ".join(text.split())
 
 
-def authorization(endpoint: Webhook | Alertmanager) -> dict[str, str]:
+class UnacceptedError(Exception):
+    """A request of several was not accepted. `code`: the service's own."""
+
+    def __init__(self, answer: Answer, code: str = "") -> None:
+        super().__init__(answer.detail)
+        self.answer = answer
+        self.code = code
+
+
+def accepted(reply: Reply | Answer) -> Reply:
+    """The reply. Raises UnacceptedError."""
+    if isinstance(reply, Answer):
+        raise UnacceptedError(reply)
+    return reply
+
+
+def client_of(
+    endpoint: Webhook | Alertmanager,
+    seconds: float,
+    *others: Secret | None,
+    certificate: tuple[str, str] | None = None,
+) -> Client:
+    """The client for an endpoint. `others`: secrets besides its URL and credentials."""
+    headers = _authorization(endpoint)
+    hidden = (endpoint.url, endpoint.bearer_token, endpoint.password, *others)
+    # The credentials also as the header has them: an answer may repeat it.
+    sent = (value.partition(" ")[2] for value in headers.values())
+    secrets = [*(secret.reveal() for secret in hidden if secret), *sent]
+    return Client(seconds, secrets=secrets, headers=headers, ca_file=endpoint.ca_file, certificate=certificate)
+
+
+def _authorization(endpoint: Webhook | Alertmanager) -> dict[str, str]:
     """The header, if there are credentials."""
     if endpoint.bearer_token:
         return {"Authorization": f"Bearer {endpoint.bearer_token.reveal()}"}
@@ -117,11 +162,6 @@ def authorization(endpoint: Webhook | Alertmanager) -> dict[str, str]:
         user = f"{endpoint.username}:{endpoint.password.reveal()}"
         return {"Authorization": "Basic " + base64.b64encode(user.encode()).decode()}
     return {}
-
-
-def authorized(endpoint: Webhook | Alertmanager) -> list[str]:
-    """The credentials as the header has them: an answer may repeat it."""
-    return [value.partition(" ")[2] for value in authorization(endpoint).values()]
 
 
 def _leave(request: requests.PreparedRequest) -> requests.PreparedRequest:

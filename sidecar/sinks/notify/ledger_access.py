@@ -102,9 +102,8 @@ class LedgerAccess:
         return self._store.write(ledger_document.written(changed, self._clock().wall), over) is not None
 
     def refused(self, error: LedgerRefusedError) -> bool:
-        """Note that the store refused. Returns whether to do without a ledger from now on; else it is unreachable."""
+        """Note that the store refused. Returns whether to do without a ledger from now on; else it counts as unreachable."""
         if self._has_existed or not self._alone_if_refused:  # other sidecars may use the ledger
-            self.unreachable(error)
             return False
         self.is_up = False
         _log.warning(

@@ -16,7 +16,7 @@ from sidecar.core.delivery import claims, ledger_document, presence
 from sidecar.core.delivery.claims import Standing
 from sidecar.core.delivery.ledger_document import LEASE, LEASE_UNRENEWED, Claim, Ledger
 from sidecar.core.delivery.outbox import Delivery
-from sidecar.core.delivery.presence import Observers, Presence, Senders, others
+from sidecar.core.delivery.presence import Observers, Presence, Senders
 from sidecar.core.delivery.settle import LEDGER_PAUSE
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
@@ -24,8 +24,7 @@ from sidecar.core.sanitize import clean
 from sidecar.ports import LedgerError, LedgerRefusedError, LedgerStore
 from sidecar.runtime.clock import Clock
 from sidecar.sinks.notify.ledger_access import LedgerAccess
-from sidecar.sinks.notify.permit import FREE, Permit
-from sidecar.sinks.notify.renewed_claim import RenewedClaim
+from sidecar.sinks.notify.permit import FREE, Permit, RenewedClaim
 
 MARK_ATTEMPTS: Final = 3
 MOST_UNMARKED: Final = 1000
@@ -69,7 +68,7 @@ class SharedLedger:
             try:
                 self._access.begin()
             except LedgerRefusedError as error:
-                self._refused(error)
+                self._failed(error)
             except LedgerError as error:
                 self._access.is_up = False
                 _log.info(
@@ -88,10 +87,8 @@ class SharedLedger:
                 return Permit(outcome=DeliveryOutcome.NO_LEDGER, detail=self._access.failure)
             try:
                 return self._claim(delivery)
-            except LedgerRefusedError as error:
-                return self._refused(error)
             except LedgerError as error:
-                return self._unreachable(error)
+                return self._failed(error)
 
     def renewing(self, delivery: Delivery, permit: Permit) -> RenewedClaim:
         """A context in which the notification may be sent: its claim is renewed meanwhile."""
@@ -129,10 +126,8 @@ class SharedLedger:
                 return None
             try:
                 return self._announce(its)
-            except LedgerRefusedError as error:
-                self._refused(error)
             except LedgerError as error:
-                self._unreachable(error)
+                self._failed(error)
             return None
 
     @property
@@ -272,15 +267,15 @@ class SharedLedger:
         observers = self._access.update(change)
         self._access.rest()
         self.observers = len(observers)
-        return others(observers, self._observer)
+        return {name: presence for name, presence in observers.items() if name != self._observer}
 
-    def _refused(self, error: LedgerRefusedError) -> Permit:
-        return FREE if self._access.refused(error) else self._no_ledger()
+    def _failed(self, error: LedgerError) -> Permit:
+        """What is allowed after it could not be used: without a ledger, all; else nothing for now."""
+        if isinstance(error, LedgerRefusedError) and self._access.refused(error):
+            return FREE
+        return self._unreachable(error)
 
     def _unreachable(self, error: LedgerError) -> Permit:
         self._access.unreachable(error)
-        return self._no_ledger()
-
-    def _no_ledger(self) -> Permit:
         self._held.clear()  # their holders may not reach it either
         return Permit(outcome=DeliveryOutcome.NO_LEDGER, detail=self._access.failure)

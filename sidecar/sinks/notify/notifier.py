@@ -18,8 +18,7 @@ from typing import Final, NamedTuple
 from msgspec import json
 
 from sidecar.core.bounds import SENDER
-from sidecar.core.delivery.outbox import Delivery
-from sidecar.core.delivery.outgoing import outgoing
+from sidecar.core.delivery.outbox import Delivery, outgoing
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.net.endpoints import Endpoint

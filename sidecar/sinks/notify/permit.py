@@ -1,7 +1,10 @@
-"""What the ledger allows."""
+"""What the ledger allows, and the claim that is renewed meanwhile: one that stays unchanged is that of a dead sidecar."""
 
 import math
-from typing import Final
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -10,6 +13,7 @@ from sidecar.core.alerting.alerts import Reason
 from sidecar.core.delivery.ledger_document import Claim
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.observations import DeliveryOutcome
+from sidecar.runtime.threads import ServiceThread
 
 _ENDING: Final = (Reason.RESOLVED, Reason.CONFIGURATION_CHANGED)
 
@@ -36,3 +40,28 @@ class Permit(Struct, frozen=True):
 
 FREE: Final = Permit()
 """Send it, without a claim."""
+
+
+class RenewedClaim:
+    """Renews a claim in the background until the context ends."""
+
+    def __init__(self, until: float, renew: Callable[[float], float], every: float) -> None:
+        """`renew` is called every `every` seconds. It gets `until`, and returns the next one; -inf: others have the claim."""
+        self.until = until
+        """When sending must have ended (monotonic): from then on others may send."""
+        self._renew = renew
+        self._every = every
+        self._stopping = threading.Event()
+
+    def __enter__(self) -> Self:
+        if self.until < math.inf:
+            with suppress(RuntimeError):  # no more threads: it is not renewed, and `until` stays
+                ServiceThread(self._work, "claim").start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+
+    def _work(self) -> None:
+        while not self._stopping.wait(self._every) and self.until > -math.inf:
+            self.until = self._renew(self.until)

@@ -6,7 +6,7 @@ kind.
 """
 
 from importlib import import_module
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -24,49 +24,29 @@ _MODULES: Final[dict[type[Endpoint], str]] = {
 }
 
 
-class _Sender(Protocol):
-    """The module of one kind of endpoint."""
-
-    def deliver(self, message: Message, endpoint: Endpoint, seconds: float) -> Answer:
-        """Send one message once. The service may take `seconds` to answer."""
-        ...
-
-    def problem(self, endpoint: Endpoint) -> str | None:
-        """Why nothing can be sent to the endpoint, in one line; None: nothing is wrong. Sends nothing."""
-        ...
-
-
 def send(message: Message, endpoint: Endpoint, seconds: float) -> Answer:
     """Send one message once. The service may take `seconds` to answer."""
-    return _sender(endpoint).deliver(message, endpoint, seconds)
+    return cast("Answer", _module_of(endpoint).deliver(message, endpoint, seconds))
 
 
-def problem(endpoint: Endpoint) -> str | None:
-    """Why nothing can be sent to the endpoint: one line without secrets. Sends nothing."""
-    return _sender(endpoint).problem(endpoint)
-
-
-def _sender(endpoint: Endpoint) -> _Sender:
-    return cast("_Sender", import_module(f"sidecar.sinks.notify.{_MODULES[type(endpoint)]}"))
+def _module_of(endpoint: Endpoint) -> Any:
+    return import_module(f"sidecar.sinks.notify.{_MODULES[type(endpoint)]}")
 
 
 def _answer(**fields: Any) -> object:
     request = sender_protocol.read(fields)
     if order := request.order:
         return msgspec.to_builtins(send(order.message, order.endpoint, order.seconds))
-    checks = {
-        destination: (problem(endpoint), _native(endpoint)) for destination, endpoint in request.endpoints.items()
-    }
-    problems = {destination: why for destination, (why, _) in checks.items() if why}
-    return msgspec.to_builtins(Checked(problems, {name: native for name, (_, native) in checks.items() if native}))
-
-
-def _native(endpoint: Endpoint) -> str:
-    """Apprise's scheme of a URL that a service itself gives out; empty: it is none."""
-    if not isinstance(endpoint, AppriseUrl) or not endpoint.may_be_native:
-        return ""
-    sender: Any = _sender(endpoint)
-    return str(sender.native(endpoint.url.reveal()))
+    checked = Checked({}, {})
+    for destination, endpoint in request.endpoints.items():
+        if not isinstance(endpoint, AppriseUrl):
+            continue  # the settings have checked it
+        apprise = _module_of(endpoint)
+        if problem := apprise.problem(endpoint):
+            checked.problems[destination] = problem
+        if endpoint.may_be_native and (native := apprise.native(endpoint.url.reveal())):
+            checked.natives[destination] = native
+    return msgspec.to_builtins(checked)
 
 
 if __name__ == "__main__":

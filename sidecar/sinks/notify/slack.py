@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 from msgspec import DecodeError, json
 
 from sidecar.core.message import Message
-from sidecar.net.endpoints import Endpoint, Slack
-from sidecar.sinks.notify.http_client import Client
+from sidecar.net.endpoints import Slack
+from sidecar.sinks.notify.http_client import Client, UnacceptedError, accepted
 from sidecar.sinks.notify.sender_protocol import Answer
 
 _EVENT: Final = "flink_incident"
@@ -41,16 +41,6 @@ _HINTS: Final = {
 }
 
 
-class SlackError(Exception):
-    """A method did not succeed."""
-
-    def __init__(self, answer: Answer, code: str = "") -> None:
-        super().__init__(answer.detail)
-        self.answer = answer
-        self.code = code
-        """Slack's error code."""
-
-
 class _Incident(NamedTuple):
     """The newest message of the incident."""
 
@@ -59,18 +49,11 @@ class _Incident(NamedTuple):
     """Whether its incident is open, or it is of these very messages."""
 
 
-def problem(endpoint: Endpoint) -> str | None:
-    """None: the settings have checked it."""
-    assert isinstance(endpoint, Slack)  # noqa: S101  as the child dispatches
-    return None
-
-
-def deliver(message: Message, endpoint: Endpoint, seconds: float) -> Answer:
+def deliver(message: Message, endpoint: Slack, seconds: float) -> Answer:
     """Post or update the message of the incident, and post the details in its thread."""
-    assert isinstance(endpoint, Slack)  # noqa: S101  as the child dispatches
     try:
         return _Conversation(message, endpoint, seconds).deliver()
-    except SlackError as error:
+    except UnacceptedError as error:
         return error.answer
 
 
@@ -80,17 +63,22 @@ class _Conversation:
     def __init__(self, message: Message, endpoint: Slack, seconds: float) -> None:
         self._message = message
         self._endpoint = endpoint
-        self._client = Client(seconds, secrets=[endpoint.token.reveal()])
+        token = endpoint.token.reveal()
+        headers = {
+            "Authorization": f"Bearer {token}",
+            "Content-Type": "application/x-www-form-urlencoded; charset=utf-8",
+        }
+        self._client = Client(seconds, secrets=[token], headers=headers)
 
     def deliver(self) -> Answer:
-        """Raises SlackError."""
+        """Raises UnacceptedError."""
         message, doubt = self._message, ""
         if message.reason == "HEARTBEAT":
             self._call("chat.postMessage", text=_escaped(message.title))
             return Answer("delivered")
         try:
             incident = self._find()
-        except SlackError as error:
+        except UnacceptedError as error:
             if error.code != "missing_scope":
                 raise
             incident, doubt = None, f"as a message of its own, because those of its incident cannot be found: {error}"
@@ -118,14 +106,14 @@ class _Conversation:
     def _open(self) -> str:
         ts = self._call("chat.postMessage", **self._content()).get("ts")
         if not isinstance(ts, str):
-            raise SlackError(Answer("timed_out", "Slack's answer has no ts: the message may have arrived"))
+            raise UnacceptedError(Answer("timed_out", "Slack's answer has no ts: the message may have arrived"))
         return ts
 
     def _update(self, ts: str) -> bool:
         """Whether the message is still there."""
         try:
             self._call("chat.update", ts=ts, **self._content())
-        except SlackError as error:
+        except UnacceptedError as error:
             if error.code not in _GONE:
                 raise
             return False
@@ -156,30 +144,24 @@ class _Conversation:
         }
 
     def _call(self, method: str, **arguments: Any) -> dict[str, Any]:
-        """What the method returns. Raises SlackError."""
+        """What the method returns. Raises UnacceptedError."""
         fields = {"channel": self._endpoint.channel, "unfurl_links": "false", **arguments}
         content = urlencode({name: _text(value) for name, value in fields.items() if value != ""}).encode()
-        headers = {
-            "Authorization": f"Bearer {self._endpoint.token.reveal()}",
-            "Content-Type": "application/x-www-form-urlencoded; charset=utf-8",
-        }
-        reply = self._client.post(f"{self._endpoint.api_url}/{method}", content, headers)
-        if isinstance(reply, Answer):
-            raise SlackError(reply)
+        reply = accepted(self._client.post(f"{self._endpoint.api_url}/{method}", content))
         try:
             answer = _BODY.decode(reply.body)
         except (DecodeError, UnicodeDecodeError, RecursionError):
-            raise SlackError(Answer("timed_out", f"{method}: the answer is not Slack's")) from None
+            raise UnacceptedError(Answer("timed_out", f"{method}: the answer is not Slack's")) from None
         if answer.get("ok") is True:
             return answer
         raise _error(method, str(answer.get("error")))
 
 
-def _error(method: str, code: str) -> SlackError:
+def _error(method: str, code: str) -> UnacceptedError:
     name = code if _CODES.fullmatch(code) else "an unknown error"
     hint = _HINTS.get(name)
     outcome = "rate_limited" if name == "ratelimited" else "timed_out" if name in _UNSURE else "rejected"
-    return SlackError(Answer(outcome, f"Slack answered {name} to {method}{f': {hint}' if hint else ''}"), name)
+    return UnacceptedError(Answer(outcome, f"Slack answered {name} to {method}{f': {hint}' if hint else ''}"), name)
 
 
 def _about(message: object) -> Mapping[str, object]:

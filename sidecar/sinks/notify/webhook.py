@@ -10,9 +10,8 @@ from typing import Any, Final, Literal, cast
 from msgspec import Struct, field, json
 
 from sidecar.core.message import Death, Message, MessageAlert, Recovery
-from sidecar.net.endpoints import Endpoint, Webhook
-from sidecar.sinks.notify.http_client import Client, authorization, authorized
-from sidecar.sinks.notify.refusals import refusal
+from sidecar.net.endpoints import Webhook
+from sidecar.sinks.notify.http_client import client_of
 from sidecar.sinks.notify.sender_protocol import Answer
 
 SIGNATURE: Final = "X-Flink-HA-Signature"
@@ -20,29 +19,14 @@ _NEVER: Final = "0001-01-01T00:00:00Z"
 """Alertmanager's `endsAt` of an alert that fires."""
 
 
-def problem(endpoint: Endpoint) -> str | None:
-    """None: the settings have checked it."""
-    assert isinstance(endpoint, Webhook)  # noqa: S101  as the child dispatches
-    return None
-
-
-def deliver(message: Message, endpoint: Endpoint, seconds: float) -> Answer:
+def deliver(message: Message, endpoint: Webhook, seconds: float) -> Answer:
     """Send one message once."""
-    assert isinstance(endpoint, Webhook)  # noqa: S101  as the child dispatches
-    content = json.encode(payload(message))
-    url = endpoint.url.reveal()
-    secrets = [
-        url,
-        *(secret.reveal() for secret in (endpoint.hmac_secret, endpoint.bearer_token, endpoint.password) if secret),
-        *authorized(endpoint),
-    ]
-    client = Client(seconds, secrets=secrets, ca_file=endpoint.ca_file)
-    reply = client.post(url, content, {"Content-Type": "application/json", **_headers(endpoint, content)})
-    if isinstance(reply, Answer):
-        return reply
-    if refused := refusal(reply.body):
-        return Answer(refused.outcome, client.scrubbed(f"the answer refuses it: {refused.reason}"))
-    return Answer("delivered")
+    content, headers = json.encode(payload(message)), {}
+    if endpoint.hmac_secret:
+        headers[SIGNATURE] = signature(endpoint.hmac_secret.reveal(), content, int(time.time()))
+    client = client_of(endpoint, seconds, endpoint.hmac_secret)
+    reply = client.post_json(endpoint.url.reveal(), content, headers)
+    return reply if isinstance(reply, Answer) else Answer("delivered")
 
 
 class PayloadAlert(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -138,13 +122,6 @@ def _common(maps: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """What all have in common."""
     first = maps[0] if maps else {}
     return {name: value for name, value in first.items() if all(other.get(name) == value for other in maps)}
-
-
-def _headers(endpoint: Webhook, content: bytes) -> dict[str, str]:
-    headers = authorization(endpoint)
-    if endpoint.hmac_secret:
-        headers[SIGNATURE] = signature(endpoint.hmac_secret.reveal(), content, int(time.time()))
-    return headers
 
 
 def signature(secret: str, content: bytes, at: int) -> str:

@@ -32,7 +32,7 @@ from sidecar.audit.log.bucket.replacement import (
 from sidecar.audit.log.bucket.writer_lock import WriterLock, taken_over, writer_lock
 from sidecar.audit.log.local_storage import LocalStorage
 from sidecar.audit.log.storage import LOCK, PARQUET, STAGING, Selection, Storage
-from sidecar.audit.log.tables import TABLES, date_of
+from sidecar.audit.log.tables import TABLES
 from sidecar.net.object_store import ObjectStore, StoredObject
 
 _T = TypeVar("_T")
@@ -153,7 +153,7 @@ class ObjectStorage(Storage):
             self._held.announce(())
 
     def replace(self, files: Mapping[str, str]) -> None:
-        """Replace the content of each date's folder by one finished file in `staging`. Raises AuditError if the lock is lost."""
+        """Replace the content of each folder by one finished file in `staging`. Raises AuditError if the lock is lost."""
         self._replace({folder: [staged] for folder, staged in files.items()})
 
     def drop(self, folder: str) -> None:
@@ -208,8 +208,7 @@ class ObjectStorage(Storage):
             folder = stored.path.rpartition("/")[0]
             if folder in folders and wanted.isdisjoint({folder, stored.path}):
                 hidden.add(stored.path.partition("/")[2])
-        dates = (date_of(folder.rpartition("/")[2]) for folder in folders)
-        return Selection([table], frozenset(hidden), frozenset(filter(None, dates)))
+        return Selection([table], frozenset(hidden), frozenset(folder.rpartition("=")[2] for folder in folders))
 
     def _invisible(self, table: str) -> Collection[str]:  # noqa: ARG002  nobody else writes
         """Objects of a table that no reader may take for its files."""
@@ -291,7 +290,7 @@ class ObjectStorage(Storage):
         """Put an empty file where an earlier writer may still add records: they will be ingested again, under another name."""
         for path in paths:
             folder = str(uuid4())
-            rows = self._spark.createDataFrame([], TABLES[path.partition("/")[0]].schema)
+            rows = self._spark.createDataFrame([], TABLES[path.partition("/")[0]].file_schema)
             rows.coalesce(1).write.parquet(self.staging.full_url(folder))
             (file,) = self.staging.files(folder, PARQUET)
             with suppress(FileExistsError), self._content(f"{folder}/{file}") as content:  # it was added after all

@@ -1,6 +1,6 @@
 """Opens and closes the failover in progress, and decides what belongs to it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from sidecar.core.flink.leadership import (
     ComponentId,
     LeaderInformation,
 )
+from sidecar.core.moment import Moment
 from sidecar.core.overlay import without_items
 
 
@@ -179,4 +180,16 @@ def decided_at(clusters: Iterable[ClusterState]) -> dict[str, int]:
         episode.id: 0 if episode.jobs_away else episode.moved_at.steady + episodes.SETTLED
         for episode in episodes_now
         if episode and not episode.away
+    }
+
+
+def planned_ends(clusters: Mapping[str, ClusterState], now: Moment) -> set[str]:
+    """The clusters that have leaders again after a planned failover which is recorded in a moment, if nothing else changes."""
+    return {
+        name
+        for name, cluster in clusters.items()
+        if (episode := cluster.episode)
+        and episode.facts.intent
+        and not (episode.away or episode.jobs_away)
+        and now.steady < episode.moved_at.steady + episodes.SETTLED
     }

@@ -55,12 +55,11 @@ def _missed_text(transition: TransitionRecord) -> str:
 
 def episode_line(episode: EpisodeRecord) -> str:
     """A failover that is over, as one line of a log."""
-    moved = move(spelled(episode.before_address, episode.before_pod), spelled(episode.after_address, episode.after_pod))
     lasted = f", no published leader for {episode.vacant_seconds:.3f} s" if episode.vacant_seconds is not None else ""
     down = working(episode.downtime_seconds_at_least, episode.downtime_seconds_at_most)
     jobs = f", {episode.jobs_affected} of {episode.jobs_total} jobs" if episode.jobs_total else ""
     missing = f", {episode.jobs_missing} still without a leader" if episode.jobs_missing else ""
-    headline = f"failover {moved}" if episode.failovers else "no failover"
+    headline = f"failover {moved(episode)}" if episode.failovers else "no failover"
     planned = ", planned" if episode.planned else ""
     return f"{headline}: {episode.cause} ({episode.confidence}){planned}{lasted}{f', {down}' if down else ''}{jobs}{missing} [{episode.id}]"
 
@@ -155,6 +154,24 @@ def move(before: str | None, after: str | None) -> str:
     """The previous and the next leader, each by `host:port`."""
     before, after = clean(before or "?"), clean(after or "?")
     return f"{before} → {after}" if before != after else f"{after}, with a new session id"
+
+
+class Moved(Protocol):
+    """A failover: a record, or a view of it."""
+
+    @property
+    def before_address(self) -> str | None: ...
+    @property
+    def before_pod(self) -> str | None: ...
+    @property
+    def after_address(self) -> str | None: ...
+    @property
+    def after_pod(self) -> str | None: ...
+
+
+def moved(episode: Moved) -> str:
+    """From whom to whom, with the names of pods."""
+    return move(spelled(episode.before_address, episode.before_pod), spelled(episode.after_address, episode.after_pod))
 
 
 _MEBIBYTE: Final = 1 << 20
