@@ -52,6 +52,7 @@ def numbers() -> list[str]:
         ("leadership", "event_date=2026-12-31", Period(date(2026, 12, 31), date(2026, 12, 31))),
         ("episodes", "event_month=2026-12", Period(date(2026, 12, 1), date(2026, 12, 31))),
         ("episodes", "event_month=2028-02", Period(date(2028, 2, 1), date(2028, 2, 29))),
+        ("deaths", "event_month=9999-12", Period(date(9999, 12, 1), date(9999, 12, 31))),
         ("quarantine", "event_month=2026-11", Period(date(2026, 11, 1), date(2026, 11, 30))),
         ("episodes", "event_date=2026-11-20", None),
         ("transitions", "event_month=2026-11", None),

@@ -1,7 +1,8 @@
 """The tables of the audit log, and what its folder consists of."""
 
 import re
-from datetime import date, timedelta
+from calendar import monthrange
+from datetime import date
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -92,8 +93,7 @@ def period_of(table: str, folder: str) -> Period | None:
         first = date.fromisoformat(value if column == EVENT_DATE else f"{value}-01")
     except ValueError:
         return None
-    next_month = first.replace(day=1) + timedelta(days=31)
-    return Period(first, first if column == EVENT_DATE else next_month.replace(day=1) - timedelta(days=1))
+    return Period(first, first if column == EVENT_DATE else first.replace(day=monthrange(first.year, first.month)[1]))
 
 
 def partition_value(table: str, day: Column) -> Column:
