@@ -155,8 +155,11 @@ class _Flush(Struct, dict=True):
             return bool(members)
         closes = any(member.closes and not member.suppressed_by for member in members)
         others = [member for member in members if not member.closes]
-        rest = [m for m in others if m.notified and m.alert.ended is None and not self._is_of_incident(m.alert)]
-        return closes and bool(others) and len(rest) == len(others)
+        return (
+            closes
+            and bool(others)
+            and all(m.notified and m.alert.ended is None and not self._is_of_incident(m.alert) for m in others)
+        )
 
     def _awaits_status(self, alert: Alert) -> bool:
         """Whether its incident stays open though it is over: its cluster is not as it should be."""

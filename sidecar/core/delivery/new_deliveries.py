@@ -50,8 +50,7 @@ def due(
         for name, cluster in (clusters.items() if alerts.groups else ())
         if cluster.stated and not ends_incident(cluster.stated, now)
     }
-    settled = {name: cluster for name, cluster in clusters.items() if name not in unsettled} if alerts.groups else {}
-    ending = failover_in_progress.planned_ends(settled, now)
+    ending = failover_in_progress.planned_ends(clusters, now) - unsettled if alerts.groups else set()
 
     def deliver(part: Alerts) -> Due:
         after, notices, suppressed = flushing.flush(part, policy, blind, now, documents, decided_at, unsettled, ending)
