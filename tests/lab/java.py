@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Final
 
 from tests.lab.lab_error import LabError
 
@@ -18,7 +19,7 @@ _OPENS = (
     *("java.util.concurrent", "java.util.concurrent.atomic", "java.util.concurrent.locks", "sun.nio.ch"),
 )
 
-_LOG4J = """\
+LOG4J: Final = """\
 rootLogger.level = INFO
 rootLogger.appenderRef.console.ref = Console
 appender.console.name = Console
@@ -58,7 +59,7 @@ def java_command(
     log4j = folder / "log4j-console.properties"
     temporary = folder / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
-    log4j.write_text(_LOG4J)
+    log4j.write_text(LOG4J)
     return [
         str(java),
         *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData", f"-Xmx{heap_megabytes}m"),

@@ -9,6 +9,7 @@ from ruamel.yaml import YAML
 from tests import ROOT
 from tests.kit.pods.api import Json
 from tests.kit.pods.images import FLINK, SIDECAR
+from tests.lab.java import LOG4J
 
 CLUSTER_ID: Final = "my-flink"
 CONFIG_MAP: Final = f"{CLUSTER_ID}-cluster-config-map"
@@ -24,14 +25,6 @@ _FLINK: Final = {
     "high-availability.storageDir": "file:///flink-ha",
     "jobmanager.memory.process.size": "1g",
 }
-_LOG4J: Final = """\
-rootLogger.level = INFO
-rootLogger.appenderRef.console.ref = Console
-appender.console.name = Console
-appender.console.type = CONSOLE
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d{yyyy-MM-dd HH:mm:ss,SSS} %-5p %-60c %x - %m%n
-"""
 # One failover is one incident here, however many follow each other: no alert about flapping, none about a slow machine.
 RULES: Final = [
     {"alert": "FlinkLeaderChanged", "on": "leader_changed", "severity": "warning"},
@@ -56,7 +49,7 @@ def flink_config(namespace: str, quorum: str | None) -> Json:
         }
     )
     settings = json.dumps(_FLINK | store, indent=0)  # YAML too
-    return {"metadata": {"name": "flink-config"}, "data": {"config.yaml": settings, "log4j-console.properties": _LOG4J}}
+    return {"metadata": {"name": "flink-config"}, "data": {"config.yaml": settings, "log4j-console.properties": LOG4J}}
 
 
 def sidecar_config(changes: Json) -> Json:
