@@ -18,16 +18,14 @@ from sidecar.audit.log.closed_tables import CLOSED_TABLES
 from sidecar.audit.log.schema import BASE_VIEWS, EVENT_DATE, partition_column, with_event_date
 from sidecar.audit.log.tables import TABLES as LOGGED
 from sidecar.audit.spark.session import spark_session
-from sidecar.audit.views.catalog import ANSWERS, answer, comments
-from sidecar.audit.views.comments import of_query, of_struct
+from sidecar.audit.views.catalog import ANSWERS, comments, explained_elsewhere
+from sidecar.audit.views.comments import of_struct
 from sidecar.core.records import PositionRecord, Record
 from tests import ROOT
 
 PAGE: Final = ROOT / "docs" / "reference" / "audit-schema.md"
 TABLES: Final = ROOT / "docs" / "reference" / "audit-tables.sql"
 _ENVELOPE: Final = (*(field.encode_name for field in fields(Record)), EVENT_DATE)
-_AS_IN: Final = "as in "
-"""How the comment of a column begins that is the same in another table or view."""
 _BEGIN: Final = """\
 # The schema of the audit log
 
@@ -94,11 +92,7 @@ def _views(session: SparkSession) -> Iterator[str]:
     yield "\n## Views\n\nAnswers, computed from the tables: [the cookbook](../how-to/audit-cookbook.md) has examples.\n"
     for name in ANSWERS:
         yield from _heading(name)
-        elsewhere = {
-            column: text.removeprefix(_AS_IN)
-            for column, text in of_query(answer(name)).columns.items()
-            if text.startswith(_AS_IN)
-        }
+        elsewhere = explained_elsewhere(name)
         about = {column: text for column, text in comments(name).columns.items() if column not in elsewhere}
         yield from _columns(session.table(name).schema, about)
         for other in dict.fromkeys(elsewhere.values()):

@@ -91,13 +91,13 @@ class VisibleIds:
         if not self._parts:
             return []
         visible = self._read_parts(self._parts).select("hash", EVENT_DATE, F.col("_metadata.file_path").alias("path"))
-        matches = visible.join(F.broadcast(hashes), "hash", "left_semi").select("path", self._folders()).distinct()
-        files = {(row.path.split("/")[-2], row.folder) for row in collected(matches)}
+        matches = visible.join(F.broadcast(hashes), "hash", "left_semi").select("path", self._partition()).distinct()
+        files = {(row.path.split("/")[-2], row.partition) for row in collected(matches)}
         return sorted(
             file
             for name, part in self._parts.items()
             for file in self._still_visible(part)
-            if (name, file.partition("/")[0].partition("=")[2]) in files
+            if (name, _partition_of(file)) in files
         )
 
     def _refresh(self) -> None:
@@ -127,8 +127,8 @@ class VisibleIds:
         reader = self._session.read.schema(_SCHEMA).option("parquet.page.verify-checksum.enabled", True)
         return reader.parquet(*(self._audit.to_read(f"{self._folder}/{name}") for name in names))
 
-    def _folders(self) -> Column:
-        return partition_value(self._table, F.col(EVENT_DATE)).alias("folder")
+    def _partition(self) -> Column:
+        return partition_value(self._table, F.col(EVENT_DATE)).alias("partition")
 
     def _mergeable(self) -> list[str]:
         sizes = defaultdict[int, list[str]](list)
@@ -137,8 +137,8 @@ class VisibleIds:
         return next((names for names in sizes.values() if len(names) >= _MOST_PARTS), [])
 
     def _merge(self, names: Sequence[str]) -> None:
-        folders = {file.partition("/")[0].partition("=")[2] for file in self._visible}  # others have expired
-        rows = self._read_parts(names).where(self._folders().isin(folders))
+        visible = {*map(_partition_of, self._visible)}  # others have expired
+        rows = self._read_parts(names).where(self._partition().isin(visible))
         covered = [file for name in names for file in self._still_visible(self._parts[name])]
         self._add(rows.distinct(), covered)  # compacted dates are in it twice
         for name in names:
@@ -182,3 +182,8 @@ class VisibleIds:
         if any(self._audit.size(f"{folder}/{file}") != size for file, size in part.files.items()):
             raise ValueError(f"a file of {folder} has another size")
         return part
+
+
+def _partition_of(file: str) -> str:
+    """The value in the name of the folder of a file, which is relative to the table."""
+    return file.partition("/")[0].partition("=")[2]

@@ -43,6 +43,11 @@ def periods_of(audit: Storage, table: str) -> dict[str, Period]:
     return {f"{table}/{name}": period for name in sorted(names) if (period := period_of(table, name))}
 
 
+def all_periods(audit: Storage) -> dict[str, Period]:
+    """The folders of all tables, as `periods_of`."""
+    return {folder: period for table in table_names(audit) for folder, period in periods_of(audit, table).items()}
+
+
 def table_names(audit: Storage) -> list[str]:
     """The tables that exist."""
     return [name for name in audit.names() if name in BASE_VIEWS]

@@ -1,6 +1,5 @@
 """The tables of the audit log, and what its folder consists of."""
 
-import re
 from calendar import monthrange
 from datetime import date
 from typing import Final, NamedTuple
@@ -25,8 +24,8 @@ from sidecar.audit.log.schema import (
 )
 from sidecar.audit.log.storage import INGESTING, LOCK, REPLACED, STAGING
 
-_FOLDER: Final = {EVENT_DATE: re.compile(r"\d{4}-\d\d-\d\d"), EVENT_MONTH: re.compile(r"\d{4}-\d\d")}
-"""The value in a folder's name."""
+_LENGTH: Final = {EVENT_DATE: len("2026-11-20"), EVENT_MONTH: len("2026-11")}
+"""How much of a date is the value in a folder's name."""
 ENTRIES: Final = frozenset({*BASE_VIEWS, *CLOSED_TABLES, CLOSED, CHECKPOINTS, STAGING, REPLACED, LOCK, INGESTING})
 """The names in the folder of an audit log. A folder without any of them is not an audit log."""
 
@@ -81,22 +80,21 @@ class Period(NamedTuple):
 def folder_of(table: str, day: date) -> str:
     """The folder with a table's rows of a date, relative to the audit log."""
     column = partition_column(table)
-    return f"{table}/{column}={day}" if column == EVENT_DATE else f"{table}/{column}={day:%Y-%m}"
+    return f"{table}/{column}={str(day)[: _LENGTH[column]]}"
 
 
 def period_of(table: str, folder: str) -> Period | None:
     """The dates of a folder of a table, by its name: `event_date=2026-11-20`, `event_month=2026-11`; None for any other name."""
-    column, _, value = folder.partition("=")
-    if column != partition_column(table) or not _FOLDER[column].fullmatch(value):
-        return None
     try:
-        first = date.fromisoformat(value if column == EVENT_DATE else f"{value}-01")
+        first = date.fromisoformat(f"{folder.partition('=')[2]}-01"[: _LENGTH[EVENT_DATE]])
     except ValueError:
         return None
-    return Period(first, first if column == EVENT_DATE else first.replace(day=monthrange(first.year, first.month)[1]))
+    if folder_of(table, first) != f"{table}/{folder}":
+        return None
+    is_dated = partition_column(table) == EVENT_DATE
+    return Period(first, first if is_dated else first.replace(day=monthrange(first.year, first.month)[1]))
 
 
 def partition_value(table: str, day: Column) -> Column:
     """The text behind `=` in the name of the folder with a table's rows of `day`."""
-    text = day.cast("string")
-    return text if partition_column(table) == EVENT_DATE else F.substring(text, 1, len("2026-11"))
+    return F.substring(day.cast("string"), 1, _LENGTH[partition_column(table)])

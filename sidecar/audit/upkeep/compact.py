@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import StructType
 
 from sidecar.audit.audit_error import FILE_UNREADABLE, AuditError, defect, failing_to
-from sidecar.audit.log.audit_log import open_audit_log, periods_of, table_names
+from sidecar.audit.log.audit_log import all_periods, open_audit_log
 from sidecar.audit.log.storage import ONLY_PARQUET, PARQUET, Storage
 from sidecar.audit.log.tables import TABLES
 from sidecar.audit.spark.collected import collected
@@ -83,8 +83,7 @@ def compact(spark: SparkSession, audit: str, *, before: date | None = None) -> C
             folder.check_replace()
         rewritten, unchanged = list[_Rewritten](), dict[str, str]()
         limit = min(before or today, today)
-        tables = table_names(folder)
-        paths = [path for table in tables for path, dates in periods_of(folder, table).items() if dates.first < limit]
+        paths = [path for path, dates in all_periods(folder).items() if dates.first < limit]
         for first in range(0, len(paths), _SWAPPED_TOGETHER):
             with folder.locked():  # between batches, an ingest may write
                 rewritten += _compact_together(session, folder, paths[first : first + _SWAPPED_TOGETHER], unchanged)
@@ -140,7 +139,8 @@ def _rewrite(session: SparkSession, audit: Storage, path: str) -> _Rewritten | N
     except Exception as error:
         raise _UnfitError(_damaged_footer(audit, path, files) or defect(error)) from error
     staged, table = str(uuid4()), TABLES[path.partition("/")[0]]
-    newer = [field for field in table.file_schema if field.name not in {*rows.columns, "id", *table.order}]
+    known = {*rows.columns, "id", *table.order}
+    newer = [field for field in table.file_schema if field.name not in known]
     rows = rows.withColumns({field.name: F.lit(None).cast(field.dataType) for field in newer})
     with failing_to(f"compact {audit.full_url(path)}"):
         digest = _write(rows, audit.staging.full_url(staged), table.order, ids=size // _ROW_BYTES)

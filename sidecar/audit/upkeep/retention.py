@@ -12,7 +12,7 @@ from sidecar.audit.audit_error import AuditError, is_unreadable_file
 from sidecar.audit.ingest.inspection import Inspection, inspect
 from sidecar.audit.ingest.segments import Segment, bad_lines, bad_segments, read_segments
 from sidecar.audit.ingest.spool import SUFFIX, name_problem
-from sidecar.audit.log.audit_log import open_audit_log, periods_of, table_names
+from sidecar.audit.log.audit_log import all_periods, open_audit_log, table_names
 from sidecar.audit.log.file_systems import open_storage
 from sidecar.audit.log.storage import ONLY_PARQUET, Storage
 from sidecar.audit.spark.collected import collected
@@ -39,8 +39,7 @@ def expire(spark: SparkSession, audit: str, keep: int, *, spool: str | None = No
     with open_audit_log(spark, audit, "expire old data in") as (session, folder), folder.locked():
         removed, not_ingested = _expire_segments(session, folder, spool, oldest) if spool else (0, 0)
         _expire_answers(session, folder, oldest)
-        tables = table_names(folder)
-        expired = [path for table in tables for path, dates in periods_of(folder, table).items() if dates.last < oldest]
+        expired = [path for path, dates in all_periods(folder).items() if dates.last < oldest]
         for path in expired:
             folder.drop(path)
     return ExpireResult(segments=removed, folders=len(expired), not_ingested=not_ingested)

@@ -1,7 +1,7 @@
 """What a query can name, and what it is about, without Spark."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Final, NamedTuple, get_args
@@ -69,7 +69,13 @@ def comments(name: str) -> Comments:
     if name in BASE_VIEWS:
         return _of_table(name)
     base = of_query(answer(_QUERIES.get(name, name)))
-    return replace(base, columns={column: _resolved(column, text) for column, text in base.columns.items()})
+    elsewhere = {column: comments(other).columns[column] for column, other in _explained_elsewhere(base).items()}
+    return replace(base, columns={**base.columns, **elsewhere})
+
+
+def explained_elsewhere(view: str) -> Mapping[str, str]:
+    """The columns of a view whose comments are those of another table or view, and which one."""
+    return _explained_elsewhere(of_query(answer(view)))
 
 
 def with_comments(schema: StructType, name: str) -> StructType:
@@ -89,7 +95,6 @@ def _of_table(name: str) -> Comments:
     return replace(base, columns=dict(base.columns) | last)
 
 
-def _resolved(column: str, text: str) -> str:
-    """The comment itself, or that of the table which it names."""
-    elsewhere = re.fullmatch(r"as in (\w+)", text)
-    return comments(elsewhere[1]).columns[column] if elsewhere else text
+def _explained_elsewhere(written: Comments) -> Mapping[str, str]:
+    found = {column: re.fullmatch(r"as in (\w+)", text) for column, text in written.columns.items()}
+    return {column: match[1] for column, match in found.items() if match}
