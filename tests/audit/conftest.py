@@ -58,6 +58,15 @@ def audit(tmp_path: Path) -> Path:
     return tmp_path / "audit"
 
 
+@pytest.fixture(params=["few", "many"])
+def batch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Which of its two ways an ingest takes: that of few rows, or that of as many as there may be."""
+    if request.param == "many":
+        monkeypatch.setattr("sidecar.audit.ingest.ingest._FEW_BYTES", -1)
+        monkeypatch.setattr("sidecar.audit.ingest.visible_ids._FEW", -1)
+    return str(request.param)
+
+
 @pytest.fixture(scope="session")
 def ingested(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Log:
     """Yesterday and the three days before, each with five records from each of four ingests."""

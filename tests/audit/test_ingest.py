@@ -159,6 +159,7 @@ def test_files_are_what_every_reader_can_read(spool: Path, audit: Path, ingested
     assert order == sorted(order, key=lambda row: (row["cluster_id"], row["observed_at"]))
 
 
+@pytest.mark.usefixtures("batch")
 def test_what_is_seen_twice_is_there_once(spark: SparkSession, spool: Path, audit: Path, ingested: Ingest) -> None:
     """The same segment under another name, the same change from two observers, in one ingest or in the next; the first one stays."""
     before_midnight = datetime(2025, 11, 21, 23, 59, 59, 900000, tzinfo=UTC)
@@ -176,6 +177,7 @@ def test_what_is_seen_twice_is_there_once(spark: SparkSession, spool: Path, audi
     assert {row.observer: row["count"] for row in rows} == {"jm-0": 20, "jm-2": 1}
 
 
+@pytest.mark.usefixtures("batch")
 def test_a_lost_checkpoint_costs_nothing_but_time(
     spark: SparkSession, spool: Path, audit: Path, ingested: Ingest
 ) -> None:
@@ -304,7 +306,7 @@ def test_a_small_batch_is_interpreted(
 ) -> None:
     """Compiling its queries would take longer than running them, unless the index of ids that they read is large."""
 
-    def append(writer: Writer, *_: object) -> int:
+    def append(writer: Writer, *_: object, **__: object) -> int:
         raise OSError(f"compiled: {writer._session.conf.get('spark.sql.codegen.wholeStage')}")
 
     seal(spool, "jm-0", 1, [transition(1)])
@@ -314,6 +316,7 @@ def test_a_small_batch_is_interpreted(
         ingested()
 
 
+@pytest.mark.usefixtures("batch")
 def test_an_id_that_is_there_twice_among_many_is_written_once(
     spark: SparkSession, spool: Path, audit: Path, ingested: Ingest
 ) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from sidecar.audit.ingest.ingest import ingest
-from sidecar.audit.ingest.visible_ids import HASH, VisibleIds
+from sidecar.audit.ingest.visible_ids import HASH, Hashes, VisibleIds
 from sidecar.audit.log.checkpoints import IDS
 from sidecar.audit.log.file_systems import open_storage
 from sidecar.audit.log.storage import PARQUET
@@ -23,6 +23,7 @@ from tests.kit.files import folders_that_come_and_go
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.usefixtures("batch")
 def test_files_that_came_went_or_took_anothers_name_are_noticed(spark: SparkSession, spool: Path, audit: Path) -> None:
     """Before each look-up: a new file, a deleted file, and one with other content and the same name."""
     seal(spool, "jm-0", 1, [transition(n, NOON + timedelta(days=n)) for n in range(3)])
@@ -119,8 +120,9 @@ def _rewrite(file: Path, change: Callable[[bytes], bytes]) -> None:
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-def _hashes(spark: SparkSession, *numbers: int) -> DataFrame:
-    return spark.createDataFrame([(transition(number).id,) for number in numbers], "id string").selectExpr(HASH)
+def _hashes(spark: SparkSession, *numbers: int) -> Hashes:
+    rows = spark.createDataFrame([(transition(number).id,) for number in numbers], "id string")
+    return Hashes(rows.selectExpr(HASH))
 
 
 def test_folders_that_are_removed_meanwhile_hold_no_files(spark: SparkSession, tmp_path: Path) -> None:

@@ -35,6 +35,8 @@ _BATCH_BYTES: Final = 64 << 20
 """Compressed; about a million records."""
 _UNPACKED: Final = 5
 """How much larger lines are than their segment: small ones hardly, large ones up to 30 times."""
+_FEW_BYTES: Final = 4 << 20
+"""Of lines that one task writes: about ten thousand."""
 _POLL_SECONDS: Final = 0.1
 _SETTINGS: Final = {
     # By default each folder is listed by a task of its own, which takes longer to start than to list.
@@ -141,6 +143,8 @@ class _Batches:
         self._ingested = SegmentLog(audit, f"{self._checkpoint}/{SEGMENTS}")
         self._rows: Counter[str] = Counter()
         self._files = 0
+        self._few = False
+        """Whether one task is enough for a table's rows of the current batch."""
 
     def listing(self, stop: Event) -> SpoolListing:
         """The spool without the segments that were ingested."""
@@ -177,7 +181,9 @@ class _Batches:
 
     def _ingest(self, spool: Storage, segments: Sequence[Segment]) -> None:
         urls = [segment.url for segment in segments]
-        tune(self._session, chain((segment.length * _UNPACKED for segment in segments), self._writer.index_sizes()))
+        sizes = [segment.length * _UNPACKED for segment in segments]
+        self._few = sum(sizes) <= _FEW_BYTES
+        tune(self._session, chain(sizes, self._writer.index_sizes()))
         # Counted before the rows are visible: a stop in between must not report rows of no segment.
         self._files += len(segments)
         with self._writer.packing() as packing:
@@ -234,10 +240,11 @@ class _Batches:
                     self._rows[QUARANTINE_TABLE.name] += self._writer.append(bad, QUARANTINE_TABLE)
                 else:
                     records = rows.where(good == row.type).select("record.*")
-                    self._append(records.hint("rebalance"), row.type)
+                    self._append(records if self._few else records.hint("rebalance"), row.type)
         finally:
             rows.unpersist()
 
     def _append(self, records: DataFrame, record_type: str) -> None:
         table = RECORD_TABLES[record_type]
-        self._rows[table.name] += self._writer.append(records.select(*table.schema.names), table)
+        rows = records.select(*table.schema.names)
+        self._rows[table.name] += self._writer.append(rows, table, few=self._few)

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -36,8 +36,41 @@ _SCHEMA: Final = f"hash long, {EVENT_DATE} date"
 _IDS: Final = StructType([StructField("id", StringType())])
 _MOST_PARTS: Final = 8
 """This number of parts of about one size become one, so that a row is written again once for each power of eight."""
+_FEW: Final = 1_000
+"""Hashes that are named in a condition. More of them are a table."""
 _SMALL_PART: Final = 1 << 14
 """Rows. Smaller parts count as being of one size."""
+
+
+class Hashes:
+    """The hashes of rows that may be added."""
+
+    def __init__(self, hashes: DataFrame) -> None:
+        """`hashes`: one column, `hash`."""
+        self._hashes = hashes
+        few = [row.hash for row in collected(hashes.coalesce(1).limit(_FEW + 1))]
+        self._few = few if len(few) <= _FEW else None
+        if self._few is None:
+            [(self.count, self.different)] = collected(hashes.agg(F.count("*"), F.count_distinct("hash")))
+        else:
+            self.count, self.different = len(few), len({*few})
+
+    @property
+    def repeated(self) -> DataFrame:
+        """The hashes that occur more than once."""
+        return self._hashes.groupBy("hash").count().where("count > 1").select("hash")
+
+    def among(self, rows: DataFrame) -> DataFrame:
+        """The rows whose `hash` is one of these."""
+        if self._few is None:
+            return rows.join(F.broadcast(self._hashes), "hash", "left_semi")
+        # A condition costs no job of Spark, as a broadcast does.
+        return rows.where(f"hash IN ({', '.join(map(str, self._few))})")
+
+    def places_of(self, rows: DataFrame, *place: str | Column) -> set[Row]:
+        """The different values of `place` in the rows whose `hash` is one of these."""
+        places = self.among(rows).select(*place)
+        return {*collected(places if self._few else places.distinct())}
 
 
 class _Part(Struct, frozen=True):
@@ -66,7 +99,7 @@ class VisibleIds:
         """The size of the index, in bytes."""
         return sum(size for part in self._parts.values() for size in part.files.values())
 
-    def files_with(self, hashes: DataFrame) -> list[str]:
+    def files_with(self, hashes: Hashes) -> list[str]:
         """The visible files, relative to the table, that may contain ids with any of the `hashes`; at least all that do."""
         self._refresh()
         try:
@@ -80,19 +113,19 @@ class VisibleIds:
             self._refresh()
             return self._look_up(hashes)
 
-    def among(self, hashes: DataFrame, files: Sequence[str]) -> DataFrame:
+    def among(self, hashes: Hashes, files: Sequence[str]) -> DataFrame:
         """The ids that these `files` contain and whose hash is among `hashes`: one column, `id`."""
         if not files:
             return self._session.createDataFrame([], "id string")
         visible = self._read(files).select("id", F.expr(HASH))
-        return visible.join(F.broadcast(hashes), "hash", "left_semi").select("id")
+        return hashes.among(visible).select("id")
 
-    def _look_up(self, hashes: DataFrame) -> list[str]:
+    def _look_up(self, hashes: Hashes) -> list[str]:
         if not self._parts:
             return []
         visible = self._read_parts(self._parts).select("hash", EVENT_DATE, F.col("_metadata.file_path").alias("path"))
-        matches = visible.join(F.broadcast(hashes), "hash", "left_semi").select("path", self._partition()).distinct()
-        files = {(row.path.split("/")[-2], row.partition) for row in collected(matches)}
+        places = hashes.places_of(visible, "path", self._partition())
+        files = {(row.path.split("/")[-2], row.partition) for row in places}
         return sorted(
             file
             for name, part in self._parts.items()

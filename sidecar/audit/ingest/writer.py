@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from sidecar.audit.ingest.packing import Packing
-from sidecar.audit.ingest.visible_ids import HASH, VisibleIds
+from sidecar.audit.ingest.visible_ids import HASH, Hashes, VisibleIds
 from sidecar.audit.log.schema import EVENT_DATE, with_event_date
 from sidecar.audit.log.storage import PARQUET, Storage
 from sidecar.audit.log.tables import TABLES, Table, partition_value
@@ -57,14 +57,15 @@ class Writer:
         """The sizes of the indexes of ids, one of which each `append` reads, in bytes."""
         return (self._ids(table).size for table in TABLES)
 
-    def append(self, rows: DataFrame, table: Table) -> int:
+    def append(self, rows: DataFrame, table: Table, *, few: bool = False) -> int:
         """Add the rows whose ids the table does not contain yet; returns their number.
 
-        Each partition of `rows` becomes one file for each date or month.
+        Each partition of `rows` becomes one file for each date or month. `few`: one task is enough for all of them.
         """
         folder = str(uuid4())
         try:
-            self._stage(rows, table, f"{folder}/0")
+            # In one partition the first row of each id is known without a shuffle.
+            self._stage(_first_of_each_id(rows.coalesce(1), table) if few else rows, table, f"{folder}/0")
             count = self._remove_repeated_ids(folder, table)
             files = self._staging.files(folder, PARQUET)
             self._audit.publish({f"{folder}/{file}": f"{table.name}/{file.partition('/')[2]}" for file in files})
@@ -85,26 +86,24 @@ class Writer:
         """Rewrite the files below `0` that contain a repeated or visible id, without it, below `1`; returns how many rows remain."""
         staged = f"{folder}/0"
         rows = self._session.read.schema(f"id string, {EVENT_DATE} date").parquet(self._staging.to_read(staged))
-        hashes = rows.selectExpr(HASH)
-        [(count, different)] = collected(hashes.agg(F.count("*"), F.count_distinct("hash")))
+        hashes = Hashes(rows.selectExpr(HASH))
         visible_ids = self._ids(table.name)
-        matching = visible_ids.files_with(hashes) if count else []
-        if different == count and not matching:
-            return int(count)
+        matching = visible_ids.files_with(hashes) if hashes.count else []
+        if hashes.different == hashes.count and not matching:
+            return hashes.count
         visible = visible_ids.among(hashes, matching)
-        repeated = hashes.groupBy("hash").count().where("count > 1").select("hash").unionAll(visible.selectExpr(HASH))
+        repeated = hashes.repeated.unionAll(visible.selectExpr(HASH))
         in_file = rows.selectExpr(HASH, "substring_index(_metadata.file_path, '/', -2) AS file")
         files = [row.file for row in collected(in_file.join(repeated, "hash", "left_semi").select("file").distinct())]
         if not files:
-            return int(count)  # two different ids with one hash
+            return hashes.count  # two different ids with one hash
         reader = self._session.read.schema(with_event_date(table.schema))
         reader = reader.option("basePath", self._staging.full_url(staged))
         invisible = reader.parquet(*(self._staging.to_read(f"{staged}/{file}") for file in files))
         invisible = invisible.join(visible, "id", "left_anti")
-        same_id = Window.partitionBy("id").orderBy(*table.first)
-        first = invisible.withColumn("nth", F.row_number().over(same_id)).where("nth = 1").drop("nth")
         # At least one file for each folder and not more than needed.
-        self._stage(first.hint("rebalance", table.partition), table, f"{folder}/1")
+        first = _first_of_each_id(invisible, table).hint("rebalance", table.partition)
+        self._stage(first, table, f"{folder}/1")
         for file in files:
             self._staging.delete(f"{staged}/{file}")
         remaining = self._session.read.schema(table.schema).option("recursiveFileLookup", True)
@@ -114,3 +113,8 @@ class Writer:
         if table not in self._visible:
             self._visible[table] = VisibleIds(self._session, self._audit, table)
         return self._visible[table]
+
+
+def _first_of_each_id(rows: DataFrame, table: Table) -> DataFrame:
+    same_id = Window.partitionBy("id").orderBy(*table.first)
+    return rows.withColumn("nth", F.row_number().over(same_id)).where("nth = 1").drop("nth")
