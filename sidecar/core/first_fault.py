@@ -43,10 +43,11 @@ _DECISIVE: Final = re.compile(
 """Lines of a chain of exceptions that say more than its last one."""
 _ERROR: Final = re.compile(r"java\.lang\.(?:OutOfMemory|StackOverflow)Error")
 _OF_OTHERS: Final = re.compile(
-    r"\.rest\.handler\.|\.webmonitor\.|\.executiongraph\.|\.runtime\.checkpoint\.|\.ConnectionState\b.{0,20}Authentication failed"
-    r"| switched from "
+    r"\.rest\.handler\.|\.webmonitor\.|\.executiongraph\.|\.runtime\.checkpoint\."
+    r"|\.curator\.|\.(?:LeaderLatch|ConnectionState) | switched from "
 )
-"""Errors that are no fault of this process: a bad request, a task that failed on a TaskManager, a ZooKeeper without SASL."""
+"""Errors that are no fault of this process: a bad request, a task that failed on a TaskManager, what Curator tries again (a latch whose
+node is gone, a ZooKeeper without SASL). Where Curator gives up, Flink's own fatal error says so."""
 _CONSEQUENCE: Final = re.compile(
     r"Fencing|Connection refused|ConnectException|Disassociated|Association with remote system|[Ss]hut(?:ting)? ?down|hook\b"
     r"|\b(?:Stopp|Clos|Terminat)(?:ing|ed)\b|RejectedExecution|InterruptedException|TimeoutException|timed out|heartbeat"

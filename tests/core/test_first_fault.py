@@ -13,6 +13,8 @@ from tests import ROOT
 LOGS = ROOT / "tests" / "fixtures" / "logs"
 ENTRYPOINT = "org.apache.flink.runtime.entrypoint.ClusterEntrypoint"
 FAILED = "Shutting KubernetesApplicationClusterEntrypoint down with application status FAILED. Diagnostics"
+LATCH = "org.apache.curator.framework.recipes.leader.LeaderLatch"
+LOST_NODE = "Can't find our node. Resetting. Index: -1"
 HEAP = "java.lang.OutOfMemoryError: Java heap space"
 
 
@@ -124,6 +126,10 @@ def test_logs_of_real_jobmanagers(file: str, fault: str | None, exception: str |
             None,
             None,
         ),
+        # what Curator tries again: a contender's node that went with its session, by its full name and by a short one
+        (line("ERROR", LOST_NODE, logger=f"org.apache.flink.shaded.curator5.{LATCH}"), None, None),
+        (line("ERROR", LOST_NODE, logger="o.a.f.s.c.o.a.c.f.r.l.LeaderLatch"), None, None),
+        (line("ERROR", "Authentication failed", logger="o.a.c.ConnectionState"), None, None),
         # an error of half an hour before is another story
         (line("ERROR", "Old.", "09:20:00,000") + line("INFO", "Completed checkpoint 4"), None, None),
         # the run before

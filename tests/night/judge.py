@@ -4,12 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tests.night.arrivals import Said
 from tests.night.claims import INEXACT_SECONDS, Finding, Kind, of_message, of_status
 from tests.night.night import Played
 from tests.night.scenario import Scenario
-from tests.night.truth import End
+from tests.night.truth import End, take_turns
 
 SAID_SECONDS: Final = 10.0
 """From the detection of a loss, which is when its rule applies, to the message."""
@@ -50,6 +51,8 @@ class Verdict(Struct, frozen=True):
 
 def judge(played: Played, scenario: Scenario) -> Verdict:
     """Everything that is wrong, in words, and what the records say."""
+    if take_turns(played.truth):
+        scenario = replace(scenario, **_split(scenario))
     messages = [one for one in played.said if one.channel == "webhook"]
     judged = [
         *_causes(played, scenario),
@@ -80,6 +83,16 @@ def judge(played: Played, scenario: Scenario) -> Verdict:
         tuple(f"+{one.at - played.began:.0f} s {one.title}" for one in messages),
         first - began if first and began else None,
     )
+
+
+def _split(scenario: Scenario) -> Mapping[str, frozenset[str]]:
+    """What else is true once two JobManagers take turns: it does not end by itself, and what a REST server answers is chance."""
+    unsettled = frozenset({"SPLIT", "DOWN", "RECOVERING", "UNCHECKED"})
+    return {
+        "causes": scenario.causes | {"split_leadership"},
+        "through": scenario.through | unsettled,
+        "final": scenario.final | unsettled,
+    }
 
 
 _KINDS: Final = {"cause": Kind.CAUSE, "death": Kind.DEATH, "recovery": Kind.RECOVERY, "planned": Kind.PLANNED}

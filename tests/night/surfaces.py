@@ -46,8 +46,8 @@ class Surface(Struct, frozen=True):
             "API": self.status,
             "page": self.page,
             "metric": self.metric,
-            # The command looks for itself: it may see what the sidecar does not see again yet.
-            "status": None if self.status == "BLIND" else self.command,
+            # The command looks for itself, once: it may see what the sidecar does not see again yet, and not that two take turns.
+            "status": None if self.status in {"BLIND", "SPLIT"} else self.command,
             "explain": self.explained,
         }
         words = []

@@ -112,6 +112,15 @@ def test_what_is_true_is_right() -> None:
     assert verdict.said_after == 12.0
 
 
+def test_a_split_is_true_where_two_take_turns() -> None:
+    """Flink 1.20 does it after some outages of its store; where one leader follows another it is a lie."""
+    turns = [Sample(1000.0 + second, (A, B)[second % 2], None, None) for second in range(60)]
+    split = also(said(40, "SPLIT", "two JobManagers act as leader of 4 components"))
+    findings = judge(replace(split, truth=turns), KILLED).findings
+    assert not any("SPLIT" in finding.words for finding in findings)
+    assert any("never true here" in finding.words for finding in judge(split, KILLED).findings)
+
+
 def also(one: Said) -> Played:
     """The honest night, and one more message."""
     return replace(HONEST, said=sorted([*HONEST.said, one], key=lambda each: each.at))

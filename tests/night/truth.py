@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
@@ -15,6 +16,8 @@ from tests.lab.rest import RestError
 
 SAMPLE_SECONDS: Final = 0.4
 _ASK_SECONDS: Final = 1.0
+_TURNS: Final = 4
+_TURNS_SECONDS: Final = 15.0
 
 
 class Sample(Struct, frozen=True):
@@ -28,6 +31,13 @@ class Sample(Struct, frozen=True):
     task_managers: int | None
     store: bool = True
     """Whether the store is there: without it nobody can say who leads."""
+
+
+def take_turns(samples: Sequence[Sample]) -> bool:
+    """Whether two JobManagers replace each other again and again, as those of Flink 1.20 do after some outages of ZooKeeper."""
+    led = [(sample.at, sample.leader) for sample in samples if sample.leader]
+    changes = [at for (_, before), (at, after) in pairwise(led) if before != after]
+    return any(last - first <= _TURNS_SECONDS for first, last in zip(changes, changes[_TURNS - 1 :], strict=False))
 
 
 class End(Struct, frozen=True):

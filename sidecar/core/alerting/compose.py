@@ -37,10 +37,10 @@ MOST_ALERTS: Final = 50
 _MOVES: Final = frozenset(
     {
         *(Trigger.LEADER_CHANGED, Trigger.JOB_LEADER_CHANGED, Trigger.SAME_PROCESS_REELECTION),
-        *(Trigger.PLANNED_FAILOVER, Trigger.VACANT),
+        *(Trigger.PLANNED_FAILOVER, Trigger.VACANT, Trigger.SPLIT),
     }
 )
-"""Triggers of alerts about leaders that went or came."""
+"""Triggers of alerts about leaders that went or came: components that moved alike are one line."""
 
 
 class _Line(NamedTuple):

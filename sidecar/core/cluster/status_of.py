@@ -123,9 +123,12 @@ def _contenders(case: Case) -> Parts:
 
 
 def _split(case: Case) -> Parts:
-    if not case.cluster.contested:
+    contested = case.cluster.contested
+    if not contested:
         return ()
-    return (f"two JobManagers act as leader of {listed(sorted(map(str, case.cluster.contested)), _MOST_NAMED)}",)
+    # A title has no room for the ids of jobs: the message's text names them.
+    what = f"{len(contested)} components" if len(contested) > 1 else str(next(iter(contested)))
+    return (f"two JobManagers act as leader of {what}",)
 
 
 def _lost(case: Case) -> Parts:

@@ -30,8 +30,9 @@ def test_a_split_is_notified_once_as_what_it_is() -> None:
     flink, sidecar = split()
     take_turns(flink, sidecar, 600)
     assert sidecar.sent_reasons() == [("FlinkSplitLeadership", "FIRST")]
-    assert sidecar.sent[0].title.startswith("[SPLIT] default: two JobManagers act as leader of ")
+    assert sidecar.sent[0].title == "[SPLIT] default: two JobManagers act as leader of 4 components"
     assert sidecar.sent[0].body.startswith("split leadership of JobManager and 1 job")
+    assert sidecar.sent[0].body.count("replace each other") == 2  # the cluster's own components, and its jobs
     assert sidecar.waits(30).sent_reasons() == [("FlinkSplitLeadership", "FIRST")]
 
 

@@ -76,11 +76,12 @@ def process_of(known: Ends, lost: Lost) -> LeaderProcess:
 
 
 def ended_since(known: Ends, address: str, since: int) -> KnownProcessEnd | None:
-    """The end of the process that listened at this address, since then (steady). None: it was not observed, or another listens there."""
-    if any(_listened_at(address, other.process.ports, other.hosts) for other in known.running):
-        return None
+    """The end of the process that listened at this address, since then (steady). None: not observed, or another one listened there."""
     own = (end for end in known.processes if _listened_at(address, end.end.ports, end.hosts))
-    return max((end for end in own if end.at.steady >= since), key=lambda end: end.at.steady, default=None)
+    last = max((end for end in own if end.at.steady >= since), key=lambda end: end.at.steady, default=None)
+    # One that has started in its place has published nothing yet.
+    others = (other for other in known.running if _listened_at(address, other.process.ports, other.hosts))
+    return None if last and any(other.process.started_at <= last.at.wall for other in others) else last
 
 
 def _listened_at(address: str, ports: Container[int | None], hosts: Iterable[str]) -> bool:

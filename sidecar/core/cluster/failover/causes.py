@@ -309,9 +309,12 @@ def _judge_same_process(facts: Facts, lost: str) -> Verdict | None:
 def _judge_exit(facts: Facts, loss: Loss, lost: str) -> Verdict | None:
     """The leader's process ended: of the outage, if it ended itself then. A signal has a sender, and what ends later another reason."""
     until = loss.ended.steady + AT_ONCE if loss.ended else LATEST
-    ended_itself = facts.exit_code not in {None, 0, *_BY_SIGNAL}
-    if facts.exited_at is None or not ended_itself or not loss.began.steady <= facts.exited_at <= until:
+    ended_by_others = facts.exit_code in {0, *_BY_SIGNAL}
+    if facts.exited_at is None or ended_by_others or not loss.began.steady <= facts.exited_at <= until:
         return None
+    if facts.exit_code is None:
+        ended = "The JobManager ended meanwhile, with which exit code is not known."
+        return _likely(Cause.STORE_OUTAGE, lost, ended, alike="One that was killed in that time leaves the same facts.")
     ended = f"The JobManager ended itself meanwhile, with exit code {facts.exit_code}"
     if facts.exit_code == _FATAL:
         return _sure(Cause.STORE_OUTAGE, lost, f"{ended}: Flink's fatal error handler.")

@@ -93,16 +93,19 @@ def status(machine: Machine) -> str:
 
 
 def test_a_leader_whose_process_has_ended_does_not_lead_though_it_is_published() -> None:
-    """Until its session ends it is silent, from that moment on; the next one at its port is not, nor is one beside it that has ended."""
+    """Until its session ends it is silent, from that moment on, also while the next one starts at its port; that one is not, nor is one
+    beside it that has ended."""
     machine = Machine()
     machine.ends(JM_0, 143)
     assert status(machine).startswith("UNCHECKED: 127.0.0.1:24030 leads")
     machine.ends(JM_1, 137)
     assert status(machine) == "SILENT: 127.0.0.1:24030 ended with exit code 137, it is still published as leader"
+    again = OnOneMachine("127.0.0.1", uuid4(), 9, 24030)
+    started = replace(again.runs, started_at=machine.sidecar.now)
+    machine.sidecar.observe(ProcessSeen(machine.sidecar.moment, CLUSTER, started))
+    assert status(machine) == "SILENT: 127.0.0.1:24030 ended with exit code 137, it is still published as leader"
     machine.vacates()
     assert status(machine).startswith("DOWN: no leader")
-    again = OnOneMachine("127.0.0.1", uuid4(), 9, 24030)
-    machine.runs(again)
     machine.elects(again)
     assert status(machine).startswith("UNCHECKED: 127.0.0.1:24030 leads")
 

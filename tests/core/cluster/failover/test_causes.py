@@ -28,7 +28,7 @@ def loss(lasted: int, until: int | None) -> Loss:
     return Loss(Moment(began, began), None if ended is None else Moment(ended, ended))
 
 
-def exited(code: int, ago: int) -> dict[str, Any]:
+def exited(code: int | None, ago: int) -> dict[str, Any]:
     """The leader's process ended so many seconds before its loss was observed."""
     return {"exit_code": code, "exited_at": OPENED - ago * SECOND}
 
@@ -124,6 +124,7 @@ ROWS: Final[list[tuple[dict[str, Any], Cause, Confidence]]] = [
     (OTHER | LATER | exited(239, 50), Cause.STORE_OUTAGE, Confidence.HIGH),
     (AWAY | exited(239, 20), Cause.STORE_OUTAGE, Confidence.HIGH),
     (OTHER | AWAY | exited(1, 20), Cause.STORE_OUTAGE, Confidence.MEDIUM),
+    (IN_PLACE | AWAY | {"counted_on": False} | exited(None, 20), Cause.STORE_OUTAGE, Confidence.MEDIUM),
     (OTHER | AWAY | exited(137, 20), Cause.JOBMANAGER_LOST, Confidence.MEDIUM),
     (OTHER | LATER | exited(239, 10), Cause.JOBMANAGER_LOST, Confidence.MEDIUM),
     (OTHER | {"lives": True}, Cause.JOBMANAGER_LOST, Confidence.HIGH),
