@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from sidecar.core.alerting import grouping, rules, silences
+from sidecar.core.alerting import active_silences, grouping, rules
 from sidecar.core.alerting.alerts import Group
 from sidecar.core.delivery import new_deliveries, notification_records
 from sidecar.core.delivery.outbox import Delivery, Settled, claim, queue, with_heartbeats
@@ -23,12 +23,12 @@ def tick(
     alerts = rules.evaluate(state.alerts, policy, state.clusters, now, quarantine)
     with quarantine.guard("the search for clusters"):
         alerts = rules.evaluate_search(alerts, policy, state.finder, now)
-    documents, asked = silences.request_reads(policy, state.silences, alerts.groups.values(), now)
+    documents, asked = active_silences.request_reads(policy, state.silences, alerts.groups.values(), now)
     alerts, deliveries, suppressed = new_deliveries.due(
         policy, alerts, state.clusters, blind, documents, quarantine, now
     )
     effects: list[Effect] = [Append(notification_records.suppression(policy, alert, now)) for alert in suppressed]
-    documents = silences.with_hits(policy, documents, suppressed)
+    documents = active_silences.with_hits(policy, documents, suppressed)
     alerts = grouping.with_unchanged_groups(groups, alerts)
     if any(part is not before for part, before in ((alerts, state.alerts), (documents, state.silences))):
         state = replace(state, alerts=alerts, silences=documents)

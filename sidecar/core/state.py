@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from sidecar.core.alerting.active_silences import Silences
 from sidecar.core.alerting.alerts import Alerts
-from sidecar.core.alerting.silences import Silences
 from sidecar.core.cluster.failover.plans import Operated
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.delivery.outbox import Delivery

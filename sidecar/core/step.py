@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from sidecar.core import capturing, drilling, handover, notifying
 from sidecar.core.agreement import Peers
-from sidecar.core.alerting import reactions, rerouting, rules, silences
+from sidecar.core.alerting import active_silences, grouping, reactions, rules
 from sidecar.core.cluster import cluster_step, readiness, removal, rest_server, status_of
 from sidecar.core.cluster.accounted_leadership import accounted
 from sidecar.core.cluster.death import deaths
@@ -284,7 +284,7 @@ def _begin(policy: Policy, state: State, observation: Started | PolicyLoaded | H
         case Started():
             state, effects = _start(policy, state, at)
         case PolicyLoaded(policy=policy):
-            alerts, left_out = rerouting.continued(state.alerts, policy, at)
+            alerts, left_out = grouping.continued(state.alerts, policy, at)
             state, effects = replace(state, alerts=alerts, stated={}), [*left_out]
         case HandoverRead(cluster_id=name):
             document = handover.read(observation.content, name, at)
@@ -299,8 +299,8 @@ def _load(policy: Policy, state: State, observation: PodNamed | SilencesRead) ->
     if isinstance(observation, SilencesRead):
         if observation.document not in policy.silence_documents:
             return state
-        before = state.silences.get(observation.document, silences.Silences())
-        learned = silences.learned(
+        before = state.silences.get(observation.document, active_silences.Silences())
+        learned = active_silences.learned(
             before, observation.content, observation.problem, policy.longest_silence, observation.at
         )
         return replace(state, silences={**state.silences, observation.document: learned})
@@ -316,7 +316,7 @@ def _start(policy: Policy, state: State, now: Moment) -> Step:
     clusters: dict[str, ClusterState] = {name: fresh_cluster(now) for name in policy.stores}
     clusters |= {name: cluster for name, cluster in state.clusters.items() if policy.watches(name)}
     outbox = released(state.outbox, state.outbox.keys(), now)
-    alerts, left_out = rerouting.continued(state.alerts, policy, now)
+    alerts, left_out = grouping.continued(state.alerts, policy, now)
     # Nothing has been observed yet, so no condition has begun to hold. What happened has happened.
     alerts = replace(
         alerts, pending={key: pending for key, pending in alerts.pending.items() if pending.alert.is_event}

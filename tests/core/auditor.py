@@ -7,8 +7,8 @@ from unittest.mock import patch
 from msgspec.structs import replace
 
 from sidecar.core.alerting import flushing
+from sidecar.core.alerting.active_silences import CLOCK_SKEW, PATIENCE
 from sidecar.core.alerting.alerts import Alert, Alerts, Member, Notice, Reason
-from sidecar.core.alerting.silences import CLOCK_SKEW, PATIENCE
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.effects import Append, Effect, ReadSilences, Send
 from sidecar.core.flink.leadership import Component, ComponentId

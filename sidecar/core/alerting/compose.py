@@ -9,8 +9,7 @@ from typing import Final, NamedTuple
 
 from sidecar.core.alerting import phrases, title
 from sidecar.core.alerting.alerts import Alert, Notice
-from sidecar.core.alerting.recovery_lines import jobs_line, jobs_now
-from sidecar.core.alerting.subject import Failover, Subject, subject
+from sidecar.core.alerting.subject import Failover, Subject, jobs_line, jobs_now, subject
 from sidecar.core.alerting.template_fields import fields
 from sidecar.core.cluster.failover import makers_there
 from sidecar.core.cluster.next_step import next_step

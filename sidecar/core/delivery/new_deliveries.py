@@ -7,9 +7,9 @@ from typing import Final
 from msgspec.structs import asdict, replace
 
 from sidecar.core.alerting import flushing
+from sidecar.core.alerting.active_silences import Documents
 from sidecar.core.alerting.alerts import MOST_OWED, Alert, Alerts, Group, Notice, Reason, Suppressed
 from sidecar.core.alerting.compose import compose
-from sidecar.core.alerting.silences import Documents
 from sidecar.core.cluster.failover import failover_in_progress
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.cluster.status import Status, ends_incident
