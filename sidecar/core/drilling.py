@@ -22,12 +22,11 @@ from sidecar.core.drills.drill import RunningDrill, began, ended
 from sidecar.core.drills.findings import Findings, with_record
 from sidecar.core.drills.judge import SETTLING, Result
 from sidecar.core.drills.messages import closing_messages, messages
-from sidecar.core.effects import Append, Effect
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.overlay import with_items
 from sidecar.core.policy.policy import Policy
 from sidecar.core.records import record_id
-from sidecar.core.state import State
+from sidecar.core.state_and_effects import Append, Effect, State
 
 SHORTEST: Final = 60 * SECOND
 """The shortest time between the messages of two drills of one cluster, whatever its store contains."""

@@ -23,7 +23,6 @@ from sidecar.core.cluster.transitions import Transition
 from sidecar.core.delivery import dropped_alerts
 from sidecar.core.delivery.outbox import released
 from sidecar.core.delivery.settle import settle
-from sidecar.core.effects import Append, Effect, NamePod, Publish, TakePicture
 from sidecar.core.finder import Finder
 from sidecar.core.flink.deployments import Maker
 from sidecar.core.moment import SECOND, Moment
@@ -61,7 +60,7 @@ from sidecar.core.pictures import PictureRequest
 from sidecar.core.pods import ip_addresses, with_pod
 from sidecar.core.policy.policy import Policy, Source
 from sidecar.core.quarantine import Quarantine, Quarantined
-from sidecar.core.state import State
+from sidecar.core.state_and_effects import Append, Effect, NamePod, Publish, State, TakePicture
 
 ALIVE_INTERVAL = 30 * SECOND
 """How often the journal records that the sidecar runs."""

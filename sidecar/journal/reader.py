@@ -10,7 +10,7 @@ from msgspec import DecodeError, json
 
 from sidecar.core.journal_rows import FORMAT, Row, assemble
 from sidecar.core.records import Annotation, AnyRecord, Death, Record, Recovery, StatusRecord
-from sidecar.core.state import State
+from sidecar.core.state_and_effects import State
 from sidecar.journal.file import FILE, DamagedError, JournalError, connect, format_in, journal_error
 
 _BATCH: Final = 200

@@ -19,7 +19,7 @@ from sidecar.core.pods import merged
 from sidecar.core.policy.labels import PLANNED
 from sidecar.core.policy.policy import EVENTS, Policy, Source
 from sidecar.core.rebase import rebased
-from sidecar.core.state import State
+from sidecar.core.state_and_effects import State
 
 
 def is_watched(cluster: ClusterState | None) -> bool:

@@ -9,7 +9,7 @@ from sidecar.core.alerting.active_silences import Silence, hiding
 from sidecar.core.alerting.alerts import Group
 from sidecar.core.moment import Moment, Timestamp, timestamp
 from sidecar.core.policy.policy import Policy
-from sidecar.core.state import State
+from sidecar.core.state_and_effects import State
 from sidecar.core.views.snapshot import Snapshot
 
 

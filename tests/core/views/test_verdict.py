@@ -13,7 +13,7 @@ from sidecar.core.finder import Finder
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import SECOND, age
 from sidecar.core.policy.policy import Trigger
-from sidecar.core.state import State
+from sidecar.core.state_and_effects import State
 from sidecar.core.views.snapshot import Health, Snapshot
 from sidecar.core.views.verdict import ClusterVerdict, verdicts
 from tests.kit.cluster import CLUSTER, DISPATCHER
