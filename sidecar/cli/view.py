@@ -11,7 +11,7 @@ from sidecar.cli.logs import only_warnings
 from sidecar.cli.options import OUTPUT, TIMEOUT, Output, cluster_options, output
 from sidecar.cli.printing import print_value
 from sidecar.cli.tables import columns, print_table, print_text
-from sidecar.core.cluster.records.record_lines import transition_line
+from sidecar.core.cluster.record_lines import transition_line
 from sidecar.core.cluster.status import Status
 from sidecar.core.flink.leadership import host_port
 from sidecar.core.sanitize import clean

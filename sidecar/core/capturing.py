@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from sidecar.core.captures import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
 from sidecar.core.cluster.failover import episodes
 from sidecar.core.cluster.failover.episodes import Episode
-from sidecar.core.cluster.records.record_writer import envelope
+from sidecar.core.cluster.record_writer import envelope
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.flink.leadership import Component, ComponentId, Held
 from sidecar.core.moment import SECOND, Moment, timestamp

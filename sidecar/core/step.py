@@ -9,14 +9,14 @@ from msgspec.structs import replace
 from sidecar.core import capturing, drilling, handover, notifying
 from sidecar.core.agreement import Peers
 from sidecar.core.alerting import active_silences, grouping, reactions, rules
-from sidecar.core.cluster import cluster_step, readiness, removal, rest_server, status_of
-from sidecar.core.cluster.accounted_leadership import accounted
+from sidecar.core.cluster import cluster_step, rest_server, status_of
+from sidecar.core.cluster.cluster_step import accounted
 from sidecar.core.cluster.death import deaths
 from sidecar.core.cluster.draft import ClusterStep
 from sidecar.core.cluster.failover import plans
-from sidecar.core.cluster.kubernetes_events import events
-from sidecar.core.cluster.records.record_writer import transition_record
-from sidecar.core.cluster.recovery import acceptance, assessment
+from sidecar.core.cluster.failover_events import events
+from sidecar.core.cluster.record_writer import transition_record
+from sidecar.core.cluster.recovery import assessment
 from sidecar.core.cluster.recovery.recovery_state import BadRestore
 from sidecar.core.cluster.state import ClusterState, fresh_cluster, without_memory
 from sidecar.core.cluster.transitions import Transition
@@ -134,7 +134,7 @@ def _find(policy: Policy, state: State, observation: ClusterFound | ClusterRemov
             return replace(state, clusters=clusters, unclaimed=without_items(state.unclaimed, [name])), []
         case ClusterRemoved(cluster_id=name, on_purpose=on_purpose):
             cluster = state.clusters.get(name)
-            if cluster and removal.has_leader(cluster) and not on_purpose:
+            if cluster and cluster_step.has_leader(cluster) and not on_purpose:
                 return replace(state, clusters=with_items(state.clusters, {name: _unconfirmed(cluster, at)})), []
             return _remove(policy, state, [name] if cluster else [], at)
         case ClustersListed(cluster_ids=names):
@@ -153,7 +153,7 @@ def _remove(policy: Policy, state: State, names: Iterable[str], at: Moment) -> S
     """Retire clusters that were removed, resolve their alerts, and forget them."""
     effects: list[Effect] = []
     for name in names:
-        state, more = _act(policy, state, name, state.clusters[name], removal.removed, at)
+        state, more = _act(policy, state, name, state.clusters[name], cluster_step.removed, at)
         effects += more
         alerts = rules.forget(state.alerts, policy, name, at)
         operated = state.clusters[name].operated
@@ -257,11 +257,11 @@ def _inform_one(
     def act(policy: Policy, name: str, cluster: ClusterState, _: Moment) -> ClusterStep:
         match observation:
             case HaChecked():
-                return readiness.observe(policy, name, cluster, observation)
+                return cluster_step.checks_observed(policy, name, cluster, observation)
             case PeersAsked(known=peers, opinions=opinions, at=at):
                 return replace(cluster, peers=Peers(peers, opinions, at.steady)), []
             case FailoverAnnotated():
-                return acceptance.annotated(cluster, observation), []
+                return assessment.annotated(cluster, observation), []
             case PictureTaken():
                 cluster, answer = rest_server.answered(cluster, rest_server.bounded(state.clusters, observation))
                 if answer is None:
@@ -387,7 +387,10 @@ def _removals(policy: Policy, state: State, _: Quarantine, now: Moment) -> Step:
     if not policy.finds:
         return state, []
     return _remove(
-        policy, state, [name for name, cluster in state.clusters.items() if removal.is_forgotten(cluster, now)], now
+        policy,
+        state,
+        [name for name, cluster in state.clusters.items() if cluster_step.is_forgotten(cluster, now)],
+        now,
     )
 
 

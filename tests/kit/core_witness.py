@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import msgpack
 from msgspec.structs import replace
 
-from sidecar.core.cluster.records.record_writer import transition_record
+from sidecar.core.cluster.record_writer import transition_record
 from sidecar.core.cluster.state import ClusterState, View
 from sidecar.core.delivery.outbox import Stage
 from sidecar.core.flink.leadership import ComponentId, Held, Leadership, Unknown, Vacant

@@ -12,9 +12,9 @@ from sidecar.core.alerting.alerts import Alert, Notice
 from sidecar.core.alerting.subject import Failover, Subject, jobs_line, jobs_now, subject
 from sidecar.core.alerting.template_fields import fields
 from sidecar.core.captures import Gathered
+from sidecar.core.cluster.advice import next_step
 from sidecar.core.cluster.failover import makers_there
-from sidecar.core.cluster.next_step import next_step
-from sidecar.core.cluster.records.record_lines import succession_line
+from sidecar.core.cluster.record_lines import succession_line
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.cluster.status import SHOWN, Shown
 from sidecar.core.counted import counted, shortened

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from sidecar.core.cluster.records.record_lines import cluster_line, death_line, job_line, moved
+from sidecar.core.cluster.record_lines import cluster_line, death_line, job_line, moved
 from sidecar.core.counted import shortened
 from sidecar.core.drills.drill import STARTED
 from sidecar.core.drills.findings import Message, findings_of

@@ -25,7 +25,7 @@ from sidecar.core.alerting.silence_document import (
     read,
     written,
 )
-from sidecar.core.cluster.records.record_lines import notification_line
+from sidecar.core.cluster.record_lines import notification_line
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.labels import Matcher, Operator

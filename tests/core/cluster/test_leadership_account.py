@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.core.cluster.accounted_leadership import final_until
+from sidecar.core.cluster.cluster_step import final_until
 from sidecar.core.cluster.leadership_account import Account, Lasted, Standing, totals
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
