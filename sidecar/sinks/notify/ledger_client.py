@@ -22,8 +22,7 @@ from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.sanitize import clean
 from sidecar.ports import LedgerError, LedgerRefusedError, LedgerStore
 from sidecar.runtime.clock import Clock
-from sidecar.sinks.notify.ledger_access import LedgerAccess
-from sidecar.sinks.notify.permit import FREE, Permit, RenewedClaim
+from sidecar.sinks.notify.ledger_access import FREE, LedgerAccess, Permit, RenewedClaim
 
 MARK_ATTEMPTS: Final = 3
 MOST_UNMARKED: Final = 1000
