@@ -16,7 +16,7 @@ from sidecar.core.cluster import advice
 from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.cluster.leadership_table import Kind
 from sidecar.core.ha.flink_checks import FLINK_CHECKS
-from sidecar.core.ha.kubernetes_checks import KUBERNETES_CHECKS
+from sidecar.core.ha.results import KUBERNETES_CHECKS
 from sidecar.core.ha.zookeeper_checks import ZOOKEEPER_CHECKS
 from sidecar.core.policy.policy import Trigger
 from sidecar.core.views.snapshot import OUTCOMES

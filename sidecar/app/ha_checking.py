@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from sidecar.core.ha.finding import Unknown, Verdict
 from sidecar.core.ha.kubernetes_facts import KubernetesFacts
 from sidecar.core.ha.results import CheckResult, results
-from sidecar.core.ha.zookeeper_facts import ZooKeeperFacts
+from sidecar.core.ha.zookeeper_checks import ZooKeeperFacts
 from sidecar.core.moment import Moment, Timestamp, timestamp
 from sidecar.core.observations import HaChecked
 from sidecar.core.pictures import Picture, PictureRequest

@@ -7,11 +7,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.app.boot import restarted_at
 from sidecar.app.ha_checking import HaChecker, rest_settings
 from sidecar.app.loop import Loop
-from sidecar.app.own_hosts import own_address, own_hosts
 from sidecar.app.reloading import Reloader
+from sidecar.app.this_machine import own_address, own_hosts, restarted_at
 from sidecar.core.errors import OperatorError
 from sidecar.core.handover import is_watched
 from sidecar.core.observations import DeliverySettled, EvidenceGathered, HostRestarted, PodNamed, PolicyLoaded

@@ -10,11 +10,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.alerting import silence_document
-from sidecar.core.alerting.silence_document import SilencesError, Written, is_vacuous
+from sidecar.core.alerting.silence_document import PatternError, SilencesError, Written, is_vacuous, pattern_size
 from sidecar.core.flink.leadership import Component
 from sidecar.core.moment import Timestamp, timestamp
 from sidecar.core.policy.labels import OWN_LABELS, Matcher, Operator, match_all
-from sidecar.core.policy.patterns import PatternError, size
 from sidecar.core.policy.policy import ALL_FOUND
 from sidecar.core.sanitize import clean
 from sidecar.drivers import silence_stores_of
@@ -70,7 +69,7 @@ def read_matchers(settings: Settings, texts: Sequence[str], *, everything: bool)
         for matcher in matchers(setting, labels):
             if matcher.operator in {Operator.MATCHES, Operator.MATCHES_NOT}:
                 try:
-                    size(matcher.value)
+                    pattern_size(matcher.value)
                 except PatternError as error:
                     raise setting.error(f'the pattern of "{matcher.label}" {error}') from error
             if problem := no_rule_has(matcher, {**values_of, "component": components}):

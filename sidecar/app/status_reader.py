@@ -7,7 +7,7 @@ from sidecar.app import history, viewer
 from sidecar.core.cluster.state import Sighting
 from sidecar.core.moment import Moment, timestamp
 from sidecar.core.rebase import rebased
-from sidecar.core.state import State
+from sidecar.core.state_and_effects import State
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.status_view import JournalStatus, Status, joined, status, with_beginnings
 from sidecar.core.views.verdict import is_running

@@ -8,18 +8,15 @@ import click
 
 from sidecar import __version__
 from sidecar.cli import logs
-from sidecar.cli.alert import alert
 from sidecar.cli.audit import audit
-from sidecar.cli.drill import drill
 from sidecar.cli.exit_status import QuietGroup, exit_status
-from sidecar.cli.ha import ha
-from sidecar.cli.history import annotate, episodes, explain, timeline
+from sidecar.cli.history_commands import annotate, episodes, explain, timeline
 from sidecar.cli.options import DEBUG_HELP, accept_debug
-from sidecar.cli.rules import rules
+from sidecar.cli.rules_commands import alert, rules
 from sidecar.cli.run import config, run
-from sidecar.cli.silence import silence
-from sidecar.cli.status import alerts, status
-from sidecar.cli.view import watch, who
+from sidecar.cli.silence_commands import drill, silence
+from sidecar.cli.status_commands import alerts, status
+from sidecar.cli.store_commands import ha, watch, who
 from sidecar.net.tls import trust_authorities
 
 

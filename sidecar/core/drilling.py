@@ -1,6 +1,6 @@
 """Drills as time passes: one that is written in the store begins, its window ends, and what it measured is recorded.
 
-A drill hides alerts as the silence that it is (see `alerting.silences`). Here its message is queued, records are collected, and alerts that
+A drill hides alerts as the silence that it is (see `active_silences`). Here its message is queued, records are collected, and alerts that
 still fire when the window ends are notified at once.
 """
 
@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from sidecar.core import notifying
 from sidecar.core.alerting import grouping
+from sidecar.core.alerting.active_silences import Silence
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.alerting.reactions import Drills
-from sidecar.core.alerting.silences import Silence
 from sidecar.core.cluster import rest_server
 from sidecar.core.cluster.death.deaths import death_of
 from sidecar.core.cluster.state import ClusterState, Drilled
@@ -22,12 +22,11 @@ from sidecar.core.drills.drill import RunningDrill, began, ended
 from sidecar.core.drills.findings import Findings, with_record
 from sidecar.core.drills.judge import SETTLING, Result
 from sidecar.core.drills.messages import closing_messages, messages
-from sidecar.core.effects import Append, Effect
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.overlay import with_items
 from sidecar.core.policy.policy import Policy
 from sidecar.core.records import record_id
-from sidecar.core.state import State
+from sidecar.core.state_and_effects import Append, Effect, State
 
 SHORTEST: Final = 60 * SECOND
 """The shortest time between the messages of two drills of one cluster, whatever its store contains."""

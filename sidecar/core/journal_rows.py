@@ -6,8 +6,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Struct, json
 
+from sidecar.core.alerting.active_silences import Documents, Silence, Silences
 from sidecar.core.alerting.alerts import Alerts, Failovers, Group, Pending, PendingKey
-from sidecar.core.alerting.silences import Documents, Silence, Silences
+from sidecar.core.captures import Capture
 from sidecar.core.cluster.death.ends import NOTHING, Ends
 from sidecar.core.cluster.failover.episodes import Episode
 from sidecar.core.cluster.failover.plans import Disruption, Operated
@@ -20,14 +21,13 @@ from sidecar.core.cluster.store.leases import Lease
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.drills.drill import RunningDrill
-from sidecar.core.evidence import Capture
 from sidecar.core.flink.configmaps import LeaderElectionRecord
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment
 from sidecar.core.overlay import Overlay, differing
 from sidecar.core.pictures import Picture
 from sidecar.core.pods import Pod
-from sidecar.core.state import State
+from sidecar.core.state_and_effects import State
 
 _K = TypeVar("_K")
 _S = TypeVar("_S", bound=Struct)

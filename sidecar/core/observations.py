@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from sidecar.core.agreement import Opinion
-from sidecar.core.evidence import EvidenceItem
+from sidecar.core.captures import EvidenceItem
 from sidecar.core.flink.deployments import Candidate, FlinkDeployment, Maker, Seen
 from sidecar.core.flink.leadership import Births, ZNodePosition
 from sidecar.core.ha.results import CheckResult

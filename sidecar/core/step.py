@@ -8,22 +8,21 @@ from msgspec.structs import replace
 
 from sidecar.core import capturing, drilling, handover, notifying
 from sidecar.core.agreement import Peers
-from sidecar.core.alerting import reactions, rerouting, rules, silences
-from sidecar.core.cluster import cluster_step, readiness, removal, rest_server, status_of
-from sidecar.core.cluster.accounted_leadership import accounted
+from sidecar.core.alerting import active_silences, grouping, reactions, rules
+from sidecar.core.cluster import cluster_step, rest_server, status_of
+from sidecar.core.cluster.cluster_step import accounted
 from sidecar.core.cluster.death import deaths
 from sidecar.core.cluster.draft import ClusterStep
 from sidecar.core.cluster.failover import plans
-from sidecar.core.cluster.kubernetes_events import events
-from sidecar.core.cluster.records.record_writer import transition_record
-from sidecar.core.cluster.recovery import acceptance, assessment
+from sidecar.core.cluster.failover_events import events
+from sidecar.core.cluster.record_writer import transition_record
+from sidecar.core.cluster.recovery import assessment
 from sidecar.core.cluster.recovery.recovery_state import BadRestore
 from sidecar.core.cluster.state import ClusterState, fresh_cluster, without_memory
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.delivery import dropped_alerts
 from sidecar.core.delivery.outbox import released
 from sidecar.core.delivery.settle import settle
-from sidecar.core.effects import Append, Effect, NamePod, Publish, TakePicture
 from sidecar.core.finder import Finder
 from sidecar.core.flink.deployments import Maker
 from sidecar.core.moment import SECOND, Moment
@@ -61,7 +60,7 @@ from sidecar.core.pictures import PictureRequest
 from sidecar.core.pods import ip_addresses, with_pod
 from sidecar.core.policy.policy import Policy, Source
 from sidecar.core.quarantine import Quarantine, Quarantined
-from sidecar.core.state import State
+from sidecar.core.state_and_effects import Append, Effect, NamePod, Publish, State, TakePicture
 
 ALIVE_INTERVAL = 30 * SECOND
 """How often the journal records that the sidecar runs."""
@@ -135,7 +134,7 @@ def _find(policy: Policy, state: State, observation: ClusterFound | ClusterRemov
             return replace(state, clusters=clusters, unclaimed=without_items(state.unclaimed, [name])), []
         case ClusterRemoved(cluster_id=name, on_purpose=on_purpose):
             cluster = state.clusters.get(name)
-            if cluster and removal.has_leader(cluster) and not on_purpose:
+            if cluster and cluster_step.has_leader(cluster) and not on_purpose:
                 return replace(state, clusters=with_items(state.clusters, {name: _unconfirmed(cluster, at)})), []
             return _remove(policy, state, [name] if cluster else [], at)
         case ClustersListed(cluster_ids=names):
@@ -154,7 +153,7 @@ def _remove(policy: Policy, state: State, names: Iterable[str], at: Moment) -> S
     """Retire clusters that were removed, resolve their alerts, and forget them."""
     effects: list[Effect] = []
     for name in names:
-        state, more = _act(policy, state, name, state.clusters[name], removal.removed, at)
+        state, more = _act(policy, state, name, state.clusters[name], cluster_step.removed, at)
         effects += more
         alerts = rules.forget(state.alerts, policy, name, at)
         operated = state.clusters[name].operated
@@ -258,11 +257,11 @@ def _inform_one(
     def act(policy: Policy, name: str, cluster: ClusterState, _: Moment) -> ClusterStep:
         match observation:
             case HaChecked():
-                return readiness.observe(policy, name, cluster, observation)
+                return cluster_step.checks_observed(policy, name, cluster, observation)
             case PeersAsked(known=peers, opinions=opinions, at=at):
                 return replace(cluster, peers=Peers(peers, opinions, at.steady)), []
             case FailoverAnnotated():
-                return acceptance.annotated(cluster, observation), []
+                return assessment.annotated(cluster, observation), []
             case PictureTaken():
                 cluster, answer = rest_server.answered(cluster, rest_server.bounded(state.clusters, observation))
                 if answer is None:
@@ -284,7 +283,7 @@ def _begin(policy: Policy, state: State, observation: Started | PolicyLoaded | H
         case Started():
             state, effects = _start(policy, state, at)
         case PolicyLoaded(policy=policy):
-            alerts, left_out = rerouting.continued(state.alerts, policy, at)
+            alerts, left_out = grouping.continued(state.alerts, policy, at)
             state, effects = replace(state, alerts=alerts, stated={}), [*left_out]
         case HandoverRead(cluster_id=name):
             document = handover.read(observation.content, name, at)
@@ -299,8 +298,8 @@ def _load(policy: Policy, state: State, observation: PodNamed | SilencesRead) ->
     if isinstance(observation, SilencesRead):
         if observation.document not in policy.silence_documents:
             return state
-        before = state.silences.get(observation.document, silences.Silences())
-        learned = silences.learned(
+        before = state.silences.get(observation.document, active_silences.Silences())
+        learned = active_silences.learned(
             before, observation.content, observation.problem, policy.longest_silence, observation.at
         )
         return replace(state, silences={**state.silences, observation.document: learned})
@@ -316,7 +315,7 @@ def _start(policy: Policy, state: State, now: Moment) -> Step:
     clusters: dict[str, ClusterState] = {name: fresh_cluster(now) for name in policy.stores}
     clusters |= {name: cluster for name, cluster in state.clusters.items() if policy.watches(name)}
     outbox = released(state.outbox, state.outbox.keys(), now)
-    alerts, left_out = rerouting.continued(state.alerts, policy, now)
+    alerts, left_out = grouping.continued(state.alerts, policy, now)
     # Nothing has been observed yet, so no condition has begun to hold. What happened has happened.
     alerts = replace(
         alerts, pending={key: pending for key, pending in alerts.pending.items() if pending.alert.is_event}
@@ -388,7 +387,10 @@ def _removals(policy: Policy, state: State, _: Quarantine, now: Moment) -> Step:
     if not policy.finds:
         return state, []
     return _remove(
-        policy, state, [name for name, cluster in state.clusters.items() if removal.is_forgotten(cluster, now)], now
+        policy,
+        state,
+        [name for name, cluster in state.clusters.items() if cluster_step.is_forgotten(cluster, now)],
+        now,
     )
 
 

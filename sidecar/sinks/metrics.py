@@ -17,7 +17,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from sidecar import __version__
-from sidecar.core.cluster.accounted_leadership import final_until
+from sidecar.core.cluster.cluster_step import final_until
 from sidecar.core.cluster.leadership_account import Standing, totals
 from sidecar.core.cluster.state import ClusterState, contending, zxid_headroom
 from sidecar.core.cluster.status import Status

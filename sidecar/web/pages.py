@@ -243,7 +243,7 @@ def _next_step(failover: EpisodeView | None) -> str | None:
     if failover is None or failover.cause not in set(Cause):
         return None
     before = process(failover.before_address, failover.before_pod)
-    return advice.next_step(Cause(failover.cause), before, failover.death_reason)
+    return advice.step_for_cause(Cause(failover.cause), before, failover.death_reason)
 
 
 def _first_transitions(transitions: Sequence[TransitionRecord]) -> list[TransitionRecord]:

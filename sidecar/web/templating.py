@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from sidecar import __version__
-from sidecar.core.cluster.records.record_lines import OUTCOMES, lasted, moved, restored_from
+from sidecar.core.cluster.record_lines import OUTCOMES, lasted, moved, restored_from
 from sidecar.core.cluster.status import SHOWN
 from sidecar.core.counted import counted
 from sidecar.core.flink.leadership import host_port

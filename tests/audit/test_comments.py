@@ -14,8 +14,7 @@ from sidecar.audit import open_audit
 from sidecar.audit.ask.sql import run_sql
 from sidecar.audit.log.closed_tables import CLOSED_TABLES
 from sidecar.audit.log.schema import BASE_VIEWS, QuarantinedLine, with_event_date
-from sidecar.audit.views.catalog import ANSWERS, catalog, comments
-from sidecar.audit.views.comments import of_query, of_struct
+from sidecar.audit.views.catalog import ANSWERS, catalog, comments, of_query, of_struct
 from sidecar.core.records import AnyRecord, PositionRecord
 from tests import ROOT
 from tests.audit.conftest import Log

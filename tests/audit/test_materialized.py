@@ -13,8 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError
-from sidecar.audit.ask.recent import RecentLeadership
-from sidecar.audit.ask.registration import register_views
+from sidecar.audit.ask.registration import RecentLeadership, register_views
 from sidecar.audit.ingest.ingest import ingest
 from sidecar.audit.spark.session import _SMALL_BYTES, own_session, tune
 from sidecar.audit.upkeep.fold import Fold

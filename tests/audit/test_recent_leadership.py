@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.audit.ask import recent
-from sidecar.audit.ask.recent import RecentLeadership
-from sidecar.audit.ask.registration import register_views
+from sidecar.audit.ask import registration
+from sidecar.audit.ask.registration import RecentLeadership, register_views
 from sidecar.audit.ask.shell import Shell
 from sidecar.audit.ask.sql import run_sql
 from sidecar.audit.ingest.ingest import ingest
@@ -131,7 +130,7 @@ def test_it_is_kept_only_if_that_is_safe(
     """Not if it may need much memory, or is on another machine."""
     kept = RecentLeadership()
     if master.startswith("local"):
-        monkeypatch.setattr(recent, "_MAX_BYTES", 1000)
+        monkeypatch.setattr(registration, "_MAX_BYTES", 1000)
     else:
         monkeypatch.setattr(spark.sparkContext, "master", master)
     before = numbers_kept(spark)

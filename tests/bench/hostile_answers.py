@@ -9,8 +9,7 @@ from uuid import uuid4
 
 from sidecar.core.bounds import EVIDENCE_ANSWER, LEDGER, OBSERVER, REST_ANSWER
 from sidecar.core.delivery import ledger_document
-from sidecar.core.delivery.ledger_document import Entry, Ledger
-from sidecar.core.delivery.presence import MOST_OBSERVERS, Presence
+from sidecar.core.delivery.ledger_document import MOST_OBSERVERS, Entry, Ledger, Presence
 from sidecar.core.moment import SECOND
 from sidecar.sinks.peers import PATH
 from tests.kit.flink_rest_server import Answer, RestServer

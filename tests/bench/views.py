@@ -19,8 +19,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sidecar.audit.ask.recent import RecentLeadership
-from sidecar.audit.ask.registration import leadership_reads, register_views
+from sidecar.audit.ask.registration import RecentLeadership, leadership_reads, register_views
 from sidecar.audit.log.manifest import CLOSED
 from sidecar.audit.log.schema import RECORDS
 from sidecar.audit.spark.compilers import Run

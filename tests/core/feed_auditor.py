@@ -5,12 +5,12 @@ from typing import Final
 
 from sidecar.core.alerting.alerts import Alert, Member
 from sidecar.core.alerting.grouping import is_observable
-from sidecar.core.delivery.feed import FIRES_FOR, RESEND_INTERVAL
+from sidecar.core.delivery.new_deliveries import FIRES_FOR, RESEND_INTERVAL
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.observations import HandoverRead, Observation, PolicyLoaded, Started, Ticked
 from sidecar.core.policy.policy import Destination, Feed, Policy
 from sidecar.core.policy.routing import every
-from sidecar.core.state import State
+from sidecar.core.state_and_effects import State
 from tests.kit.alertmanager_model import AlertmanagerModel, key
 
 EVENT_DURATION: Final = 2 * FIRES_FOR

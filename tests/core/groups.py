@@ -4,17 +4,16 @@ from typing import Final, Self
 
 from msgspec.structs import replace
 
-from sidecar.core.alerting import flushing, grouping, rerouting
-from sidecar.core.alerting.alerts import Alert, Alerts
-from sidecar.core.alerting.new_alert import labels_of
-from sidecar.core.alerting.silences import Documents
+from sidecar.core.alerting import flushing, grouping
+from sidecar.core.alerting.active_silences import Documents
+from sidecar.core.alerting.alerts import Alert, Alerts, labels_of
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.policy.policy import Policy, Rule, Severity, Trigger
 from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, TimeRange
-from sidecar.core.state import State
+from sidecar.core.state_and_effects import State
 from tests.kit.cluster import CLUSTER, DISPATCHER, REST_SERVER, START
 from tests.kit.core_sidecar import POLICY
 
@@ -70,7 +69,7 @@ class Groups:
 
     def loads(self, policy: Policy) -> Self:
         self.policy = policy
-        self.alerts = rerouting.rerouted(self.alerts, policy, self.now)
+        self.alerts = grouping.rerouted(self.alerts, policy, self.now)
         return self
 
     def is_killed(self) -> Self:

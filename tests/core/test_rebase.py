@@ -5,8 +5,9 @@ import typing
 import pytest
 from msgspec import Struct
 
+from sidecar.core.alerting.active_silences import Silence, Silences
 from sidecar.core.alerting.alerts import Alert, Alerts, CountedFailover, Failovers, Group, Member, Pending
-from sidecar.core.alerting.silences import Silence, Silences
+from sidecar.core.captures import Gathered
 from sidecar.core.cluster.death.death_verdict import DeathVerdict
 from sidecar.core.cluster.death.ends import (
     ContainerEnded,
@@ -33,7 +34,6 @@ from sidecar.core.cluster.store.leases import Lease
 from sidecar.core.cluster.store.unobserved import Elections, Gap, Look
 from sidecar.core.drills.drill import RunningDrill
 from sidecar.core.drills.findings import Findings
-from sidecar.core.evidence import Gathered
 from sidecar.core.flink.configmaps import LeaderElectionRecord
 from sidecar.core.flink.deployments import FlinkDeployment
 from sidecar.core.flink.leadership import Births, ConfigMapPosition, Held, LeaderInformation, ZNodePosition

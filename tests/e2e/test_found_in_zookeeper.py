@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.core.cluster.records.record_lines import DUPLICATE_NOTE
+from sidecar.core.cluster.record_lines import DUPLICATE_NOTE
 from tests.kit.leaders import Leaders
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for

@@ -14,7 +14,7 @@ from uuid import UUID
 import pyarrow.dataset
 import pytest
 
-from sidecar.core.cluster.records.record_lines import DUPLICATE_NOTE
+from sidecar.core.cluster.record_lines import DUPLICATE_NOTE
 from tests.kit.cluster import ALL_FOUR
 from tests.kit.leaders import Flapping
 from tests.kit.sidecar_process import Sidecar, command

@@ -11,8 +11,8 @@ import pytest
 
 from sidecar.core.flink.configmaps import cluster_config_map
 from sidecar.core.ha.finding import Finding, Unknown, Verdict
-from sidecar.core.ha.kubernetes_checks import KUBERNETES_CHECKS
 from sidecar.core.ha.kubernetes_facts import KubernetesFacts
+from sidecar.core.ha.results import KUBERNETES_CHECKS
 from sidecar.core.moment import SECOND, timestamp
 from sidecar.drivers.kubernetes import Access, deployment_probe
 from sidecar.drivers.kubernetes.deployment_probe import DeploymentProbe

@@ -18,8 +18,7 @@ from sidecar.audit.log.closed_tables import CLOSED_TABLES
 from sidecar.audit.log.schema import BASE_VIEWS, EVENT_DATE, partition_column, with_event_date
 from sidecar.audit.log.tables import TABLES as LOGGED
 from sidecar.audit.spark.session import spark_session
-from sidecar.audit.views.catalog import ANSWERS, comments, explained_elsewhere
-from sidecar.audit.views.comments import of_struct
+from sidecar.audit.views.catalog import ANSWERS, comments, explained_elsewhere, of_struct
 from sidecar.core.records import PositionRecord, Record
 from tests import ROOT
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from sidecar.core.cluster.records.record_lines import DUPLICATE_NOTE
+from sidecar.core.cluster.record_lines import DUPLICATE_NOTE
 from tests.kit.cluster import ALL_FOUR
 from tests.kit.receivers import Arrival, Receiver
 from tests.kit.sidecar_process import Sidecar

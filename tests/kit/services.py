@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
-from sidecar.sinks.notify.service_answers import SERVICES, ServiceAnswer
+from sidecar.sinks.notify.refusals import SERVICES, ServiceAnswer
 from tests import ROOT
 
 PAGE: Final = ROOT / "docs" / "reference" / "apprise-services.md"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sidecar.app import boot
-from sidecar.app.boot import restarted_at
+from sidecar.app import this_machine
+from sidecar.app.this_machine import restarted_at
 from sidecar.core.moment import SECOND, Moment
 from sidecar.settings.model import OwnPod
 
@@ -20,7 +20,7 @@ def boots(monkeypatch: pytest.MonkeyPatch, folder: Path, boot_id: str, machine: 
     """From now on it is this start of this machine."""
     for name, text in (("_BOOT_ID", boot_id), ("_MACHINE_ID", machine)):
         (folder / name).write_text(f"{text}\n")
-        monkeypatch.setattr(boot, name, folder / name)
+        monkeypatch.setattr(this_machine, name, folder / name)
 
 
 def test_another_boot_id_is_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.core.cluster.records.record_lines import lasted
+from sidecar.core.cluster.record_lines import lasted
 from sidecar.core.moment import timestamp
 from sidecar.core.observations import Ticked
 from sidecar.core.records import StatusRecord

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from sidecar.core.bounds import JOURNAL, MIB
 from sidecar.core.observations import Ticked
 from sidecar.core.records import AnyRecord
-from sidecar.core.state import State
+from sidecar.core.state_and_effects import State
 from sidecar.journal import FILE, Journal, JournalReader
 from tests.kit.observed_failovers import at, failover, first_sight, play, records_of
 
@@ -127,7 +127,7 @@ def test_while_the_disk_refuses_everything_waits_and_nothing_is_lost(tmp_path: P
 def test_a_journal_that_the_spool_does_not_empty_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond it records wait in memory, as on a full disk, and all are written once the spool has taken the older ones."""
     monkeypatch.setattr("sidecar.journal.file.JOURNAL", JOURNAL._replace(most_bytes=MIB))
-    monkeypatch.setattr("sidecar.journal.writer.KEPT_RECORDS", 100)
+    monkeypatch.setattr("sidecar.journal.journal_writer.KEPT_RECORDS", 100)
     state, records = scene()
     many = [replace(records[0], id=f"{number:036d}") for number in range(900)]
     journal = Journal(tmp_path)
@@ -215,7 +215,7 @@ from pathlib import Path
 from sidecar.journal import Journal
 from sidecar.core.records import Coverage
 from sidecar.core.moment import Moment, timestamp
-from sidecar.core.state import State
+from sidecar.core.state_and_effects import State
 journal = Journal(Path(sys.argv[1]))
 state = journal.open()
 number = state.alive.wall if state.alive else 0

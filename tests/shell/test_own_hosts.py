@@ -2,7 +2,7 @@
 
 import socket
 
-from sidecar.app.own_hosts import own_hosts
+from sidecar.app.this_machine import own_hosts
 from sidecar.core.cluster.death.ends import is_at
 from sidecar.settings.model import OwnPod
 

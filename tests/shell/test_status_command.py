@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from sidecar.app import status_reader, viewer
 from sidecar.cli import options
-from sidecar.cli import status as status_command
+from sidecar.cli import status_commands as status_command
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.rebase import rebased
 from sidecar.core.views.snapshot import Snapshot

@@ -7,8 +7,7 @@ from io import StringIO
 import pytest
 from ruamel.yaml import YAML
 
-from sidecar.cli.printing import print_document
-from sidecar.cli.tables import Cell, is_coloured, print_table, print_text
+from sidecar.cli.printing import Cell, is_coloured, print_document, print_table, print_text
 
 ROWS: list[list[str | Cell]] = [
     ["COMPONENT", "LEADER", "SINCE"],

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 import sidecar.sinks.evidence.collector
 import sidecar.sinks.notify.notifier
-from sidecar.core.evidence import Capture, EvidenceItem, Occasion
+from sidecar.core.captures import Capture, EvidenceItem, Occasion
 from sidecar.core.moment import Moment
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.policy.policy import Source

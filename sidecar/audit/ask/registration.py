@@ -1,16 +1,20 @@
-"""The views of the audit log: one for each table, and one for each answer (`views/*.sql`)."""
+"""The views of the audit log: one for each table, and one for each answer (`views/*.sql`).
+
+The leadership since the last closed date is kept, so that several questions compute it once: see
+docs/project/adr/0029-materialised-leadership.md.
+"""
 
 import re
 from collections.abc import Callable, Collection, Iterable
 from collections.abc import Set as AbstractSet
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
+from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from sidecar.audit.ask.recent import RecentLeadership
 from sidecar.audit.audit_error import failing_to, retried
 from sidecar.audit.log.audit_log import audit_folder, periods_of
 from sidecar.audit.log.closed_tables import (
@@ -25,8 +29,54 @@ from sidecar.audit.log.closed_tables import (
 from sidecar.audit.log.manifest import SOURCES, Manifest
 from sidecar.audit.log.schema import BASE_VIEWS, with_event_date
 from sidecar.audit.log.storage import ONLY_PARQUET, Storage
+from sidecar.audit.spark.session import sizes_to_read, tune
 from sidecar.audit.views.catalog import ANSWERS, comments
 from sidecar.audit.views.definition import create, define, definition
+
+_MAX_BYTES: Final = 64_000_000
+"""Of the files that are folded, as compressed. Their rows take three times as much of Spark's memory."""
+
+
+class RecentLeadership:
+    """The rows of `_stretches`, of one audit log, and what they were computed from. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._rows: DataFrame | None = None
+        self._made_of: tuple[datetime, frozenset[str]] | None = None
+
+    def rows(
+        self, session: SparkSession, begin: datetime, sources: Collection[str], fold: Callable[[], DataFrame]
+    ) -> DataFrame:
+        """What `fold` computes from `begin` and the views `sources`: computed now, unless it is kept of these very files.
+
+        If they are large, or Spark runs on several machines, of which one may fail, `fold` itself: it computes whenever it is read. What
+        the session plans from now on is tuned to these files.
+        """
+        tables = [session.table(name) for name in sources]
+        sizes = [size for table in tables for size in sizes_to_read(table)]
+        if sum(sizes) > _MAX_BYTES or not str(session.sparkContext.master).startswith("local"):
+            return fold()
+        made_of = begin, frozenset(file for table in tables for file in table.inputFiles())  # files never change
+        if self._rows is None or made_of != self._made_of:
+            tune(session, sizes)
+            # Not persist(): Spark forgets persisted rows when any session drops a view with the name of one that they were made of.
+            self._rows, self._made_of = fold().localCheckpoint(), made_of
+        return _in_session(session, self._rows)
+
+    def forget(self) -> None:
+        """Compute anew for the next question: after a failure, parts of what is kept may be lost."""
+        self._rows = None
+
+
+def _in_session(session: SparkSession, rows: DataFrame) -> DataFrame:
+    """Rows of another session. They need no view once they are found."""
+    name = f"recent_{uuid4().hex}"
+    rows.createGlobalTempView(name)
+    try:
+        return session.table(f"global_temp.{name}")
+    finally:
+        session.catalog.dropGlobalTempView(name)
+
 
 _TERMS: Final = ("_periods", "_sight", "known_until", "_limits", "_stretches", "_leader_changes", "_days")
 """What the answers are made of, in order: about the dates that are not closed (`closed_tables`), or all if none is."""

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from sidecar.audit.ask.own_tables import OwnTable
-from sidecar.audit.ask.recent import RecentLeadership
-from sidecar.audit.ask.registration import register_views
+from sidecar.audit.ask.registration import RecentLeadership, register_views
 from sidecar.audit.ask.sql import OUTPUTS, Output, QueryResult, render, run_sql
 from sidecar.audit.audit_error import JVM_ENDED, AuditError, StoppedError, failing_to
 from sidecar.audit.log.audit_log import audit_folder

@@ -30,8 +30,7 @@ from pyspark.sql.types import (
 from sidecar.audit.ask.own_tables import OwnTable
 from sidecar.audit.ask.query_check import NO_FILES, check_query, query_session
 from sidecar.audit.ask.query_check import answer as answer_of
-from sidecar.audit.ask.recent import RecentLeadership
-from sidecar.audit.ask.registration import leadership_reads, register_views
+from sidecar.audit.ask.registration import RecentLeadership, leadership_reads, register_views
 from sidecar.audit.audit_error import AuditError, failing_to, retried
 from sidecar.audit.spark.session import sizes_to_read, tune
 from sidecar.core.counted import counted

@@ -1,4 +1,5 @@
-"""The report's pictures: SVG without scripts. Its classes get their colours from report.css, its widths are parts of the page's.
+"""The report's pictures: what each consists of, and its SVG without scripts. Its classes get their colours from report.css, its widths are
+parts of the page's.
 
 Text from a cluster is untrusted. `element` escapes every text and attribute.
 """
@@ -10,6 +11,33 @@ from typing import Final
 
 from markupsafe import Markup, escape
 from msgspec import Struct
+
+TABLE_ROWS: Final = 20
+"""The maximum number of rows of a table that does not belong to the bars of a chart."""
+MEANT: Final = (("planned", "planned"), ("not planned", "unplanned"), ("not known", "unknown"))
+"""Whether failovers were planned: words, and CSS class."""
+
+
+class ReportTable(Struct, frozen=True):
+    """A table of texts. The first cell of a row is its heading."""
+
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+class Card(Struct, frozen=True):
+    """A picture with its numbers."""
+
+    title: str
+    text: str
+    picture: Markup | None = None
+    """None: there is nothing to draw."""
+    key: Sequence[tuple[str, Markup]] = ()
+    tables: Sequence[ReportTable] = ()
+    width: str = ""
+    """`wide` or `double`."""
+
 
 _HEIGHT: Final = 116
 """Of the bars, in pixels."""

@@ -4,8 +4,7 @@ from collections import Counter
 from typing import Final
 
 from sidecar.audit.report import report_charts as charts
-from sidecar.audit.report.report_card import MEANT, TABLE_ROWS, Card, ReportTable
-from sidecar.audit.report.report_charts import LaneOf, Mark, Span
+from sidecar.audit.report.report_charts import MEANT, TABLE_ROWS, Card, LaneOf, Mark, ReportTable, Span
 from sidecar.audit.report.report_data import LANES, SLO_ROWS, STRETCHES, Findings, Sums
 from sidecar.audit.report.report_period import utc
 from sidecar.audit.report.report_text import DASH, counted, minute, percent, second, seconds, short

@@ -6,7 +6,7 @@ from typing import Final
 
 from pyspark.sql import Row
 
-from sidecar.core.cluster.records.record_lines import lasted, move
+from sidecar.core.cluster.record_lines import lasted, move
 from sidecar.core.counted import counted as core_counted
 from sidecar.core.pods import spelled
 from sidecar.core.sanitize import clean

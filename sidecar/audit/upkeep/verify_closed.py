@@ -6,8 +6,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from sidecar.audit.ask.recent import RecentLeadership
-from sidecar.audit.ask.registration import register_views
+from sidecar.audit.ask.registration import RecentLeadership, register_views
 from sidecar.audit.audit_error import AuditError, defect
 from sidecar.audit.log.closed_tables import CARRY, CLOSED_TABLES, read_closed, read_manifest, unnamed
 from sidecar.audit.log.file_systems import open_storage

@@ -9,16 +9,15 @@ from typing import Final, NamedTuple
 
 from sidecar.core.alerting import phrases, title
 from sidecar.core.alerting.alerts import Alert, Notice
-from sidecar.core.alerting.recovery_lines import jobs_line, jobs_now
-from sidecar.core.alerting.subject import Failover, Subject, subject
+from sidecar.core.alerting.subject import Failover, Subject, jobs_line, jobs_now, subject
 from sidecar.core.alerting.template_fields import fields
+from sidecar.core.captures import Gathered
+from sidecar.core.cluster.advice import next_step
 from sidecar.core.cluster.failover import makers_there
-from sidecar.core.cluster.next_step import next_step
-from sidecar.core.cluster.records.record_lines import succession_line
+from sidecar.core.cluster.record_lines import succession_line
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.cluster.status import SHOWN, Shown
 from sidecar.core.counted import counted, shortened
-from sidecar.core.evidence import Gathered
 from sidecar.core.message import Content, MessageAlert
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Policy, Trigger

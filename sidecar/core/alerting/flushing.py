@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.alerting import silences
+from sidecar.core.alerting import active_silences
 from sidecar.core.alerting.alerts import (
     MOST_OWED,
     NO_INCIDENT,
@@ -19,8 +19,7 @@ from sidecar.core.alerting.alerts import (
     Reason,
     Suppressed,
 )
-from sidecar.core.alerting.grouping import is_observable, is_outvoted
-from sidecar.core.alerting.pace import awaits_cause, paced
+from sidecar.core.alerting.grouping import awaits_cause, is_observable, is_outvoted, paced
 from sidecar.core.moment import Moment
 from sidecar.core.policy.labels import Labels
 from sidecar.core.policy.policy import Policy, Trigger
@@ -35,7 +34,7 @@ def flush(
     policy: Policy,
     blind: Collection[str],
     now: Moment,
-    documents: silences.Documents | None = None,
+    documents: active_silences.Documents | None = None,
     decided_at: Mapping[str, int] | None = None,
     unsettled: Collection[str] = (),
     ending: Collection[str] = (),
@@ -116,7 +115,7 @@ class _Flush(Struct, dict=True):
     policy: Policy
     blind: Collection[str]
     now: Moment
-    documents: silences.Documents
+    documents: active_silences.Documents
     decided_at: Mapping[str, int]
     unsettled: Collection[str]
     ending: Collection[str]
@@ -173,13 +172,13 @@ class _Flush(Struct, dict=True):
         flush.
         """
         if (
-            silences.awaits_document(self.policy, self.documents, group, self.now)
-            or self.matched >= silences.MOST_MATCHED
+            active_silences.awaits_document(self.policy, self.documents, group, self.now)
+            or self.matched >= active_silences.MOST_MATCHED
             or awaits_cause(group, self.decided_at, self.now)
             or self._awaits_end(group)
         ):
             return True
-        self.matched += silences.effort(self.policy, self.documents, group)
+        self.matched += active_silences.effort(self.policy, self.documents, group)
         return False
 
     def _awaits_end(self, group: Group) -> bool:
@@ -215,7 +214,7 @@ class _Flush(Struct, dict=True):
 
     def _suppression(self, group: Group, route: Route) -> _Suppression:
         """Alerts that are muted, inhibited or silenced now. Inhibition never suppresses the resolve of an alert that was notified."""
-        silenced = silences.hiding(self.policy, self.documents, group, self.now)
+        silenced = active_silences.hiding(self.policy, self.documents, group, self.now)
         if route.is_muted(self.now.wall):
             reasons = dict.fromkeys(group.members, Reason.SUPPRESSED_BY_TIME_INTERVAL)
         else:

@@ -1,26 +1,39 @@
 """From alerts to notifications: alerts are grouped, and a group is notified once. Alertmanager's model.
 
-An alert belongs to a group of each route that it matches. A group is notified `group_wait` after its first alert; after a change, not
-sooner than `group_interval` after its last notification, unless it gets worse (see `pace`); and again after `repeat_interval` while an
-alert in it fires. A muted or inhibited alert stays in its group: it is notified when the suppression ends, if it still fires then; else it
-is recorded as suppressed. So does a silenced alert, which is recorded when the silence begins to hide it.
+An alert belongs to a group of each route that it matches, also under another policy. A group is notified `group_wait` after its first
+alert; after a change, not sooner than `group_interval` after its last notification, unless it has got worse: then it does not wait, but
+once in that time; and again after `repeat_interval` while an alert in it fires. A muted or inhibited alert stays in its group: it is
+notified when the suppression ends, if it still fires then; else it is recorded as suppressed. So does a silenced alert, which is recorded
+when the silence begins to hide it.
 
 Alerts about one observer have groups of their own, by observer: a group's fingerprint is either the same for every observer, or another for
 each of them.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import Final
 
 from msgspec.structs import replace
 
 from sidecar.core.agreement import Agreement
-from sidecar.core.alerting.alerts import Alert, Alerts, Group, Member
-from sidecar.core.alerting.pace import rescheduled
-from sidecar.core.moment import Moment
+from sidecar.core.alerting.alerts import (
+    NO_RANK,
+    Alert,
+    Alerts,
+    Group,
+    Member,
+    Pending,
+    PendingKey,
+    labels_of,
+    with_severity,
+)
+from sidecar.core.moment import SECOND, Moment
 from sidecar.core.overlay import with_items
-from sidecar.core.policy.labels import Labels
-from sidecar.core.policy.policy import Policy
+from sidecar.core.policy.labels import CHECK, PLANNED, Labels
+from sidecar.core.policy.policy import Policy, Rule, Severity
 from sidecar.core.policy.routing import BY_ALL, Route, every, matching
+from sidecar.core.quarantine import Quarantine, Quarantined
 from sidecar.core.records import record_id
 
 
@@ -131,3 +144,177 @@ def is_outvoted(alert: Alert) -> bool:
 def is_observable(alert: Alert, blind: Collection[str]) -> bool:
     """Whether it is known that the alert still fires. `blind`: the clusters that cannot be read."""
     return alert.cluster_id not in blind or "observer" in alert.labels
+
+
+_RANKS: Final = {severity.value: rank for rank, severity in enumerate(Severity)}
+"""By severity, the least severe first."""
+
+
+PATIENCE: Final = 2 * SECOND
+"""How long a group that is due waits for the cause of a failover."""
+
+
+def awaits_cause(group: Group, decided_at: Mapping[str, int], now: Moment) -> bool:
+    """Whether a group that is due waits for a failover that will soon be closed: its cause is decided, and its jobs have leaders."""
+    if not decided_at or group.flush_at is None or now.steady >= group.flush_at + PATIENCE:
+        return False
+    new = (member.alert for member in group.members.values() if not member.notified or member.alert.ended)
+    times = (decided_at.get(alert.episode_id) for alert in new if alert.episode_id)
+    return any(at is not None and at <= group.flush_at + PATIENCE for at in times)
+
+
+def rescheduled(group: Group, route: Route, now: Moment, joined: Member | None = None) -> Group:
+    """A group whose alerts have changed, with the time of its next flush. `joined`: the only one that has changed. Thousands may join one
+    after another, so the others are looked at again only if it may make the group worse.
+    """
+    if not group.members:
+        return replace(group, flush_at=None)
+    due = now.steady + route.group_wait
+    if group.notified_at is not None:
+        if not (joined and _has_news([joined])) and not _has_news(group.members.values()):
+            return replace(group, flush_at=max(group.notified_at + route.repeat_interval, now.steady))
+        if group.flush_at is not None and group.flush_at <= due:
+            return group
+        if not _is_worse(group, route, now, joined):
+            due = max(due, group.notified_at + route.group_interval)
+    return replace(group, flush_at=due if group.flush_at is None else min(group.flush_at, due))
+
+
+def brought_forward(group: Group, route: Route, now: Moment) -> Group:
+    """A waiting group with its next flush under another policy: not later than the new intervals of `route` allow."""
+    latest = rescheduled(replace(group, flush_at=None), route, now).flush_at
+    if group.flush_at is None or latest is None:
+        return group
+    return replace(group, flush_at=min(group.flush_at, max(latest, now.steady + route.group_interval)))
+
+
+def _has_news(members: Iterable[Member]) -> bool:
+    return any(not member.notified or (member.alert.ended and not member.closes) for member in members)
+
+
+def paced(group: Group, route: Route, lasting: Sequence[Alert], *, again: bool, now: Moment) -> Group:
+    """The group that is notified of `lasting`, and perhaps of resolved alerts, sooner than usual if it got worse."""
+    worst = max(map(_rank, lasting), default=NO_RANK)
+    is_early = group.notified_at is not None and now.steady < group.notified_at + route.group_interval and not again
+    return replace(group, worst=worst, hastened_at=now.steady if is_early else group.hastened_at)
+
+
+def _is_worse(group: Group, route: Route, now: Moment, joined: Member | None) -> bool:
+    """Whether an alert fires that is worse than what the group was notified of, and the group was not hastened a short while ago; or one
+    joins of a rule of which the incident has no other alert: what else is known is not kept back.
+    """
+    if joined and _is_of_another_rule(group, joined):
+        return True
+    if group.hastened_at is not None and now.steady < group.hastened_at + route.group_interval:
+        return False
+    if joined and not joined.notified and _rank(joined.alert) <= group.worst:
+        return False  # those that joined before it did not make the group worse either: else it would be due
+    ranks = [_rank(member.alert) for member in group.members.values() if member.notified and not member.alert.ended]
+    worst = max([group.worst, *ranks])
+    new = (member for member in group.members.values() if not member.notified and not member.suppressed_by)
+    return any(_rank(member.alert) > worst for member in new if not member.alert.ended or member.alert.is_event)
+
+
+def _is_of_another_rule(group: Group, new: Member) -> bool:
+    """Whether an alert joins an incident that people were notified of, but not of this rule."""
+    if new.notified or new.suppressed_by:
+        return False
+    # Those that wait stand behind them, and may be thousands: one after another they are not all looked at again.
+    settled = takewhile(lambda member: member.notified or member.suppressed_by, group.members.values())
+    rules = (member.alert.rule for member in settled if member.notified)
+    first = next(rules, None)
+    return first is not None and new.alert.rule != first and new.alert.rule not in rules
+
+
+def _rank(alert: Alert) -> int:
+    return _RANKS.get(alert.labels.get("severity", ""), NO_RANK)
+
+
+Rules = Mapping[str, Rule]
+"""By their names."""
+
+
+def rerouted(alerts: Alerts, policy: Policy, now: Moment) -> Alerts:
+    """The alerts under another policy. Alerts of removed rules are dropped.
+
+    A group that still exists continues unchanged; in a new group no alert counts as notified.
+    """
+    rules = {rule.alert: rule for rule in policy.rules}
+    groups = _without_members(alerts.groups, policy)
+    for alert, waiting in _relabelled_alerts(alerts, policy, rules):
+        routes = {group_of(alerts.groups, route, alert)[0]: route for route in matching(policy.route, alert.labels)}
+        is_owed = not waiting.issubset(routes)
+        for fingerprint, route in routes.items():
+            before = alerts.groups.get(fingerprint)
+            # A new group is not notified of a resolved alert, unless a group that no longer exists still had to be.
+            if not alert.ended or is_owed or (before and alert.id in before.members):
+                groups[fingerprint] = _group_after(groups, before, route, alert, policy, now)
+    failovers = {name: counted for name, counted in alerts.failovers.items() if policy.watches(name)}
+    return Alerts(_relabelled_pending(alerts, policy, rules), groups, failovers)
+
+
+def continued(alerts: Alerts, policy: Policy, now: Moment) -> tuple[Alerts, Sequence[Quarantined]]:
+    """The alerts `rerouted`, without groups that cannot be: what still holds in them fires anew."""
+    try:
+        return rerouted(alerts, policy, now), ()
+    except Exception:  # noqa: BLE001  whatever it is, the other groups go on
+        quarantine, groups = Quarantine(), {}
+        for fingerprint, group in alerts.groups.items():
+            with quarantine.guard("group", fingerprint) as guard:
+                rerouted(replace(alerts, groups={fingerprint: group}), policy, now)
+            if not guard.raised:
+                groups[fingerprint] = group
+        return rerouted(replace(alerts, groups=groups), policy, now), quarantine.left_out
+
+
+def _without_members(groups: Mapping[str, Group], policy: Policy) -> dict[str, Group]:
+    """The groups that have no members, and still exist."""
+    routes = {route.key: route for route in every(policy.route)}
+    return {
+        fingerprint: group
+        for fingerprint, group in groups.items()
+        if not group.members
+        and group.route in routes
+        and fingerprint == fingerprint_of(routes[group.route], group.labels)
+    }
+
+
+def _group_after(
+    groups: Mapping[str, Group], before: Group | None, route: Route, alert: Alert, policy: Policy, now: Moment
+) -> Group:
+    """The group that the alert is in now. `before`: the same one under the other policy."""
+    fingerprint, group = group_of(groups, route, alert)
+    if before and fingerprint not in groups:
+        showing = policy.incident_destinations()
+        opened_at = tuple(name for name in before.opened_at if name in showing)
+        group = replace(before, route=group.route, labels=group.labels, members={}, opened_at=opened_at)
+    member = before.members.get(alert.id) if before else None
+    return (brought_forward if member else rescheduled)(with_alert(group, alert, member), route, now)
+
+
+def _relabelled_alerts(alerts: Alerts, policy: Policy, rules: Rules) -> Iterator[tuple[Alert, set[str]]]:
+    """The alerts that have a rule in `policy`, each with the fingerprints of the groups that have not been notified of it."""
+    relabelled: dict[str, Alert] = {}
+    waiting: dict[str, set[str]] = {}
+    for fingerprint, group in alerts.groups.items():
+        for key, member in group.members.items():
+            if member.alert.rule in rules and policy.watches(member.alert.cluster_id):
+                relabelled[key] = _relabelled(member.alert, policy, rules)
+                waiting.setdefault(key, set()).update([] if member.notified else [fingerprint])
+    for key, alert in relabelled.items():
+        yield alert, waiting[key]
+
+
+def _relabelled_pending(alerts: Alerts, policy: Policy, rules: Rules) -> dict[PendingKey, Pending]:
+    return {
+        key: replace(pending, alert=_relabelled(pending.alert, policy, rules))
+        for key, pending in alerts.pending.items()
+        if key[0] in rules and policy.watches(key[1])
+    }
+
+
+def _relabelled(alert: Alert, policy: Policy, rules: Rules) -> Alert:
+    ours = "observer" in alert.labels
+    labels = with_severity(labels_of(policy, rules[alert.rule], alert.cluster_id, alert.component, ours=ours), alert)
+    kept = {name: alert.labels[name] for name in (PLANNED, CHECK) if name in alert.labels}
+    return replace(alert, labels={**labels, **kept})

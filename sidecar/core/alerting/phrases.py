@@ -7,7 +7,7 @@ from sidecar.core.agreement import Agreement
 from sidecar.core.alerting.alerts import Alert
 from sidecar.core.alerting.conditions import JOBS
 from sidecar.core.cluster import split_leadership
-from sidecar.core.cluster.records.record_lines import lasted, move, without_leader
+from sidecar.core.cluster.record_lines import lasted, move, without_leader
 from sidecar.core.cluster.state import TooOld
 from sidecar.core.counted import counted
 from sidecar.core.finder import PARTLY

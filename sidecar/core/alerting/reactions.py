@@ -8,10 +8,18 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.alerting import excuses, grouping
-from sidecar.core.alerting.alerts import Alert, Alerts, CountedFailover, Failovers, Pending
+from sidecar.core.alerting import conditions, grouping
+from sidecar.core.alerting.alerts import (
+    Alert,
+    Alerts,
+    CountedFailover,
+    Failovers,
+    Pending,
+    new_alert,
+    place_of,
+    with_severity,
+)
 from sidecar.core.alerting.conditions import MOST_NAME
-from sidecar.core.alerting.new_alert import new_alert, place_of, with_severity
 from sidecar.core.cluster.downtime import bounds_in_seconds
 from sidecar.core.cluster.draft import Happened
 from sidecar.core.cluster.failover.causes import Cause
@@ -113,9 +121,9 @@ def _react_to_transition(
         return alerts
     if rule.on is Trigger.LEADER_CHANGED:
         alert = replace(alert, count=None if drills.have(alert.episode_id) else _number(alerts, policy, cluster, alert))
-        until = excuses.excused_until(rule, cluster, alert.episode_id)
+        until = conditions.excused_until(rule, cluster, alert.episode_id)
         if at.steady < until:
-            if excuses.is_known_to_be_planned(cluster, alert.episode_id):
+            if conditions.is_known_to_be_planned(cluster, alert.episode_id):
                 return alerts  # its end is notified
             waits = {(rule.alert, alert.cluster_id, alert.component): Pending(until, alert)}
             return replace(alerts, pending={**alerts.pending, **waits})
@@ -188,7 +196,7 @@ def _number(alerts: Alerts, policy: Policy, cluster: ClusterState, alert: Alert)
         for failover in failovers
         if alert.began.steady - failover.at <= within and failover.episode_id != alert.episode_id
     )
-    episode = excuses.episode_of(cluster, alert.episode_id)
+    episode = conditions.episode_of(cluster, alert.episode_id)
     return sum(failover.times for failover in earlier) + max(1, episode.failovers if episode else 0)
 
 
@@ -235,10 +243,10 @@ def as_known(alerts: Alerts, policy: Policy, alert: Alert, cluster: ClusterState
     """The alert of another leader with what is known of its failover when it fires: whether it was planned, has lost jobs, and whether
     people know of it.
     """
-    episode = excuses.episode_of(cluster, alert.episode_id)
+    episode = conditions.episode_of(cluster, alert.episode_id)
     lost = episode.jobs_lost - episode.jobs_vanished if episode else 0
     alert = replace(alert, jobs_lost=lost, vacancy_notified=_is_vacancy_notified(alerts, policy, alert))
-    return replace(alert, labels=with_severity(excuses.labelled(alert, cluster), alert))
+    return replace(alert, labels=with_severity(conditions.labelled(alert, cluster), alert))
 
 
 def _is_vacancy_notified(alerts: Alerts, policy: Policy, alert: Alert) -> bool:

@@ -5,10 +5,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core.alerting import excuses, grouping
-from sidecar.core.alerting.alerts import Alert, Alerts, Failovers, Pending, PendingKey
-from sidecar.core.alerting.conditions import Holding, conditions
-from sidecar.core.alerting.new_alert import new_alert, place_of
+from sidecar.core.alerting import grouping
+from sidecar.core.alerting.alerts import Alert, Alerts, Failovers, Pending, PendingKey, new_alert, place_of
+from sidecar.core.alerting.conditions import Holding, conditions, no_vacancy_until, waiting_alerts
 from sidecar.core.alerting.reactions import as_known, in_progress
 from sidecar.core.cluster import rest_server
 from sidecar.core.cluster.downtime import bounds_in_seconds
@@ -119,7 +118,7 @@ def _evaluate_cluster(
     for rule in policy.rules:
         with quarantine.guard("rule", rule.alert, "of cluster", name):
             if rule.on is Trigger.LEADER_CHANGED:
-                pending |= excuses.waiting(alerts.pending, rule, name, cluster, now)
+                pending |= waiting_alerts(alerts.pending, rule, name, cluster, now)
             if cluster.leaders_in_sight or rule.on is Trigger.BLIND:
                 of_rule = [alert for alert in lasting if alert.rule == rule.alert]
                 alerts, waiting, ended = _evaluate_rule(alerts, policy, rule, name, cluster, of_rule, now)
@@ -170,9 +169,7 @@ def _due(rule: Rule, cluster: ClusterState, alert: Alert) -> int:
     """When (steady) a condition that holds fires."""
     due = alert.began.steady + rule.hold_for
     return (
-        max(due, excuses.no_vacancy_until(rule, cluster, alert.episode_id, alert.began))
-        if rule.on is Trigger.VACANT
-        else due
+        max(due, no_vacancy_until(rule, cluster, alert.episode_id, alert.began)) if rule.on is Trigger.VACANT else due
     )
 
 

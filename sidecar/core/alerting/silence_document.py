@@ -1,9 +1,14 @@
-"""The document of silences: its format, its bounds, and what each matcher means. Others can write it, so nothing in it is trusted."""
+"""The document of silences: its format, its bounds, and what each matcher means. Others can write it, so nothing in it is trusted.
+
+RE2 matches its regular expressions: it never backtracks, so that none stalls the owner's thread. Their syntax and meaning are those of
+Alertmanager, whose engine is RE2's. A pattern must match the whole text.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Annotated, Final
+from functools import lru_cache
+from typing import Annotated, Any, Final
 
 from msgspec import DecodeError, Meta, Raw, Struct, json
 from msgspec.structs import asdict, replace
@@ -13,8 +18,57 @@ from sidecar.core.bounds import SILENCES
 from sidecar.core.errors import OperatorError
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.labels import Labels, Matcher, Operator
-from sidecar.core.policy.patterns import PatternError, full_match, size
 from sidecar.core.sanitize import clean
+
+LONGEST_PATTERN: Final = 200
+LONGEST_MATCHED: Final = 300
+"""A longer text matches no pattern. A cluster id has at most 253 characters."""
+LARGEST: Final = 400
+"""The largest compiled pattern (instructions): the time of a match grows with it. A literal has about one for each character."""
+_MEMORY: Final = 32 << 10
+"""Bytes of a compiled pattern, and of what it remembers of earlier matches."""
+_COMPILED: Final = 1024
+"""Patterns that are kept compiled."""
+
+
+class PatternError(ValueError):
+    """The pattern is not understood. The text says why."""
+
+
+def full_match(pattern: str, text: str) -> bool:
+    """Whether `pattern` matches the whole `text`. Raises PatternError."""
+    compiled = _compiled(pattern)
+    try:
+        return len(text) <= LONGEST_MATCHED and compiled.fullmatch(text) is not None
+    except UnicodeEncodeError:  # lone surrogates
+        return False
+
+
+def pattern_size(pattern: str) -> int:
+    """The size of the compiled pattern, up to LARGEST. Raises PatternError if the pattern is not understood."""
+    return int(_compiled(pattern).programsize)
+
+
+@lru_cache(_COMPILED)
+def _compiled(pattern: str) -> Any:
+    if len(pattern) > LONGEST_PATTERN:
+        raise PatternError(f"is longer than {LONGEST_PATTERN} characters")
+    import re2  # noqa: PLC0415  saves 2.5 MiB where no silence has a pattern
+
+    options = re2.Options()
+    options.max_mem, options.never_capture, options.log_errors = _MEMORY, True, False
+    try:
+        compiled = re2.compile(pattern, options)
+    except UnicodeEncodeError as error:
+        raise PatternError("is not text") from error
+    except re2.error as error:
+        reason = error.args[0] if error.args else b""
+        text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        raise PatternError(f"is not understood: {clean(text)}") from error
+    if compiled.programsize > LARGEST:
+        raise PatternError("is too large: use fewer repetitions, or two patterns")
+    return compiled
+
 
 FORMAT: Final = 1
 MOST_BYTES: Final = SILENCES.most_bytes
@@ -223,7 +277,7 @@ def _checked(silence: Written, longest: int) -> Written:
             raise ValueError("a matcher is too long")
     for matcher in _patterns(silence):
         try:
-            size(matcher.value)
+            pattern_size(matcher.value)
         except PatternError as error:
             raise ValueError(f'the pattern of "{clean(matcher.label)}" {error}') from error
     longest = min(longest, LONGEST_DRILL) if silence.drill else longest
@@ -235,7 +289,7 @@ def _patterns(silence: Written) -> Iterator[Matcher]:
 
 
 def _too_many_patterns(silences: Mapping[str, Written]) -> str | None:
-    sizes = [size(matcher.value) for silence in silences.values() for matcher in _patterns(silence)]
+    sizes = [pattern_size(matcher.value) for silence in silences.values() for matcher in _patterns(silence)]
     if len(sizes) > MOST_PATTERNS:
         return f"more than {MOST_PATTERNS} regular expressions"
     return "regular expressions that are too large together" if sum(sizes) > LARGEST_PATTERNS else None

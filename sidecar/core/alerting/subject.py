@@ -1,11 +1,15 @@
-"""What a message about a group of alerts is made of: the alerts, the failover behind them, and what is known of it."""
+"""What a message about a group of alerts is made of: the alerts, the failover behind them, and what is known of it.
 
-from collections.abc import Mapping, Sequence
+Its jobs are in words already: which have a leader, which have ended, which are lost, and what came back of them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from sidecar.core.alerting import recovery_lines, title
+from msgspec import Struct
+
+from sidecar.core.alerting import title
 from sidecar.core.alerting.alerts import NO_INCIDENT, Alert, Notice
-from sidecar.core.alerting.recovery_lines import CameBack, MovedJobs, moved_jobs
 from sidecar.core.alerting.title import Headline
 from sidecar.core.cluster.death.death_verdict import DeathReason, DeathVerdict
 from sidecar.core.cluster.death.deaths import death_of, name_of
@@ -13,13 +17,168 @@ from sidecar.core.cluster.failover import episodes
 from sidecar.core.cluster.failover.causes import Verdict, is_planned, verdict
 from sidecar.core.cluster.failover.episodes import Episode
 from sidecar.core.cluster.failover.failover_in_progress import facts_of
-from sidecar.core.cluster.recovery.recovery_state import RecoverySummary
+from sidecar.core.cluster.recovery import assessment
+from sidecar.core.cluster.recovery.recovery_state import Assessed, RecoverySummary, summary
+from sidecar.core.cluster.recovery.recovery_tables import MOST_OF_A_REASON, known_checkpoints
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.cluster.status import SHOWN, ClusterStatus
 from sidecar.core.cluster.status_of import status_of
-from sidecar.core.moment import Moment
+from sidecar.core.counted import counted, data_size, shortened
+from sidecar.core.moment import Moment, age, micros, seconds
+from sidecar.core.pictures import ENDED, Checkpoint, Job, Picture
 from sidecar.core.pods import Pods, spelled
 from sidecar.core.policy.policy import Policy, Rule, Trigger
+from sidecar.core.records import Recovery
+from sidecar.core.sanitize import clean
+
+MOST_REASONS: Final = 5
+_NAME: Final = 60
+"""Characters of a job's name."""
+MOST_JOBS: Final = 3
+"""Jobs of a failover that are named."""
+_DELETED: Final = "with the ConfigMap that was deleted"
+_VANISHED: Final = "when the plan was removed while nobody led"
+
+
+class CameBack(NamedTuple):
+    """What is known of the recovery, in lines."""
+
+    affected: tuple[str, ...] = ()
+    """What ran before. None once all of it runs again."""
+    now: tuple[str, ...] = ()
+    """How many jobs run by now; in the end the verdict with its proof, or the reasons."""
+
+
+def came_back(cluster: ClusterState, episode: Episode) -> CameBack:
+    """What is known of the recovery from this failover."""
+    before = cluster.picture
+    if cluster.assessed and assessment.is_judged(cluster, episode):
+        return CameBack(now=tuple(_proof(cluster.assessed)))
+    if before is None or cluster.recovery is None or cluster.recovery.episode_id != episode.id:
+        return CameBack()
+    jobs = [job for job in before.jobs if job.state not in ENDED]
+    unfinished = assessment.waiting(cluster).keys() | cluster.job_faults.keys()
+    running = sum(job.id not in unfinished for job in jobs) if cluster.recovery.led_at else 0
+    if running == len(jobs):
+        return CameBack()
+    so_far = f"{running} of {len(jobs)} jobs seen running again, or ended, so far"
+    return CameBack((_affected(before, jobs, episode.opened_at.wall),), (so_far,) if cluster.recovery.led_at else ())
+
+
+def summary_of(cluster: ClusterState, episode: Episode) -> RecoverySummary | None:
+    """The verdict with its jobs; `unproven` without them while it is assessed. None: it was not assessed."""
+    if cluster.assessed and assessment.is_judged(cluster, episode):
+        return summary(cluster.assessed)
+    if cluster.recovery and cluster.recovery.episode_id == episode.id:
+        return RecoverySummary("unproven", (), (), is_over=False)
+    return None
+
+
+def _affected(before: Picture, jobs: Sequence[Job], at: int) -> str:
+    """How many jobs ran on how many TaskManagers, the largest job, and its last checkpoint."""
+    total = len(jobs) + before.jobs_beyond
+    largest = max(jobs, key=lambda job: job.total_tasks)
+    checkpoints = known_checkpoints(largest.checkpoints)
+    last = ""
+    if checkpoints:
+        last = f", last checkpoint {_checkpoint_text(checkpoints[-1])}, {age(at - checkpoints[-1].ended_at)} before the loss"
+    which = "" if total == 1 else "the largest is "
+    largest_job = f"{which}{clean(largest.name, _NAME)} with {counted(largest.total_tasks, 'task')}"
+    return f"{counted(total, 'job')} ran before{_task_managers(before)}: {largest_job}{last}"
+
+
+def _task_managers(before: Picture) -> str:
+    """` on 4 TaskManagers, 12 of 16 slots taken`. Empty: not known."""
+    if before.task_managers is None:
+        return ""
+    managers = counted(len(before.task_managers) + before.task_managers_beyond, "TaskManager")
+    if before.slots_total is None or before.slots_free is None:
+        return f" on {managers}"
+    return f" on {managers} ({before.slots_total - before.slots_free} of {counted(before.slots_total, 'slot')} taken)"
+
+
+def _checkpoint_text(checkpoint: Checkpoint) -> str:
+    return str(checkpoint.id) if checkpoint.size is None else f"{checkpoint.id} ({data_size(checkpoint.size)})"
+
+
+def _proof(assessed: Assessed) -> Iterator[str]:
+    """`recovered: 5 of 5 jobs RUNNING after 8.2 s, 5 restored from their latest checkpoints`; else why not."""
+    of_cluster, *rows = assessed.rows
+    running = [row for row in rows if row.outcome == "running"]
+    expected = [row for row in rows if row.outcome not in {"ended", "resurrected"}]
+    ran = f"{len(running)} of {len(expected)} jobs RUNNING{_slowest_job(running)}" if expected else ""
+    latest = sum(row.restored_from == "latest" for row in running)
+    restored = (
+        f"{latest} restored from {'its' if latest == 1 else 'their'} latest checkpoint{'' if latest == 1 else 's'}"
+    )
+    yield f"{of_cluster.verdict}: {', '.join(filter(None, (ran, restored if latest else '')))}".removesuffix(": ")
+    reasons = [clean(reason, MOST_OF_A_REASON) for reason in of_cluster.reasons[:MOST_REASONS]]
+    yield from shortened(reasons, MOST_REASONS, len(of_cluster.reasons))
+
+
+def _slowest_job(rows: Sequence[Recovery]) -> str:
+    latest = max((row.running_after_seconds for row in rows if row.running_after_seconds is not None), default=None)
+    return "" if latest is None else f" after {seconds(micros(latest))}"
+
+
+class MovedJobs(Struct, frozen=True):
+    """The jobs of a failover."""
+
+    moved: int
+    """How many of `total` lost their leader."""
+    away: int
+    """How many have no leader now."""
+    ended: int
+    """How many have ended since. So many of them are `lost`: Flink does not know them any more."""
+    lost: int
+    total: int
+    vanished: int
+    """How many of those lost only their plans."""
+    ids: tuple[str, ...]
+    """The first few jobs that have no leader now; if all have one, of those that lost it."""
+
+
+def moved_jobs(episode: Episode, cluster: ClusterState) -> MovedJobs:
+    parts = [
+        (component.job_id, state)
+        for component, state in cluster.components.items()
+        if component.job_id and episodes.has_part(state.absence, episode)
+    ]
+    away = [job_id for job_id, state in parts if episodes.is_away(state.absence)]
+    moved = len(parts) + episode.jobs_ended
+    ids = away or [job_id for job_id, _ in parts]
+    return MovedJobs(
+        *(moved, len(away), episode.jobs_ended, episode.jobs_lost),
+        *(max(episode.jobs_total, moved), episode.jobs_vanished),
+        tuple(sorted(ids)[:MOST_JOBS]),
+    )
+
+
+def jobs_now(jobs: MovedJobs) -> str:
+    """For the title of a failover: how its jobs are now."""
+    if not jobs.moved:
+        return ""
+    if jobs.away:
+        return f", {jobs.away} of {jobs.moved} jobs without leader"
+    return f", {jobs.moved - jobs.ended} of {jobs.moved} jobs led"
+
+
+def jobs_line(jobs: MovedJobs) -> str:
+    led, ended = jobs.moved - jobs.away - jobs.ended, jobs.ended - jobs.lost
+    how = _VANISHED if jobs.vanished == jobs.lost else _DELETED
+    them, they_run = "it" if jobs.lost == 1 else "them", "it runs" if led == 1 else "they run"
+    parts = {
+        f"{jobs.lost} lost {how} (Flink does not know {them} any more)": jobs.lost,
+        f"{ended} ended": ended,
+        f"{led} led again (which does not say that {they_run})": led,
+        f"{jobs.away} without one now": jobs.away,
+    }
+    now = ", ".join(text for text, number in parts.items() if number)
+    more = (jobs.away or jobs.moved) - len(jobs.ids)
+    ids = ", ".join(f"{job_id[:8]}…" for job_id in jobs.ids)
+    which = f": {ids}{f' and {more} more' if more else ''}" if jobs.ids else ""
+    return f"jobs: {jobs.moved} of {jobs.total} lost their leader, {now}{which}"
+
 
 _OF_A_LOSS: Final = frozenset({Trigger.LEADER_CHANGED, Trigger.VACANT})
 """Triggers of alerts that say why the previous leader ended."""
@@ -101,8 +260,8 @@ def _failover(cluster: ClusterState, episode: Episode, *, of_a_loss: bool) -> Fa
         _death(cluster, episode) if of_a_loss else None,
         _successor(cluster, episode),
         moved_jobs(episode, cluster),
-        recovery_lines.came_back(cluster, episode),
-        recovery_lines.summary_of(cluster, episode),
+        came_back(cluster, episode),
+        summary_of(cluster, episode),
     )
 
 

@@ -1,15 +1,28 @@
-"""One cluster: raw observations in, the next state and its records out."""
+"""One cluster: raw observations in, the next state and its records out.
+
+The results of its checks of high availability are recorded when a verdict changes, and once a day. Its account of leadership
+(`leadership_account`) is kept at the end of each step.
+
+A found cluster that was removed: its leaderships are retired, and nothing is expected of it any more. A removal on purpose: the leaders
+withdraw, then the cluster's place in the store is deleted (by Flink when its application ends, by the operator when its resource is
+deleted). If the place is deleted while a leader is published there, its JobManager exits and another one creates the place again: that is
+a failover. Only if nothing returns for REMOVED_AFTER, the cluster counts as removed.
+"""
 
 from collections.abc import Callable
-from typing import NamedTuple, assert_never
+from typing import Final, NamedTuple, assert_never
 
 from msgspec.structs import replace
 
 from sidecar.core.cluster import leadership_changes, split_leadership
 from sidecar.core.cluster.death import deaths, ends
-from sidecar.core.cluster.draft import ClusterStep, Draft
+from sidecar.core.cluster.draft import ClusterStep, Draft, Happened
 from sidecar.core.cluster.failover import episodes, failover_in_progress, makers_there, plans
 from sidecar.core.cluster.failover.plans import Disruption
+from sidecar.core.cluster.leadership_account import Standing, changed, opened
+from sidecar.core.cluster.leadership_changes import Reading, apply
+from sidecar.core.cluster.leadership_table import Sight
+from sidecar.core.cluster.record_writer import envelope
 from sidecar.core.cluster.state import (
     ClusterState,
     Confirmed,
@@ -20,10 +33,12 @@ from sidecar.core.cluster.state import (
     View,
     last_known_state,
 )
-from sidecar.core.cluster.store import configmap_leaders, job_stores, store_view, znode_leaders
+from sidecar.core.cluster.store import configmap_leaders, store_view, znode_leaders
 from sidecar.core.cluster.store.store_view import COVERAGE_INTERVAL
-from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId, Held
-from sidecar.core.moment import Moment
+from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId, Held, Unknown, Vacant
+from sidecar.core.ha.finding import Verdict
+from sidecar.core.ha.results import Checked, CheckResult, KnownCheck
+from sidecar.core.moment import SECOND, Moment, timestamp
 from sidecar.core.observations import (
     ChildrenObserved,
     ClusterObservation,
@@ -31,6 +46,7 @@ from sidecar.core.observations import (
     ConnectionState,
     DeploymentObserved,
     DeploymentUnreadable,
+    HaChecked,
     LeftOut,
     MakerObserved,
     MakersListed,
@@ -51,6 +67,7 @@ from sidecar.core.observations import (
 )
 from sidecar.core.pods import host_of
 from sidecar.core.policy.policy import Policy, Store
+from sidecar.core.records import HaCheck, record_id
 
 Act = Callable[[Policy, str, ClusterState, Moment], ClusterStep]
 
@@ -79,7 +96,7 @@ def observe(
         case ViewConfirmed():
             until = observation.at.steady + observation.again_within + policy.trust_window
             draft.update(confirmed=Confirmed(observation.at, until))
-            job_stores.forget(draft)
+            store_view.forget(draft)
         case NothingFound() if not cluster.ever_led:
             store_view.nothing_found(draft, Missing(observation.place, observation.beside))
         case StoreObserved():
@@ -264,3 +281,124 @@ def _left_alone(cluster: ClusterState, component: ComponentId, now: Moment) -> b
 
 def _is_calm(cluster: ClusterState, component: ComponentId, now: Moment) -> bool:
     return split_leadership.is_calm(cluster.components[component].contest, cluster.view.turned_at.steady, now)
+
+
+RECORD_INTERVAL: Final = 86_400 * SECOND
+"""How often an unchanged result is recorded."""
+
+
+def checks_observed(policy: Policy, name: str, cluster: ClusterState, observation: HaChecked) -> ClusterStep:
+    """The cluster after its checks. Recorded are verdicts that changed, and each result once a day."""
+    before = cluster.readiness.checks if cluster.readiness else {}
+    checks: dict[str, KnownCheck] = {}
+    records: list[Happened] = []
+    for result in observation.results:
+        check, last = result.check, before.get(result.check)
+        checks[check] = _check_after(last, result, observation.at)
+        if last is None or checks[check].recorded_at != last.recorded_at:
+            records.append(_check_record(policy, name, checks[check], last, observation.at))
+    return replace(cluster, readiness=Checked(observation.at, checks)), records
+
+
+def _check_after(last: KnownCheck | None, result: CheckResult, at: Moment) -> KnownCheck:
+    """The known state of a check after its result."""
+    same = last is not None and last.result.verdict is result.verdict
+    due = not same or last is None or at.steady - last.recorded_at.steady >= RECORD_INTERVAL
+    risk_since = last.risk_since if last else None
+    match result.verdict:
+        case Verdict.PASS:
+            risk_since = None
+        case Verdict.RISK:
+            risk_since = risk_since or at
+    return KnownCheck(
+        result,
+        since=last.since if last and same else at,
+        recorded_at=at if last is None or due else last.recorded_at,
+        risk_since=risk_since,
+    )
+
+
+def _check_record(policy: Policy, name: str, check: KnownCheck, before: KnownCheck | None, at: Moment) -> HaCheck:
+    result = check.result
+    return HaCheck(
+        id=record_id("ha_check", policy.observer, name, result.check, timestamp(at.wall)),
+        **envelope(policy, name, at),
+        check_name=result.check,
+        verdict=result.verdict.value,
+        verdict_before=before.result.verdict.value if before else None,
+        since=timestamp(check.since.wall),
+        finding=result.text,
+        advice=result.advice or None,
+    )
+
+
+REMOVED_AFTER: Final = 600 * SECOND
+
+
+def has_leader(cluster: ClusterState) -> bool:
+    """Whether one of the cluster's own components is known to have a leader now."""
+    return any(
+        isinstance(state.leadership, Held) for component, state in cluster.components.items() if not component.job_id
+    )
+
+
+def is_forgotten(cluster: ClusterState, now: Moment) -> bool:
+    """Whether nothing of the cluster has existed for so long that it counts as removed."""
+    return cluster.in_sight and cluster.gone is not None and now.steady - cluster.gone.steady >= REMOVED_AFTER
+
+
+def removed(policy: Policy, cluster_id: str, cluster: ClusterState, at: Moment) -> ClusterStep:
+    """The records of the removal, and the cluster as it ends: without any component."""
+    draft = Draft(policy, cluster_id, cluster, at)
+    failover_in_progress.record_departed(draft, *cluster.departed)
+    episode = cluster.episode
+    parts = {
+        component: state
+        for component, state in cluster.components.items()
+        if not component.job_id and episode and episodes.has_part(state.absence, episode)
+    }
+    for component, state in cluster.components.items():
+        if state.last_known or not isinstance(state.leadership, Unknown):
+            apply(draft, component, state, Reading(Sight.JOB_ENDED))
+        else:
+            draft.remove(component)
+    if episode and draft.state.episode:
+        facts = replace(draft.state.episode.facts, removed=episode.away > 0)
+        draft.happened.append(draft.writer.episode(replace(draft.state.episode, facts=facts), parts, cluster.pods))
+        draft.update(episode=None)
+    store_view.cover(draft, Sighting.BLIND, at)
+    return draft.outcome()
+
+
+def standing(cluster: ClusterState) -> Standing:
+    """How the current moment counts in the account of leadership."""
+    if cluster.view.sighting is Sighting.BLIND:
+        return Standing.UNOBSERVED
+    own = [
+        state.leadership if (state := cluster.components.get(component)) else None for component in CLUSTER_COMPONENTS
+    ]
+    if any(isinstance(leadership, Vacant) for leadership in own):
+        return Standing.SUSPENDED if cluster.view.suspended else Standing.VACANT
+    return Standing.LED if all(isinstance(leadership, Held) for leadership in own) else Standing.UNOBSERVED
+
+
+def accounted(before: ClusterState | None, after: ClusterState, alive: Moment | None, at: Moment) -> ClusterState:
+    """`after` with its account, when the step from `before` is done. `alive`: until then a restart takes this sidecar to have run."""
+    account, now = after.account or opened(at.steady), standing(after)
+    turned = before is not None and before.view.sighting is not after.view.sighting
+    is_blind = after.view.sighting is Sighting.BLIND
+    if now is not account.now or (turned and is_blind):
+        # Blind since the end of what was covered, which may be earlier than now.
+        since = after.view.since.steady if is_blind else at.steady
+        account = changed(account, now, since, final_until(after, alive, at))
+    return after if account is after.account else replace(after, account=account)
+
+
+def final_until(cluster: ClusterState, alive: Moment | None, now: Moment) -> int:
+    """Until when (steady) the account is final: a view that is not confirmed in time will have been blind since its last confirmation, and
+    a sidecar that is killed will have ended when it was last known to run.
+    """
+    until = alive.steady if alive else now.steady
+    if cluster.view.sighting is Sighting.BLIND:
+        return until
+    return min(until, cluster.confirmed.at.steady if cluster.confirmed else cluster.view.since.steady)

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster.records.record_writer import RecordWriter
+from sidecar.core.cluster.record_writer import RecordWriter
 from sidecar.core.cluster.recovery.recovery_state import BadRestore
 from sidecar.core.cluster.state import ClusterState, ComponentState
 from sidecar.core.cluster.transitions import Transition

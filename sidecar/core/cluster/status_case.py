@@ -12,7 +12,7 @@ from sidecar.core.cluster.failover.causes import Confidence
 from sidecar.core.cluster.failover.episodes import Episode, has_part
 from sidecar.core.cluster.failover.failover_in_progress import cause_of
 from sidecar.core.cluster.failover.plans import Plan
-from sidecar.core.cluster.recovery import acceptance, assessment
+from sidecar.core.cluster.recovery import assessment
 from sidecar.core.cluster.recovery.recovery_judge import REGISTERED_WITHIN
 from sidecar.core.cluster.recovery.recovery_state import KEPT, Assessed, Fault, JobFault, is_left_out
 from sidecar.core.cluster.state import ClusterState, ComponentState, Unanswered, contending
@@ -282,7 +282,7 @@ class Case:
     def _is_accepted(self) -> bool:
         """Whether somebody knows what was lost so far in the failover whose recovery is assessed."""
         recovery = self.cluster.recovery
-        return recovery is not None and acceptance.is_accepted(self.cluster, recovery)
+        return recovery is not None and assessment.is_accepted(self.cluster, recovery)
 
     @property
     def faults(self) -> Mapping[str, JobFault]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from sidecar.core.cluster.draft import ClusterStep
 from sidecar.core.cluster.failover import makers_there, plans
-from sidecar.core.cluster.records.record_writer import envelope
+from sidecar.core.cluster.record_writer import envelope
 from sidecar.core.cluster.recovery.recovery_state import Fault
 from sidecar.core.cluster.state import ClusterState, contending
 from sidecar.core.cluster.status import ClusterStatus, Stated, Status

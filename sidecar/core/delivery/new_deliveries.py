@@ -1,4 +1,9 @@
-"""New deliveries: of what is due for notification, heartbeats, and what fires once more."""
+"""New deliveries: of what is due for notification, heartbeats, and what fires once more.
+
+A feed gets single alerts: it is a destination that groups, repeats and deduplicates by itself, which is an Alertmanager. An alert there is
+its labels: they are equal from every observer, and what differs is an annotation. It fires until a time that each sending moves on, so the
+alerts of a sidecar that has died end by themselves.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
@@ -7,21 +12,87 @@ from typing import Final
 from msgspec.structs import asdict, replace
 
 from sidecar.core.alerting import flushing
+from sidecar.core.alerting.active_silences import Documents
 from sidecar.core.alerting.alerts import MOST_OWED, Alert, Alerts, Group, Notice, Reason, Suppressed
 from sidecar.core.alerting.compose import compose
-from sidecar.core.alerting.silences import Documents
+from sidecar.core.alerting.grouping import is_observable
 from sidecar.core.cluster.failover import failover_in_progress
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.cluster.status import Status, ends_incident
 from sidecar.core.counted import counted
-from sidecar.core.delivery import feed
 from sidecar.core.delivery.ledger_document import MOST_ALERTS
 from sidecar.core.delivery.outbox import Delivery, Part
 from sidecar.core.message import Content, FeedAlert
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.policy.policy import Destination, Policy, Severity
+from sidecar.core.policy.policy import Destination, Feed, Policy, Severity
+from sidecar.core.policy.routing import Route, every
 from sidecar.core.quarantine import Quarantine
 from sidecar.core.records import record_id
+
+RESEND_INTERVAL: Final = 60 * SECOND
+FIRES_FOR: Final = 4 * RESEND_INTERVAL
+"""How long a condition fires after it was sent, as Prometheus has it."""
+
+
+def changed_feed_alerts(
+    policy: Policy, clusters: Mapping[str, ClusterState], notice: Notice, feed: Feed
+) -> tuple[FeedAlert, ...]:
+    """What is new or has ended; what still fires is in every resend."""
+    return _one_per_labels(_feed_alert(policy, clusters, notice.route, alert, feed) for alert in notice.changed)
+
+
+def firing_in_feed(policy: Policy, alerts: Alerts, receiver: str) -> Iterator[tuple[Route, Alert]]:
+    """What was sent to the receiver and still fires, muted and inhibited alerts too: only a resolve ends what was sent."""
+    routes = {route.key: route for route in every(policy.route) if route.receiver == receiver}
+    for group in alerts.groups.values():
+        if route := routes.get(group.route):
+            for member in group.members.values():
+                if member.notified and not member.alert.ended:
+                    yield route, member.alert
+
+
+def resent_feed_alerts(
+    policy: Policy, clusters: Mapping[str, ClusterState], alerts: Alerts, receiver: str, feed: Feed
+) -> tuple[FeedAlert, ...]:
+    """All alerts of a resend."""
+    blind = {name for name, cluster in clusters.items() if not cluster.leaders_in_sight}
+    return _one_per_labels(
+        replace(_feed_alert(policy, clusters, route, alert, feed), seen=is_observable(alert, blind))
+        for route, alert in firing_in_feed(policy, alerts, receiver)
+    )
+
+
+def _feed_alert(
+    policy: Policy, clusters: Mapping[str, ClusterState], route: Route, alert: Alert, feed: Feed
+) -> FeedAlert:
+    ended = 0 if alert.ended is None or alert.is_event else alert.ended.wall
+    notice = Notice("", route, Reason.RESOLVED if ended else Reason.FIRST, (alert,))
+    message = compose(notice, policy, {name: clusters[name] for name in (alert.cluster_id,) if name in clusters})
+    facts = dict(message.facts)
+    annotations = {
+        "summary": message.summary,
+        "description": message.body,
+        "cause": facts.get("cause", ""),
+        "recovery": facts.get("recovery", ""),
+        "episode": message.episode_id or "",
+        "link": message.link or "",
+        "observer": policy.observer,
+    }
+    return FeedAlert(
+        {"alertname" if name == "alert" else name: value for name, value in alert.labels.items() if value},
+        {name: text for name, text in annotations.items() if text},
+        alert.began.wall,
+        ended,
+        0 if ended else feed.event_duration if alert.is_event else FIRES_FOR,
+        link=message.link,
+    )
+
+
+def _one_per_labels(alerts: Iterable[FeedAlert]) -> tuple[FeedAlert, ...]:
+    """One alert for each set of labels: the latest that fires, else the latest that has ended."""
+    latest = sorted(alerts, key=lambda alert: (alert.fires_for > 0, alert.began, alert.ended))
+    return tuple({frozenset(alert.labels.items()): alert for alert in latest}.values())
+
 
 EVENT_OPEN: Final = 300 * SECOND
 """For how long an incident stays open of which nothing goes on, so that people are notified of it."""
@@ -92,7 +163,7 @@ def _of_notice(policy: Policy, clusters: Mapping[str, ClusterState], notice: Not
                 send_resolved=destination.send_resolved,
             )
             if destination.feed:
-                fed = feed.of_notice(policy, clusters, notice, destination.feed)
+                fed = changed_feed_alerts(policy, clusters, notice, destination.feed)
                 to_it = replace(to_it, parts=(), alerts=(), feed=fed)
             yield closing(to_it, after=0) if notice.closes else to_it
             if is_over and destination.keeps_incidents and destination.send_resolved:
@@ -201,12 +272,12 @@ def resends(policy: Policy, alerts: Alerts, now: Moment) -> tuple[Alerts, list[D
     """Resends due now, without their alerts: see `complete`. A feed of which nothing fires gets none."""
     if not alerts.groups:
         return alerts, []
-    due = [to for to in policy.feeds() if now.steady - alerts.beats.get(to.name, 0) >= feed.RESEND_INTERVAL]
+    due = [to for to in policy.feeds() if now.steady - alerts.beats.get(to.name, 0) >= RESEND_INTERVAL]
     if not due:
         return alerts, []
     deliveries = []
     for to in due:
-        if firing := [alert for _, alert in feed.firing(policy, alerts, to.receiver)]:
+        if firing := [alert for _, alert in firing_in_feed(policy, alerts, to.receiver)]:
             cluster_id, rules = min(alert.cluster_id for alert in firing), sorted({alert.rule for alert in firing})
             what = {"cluster_id": cluster_id, "alert": ", ".join(rules), "title": "what fires, sent again", "body": ""}
             deliveries.append(_transient(policy, to, Reason.RESEND, now, **what))
@@ -226,5 +297,5 @@ def complete(
             continue
         receiver = destination.receiver
         if receiver not in firing:
-            firing[receiver] = feed.again(policy, clusters, alerts, receiver, destination.feed)
+            firing[receiver] = resent_feed_alerts(policy, clusters, alerts, receiver, destination.feed)
         yield replace(delivery, feed=firing[receiver])

@@ -1,9 +1,12 @@
-"""Whether the pods of a cluster in Kubernetes survive what happens to pods: drains, lost nodes, probes, the memory limit."""
+"""Whether the pods of a cluster in Kubernetes survive what happens to pods: drains, lost nodes, probes, the memory limit.
+
+The most memory that a JobManager's process uses is computed as Flink's memory model has it (FLIP-116).
+"""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import ceil
-from typing import Final
+from typing import Final, NamedTuple
 
 from sidecar.core.counted import counted, listed
 from sidecar.core.flink.configmaps import DEFAULT_LEASE, LeaderElectionRecord
@@ -20,9 +23,55 @@ from sidecar.core.ha.kubernetes_facts import (
     pods_of,
     selects,
 )
-from sidecar.core.ha.memory import MiB, needed_bytes
 from sidecar.core.moment import SECOND
 from sidecar.core.sanitize import clean
+
+MiB: Final = 1 << 20
+_PREFIX: Final = "jobmanager.memory."
+_SIZE: Final = re.compile(r"(\d{1,15})\s*([a-z]*)")
+_SHIFTS: Final = {
+    **dict.fromkeys(("", "b", "bytes"), 0),
+    **dict.fromkeys(("k", "kb", "kibibytes"), 10),
+    **dict.fromkeys(("m", "mb", "mebibytes"), 20),
+    **dict.fromkeys(("g", "gb", "gibibytes"), 30),
+    **dict.fromkeys(("t", "tb", "tebibytes"), 40),
+}
+_DEFAULTS: Final = {"off-heap.size": 128 * MiB, "jvm-metaspace.size": 256 * MiB, "jvm-overhead.min": 192 * MiB}
+
+
+class Need(NamedTuple):
+    """Bytes of a whole JVM, and what they follow from."""
+
+    total: int
+    reason: str
+
+
+def memory_size(text: str) -> int | None:
+    """Bytes of a size as Flink's `MemorySize` reads it: `1600m`, `1 gb`, `1073741824`. None: no size."""
+    match = _SIZE.fullmatch(text.strip().lower())
+    shift = _SHIFTS.get(match[2]) if match else None
+    return int(match[1]) << shift if match and shift is not None else None
+
+
+def needed_bytes(heap: int | None, options: Mapping[str, str]) -> Need | None:
+    """The memory that a JobManager may use. `heap`: its -Xmx, which wins over `options`, those of `jobmanager.memory`. None: not known."""
+    sizes = {name: size for name in _NAMES if (size := memory_size(options.get(f"{_PREFIX}{name}", ""))) is not None}
+    beside = {name: sizes.get(name, default) for name, default in _DEFAULTS.items()}
+    parts = "with metaspace, direct memory and overhead"
+    if heap is not None:
+        return Need(heap + sum(beside.values()), f"-Xmx is {heap // MiB} MiB: {parts} the JVM needs")
+    if (process := sizes.get("process.size")) is not None:
+        return Need(process, f"{_PREFIX}process.size is")
+    if (flink := sizes.get("flink.size")) is not None:
+        total = flink + beside["jvm-metaspace.size"] + beside["jvm-overhead.min"]
+        return Need(total, f"{_PREFIX}flink.size is {flink // MiB} MiB: with metaspace and overhead the JVM needs")
+    if (size := sizes.get("heap.size")) is not None:
+        return Need(size + sum(beside.values()), f"{_PREFIX}heap.size is {size // MiB} MiB: {parts} the JVM needs")
+    return None
+
+
+_NAMES: Final = ("process.size", "flink.size", "heap.size", *_DEFAULTS)
+
 
 _BEYOND_LEASE: Final = 10
 """Seconds beyond the lease until a standby leads, at most: with a lease of 15 s it took 19 to 23 s (docs/reference/ha-checks.md)."""

@@ -1,18 +1,36 @@
-"""The checks for a cluster, and their results."""
+"""The checks for a cluster, with THE table of those over Kubernetes' facts, and their results."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, assert_never
 
 from msgspec import Struct
 
+from sidecar.core.ha import config_map_checks, pod_checks
 from sidecar.core.ha.finding import Finding, Verdict, unknown
 from sidecar.core.ha.flink_checks import FLINK_CHECKS, FlinkFacts
-from sidecar.core.ha.kubernetes_checks import KUBERNETES_CHECKS
 from sidecar.core.ha.kubernetes_facts import KubernetesFacts, with_pods
-from sidecar.core.ha.zookeeper_checks import ZOOKEEPER_CHECKS
-from sidecar.core.ha.zookeeper_facts import ZooKeeperFacts
+from sidecar.core.ha.zookeeper_checks import ZOOKEEPER_CHECKS, ZooKeeperFacts
 from sidecar.core.moment import Moment
 from sidecar.core.sanitize import clean
+
+KUBERNETES_CHECKS: Final[Mapping[str, Callable[[KubernetesFacts], Finding]]] = {
+    "standby": pod_checks.standby,
+    "node_spread": pod_checks.node_spread,
+    "disruption_budget": pod_checks.disruption_budget,
+    "liveness_probe": pod_checks.liveness_probe,
+    "restart_policy": pod_checks.restart_policy,
+    "memory_limit": pod_checks.memory_limit,
+    "flink_versions": pod_checks.flink_versions,
+    "lease_margin": config_map_checks.lease_margin,
+    "erased_leaders": config_map_checks.erased_leaders,
+    "config_map_size": config_map_checks.config_map_size,
+    "sidecar_rights": config_map_checks.sidecar_rights,
+    "flink_rights": config_map_checks.flink_rights,
+    "leftover_clusters": config_map_checks.leftover_clusters,
+    "leftover_jobs": config_map_checks.leftover_jobs,
+}
+"""Each judges the facts of one moment."""
+
 
 CHECKS: Final = tuple(dict.fromkeys((*ZOOKEEPER_CHECKS, *KUBERNETES_CHECKS, *FLINK_CHECKS)))
 """The names of all checks: what alerts, records and metrics call them."""

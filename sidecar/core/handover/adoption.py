@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from sidecar.core.alerting import rerouting
+from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Alert, Group, Member
 from sidecar.core.cluster import rest_server, succession
 from sidecar.core.cluster.death import ends
@@ -19,7 +19,7 @@ from sidecar.core.pods import merged
 from sidecar.core.policy.labels import PLANNED
 from sidecar.core.policy.policy import EVENTS, Policy, Source
 from sidecar.core.rebase import rebased
-from sidecar.core.state import State
+from sidecar.core.state_and_effects import State
 
 
 def is_watched(cluster: ClusterState | None) -> bool:
@@ -56,7 +56,7 @@ def adopt(
         cluster = replace(cluster, picture=picture, picture_kept=picture)
     handed_over = _without_plans(policy, cluster_id, handover.alerts.groups)
     groups = with_members(handed_over, lambda member: _is_adopted(policy, member, own=own))
-    adopted = rerouting.rerouted(rebased(replace(handover.alerts, groups=groups), by), policy, now)
+    adopted = grouping.rerouted(rebased(replace(handover.alerts, groups=groups), by), policy, now)
     alerts = replace(
         state.alerts,
         groups=_merged(state.alerts.groups, adopted.groups),

@@ -14,7 +14,7 @@ from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.flink.leadership import ConfigMapPosition, Position
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Policy
-from sidecar.core.state import State
+from sidecar.core.state_and_effects import State
 
 
 class Handover(Struct, frozen=True):

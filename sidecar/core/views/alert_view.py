@@ -7,11 +7,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from sidecar.core.alerting import silences
+from sidecar.core.alerting import active_silences
+from sidecar.core.alerting.active_silences import Silence
 from sidecar.core.alerting.alerts import Alert, Group, Member, Pending
 from sidecar.core.alerting.grouping import is_observable, is_outvoted
 from sidecar.core.alerting.phrases import headline, line
-from sidecar.core.alerting.silences import Silence
 from sidecar.core.cluster.status import Status
 from sidecar.core.cluster.status_of import status_of
 from sidecar.core.moment import Timestamp, timestamp
@@ -124,7 +124,7 @@ class _Views:
         by_id = {member.alert.id: member.alert for member in members if member.alert.ended is None}
         notified = {member.alert.id for member in members if member.notified and member.alert.ended is None}
         everything = Group("", {}, {key: Member(alert) for key, alert in by_id.items()})
-        hidden = silences.hiding(self._policy, self._state.silences, everything, self._at)
+        hidden = active_silences.hiding(self._policy, self._state.silences, everything, self._at)
         firing = [alert.labels for alert in by_id.values()]
         for key, alert in by_id.items():
             routes = matching(self._policy.route, alert.labels)

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from sidecar.core.cluster.records.record_lines import cluster_line, death_line, job_line, moved
+from sidecar.core.cluster.record_lines import cluster_line, death_line, job_line, moved
 from sidecar.core.counted import shortened
 from sidecar.core.drills.drill import STARTED
 from sidecar.core.drills.findings import Message, findings_of
@@ -14,7 +14,7 @@ from sidecar.core.errors import OperatorError
 from sidecar.core.moment import Timestamp, in_seconds, micros, parsed, seconds
 from sidecar.core.records import AnyRecord, Death, Drill, EpisodeRecord, Recovery
 from sidecar.core.sanitize import clean
-from sidecar.core.state import State
+from sidecar.core.state_and_effects import State
 from sidecar.core.views.episode_words import Fact, below_names
 
 MOST_EARLIER: Final = 10

@@ -11,7 +11,7 @@ from sidecar.core.cluster.death.ends import KEPT
 from sidecar.core.cluster.failover import episodes
 from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.cluster.failover.failover_in_progress import facts_of
-from sidecar.core.cluster.records.record_writer import RecordWriter
+from sidecar.core.cluster.record_writer import RecordWriter
 from sidecar.core.cluster.recovery.assessment import current_rows
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.moment import Timestamp

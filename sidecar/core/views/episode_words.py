@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
 from typing import Final
 
-from sidecar.core.cluster.records.record_lines import (
+from sidecar.core.cluster.record_lines import (
     MOST_LINES,
     cluster_line,
     death_line,

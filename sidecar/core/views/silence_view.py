@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from sidecar.core.alerting.active_silences import Silence, hiding
 from sidecar.core.alerting.alerts import Group
-from sidecar.core.alerting.silences import Silence, hiding
 from sidecar.core.moment import Moment, Timestamp, timestamp
 from sidecar.core.policy.policy import Policy
-from sidecar.core.state import State
+from sidecar.core.state_and_effects import State
 from sidecar.core.views.snapshot import Snapshot
 
 

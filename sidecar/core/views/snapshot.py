@@ -9,7 +9,7 @@ from typing import Final, TypeVar, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core import evidence
+from sidecar.core import captures
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.cluster.leadership_table import Kind
@@ -20,7 +20,7 @@ from sidecar.core.moment import Moment
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.policy.policy import Policy
 from sidecar.core.records import AnyRecord, EpisodeRecord, Evidence, Notification, TransitionRecord
-from sidecar.core.state import State
+from sidecar.core.state_and_effects import State
 
 _Labels = TypeVar("_Labels", bound=tuple[str, ...])
 
@@ -80,8 +80,8 @@ class Tally(Struct, frozen=True):
         labelled = [(receiver, *labels) for receiver in sorted(receivers) for labels in _NOTIFICATION_LABELS]
         feeds = sorted({destination.receiver for destination in policy.feeds()})
         labelled += ((receiver, *labels) for receiver in feeds for labels in _RESEND_LABELS)
-        kinds = sorted({kind for source in policy.evidence for kind in evidence.KINDS[source]})
-        pieces = product(clusters, kinds, evidence.CaptureOutcome)
+        kinds = sorted({kind for source in policy.evidence for kind in captures.KINDS[source]})
+        pieces = product(clusters, kinds, captures.CaptureOutcome)
         return replace(
             self,
             transitions=_from_0(product(clusters, Component, Kind), self.transitions),

@@ -14,7 +14,7 @@ from sidecar.core.bounds import STORE_LIST
 from sidecar.core.flink.connection_info import Unreadable, decode_connection_info
 from sidecar.core.flink.znode_paths import JOB_STORES, JOBS, LATCH, LEADER, is_cluster, job_ids
 from sidecar.core.ha.finding import Unknown
-from sidecar.core.ha.zookeeper_facts import Leftover, Member, Server, ZooKeeperFacts
+from sidecar.core.ha.zookeeper_checks import Leftover, Member, Server, ZooKeeperFacts
 from sidecar.core.sanitize import clean
 from sidecar.drivers.zookeeper.blocking_session import GOODBYE_SECONDS, BlockingSession
 from sidecar.drivers.zookeeper.persistent import TooLongError

@@ -12,7 +12,7 @@ from kazoo.hosts import collect_hosts
 from kazoo.protocol.serialization import Close, Connect
 
 from sidecar.core.ha.finding import Unknown
-from sidecar.core.ha.zookeeper_facts import Mode, Server, ServerReport
+from sidecar.core.ha.zookeeper_checks import Mode, Server, ServerReport
 from sidecar.core.sanitize import clean
 from sidecar.drivers.zookeeper.security import Security
 

@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 from msgspec import json
 
 from sidecar.core.bounds import CAPTURER
-from sidecar.core.cluster.evidence_requests import missing_evidence
-from sidecar.core.evidence import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
+from sidecar.core.captures import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
+from sidecar.core.capturing import missing_evidence
 from sidecar.core.policy.policy import Source
 from sidecar.host import ownership
 from sidecar.runtime.child import Child, NoAnswerError

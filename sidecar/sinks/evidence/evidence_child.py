@@ -1,6 +1,6 @@
 """Captures evidence and ends: the short-lived child process of every request (`sidecar.sinks.evidence.collector`).
 
-One JSON line arrives on stdin, the arguments of `capture`; one leaves on stdout, a list of items as `sidecar.core.evidence.EvidenceItem`.
+One JSON line arrives on stdin, the arguments of `capture`; one leaves on stdout, a list of items as `sidecar.core.captures.EvidenceItem`.
 It imports little, so that it runs before the evidence is gone, and writes each file as soon as it has the content.
 """
 

@@ -1,4 +1,4 @@
-"""Evidence items as the capturing process returns them: JSON that fits `sidecar.core.evidence.EvidenceItem`. Imports very little."""
+"""Evidence items as the capturing process returns them: JSON that fits `sidecar.core.captures.EvidenceItem`. Imports very little."""
 
 import hashlib
 import re

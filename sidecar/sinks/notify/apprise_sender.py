@@ -1,30 +1,99 @@
-"""Sends a message through Apprise. The only importer of Apprise, used only in the sender's child process.
+"""Formats a message for a service and sends it through Apprise. The only importer of Apprise, used only in the sender's child process.
 
-A secret leaves this process only to the service it belongs to.
+All texts of a message are untrusted. A secret leaves this process only to the service it belongs to.
 """
 
 import logging
 import re
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from difflib import get_close_matches
+from html import escape
 from importlib import import_module
 from inspect import getsource
 from pathlib import Path
 from smtplib import SMTPRecipientsRefused, SMTPResponseException
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, unquote, unquote_plus
 
-from apprise import Apprise, AppriseAsset, NotifyBase, NotifyType, OverflowMode, plugins
+from apprise import Apprise, AppriseAsset, NotifyBase, NotifyFormat, NotifyType, OverflowMode, plugins
 
 from sidecar.core.message import Message
 from sidecar.net.endpoints import AppriseUrl
-from sidecar.sinks.notify import incidents, mail
+from sidecar.sinks.notify import apprise_plugins
 from sidecar.sinks.notify.ambiguous_url import ambiguity, cut_password, host_may_be_secret
-from sidecar.sinks.notify.formatting import formatted
 from sidecar.sinks.notify.http_outcome import chain, observing, of_exception
 from sidecar.sinks.notify.pasted_url import instead
 from sidecar.sinks.notify.sender_protocol import Answer
+
+MessageFacts = Sequence[tuple[str, str]]
+"""Names and values, in order."""
+
+# Read by programs, not shown in a chat: left unchanged.
+_FOR_PROGRAMS: Final = frozenset({"json", "xml", "form"})
+# What starts a mention, a link, an image or an element in some chat. An invisible character after it makes it plain text that can still
+# be read and copied. Escaping would need each chat's own rules, and would be visible where a chat has none.
+_MARKUP: Final = re.compile(r"@(?=\S)|<(?=[^\s\d=<>-])|\](?=[(\[:])")
+_BREAK: Final = "\N{ZERO WIDTH SPACE}"
+_LINK: Final = re.compile(r"https?://[!-~]{1,2000}", re.IGNORECASE)
+
+# Without a background or a text colour of its own, a page is as readable in a dark mail program as in a light one. Only the label and the
+# bar have a colour, with white text on it. Widths give way on a phone.
+_PAGE: Final = (
+    '<div style="font-family: sans-serif; font-size: 15px; line-height: 1.5; max-width: 720px; overflow-wrap: anywhere; '
+    'border-left: 4px solid {colour}; padding: 4px 0 4px 16px">\n'
+    '<h2 style="font-size: 18px; line-height: 1.35; margin: 0 0 16px">{title}</h2>\n{paragraphs}</div>'
+)
+_LABEL: Final = (
+    '<span style="background: {colour}; color: #ffffff; font-size: 12px; letter-spacing: 0.5px; padding: 3px 8px; '
+    'border-radius: 4px; vertical-align: 2px">{label}</span> {title}'
+)
+_LABELLED: Final = re.compile(r"\[([A-Z_ ]{2,21})\] (.*)", re.DOTALL)
+_COLOURS: Final = {"red": "#b3261e", "amber": "#9a5b00", "grey": "#5f6368", "blue": "#1f5fa8", "green": "#1e7a3c"}
+_PARAGRAPH: Final = '<p style="margin: 0 0 14px">{}</p>\n'
+# Columns where a mail program supports widths; `name: value` lines elsewhere and in the plain-text part.
+_FACT: Final = '<span style="display: inline-block; min-width: 110px; opacity: 0.7">{}:</span> {}'
+
+
+def formatted(service: NotifyBase, message: Message) -> tuple[str, str, NotifyFormat]:
+    """Title, body and format: HTML for mail if it fits, else plain text.
+
+    The message's link is an http or https URL. No text can act as markup, mention anyone, or make a reader's program load anything.
+    """
+    title, body, facts, link = message.title, message.body, message.facts, message.link
+    if link and not _LINK.fullmatch(link):
+        link = None
+    mail = _is_mail(service)
+    if mail and service.resolve_format(NotifyFormat.HTML) is NotifyFormat.HTML:  # `?format=text` is plain mail
+        page = _html(title, body, facts, link, _COLOURS[message.shown[0]])
+        if len(page) <= service.body_maxlen:
+            return title, page, NotifyFormat.HTML
+    listed = "\n".join(f"{name}: {value}" for name, value in facts)
+    text = "\n\n".join(part for part in (body, listed) if part)
+    if not mail and str(service.protocol) not in _FOR_PROGRAMS:
+        title, text = (_MARKUP.sub(rf"\g<0>{_BREAK}", part) for part in (title, text))
+    return title, f"{text}\n\n{link}" if link else text, NotifyFormat.TEXT
+
+
+def _is_mail(service: NotifyBase) -> bool:
+    """Whether the service supports HTML but not Markdown. Chats have Markdown, or both."""
+    declared: Any = service.notify_format  # one, or several
+    formats = declared if isinstance(declared, tuple) else (declared,)
+    return NotifyFormat.HTML in formats and NotifyFormat.MARKDOWN not in formats
+
+
+def _html(title: str, body: str, facts: MessageFacts, link: str | None, colour: str) -> str:
+    parts = re.split(r"\n\s*\n", "\n".join(body.splitlines()).strip("\n"))
+    paragraphs = [[escape(line) for line in part.split("\n")] for part in parts]
+    paragraphs.append([_FACT.format(escape(name), escape(value)) for name, value in facts])
+    if link:
+        paragraphs.append([f'<a href="{escape(link)}">{escape(link)}</a>'])
+    html = "".join(_PARAGRAPH.format("<br>".join(lines)) for lines in paragraphs if lines)
+    label, rest = match.groups() if (match := _LABELLED.fullmatch(title)) else ("", title)
+    heading = _LABEL.format(colour=colour, label=label, title=escape(rest)) if label else escape(rest)
+    return _PAGE.format(colour=colour, title=heading, paragraphs=html)
+
 
 MOST_CHARACTERS: Final = 200
 """Of a detail."""
@@ -64,12 +133,16 @@ def deliver(message: Message, endpoint: AppriseUrl, seconds: float) -> Answer:
     service = report.load()
     if isinstance(service, str):
         return Answer("undeliverable", service)
-    if why := incidents.unsent(report.scheme, message):
+    if why := apprise_plugins.unsent(report.scheme, message):
         return Answer("not_sent", why)
     service.socket_read_timeout = seconds
     service.throttle = _do_not_wait  # type: ignore[method-assign]  # for pauses that a plugin forces, the rate cannot be set
-    incidents.prepare(report.scheme, service, message)
-    with mail.threaded(report.scheme, service, message), mail.bounded_replies(), observing() as observed:
+    apprise_plugins.prepare(report.scheme, service, message)
+    with (
+        apprise_plugins.threaded(report.scheme, service, message),
+        apprise_plugins.bounded_replies(),
+        observing() as observed,
+    ):
         delivered = _notify(report.scheme, service, message)
     if delivered and not observed.exchanges:
         return Answer(
@@ -90,16 +163,16 @@ def _notify(scheme: str, service: NotifyBase, message: Message) -> bool:
     apprise = Apprise(asset=_ASSET)
     apprise.add(service)
     title, body, body_format = formatted(service, message)
-    if incidents.by_plugin(scheme, message) and not apprise.notify(
+    if apprise_plugins.by_plugin(scheme, message) and not apprise.notify(
         body, title, _kind(scheme, message), body_format=body_format
     ):
         return False
-    return incidents.follow_up(scheme, service, message, f"{title}\n\n{body}")
+    return apprise_plugins.follow_up(scheme, service, message, f"{title}\n\n{body}")
 
 
 def _kind(scheme: str, message: Message) -> NotifyType:
     """Services that keep incidents close them at a success; to a person it is one only if the status is OK."""
-    if scheme in incidents.KEYS:
+    if scheme in apprise_plugins.KEYS:
         return NotifyType.SUCCESS if message.reason == "RESOLVED" else NotifyType(_BY_SEVERITY[message.severity])
     return NotifyType(message.shown[1])
 

@@ -12,19 +12,17 @@ from collections import deque
 from functools import partial
 from typing import Final
 
-from sidecar.core.delivery import claims, ledger_document, presence
+from sidecar.core.delivery import claims, ledger_document
 from sidecar.core.delivery.claims import Standing
-from sidecar.core.delivery.ledger_document import LEASE, LEASE_UNRENEWED, Claim, Ledger
+from sidecar.core.delivery.ledger_document import LEASE, LEASE_UNRENEWED, Claim, Ledger, Observers, Presence, Senders
 from sidecar.core.delivery.outbox import Delivery
-from sidecar.core.delivery.presence import Observers, Presence, Senders
 from sidecar.core.delivery.settle import LEDGER_PAUSE
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.sanitize import clean
 from sidecar.ports import LedgerError, LedgerRefusedError, LedgerStore
 from sidecar.runtime.clock import Clock
-from sidecar.sinks.notify.ledger_access import LedgerAccess
-from sidecar.sinks.notify.permit import FREE, Permit, RenewedClaim
+from sidecar.sinks.notify.ledger_access import FREE, LedgerAccess, Permit, RenewedClaim
 
 MARK_ATTEMPTS: Final = 3
 MOST_UNMARKED: Final = 1000
@@ -117,7 +115,7 @@ class SharedLedger:
 
     def voting(self, observers: Observers) -> Observers:
         """Those of the observers whose answers count: lately, a notification that this observer had to send was found sent by them."""
-        return presence.voting(observers, self._senders, self._clock().wall)
+        return ledger_document.voting(observers, self._senders, self._clock().wall)
 
     def announce(self, its: Presence) -> Observers | None:
         """Publish that this observer watches the cluster. The others that do; None: the ledger cannot be used now."""
@@ -198,7 +196,9 @@ class SharedLedger:
 
     def _already_sent(self, ledger: Ledger, delivery: Delivery) -> Permit:
         entry = claims.entry_of(ledger, delivery)
-        self._senders = presence.with_sender(self._senders, ledger.observers, entry.by, entry.at, self._clock().wall)
+        self._senders = ledger_document.with_sender(
+            self._senders, ledger.observers, entry.by, entry.at, self._clock().wall
+        )
         return Permit(outcome=DeliveryOutcome.ALREADY_TOLD, detail=f"by {clean(entry.by)}" if entry.by else "")
 
     def _held_by_another(self, ledger: Ledger, delivery: Delivery) -> Permit | None:

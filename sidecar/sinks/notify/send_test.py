@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.delivery.feed import FIRES_FOR
+from sidecar.core.delivery.new_deliveries import FIRES_FOR
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.message import FeedAlert
 from sidecar.core.moment import Moment, timestamp

@@ -5,10 +5,9 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.alerting.alerts import Alert, Notice, Reason
+from sidecar.core.alerting.alerts import Alert, Notice, Reason, labels_of
 from sidecar.core.alerting.compose import MOST_BODY, MOST_BYTES, MOST_LINES, compose
 from sidecar.core.alerting.conditions import JOBS
-from sidecar.core.alerting.new_alert import labels_of
 from sidecar.core.alerting.phrases import PHRASES
 from sidecar.core.alerting.template_fields import EXAMPLE
 from sidecar.core.flink.leadership import Component, ComponentId, LeaderInformation

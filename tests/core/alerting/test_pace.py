@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting import flushing, grouping
 from sidecar.core.alerting.alerts import Alert, Alerts
-from sidecar.core.alerting.pace import rescheduled
+from sidecar.core.alerting.grouping import rescheduled
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Policy, Severity
 from sidecar.core.policy.routing import Route

@@ -5,9 +5,8 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.alerting.alerts import Alert, Notice, Reason
+from sidecar.core.alerting.alerts import Alert, Notice, Reason, labels_of
 from sidecar.core.alerting.compose import compose
-from sidecar.core.alerting.new_alert import labels_of
 from sidecar.core.alerting.title import MOST_TITLE
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId
 from sidecar.core.moment import SECOND, Moment

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster.removal import REMOVED_AFTER
+from sidecar.core.cluster.cluster_step import REMOVED_AFTER
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import ClusterFound, ClusterRemoved, ClustersListed, ConfigMapObserved, ViewConfirmed
 from sidecar.core.policy.policy import Heartbeat, Policy, Rule, Store, Trigger

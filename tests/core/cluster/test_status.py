@@ -20,7 +20,7 @@ from sidecar.core.observations import ConnectionState, DeploymentObserved, Ticke
 from sidecar.core.policy.policy import Store
 from sidecar.core.reach import Reach
 from sidecar.core.records import StatusRecord
-from sidecar.core.state import State
+from sidecar.core.state_and_effects import State
 from sidecar.core.step import step
 from tests.core.cluster.pictures import ASSESSING, after, before, job, reaches, shows
 from tests.core.cluster.recovery.test_assessment import failed_over, looks

@@ -6,17 +6,22 @@ from msgspec.structs import replace
 
 from sidecar.core.delivery import ledger_document
 from sidecar.core.delivery.claims import claimed
-from sidecar.core.delivery.ledger_document import CLOCK_SKEW, LONGEST_NAME, Ledger, announced, believed, written
-from sidecar.core.delivery.presence import (
-    KEPT,
+from sidecar.core.delivery.ledger_document import (
+    CLOCK_SKEW,
     LONGEST_ADDRESS,
+    LONGEST_NAME,
     MOST_OBSERVERS,
+    OBSERVER_KEPT,
     RENEWED,
     SENDER_KEPT,
+    Ledger,
     Presence,
+    announced,
+    believed,
     others,
     voting,
     with_sender,
+    written,
 )
 from sidecar.core.moment import SECOND
 from tests.core.delivery.test_ledger_document import NOW, VACANCY, A, delivery_of
@@ -60,7 +65,7 @@ def test_what_has_changed_is_published_at_once(its: Presence) -> None:
 @pytest.mark.parametrize(
     ("name", "presence"),
     [
-        ("a", replace(HERE, at=NOW - KEPT - 1)),
+        ("a", replace(HERE, at=NOW - OBSERVER_KEPT - 1)),
         ("a", replace(HERE, at=NOW + CLOCK_SKEW + 1)),
         ("a", replace(HERE, at=-1)),
         ("a", replace(HERE, address="x" * (LONGEST_ADDRESS + 1))),

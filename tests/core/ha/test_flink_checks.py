@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from sidecar.core.ha.finding import Unknown, Verdict
 from sidecar.core.ha.flink_checks import FLINK_CHECKS, OPTIONS, FlinkFacts
-from sidecar.core.ha.kubernetes_checks import KUBERNETES_CHECKS
-from sidecar.core.ha.results import CHECKS, results
+from sidecar.core.ha.results import CHECKS, KUBERNETES_CHECKS, results
 from sidecar.core.ha.zookeeper_checks import ZOOKEEPER_CHECKS
 from sidecar.core.pictures import Job, Picture, TaskManager
 from tests.core.ha.test_zookeeper_checks import facts as zookeeper_facts

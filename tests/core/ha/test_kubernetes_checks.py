@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from sidecar.core.flink.leadership import Component
 from sidecar.core.ha.finding import Unknown, Verdict
-from sidecar.core.ha.kubernetes_checks import KUBERNETES_CHECKS
 from sidecar.core.ha.kubernetes_facts import COMPONENTS, ElectionTimes, FlinkRights, LivenessProbe, ProbeKind, Workload
+from sidecar.core.ha.results import KUBERNETES_CHECKS
 from sidecar.core.moment import SECOND, parsed
 from tests.kit.deployed_flink import (
     CLUSTER,

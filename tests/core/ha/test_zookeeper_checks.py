@@ -10,8 +10,15 @@ from msgspec.structs import replace
 from sidecar.core.ha.finding import Unknown, Verdict
 from sidecar.core.ha.flink_checks import FlinkFacts
 from sidecar.core.ha.results import results
-from sidecar.core.ha.zookeeper_checks import ZOOKEEPER_CHECKS
-from sidecar.core.ha.zookeeper_facts import Leftover, Member, Mode, Server, ServerReport, ZooKeeperFacts
+from sidecar.core.ha.zookeeper_checks import (
+    ZOOKEEPER_CHECKS,
+    Leftover,
+    Member,
+    Mode,
+    Server,
+    ServerReport,
+    ZooKeeperFacts,
+)
 from sidecar.core.moment import SECOND, parsed
 from tests.kit.hostile import texts
 

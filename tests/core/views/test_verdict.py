@@ -7,13 +7,13 @@ from sidecar.core.cluster import advice
 from sidecar.core.cluster.death.death_verdict import DeathReason
 from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.cluster.failover.plans import Operated
-from sidecar.core.cluster.records.record_lines import ENDINGS
+from sidecar.core.cluster.record_lines import ENDINGS
 from sidecar.core.cluster.standby import Standby
 from sidecar.core.finder import Finder
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import SECOND, age
 from sidecar.core.policy.policy import Trigger
-from sidecar.core.state import State
+from sidecar.core.state_and_effects import State
 from sidecar.core.views.snapshot import Health, Snapshot
 from sidecar.core.views.verdict import ClusterVerdict, verdicts
 from tests.kit.cluster import CLUSTER, DISPATCHER
@@ -125,7 +125,7 @@ def test_each_cause_and_each_trigger_has_a_next_step() -> None:
     assert set(advice.CAUSES) == set(Cause)
     assert set(advice.TRIGGERS) == set(Trigger)
     for cause in Cause:
-        assert advice.next_step(cause, "jm-a").endswith(".")
+        assert advice.step_for_cause(cause, "jm-a").endswith(".")
     assert all(step.endswith(".") for step in advice.TRIGGERS.values())
 
 
@@ -134,7 +134,7 @@ def test_each_reason_of_a_death_has_a_next_step() -> None:
     assert set(advice.DEATHS) == set(ENDINGS) - {"unknown"}
     assert set(ENDINGS) == set(DeathReason)
     for reason in advice.DEATHS:
-        assert advice.next_step(Cause.JOBMANAGER_LOST, "jm-a", reason).endswith(".")
+        assert advice.step_for_cause(Cause.JOBMANAGER_LOST, "jm-a", reason).endswith(".")
     assert advice.because(Cause.JOBMANAGER_LOST, "jm-a", "oom_killed") == "JobManager jm-a was OOM-killed"
     assert advice.because(Cause.JOBMANAGER_LOST, "jm-a", "unknown") == "JobManager jm-a was lost"
     assert advice.because(Cause.PLANNED_UPGRADE, "jm-a", "replaced") == "another spec is being deployed"

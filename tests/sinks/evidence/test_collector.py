@@ -15,7 +15,7 @@ from queue import Queue
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.evidence import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
+from sidecar.core.captures import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Source
 from sidecar.net.secret import Secret

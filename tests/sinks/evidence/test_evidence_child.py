@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sidecar.core.evidence import CaptureOutcome, EvidenceItem, EvidenceKind
+from sidecar.core.captures import CaptureOutcome, EvidenceItem, EvidenceKind
 from sidecar.host import processes
 from sidecar.host.attributes import attributes
 from sidecar.host.processes import FlinkProcess

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from sidecar.core.evidence import CaptureOutcome, EvidenceItem, EvidenceKind
+from sidecar.core.captures import CaptureOutcome, EvidenceItem, EvidenceKind
 from sidecar.sinks.evidence import flink_rest
 from sidecar.sinks.evidence.evidence_files import EvidenceFolder
 from tests.kit.certificates import Authority

@@ -8,7 +8,7 @@ from queue import Queue
 import msgspec
 import pytest
 
-from sidecar.core.evidence import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
+from sidecar.core.captures import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Source
 from sidecar.host import ownership, processes

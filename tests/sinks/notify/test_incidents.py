@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from sidecar.core.message import Message
 from sidecar.net.endpoints import INCIDENT_SCHEMES, Endpoint, Slack
 from sidecar.net.secret import Secret
-from sidecar.sinks.notify import incidents
+from sidecar.sinks.notify import apprise_plugins
 from sidecar.sinks.notify.sender import send
 from sidecar.sinks.notify.sender_protocol import Answer
 from tests.kit import paging
@@ -186,7 +186,7 @@ def test_every_message_has_the_key_of_its_incident(
 
 def test_every_service_with_a_key_is_tested() -> None:
     """And the settings know all of them: they order the messages, and close what nothing else would close."""
-    assert {*incidents.KEYS} == INCIDENT_SCHEMES
+    assert {*apprise_plugins.KEYS} == INCIDENT_SCHEMES
     assert {*WORDS, "goalert", "opsimate", "opsgenie", "jira"} == INCIDENT_SCHEMES
 
 

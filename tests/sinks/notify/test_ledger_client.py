@@ -20,9 +20,9 @@ from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.ports import Document, LedgerError, LedgerRefusedError
 from sidecar.runtime.clock import Clock
+from sidecar.sinks.notify.ledger_access import FREE, Permit
 from sidecar.sinks.notify.ledger_client import SharedLedger
 from sidecar.sinks.notify.notifier import Attempt, Notifier
-from sidecar.sinks.notify.permit import FREE, Permit
 from tests.core.delivery.test_ledger_document import OVER, VACANCY, delivery_of
 from tests.kit.memory_ledger import Memory, Shared
 from tests.kit.receivers import RawServer, apprise

@@ -18,7 +18,7 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.cluster.records.record_lines import DUPLICATE_NOTE
+from sidecar.core.cluster.record_lines import DUPLICATE_NOTE
 from sidecar.core.cluster.status import SHOWN, Status
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.moment import SECOND, Moment

@@ -3,7 +3,7 @@
 import pytest
 from apprise import plugins
 
-from sidecar.sinks.notify.service_answers import SERVICES
+from sidecar.sinks.notify.refusals import SERVICES
 
 # Apprise's mail plugin imports it before Python 3.13.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")

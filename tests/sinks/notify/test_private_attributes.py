@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from apprise import Apprise, NotifyBase
 
-from sidecar.sinks.notify import incidents
+from sidecar.sinks.notify import apprise_plugins
 from tests.kit.paging import KEY
 from tests.sinks.notify.test_incidents import WORDS
 
@@ -34,11 +34,11 @@ def reads(plugin: Any) -> Iterator[str]:
         yield from method.__code__.co_names
 
 
-@pytest.mark.parametrize("scheme", incidents.KEYS)
+@pytest.mark.parametrize("scheme", apprise_plugins.KEYS)
 def test_a_plugin_has_the_key_and_the_action_that_are_set(scheme: str) -> None:
     """They are there before they are set, and its methods read them: another name would be set and never sent."""
     plugin = service(URLS[scheme])
-    for attribute in (incidents.KEYS[scheme], "action"):
+    for attribute in (apprise_plugins.KEYS[scheme], "action"):
         assert attribute in vars(plugin)
         assert attribute in {*reads(plugin)}
 

@@ -7,8 +7,7 @@ from unittest.mock import patch
 import pytest
 from apprise import plugins
 
-from sidecar.sinks.notify.refusals import Refusal, refusal
-from sidecar.sinks.notify.service_answers import SERVICES
+from sidecar.sinks.notify.refusals import SERVICES, Refusal, refusal
 from tests.kit import refusing_services
 from tests.kit.paging import Internet
 from tests.kit.receivers import send_by_url

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sidecar.core.captures import Gathered
 from sidecar.core.cluster.death.death_verdict import DeathVerdict
 from sidecar.core.cluster.downtime import Downtime
 from sidecar.core.cluster.failover.causes import RELATED, Facts, Loss
@@ -21,7 +22,6 @@ from sidecar.core.cluster.leadership_table import Kind
 from sidecar.core.cluster.recovery.recovery_state import Fault
 from sidecar.core.cluster.store.leases import VacancyReason
 from sidecar.core.cluster.transitions import Transition
-from sidecar.core.evidence import Gathered
 from sidecar.core.flink import configmaps, znode_paths
 from sidecar.core.flink.leadership import (
     Component,

@@ -13,7 +13,6 @@ from sidecar.core.cluster.death import deaths
 from sidecar.core.cluster.draft import ClusterStep, Happened
 from sidecar.core.cluster.failover import plans
 from sidecar.core.cluster.failover.episodes import Episode
-from sidecar.core.cluster.recovery import acceptance
 from sidecar.core.cluster.recovery.compared_pictures import (
     LISTED_TIMES,
     compared,
@@ -42,7 +41,7 @@ from sidecar.core.cluster.recovery.recovery_tables import FAULTS, JobCase, Origi
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId, Held
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.observations import PictureTaken
+from sidecar.core.observations import FailoverAnnotated, PictureTaken
 from sidecar.core.pictures import ENDED, Picture
 from sidecar.core.policy.policy import Policy, Source
 from sidecar.core.records import Recovery
@@ -356,9 +355,9 @@ def _ended(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) 
     picture = expected(cluster)
     absent = waiting(cluster)
     kept, namesakes = rows[: MOST_ROWS + 1], _namesakes(cluster, absent)
-    accepted = acceptance.is_accepted(cluster, assessment)
+    accepted = is_accepted(cluster, assessment)
     assessed = Assessed(assessment.episode_id, now, kept, absent, assessment.led_at, namesakes, accepted)
-    cluster = acceptance.without_losses(cluster, assessment.episode_id, assessment.annotated_at or 0)
+    cluster = without_losses(cluster, assessment.episode_id, assessment.annotated_at or 0)
     return replace(
         cluster,
         recovery=None,
@@ -379,3 +378,33 @@ def expected(cluster: ClusterState) -> Picture | None:
     return replace(
         now, jobs=(*now.jobs, *(job for job in before.jobs if job.id not in absent and job.state not in ENDED))
     )
+
+
+def annotated(cluster: ClusterState, note: FailoverAnnotated) -> ClusterState:
+    """The cluster after one of its failovers was annotated, also if that is observed again; the same object if nothing is accepted."""
+    recovery, assessed = cluster.recovery, cluster.assessed
+    if recovery and recovery.episode_id == note.episode_id:
+        if recovery.annotated_at is not None and note.noted_at <= recovery.annotated_at:
+            return cluster
+        return replace(cluster, recovery=replace(recovery, annotated_at=note.noted_at))
+    if assessed and assessed.episode_id == note.episode_id and not assessed.accepted:
+        cluster = replace(cluster, assessed=replace(assessed, accepted=note.noted_at >= assessed.at.wall))
+    return without_losses(cluster, note.episode_id, note.noted_at)
+
+
+def without_losses(cluster: ClusterState, episode_id: str, until: int) -> ClusterState:
+    """The cluster without the jobs whose loss in this failover was known at `until` (wall)."""
+    faults = {
+        job_id: fault
+        for job_id, fault in cluster.job_faults.items()
+        if fault.episode_id != episode_id or fault.since.wall > until
+    }
+    return cluster if len(faults) == len(cluster.job_faults) else replace(cluster, job_faults=faults)
+
+
+def is_accepted(cluster: ClusterState, recovery: Assessment) -> bool:
+    """Whether everything that is known to be lost in the failover whose recovery is assessed is accepted: something is."""
+    losses = [fault.since.wall for fault in cluster.job_faults.values() if fault.episode_id == recovery.episode_id]
+    if recovery.reported_at is not None:
+        losses.append(recovery.reported_at)
+    return recovery.annotated_at is not None and bool(losses) and recovery.annotated_at >= max(losses)

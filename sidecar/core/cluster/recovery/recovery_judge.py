@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, TypedDict
 
 from msgspec import Struct
 
-from sidecar.core.cluster.records.record_writer import Envelope, envelope
+from sidecar.core.cluster.record_writer import Envelope, envelope
 from sidecar.core.cluster.recovery.recovery_state import Assessment
 from sidecar.core.cluster.recovery.recovery_tables import (
     ORIGINS,

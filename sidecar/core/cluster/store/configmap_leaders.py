@@ -9,9 +9,9 @@ from sidecar.core.cluster.failover import episodes, failover_in_progress, plans
 from sidecar.core.cluster.leadership_changes import Reading, apply, without_leader
 from sidecar.core.cluster.leadership_table import Sight, compare, kind_of
 from sidecar.core.cluster.state import ClusterState, ComponentState
-from sidecar.core.cluster.store import job_stores, leases, unobserved
-from sidecar.core.cluster.store.job_stores import jobs_listed
+from sidecar.core.cluster.store import leases, store_view, unobserved
 from sidecar.core.cluster.store.leases import Lease, LeaseClock, LeaseVerdict
+from sidecar.core.cluster.store.store_view import jobs_listed
 from sidecar.core.flink import configmaps
 from sidecar.core.flink.connection_info import Unreadable
 from sidecar.core.flink.leadership import (
@@ -155,8 +155,8 @@ def _is_gone(draft: Draft, component: ComponentId, state: ComponentState) -> boo
     leaders: in a snapshot, or since Flink 1.15 in one ConfigMap.
     """
     together = not draft.state.view.complete or configmaps.cluster_config_map(draft.cluster_id) in draft.state.jobs
-    is_unregistered = job_stores.is_unregistered(draft.state, component, state)
-    return together and is_unregistered and not job_stores.has_place(draft, component)
+    is_unregistered = store_view.is_unregistered(draft.state, component, state)
+    return together and is_unregistered and not store_view.has_place(draft, component)
 
 
 def _state_after_read(draft: Draft, state: ComponentState, verdict: LeaseVerdict) -> ComponentState:

@@ -9,7 +9,7 @@ from sidecar.core.cluster.leadership_changes import Reading, apply, without_lead
 from sidecar.core.cluster.leadership_table import Sight, compare
 from sidecar.core.cluster.state import ComponentState, Fewer, contending
 from sidecar.core.cluster.store import unobserved
-from sidecar.core.cluster.store.job_stores import jobs_listed, store_unreadable
+from sidecar.core.cluster.store.store_view import jobs_listed, store_unreadable
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.connection_info import Unreadable, decode_connection_info
 from sidecar.core.flink.leadership import Blindness, Held, LeaderInformation, Unknown, Vacant, ZNodePosition

@@ -21,7 +21,7 @@ from sidecar.core.cluster.death.ends import (
     Sign,
 )
 from sidecar.core.cluster.failover.causes import Confidence
-from sidecar.core.cluster.records.record_lines import ENDINGS, death_line
+from sidecar.core.cluster.record_lines import ENDINGS, death_line
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.process_end import PodStatus, Pressure, ProcessEnd
 

@@ -10,7 +10,7 @@ from sidecar.core.cluster.death.death_verdict import DeathReason, DeathVerdict
 from sidecar.core.cluster.death.deaths import RECORDED_AFTER, death_of
 from sidecar.core.cluster.death.ends import KEPT, MOST_ENDS, MOST_PODS, MOST_SIGNS, merged
 from sidecar.core.cluster.failover.causes import Confidence
-from sidecar.core.cluster.records.record_lines import succession_line
+from sidecar.core.cluster.record_lines import succession_line
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import (
     EventObserved,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecar.core.cluster.removal import REMOVED_AFTER
+from sidecar.core.cluster.cluster_step import REMOVED_AFTER
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import (
     ClusterFound,

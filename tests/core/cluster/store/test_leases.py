@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sidecar.core.cluster.records.record_lines import transition_line
+from sidecar.core.cluster.record_lines import transition_line
 from sidecar.core.flink.configmaps import ConfigMapLayout
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId
 from sidecar.core.journal_rows import changes

@@ -14,7 +14,7 @@ from sidecar.core.observations import (
     ViewObserved,
 )
 from sidecar.core.policy.policy import Store
-from sidecar.core.state import State
+from sidecar.core.state_and_effects import State
 from tests.kit.cluster import ALL_FOUR, CLUSTER, A
 from tests.kit.config_maps import ConfigMaps
 from tests.kit.core_sidecar import POLICY, LeaseSidecar, Sidecar

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.policy.patterns import LARGEST, LONGEST_PATTERN, LONGEST_TEXT, PatternError, full_match, size
+from sidecar.core.alerting.silence_document import (
+    LARGEST,
+    LONGEST_MATCHED,
+    LONGEST_PATTERN,
+    PatternError,
+    full_match,
+    pattern_size,
+)
 
 atoms = st.sampled_from(["a", "b", "-", "é", ".", r"\.", r"\d", r"\W", r"\s", "[ab]", "[^a-c]", r"[\d_-]", "[b-]"])
 times = st.sampled_from(["", "", "*", "+", "?", "{2}", "{0,2}", "{1,}", "*?"])
@@ -58,7 +65,7 @@ def test_no_pattern_takes_long(pattern: str) -> None:
     """Those that take Python's own matcher years: a thousand texts in half a second at most, on a busy machine; or refused at once."""
     began = time.process_time()
     with suppress(PatternError):
-        assert not any(full_match(pattern, f"{n:03}{'a' * (LONGEST_TEXT - 3)}") for n in range(1000))
+        assert not any(full_match(pattern, f"{n:03}{'a' * (LONGEST_MATCHED - 3)}") for n in range(1000))
     assert time.process_time() - began < 0.5
 
 
@@ -87,7 +94,7 @@ def test_no_pattern_takes_long(pattern: str) -> None:
 def test_what_is_not_understood_is_named(pattern: str, problem: str) -> None:
     """Backreferences, assertions, too many repetitions: what would need backtracking, or very many steps."""
     with pytest.raises(PatternError, match=re.escape(problem)):
-        size(pattern)
+        pattern_size(pattern)
 
 
 @pytest.mark.parametrize(
@@ -116,11 +123,11 @@ def test_a_value_that_is_no_text_matches_nothing() -> None:
 
 def test_a_size_is_about_the_length_of_a_literal() -> None:
     """Ordinary patterns are far from the bound."""
-    assert size("team-a-.*|billing-[0-9]{1,3}") < 50
-    assert size("a" * LONGEST_PATTERN) < LARGEST
+    assert pattern_size("team-a-.*|billing-[0-9]{1,3}") < 50
+    assert pattern_size("a" * LONGEST_PATTERN) < LARGEST
 
 
 def test_a_long_value_matches_no_pattern() -> None:
     """The value of an external label may have any length."""
-    assert full_match("a*", "a" * LONGEST_TEXT)
-    assert not full_match("a*", "a" * (LONGEST_TEXT + 1))
+    assert full_match("a*", "a" * LONGEST_MATCHED)
+    assert not full_match("a*", "a" * (LONGEST_MATCHED + 1))

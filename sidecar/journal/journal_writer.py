@@ -19,13 +19,13 @@ from msgspec.structs import replace
 
 from sidecar.core.journal_rows import Row, assemble, changes
 from sidecar.core.records import Annotation, AnyRecord
-from sidecar.core.state import State
-from sidecar.journal.adding import insert_all
+from sidecar.core.state_and_effects import State
 from sidecar.journal.file import (
     FILE,
     DamagedError,
     JournalError,
     OtherFormatError,
+    StateLock,
     check,
     drop_index,
     execute_rows,
@@ -35,8 +35,7 @@ from sidecar.journal.file import (
     sealed_in,
     set_aside,
 )
-from sidecar.journal.lock import StateLock
-from sidecar.journal.reader import JournalReader
+from sidecar.journal.journal_records import JournalReader, insert_all
 from sidecar.journal.salvage import NOTHING, Salvaged, refill, salvage
 
 log = logging.getLogger("sidecar.journal")

@@ -1,4 +1,4 @@
-"""Evidence of a failover: requests to capture it while it still exists, and their results. `cluster.evidence_requests` decides when."""
+"""Evidence of a failover: requests to capture it while it still exists, and their results. `capturing` decides when."""
 
 from collections.abc import Mapping
 from enum import StrEnum

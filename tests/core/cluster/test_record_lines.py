@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.cluster.records import record_lines
+from sidecar.core.cluster import record_lines
 from sidecar.core.flink.leadership import host_port
 from sidecar.core.records import EpisodeRecord
 from sidecar.core.sanitize import MOST_CHARACTERS, clean

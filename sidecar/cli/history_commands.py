@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import click
 
 from sidecar.cli.options import CONFIG, OUTPUT, STATE_DIR, Output, cluster_options, options, output
-from sidecar.cli.printing import print_document, print_line, print_value
-from sidecar.cli.tables import columns, print_table, print_text
+from sidecar.cli.printing import columns, print_document, print_line, print_table, print_text, print_value
 from sidecar.core.cluster.leadership_table import Kind
-from sidecar.core.cluster.records.record_lines import lasted, move, record_line
+from sidecar.core.cluster.record_lines import lasted, move, record_line
 from sidecar.core.flink.leadership import Component
 from sidecar.core.moment import Timestamp, micros, parsed, seconds, timestamp
 from sidecar.core.pods import spelled

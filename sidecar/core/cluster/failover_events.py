@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from sidecar.core.cluster.draft import Happened
 from sidecar.core.cluster.failover.causes import Cause
-from sidecar.core.cluster.records.record_lines import episode_line, move
+from sidecar.core.cluster.record_lines import episode_line, move
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.cluster.transitions import Transition
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId, ConfigMapPosition

@@ -1,22 +1,25 @@
-"""`watch` and `who`."""
+"""`watch`, `who` and `ha check`, which read the stores."""
 
 import signal
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from sidecar.cli.exit_status import not_told_if_interrupted, status_exit
+from sidecar.cli.exit_status import CANNOT_TELL, DONE, FAILED, not_told_if_interrupted, status_exit
 from sidecar.cli.logs import only_warnings
-from sidecar.cli.options import OUTPUT, TIMEOUT, Output, cluster_options, output
-from sidecar.cli.printing import print_value
-from sidecar.cli.tables import columns, print_table, print_text
-from sidecar.core.cluster.records.record_lines import transition_line
+from sidecar.cli.options import CONFIG, OUTPUT, TIMEOUT, Output, cluster_options, options, output
+from sidecar.cli.printing import columns, print_document, print_line, print_table, print_text, print_value
+from sidecar.core.cluster.record_lines import transition_line
 from sidecar.core.cluster.status import Status
+from sidecar.core.counted import counted
 from sidecar.core.flink.leadership import host_port
+from sidecar.core.ha.finding import WORST_FIRST, Verdict
 from sidecar.core.sanitize import clean
 
 if TYPE_CHECKING:
+    from sidecar.app.ha_checking import CheckedCluster
     from sidecar.core.views.leader_view import Leader
 
 
@@ -91,3 +94,50 @@ def _print_leaders(leaders: "Sequence[Leader]", width: int | None) -> None:
 
 def _component(component: str, job_id: str | None) -> str:
     return f"{component} {job_id}" if job_id else component
+
+
+_WIDTH: Final = max(map(len, WORST_FIRST)) + 1
+
+
+@click.group()
+def ha() -> None:
+    """Whether a failover would work."""
+
+
+@ha.command("check")
+@options(CONFIG, output("text", "json", "yaml"), cluster_options)
+def check(config: Path | None, output: Literal["text", "json", "yaml"], **overrides: Any) -> int:
+    """Find what would make a failover fail, before it is needed: no standby, an ensemble or a session timeout that is too small, data on a
+    local disk, missing rights, leftovers.
+
+    It only reads. Each check is PASS, RISK (with what to do) or UNKNOWN (with what is missing): docs/reference/ha-checks.md.
+
+    Exit status 0: every check passed. 1: there is a RISK. 3: there is none, but something is UNKNOWN.
+    """
+    from sidecar.app.ha_checking import check_all
+    from sidecar.settings import load
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    only_warnings()
+    with not_told_if_interrupted():
+        clusters = check_all(load(config, overrides, secrets=False))
+    if output == "text":
+        for cluster in clusters:
+            _print(cluster)
+    else:
+        print_document({"clusters": clusters}, output)
+    verdicts = {check.verdict for cluster in clusters for check in cluster.checks}
+    if Verdict.RISK in verdicts:
+        return FAILED
+    return CANNOT_TELL if Verdict.UNKNOWN in verdicts else DONE
+
+
+def _print(cluster: "CheckedCluster") -> None:
+    risks, unknown, passed = (cluster.count(verdict) for verdict in WORST_FIRST)
+    print_line(
+        f"{clean(cluster.cluster_id)}: {counted(risks, 'risk')}, {unknown} unknown, {passed} passed; {cluster.place}"
+    )
+    for check in sorted(cluster.checks, key=lambda check: WORST_FIRST.index(check.verdict)):
+        print_line(f"  {check.verdict:{_WIDTH}}{check.check}: {check.text}")
+        if check.advice:
+            print_line(f"  {'':{_WIDTH}}{check.advice}")

@@ -12,8 +12,7 @@ import click
 from sidecar.cli.exit_status import DONE, not_told_if_interrupted, status_exit
 from sidecar.cli.logs import only_warnings
 from sidecar.cli.options import CONFIG, STATE_DIR, TIMEOUT, cluster_options, options, output
-from sidecar.cli.printing import print_document
-from sidecar.cli.tables import Cell, columns, print_table, print_text
+from sidecar.cli.printing import Cell, columns, print_document, print_table, print_text
 from sidecar.core.cluster.status import SHOWN
 from sidecar.core.cluster.status import Status as Word
 from sidecar.core.counted import counted

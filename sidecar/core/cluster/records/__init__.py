@@ -1,1 +1,0 @@
-"""The records of a cluster: written, read back, and as lines."""
