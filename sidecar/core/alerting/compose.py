@@ -117,13 +117,13 @@ def _failover_lines(failover: Failover, notice: Notice) -> Iterator[_Line]:
     if failover.death:
         yield _Line(succession_line(failover.death, failover.successor, phrases.longest_duration(notice.alerts)))
     yield from (_Line(line, is_detail=True) for line in failover.came_back.affected)
-    yield from map(_Line, failover.came_back.now)
+    yield from (_Line(line, is_detail=number > 0) for number, line in enumerate(failover.came_back.now))
     if failover.jobs.away or failover.jobs.ended:
         are_counted = bool(failover.came_back.now) or any(map(phrases.is_of_a_job, notice.alerts))
         yield _Line(jobs_line(failover.jobs), is_detail=are_counted)
     facts = (fact for fact in failover.verdict.facts if fact != failover.verdict.alike)
     for fact in (*facts, *(failover.death.facts if failover.death else ())):
-        yield _Line(clean(fact), is_detail=fact not in failover.failed)
+        yield _Line(clean(fact), is_detail=fact not in failover.failed[-1:])
 
 
 def _without_details(lines: Sequence[_Line]) -> Iterator[str]:

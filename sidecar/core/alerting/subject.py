@@ -102,18 +102,20 @@ def _checkpoint_text(checkpoint: Checkpoint) -> str:
 
 
 def _proof(assessed: Assessed) -> Iterator[str]:
-    """`recovered: 5 of 5 jobs RUNNING after 8.2 s, 5 restored from their latest checkpoints`; else why not."""
+    """`recovered: 5 of 5 jobs RUNNING after 8.2 s, 5 restored from their latest checkpoints`; else why not. The verdict is past: of what it
+    could not see, a later message does not say that it is so now."""
     of_cluster, *rows = assessed.rows
     running = [row for row in rows if row.outcome == "running"]
     expected = [row for row in rows if row.outcome not in {"ended", "resurrected"}]
-    ran = f"{len(running)} of {len(expected)} jobs RUNNING{_slowest_job(running)}" if expected else ""
+    seen = "seen " if of_cluster.verdict == "unproven" else ""
+    ran = f"{len(running)} of {len(expected)} jobs {seen}RUNNING{_slowest_job(running)}" if expected else ""
     latest = sum(row.restored_from == "latest" for row in running)
     restored = (
         f"{latest} restored from {'its' if latest == 1 else 'their'} latest checkpoint{'' if latest == 1 else 's'}"
     )
     yield f"{of_cluster.verdict}: {', '.join(filter(None, (ran, restored if latest else '')))}".removesuffix(": ")
-    reasons = [clean(reason, MOST_OF_A_REASON) for reason in of_cluster.reasons[:MOST_REASONS]]
-    yield from shortened(reasons, MOST_REASONS, len(of_cluster.reasons))
+    reasons = [*dict.fromkeys(clean(reason, MOST_OF_A_REASON) for reason in of_cluster.reasons)]
+    yield from shortened(reasons, MOST_REASONS)
 
 
 def _slowest_job(rows: Sequence[Recovery]) -> str:

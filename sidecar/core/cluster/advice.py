@@ -63,7 +63,7 @@ CAUSES: Final = {
         _LEADERSHIP,
     ),
     Cause.SPLIT_LEADERSHIP: CauseAdvice(
-        "two JobManagers act as leader", "Stop one of the two JobManagers: it does not settle by itself."
+        "two JobManagers took turns as leader", "Stop one of the two JobManagers: it does not settle by itself."
     ),
     Cause.REWRITTEN_BY_FLINK: CauseAdvice(
         "the leader's address was deleted, and the leader wrote it again",
