@@ -26,7 +26,7 @@ from sidecar.runtime.clock import Clock
 from sidecar.runtime.threads import ServiceThread
 from sidecar.settings import ClusterSettings, LedgerMode, Settings, SettingsError
 from sidecar.settings.cluster.flink_facts import read_flink_facts
-from sidecar.settings.model import TlsSettings
+from sidecar.settings import TlsSettings
 from sidecar.sinks.pictures.described_cluster import DescribedCluster
 
 if TYPE_CHECKING:

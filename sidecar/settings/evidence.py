@@ -3,17 +3,12 @@
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
 
 from sidecar.core.policy.policy import Source
-from sidecar.settings.file import schema
-from sidecar.settings.file.durations import DAY, HOUR, MINUTE, SECOND
 from sidecar.settings.file.section import Section
 from sidecar.settings.file.setting import Setting
 from sidecar.settings.model import EvidenceSettings, FlinkRestSettings
 from sidecar.settings.security import read_tls, security_settings
-
-_MEGABYTE: Final = 1_000_000
 
 
 class FlinkRest(StrEnum):
@@ -26,34 +21,22 @@ class FlinkRest(StrEnum):
 
 def read_evidence(section: Section, state_dir: Path, spool: Path | str) -> EvidenceSettings:
     """The settings of `section`; an empty one asks Flink's REST server alone. Raises SettingsError."""
-    sources = [setting.choice(Source) for setting in section.texts("capture")]
-    if len({*sources}) < len(sources):
+    sources = {setting.choice(Source) for setting in section.texts("capture")}
+    if len(sources) < len(section.texts("capture")):
         raise section.error("capture", "names a source twice")
     is_asked = not section.is_word("flink_rest") or section.get("flink_rest").choice(FlinkRest) is FlinkRest.AUTO
     if is_asked:
-        sources.append(Source.FLINK_REST)
+        sources.add(Source.FLINK_REST)
     elif Source.FLINK_REST in sources:
         raise section.error("flink_rest", "says never, and capture names it: remove one of the two")
-    log = section.read("log", Setting.path, None)
-    if log and Source.PROCESSES not in sources:
+    if "log" in section and Source.PROCESSES not in sources:
         raise section.error("log", "is read when a JobManager ends, which takes capture: [processes]")
-    return EvidenceSettings(
+    return section.make(
+        EvidenceSettings,
         sources=frozenset(sources),
         folder=section.read("dir", lambda setting: _folder(setting, state_dir, spool), state_dir / "evidence"),
-        keep=section.get("keep").duration(HOUR, 365 * DAY) / SECOND,
-        most_bytes=section.get("keep_megabytes").integer(1, 100_000) * _MEGABYTE,
         tls=read_tls(security_settings(section)),
-        log=log,
-        flink_rest=FlinkRestSettings() if section.is_word("flink_rest") else read_flink_rest(section),
-    )
-
-
-def read_flink_rest(evidence: Section) -> FlinkRestSettings:
-    """The settings by which Flink's REST server is compared before and after a failover. Raises SettingsError."""
-    section = evidence.section("flink_rest", schema.FLINK_REST)
-    return FlinkRestSettings(
-        interval=section.get("interval").duration(2 * SECOND, 10 * MINUTE),
-        patience=section.get("patience").duration(MINUTE, HOUR),
+        **({"flink_rest": FlinkRestSettings()} if section.is_word("flink_rest") else {}),
     )
 
 
