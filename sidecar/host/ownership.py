@@ -12,8 +12,8 @@ from sidecar.host import processes
 from sidecar.host.processes import FlinkProcess
 
 if TYPE_CHECKING:
-    from sidecar.settings.cluster.flink_conf import HighAvailability
     from sidecar.settings import ClusterSettings
+    from sidecar.settings.cluster.flink_conf import HighAvailability
 
 _CONF_DIR: Final = "FLINK_CONF_DIR"
 _FILES: Final = ("config.yaml", "flink-conf.yaml")

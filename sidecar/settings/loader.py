@@ -5,6 +5,7 @@ import re
 import socket
 from collections import ChainMap
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -17,14 +18,20 @@ from sidecar.settings.alerting.alerting import RULE_FILE, RuleFile, read_alertin
 from sidecar.settings.cluster.cluster import find_cluster, names_cluster, zookeeper_settings
 from sidecar.settings.cluster.cluster_finder import ZooKeeperFinderKeys, read_finder
 from sidecar.settings.cluster.stores import ClusterSettings, FinderSettings, KubernetesSettings, ZooKeeperSettings
-from sidecar.settings.evidence import read_evidence
 from sidecar.settings.file.hosts import spool_place
 from sidecar.settings.file.key import Key, Keys, keys_of
 from sidecar.settings.file.section import ReadFile, Section, read_file
 from sidecar.settings.file.setting import CLUSTER_OVERRIDES, Setting, overrides_of
-from sidecar.settings.model import OwnPod, Settings, SpoolSettings
-from sidecar.settings.security import NamedSettings
-from sidecar.settings.slo import SloKeys, read_objective
+from sidecar.settings.model import (
+    EvidenceSettings,
+    FlinkRestSettings,
+    OwnPod,
+    Settings,
+    SloKeys,
+    SpoolSettings,
+    read_objective,
+)
+from sidecar.settings.security import NamedSettings, read_tls, security_settings
 
 _OBSERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
 _CLUSTER_KEYS: Final = ("flink_conf_dir", "zookeeper.quorum", "kubernetes.cluster_id")
@@ -76,7 +83,7 @@ def load(
     own = file.values(Settings, *alerting, "observer", "state_dir", "spool", "evidence")
     cluster_overrides = _cluster_settings(line), _cluster_settings(environment)
     finder = None if any(map(names_cluster, cluster_overrides)) else read_finder(file, *cluster_overrides)
-    evidence = read_evidence(file.section("evidence"), state_dir, spool.place)
+    evidence = _evidence(file.section("evidence"), state_dir, spool.place)
     if finder and Source.PROCESSES in evidence.sources:
         raise file.error("evidence", "capture: processes are those of this pod, and belong to no cluster that is found")
     settings = Settings(
@@ -187,3 +194,42 @@ def external_labels(file: Section) -> dict[str, str]:
         if name in OWN_LABELS or name == "alertname":  # as Alertmanagers and webhooks get the label `alert`
             raise setting.error("alerts already have a label of this name: choose another")
     return {name: setting.text for name, setting in labels.items()}
+
+
+class _FlinkRest(StrEnum):
+    """Whether the leading REST server is asked."""
+
+    AUTO = "auto"
+    """Flink's REST server is asked at the address that the leader publishes."""
+    NEVER = "never"
+
+
+def _evidence(section: Section, state_dir: Path, spool: Path | str) -> EvidenceSettings:
+    """The settings of `section`; an empty one asks Flink's REST server alone. Raises SettingsError."""
+    sources = {setting.choice(Source) for setting in section.texts("capture")}
+    if len(sources) < len(section.texts("capture")):
+        raise section.error("capture", "names a source twice")
+    is_asked = not section.is_word("flink_rest") or section.get("flink_rest").choice(_FlinkRest) is _FlinkRest.AUTO
+    if is_asked:
+        sources.add(Source.FLINK_REST)
+    elif Source.FLINK_REST in sources:
+        raise section.error("flink_rest", "says never, and capture names it: remove one of the two")
+    if "log" in section and Source.PROCESSES not in sources:
+        raise section.error("log", "is read when a JobManager ends, which takes capture: [processes]")
+    return section.make(
+        EvidenceSettings,
+        sources=frozenset(sources),
+        folder=section.read("dir", lambda setting: _evidence_folder(setting, state_dir, spool), state_dir / "evidence"),
+        tls=read_tls(security_settings(section)),
+        **({"flink_rest": FlinkRestSettings()} if section.is_word("flink_rest") else {}),
+    )
+
+
+def _evidence_folder(setting: Setting, state_dir: Path, spool: Path | str) -> Path:
+    """A folder that holds evidence only, because old files in it are removed."""
+    folder = setting.path()
+    real = Path(os.path.realpath(folder))
+    for key, other in (("state_dir", state_dir), ("spool.url", spool)):
+        if isinstance(other, Path) and Path(os.path.realpath(other)).is_relative_to(real):
+            raise setting.error(f"old evidence is removed from it, and {key} is the same folder or in it: give another")
+    return folder

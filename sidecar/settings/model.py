@@ -1,9 +1,10 @@
 """The settings, typed. Times are seconds here unless noted, and microseconds in the `Policy`."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -33,9 +34,32 @@ from sidecar.settings.cluster.stores import (
 from sidecar.settings.file.durations import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from sidecar.settings.file.hosts import host_name, listening_host, public_url, spool_place
 from sidecar.settings.file.key import Choice, Duration, Integer, Key, section_of
+from sidecar.settings.file.section import Section
 from sidecar.settings.file.setting import Setting
 from sidecar.settings.security import TlsSettings
-from sidecar.settings.slo import SloKeys, read_objective
+
+_PERCENT: Final = re.compile(r"[0-9]{1,2}(\.[0-9]{1,4})?")
+
+
+def _percent(setting: Setting) -> float:
+    percent = float(setting.matching(_PERCENT, "a percentage like 99.9, with at most four decimals"))
+    if not percent:
+        raise setting.invalid("must be more than 0 and less than 100 percent")
+    return percent
+
+
+class SloKeys(Struct, frozen=True):
+    """The keys of `slo`."""
+
+    leadership: Annotated[float, Key(_percent)]
+    """percent of the time: more than 0, less than 100, at most four decimals"""
+    window: Annotated[int, Key(Duration(DAY, 90 * DAY), "30d")]
+    """the time in which that is to hold"""
+
+
+def read_objective(section: Section) -> Objective:
+    """The objective. Raises SettingsError."""
+    return Objective(**section.values(SloKeys))
 
 
 def _ha_check_interval(interval: Setting) -> float | None:

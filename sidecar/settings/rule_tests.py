@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -37,10 +38,6 @@ _AT: Final = Duration(at_most=LONGEST)
 
 Who = ComponentId | str
 """A component of the cluster, or the name of a job."""
-
-
-def _text(setting: Setting) -> str:
-    return setting.text
 
 
 def _instant(setting: Setting) -> int:
@@ -121,14 +118,14 @@ class Expectation(Struct, frozen=True):
     alerts: Annotated[frozenset[str], Key()]
     receiver: Annotated[str | None, Key()] = None
     reason: Annotated[Reason | None, Key(Choice(Reason))] = None
-    title: Annotated[str | None, Key(_text)] = None
+    title: Annotated[str | None, Key(attrgetter("text"))] = None
     """A part of the title."""
 
 
 class RuleTest(Struct, frozen=True):
     """Events, and all expected notifications."""
 
-    name: Annotated[str, Key(_text)]
+    name: Annotated[str, Key(attrgetter("text"))]
     location: str
     starts: Annotated[int, Key(_instant, "2026-01-05T12:00:00Z")]
     """Wall time: microseconds since the epoch."""

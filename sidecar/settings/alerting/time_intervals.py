@@ -86,14 +86,6 @@ def _zone(setting: Setting) -> tzinfo:
         raise setting.invalid('is not a known time zone: give one like "Europe/Berlin", or install tzdata') from error
 
 
-def _weekdays(setting: Setting) -> Span:
-    return _names(setting, _WEEKDAYS)
-
-
-def _months(setting: Setting) -> Span:
-    return _names(setting, _MONTHS)
-
-
 class TimesKeys(Struct, frozen=True):
     """The keys of `times`."""
 
@@ -113,11 +105,11 @@ class TimeRangeKeys(Struct, frozen=True):
 
     times: Annotated[tuple[Span, ...], Key(_times, inside=(TimesKeys,), many=tuple)] = ()
     """a list of `{start_time: "09:00", end_time: "17:00"}`, without the end. Over midnight: two"""
-    weekdays: Annotated[tuple[Span, ...], Key(_weekdays, many=tuple)] = ()
+    weekdays: Annotated[tuple[Span, ...], Key(lambda setting: _names(setting, _WEEKDAYS), many=tuple)] = ()
     """`[monday:friday, sunday]`"""
     days_of_month: Annotated[tuple[Span, ...], Key(_days, many=tuple)] = ()
     """`["1:5", "-3:-1", "25:-1"]`; negative ones count from the end. A range that is in no month is an error"""
-    months: Annotated[tuple[Span, ...], Key(_months, many=tuple)] = ()
+    months: Annotated[tuple[Span, ...], Key(lambda setting: _names(setting, _MONTHS), many=tuple)] = ()
     """`["january:march", "12"]`"""
     years: Annotated[tuple[Span, ...], Key(_years, many=tuple)] = ()
     """`["2026:2028"]`"""

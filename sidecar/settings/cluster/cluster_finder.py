@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from sidecar.core.flink.znode_paths import namespace
 from sidecar.settings.cluster.cluster import read_zookeeper, zookeeper_settings
-from sidecar.settings.cluster.kubernetes import PLAN_FLAGS, find_access, read_flags, read_namespace
+from sidecar.settings.cluster.kubernetes import PLAN_FLAGS, find_access, read_namespace
 from sidecar.settings.cluster.stores import (
     AnyFinderSettings,
     FinderSettings,
@@ -58,7 +58,7 @@ def read_finder(file: Section, *overrides: NamedSettings) -> AnyFinderSettings |
         home=read_namespace(home),
         kubeconfig=kubeconfig,
         context=context,
-        **read_flags(settings, *PLAN_FLAGS),
+        **{flag: flag in settings and settings[flag].flag() for flag in PLAN_FLAGS},
     )
 
 

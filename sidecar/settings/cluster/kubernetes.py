@@ -3,7 +3,7 @@
 import os
 import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from sidecar.core.bounds import KUBECONFIG
 from sidecar.settings.cluster.kubeconfig_features import named, unsupported
@@ -41,11 +41,6 @@ def read_kubernetes(settings: NamedSettings) -> KubernetesSettings:
     return read_settings(
         KubernetesSettings, settings, cluster_id=cluster_id, namespace=namespace, kubeconfig=path, context=context
     )
-
-
-def read_flags(settings: NamedSettings, *names: str) -> dict[str, Any]:
-    """The other things to read from the API server, each with a Role of its own: flags. Raises SettingsError."""
-    return {name: name in settings and settings[name].flag() for name in names}
 
 
 def find_access(settings: NamedSettings) -> tuple[Path | None, str | None, Setting]:

@@ -18,7 +18,8 @@ S = TypeVar("S", bound=Struct)
 
 
 class Key(Struct, frozen=True):
-    """A key of a section. A key without a default may be absent if its field has one."""
+    """A key of a section. A key without a default may be absent if its field has one. A reader is not named as its field: in the body of a
+    class the name is the field's default by then."""
 
     read: Callable[[Any], object] | None = None
     """Reads the `Setting`, or the `Section` if `inside` is given. None: the key is read by hand."""

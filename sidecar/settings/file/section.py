@@ -128,14 +128,7 @@ class Section:
         node = self._node.entries.get(key, MappingNode(line=self._node.line))
         if not isinstance(node, MappingNode):
             raise self.error(key, "must be a mapping of keys to values")
-        return Section(
-            node,
-            keys_of(*self._keys[key].key.inside),
-            self._name,
-            self._folder,
-            f"{self._path}{key}.",
-            (*self._steps, key),
-        )
+        return self._within(key, node, f"{self._path}{key}.", key)
 
     def sections(self, key: str) -> "list[Section]":
         """The mappings listed under `key`."""
@@ -143,9 +136,12 @@ class Section:
         for place, node in self._present(key):
             if not isinstance(node, MappingNode):
                 raise self.error(key, f"must be a list of mappings, but entry {place + 1} is not a mapping")
-            path, steps = f"{self._path}{key}[{place}].", (*self._steps, key, place)
-            listed.append(Section(node, keys_of(*self._keys[key].key.inside), self._name, self._folder, path, steps))
+            listed.append(self._within(key, node, f"{self._path}{key}[{place}].", key, place))
         return listed
+
+    def _within(self, key: str, node: MappingNode, path: str, *steps: str | int) -> "Section":
+        keys = keys_of(*self._keys[key].key.inside)
+        return Section(node, keys, self._name, self._folder, path, (*self._steps, *steps))
 
     def texts(self, key: str) -> list[Setting]:
         """The values listed under `key`."""
