@@ -214,7 +214,7 @@ def _evidence(section: Section, state_dir: Path, spool: Path | str) -> EvidenceS
         sources.add(Source.FLINK_REST)
     elif Source.FLINK_REST in sources:
         raise section.error("flink_rest", "says never, and capture names it: remove one of the two")
-    if "log" in section and Source.PROCESSES not in sources:
+    if section.value("log") and Source.PROCESSES not in sources:
         raise section.error("log", "is read when a JobManager ends, which takes capture: [processes]")
     return section.make(
         EvidenceSettings,

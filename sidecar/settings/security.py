@@ -129,7 +129,11 @@ def read_sasl(settings: NamedSettings) -> SaslSettings | None:
     """User name and password; None without `sasl`. Raises SettingsError if one of them is missing."""
     if "sasl" not in settings:
         return None
-    return read_settings(SaslSettings, _within("sasl", settings), settings["sasl"])
+    given = _within("sasl", settings)
+    for key in keys_of(SaslSettings):
+        if key not in given:
+            raise settings["sasl"].error(f"{key} is missing")
+    return read_settings(SaslSettings, given)
 
 
 def read_authorization(settings: NamedSettings) -> dict[str, Secret]:

@@ -180,6 +180,7 @@ def receiver(section: Section, *, secrets: bool) -> Receiver:
 
     Without `secrets` each other one has one unused URL, and no secret is read.
     """
+    section.value("name")  # a mistake in it is the first, as the name is used elsewhere
     notifies = any(kind in section for kind in KINDS)
     if "urls" in section and not section.items("urls") and not any(kind in section for kind in KINDS[1:]):
         raise without_endpoint(section)
@@ -253,8 +254,9 @@ def _alertmanagers(section: Section) -> Iterator[Alertmanager]:
         raise section.missing("url")
     if "certificate_file" in section:
         _check_certificate(section)
+    urls = [Secret(_base_url(setting)) for setting in listed]
     access = section.values(AlertmanagerKeys, "event_duration")
-    yield from (Alertmanager(Secret(_base_url(setting)), **access) for setting in listed)
+    yield from (Alertmanager(url, **access) for url in urls)
 
 
 def _base_url(setting: Setting) -> str:

@@ -87,21 +87,13 @@ def default_of(struct: type[Struct], key: str) -> Setting:
     return Setting(keys_of(struct)[key].key.default or "", f"the default of {key}")
 
 
-def read_settings(
-    struct: type[S], settings: Mapping[str, Setting], section: Setting | None = None, /, **given: object
-) -> S:
-    """`struct` with its values in `settings`, else their defaults; `given`: fields that are not read. `section`: for the error that a
-    key is missing. Raises SettingsError.
-    """
-
-    def missing(name: str) -> Exception:
-        return section.error(f"{name} is missing") if section else KeyError(name)
-
+def read_settings(struct: type[S], settings: Mapping[str, Setting], **given: object) -> S:
+    """`struct` with its values in `settings`, else their defaults; `given`: fields that are not read. Raises SettingsError."""
     read = {
         declared.field.name: value
         for name, declared in keys_of(struct).items()
         if declared.field.name not in given
-        for value in declared.value(name, settings.get, missing)
+        for value in declared.value(name, settings.get, KeyError)
     }
     return struct(**read, **given)
 
