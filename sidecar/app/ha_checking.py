@@ -24,9 +24,8 @@ from sidecar.drivers import ha_probe_of
 from sidecar.net.rest_client import RestConnection, RestError
 from sidecar.runtime.clock import Clock
 from sidecar.runtime.threads import ServiceThread
-from sidecar.settings import ClusterSettings, LedgerMode, Settings, SettingsError
+from sidecar.settings import ClusterSettings, LedgerMode, Settings, SettingsError, TlsSettings
 from sidecar.settings.cluster.flink_facts import read_flink_facts
-from sidecar.settings.model import TlsSettings
 from sidecar.sinks.pictures.described_cluster import DescribedCluster
 
 if TYPE_CHECKING:

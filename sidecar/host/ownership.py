@@ -12,8 +12,8 @@ from sidecar.host import processes
 from sidecar.host.processes import FlinkProcess
 
 if TYPE_CHECKING:
+    from sidecar.settings import ClusterSettings
     from sidecar.settings.cluster.flink_conf import HighAvailability
-    from sidecar.settings.model import ClusterSettings
 
 _CONF_DIR: Final = "FLINK_CONF_DIR"
 _FILES: Final = ("config.yaml", "flink-conf.yaml")
@@ -151,11 +151,11 @@ def _compare(configuration: "HighAvailability", cluster: Mapping[str, str]) -> O
 
 def _compare_zookeeper(options: Mapping[str, str], cluster: Mapping[str, str]) -> Owner:
     from sidecar.core.flink.znode_paths import namespace  # noqa: PLC0415  large; see the module
-    from sidecar.settings.file import schema  # noqa: PLC0415
+    from sidecar.settings.cluster.flink_conf import DEFAULTS  # noqa: PLC0415
 
     if "zookeeper" not in options:
         return Owner.UNKNOWN
-    values = {**schema.ZOOKEEPER, **options}
+    values = {**DEFAULTS, **options}
     servers, _, chroot = "".join(options["zookeeper"].split()).partition("/")
     our_servers, _, our_chroot = cluster["quorum"].partition("/")
     path = namespace(values["root"] or "", values["cluster_id"] or "")

@@ -1,22 +1,19 @@
 """Typed, strict settings with one loader. Every mistake is one line (SettingsError) without a secret."""
 
 from sidecar.net.secret import Secret
-from sidecar.settings.file.settings_error import SettingsError
-from sidecar.settings.loader import load, load_cluster
-from sidecar.settings.model import (
+from sidecar.settings.cluster.stores import (
     AnyFinderSettings,
     ClusterSettings,
     FinderSettings,
     KubernetesSettings,
-    LedgerMode,
-    LogFormat,
-    SaslSettings,
-    Settings,
-    TlsSettings,
     ZooKeeperFinderSettings,
     ZooKeeperSettings,
     session_timeouts,
 )
+from sidecar.settings.file.settings_error import SettingsError
+from sidecar.settings.loader import load, load_cluster
+from sidecar.settings.model import LedgerMode, LogFormat, Settings
+from sidecar.settings.security import SaslSettings, TlsSettings
 
 __all__ = [
     "AnyFinderSettings",

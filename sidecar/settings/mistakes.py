@@ -12,12 +12,12 @@ from typing import Final, NamedTuple, TypeVar
 
 from sidecar.settings.alerting.matchers import label_values, matchers, no_rule_has
 from sidecar.settings.alerting.receivers import UNUSED_URL
-from sidecar.settings.file import schema
+from sidecar.settings.file.key import Keys, keys_of
 from sidecar.settings.file.nodes import GONE, ListNode, MappingNode, Node, ScalarNode
 from sidecar.settings.file.section import Section, in_file_at, read_nodes
-from sidecar.settings.file.setting import overrides_of
+from sidecar.settings.file.setting import CLUSTER_OVERRIDES, overrides_of
 from sidecar.settings.file.settings_error import Place, SettingsError
-from sidecar.settings.loader import load
+from sidecar.settings.loader import CONFIG, ClusterKeys, load
 from sidecar.settings.model import Alerting, Settings
 from sidecar.settings.rules_only import rules_in
 
@@ -30,7 +30,7 @@ _NAMED: Final[Mapping[str, tuple[str, str, Node]]] = {
     "rules": ("alert", "on", ScalarNode("vacant", 0, plain=False)),
 }
 """Lists whose entries are named elsewhere: the key of the name, and what an entry needs besides."""
-_CLUSTER: Final = frozenset({*schema.CLUSTER, "clusters"})
+_CLUSTER: Final = frozenset({*keys_of(ClusterKeys), "clusters"})
 _LINE: Final = re.compile(r"(?P<file>.*?):(?P<line>\d+): ")
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ def check(config: Path | None, overrides: Mapping[str, object]) -> Checked:
     draft = _Draft()
     settings = draft.complete(lambda: load(config, overrides, read=draft.read))
     if settings is None:
-        line = {name: value for name, value in overrides.items() if name not in schema.CLUSTER_OVERRIDES}
+        line = {name: value for name, value in overrides.items() if name not in CLUSTER_OVERRIDES}
         settings = draft.complete(lambda: load(config, {**line, **_STAND_IN}, read=draft.read))
     return Checked(settings, draft.mistakes(settings), draft.state_dir(config, overrides))
 
@@ -70,7 +70,7 @@ def check_rules(config: Path | None) -> tuple[Alerting | None, list[SettingsErro
     """The rules, routes and receivers in `config` and its rule files that `read_rules` would read if nothing were wrong, and every
     mistake."""
     draft = _Draft()
-    alerting = draft.complete(lambda: rules_in(draft.read(config, schema.CONFIG), draft.read))
+    alerting = draft.complete(lambda: rules_in(draft.read(config, CONFIG), draft.read))
     return alerting, draft.mistakes(alerting)
 
 
@@ -85,7 +85,7 @@ class _Draft:
         """Whether the first file can be read, which is the configuration."""
         self._mistakes: dict[str, SettingsError] = {}
 
-    def read(self, path: Path | None, keys: schema.Keys) -> Section:
+    def read(self, path: Path | None, keys: Keys) -> Section:
         """`read_file` without the parts that were taken out. A file that cannot be read is a mistake, and empty."""
         if path not in self._files:
             try:
@@ -119,7 +119,7 @@ class _Draft:
     def state_dir(self, config: Path | None, overrides: Mapping[str, object]) -> str:
         """The place where `state_dir` is set."""
         locations = (source["state_dir"].location for source in overrides_of(overrides) if "state_dir" in source)
-        return next(locations, None) or self.read(config, schema.CONFIG).get("state_dir").location
+        return next(locations, None) or self.read(config, CONFIG).get("state_dir").location
 
     def _take_out(self, error: SettingsError) -> bool:
         """Remember the mistake, unless another one is its cause, and take out what is wrong. False: it is nothing in a file."""
@@ -164,7 +164,7 @@ def _is_within(inner: Place, outer: Place) -> bool:
 
 def _names_cluster(place: Place) -> bool:
     key = str(place.path[0])
-    return not _CLUSTER.isdisjoint([key] if key in schema.CONFIG else get_close_matches(key, schema.CONFIG, n=1))
+    return not _CLUSTER.isdisjoint([key] if key in CONFIG else get_close_matches(key, CONFIG, n=1))
 
 
 def _without(node: Node, path: Sequence[str | int], of: str = "") -> Node:
@@ -205,11 +205,11 @@ def _with(node: MappingNode, key: str, value: Node) -> MappingNode:
 
 def _matching_nothing(document: Section, values: Mapping[str, set[str]]) -> Iterator[SettingsError]:
     """Matchers that no alert can match, because no rule has such a value. They are valid: another rule file may bring one."""
-    sections = [document.section("route", schema.ROUTE), *document.sections("inhibit_rules", schema.INHIBIT_RULE)]
+    sections = [document.section("route"), *document.sections("inhibit_rules")]
     while sections:
         section = sections.pop()
         if "routes" in section:
-            sections += section.sections("routes", schema.ROUTE)
+            sections += section.sections("routes")
         for key in ("matchers", "source_matchers", "target_matchers"):
             for setting in section.texts(key):
                 for matcher in matchers(setting, None):

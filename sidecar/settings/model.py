@@ -1,16 +1,15 @@
 """The settings, typed. Times are seconds here unless noted, and microseconds in the `Policy`."""
 
-import ssl
+import re
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Annotated, Final, Self
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.moment import SECOND
 from sidecar.core.policy.policy import (
     ALL_FOUND,
     Destination,
@@ -25,139 +24,47 @@ from sidecar.core.policy.policy import (
 )
 from sidecar.core.policy.routing import InhibitRule, Route
 from sidecar.net.endpoints import AppriseUrl, Endpoint
-from sidecar.net.secret import Secret
-from sidecar.net.tls import client_context
+from sidecar.settings.cluster.stores import (
+    AnyFinderSettings,
+    ClusterSettings,
+    FinderSettings,
+    KubernetesSettings,
+    session_timeouts,
+)
+from sidecar.settings.file.durations import DAY, HOUR, MILLISECOND, MINUTE, SECOND
+from sidecar.settings.file.hosts import host_name, listening_host, public_url, spool_place
+from sidecar.settings.file.key import Choice, Duration, Integer, Key, section_of
+from sidecar.settings.file.section import Section
+from sidecar.settings.file.setting import Setting
+from sidecar.settings.security import TlsSettings
+
+_PERCENT: Final = re.compile(r"[0-9]{1,2}(\.[0-9]{1,4})?")
 
 
-class TlsSettings(Struct, frozen=True):
-    """TLS of a connection: CAs (None: those of this system) and our own certificate. The files are PEM."""
-
-    ca_file: Path | None = None
-    certificate_file: Path | None = None
-    key_file: Path | None = None
-    """None: the key is in `certificate_file`."""
-    key_password: Secret | None = None
-
-    def context(self) -> ssl.SSLContext:
-        """A context with the current content of the files: each call reads them, so that renewed certificates are used.
-
-        Raises ValueError with the name of the file, never the password.
-        """
-        context = client_context()
-        if self.ca_file is None:
-            context.load_default_certs()
-        else:
-            try:
-                context.load_verify_locations(cadata=_pem(self.ca_file))
-            except ssl.SSLError as error:
-                raise ValueError(f"{self.ca_file} has no certificate in PEM format") from error
-        if self.certificate_file is not None:
-            key_file = self.key_file or self.certificate_file
-            for file in (self.certificate_file, key_file):
-                _pem(file)
-            # Without a password OpenSSL would prompt on the terminal and block.
-            password = self.key_password.reveal() if self.key_password else ""
-            try:
-                context.load_cert_chain(self.certificate_file, key_file, password)
-            except (OSError, ValueError) as error:
-                raise ValueError(
-                    f"{self.certificate_file} and its private key {key_file} cannot be used: both must be PEM, belong together, and the "
-                    f"key_password must be {'right' if self.key_password else 'given where the key is encrypted'}"
-                ) from error
-        return context
+def _percent(setting: Setting) -> float:
+    percent = float(setting.matching(_PERCENT, "a percentage like 99.9, with at most four decimals"))
+    if not percent:
+        raise setting.invalid("must be more than 0 and less than 100 percent")
+    return percent
 
 
-def _pem(file: Path) -> str:
-    try:
-        return file.read_text(encoding="ascii", errors="replace")
-    except OSError as error:
-        raise ValueError(f"{file} cannot be read: {error.strerror or error}") from error
+class SloKeys(Struct, frozen=True):
+    """The keys of `slo`."""
+
+    leadership: Annotated[float, Key(_percent)]
+    """percent of the time: more than 0, less than 100, at most four decimals"""
+    window: Annotated[int, Key(Duration(DAY, 90 * DAY), "30d")]
+    """the time in which that is to hold"""
 
 
-class SaslSettings(Struct, frozen=True):
-    """Our SASL DIGEST-MD5 identity."""
-
-    username: str
-    password: Secret
+def read_objective(section: Section) -> Objective:
+    """The objective. Raises SettingsError."""
+    return Objective(**section.values(SloKeys))
 
 
-class ZooKeeperSettings(Struct, frozen=True):
-    """The place in ZooKeeper where one Flink cluster keeps its leaders, and the timeouts of our session."""
-
-    store: ClassVar[Store] = Store.ZOOKEEPER
-
-    quorum: str
-    """`host:port,host:port[/chroot]`, without blanks."""
-    namespace: str
-    """Flink's root path and cluster id, joined: `/flink/default`."""
-    cluster_id: str
-    """The cluster id without leading and trailing slashes, as records and messages have it."""
-    session_timeout: float
-    connection_timeout: float
-    tolerate_suspended: bool
-    """Whether Flink's listeners keep their leader while the connection is SUSPENDED."""
-    tls: TlsSettings | None = None
-    sasl: SaslSettings | None = None
-    authorization: Mapping[str, Secret] = {}
-    """The credentials by scheme, as Flink's `high-availability.zookeeper.client.authorization`: `digest` is `user:password`."""
-    flink_session_timeout: float | None = None
-    """Seconds; Flink's own setting or default. None: Flink's configuration was not read."""
-    flink_conf: Path | None = None
-    """The folder of Flink's own configuration, if the cluster was found in it."""
-
-    @property
-    def place(self) -> str:
-        """The place of the leaders, for log and page."""
-        return f"{self.namespace} in ZooKeeper {self.quorum}"
-
-    @property
-    def identity(self) -> str:
-        """The identity of the watched cluster, equal for all sidecars that watch it, and different from every other cluster's."""
-        servers, _, chroot = self.quorum.partition("/")
-        return f"zookeeper {','.join(sorted(servers.split(',')))}/{chroot} {self.namespace}"
-
-
-class KubernetesSettings(Struct, frozen=True):
-    """The place in Kubernetes where one Flink cluster keeps its leaders, and how to reach the API server."""
-
-    store: ClassVar[Store] = Store.KUBERNETES
-
-    cluster_id: str
-    namespace: str
-    kubeconfig: Path | None = None
-    """None: the service account of our own pod is used."""
-    context: str | None = None
-    """A context of the kubeconfig; None without one."""
-    pod_names: bool = False
-    """Whether the pods of leaders are looked up."""
-    events: bool = False
-    """Whether failovers become Events."""
-    plans: bool = False
-    """Whether what is meant to happen is read: what makes its JobManagers, and evictions of their pods."""
-    deaths: bool = False
-    """Whether its JobManagers' pods, their Events and the logs of those that ended are read."""
-    flink_conf: Path | None = None
-    """The folder of Flink's own configuration, if the cluster was found in it."""
-
-    @property
-    def identity(self) -> str:
-        """The identity of the watched cluster, equal for all sidecars that watch it, and different from every other cluster's of its API
-        server."""
-        return f"kubernetes {self.namespace}"
-
-    @property
-    def tolerate_suspended(self) -> bool:
-        """True: Flink's listeners always keep their leader while the API server is unreachable."""
-        return True
-
-    @property
-    def place(self) -> str:
-        """The place of the leaders, for log and page."""
-        way = f"context {self.context} of {self.kubeconfig}" if self.kubeconfig else "the pod's service account"
-        return f"the ConfigMaps of namespace {self.namespace}, by {way}"
-
-
-ClusterSettings = ZooKeeperSettings | KubernetesSettings
+def _ha_check_interval(interval: Setting) -> float | None:
+    """0 turns it off."""
+    return None if interval.text == "0" else interval.duration(10 * MINUTE, 7 * DAY) / SECOND
 
 
 class OwnPod(Struct, frozen=True):
@@ -168,78 +75,28 @@ class OwnPod(Struct, frozen=True):
     uid: str | None = None
 
 
-class FinderSettings(Struct, frozen=True):
-    """The place where Flink clusters are found in Kubernetes: by the labels of their ConfigMaps."""
-
-    store: ClassVar[Store] = Store.KUBERNETES
-
-    selector: str
-    """A label selector, as kubectl takes it."""
-    namespaces: tuple[str, ...] | None
-    """None: all."""
-    home: str
-    """The namespace of this sidecar, where its ledger is."""
-    kubeconfig: Path | None = None
-    """None: the service account of our own pod is used."""
-    context: str | None = None
-    plans: bool = False
-    """Whether to read what is meant to happen to the clusters, as `kubernetes.plans` of a named cluster."""
-    deaths: bool = False
-
-    @property
-    def qualified(self) -> bool:
-        """Whether a cluster's id begins with its namespace: `namespace/cluster-id`."""
-        return self.namespaces is None or len(self.namespaces) > 1
-
-    @property
-    def place(self) -> str:
-        """The place where clusters are looked for, for log and page."""
-        where = "all namespaces" if self.namespaces is None else f"namespace {', '.join(self.namespaces)}"
-        return f"the ConfigMaps with the labels {self.selector} in {where} of Kubernetes"
-
-
-class ZooKeeperFinderSettings(Struct, frozen=True):
-    """The place where Flink clusters are found in ZooKeeper: each cluster id below a root."""
-
-    store: ClassVar[Store] = Store.ZOOKEEPER
-
-    quorum: str
-    """`host:port,host:port[/chroot]`, without blanks."""
-    root: str
-    """Flink's root path, with one slash in front and none behind it."""
-    session_timeout: float
-    connection_timeout: float
-    tls: TlsSettings | None = None
-    sasl: SaslSettings | None = None
-    authorization: Mapping[str, Secret] = {}
-
-    @property
-    def place(self) -> str:
-        """The place where clusters are looked for, for log and page."""
-        return f"{self.root} in ZooKeeper {self.quorum}"
-
-
-AnyFinderSettings = FinderSettings | ZooKeeperFinderSettings
-
-
 class SpoolSettings(Struct, frozen=True):
     """The place where segments are written, and when a segment is sealed."""
 
-    place: Path | str
-    """A folder, or a URL in an object store, without any secret."""
-    roll_interval: float
-    roll_records: int
+    place: Annotated[Path | str, Key(spool_place, "file:///var/spool/flink-ha-sidecar", "url")]
+    """a folder, its `file://` URL, or a place in an object store (below)"""
+    roll_interval: Annotated[float, Key(Duration(100 * MILLISECOND, unit=SECOND), "10s")]
+    """a segment is sealed when its first record is this old"""
+    roll_records: Annotated[int, Key(Integer(1, 1_000_000), "1000")]
+    """or it has this many"""
 
 
 class HttpSettings(Struct, frozen=True):
-    """The address where metrics and health are served. Port 0: any free port."""
+    """The address where metrics and health are served."""
 
-    host: str
-    port: int
-    external_url: str | None = None
-    """The URL of this sidecar in the links of messages."""
-    allowed_hosts: frozenset[str] = frozenset()
-    """Allowed Host headers, in lower case; `*`: any."""
+    host: Annotated[str, Key(listening_host, "0.0.0.0")]  # noqa: S104  probes and Prometheus connect from outside the pod
+    """the address to serve on. In a pod with IPv6, alone or beside IPv4, `"::"`: it serves both"""
+    port: Annotated[int, Key(Integer(0, (1 << 16) - 1), "9250")]
+    """0: any free one"""
+    external_url: Annotated[str | None, Key(public_url)] = None
+    """the public URL, for links in messages: `https://flink.example/ha`"""
+    allowed_hosts: Annotated[frozenset[str], Key(host_name, many=frozenset)] = frozenset()
+    """more host names by which it may be reached: `[ha.example.com]`; `*`: any"""
 
     @property
     def names(self) -> frozenset[str]:
@@ -251,25 +108,33 @@ class HttpSettings(Struct, frozen=True):
 class FlinkRestSettings(Struct, frozen=True):
     """How Flink's REST server is compared before and after a failover. Microseconds."""
 
-    interval: int = 10 * SECOND
-    """How often Flink's REST server is asked."""
-    patience: int = 600 * SECOND
-    """How long a recovery is assessed."""
+    interval: Annotated[int, Key(Duration(2 * SECOND, 10 * MINUTE), "10s")] = 10 * SECOND
+    """how often the leading REST server is asked. After failures down to every 5 minutes; while a recovery is assessed every second; a
+    leader that [stops answering](rules.md#a-silent-leader) without a pause, for 30 s. With more than ten clusters so much longer, up to 5
+    minutes"""
+    patience: Annotated[int, Key(Duration(MINUTE, HOUR), "10m")] = 10 * MINUTE
+    """how long a recovery is assessed after all components have a leader again"""
 
 
 class EvidenceSettings(Struct, frozen=True):
     """The evidence that is captured at a failover, and where and how long its files are kept. `keep` is in seconds."""
 
-    sources: frozenset[Source]
-    folder: Path
-    keep: float
-    most_bytes: int
-    """The limit for all files together."""
-    tls: TlsSettings | None = None
-    """The TLS settings for Flink's REST servers. None: the CAs of this system."""
-    flink_rest: FlinkRestSettings = FlinkRestSettings()
-    log: Path | None = None
-    """The log of the JobManager beside the sidecar, or the folder that it is in; None: it is not read."""
+    sources: Annotated[frozenset[Source], Key(Choice(Source), name="capture", many=frozenset)]
+    """else nothing. `processes`: visible Flink processes; `flink_rest`: as without it; `leader_thread_dump`: of the leading JobManager, by
+    its REST server"""
+    folder: Annotated[Path, Key(name="dir")]
+    """else `evidence` in `state_dir`. Not the folder of the state or of the spool, or one above them: old files are removed"""
+    keep: Annotated[float, Key(Duration(HOUR, 365 * DAY, SECOND), "7d")]
+    """how long a file is kept"""
+    most_bytes: Annotated[int, Key(Integer(1, 100_000, unit=1_000_000), "200", "keep_megabytes")]
+    """the limit of all files (million bytes): beyond it the oldest are removed, but never the last capture"""
+    tls: Annotated[TlsSettings | None, Key(inside=(TlsSettings,))] = None
+    """below"""
+    flink_rest: Annotated[FlinkRestSettings, section_of(FlinkRestSettings, default="auto")] = FlinkRestSettings()
+    """whether the leading REST server is asked, at the address that the leader publishes: `auto` or `never`; or the keys below"""
+    log: Annotated[Path | None, Key(Setting.path)] = None
+    """Flink's log, or its folder: the end is read [when the JobManager ends](../explanation/deaths.md#without-an-api). Takes
+    `capture: [processes]`"""
 
 
 class LedgerMode(StrEnum):
@@ -288,9 +153,29 @@ class LogFormat(StrEnum):
 
 
 class SilenceSettings(Struct, frozen=True):
-    """`longest`: the longest duration of a silence, in microseconds."""
+    """The bounds of silences. Microseconds."""
 
-    longest: int
+    longest: Annotated[int, Key(Duration(SECOND), "30d")]
+    """the longest [silence](../how-to/silences.md). `silence add` refuses more; a sidecar ends a longer one by then. Changes need a
+    restart"""
+
+
+class _Ledger(Struct, frozen=True):
+    mode: Annotated[LedgerMode, Key(Choice(LedgerMode), "auto")]
+    """`auto`: the sidecars of a cluster [notify once](../explanation/one-voice.md); if the store refuses the ledger, each sends everything,
+    and logs it. `store`: then messages wait 15 s and are labelled as possible duplicates. `local`: this sidecar notifies on its own,
+    without a [handover](../explanation/handover.md)"""
+
+
+class _Log(Struct, frozen=True):
+    format: Annotated[LogFormat, Key(Choice(LogFormat), "text")]
+    """`json`: an object a line: `at`, `level`, `logger`, `message`, and `error` of an exception. Lines before the configuration is read are
+    text"""
+
+
+class _HaCheck(Struct, frozen=True):
+    interval: Annotated[float | None, Key(_ha_check_interval, "1h")]
+    """how often; from `10m` to `7d`, or `0`: never. First some three minutes after the start"""
 
 
 class Receiver(Struct, frozen=True):
@@ -322,15 +207,6 @@ class Receiver(Struct, frozen=True):
         )
 
 
-def session_timeouts(*clusters: ClusterSettings) -> dict[str, int]:
-    """The timeout of Flink's ZooKeeper sessions (microseconds) by cluster, where it is known."""
-    return {
-        cluster.cluster_id: round(cluster.flink_session_timeout * SECOND)
-        for cluster in clusters
-        if isinstance(cluster, ZooKeeperSettings) and cluster.flink_session_timeout is not None
-    }
-
-
 class Alerting(Struct, frozen=True, kw_only=True):
     """The rules, routes and receivers that decide which notification each receiver gets."""
 
@@ -360,21 +236,26 @@ class Settings(Alerting, frozen=True, kw_only=True):
     """The clusters, whose ids differ. At least one, unless clusters are found."""
     finder: AnyFinderSettings | None = None
     """None: only `clusters` are watched."""
-    observer: str
+    observer: Annotated[str, Key()]
+    """the name of this sidecar: `POD_NAME`, else the host name. Letters, digits, `_`, `-`, `.`"""
     own_pod: OwnPod | None = None
     """None: not known."""
-    state_dir: Path
-    spool: SpoolSettings
-    ledger: LedgerMode
-    silences: SilenceSettings
-    trust_window: float
-    log: LogFormat = LogFormat.TEXT
-    http: HttpSettings
-    evidence: EvidenceSettings
-    ha_check: float | None
-    """Seconds between two checks of high availability. None: they are not made."""
-    slo: Objective | None = None
-    """The objective of each cluster that has none of its own. None: they have none."""
+    external_labels: Annotated[dict[str, str], Key()]
+    """labels of every record and alert: `{env: prod, region: eu}`. Not `alert`, `alertname`, `cluster_id`, `component`, `job_id`,
+    `observer`, `severity`, `store`"""
+    state_dir: Annotated[Path, Key(Setting.path, "/var/lib/flink-ha-sidecar")]
+    """the journal's folder; it must survive a restart"""
+    spool: Annotated[SpoolSettings, section_of(SpoolSettings)]
+    ledger: Annotated[LedgerMode, section_of(_Ledger, "mode")]
+    silences: Annotated[SilenceSettings, section_of(SilenceSettings)]
+    trust_window: Annotated[float, Key(Duration(unit=SECOND), "3s")]
+    log: Annotated[LogFormat, section_of(_Log, "format")]
+    http: Annotated[HttpSettings, section_of(HttpSettings)]
+    evidence: Annotated[EvidenceSettings, Key(inside=(EvidenceSettings,))]
+    """without it, Flink's REST server alone is asked"""
+    ha_check: Annotated[float | None, section_of(_HaCheck, "interval")]
+    slo: Annotated[Objective | None, Key(read_objective, inside=(SloKeys,))] = None
+    """without it, there is no objective"""
     objectives: Mapping[str, Objective] = {}
     """The objectives of clusters that have their own, by cluster."""
     files: tuple[Path, ...] = ()

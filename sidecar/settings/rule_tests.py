@@ -4,8 +4,9 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
+from operator import attrgetter
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 from msgspec import Struct
 
@@ -14,26 +15,15 @@ from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId
 from sidecar.core.ha.finding import Verdict
 from sidecar.core.ha.results import CHECKS
 from sidecar.core.reach import Reach
-from sidecar.settings.file import schema
+from sidecar.settings.alerting.alerting import RuleFile
 from sidecar.settings.file.did_you_mean import did_you_mean
 from sidecar.settings.file.durations import DAY, MINUTE
-from sidecar.settings.file.schema import Keys, no_default
+from sidecar.settings.file.key import Choice, Duration, Integer, Key, keys_of
 from sidecar.settings.file.section import Section, read_file, unique_sections
 from sidecar.settings.file.setting import Setting
 from sidecar.settings.file.settings_error import SettingsError
 from sidecar.settings.model import Alerting
 from sidecar.settings.rules_only import rules_in
-
-TEST_FILE: Final[Keys] = {**no_default("rule_files", "external_labels"), **schema.RULE_FILE, "tests": None}
-TEST: Final[Keys] = {"name": None, "starts": "2026-01-05T12:00:00Z", **no_default("until", "when", "expect")}
-EVENT: Final[Keys] = {
-    "at": None,
-    "cluster": "default",
-    **no_default("operator", "submitted", "leader", "returns"),
-    "unobserved": "0",
-    **no_default("gone", "ended", "jobs", "rest", "contenders", "zxid_headroom", "checks", "blind", "running"),
-}
-EXPECTATION: Final[Keys] = no_default("at", "receiver", "alerts", "reason", "title")
 
 AFTERWARDS: Final = 10 * MINUTE
 """A test without `until` goes on for this long after its last event or expectation."""
@@ -44,8 +34,20 @@ _JOB: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _CLUSTER: Final = re.compile(r"/?[A-Za-z0-9_][A-Za-z0-9_./-]{0,252}")
 _JOB_MANAGER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}(#[0-9]{1,3})?")
 
+_AT: Final = Duration(at_most=LONGEST)
+
 Who = ComponentId | str
 """A component of the cluster, or the name of a job."""
+
+
+def _instant(setting: Setting) -> int:
+    try:
+        at = datetime.fromisoformat(setting.text)
+    except ValueError:
+        raise setting.invalid('is not a time: write it like "2026-01-05T12:00:00Z"') from None
+    if at.tzinfo is None or not 1971 <= at.year <= 9000:
+        raise setting.invalid('needs a UTC offset: write it like "2026-01-05T12:00:00Z"')
+    return int(at.timestamp()) * 1_000_000
 
 
 class OperatorAct(StrEnum):
@@ -79,28 +81,28 @@ class JobAct(StrEnum):
 class ScenarioEvent(Struct, frozen=True):
     """A change of a cluster, or of the sidecar. Default values change nothing."""
 
-    at: int
+    at: Annotated[int, Key(_AT)]
     """Microseconds after the start of the test."""
-    cluster: str
-    submitted: tuple[str, ...] = ()
-    leader: Mapping[Who, str] = {}
+    cluster: Annotated[str, Key(default="default")]
+    submitted: Annotated[tuple[str, ...], Key()] = ()
+    leader: Annotated[Mapping[Who, str], Key()] = {}
     """The JobManagers that are elected, each with a new leader session id."""
-    returns: Mapping[Who, str] = {}
+    returns: Annotated[Mapping[Who, str], Key()] = {}
     """The JobManagers that publish themselves again, with their previous leader session ids."""
-    unobserved: int = 0
+    unobserved: Annotated[int, Key(Integer(0, 1_000_000), "0")] = 0
     """Unobserved writes before those of `leader` and `returns`."""
-    gone: tuple[Who, ...] = ()
-    ended: tuple[str, ...] = ()
-    jobs: Mapping[str, JobAct] = {}
-    rest: Reach | None = None
+    gone: Annotated[tuple[Who, ...], Key()] = ()
+    ended: Annotated[tuple[str, ...], Key()] = ()
+    jobs: Annotated[Mapping[str, JobAct], Key()] = {}
+    rest: Annotated[Reach | None, Key(Choice(Reach))] = None
     """How far requests to the leading REST server get from now on."""
-    contenders: int | None = None
-    zxid_headroom: int | None = None
-    checks: Mapping[str, Verdict] = {}
+    contenders: Annotated[int | None, Key(Integer(0, 1000))] = None
+    zxid_headroom: Annotated[int | None, Key(Integer(0, (1 << 32) - 1))] = None
+    checks: Annotated[Mapping[str, Verdict], Key()] = {}
     """The verdicts of checks of high availability from now on."""
-    operator: OperatorAct | None = None
-    blind: bool | None = None
-    running: bool | None = None
+    operator: Annotated[OperatorAct | None, Key(Choice(OperatorAct))] = None
+    blind: Annotated[bool | None, Key(Setting.flag)] = None
+    running: Annotated[bool | None, Key(Setting.flag)] = None
     """Whether the sidecar itself runs, whatever the cluster."""
 
     @property
@@ -112,24 +114,30 @@ class ScenarioEvent(Struct, frozen=True):
 class Expectation(Struct, frozen=True):
     """An expected notification. None: any value."""
 
-    at: int
-    alerts: frozenset[str]
-    receiver: str | None = None
-    reason: Reason | None = None
-    title: str | None = None
+    at: Annotated[int, Key(_AT)]
+    alerts: Annotated[frozenset[str], Key()]
+    receiver: Annotated[str | None, Key()] = None
+    reason: Annotated[Reason | None, Key(Choice(Reason))] = None
+    title: Annotated[str | None, Key(attrgetter("text"))] = None
     """A part of the title."""
 
 
 class RuleTest(Struct, frozen=True):
     """Events, and all expected notifications."""
 
-    name: str
+    name: Annotated[str, Key(attrgetter("text"))]
     location: str
-    starts: int
+    starts: Annotated[int, Key(_instant, "2026-01-05T12:00:00Z")]
     """Wall time: microseconds since the epoch."""
-    until: int
-    when: tuple[ScenarioEvent, ...]
-    expect: tuple[Expectation, ...]
+    until: Annotated[int, Key()]
+    when: Annotated[tuple[ScenarioEvent, ...], Key(inside=(ScenarioEvent,), many=tuple)]
+    expect: Annotated[tuple[Expectation, ...], Key(inside=(Expectation,), many=tuple)]
+
+
+class _TestFile(Struct, frozen=True):
+    rule_files: Annotated[tuple[Path, ...], Key()]
+    external_labels: Annotated[dict[str, str], Key()]
+    tests: Annotated[tuple[RuleTest, ...], Key(inside=(RuleTest,), many=tuple)]
 
 
 class Suite(Struct, frozen=True):
@@ -141,9 +149,9 @@ class Suite(Struct, frozen=True):
 
 def read_tests(path: Path) -> Suite:
     """The tests in a file. Raises SettingsError."""
-    file = read_file(path, TEST_FILE)
+    file = read_file(path, keys_of(_TestFile, RuleFile))
     rules = rules_in(file)
-    tests = tuple(_test(section, rules) for section in unique_sections([file], "tests", TEST))
+    tests = tuple(_test(section, rules) for section in unique_sections([file], "tests"))
     if not tests:
         raise SettingsError(f"{file.location}: has no tests: list at least one under tests")
     return Suite(rules, tests)
@@ -152,7 +160,7 @@ def read_tests(path: Path) -> Suite:
 def _test(section: Section, rules: Alerting) -> RuleTest:
     jobs: dict[str, set[str]] = {}
     when: list[ScenarioEvent] = []
-    for part in section.sections("when", EVENT):
+    for part in section.sections("when"):
         when.append(_event(part, jobs))
         if when[-1].at < when[max(len(when) - 2, 0)].at:
             raise part.get("at").invalid("is before the event above it: list events in the order of time")
@@ -160,15 +168,14 @@ def _test(section: Section, rules: Alerting) -> RuleTest:
         raise section.missing("when")
     if "expect" not in section:
         raise SettingsError(f"{section.location}: expect is missing: give [] if no notification is expected")
-    expect = tuple(_expectation(part, rules) for part in section.sections("expect", EXPECTATION))
+    expect = tuple(_expectation(part, rules) for part in section.sections("expect"))
     last = max([when[-1].at, *(part.at for part in expect)])
-    return RuleTest(
-        section.get("name").text,
-        section.location,
-        _instant(section.get("starts")),
-        section.read("until", lambda setting: setting.duration(at_least=last, at_most=LONGEST), last + AFTERWARDS),
-        tuple(when),
-        expect,
+    return section.make(
+        RuleTest,
+        location=section.location,
+        until=section.read("until", Duration(last, LONGEST), last + AFTERWARDS),
+        when=tuple(when),
+        expect=expect,
     )
 
 
@@ -177,23 +184,16 @@ def _event(section: Section, jobs_of: dict[str, set[str]]) -> ScenarioEvent:
     jobs = jobs_of.setdefault(cluster, set())
     submitted = tuple(map(_new_job, section.texts("submitted")))
     jobs |= {*submitted}
-    event = ScenarioEvent(
-        at=section.get("at").duration(at_most=LONGEST),
+    event = section.make(
+        ScenarioEvent,
         cluster=cluster,
         submitted=submitted,
         leader=_leaders(section, "leader", jobs),
         returns=_leaders(section, "returns", jobs),
-        unobserved=section.get("unobserved").integer(0, 1_000_000),
         gone=tuple(who for setting in section.texts("gone") for who in _who(setting, setting.text, jobs)),
         ended=tuple(_job(setting, setting.text, jobs) for setting in section.texts("ended")),
         jobs={_job(setting, name, jobs): setting.choice(JobAct) for name, setting in section.labels("jobs").items()},
-        rest=section.read("rest", lambda setting: setting.choice(Reach), None),
-        contenders=section.read("contenders", lambda setting: setting.integer(0, 1000), None),
-        zxid_headroom=section.read("zxid_headroom", lambda setting: setting.integer(0, (1 << 32) - 1), None),
         checks={_check(setting, name): _verdict(setting) for name, setting in section.labels("checks").items()},
-        operator=section.read("operator", lambda setting: setting.choice(OperatorAct), None),
-        blind=section.read("blind", Setting.flag, None),
-        running=section.read("running", Setting.flag, None),
     )
     jobs -= {*event.ended}
     return event
@@ -245,20 +245,5 @@ def _expectation(section: Section, rules: Alerting) -> Expectation:
     alerts = frozenset(setting.one_of(rule_names, "rules") for setting in section.texts("alerts"))
     if not alerts:
         raise section.missing("alerts")
-    return Expectation(
-        section.get("at").duration(at_most=LONGEST),
-        alerts,
-        section.read("receiver", lambda setting: setting.one_of(receiver_names, "receivers"), None),
-        section.read("reason", lambda setting: setting.choice(Reason), None),
-        section.read("title", lambda setting: setting.text, None),
-    )
-
-
-def _instant(setting: Setting) -> int:
-    try:
-        at = datetime.fromisoformat(setting.text)
-    except ValueError:
-        raise setting.invalid('is not a time: write it like "2026-01-05T12:00:00Z"') from None
-    if at.tzinfo is None or not 1971 <= at.year <= 9000:
-        raise setting.invalid('needs a UTC offset: write it like "2026-01-05T12:00:00Z"')
-    return int(at.timestamp()) * 1_000_000
+    receiver = section.read("receiver", lambda setting: setting.one_of(receiver_names, "receivers"), None)
+    return section.make(Expectation, alerts=alerts, receiver=receiver)

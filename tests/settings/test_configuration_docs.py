@@ -1,44 +1,28 @@
 """docs/reference/configuration.md says what the code does."""
 
+import importlib
 import re
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sidecar.settings import load
+from sidecar.settings import SettingsError, load, model
 from sidecar.settings.cluster import flink_conf
-from sidecar.settings.file import schema
-from sidecar.settings.file.schema import Keys
+from sidecar.settings.file.document import parse
+from sidecar.settings.file.key import keys_of
+from sidecar.settings.file.section import Section
+from sidecar.settings.file.setting import ENVIRONMENT_PREFIX, OVERRIDES
 from tests import ROOT
+from tests.kit.configuration_page import page, sections, table
 from tests.kit.receivers import apprise_urls
 from tests.settings.conftest import Write
 
 DOCS = ROOT / "docs" / "reference" / "configuration.md"
 TEXT = DOCS.read_text(encoding="utf-8")
-SECTIONS: dict[str, Keys] = {
-    "Top level": schema.CONFIG,
-    "`zookeeper`": schema.ZOOKEEPER_FINDER,
-    "`kubernetes`": schema.KUBERNETES,
-    **{f"`zookeeper.{name}`": known for name, known in schema.ZOOKEEPER_SECURITY.items()},
-    "`spool`": schema.SPOOL,
-    "`ledger`": schema.LEDGER,
-    "`log`": schema.LOG,
-    "`http`": schema.HTTP,
-    "`evidence`": schema.EVIDENCE,
-    "`evidence.tls`": schema.TLS,
-    "`evidence.flink_rest`": schema.FLINK_REST,
-    "`ha_check`": schema.HA_CHECK,
-    "`rules`": schema.RULE,
-    "`route`": schema.ROUTE,
-    "`inhibit_rules`": schema.INHIBIT_RULE,
-    "`time_intervals`": schema.TIME_INTERVAL,
-    "Times": schema.TIME_RANGE,
-    "`receivers`": schema.RECEIVER,
-    "`receivers.webhook`": schema.WEBHOOK,
-    "`receivers.slack`": schema.SLACK,
-    "`receivers.alertmanager`": schema.ALERTMANAGER,
-}
+WITHOUT_TABLE = re.compile(r"clusters\b|time_intervals\.time_intervals\.times")
+"""Sections that the table of another one explains."""
 
 
 def section(title: str) -> str:
@@ -59,11 +43,34 @@ def rows(title: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-@pytest.mark.parametrize("title", SECTIONS)
-def test_every_key_is_documented_with_its_default(title: str) -> None:
-    """The tables have the keys of the code, in its order, with its defaults."""
-    documented = {words(key)[0]: next(iter(words(default)), None) for key, default, _ in rows(title)}
-    assert list(documented.items()) == list(SECTIONS[title].items())
+def test_the_tables_are_those_of_the_code() -> None:
+    """`python -m tests.kit.configuration_page` writes them; every section has one."""
+    assert page(TEXT) == TEXT
+    headings = {heading.strip("`") for heading in re.findall(r"^#+ (.*)$", TEXT, re.MULTILINE)}
+    missing = {heading.strip("`") for heading, _ in sections()} - headings
+    assert all(WITHOUT_TABLE.match(heading) for heading in missing)
+
+
+def test_a_setting_is_declared_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A field in one file is read with its bounds and its default, is a known key, and has its row on the page."""
+    source = Path(model.__file__).read_text(encoding="utf-8")
+    field = '    slots: Annotated[int, Key(Integer(1, 9), "3")]\n    """how many are served at once"""\n'
+    (tmp_path / "invented.py").write_text(source.replace("    host: Annotated[", f"{field}    host: Annotated["))
+    monkeypatch.syspath_prepend(tmp_path)
+    struct = importlib.import_module("invented").HttpSettings
+    keys = keys_of(struct)
+
+    def read(text: str) -> Any:
+        return Section(parse(text, "FILE"), keys, "FILE").make(struct).slots
+
+    assert (read(""), read("slots: 9")) == (3, 9)
+    for text, message in (
+        ("slots: 10", 'slots: "10" is not a whole number from 1 to 9'),
+        ("slot: 1", 'did you mean "slots"?'),
+    ):
+        with pytest.raises(SettingsError, match=re.escape(message)):
+            read(text)
+    assert "| `slots` | 1 to 9 | `3` | how many are served at once |\n" in table(keys)
 
 
 def test_every_override_is_documented() -> None:
@@ -72,9 +79,7 @@ def test_every_override_is_documented() -> None:
         (words(option)[0].split()[0], words(variable)[0])
         for option, variable, _ in rows("Command line, environment, configuration")
     ]
-    assert documented == [
-        (f"--{name.replace('_', '-')}", schema.ENVIRONMENT_PREFIX + name.upper()) for name in schema.OVERRIDES
-    ]
+    assert documented == [(f"--{name.replace('_', '-')}", ENVIRONMENT_PREFIX + name.upper()) for name in OVERRIDES]
 
 
 def test_flinks_keys_are_documented_in_flinks_order() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from sidecar.drivers.kubernetes.access import Credentials
 from sidecar.net.tls import trust_authorities
-from sidecar.settings.model import TlsSettings
+from sidecar.settings import TlsSettings
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 

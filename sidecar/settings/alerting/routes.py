@@ -1,18 +1,57 @@
 """The route tree and the inhibition rules of a configuration."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.policy.labels import Matcher
 from sidecar.core.policy.policy import NO_RECEIVER
 from sidecar.core.policy.routing import BY_ALL, InhibitRule, Route, TimeInterval
 from sidecar.settings.alerting.matchers import label, matchers
-from sidecar.settings.file import schema
 from sidecar.settings.file.durations import SECOND
+from sidecar.settings.file.key import Duration, Key
 from sidecar.settings.file.section import Section
 from sidecar.settings.file.setting import Setting
+
+
+class RouteKeys(Struct, frozen=True):
+    """The keys of a route."""
+
+    receiver: Annotated[str, Key()]
+    """required in the first route if there are several"""
+    matchers: Annotated[tuple[Matcher, ...], Key()]
+    """not in the first route: `[severity="critical", 'cluster_id=~"orders-.*"']`, with `=`, `!=`, `=~`, `!~`. A pattern is Python's and
+    matches the whole value"""
+    group_by: Annotated[tuple[str, ...], Key(default="[cluster_id]")]
+    """labels: alerts with equal values share a message and an [incident](rules.md#grouping). `[...]`: each alert by itself; `[]`: all
+    together"""
+    group_wait: Annotated[int, Key(Duration(), "5s")]
+    """how long a new group waits for more alerts"""
+    group_interval: Annotated[int, Key(Duration(SECOND), "1m")]
+    """how long a notified group waits to notify of a change, unless it [gets worse](rules.md#grouping)"""
+    repeat_interval: Annotated[int, Key(Duration(SECOND), "4h")]
+    """when a firing group is notified again"""
+    continues: Annotated[bool, Key(Setting.flag, "false", "continue")]
+    """try the following routes too"""
+    routes: "Annotated[tuple[Route, ...], Key(inside=(RouteKeys,))]"
+    """routes below this one"""
+    mute_time_intervals: Annotated[tuple[TimeInterval, ...], Key()]
+    """`time_intervals` in which this route does not notify"""
+    active_time_intervals: Annotated[tuple[TimeInterval, ...], Key()]
+    """the only ones in which it does"""
+
+
+class InhibitRuleKeys(Struct, frozen=True):
+    """The keys of an inhibition rule."""
+
+    source_matchers: Annotated[tuple[Matcher, ...], Key()]
+    """required"""
+    target_matchers: Annotated[tuple[Matcher, ...], Key()]
+    """required"""
+    equal: Annotated[tuple[str, ...], Key()]
+    """labels that both must have, with the same value. Unlike in Alertmanager, a label that both lack is not equal"""
 
 
 class Names(NamedTuple):
@@ -29,7 +68,7 @@ def root_route(documents: Sequence[Section], names: Names) -> Route:
     routes = [document for document in documents if "route" in document]
     if len(routes) > 1:
         raise routes[1].error("route", f"there is a route already, in {routes[0].location}: keep one")
-    section = (routes or documents)[0].section("route", schema.ROUTE)
+    section = (routes or documents)[0].section("route")
     for key in ("matchers", "continue", "mute_time_intervals", "active_time_intervals"):
         if key in section:
             raise section.error(key, "the first route takes every alert, always: put this into one of its routes")
@@ -51,7 +90,7 @@ def inhibit_rules(documents: Sequence[Section], labels: Collection[str]) -> tupl
             tuple(label(setting, labels) for setting in section.texts("equal")),
         )
         for document in documents
-        for section in document.sections("inhibit_rules", schema.INHIBIT_RULE)
+        for section in document.sections("inhibit_rules")
     )
 
 
@@ -60,31 +99,26 @@ def _route(section: Section, parent: Route, above: str, names: Names) -> Route:
     own = _matchers(section, "matchers", names.labels)
     receivers = names.receivers.values()
     key = f"{above}{{{','.join(map(str, own))}}}"
-    route = Route(
+    route = replace(
+        parent,
         receiver=section.read(
             "receiver", lambda setting: setting.one_of(receivers, "receivers", names.receivers), parent.receiver
         ),
         key=key,
         matchers=own,
         group_by=_group_by(section, names.labels) if "group_by" in section else parent.group_by,
-        group_wait=section.read("group_wait", Setting.duration, parent.group_wait),
-        group_interval=section.read("group_interval", _read_interval, parent.group_interval),
-        repeat_interval=section.read("repeat_interval", _read_interval, parent.repeat_interval),
-        continues=section.get("continue").flag(),
+        routes=(),
+        **{"continues": False, **section.values(RouteKeys, defaults=False)},
         mute=_intervals(section, "mute_time_intervals", names.intervals),
         active=_intervals(section, "active_time_intervals", names.intervals),
     )
     below: list[Route] = []
-    for place, child in enumerate(section.sections("routes", schema.ROUTE)):
+    for place, child in enumerate(section.sections("routes")):
         branch = _route(child, route, f"{key}/", names)
         if any(branch.key == sibling.key for sibling in below):  # groups are keyed by their route's key
             branch = _route(child, route, f"{key}/{place}", names)
         below.append(branch)
     return replace(route, routes=tuple(below))
-
-
-def _read_interval(setting: Setting) -> int:
-    return setting.duration(at_least=SECOND)
 
 
 def _group_by(section: Section, labels: Collection[str]) -> tuple[str, ...]:

@@ -4,12 +4,14 @@ import re
 from calendar import monthrange
 from collections.abc import Sequence
 from datetime import UTC, tzinfo
-from typing import Final
+from typing import Annotated, Final
 from zoneinfo import ZoneInfo
 
+from msgspec import Struct
+
 from sidecar.core.policy.routing import Span, TimeInterval, TimeRange
-from sidecar.settings.file import schema
 from sidecar.settings.file.did_you_mean import did_you_mean
+from sidecar.settings.file.key import Key
 from sidecar.settings.file.section import Section, unique_sections
 from sidecar.settings.file.setting import Setting
 
@@ -24,51 +26,6 @@ _MONTH_NAMES: Final = (
     *("july", "august", "september", "october", "november", "december"),
 )
 _MONTHS: Final = {key: number for number, name in enumerate(_MONTH_NAMES, 1) for key in (name, str(number))}
-
-
-def time_intervals(documents: Sequence[Section]) -> dict[str, TimeInterval]:
-    """The intervals of all documents, by name."""
-    intervals: dict[str, TimeInterval] = {}
-    for section in unique_sections(documents, "time_intervals", schema.TIME_INTERVAL):
-        name = section.get("name").text
-        ranges = tuple(map(_range, section.sections("time_intervals", schema.TIME_RANGE)))
-        if not ranges:
-            raise section.error("time_intervals", "lists no times: give at least one")
-        intervals[name] = TimeInterval(name, ranges)
-    return intervals
-
-
-def _range(section: Section) -> TimeRange:
-    time_range = TimeRange(
-        times=tuple(map(_times, section.sections("times", schema.TIMES))),
-        weekdays=tuple(_names(setting, _WEEKDAYS) for setting in section.texts("weekdays")),
-        days_of_month=tuple(map(_days, section.texts("days_of_month"))),
-        months=tuple(_names(setting, _MONTHS) for setting in section.texts("months")),
-        years=tuple(map(_years, section.texts("years"))),
-        zone=section.read("location", _zone, UTC),
-    )
-    if not any(_has_day(time_range, month, length) for month in range(1, 13) for length in _lengths(month)):
-        raise section.error("days_of_month", "none of the months has such a day, so that this is no time at all")
-    return time_range
-
-
-def _lengths(month: int) -> tuple[int, ...]:
-    """How many days the month may have."""
-    return (28, 29) if month == _FEBRUARY else (monthrange(2001, month)[1],)
-
-
-def _has_day(time_range: TimeRange, month: int, length: int) -> bool:
-    """Whether a month of `length` days has a day in the range."""
-    spans = [[day if day > 0 else length + 1 + day for day in span] for span in time_range.days_of_month]
-    in_month = not time_range.months or any(first <= month <= last for first, last in time_range.months)
-    return in_month and (not spans or any(max(first, 1) <= min(last, length) for first, last in spans))
-
-
-def _times(section: Section) -> Span:
-    start, end = (_minute(section.get(key)) for key in ("start_time", "end_time"))
-    if start >= end:
-        raise section.get("end_time").invalid("is not after start_time: split an interval over midnight in two")
-    return start, end
 
 
 def _minute(setting: Setting) -> int:
@@ -127,3 +84,74 @@ def _zone(setting: Setting) -> tzinfo:
         return ZoneInfo(setting.text)
     except (KeyError, ValueError, OSError) as error:
         raise setting.invalid('is not a known time zone: give one like "Europe/Berlin", or install tzdata') from error
+
+
+class TimesKeys(Struct, frozen=True):
+    """The keys of `times`."""
+
+    start_time: Annotated[int, Key(_minute)]
+    end_time: Annotated[int, Key(_minute)]
+
+
+def _times(section: Section) -> Span:
+    start, end = section.values(TimesKeys).values()
+    if start >= end:
+        raise section.get("end_time").invalid("is not after start_time: split an interval over midnight in two")
+    return start, end
+
+
+class TimeRangeKeys(Struct, frozen=True):
+    """The keys of a range of times."""
+
+    times: Annotated[tuple[Span, ...], Key(_times, inside=(TimesKeys,), many=tuple)] = ()
+    """a list of `{start_time: "09:00", end_time: "17:00"}`, without the end. Over midnight: two"""
+    weekdays: Annotated[tuple[Span, ...], Key(lambda setting: _names(setting, _WEEKDAYS), many=tuple)] = ()
+    """`[monday:friday, sunday]`"""
+    days_of_month: Annotated[tuple[Span, ...], Key(_days, many=tuple)] = ()
+    """`["1:5", "-3:-1", "25:-1"]`; negative ones count from the end. A range that is in no month is an error"""
+    months: Annotated[tuple[Span, ...], Key(lambda setting: _names(setting, _MONTHS), many=tuple)] = ()
+    """`["january:march", "12"]`"""
+    years: Annotated[tuple[Span, ...], Key(_years, many=tuple)] = ()
+    """`["2026:2028"]`"""
+    zone: Annotated[tzinfo, Key(_zone, name="location")] = UTC
+    """a time zone like `Europe/Berlin`; else UTC"""
+
+
+class TimeIntervalKeys(Struct, frozen=True):
+    """The keys of a time interval."""
+
+    name: Annotated[str, Key()]
+    """used in routes. Required"""
+    time_intervals: Annotated[tuple[TimeRange, ...], Key(inside=(TimeRangeKeys,), many=tuple)]
+    """a list of [times](#times): any of them. Required"""
+
+
+def time_intervals(documents: Sequence[Section]) -> dict[str, TimeInterval]:
+    """The intervals of all documents, by name."""
+    intervals: dict[str, TimeInterval] = {}
+    for section in unique_sections(documents, "time_intervals"):
+        name = section.get("name").text
+        ranges = tuple(map(_range, section.sections("time_intervals")))
+        if not ranges:
+            raise section.error("time_intervals", "lists no times: give at least one")
+        intervals[name] = TimeInterval(name, ranges)
+    return intervals
+
+
+def _range(section: Section) -> TimeRange:
+    time_range = TimeRange(**section.values(TimeRangeKeys))
+    if not any(_has_day(time_range, month, length) for month in range(1, 13) for length in _lengths(month)):
+        raise section.error("days_of_month", "none of the months has such a day, so that this is no time at all")
+    return time_range
+
+
+def _lengths(month: int) -> tuple[int, ...]:
+    """How many days the month may have."""
+    return (28, 29) if month == _FEBRUARY else (monthrange(2001, month)[1],)
+
+
+def _has_day(time_range: TimeRange, month: int, length: int) -> bool:
+    """Whether a month of `length` days has a day in the range."""
+    spans = [[day if day > 0 else length + 1 + day for day in span] for span in time_range.days_of_month]
+    in_month = not time_range.months or any(first <= month <= last for first, last in time_range.months)
+    return in_month and (not spans or any(max(first, 1) <= min(last, length) for first, last in spans))

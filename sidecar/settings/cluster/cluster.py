@@ -6,18 +6,26 @@ from collections import ChainMap
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.flink.znode_paths import namespace
 from sidecar.settings.cluster.flink_conf import configurations, read_flink_conf
 from sidecar.settings.cluster.kubernetes import read_kubernetes
 from sidecar.settings.cluster.quorum import check_path, read_quorum
-from sidecar.settings.file import schema
-from sidecar.settings.file.durations import DAY, MILLISECOND, SECOND
+from sidecar.settings.cluster.stores import TIMEOUT, ClusterSettings, KubernetesSettings, ZooKeeperSettings
+from sidecar.settings.file.key import default_of, keys_of, read_settings
+from sidecar.settings.file.section import Section
 from sidecar.settings.file.setting import Setting
 from sidecar.settings.file.settings_error import SettingsError
-from sidecar.settings.model import ClusterSettings, ZooKeeperSettings
-from sidecar.settings.security import NamedSettings, read_authorization, read_sasl, read_tls
+from sidecar.settings.security import (
+    SECURITY,
+    NamedSettings,
+    read_authorization,
+    read_sasl,
+    read_tls,
+    security_settings,
+)
 
 FLINK_CONF_DIR: Final = "FLINK_CONF_DIR"
 """Flink's own variable."""
@@ -38,8 +46,8 @@ def names_cluster(source: NamedSettings) -> bool:
 def find_cluster(*sources: NamedSettings) -> ClusterSettings:
     """The cluster that the first of `sources` names. Every other value comes from the first source that has it.
 
-    The keys of a source: `_WAYS`, those of `schema.KUBERNETES_CLUSTER`, and those of `schema.ZOOKEEPER` without the quorum (`tls.ca_file`
-    for a key of `tls`). A source that names its cluster in another way (Flink's configuration, not a quorum) means another cluster and is
+    The keys of a source: `_WAYS`, those of KubernetesSettings, and those of ZooKeeperSettings without the quorum (`tls.ca_file` for a key
+    of `tls`). A source that names its cluster in another way (Flink's configuration, not a quorum) means another cluster and is
     skipped. If no source names a cluster, Flink's configuration is searched for. Raises SettingsError.
     """
     for source in sources:
@@ -56,17 +64,24 @@ def find_cluster(*sources: NamedSettings) -> ClusterSettings:
         flink_settings, folder = read_flink_conf(named_folder), named_folder.path()
         settings = ChainMap(*settings.maps, dict(flink_settings))
     if "kubernetes" in settings:
-        _refuse(schema.ZOOKEEPER, "ZooKeeper", settings, f"Kubernetes ({settings['kubernetes'].location})")
+        _refuse(ZooKeeperSettings, "ZooKeeper", settings, f"Kubernetes ({settings['kubernetes'].location})")
         return replace(read_kubernetes(settings), flink_conf=folder)
-    _refuse(schema.KUBERNETES_CLUSTER, "Kubernetes", settings, f"ZooKeeper ({settings['zookeeper'].location})")
+    _refuse(KubernetesSettings, "Kubernetes", settings, f"ZooKeeper ({settings['zookeeper'].location})")
     return replace(read_zookeeper(settings, flink_settings), flink_conf=folder)
 
 
-def _refuse(keys: schema.Keys, store: str, settings: NamedSettings, actual: str) -> None:
-    """Raise SettingsError if `settings` has one of `keys`, which belong to a store that the cluster does not use."""
-    for key in keys:
+def _refuse(struct: type[Struct], store: str, settings: NamedSettings, actual: str) -> None:
+    """Raise SettingsError if `settings` has a key of `struct`, the store that the cluster does not use."""
+    for key in keys_of(struct):
         if key in settings and key != "cluster_id":
             raise settings[key].error(f"is for {store}, and the cluster is in {actual}: remove it")
+
+
+def zookeeper_settings(section: Section) -> dict[str, Setting]:
+    """The settings of the section `zookeeper`, by the names that `find_cluster` expects."""
+    plain = keys_of(ZooKeeperSettings).keys() - SECURITY.keys()
+    found = {"zookeeper" if key == "quorum" else key: section.find(key) for key in plain}
+    return {**{key: setting for key, setting in found.items() if setting}, **security_settings(section)}
 
 
 def _flink_conf_dir() -> Setting:
@@ -88,7 +103,7 @@ def read_zookeeper(settings: NamedSettings, flink_settings: NamedSettings | None
     `flink_settings`: the settings in Flink's own configuration, if that was read."""
 
     def get(key: str, source: NamedSettings = settings) -> Setting:
-        return source.get(key) or Setting(schema.ZOOKEEPER[key] or "", f"the default of {key}")
+        return source.get(key) or default_of(ZooKeeperSettings, key)
 
     root, cluster_id = get("root"), get("cluster_id")
     for path in (root, cluster_id):
@@ -96,14 +111,13 @@ def read_zookeeper(settings: NamedSettings, flink_settings: NamedSettings | None
     name = cluster_id.text.strip("/") or root.text.strip("/")
     if not name:
         raise cluster_id.error("root and cluster id are both empty: give the cluster an id")
-    cluster = ZooKeeperSettings(
+    cluster = read_settings(
+        ZooKeeperSettings,
+        settings,
         quorum=read_quorum(settings["zookeeper"]),
         namespace=namespace(root.text, cluster_id.text),
         cluster_id=name,
-        session_timeout=_timeout(get("session_timeout")),
-        flink_session_timeout=_timeout(get("session_timeout", flink_settings)) if flink_settings is not None else None,
-        connection_timeout=_timeout(get("connection_timeout")),
-        tolerate_suspended=get("tolerate_suspended_connections").flag(),
+        flink_session_timeout=None if flink_settings is None else TIMEOUT(get("session_timeout", flink_settings)),
         tls=read_tls(settings),
         sasl=read_sasl(settings),
         authorization=read_authorization(settings),
@@ -120,9 +134,3 @@ def read_zookeeper(settings: NamedSettings, flink_settings: NamedSettings | None
 def _has_identity(settings: ZooKeeperSettings) -> bool:
     """Whether the server can identify us."""
     return bool(settings.sasl or settings.authorization or (settings.tls and settings.tls.certificate_file))
-
-
-def _timeout(timeout: Setting) -> float:
-    return (
-        timeout.duration(at_least=10 * MILLISECOND, at_most=24 * DAY) / SECOND
-    )  # the protocol has 31 bits of milliseconds

@@ -1,22 +1,35 @@
 """Reads where clusters are found, in place of a list of them."""
 
-import re
 from collections import ChainMap
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Struct
 
 from sidecar.core.flink.znode_paths import namespace
-from sidecar.settings.cluster.cluster import read_zookeeper
-from sidecar.settings.cluster.kubernetes import PLAN_FLAGS, find_access, read_flags, read_namespace
-from sidecar.settings.file import schema
+from sidecar.settings.cluster.cluster import read_zookeeper, zookeeper_settings
+from sidecar.settings.cluster.kubernetes import PLAN_FLAGS, find_access, read_namespace
+from sidecar.settings.cluster.stores import (
+    AnyFinderSettings,
+    FinderSettings,
+    KubernetesSettings,
+    ZooKeeperFinderSettings,
+    ZooKeeperSettings,
+)
+from sidecar.settings.file.key import Key, default_of, keys_of
 from sidecar.settings.file.section import Section
 from sidecar.settings.file.setting import Setting
-from sidecar.settings.model import AnyFinderSettings, FinderSettings, ZooKeeperFinderSettings
-from sidecar.settings.security import NamedSettings, security_settings
+from sidecar.settings.security import NamedSettings
 
 ALL: Final = "all"
 _FINDING: Final = ("selector", "namespaces")
 _MOST_NAMESPACES: Final = 50
-_SELECTOR = re.compile(r"[A-Za-z0-9_./=!,() -]{1,1000}")
+
+
+class ZooKeeperFinderKeys(Struct, frozen=True):
+    """The keys of `zookeeper` at the top level, where it may find clusters."""
+
+    clusters: Annotated[str, Key()]
+    """`all`: [every cluster below `root` is found](../how-to/zookeeper.md#clusters-that-are-found)"""
 
 
 def read_finder(file: Section, *overrides: NamedSettings) -> AnyFinderSettings | None:
@@ -28,20 +41,25 @@ def read_finder(file: Section, *overrides: NamedSettings) -> AnyFinderSettings |
         return below
     if "kubernetes" not in file:
         return None
-    section = file.section("kubernetes", schema.KUBERNETES)
+    section = file.section("kubernetes")
     key = next((key for key in _FINDING if key in section), None)
     if key is None:
         return None
-    own = {name: setting for name in schema.KUBERNETES_CLUSTER if (setting := section.find(name))}
+    own = {name: setting for name in keys_of(KubernetesSettings) if (setting := section.find(name))}
     settings = ChainMap(*map(dict, overrides), own)
     _names_no_cluster(file, section, key, settings)
     kubeconfig, context, home = find_access(settings)
-    selector = section.get("selector").matching(_SELECTOR, "a label selector, as kubectl takes it")
     namespaces = (
         _namespaces(section) if "namespaces" in section else (read_namespace(settings.get("namespace") or home),)
     )
-    plans = read_flags(settings, *PLAN_FLAGS)
-    return FinderSettings(selector, namespaces, read_namespace(home), kubeconfig, context, **plans)
+    return section.make(
+        FinderSettings,
+        namespaces=namespaces,
+        home=read_namespace(home),
+        kubeconfig=kubeconfig,
+        context=context,
+        **{flag: flag in settings and settings[flag].flag() for flag in PLAN_FLAGS},
+    )
 
 
 def _names_no_cluster(file: Section, section: Section, key: str, settings: NamedSettings) -> None:
@@ -60,7 +78,7 @@ def _names_no_cluster(file: Section, section: Section, key: str, settings: Named
 
 
 def _below_root(file: Section, *overrides: NamedSettings) -> ZooKeeperFinderSettings | None:
-    section = file.section("zookeeper", schema.ZOOKEEPER_FINDER)
+    section = file.section("zookeeper")
     if "clusters" not in section:
         return None
     section.get("clusters").one_of(
@@ -74,16 +92,14 @@ def _below_root(file: Section, *overrides: NamedSettings) -> ZooKeeperFinderSett
             "tolerate_suspended_connections",
             "is for a cluster that is named, and zookeeper.clusters finds them: remove it",
         )
-    plain = schema.ZOOKEEPER.keys() - schema.ZOOKEEPER_SECURITY.keys()
-    own = {"zookeeper" if key == "quorum" else key: setting for key in plain if (setting := section.find(key))}
-    settings = dict(ChainMap(*map(dict, overrides), own, dict(security_settings(section))))
+    settings = dict(ChainMap(*map(dict, overrides), zookeeper_settings(section)))
     if "cluster_id" in settings:
         raise settings["cluster_id"].error(
             "names one cluster, and zookeeper.clusters finds all of them: remove one of the two"
         )
     if "zookeeper" not in settings:
         raise section.error("clusters", "needs zookeeper.quorum: the servers, like zk-1:2181,zk-2:2181")
-    root = settings.get("root") or Setting(schema.ZOOKEEPER["root"] or "", "the default of root")
+    root = settings.get("root") or default_of(ZooKeeperSettings, "root")
     zookeeper = read_zookeeper({**settings, "cluster_id": Setting(ALL, "the clusters that are found")})
     return ZooKeeperFinderSettings(
         quorum=zookeeper.quorum,

@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 
 from sidecar.core.bounds import FLINK_CONF
 from sidecar.settings.cluster.flink_map import parse_flink_map
-from sidecar.settings.file import schema
+from sidecar.settings.cluster.stores import ZooKeeperSettings
 from sidecar.settings.file.durations import format_duration, parse_flink_duration
+from sidecar.settings.file.key import keys_of
 from sidecar.settings.file.nodes import ListNode, MappingNode, ScalarNode
 from sidecar.settings.file.setting import Setting
 from sidecar.settings.file.settings_error import NO_VALUE, SettingsError
@@ -104,6 +105,8 @@ _KUBERNETES: Final[Mapping[str, _Option]] = {
 }
 _NAMESPACE: Final = "default"
 """Flink's own default: Flink reads the namespace of neither the kubeconfig nor the service account."""
+DEFAULTS: Final = {name: declared.key.default for name, declared in keys_of(ZooKeeperSettings).items()}
+"""The defaults of `zookeeper`, which are Flink's."""
 _KEYS: Final = frozenset(
     key for option in (_TYPE, *_ZOOKEEPER.values(), *_KUBERNETES.values()) for key in option.keys
 ) | {_AUTHORIZATION}
@@ -153,7 +156,7 @@ class HighAvailability(NamedTuple):
     def meaning(self) -> tuple[str, dict[str, str | None]]:
         """Equal for two files that agree."""
         options = {name: value.text for name, value in self.options.items() if name not in {"acl", "kubernetes"}}
-        return self.mode, {**schema.ZOOKEEPER, **options}
+        return self.mode, {**DEFAULTS, **options}
 
     def demand_store(self) -> None:
         key = f"{self.path}: {_TYPE.keys[0]}"

@@ -3,16 +3,17 @@
 import os
 import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from sidecar.core.bounds import KUBECONFIG
 from sidecar.settings.cluster.kubeconfig_features import named, unsupported
+from sidecar.settings.cluster.stores import KubernetesSettings
 from sidecar.settings.file.did_you_mean import did_you_mean
+from sidecar.settings.file.key import read_settings
 from sidecar.settings.file.nodes import text_of
 from sidecar.settings.file.setting import Setting
 from sidecar.settings.file.settings_error import SettingsError
-from sidecar.settings.model import KubernetesSettings
-from sidecar.settings.security import NamedSettings, readable
+from sidecar.settings.security import NamedSettings
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """The service account folder of a pod."""
@@ -25,7 +26,7 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def read_kubernetes(settings: NamedSettings) -> KubernetesSettings:
-    """The settings of a cluster in Kubernetes, from those of `schema.KUBERNETES`. Raises SettingsError.
+    """The settings of a cluster in Kubernetes, by its keys. Raises SettingsError.
 
     The kubeconfig: the given one, KUBECONFIG, `~/.kube/config`; without any, the service account of our pod is used.
     The namespace: the given one, that of the context or of the service account, `default`.
@@ -37,14 +38,9 @@ def read_kubernetes(settings: NamedSettings) -> KubernetesSettings:
     cluster_id = settings["cluster_id"].matching(_NAME, "a Kubernetes cluster id: lower-case letters, digits, - and .")
     path, context, own = find_access(settings)
     namespace = read_namespace(settings.get("namespace") or own)
-    return KubernetesSettings(
-        cluster_id=cluster_id, namespace=namespace, kubeconfig=path, context=context, **read_flags(settings, *FLAGS)
+    return read_settings(
+        KubernetesSettings, settings, cluster_id=cluster_id, namespace=namespace, kubeconfig=path, context=context
     )
-
-
-def read_flags(settings: NamedSettings, *names: str) -> dict[str, Any]:
-    """The other things to read from the API server, each with a Role of its own: flags. Raises SettingsError."""
-    return {name: name in settings and settings[name].flag() for name in names}
 
 
 def find_access(settings: NamedSettings) -> tuple[Path | None, str | None, Setting]:
@@ -54,7 +50,7 @@ def find_access(settings: NamedSettings) -> tuple[Path | None, str | None, Setti
         if "context" in settings:
             raise settings["context"].error("is a context of a kubeconfig, and there is none: give --kubeconfig FILE")
         return None, None, _own_namespace()
-    path = readable(kubeconfig)
+    path = kubeconfig.readable()
     return path, *_find_context(path, kubeconfig, settings.get("context"))
 
 

@@ -3,16 +3,19 @@
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from sidecar.settings.file.did_you_mean import did_you_mean
+from sidecar.settings.file.key import Declared, Keys, keys_of
 from sidecar.settings.file.nodes import GONE, ListNode, MappingNode, Node, ScalarNode
-from sidecar.settings.file.schema import Keys
 from sidecar.settings.file.setting import Setting, in_file
 from sidecar.settings.file.settings_error import NO_VALUE, Place, SettingsError, quoted
 
 T = TypeVar("T")
 D = TypeVar("D")
+S = TypeVar("S", bound=Struct)
 
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -86,27 +89,59 @@ class Section:
         """The value in the file, else the default of the key. Raises SettingsError if there is neither."""
         if (setting := self.find(key)) is not None:
             return setting
-        default = self._keys[key]
+        default = self._keys[key].key.default
         if default is None:
             raise self.missing(key)
         return Setting(default, f"the default of {self._path}{key}")
 
-    def section(self, key: str, keys: Keys) -> "Section":
+    def make(self, struct: type[S], **given: object) -> S:
+        """`struct` with the values of the keys that it declares; `given`: fields that are not read. Raises SettingsError."""
+        return struct(**self.values(struct, *given), **given)
+
+    def values(self, struct: type[Struct], *without: str, defaults: bool = True) -> dict[str, Any]:
+        """The values of the keys that `struct` declares, by field; `without`: fields that are not read. Without `defaults`: of the keys
+        that are in the file. Raises SettingsError.
+        """
+        return {
+            declared.field.name: value
+            for name, declared in keys_of(struct).items()
+            if declared.field.name not in without and (defaults or name in self)
+            for value in self._values(name, declared)
+        }
+
+    def value(self, key: str) -> Any:
+        """The value of the key, as it declares; None: it has none. Raises SettingsError."""
+        return next(self._values(key, self._keys[key]), None)
+
+    def _values(self, name: str, declared: Declared) -> Iterator[object]:
+        read, inside, many = declared.key.read, declared.key.inside, declared.key.many
+        if not inside and not many:
+            yield from declared.value(name, self.find, self.missing, self._path)
+        elif read and (name in self or not declared.may_be_absent):
+            if many:
+                yield many(map(read, self.sections(name) if inside else self.texts(name)))
+            else:
+                yield read(self.section(name))
+
+    def section(self, key: str) -> "Section":
         """The mapping under `key`; an empty one if the key is absent."""
         node = self._node.entries.get(key, MappingNode(line=self._node.line))
         if not isinstance(node, MappingNode):
             raise self.error(key, "must be a mapping of keys to values")
-        return Section(node, keys, self._name, self._folder, f"{self._path}{key}.", (*self._steps, key))
+        return self._within(key, node, f"{self._path}{key}.", key)
 
-    def sections(self, key: str, keys: Keys) -> "list[Section]":
+    def sections(self, key: str) -> "list[Section]":
         """The mappings listed under `key`."""
         listed = []
         for place, node in self._present(key):
             if not isinstance(node, MappingNode):
                 raise self.error(key, f"must be a list of mappings, but entry {place + 1} is not a mapping")
-            path, steps = f"{self._path}{key}[{place}].", (*self._steps, key, place)
-            listed.append(Section(node, keys, self._name, self._folder, path, steps))
+            listed.append(self._within(key, node, f"{self._path}{key}[{place}].", key, place))
         return listed
+
+    def _within(self, key: str, node: MappingNode, path: str, *steps: str | int) -> "Section":
+        keys = keys_of(*self._keys[key].key.inside)
+        return Section(node, keys, self._name, self._folder, path, (*self._steps, *steps))
 
     def texts(self, key: str) -> list[Setting]:
         """The values listed under `key`."""
@@ -171,10 +206,10 @@ def in_file_at(path: Path | None, node: MappingNode, keys: Keys) -> Section:
     return Section(node, keys, str(path), path.absolute().parent)
 
 
-def unique_sections(documents: Iterable[Section], key: str, keys: Keys, name: str = "name") -> Iterator[Section]:
+def unique_sections(documents: Iterable[Section], key: str, name: str = "name") -> Iterator[Section]:
     """The mappings listed under `key` in all documents. Raises SettingsError if two have the same `name`."""
     names: set[str] = set()
-    for section in (section for document in documents for section in document.sections(key, keys)):
+    for section in (section for document in documents for section in document.sections(key)):
         setting = section.get(name)
         if setting.text in names:
             kind = key.removesuffix("s").replace("_", " ")

@@ -12,11 +12,18 @@ from msgspec import Struct
 
 from sidecar.settings.file.did_you_mean import did_you_mean
 from sidecar.settings.file.durations import LONGEST, format_duration, parse_duration
-from sidecar.settings.file.schema import ENVIRONMENT_PREFIX, OVERRIDES
 from sidecar.settings.file.settings_error import Place, SettingsError, quoted
 from sidecar.settings.file.variables import filled, remember_secrets
 
 E = TypeVar("E", bound=Enum)
+
+CLUSTER_OVERRIDES: Final = (
+    *("flink_conf", "zookeeper", "root", "cluster_id"),
+    *("kubernetes", "namespace", "kubeconfig", "context"),
+)
+OVERRIDES: Final = (*CLUSTER_OVERRIDES, "observer", "state_dir", "spool")
+"""The settings that the command line and the environment can set: `--flink-conf`, FLINK_HA_SIDECAR_FLINK_CONF, …"""
+ENVIRONMENT_PREFIX: Final = "FLINK_HA_SIDECAR_"
 
 _FLAGS: Final = {"true": True, "false": False}
 _MAX_SECRET: Final = 16 << 10
@@ -118,6 +125,16 @@ class Setting(Struct, frozen=True):
         if not self.text:
             raise self.error("is empty: give a path")
         return (self.folder or Path.cwd()) / self.text
+
+    def readable(self) -> Path:
+        """The path of a readable file. The error does not have the absolute path: the value may be a misplaced secret."""
+        path = self.path()
+        try:
+            with path.open("rb"):
+                return path
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not a path"
+            raise self.invalid(f"cannot be read: {reason}") from None
 
 
 def in_file(text: str, location: str, folder: Path | None = None, place: Place | None = None) -> Setting:

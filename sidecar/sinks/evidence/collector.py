@@ -24,7 +24,7 @@ from sidecar.core.policy.policy import Source
 from sidecar.host import ownership
 from sidecar.runtime.child import Child, NoAnswerError
 from sidecar.runtime.threads import ServiceThread
-from sidecar.settings.model import ClusterSettings, TlsSettings
+from sidecar.settings import ClusterSettings, TlsSettings
 from sidecar.sinks.evidence.evidence_files import UNFINISHED_SUFFIX
 
 CAPACITY: Final = 64

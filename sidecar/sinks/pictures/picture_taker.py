@@ -20,7 +20,7 @@ from sidecar.core.reach import Reach
 from sidecar.net.rest_client import RestConnection, RestError
 from sidecar.runtime.clock import Clock
 from sidecar.runtime.threads import ServiceThread
-from sidecar.settings.model import TlsSettings
+from sidecar.settings import TlsSettings
 from sidecar.sinks.pictures.described_cluster import DescribedCluster
 
 CAPACITY: Final = 10_000

@@ -17,7 +17,7 @@ from sidecar.core.policy.labels import OWN_LABELS
 from sidecar.core.policy.policy import Source, Store, Trigger
 from sidecar.settings import rule_tests
 from sidecar.settings.alerting import templates
-from sidecar.settings.file.schema import Keys
+from sidecar.settings.file.key import Keys, keys_of
 from sidecar.settings.rule_tests import read_tests
 from sidecar.settings.rules_only import read_rules
 from sidecar.simulation.fake_flink import SimulatedFlink
@@ -27,9 +27,9 @@ from tests import ROOT
 
 TEXT = (ROOT / "docs" / "reference" / "rules.md").read_text(encoding="utf-8")
 SECTIONS: Mapping[str, Keys] = {
-    "A test": rule_tests.TEST,
-    "What happens": rule_tests.EVENT,
-    "What is expected": rule_tests.EXPECTATION,
+    "A test": keys_of(rule_tests.RuleTest),
+    "What happens": keys_of(rule_tests.ScenarioEvent),
+    "What is expected": keys_of(rule_tests.Expectation),
 }
 COMMON = {"alert", "severity", "cluster_id", "store"}
 FAILOVER = "- {at: 1m, gone: [all]}\n- {at: 2m, leader: {all: jm-b}}"
@@ -153,7 +153,7 @@ def test_every_field_of_a_template_is_documented_with_its_example() -> None:
 def test_every_word_of_a_test_is_documented_with_its_default(title: str) -> None:
     """The tables have the keys of the code, in its order."""
     documented = {words(row[0])[0]: next(iter(words(row[1])), None) for row in rows(title)}
-    assert list(documented.items()) == list(SECTIONS[title].items())
+    assert list(documented.items()) == [(name, declared.key.default) for name, declared in SECTIONS[title].items()]
 
 
 def test_the_example_of_a_test_passes(tmp_path: Path) -> None:

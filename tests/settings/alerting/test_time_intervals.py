@@ -9,9 +9,9 @@ import pytest
 
 from sidecar.core.moment import SECOND
 from sidecar.settings import SettingsError
+from sidecar.settings.alerting.alerting import RULE_FILE
 from sidecar.settings.alerting.time_intervals import time_intervals
 from sidecar.settings.file.document import parse
-from sidecar.settings.file.schema import RULE_FILE
 from sidecar.settings.file.section import Section
 
 WEEKDAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sidecar.settings import SettingsError, load
-from sidecar.settings.file import schema
-from sidecar.settings.file.schema import Keys
+from sidecar.settings.file.key import Key, Keys, keys_of
+from sidecar.settings.loader import CONFIG
 from tests.kit import hostile
 from tests.kit.groups import examples
 
@@ -50,35 +50,20 @@ WORDS = st.sampled_from(
 )
 
 
-def section(keys: Keys, **inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+def section(keys: Keys, depth: int = 4) -> st.SearchStrategy[dict[str, Any]]:
     """A section with some of the keys that it may have."""
     plain = WORDS | st.lists(WORDS, max_size=2) | hostile.values()
-    return st.fixed_dictionaries({}, optional={name: inner.get(name, plain) for name in keys})
+
+    def value(key: Key) -> st.SearchStrategy[Any]:
+        if not key.inside or not depth:
+            return plain
+        below = section(keys_of(*key.inside), depth - 1)
+        return plain | (st.lists(below, max_size=2) if key.many else below)
+
+    return st.fixed_dictionaries({}, optional={name: value(declared.key) for name, declared in keys.items()})
 
 
-ROUTES = section(schema.ROUTE, routes=st.lists(section(schema.ROUTE), max_size=2))
-FILES = section(
-    schema.CONFIG,
-    zookeeper=section(
-        schema.ZOOKEEPER_FINDER,
-        tls=section(schema.TLS),
-        sasl=section(schema.SASL),
-        authorization=section(schema.AUTHORIZATION),
-    ),
-    kubernetes=section(schema.KUBERNETES),
-    clusters=st.lists(section(schema.CLUSTER, zookeeper=section(schema.ZOOKEEPER)), max_size=2),
-    spool=section(schema.SPOOL),
-    ledger=section(schema.LEDGER),
-    http=section(schema.HTTP),
-    evidence=section(schema.EVIDENCE),
-    rules=st.lists(section(schema.RULE), max_size=2),
-    route=ROUTES,
-    inhibit_rules=st.lists(section(schema.INHIBIT_RULE), max_size=2),
-    time_intervals=st.lists(
-        section(schema.TIME_INTERVAL, time_intervals=st.lists(section(schema.TIME_RANGE), max_size=2)), max_size=2
-    ),
-    receivers=st.lists(section(schema.RECEIVER), max_size=2),
-)
+FILES = section(CONFIG)
 
 
 @given(FILES)

@@ -19,7 +19,7 @@ from sidecar.core.captures import Capture, CaptureOutcome, EvidenceItem, Evidenc
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Source
 from sidecar.net.secret import Secret
-from sidecar.settings.model import TlsSettings
+from sidecar.settings import TlsSettings
 from sidecar.sinks.evidence import collector
 from sidecar.sinks.evidence.collector import CAPACITY, Collector
 from tests.kit.flink_rest_server import JOB, Answer, RestServer, flink, silence

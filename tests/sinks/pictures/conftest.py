@@ -8,7 +8,7 @@ import pytest
 from sidecar.core.observations import PictureTaken
 from sidecar.core.pictures import MOST_HELD, PictureRequest
 from sidecar.runtime.clock import Clock
-from sidecar.settings.model import TlsSettings
+from sidecar.settings import TlsSettings
 from sidecar.sinks.pictures.picture_taker import PictureTaker
 from tests.kit.cluster import CLUSTER
 from tests.kit.waiting import PATIENCE_SECONDS

@@ -15,7 +15,7 @@ from sidecar.core.moment import LATEST
 from sidecar.core.observations import PictureTaken
 from sidecar.core.pictures import MOST_JOBS, MOST_TASK_MANAGERS, Checkpoint, Picture, PictureRequest, Restored
 from sidecar.runtime.clock import Clock
-from sidecar.settings.model import TlsSettings
+from sidecar.settings import TlsSettings
 from sidecar.sinks.pictures import picture_taker
 from sidecar.sinks.pictures.described_cluster import MOST_READ, MOST_READ_THOROUGHLY
 from sidecar.sinks.pictures.picture_taker import CAPACITY, THREADS_OF_A_LANE, PictureTaker
