@@ -6,7 +6,7 @@ from http import HTTPStatus
 from sidecar.core.flink.configmaps import cluster_config_map, dispatcher_config_map, is_leaders, owner_of
 from sidecar.drivers.kubernetes.api import Api, Keep, Selector
 from sidecar.drivers.kubernetes.api_error import ApiError
-from sidecar.drivers.kubernetes.responses import ConfigMapList
+from sidecar.drivers.kubernetes.objects import ConfigMapList
 
 _log = logging.getLogger("sidecar.kubernetes")
 

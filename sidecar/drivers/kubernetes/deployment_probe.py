@@ -30,17 +30,15 @@ from sidecar.drivers.kubernetes.access import Access
 from sidecar.drivers.kubernetes.api import Api, Selector
 from sidecar.drivers.kubernetes.api_error import ApiError
 from sidecar.drivers.kubernetes.deployed_objects import (
-    Object,
     configured_options,
     deployed_job_managers,
     disruption_budget,
     election_times,
     flink_pod,
     ha_config_map,
-    read_object,
-    read_objects,
     workload,
 )
+from sidecar.drivers.kubernetes.objects import Full, read_object, read_objects
 from sidecar.drivers.kubernetes.plans import GROUP
 from sidecar.drivers.kubernetes.rights import REVIEWS, flink_rights, needs_of, own_rights
 from sidecar.settings import KubernetesSettings
@@ -190,7 +188,7 @@ class DeploymentProbe:
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def _list(self, selector: Selector, read: Callable[[Object], _T | None]) -> tuple[_T, ...] | Unknown:
+    def _list(self, selector: Selector, read: Callable[[Full], _T | None]) -> tuple[_T, ...] | Unknown:
         """All objects that `selector` selects; `_NO_SUCH_KIND` where the API server does not know them."""
         pages = self._until_deadline(self._api.pages(selector, partial(read_objects, read=read)))
         limited = islice(chain.from_iterable(pages), _MOST_OBJECTS + 1)

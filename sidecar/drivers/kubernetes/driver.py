@@ -13,7 +13,7 @@ from sidecar.drivers.kubernetes.configmap_names import LeaderConfigMaps
 from sidecar.drivers.kubernetes.configmap_reports import Reports
 from sidecar.drivers.kubernetes.configmap_watch import ConfigMapWatch
 from sidecar.drivers.kubernetes.list_watch import end
-from sidecar.drivers.kubernetes.responses import ConfigMap, ConfigMapList, WatchEvent
+from sidecar.drivers.kubernetes.objects import ConfigMap, ConfigMapList, WatchEvent
 from sidecar.drivers.shares import Shares
 from sidecar.ports import Observer
 

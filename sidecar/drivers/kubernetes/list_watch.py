@@ -11,7 +11,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from sidecar.drivers.kubernetes.api import Api, Selector
 from sidecar.drivers.kubernetes.api_error import ApiError
-from sidecar.drivers.kubernetes.responses import OF_OBJECTS, WatchEvent
+from sidecar.drivers.kubernetes.objects import OF_OBJECTS, WatchEvent
 from sidecar.drivers.kubernetes.stream import Stream
 from sidecar.drivers.log_throttle import LogThrottle
 from sidecar.runtime.threads import ServiceThread

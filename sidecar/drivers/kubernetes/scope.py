@@ -11,7 +11,7 @@ from sidecar.drivers.kubernetes.api import Api, Selector
 from sidecar.drivers.kubernetes.configmap_reports import FoundReports
 from sidecar.drivers.kubernetes.configmap_watch import ConfigMapWatch
 from sidecar.drivers.kubernetes.found_clusters import FoundClusters, cluster_of
-from sidecar.drivers.kubernetes.responses import ConfigMap, ConfigMapList
+from sidecar.drivers.kubernetes.objects import ConfigMap, ConfigMapList
 from sidecar.drivers.shares import Shares
 
 FEW: Final = 10
