@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple, Self
 
+from sidecar.runtime.threads import join_all
+
 log = logging.getLogger("sidecar")
 
 STOP_SECONDS: Final = 10.0
@@ -43,15 +45,13 @@ class Stopping:
 
 
 def _take(step: _Step, seconds: float) -> None:
-    until = time.monotonic() + seconds
     threads = [
         threading.Thread(target=_logged, args=(step.name, stop), name=f"stop {step.name}", daemon=True)
         for stop in step.stops
     ]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join(max(0.0, until - time.monotonic()))
+    join_all(threads, seconds)
     if any(thread.is_alive() for thread in threads):
         log.warning("stopping: %s did not end within %.1f s and was abandoned", step.name, seconds)
 

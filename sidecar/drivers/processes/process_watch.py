@@ -83,8 +83,7 @@ class ProcessWatch:
         """End soon. May be called twice, or before `start`."""
         self._stopping.set()
         os.eventfd_write(self._wake, 1)
-        if self._thread.ident is not None:
-            self._thread.join(_STOP_SECONDS)
+        self._thread.join(_STOP_SECONDS)
 
     def _run(self) -> None:
         try:

@@ -70,8 +70,7 @@ class Spool:
         May be called twice, and before `start`.
         """
         self._stopping.set()
-        if self._thread.ident is not None:
-            self._thread.join(_JOIN_SECONDS)
+        self._thread.join(_JOIN_SECONDS)
         self._given_up.set()
 
     def _run(self) -> None:
