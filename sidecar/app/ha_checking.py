@@ -1,7 +1,6 @@
 """Checks whether high availability is real: reads the facts of clusters, once or again and again, and judges them."""
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -23,7 +22,7 @@ from sidecar.core.sanitize import clean
 from sidecar.drivers import ha_probe_of
 from sidecar.net.rest_client import RestConnection, RestError
 from sidecar.runtime.clock import Clock
-from sidecar.runtime.threads import ServiceThread
+from sidecar.runtime.threads import ServiceThread, jittered
 from sidecar.settings import ClusterSettings, LedgerMode, Settings, SettingsError, TlsSettings
 from sidecar.settings.cluster.flink_facts import read_flink_facts
 from sidecar.sinks.pictures.described_cluster import DescribedCluster
@@ -115,12 +114,11 @@ class HaChecker:
         self._stopping.set()
         if probe := self._probe:
             probe.stop()
-        if self._thread.ident is not None:
-            self._thread.join(_STOP_SECONDS)
+        self._thread.join(_STOP_SECONDS)
 
     def _work(self) -> None:
         pause = self._first
-        while not self._stopping.wait(pause * random.uniform(0.75, 1.0)):  # noqa: S311  spreads sidecars over time
+        while not self._stopping.wait(jittered(pause)):
             for cluster in self._clusters:
                 try:
                     self._check(cluster)

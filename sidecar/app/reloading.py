@@ -69,8 +69,7 @@ class Reloader:
         """End in bounded time. May be called twice, and before `start`."""
         self._stopping.set()
         self._asked.set()
-        if self._thread.ident is not None:
-            self._thread.join(_JOIN_SECONDS)
+        self._thread.join(_JOIN_SECONDS)
 
     def _run(self) -> None:
         while not self._stopping.is_set():

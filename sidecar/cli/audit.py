@@ -12,7 +12,7 @@ import click
 from sidecar.cli.options import options
 from sidecar.cli.printing import print_line
 from sidecar.core.sanitize import printable
-from sidecar.runtime.termination import Termination
+from sidecar.runtime.stopping import Termination
 from sidecar.settings.file.durations import parse_duration
 
 _LONGEST_DAYS = 36_500

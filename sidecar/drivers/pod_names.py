@@ -1,7 +1,6 @@
 """Finds the pods that have the addresses of leaders."""
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -12,7 +11,7 @@ from typing import Final, NamedTuple
 from sidecar.core.moment import Moment
 from sidecar.core.observations import PodNamed
 from sidecar.ports import KubernetesError, KubernetesRefusedError, PodDirectory
-from sidecar.runtime.threads import ServiceThread
+from sidecar.runtime.threads import ServiceThread, jittered
 
 CAPACITY: Final = 1000
 """Addresses that may wait. Beyond that, their pods stay unnamed."""
@@ -62,8 +61,7 @@ class PodNames:
         """End soon. May be called twice, or before `start`."""
         self._stopping.set()
         self._put(None)
-        if self._thread.ident is not None:
-            self._thread.join(_STOP_SECONDS)
+        self._thread.join(_STOP_SECONDS)
 
     def find(self, cluster_id: str, host: str) -> None:
         """Find the pod with the IP address `host`; never blocks. The answer is observed."""
@@ -104,7 +102,7 @@ class PodNames:
                     self._unnamed.discard(cluster_id)
                     return
             # The kubelet may not have reported the pod's address yet.
-            if pause and self._stopping.wait(pause * random.uniform(0.5, 1.0)):  # noqa: S311  jitter
+            if pause and self._stopping.wait(jittered(pause, 0.5)):
                 return
 
     def _warn(self, cluster_id: str, error: KubernetesError) -> None:

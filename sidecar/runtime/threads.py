@@ -4,7 +4,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 from weakref import WeakSet
 
@@ -34,6 +34,11 @@ class ServiceThread(threading.Thread):
         super().start()
         _started.add(self)
 
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until it has ended, if it was started."""
+        if self.ident is not None:
+            super().join(timeout)
+
     def run(self) -> None:
         while not self.finished:
             try:
@@ -56,7 +61,18 @@ def dead() -> list[str]:
     return sorted(thread.name for thread in list(_started) if not (thread.finished or thread.is_alive()))
 
 
+def join_all(threads: Iterable[threading.Thread], seconds: float) -> None:
+    """Wait until all have ended, at most so many seconds altogether."""
+    deadline = time.monotonic() + seconds
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def jittered(seconds: float, least: float = 0.75) -> float:
+    """Between `least` times these seconds and all of them: spreads sidecars, and their attempts, over time."""
+    return seconds * random.uniform(least, 1.0)  # noqa: S311  not for secrecy
+
+
 def poll_pause(failures: int) -> float:
     """Seconds until a thread that polls tries again, after this many failures in a row: with jitter, a minute at most."""
-    longest = _POLL_SECONDS * (1 << min(failures, _MOST_DOUBLINGS))
-    return longest * random.uniform(0.75, 1.0)  # noqa: S311  spreads sidecars over time, not for secrecy
+    return jittered(_POLL_SECONDS * (1 << min(failures, _MOST_DOUBLINGS)))

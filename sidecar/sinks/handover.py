@@ -1,7 +1,6 @@
 """Keeps the handover of each cluster in its store, and reads the one that a previous sidecar left there."""
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -17,7 +16,7 @@ from sidecar.core.policy.policy import Policy
 from sidecar.core.state_and_effects import State
 from sidecar.ports import Document, LedgerError, LedgerRefusedError, LedgerStore, only_ledger_errors
 from sidecar.runtime.clock import Clock
-from sidecar.runtime.threads import ServiceThread
+from sidecar.runtime.threads import ServiceThread, jittered, join_all
 
 READ_SECONDS: Final = 60.0
 """How long an unreachable store is tried before its cluster is watched without a handover."""
@@ -85,11 +84,11 @@ class Handovers:
         if self._stopping.is_set():
             return
         self._stopping.set()
-        deadline = time.monotonic() + STOP_SECONDS
         state = self._state()
-        for name, keeper in self._keepers.items():
-            if _is_in_sight(state, name):  # it is written a last time
-                keeper.join(max(0.0, deadline - time.monotonic()))
+        last = [
+            keeper for name, keeper in self._keepers.items() if _is_in_sight(state, name)
+        ]  # these are written a last time
+        join_all(last, STOP_SECONDS)
 
     def _keep(self, document: "_ClusterDocument", watch: Callable[[str], None] | None) -> None:
         """Read what a previous sidecar left and have the cluster watched, if `watch` is given; then write until the end."""
@@ -202,7 +201,7 @@ class _ClusterDocument:
                 if not waiting:
                     waiting = True
                     _log.warning("cluster %s: waiting for the store, to read the handover: %s", self.name, error)
-                stopping.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311  jitter
+                stopping.wait(jittered(pause, 0.5))
                 pause = min(pause * 2, 10.0)
             except HandoverError as error:
                 _log.warning("cluster %s: the handover in the store is not used: %s", self.name, error)
@@ -236,7 +235,7 @@ class _ClusterDocument:
         now = time.monotonic()
         self._full_at = max(self._full_at, now) + REFILL_SECONDS
         self._next_at = max(now + PAUSE_SECONDS, self._full_at - (BURST - 1) * REFILL_SECONDS)
-        self._confirm_at = now + CONFIRM_SECONDS * random.uniform(0.9, 1.0)  # noqa: S311  jitter
+        self._confirm_at = now + jittered(CONFIRM_SECONDS, 0.9)
 
     def _read(self) -> tuple[bytes, Handover | None]:
         """The document as it is now. Raises LedgerError, HandoverError."""
@@ -296,4 +295,4 @@ class _ClusterDocument:
         self._document, self._parts = None, ()
         refused = isinstance(error, LedgerRefusedError)
         self._pause = _LONGEST_PAUSE if refused else min(self._pause * 2, _LONGEST_PAUSE)
-        self._next_at = time.monotonic() + self._pause * random.uniform(0.8, 1.0)  # noqa: S311  jitter
+        self._next_at = time.monotonic() + jittered(self._pause, 0.8)

@@ -1,7 +1,6 @@
 """Writes Kubernetes Events in the background: a courtesy that delays nothing, and that may be dropped."""
 
 import logging
-import random
 import threading
 import time
 from collections import Counter, deque
@@ -12,7 +11,7 @@ from msgspec import Struct
 
 from sidecar.core.cluster.failover_events import KubernetesEvent
 from sidecar.ports import EventStore, KubernetesError, KubernetesRefusedError
-from sidecar.runtime.threads import ServiceThread
+from sidecar.runtime.threads import ServiceThread, jittered
 
 CAPACITY: Final = 256
 """Events that may wait. Beyond that, new ones are dropped."""
@@ -67,8 +66,7 @@ class Events:
         with self._changed:
             self._stopping = True
             self._changed.notify()
-        if self._thread.ident is not None:
-            self._thread.join(_STOP_SECONDS)
+        self._thread.join(_STOP_SECONDS)
 
     def publish(self, event: KubernetesEvent) -> None:
         """Write soon; never blocks. Beyond CAPACITY the Event is dropped."""
@@ -119,7 +117,7 @@ class Events:
         if now >= waiting.until:
             self._drop(waiting.event, problem)
             return
-        waiting.due = now + waiting.pause * random.uniform(0.5, 1.0)  # noqa: S311  jitter
+        waiting.due = now + jittered(waiting.pause, 0.5)
         waiting.pause = min(waiting.pause * 2, _LONGEST_PAUSE)
         with self._changed:
             self._waiting.append(waiting)

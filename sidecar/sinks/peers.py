@@ -4,7 +4,6 @@ The ledger is in the store: an observer that is cut off from the store asks thos
 """
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -24,7 +23,7 @@ from sidecar.core.views.observation_view import ObservationView, disputable
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.net.rest_client import RestConnection, RestError
 from sidecar.runtime.clock import Clock
-from sidecar.runtime.threads import ServiceThread
+from sidecar.runtime.threads import ServiceThread, jittered, join_all
 from sidecar.sinks.notify.ledger_client import SharedLedger
 
 PATH: Final = "/api/v1/observations"
@@ -71,10 +70,7 @@ class Peers:
     def stop(self) -> None:
         """End soon. May be called twice, or before `start`."""
         self._stopping.set()
-        deadline = time.monotonic() + _STOP_SECONDS
-        for thread in self._threads:
-            if thread.ident is not None:
-                thread.join(max(0.0, deadline - time.monotonic()))
+        join_all(self._threads, _STOP_SECONDS)
 
     def _publish(self) -> None:
         due, pause = dict.fromkeys(self._ledgers, 0.0), dict.fromkeys(self._ledgers, _FIRST_PUBLISH_SECONDS)
@@ -82,7 +78,7 @@ class Peers:
             for name in [name for name, at in due.items() if time.monotonic() >= at]:
                 if presence := self._presence(name):
                     peers = self._ledgers[name].announce(presence)
-                    due[name] = time.monotonic() + pause[name] * random.uniform(0.8, 1.0)  # noqa: S311  jitter
+                    due[name] = time.monotonic() + jittered(pause[name], 0.8)
                     pause[name] = min(2 * pause[name], PUBLISH_SECONDS)
                     if peers is not None:
                         self._peers[name] = peers
@@ -106,7 +102,7 @@ class Peers:
             clusters = disputable(self._snapshot()) if any(self._peers.values()) else ()
             if clusters:
                 self._ask_about(clusters)
-                pause = ASK_SECONDS * random.uniform(0.8, 1.0)  # noqa: S311  jitter
+                pause = jittered(ASK_SECONDS, 0.8)
 
     def _ask_about(self, clusters: Collection[str]) -> None:
         for ledger, peers in list(self._peers.items()):

@@ -2,7 +2,6 @@
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from queue import SimpleQueue
@@ -14,7 +13,7 @@ from sidecar.core.observations import SilencesRead
 from sidecar.core.sanitize import clean
 from sidecar.ports import LedgerError, LedgerStore, only_ledger_errors
 from sidecar.runtime.clock import Clock
-from sidecar.runtime.threads import ServiceThread
+from sidecar.runtime.threads import ServiceThread, join_all
 
 MOST_OPEN: Final = 10
 """The most documents whose connections are kept from one read to the next."""
@@ -50,10 +49,7 @@ class SilenceReader:
         """End soon. May be called twice, or before `start`."""
         for wanted in self._wanted.values():
             wanted.put(False)
-        deadline = time.monotonic() + _STOP_SECONDS
-        for reader in self._readers:
-            if reader.ident is not None:
-                reader.join(max(0.0, deadline - time.monotonic()))
+        join_all(self._readers, _STOP_SECONDS)
         for name, store in self._stores.items():
             if self._locks[name].acquire(blocking=False):  # else a hanging store is being read
                 store.stop()

@@ -7,7 +7,7 @@ import pytest
 
 from sidecar.core.observations import LogEndRead
 from sidecar.core.process_end import LogEnd
-from sidecar.drivers.processes.followed_log import FollowedLog
+from sidecar.drivers.processes.held_log import FollowedLog
 from sidecar.host import processes
 from tests.integration.test_held_logs import FAULT, LATER, START
 from tests.integration.test_process_ends import CLUSTER, Ends, Eventually, own_processes

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.drivers.kubernetes.responses import (
+from sidecar.drivers.kubernetes.objects import (
     OF_OBJECTS,
     ConfigMap,
     ConfigMapList,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
-from sidecar.drivers.kubernetes.plan_objects import (
+from sidecar.drivers.kubernetes.objects import (
     Read,
     flink_deployment,
     read_change,

@@ -9,7 +9,7 @@ from sidecar.drivers.kubernetes.api import Selector
 from sidecar.drivers.kubernetes.api_error import ApiError
 from sidecar.drivers.kubernetes.namespaces import Namespaces
 from sidecar.drivers.kubernetes.object_watch import ObjectWatch
-from sidecar.drivers.kubernetes.plan_objects import flink_deployment, read_terminating
+from sidecar.drivers.kubernetes.objects import flink_deployment, read_terminating
 
 
 class Refusing:

@@ -6,7 +6,7 @@ from sidecar.core.moment import Moment
 from sidecar.core.observations import ClusterFound, ConfigMapObserved, FinderObservation, LeftOut, ViewObserved
 from sidecar.drivers.kubernetes.configmap_reports import FoundReports
 from sidecar.drivers.kubernetes.found_clusters import FoundClusters
-from sidecar.drivers.kubernetes.responses import ConfigMap
+from sidecar.drivers.kubernetes.objects import ConfigMap
 from sidecar.drivers.shares import Shares
 from sidecar.drivers.watched_jobs import WatchedJobs
 from sidecar.drivers.zookeeper.discovery import ROOT, Discovery

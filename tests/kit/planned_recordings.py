@@ -20,7 +20,7 @@ from sidecar.core.observations import (
 )
 from sidecar.core.policy.policy import Policy, Rule, Severity, Store, Trigger
 from sidecar.drivers.kubernetes.makers import GROUPS, MakerReports, Makers, maker_status
-from sidecar.drivers.kubernetes.plan_objects import Read, read_change
+from sidecar.drivers.kubernetes.objects import Read, read_change
 from sidecar.drivers.kubernetes.pod_objects import job_manager_pod
 from sidecar.drivers.kubernetes.pod_reports import PodReports, Scope
 from tests import ROOT

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.runtime.termination import Termination
+from sidecar.runtime.stopping import Termination
 
 _TAKEN_BY_ANOTHER_THREAD = """
 import os, signal, sys, threading, time
@@ -27,7 +27,7 @@ signal.pthread_sigmask(signal.SIG_BLOCK, numbers)  # here, in the main thread: t
 """
 
 _WAIT = """
-from sidecar.runtime.termination import Termination
+from sidecar.runtime.stopping import Termination
 ended = Termination()
 signal.signal(signal.SIGHUP, lambda *_: print("reload", flush=True))
 asked.set()

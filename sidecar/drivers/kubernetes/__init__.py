@@ -1,14 +1,14 @@
 """Observes Flink's leaders in Kubernetes ConfigMaps.
 
-- `access`: the address of the API server, and the credentials. `api`: requests. `stream`: an open watch. `responses`: decoded answers.
+- `access`: the address of the API server, and the credentials. `api`: requests. `stream`: an open watch. `objects`: decoded answers.
 - `list_watch`: the thread that lists, watches, and decides what each answer of the API server means. All others say what is listed, and
   what is made of it.
 - `configmap_watch`: ConfigMaps with leaders. `expectations`: when to confirm the view, whether the watch is silent or delivers.
   `configmap_reports`: what was reported.
-- `driver`: one cluster, a `sidecar.ports.LeaderRetrievalDriver`. `configmap_names`: which ConfigMaps it has.
-- `clusters_by_labels`: finds clusters, a `sidecar.ports.ClusterFinder`. `scope`: those of one namespace, or of all. `found_clusters`: what
-  counts as a cluster, and how many are watched.
-- `plans`: FlinkDeployments, pods and Events, where wanted. `object_watch`: reads them. `plan_objects`: decoded answers.
+- `driver`: one cluster, a `sidecar.ports.LeaderRetrievalDriver`.
+- `clusters_by_labels`: finds clusters, a `sidecar.ports.ClusterFinder`. `found_clusters`: what counts as
+  one, and how many are watched.
+- `plans`: FlinkDeployments, pods and Events, where wanted. `object_watch`: reads them.
 - `ledger`: independent of all that; writes a ConfigMap of its own. `events`: writes Events, where wanted.
 - `pods`: finds the pod of a leader's address, where wanted.
 

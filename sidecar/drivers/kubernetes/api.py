@@ -18,7 +18,7 @@ from urllib3.util import make_headers, parse_url
 from sidecar.core.bounds import CONFIG_MAP, STORE_LIST
 from sidecar.drivers.kubernetes.access import Access, Credentials
 from sidecar.drivers.kubernetes.api_error import ApiError, TooLargeError, wait_after
-from sidecar.drivers.kubernetes.responses import (
+from sidecar.drivers.kubernetes.objects import (
     ConfigMap,
     ConfigMapList,
     read_config_map,

@@ -22,7 +22,7 @@ from sidecar.core.observations import (
 )
 from sidecar.drivers.kubernetes.expectations import CONFIRMED_WITHIN, Expectations
 from sidecar.drivers.kubernetes.found_clusters import FoundClusters, cluster_of
-from sidecar.drivers.kubernetes.responses import ConfigMap, Version
+from sidecar.drivers.kubernetes.objects import ConfigMap, Version
 from sidecar.drivers.shares import Shares, folder_of
 from sidecar.drivers.watched_jobs import WatchedJobs
 

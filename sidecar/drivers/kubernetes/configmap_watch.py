@@ -15,7 +15,7 @@ from sidecar.drivers.kubernetes.api_error import ApiError
 from sidecar.drivers.kubernetes.configmap_reports import Reports
 from sidecar.drivers.kubernetes.expectations import is_older
 from sidecar.drivers.kubernetes.list_watch import ListWatch
-from sidecar.drivers.kubernetes.responses import ConfigMap, ConfigMapList, Version, WatchEvent, read_watch_event
+from sidecar.drivers.kubernetes.objects import ConfigMap, ConfigMapList, Version, WatchEvent, read_watch_event
 from sidecar.drivers.kubernetes.stream import Stream
 
 _log = logging.getLogger("sidecar.kubernetes")

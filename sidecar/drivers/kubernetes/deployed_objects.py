@@ -8,12 +8,11 @@ hold secrets.
 import re
 from base64 import b64decode
 from binascii import Error as NotBase64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import UNSET
 
 from sidecar.core.flink.configmaps import (
     DEFAULT_LEASE,
@@ -38,13 +37,23 @@ from sidecar.core.ha.kubernetes_facts import (
     Workload,
 )
 from sidecar.core.pods import host_of
-from sidecar.drivers.kubernetes.plan_objects import mapping, mappings, number, text, wall_time
+from sidecar.drivers.kubernetes.objects import (
+    LEADER_ANNOTATION,
+    Full,
+    Spec,
+    Status,
+    mapping,
+    mappings,
+    number,
+    read_object,
+    text,
+    texts,
+    wall_time,
+)
 from sidecar.drivers.kubernetes.pod_objects import main_container, memory_limit
-from sidecar.drivers.kubernetes.responses import LEADER_ANNOTATION
 from sidecar.settings.cluster.flink_conf import LEGACY, STANDARD, plain_options
 from sidecar.settings.file.durations import parse_flink_duration
 
-_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _MOST_BYTES: Final = 1 << 50
 _HEAP: Final = re.compile(r"-Xmx(\d{1,15})([kKmMgGtT]?)(?![\w.])")
 _DYNAMIC: Final = re.compile(r"-D\s*([\w.-]{1,127})=([^\s'\"]{1,256})")
@@ -60,60 +69,28 @@ _APART: Final = frozenset({"kubernetes.io/hostname", "topology.kubernetes.io/zon
 """Pods in two zones are on two nodes."""
 _FLINK_PROPERTIES: Final = "FLINK_PROPERTIES"
 
-Object = Mapping[str, Any]
-_T = TypeVar("_T")
+_Object = Mapping[str, Any]
 
 
-class _Rest(Struct):
-    rest: str = field(default="", name="continue")
-
-
-class _Page(Struct):
-    metadata: _Rest
-    items: list[Raw] | None = None
-
-
-_PAGE: Final = msgspec.json.Decoder(_Page)
-
-
-def read_objects(body: bytes, read: Callable[[Object], _T | None]) -> tuple[list[_T], str]:
-    """The objects of a page, as `read` decodes them, and where the next page begins. Raises ValueError."""
-    try:
-        page = _PAGE.decode(body)
-    except _UNDECODABLE as error:
-        raise ValueError(f"no list: {error}") from error
-    return [value for raw in page.items or () if (value := _value(raw, read)) is not None], page.metadata.rest
-
-
-def read_object(body: bytes) -> Object:
-    """The decoded object. Raises ValueError."""
-    try:
-        return mapping(msgspec.json.decode(body))
-    except _UNDECODABLE as error:
-        raise ValueError(f"no object: {error}") from error
-
-
-def flink_pod(pod: Object) -> FlinkPod | None:
-    """A pod; None: it has no name."""
-    metadata, spec, status = (mapping(pod.get(key)) for key in ("metadata", "spec", "status"))
-    labels = texts(metadata.get("labels"))
-    container = main_container(spec.get("containers"))
-    deleting = metadata.get("deletionTimestamp") is not None
+def flink_pod(pod: Full) -> FlinkPod:
+    """The pod that a manifest describes."""
+    metadata, spec, status = pod.metadata, pod.spec, pod.status
+    labels = texts(metadata.labels)
+    container = main_container(spec.containers)
+    deleting = metadata.deletion_timestamp is not None
     lines = [*_option_lines(container)]
-    if not (name := text(metadata.get("name"))):
-        return None
     return FlinkPod(
-        name,
+        text(metadata.name),
         labels.get("component", ""),
         labels,
-        address=text(status.get("podIP")),
-        node=text(spec.get("nodeName")),
+        address=text(status.pod_ip),
+        node=text(spec.node_name),
         running=not deleting and _runs(status, text(container.get("name"))),
         deleting=deleting,
         image=text(container.get("image")),
-        restart_policy=text(spec.get("restartPolicy")),
-        owner=_controller(metadata.get("ownerReferences")),
-        service_account=text(spec.get("serviceAccountName")),
+        restart_policy=text(spec.restart_policy),
+        owner=_controller(metadata.owner_references),
+        service_account=text(spec.service_account_name),
         liveness=_liveness(container.get("livenessProbe")),
         has_startup_probe=bool(container.get("startupProbe")),
         apart=_apart(spec),
@@ -125,10 +102,10 @@ def flink_pod(pod: Object) -> FlinkPod | None:
     )
 
 
-def disruption_budget(budget: Object, *, empty_selects_all: bool) -> DisruptionBudget | None:
-    """A PodDisruptionBudget; None: it has no name."""
-    metadata, spec = mapping(budget.get("metadata")), mapping(budget.get("spec"))
-    selector = mapping(spec.get("selector"))
+def disruption_budget(budget: Full, *, empty_selects_all: bool) -> DisruptionBudget:
+    """The PodDisruptionBudget that a manifest describes."""
+    spec = budget.spec
+    selector = mapping(spec.selector)
     requirements = (
         Requirement(
             text(expression.get("key")),
@@ -137,78 +114,66 @@ def disruption_budget(budget: Object, *, empty_selects_all: bool) -> DisruptionB
         )
         for expression in mappings(selector.get("matchExpressions"))
     )
-    name = text(metadata.get("name"))
-    return (
-        DisruptionBudget(
-            name,
-            texts(selector.get("matchLabels")),
-            tuple(requirements),
-            _bound(spec.get("minAvailable")),
-            _bound(spec.get("maxUnavailable")),
-            selects_all=empty_selects_all and "selector" in spec,
-        )
-        if name
-        else None
+    return DisruptionBudget(
+        text(budget.metadata.name),
+        texts(selector.get("matchLabels")),
+        tuple(requirements),
+        _bound(spec.min_available),
+        _bound(spec.max_unavailable),
+        selects_all=empty_selects_all and spec.selector is not UNSET,
     )
 
 
-def workload(kind: str) -> Callable[[Object], Workload | None]:
+def workload(kind: str) -> Callable[[Full], Workload | None]:
     """Reads Deployments or StatefulSets; None: not of JobManagers."""
 
-    def read(manifest: Object) -> Workload | None:
-        metadata, spec = mapping(manifest.get("metadata")), mapping(manifest.get("spec"))
-        labels = texts(mapping(mapping(spec.get("template")).get("metadata")).get("labels"))
-        replicas = number(spec.get("replicas"))
+    def read(manifest: Full) -> Workload | None:
+        labels = texts(mapping(mapping(manifest.spec.template).get("metadata")).get("labels"))
+        replicas = number(manifest.spec.replicas)
         if labels.get("component") != "jobmanager":
             return None
-        return Workload(kind, text(metadata.get("name")), labels, 1 if replicas is None else replicas)
+        return Workload(kind, text(manifest.metadata.name), labels, 1 if replicas is None else replicas)
 
     return read
 
 
-def deployed_job_managers(deployment: Object) -> tuple[str, int | None] | None:
+def deployed_job_managers(deployment: Full) -> tuple[str, int | None]:
     """The name of a FlinkDeployment, and its number of JobManagers; None: not in it."""
-    name = text(mapping(deployment.get("metadata")).get("name"))
-    job_manager = mapping(mapping(deployment.get("spec")).get("jobManager"))
-    return (name, number(job_manager.get("replicas"))) if name else None
+    return text(deployment.metadata.name), number(mapping(deployment.spec.job_manager).get("replicas"))
 
 
-def ha_config_map(config_map: Object) -> HaConfigMap | None:
-    """A ConfigMap with Flink's labels; None: it has no name."""
-    metadata = mapping(config_map.get("metadata"))
-    name, app = text(metadata.get("name")), texts(metadata.get("labels")).get("app", "")
-    annotation = mapping(metadata.get("annotations")).get(LEADER_ANNOTATION)
+def ha_config_map(config_map: Full) -> HaConfigMap:
+    """A ConfigMap with Flink's labels, as the checks see it."""
+    metadata = config_map.metadata
+    name, app = text(metadata.name), texts(metadata.labels).get("app", "")
+    annotation = mapping(metadata.annotations).get(LEADER_ANNOTATION)
     lease = decode_lease(annotation) if isinstance(annotation, str) else None
-    data = texts(config_map.get("data"))
+    data = texts(config_map.data)
     cluster_id = app or name.removesuffix("-cluster-config-map")
     leaders = [
         (component_id, decode_leader(value))
         for component_id, value in values(cluster_id, name, relevant(data)).values()
     ]
     published = [(component_id, leader) for component_id, leader in leaders if isinstance(leader, LeaderInformation)]
-    binary = (_base64_size(value) for value in texts(config_map.get("binaryData")).values())
-    return (
-        HaConfigMap(
-            name,
-            cluster_id,
-            sum(len(value.encode(errors="replace")) for value in data.values()) + sum(binary),
-            wall_time(metadata.get("creationTimestamp")),
-            lease if isinstance(lease, LeaderElectionRecord) else None,
-            frozenset({component_id.component for component_id, _ in published} - {Component.JOB}),
-            frozenset(host_of(leader.address) for _, leader in published),
-            next((leader.address for id_, leader in published if id_.component is Component.REST_SERVER), ""),
-            job_ids(data),
-        )
-        if name
-        else None
+    binary = (_base64_size(value) for value in texts(config_map.binary_data).values())
+    return HaConfigMap(
+        name,
+        cluster_id,
+        sum(len(value.encode(errors="replace")) for value in data.values()) + sum(binary),
+        wall_time(metadata.creation_timestamp),
+        lease if isinstance(lease, LeaderElectionRecord) else None,
+        frozenset({component_id.component for component_id, _ in published} - {Component.JOB}),
+        frozenset(host_of(leader.address) for _, leader in published),
+        next((leader.address for id_, leader in published if id_.component is Component.REST_SERVER), ""),
+        job_ids(data),
     )
 
 
-def configured_options(config_map: Object) -> dict[str, str]:
+def configured_options(config_map: Full) -> dict[str, str]:
     """The options of a ConfigMap with Flink's configuration: `config.yaml`, or `flink-conf.yaml` where that is missing. Raises
     SettingsError.
     """
-    data = texts(config_map.get("data"))
+    data = texts(config_map.data)
     name = next((name for name in (STANDARD, LEGACY) if name in data), None)
     return flink_options(plain_options(Path(name), data[name])) if name else {}
 
@@ -234,28 +199,17 @@ def election_times(options: Mapping[str, str]) -> ElectionTimes | Unknown:
 
 def is_allowed(body: bytes) -> bool:
     """The answer to an access review. Raises ValueError."""
-    allowed = mapping(read_object(body).get("status")).get("allowed")
+    allowed = read_object(body).status.allowed
     if allowed is not True and allowed is not False:
         raise ValueError("no access review: it has no answer")
-    return allowed
+    return allowed is True
 
 
-def texts(values: object) -> dict[str, str]:
-    return {key: value for key, value in mapping(values).items() if isinstance(value, str)}
-
-
-def _value(raw: Raw, read: Callable[[Object], _T | None]) -> _T | None:
-    try:
-        return read(mapping(msgspec.json.decode(raw)))
-    except _UNDECODABLE:
-        return None
-
-
-def _runs(status: Object, container: str) -> bool:
-    for container_status in mappings(status.get("containerStatuses")):
+def _runs(status: Status, container: str) -> bool:
+    for container_status in mappings(status.container_statuses):
         if container_status.get("name") == container:
             return bool(mapping(container_status.get("state")).get("running"))
-    return status.get("phase") == "Running"
+    return bool(status.phase == "Running")
 
 
 def _controller(references: object) -> str:
@@ -278,12 +232,12 @@ def _liveness(value: object) -> LivenessProbe | None:
     )
 
 
-def _apart(spec: Object) -> str:
+def _apart(spec: Spec) -> str:
     """Whether the pods of this kind are kept on different nodes, by the rule's name."""
-    affinity = mapping(mapping(spec.get("affinity")).get("podAntiAffinity"))
+    affinity = mapping(mapping(spec.affinity).get("podAntiAffinity"))
     if _keeps_apart(mappings(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))):
         return "required pod anti-affinity"
-    constraints = [*mappings(spec.get("topologySpreadConstraints"))]
+    constraints = [*mappings(spec.topology_spread_constraints)]
     if _keeps_apart(rule for rule in constraints if rule.get("whenUnsatisfiable") == "DoNotSchedule"):
         return "a required topology spread"
     preferred = mappings(affinity.get("preferredDuringSchedulingIgnoredDuringExecution"))
@@ -292,11 +246,11 @@ def _apart(spec: Object) -> str:
     return "a preferred topology spread" if _keeps_apart(constraints) else ""
 
 
-def _keeps_apart(terms: Iterator[Object] | list[Object]) -> bool:
+def _keeps_apart(terms: Iterable[_Object]) -> bool:
     return any(text(term.get("topologyKey")) in _APART for term in terms)
 
 
-def _option_lines(container: Object) -> Iterator[str]:
+def _option_lines(container: _Object) -> Iterator[str]:
     """Command, arguments and environment, in the order in which Java would read them."""
     for variable in mappings(container.get("env")):
         if isinstance(value := variable.get("value"), str):
@@ -311,7 +265,7 @@ def _heap(line: str) -> int | None:
     return sizes[-1] if sizes and sizes[-1] <= _MOST_BYTES else None
 
 
-def _properties(container: Object, lines: list[str]) -> dict[str, str]:
+def _properties(container: _Object, lines: list[str]) -> dict[str, str]:
     """Dynamic properties win over FLINK_PROPERTIES, which the image appends to the configuration."""
     variables = (variable for variable in mappings(container.get("env")) if variable.get("name") == _FLINK_PROPERTIES)
     documents = (variable.get("value") for variable in variables)
@@ -320,21 +274,19 @@ def _properties(container: Object, lines: list[str]) -> dict[str, str]:
     return flink_options(appended | dynamic)
 
 
-def _conf_map(spec: Object, container: Object) -> str:
+def _conf_map(spec: Spec, container: _Object) -> str:
     mounts = mappings(container.get("volumeMounts"))
     name = next(
         (mount.get("name") for mount in mounts if text(mount.get("mountPath")).rstrip("/").endswith("/conf")), None
     )
-    volumes = (volume for volume in mappings(spec.get("volumes")) if name and volume.get("name") == name)
+    volumes = (volume for volume in mappings(spec.volumes) if name and volume.get("name") == name)
     return next((text(mapping(volume.get("configMap")).get("name")) for volume in volumes), "")
 
 
-def _lasting_volumes(spec: Object, container: Object) -> Iterator[str]:
+def _lasting_volumes(spec: Spec, container: _Object) -> Iterator[str]:
     """The mount paths of volumes that outlive the pod."""
     lasting = {
-        volume.get("name")
-        for volume in mappings(spec.get("volumes"))
-        if _FLEETING.isdisjoint(volume) and len(volume) > 1
+        volume.get("name") for volume in mappings(spec.volumes) if _FLEETING.isdisjoint(volume) and len(volume) > 1
     }
     for mount in mappings(container.get("volumeMounts")):
         if mount.get("name") in lasting and (path := text(mount.get("mountPath"))):

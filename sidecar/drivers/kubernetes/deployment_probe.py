@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from http import HTTPStatus
 from itertools import chain, islice
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -30,21 +30,93 @@ from sidecar.drivers.kubernetes.access import Access
 from sidecar.drivers.kubernetes.api import Api, Selector
 from sidecar.drivers.kubernetes.api_error import ApiError
 from sidecar.drivers.kubernetes.deployed_objects import (
-    Object,
     configured_options,
     deployed_job_managers,
     disruption_budget,
     election_times,
     flink_pod,
     ha_config_map,
-    read_object,
-    read_objects,
+    is_allowed,
     workload,
 )
+from sidecar.drivers.kubernetes.ledger import ledger_name
+from sidecar.drivers.kubernetes.objects import Full, read_object, read_objects
 from sidecar.drivers.kubernetes.plans import GROUP
-from sidecar.drivers.kubernetes.rights import REVIEWS, flink_rights, needs_of, own_rights
 from sidecar.settings import KubernetesSettings
 from sidecar.settings.file.settings_error import SettingsError
+
+REVIEWS: Final = "authorization.k8s.io/v1"
+REVIEWS_ROLE: Final = "{apiGroups: [authorization.k8s.io], resources: [localsubjectaccessreviews], verbs: [create]}"
+_FLINK_VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
+"""The verbs that Flink needs for ConfigMaps. `patch`: fabric8 renews the lease by it since Flink 1.18."""
+
+
+class Need(NamedTuple):
+    """A permission that an account needs."""
+
+    purpose: str
+    verbs: tuple[str, ...]
+    resource: str
+    group: str = ""
+    name: str = ""
+
+
+def needs_of(cluster: KubernetesSettings, *, ledger: bool) -> Iterator[Need]:
+    """The permissions that the sidecar needs with its present settings. `ledger`: whether it keeps its documents in Kubernetes."""
+    yield Need("the leaders", ("list", "watch"), "configmaps", name=cluster_config_map(cluster.cluster_id))
+    if ledger:
+        name = ledger_name(cluster.cluster_id)
+        yield Need("ledger, handover and silences", ("get", "patch"), "configmaps", name=name)
+    if cluster.pod_names:
+        yield Need("pod_names", ("list",), "pods")
+    if cluster.events:
+        yield Need("events", ("create", "get", "patch"), "events")
+    if cluster.plans:
+        yield Need("plans", ("list", "watch"), "flinkdeployments", "flink.apache.org", cluster.cluster_id)
+        yield Need("plans", ("list", "watch"), "deployments", "apps")
+        yield Need("plans", ("list", "watch"), "statefulsets", "apps")
+        yield Need("plans", ("list", "watch"), "jobs", "batch")
+        yield Need("plans", ("get",), "namespaces", name=cluster.namespace)
+    if cluster.plans or cluster.deaths:
+        yield Need("deaths" if cluster.deaths else "plans", ("list", "watch"), "pods")
+    if cluster.deaths:
+        yield Need("deaths", ("list", "watch"), "events")
+        yield Need("deaths", ("get",), "pods/log")
+
+
+def own_rights(access_reviews: Api, namespace: str, needs: Iterator[Need]) -> Iterator[Right]:
+    """The rights of the sidecar's account among `needs`, one request each. `access_reviews` has no namespace. Raises ApiError."""
+    ask = partial(_is_allowed, access_reviews, "SelfSubjectAccessReview", namespace, {})
+    return (_right(need, verb, allowed=ask(need, verb)) for need in needs for verb in need.verbs)
+
+
+def flink_rights(api: Api, namespace: str, account: str) -> Iterator[Right]:
+    """The rights of a service account of `namespace` among those that Flink needs, one request each. `api` is of that namespace. Raises
+    ApiError."""
+    need = Need("Flink's high availability", _FLINK_VERBS, "configmaps")
+    user: dict[str, object] = {
+        "user": f"system:serviceaccount:{namespace}:{account}",
+        "groups": ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"],
+    }
+    ask = partial(_is_allowed, api, "LocalSubjectAccessReview", namespace, user)
+    return (_right(need, verb, allowed=ask(need, verb)) for verb in need.verbs)
+
+
+def _is_allowed(api: Api, kind: str, namespace: str, user: Mapping[str, object], need: Need, verb: str) -> bool:
+    resource, _, part = need.resource.partition("/")
+    about = {"namespace": namespace, "verb": verb, "group": need.group, "resource": resource, "subresource": part}
+    review = {
+        "apiVersion": REVIEWS,
+        "kind": kind,
+        "metadata": {"namespace": namespace} if user else {},
+        "spec": {"resourceAttributes": about | {"name": need.name}, **user},
+    }
+    return api.exchange("create", Selector(kind=kind, group=REVIEWS), review, is_allowed)
+
+
+def _right(need: Need, verb: str, *, allowed: bool) -> Right:
+    return Right(verb, need.resource, need.group, need.name, need.purpose, allowed)
+
 
 _SECONDS: Final = 60.0
 """The time for the whole probe. A fact that is not read by then is not known."""
@@ -190,7 +262,7 @@ class DeploymentProbe:
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def _list(self, selector: Selector, read: Callable[[Object], _T | None]) -> tuple[_T, ...] | Unknown:
+    def _list(self, selector: Selector, read: Callable[[Full], _T | None]) -> tuple[_T, ...] | Unknown:
         """All objects that `selector` selects; `_NO_SUCH_KIND` where the API server does not know them."""
         pages = self._until_deadline(self._api.pages(selector, partial(read_objects, read=read)))
         limited = islice(chain.from_iterable(pages), _MOST_OBJECTS + 1)

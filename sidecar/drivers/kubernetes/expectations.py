@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from sidecar.core.flink.configmaps import lapses_after
 from sidecar.core.moment import SECOND, Moment
-from sidecar.drivers.kubernetes.responses import Version
+from sidecar.drivers.kubernetes.objects import Version
 
 CONFIRMED_WITHIN: Final = round(15 * SECOND)
 """Microseconds within which a view is confirmed again: it is due 7 s after the last time, at the next event or after 7 s of silence."""

@@ -8,7 +8,7 @@ from typing import Final
 from sidecar.core.bounds import CLUSTERS
 from sidecar.core.flink.configmaps import LeaderElectionRecord, cluster_config_map, decode_lease, owner_of
 from sidecar.core.sanitize import clean
-from sidecar.drivers.kubernetes.responses import ConfigMap
+from sidecar.drivers.kubernetes.objects import ConfigMap
 from sidecar.drivers.shares import Shares, folder_of
 
 _MOST_LOGGED: Final = 20

@@ -12,7 +12,7 @@ from typing import Any, Final
 from sidecar.drivers.kubernetes.access import Access
 from sidecar.drivers.kubernetes.api import Api, Verb
 from sidecar.drivers.kubernetes.api_error import ApiError
-from sidecar.drivers.kubernetes.responses import ConfigMap
+from sidecar.drivers.kubernetes.objects import ConfigMap
 from sidecar.ports import LONGEST_DOCUMENT, Document, LedgerError, LedgerRefusedError
 
 LABELS: Final = {"app.kubernetes.io/name": "flink-ha-sidecar", "app.kubernetes.io/component": "ledger"}

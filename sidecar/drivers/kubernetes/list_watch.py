@@ -11,10 +11,10 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from sidecar.drivers.kubernetes.api import Api, Selector
 from sidecar.drivers.kubernetes.api_error import ApiError
-from sidecar.drivers.kubernetes.responses import OF_OBJECTS, WatchEvent
+from sidecar.drivers.kubernetes.objects import OF_OBJECTS, WatchEvent
 from sidecar.drivers.kubernetes.stream import Stream
 from sidecar.drivers.log_throttle import LogThrottle
-from sidecar.runtime.threads import ServiceThread
+from sidecar.runtime.threads import ServiceThread, jittered
 
 _WATCH_SECONDS: Final = (240, 290)
 _STEADY_SECONDS: Final = 5.0
@@ -108,7 +108,7 @@ class ListWatch(ABC, Generic[_List, _Item]):
                 self._log.exception("reading %s failed", self._selector)
                 self._until = None
                 self._disconnect(None)
-            self._stopping.wait(max(wait, self._pause * random.uniform(0.5, 1.0)))  # noqa: S311  spreads sidecars over time
+            self._stopping.wait(max(wait, jittered(self._pause, 0.5)))
         self._api.reopen()
 
     def _follow(self) -> None:
@@ -117,7 +117,7 @@ class ListWatch(ABC, Generic[_List, _Item]):
         if since is None or self._doubtful:
             since, listing = self._list()
         began = time.monotonic()
-        stream = self._api.watch(self._selector, since, random.randint(*_WATCH_SECONDS))  # noqa: S311  likewise
+        stream = self._api.watch(self._selector, since, random.randint(*_WATCH_SECONDS))  # noqa: S311  spreads sidecars over time
         try:
             if listing is not None:  # only now: a list that cannot be followed by a watch is out of date at once
                 self._until, self._doubtful = since, False
@@ -182,7 +182,7 @@ class ListWatch(ABC, Generic[_List, _Item]):
         needs = f"; the Role needs {self._role}" if self._role and error.status == HTTPStatus.FORBIDDEN else ""
         self._warn(f"{error}{needs}")
         self._disconnect(error)
-        return self._shortest_pause(error) * random.uniform(1.0, 1.25)  # noqa: S311  likewise
+        return self._shortest_pause(error) * random.uniform(1.0, 1.25)  # noqa: S311  spreads sidecars over time
 
     def _disconnect(self, error: ApiError | None) -> None:
         self._doubtful = True

@@ -14,7 +14,7 @@ from sidecar.core.ha.kubernetes_facts import JOB_MANAGER
 from sidecar.core.moment import Moment
 from sidecar.core.observations import DeploymentUnreadable, MakerObserved, MakersListed
 from sidecar.drivers.kubernetes.namespaces import Namespaces
-from sidecar.drivers.kubernetes.plan_objects import Full, mapping, mappings, number, text
+from sidecar.drivers.kubernetes.objects import Full, mapping, mappings, number, text
 from sidecar.drivers.kubernetes.pod_objects import OWN_CONTAINER, JobManagerPod
 from sidecar.ports import PlanObserver
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from sidecar.drivers.kubernetes.api import Api, Selector
 from sidecar.drivers.kubernetes.api_error import ApiError
-from sidecar.drivers.kubernetes.plan_objects import read_terminating
+from sidecar.drivers.kubernetes.objects import read_terminating
 
 NAMESPACES_ROLE: Final = '{apiGroups: [""], resources: [namespaces], verbs: [get]}'
 _REFUSED_SECONDS: Final = 600.0

@@ -10,8 +10,7 @@ from typing import Final, Protocol, TypeVar
 from sidecar.drivers.kubernetes.api import Api, Selector
 from sidecar.drivers.kubernetes.api_error import ApiError
 from sidecar.drivers.kubernetes.list_watch import ListWatch
-from sidecar.drivers.kubernetes.plan_objects import Item, Read, read_change, read_page
-from sidecar.drivers.kubernetes.responses import WatchEvent
+from sidecar.drivers.kubernetes.objects import Item, Read, WatchEvent, read_change, read_page
 
 MOST_OBJECTS: Final = 5_000
 """Objects that are read; the rest is left out, and the log says so."""

@@ -20,7 +20,7 @@ from sidecar.drivers.kubernetes.list_watch import end
 from sidecar.drivers.kubernetes.makers import GROUPS, MakerReports, Makers, MakerStatus, maker_status
 from sidecar.drivers.kubernetes.namespaces import Namespaces
 from sidecar.drivers.kubernetes.object_watch import ObjectWatch, Refusals
-from sidecar.drivers.kubernetes.plan_objects import flink_deployment
+from sidecar.drivers.kubernetes.objects import flink_deployment
 from sidecar.drivers.kubernetes.pod_objects import JobManagerPod, job_manager_pod, seen_event
 from sidecar.drivers.kubernetes.pod_reports import EventReports, PodReports, Scope
 from sidecar.drivers.kubernetes.previous_logs import PreviousLogs

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from sidecar.core.flink.deployments import Maker
 from sidecar.core.process_end import ContainerEnd, PodStatus, SeenEvent
-from sidecar.drivers.kubernetes.plan_objects import Full, mapping, mappings, number, text, wall_time
+from sidecar.drivers.kubernetes.objects import Full, mapping, mappings, number, text, wall_time
 
 MAIN_CONTAINER: Final = "flink-main-container"
 """The main container in pods of Flink's native integration and of the operator."""

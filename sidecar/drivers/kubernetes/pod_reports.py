@@ -15,7 +15,7 @@ from sidecar.core.process_end import ContainerEnd, SeenEvent
 from sidecar.drivers.kubernetes.api import Api, Selector
 from sidecar.drivers.kubernetes.api_error import ApiError
 from sidecar.drivers.kubernetes.makers import POD, Makers
-from sidecar.drivers.kubernetes.plan_objects import read_cordoned
+from sidecar.drivers.kubernetes.objects import read_cordoned
 from sidecar.drivers.kubernetes.pod_objects import JobManagerPod
 from sidecar.drivers.kubernetes.previous_logs import EndedContainer, PreviousLogs
 from sidecar.ports import PlanObserver

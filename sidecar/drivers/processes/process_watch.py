@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from sidecar.core.moment import Moment
 from sidecar.core.observations import EndObservation, LogEndRead, ProcessEnded, ProcessSeen
 from sidecar.core.process_end import LogEnd, RunningProcess
-from sidecar.drivers.processes.followed_log import FollowedLog
+from sidecar.drivers.processes.held_log import FollowedLog
 from sidecar.drivers.processes.watched_process import WatchedProcess
 from sidecar.host import ownership, processes
 from sidecar.host.ownership import Owner
@@ -83,8 +83,7 @@ class ProcessWatch:
         """End soon. May be called twice, or before `start`."""
         self._stopping.set()
         os.eventfd_write(self._wake, 1)
-        if self._thread.ident is not None:
-            self._thread.join(_STOP_SECONDS)
+        self._thread.join(_STOP_SECONDS)
 
     def _run(self) -> None:
         try:

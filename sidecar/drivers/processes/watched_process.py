@@ -13,9 +13,8 @@ from sidecar.core.process_end import Pressure, ProcessEnd, RunningProcess
 from sidecar.drivers.processes import jvm_files
 from sidecar.drivers.processes.held_log import HeldLog
 from sidecar.host import processes
-from sidecar.host.exit_code import exit_code
 from sidecar.host.memory_cgroup import MemoryCgroup
-from sidecar.host.processes import PROC, FlinkProcess
+from sidecar.host.processes import PROC, FlinkProcess, exit_code
 
 _COUNTS: Final = 3
 """The oldest of so many is compared with the one at the end: a process that is killed takes a while to give its memory back."""

@@ -2,7 +2,6 @@
 
 import logging
 import math
-import random
 import threading
 import time
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from sidecar.drivers.zookeeper.place import Inquiry, Place
 from sidecar.drivers.zookeeper.probe import Confirmations, Probe
 from sidecar.drivers.zookeeper.security import Security
 from sidecar.drivers.zookeeper.session import Answer, Done, Interrupted, Question, Refused, Session
-from sidecar.runtime.threads import ServiceThread
+from sidecar.runtime.threads import ServiceThread, jittered
 
 _log = logging.getLogger("sidecar.zookeeper")
 
@@ -160,7 +159,7 @@ class Connection:
                 self._probe.forget()
                 self._schedule(0, self._send_probe)
                 self._schedule(0, self._read_again)
-                self._schedule(_jittered(_REFUSED_INTERVAL), self._read_refused)
+                self._schedule(jittered(_REFUSED_INTERVAL), self._read_refused)
                 self._place.connected(at, persistent=not self._one_shot_next)
                 self._one_shot_next = False
                 self._watch()  # first: a server that has no such watches refuses them out of turn
@@ -183,7 +182,7 @@ class Connection:
     def _session_ended(self) -> None:
         if self._failure not in self._place.throttle:
             _log.warning("the session with ZooKeeper %s ended (%s): reconnecting", self._where, self._failure)
-        self._start_over(_jittered(_NEW_SESSION_SECONDS))
+        self._start_over(jittered(_NEW_SESSION_SECONDS))
 
     def _start_over(self, pause: float = 0) -> None:
         """Open a new session after `pause` seconds."""
@@ -283,7 +282,7 @@ class Connection:
 
     def _read_refused(self) -> None:
         self._place.read_refused()
-        self._schedule(_jittered(_REFUSED_INTERVAL), self._read_refused)
+        self._schedule(jittered(_REFUSED_INTERVAL), self._read_refused)
 
     def _process_answer(self, inquiry: Inquiry, at: Moment, answer: Answer) -> None:
         self._reads_in_flight -= 1
@@ -298,7 +297,3 @@ class Connection:
             _log.warning("%s changed in ZooKeeper %s but no watch reported it: reconnecting", path, self._where)
             self._one_shot_next = True
             self._session.drop()
-
-
-def _jittered(seconds: float) -> float:
-    return seconds * random.uniform(0.75, 1.0)  # noqa: S311  spreads sidecars over time, hides nothing

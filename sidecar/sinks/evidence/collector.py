@@ -23,7 +23,7 @@ from sidecar.core.capturing import missing_evidence
 from sidecar.core.policy.policy import Source
 from sidecar.host import ownership
 from sidecar.runtime.child import Child, NoAnswerError
-from sidecar.runtime.threads import ServiceThread
+from sidecar.runtime.threads import ServiceThread, join_all
 from sidecar.settings import ClusterSettings, TlsSettings
 from sidecar.sinks.evidence.evidence_files import UNFINISHED_SUFFIX
 
@@ -121,9 +121,7 @@ class Collector:
             for waiting in self._waiting.values():
                 waiting.clear()
             self._changed.notify_all()
-        deadline = time.monotonic() + _REAP
-        for worker in self._workers:
-            worker.join(max(deadline - time.monotonic(), 0))
+        join_all(self._workers, _REAP)
         for capture in unstarted:
             self._report_failed(capture, _STOPPING)
 

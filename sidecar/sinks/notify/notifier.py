@@ -23,7 +23,7 @@ from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.net.endpoints import Endpoint
 from sidecar.runtime.child import Child, NoAnswerError
-from sidecar.runtime.threads import ServiceThread
+from sidecar.runtime.threads import ServiceThread, join_all
 from sidecar.sinks.notify import sender_protocol
 from sidecar.sinks.notify.ledger_client import SharedLedger
 from sidecar.sinks.notify.sender_protocol import Answer, Checked, Order, Request
@@ -115,14 +115,14 @@ class Notifier:
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
-        self._await_workers(_GRACE)
+        join_all(self._threads, _GRACE)
         with self._changed:
             self._cut_off = True
             for child in self._sending:
                 child.kill()
             unsent = list(self._waiting)
             self._waiting.clear()
-        self._await_workers(_REAP)
+        join_all(self._threads, _REAP)
         for delivery in unsent:
             self._report(delivery, Attempt(DeliveryOutcome.FAILED, "not sent: the sidecar is stopping"))
 
@@ -140,11 +140,6 @@ class Notifier:
         if not accepted:
             reason = "the sidecar is stopping" if self._stopping else f"{CAPACITY} others wait"
             self._report(delivery, Attempt(DeliveryOutcome.FAILED, f"not sent: {reason}"))
-
-    def _await_workers(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        for thread in self._threads:
-            thread.join(max(deadline - time.monotonic(), 0))
 
     def _begin(self, ledger: SharedLedger) -> None:
         with self._asked(ledger):

@@ -2,7 +2,6 @@
 
 import heapq
 import logging
-import random
 import ssl
 import threading
 import time
@@ -19,7 +18,7 @@ from sidecar.core.pictures import MOST_HELD, Picture, PictureRequest
 from sidecar.core.reach import Reach
 from sidecar.net.rest_client import RestConnection, RestError
 from sidecar.runtime.clock import Clock
-from sidecar.runtime.threads import ServiceThread
+from sidecar.runtime.threads import ServiceThread, jittered, join_all
 from sidecar.settings import TlsSettings
 from sidecar.sinks.pictures.described_cluster import DescribedCluster
 
@@ -87,15 +86,12 @@ class PictureTaker:
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
-        deadline = time.monotonic() + _STOP_SECONDS
-        for thread in self._threads:
-            if thread.ident is not None:
-                thread.join(max(0.0, deadline - time.monotonic()))
+        join_all(self._threads, _STOP_SECONDS)
 
     def take(self, request: PictureRequest) -> None:
         """Take a picture soon; never blocks. Beyond CAPACITY the answer is that it was not taken."""
         urgent = request.thorough or request.at_once
-        due = time.monotonic() + (0.0 if urgent else random.uniform(0.0, JITTER_SECONDS))  # noqa: S311  jitter
+        due = time.monotonic() + (0.0 if urgent else jittered(JITTER_SECONDS, 0.0))
         rank = due - HEAD_START_SECONDS if urgent else due
         with self._changed:
             self._asked += 1

@@ -1,12 +1,18 @@
-"""The stores of segments: a folder on this machine, or an object store."""
+"""The stores of segments: a folder on this machine, to which other users may be able to write, or an object store."""
 
+import errno
+import logging
+import os
 import re
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from typing import Final, Protocol
 
 from sidecar.core.errors import installing
 from sidecar.settings import SettingsError
-from sidecar.sinks.spool.folder import Folder
+from sidecar.sinks import durable_file
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 
@@ -41,3 +47,62 @@ def segment_store(where: Path | str, observer: str) -> SegmentStore:
         return ObjectStore(where, own)
     except OSError as error:
         raise SettingsError(f"spool.url: {where} cannot be used: {error}") from error
+
+
+log = logging.getLogger("sidecar.spool")
+
+_UNFINISHED: Final = re.compile(r"\.\d{16}-\d{16}\.jsonl\.gz(\.[0-9a-f]{16})?\.tmp")
+_READABLE: Final = 0o644
+"""Segments may be ingested by another user. The umask may restrict it further."""
+
+
+class Folder:
+    """A segment appears whole: it is written to a temporary file, synced, renamed, and its folder synced."""
+
+    def __init__(self, path: Path) -> None:
+        """`path` is created when the first segment is stored."""
+        self.path = path
+
+    @property
+    def name(self) -> str:
+        """The name for logs and errors."""
+        return str(self.path)
+
+    def recover(self, _first: str) -> list[str]:
+        """The names of the existing files. Removes what a crash left unfinished. Raises OSError."""
+        if not self.path.is_dir():
+            return []
+        names = []
+        with os.scandir(self.path) as entries:
+            for entry in entries:
+                if _UNFINISHED.fullmatch(entry.name):
+                    with suppress(OSError):  # a folder, or another user's file: it does no harm
+                        Path(entry.path).unlink()
+                elif entry.is_file(follow_symlinks=False):
+                    names.append(entry.name)
+        return names
+
+    def read(self, name: str, most_bytes: int) -> bytes:
+        """A stored segment. Raises OSError: EFBIG if it is larger."""
+        descriptor = os.open(self.path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            content = file.read(min(os.fstat(descriptor).st_size, most_bytes) + 1)  # so much memory is taken at once
+        if len(content) > most_bytes:
+            raise OSError(errno.EFBIG, f"it is larger than {most_bytes} bytes")
+        return content
+
+    def put(self, name: str, content: bytes) -> None:
+        """Store a segment. A foreign file of that name is renamed, never overwritten. Raises OSError."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        durable_file.write(self.path / name, content, _READABLE, ".tmp", partial(self._make_room, name, content))
+
+    def _make_room(self, name: str, content: bytes) -> None:
+        target = self.path / name
+        if not os.path.lexists(target):
+            return
+        with suppress(OSError):
+            if self.read(name, len(content)) == content:
+                return  # already stored: a crash came before the journal recorded it
+        away = target.with_name(f"{name}.not-ours-{token_hex(4)}")
+        target.rename(away)
+        log.warning("%s exists but is not a segment of this observer: renamed to %s", target, away.name)

@@ -8,7 +8,7 @@ from sidecar.core.flink.deployments import Maker
 from sidecar.core.observations import SnapshotCompleted
 from sidecar.core.policy.policy import Policy
 from sidecar.drivers.kubernetes.makers import maker_status
-from sidecar.drivers.kubernetes.plan_objects import read_change
+from sidecar.drivers.kubernetes.objects import read_change
 from tests.kit.planned_recordings import FINDS, POLICY, WAITS, Line, Replay, lines
 
 NOTHING = "nothing is deployed that makes its JobManagers, found at "
