@@ -15,7 +15,7 @@ from sidecar.core.moment import SECOND, Timestamp, age, parsed, seconds, timesta
 from sidecar.core.pods import Pods, name_at
 from sidecar.core.records import EpisodeRecord, Notification, TransitionRecord
 from sidecar.core.sanitize import clean
-from sidecar.core.views.episode_view import EpisodeView, in_progress
+from sidecar.core.views.episode_view import in_progress
 from sidecar.core.views.explain import Explanation
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.timeline import OWN, Change, Span, SpanState, blind_now, change, current, spans, totals
@@ -125,8 +125,7 @@ def of_cluster(snapshot: Snapshot, day: LastDay, cluster_id: str, hours: int) ->
         row = spans(changes, blind, state, start, end, day.since or end)
         rows[component] = _with_pods(row, cluster.pods)
     going_on = [view for view in in_progress(snapshot) if view.id not in day.episodes]
-    episodes: list[EpisodeRecord | EpisodeView] = [*day.episodes.values(), *going_on]
-    marks = [_mark(episode) for episode in episodes if episode.cluster_id == cluster_id]
+    marks = [_mark(episode) for episode in (*day.episodes.values(), *going_on) if episode.cluster_id == cluster_id]
     return drawn(rows, marks, start, end)
 
 
@@ -135,27 +134,28 @@ def _with_pods(spans: Iterable[Span], pods: Pods) -> list[Span]:
     return [replace(span, leader=name_at(pods, span.leader) or span.leader) for span in spans]
 
 
-def _mark(episode: EpisodeRecord | EpisodeView) -> Happening:
+def _mark(episode: EpisodeRecord) -> Happening:
     kind = "unseen" if episode.cause == Cause.OBSERVER_BLIND else "planned" if episode.planned else "episode"
     return Happening(parsed(episode.opened_at), kind, _in_words(episode), f"episodes/{episode.id}")
 
 
-def _in_words(episode: EpisodeRecord | EpisodeView) -> str:
+def _in_words(episode: EpisodeRecord) -> str:
     vacant = (
         ""
         if episode.vacant_seconds is None
         else f", no leader for {lasted(episode.vacant_seconds, episode.vacant_seconds)}"
     )
-    going_on = ", not over" if episode.closed_at is None else ""
+    going_on = "" if episode.closed_at else ", not over"
     return f"{episode.opened_at[11:19]} {episode.cause}{vacant}{going_on}"
 
 
-def of_episode(explained: Explanation, failover: EpisodeView | None, snapshot: Snapshot) -> Picture | None:
+def of_episode(explained: Explanation, snapshot: Snapshot) -> Picture | None:
     """One failover, of each component and of the first jobs, with its messages. None: nothing is recorded of it yet."""
     if not explained.transitions:
         return None
     opened = parsed(explained.transitions[0].observed_at)
-    closed = parsed(failover.closed_at) if failover and failover.closed_at else None
+    episode = explained.episode
+    closed = parsed(episode.closed_at) if episode and episode.closed_at else None
     last = snapshot.at.wall if closed is None else max(closed, *_soon_after(explained, closed))
     margin = max(last - opened, _SHORTEST) // _MARGIN
     start, end = opened - margin, last + margin if closed else last

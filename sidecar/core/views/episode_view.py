@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct, convert, json
+from msgspec import convert, json
 from msgspec.structs import replace
 
 from sidecar.core.cluster.death.deaths import death_of
@@ -21,37 +21,13 @@ from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.verdict import ClusterVerdict, stated
 
 
-class EpisodeView(Struct, frozen=True, kw_only=True):
-    """One episode, with the fields of its record. In progress `phase` is OPEN (a cluster component has no leader) or LEADER_BACK,
+class EpisodeView(EpisodeRecord, frozen=True, kw_only=True):
+    """A failover's record with its outcome. In progress `phase` is OPEN (a cluster component has no leader) or LEADER_BACK,
     `closed_at` and durations are null, and the other fields hold what is known so far.
     """
 
+    closed_at: Timestamp | None  # type: ignore[assignment]  # a record is written at the end
     phase: str = "CLOSED"
-    id: str
-    cluster_id: str
-    opened_at: Timestamp
-    closed_at: Timestamp | None
-    cause: str
-    confidence: str
-    facts: list[str]
-    components: list[str]
-    jobs_affected: int
-    jobs_ended: int
-    jobs_lost: int | None
-    jobs_missing: int
-    jobs_total: int
-    vacant_seconds: float | None
-    vacant_seconds_by_component: dict[str, float]
-    downtime_seconds_at_least: float | None
-    downtime_seconds_at_most: float | None
-    before_session_id: str | None
-    before_address: str | None
-    before_pod: str | None
-    after_session_id: str | None
-    after_address: str | None
-    after_pod: str | None
-    planned: bool | None
-    failovers: int
     death_reason: str | None = None
     """Why the process of the previous leader ended. Null: nothing is recorded."""
     death_confidence: str | None = None
