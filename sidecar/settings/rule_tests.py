@@ -109,15 +109,15 @@ class ScenarioEvent(Struct, frozen=True):
         return bool(self.jobs or self.rest)
 
 
-class Expectation(Struct, frozen=True):
-    """An expected notification. None: any value."""
+class NotificationInTest(Struct, frozen=True):
+    """A notification that a test expects, or one that was sent in it. Expected: None is any value, and `title` a part of it."""
 
     at: int
-    alerts: frozenset[str]
+    """Microseconds after the start of the test."""
+    alerts: tuple[str, ...]
     receiver: str | None = None
     reason: Reason | None = None
     title: str | None = None
-    """A part of the title."""
 
 
 class RuleTest(Struct, frozen=True):
@@ -129,7 +129,7 @@ class RuleTest(Struct, frozen=True):
     """Wall time: microseconds since the epoch."""
     until: int
     when: tuple[ScenarioEvent, ...]
-    expect: tuple[Expectation, ...]
+    expect: tuple[NotificationInTest, ...]
 
 
 class Suite(Struct, frozen=True):
@@ -239,13 +239,13 @@ def _job(setting: Setting, name: str, jobs: set[str]) -> str:
     return name
 
 
-def _expectation(section: Section, rules: Alerting) -> Expectation:
+def _expectation(section: Section, rules: Alerting) -> NotificationInTest:
     rule_names = {rule.alert for rule in rules.rules}
     receiver_names = {receiver.name for receiver in rules.receivers}
-    alerts = frozenset(setting.one_of(rule_names, "rules") for setting in section.texts("alerts"))
+    alerts = tuple(sorted({setting.one_of(rule_names, "rules") for setting in section.texts("alerts")}))
     if not alerts:
         raise section.missing("alerts")
-    return Expectation(
+    return NotificationInTest(
         section.get("at").duration(at_most=LONGEST),
         alerts,
         section.read("receiver", lambda setting: setting.one_of(receiver_names, "receivers"), None),
