@@ -63,7 +63,7 @@ def reader(state_dir: Path) -> JournalReader:
     return JournalReader(state_dir)
 
 
-class Wanted(Struct, frozen=True):
+class WantedRecords(Struct, frozen=True):
     """The records that a timeline shows: those that meet every condition given here."""
 
     last: int | None = None
@@ -113,7 +113,7 @@ class Latest(NamedTuple):
     """The number of the newest record, for `following`."""
 
 
-def latest(state_dir: Path, wanted: Wanted) -> Latest:
+def latest(state_dir: Path, wanted: WantedRecords) -> Latest:
     """The wanted records. Raises JournalError."""
     last, clusters, newest = deque[AnyRecord](maxlen=wanted.last), set[str](), 0
     with closing(reader(state_dir)) as journal:
@@ -124,7 +124,7 @@ def latest(state_dir: Path, wanted: Wanted) -> Latest:
     return Latest(last, frozenset(clusters), newest)
 
 
-def following(state_dir: Path, wanted: Wanted, after: int) -> Iterator[AnyRecord]:
+def following(state_dir: Path, wanted: WantedRecords, after: int) -> Iterator[AnyRecord]:
     """The wanted records after number `after`, each as soon as it is written, until the caller stops. Raises JournalError."""
     with closing(reader(state_dir)) as journal:
         while True:

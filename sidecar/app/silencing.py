@@ -91,14 +91,14 @@ def add(settings: Settings, wanted: tuple[Matcher, ...], duration: int, comment:
     return silence_view(silence, "active", names, 0)
 
 
-class Listing(Struct, frozen=True):
+class SilenceListing(Struct, frozen=True):
     """The silences that could be read, and why some could not: one line."""
 
     silences: Sequence[SilenceView]
     problem: str | None
 
 
-def listed(settings: Settings, hid: Mapping[str, int] | None = None, *, expired: bool = False) -> Listing:
+def listed(settings: Settings, hid: Mapping[str, int] | None = None, *, expired: bool = False) -> SilenceListing:
     """All active silences, those that end next first; with `expired`, also those that have ended. `hid`: how many alerts each has hidden.
 
     Raises SettingsError.
@@ -123,7 +123,7 @@ def listed(settings: Settings, hid: Mapping[str, int] | None = None, *, expired:
         for silence in ordered
         if expired or not silence.is_over(now)
     ]
-    return Listing(rows, _problem("the silences could not be read", failed))
+    return SilenceListing(rows, _problem("the silences could not be read", failed))
 
 
 def expire(settings: Settings, name: str) -> str:

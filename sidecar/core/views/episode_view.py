@@ -16,7 +16,7 @@ from sidecar.core.cluster.recovery.assessment import current_rows
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.moment import Timestamp
 from sidecar.core.records import Death, EpisodeRecord, Recovery
-from sidecar.core.views.outcome import Outcome, outcomes_of
+from sidecar.core.views.outcome import EpisodeOutcome, outcomes_of
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.verdict import ClusterVerdict, stated
 
@@ -54,7 +54,7 @@ def in_progress(snapshot: Snapshot) -> list[EpisodeView]:
     return [_in_progress(snapshot, name, cluster, cluster.episode) for name, cluster in clusters if cluster.episode]
 
 
-def with_outcome(episode: EpisodeView, outcome: Outcome, now: ClusterVerdict | None) -> EpisodeView:
+def with_outcome(episode: EpisodeView, outcome: EpisodeOutcome, now: ClusterVerdict | None) -> EpisodeView:
     """The episode with what is recorded of its outcome. `now`: how its cluster is, if it is the last one."""
     death, status = outcome.death, now or outcome.status
     return replace(
@@ -67,14 +67,16 @@ def with_outcome(episode: EpisodeView, outcome: Outcome, now: ClusterVerdict | N
     )
 
 
-def latest(recorded: Sequence[EpisodeRecord], outcomes: Mapping[str, Outcome], snapshot: Snapshot) -> list[EpisodeView]:
+def latest(
+    recorded: Sequence[EpisodeRecord], outcomes: Mapping[str, EpisodeOutcome], snapshot: Snapshot
+) -> list[EpisodeView]:
     """Those in progress, then the recorded ones in their order. One that has just been recorded may still be in the snapshot."""
     recorded_ids = {episode.id for episode in recorded}
     opened = (episode for episode in in_progress(snapshot) if episode.id not in recorded_ids)
     outcomes = {**outcomes, **outcomes_of(unrecorded(snapshot), outcomes)}
     now = stated(snapshot)
     return [
-        with_outcome(episode, outcomes.get(episode.id, Outcome()), now.get(episode.id))
+        with_outcome(episode, outcomes.get(episode.id, EpisodeOutcome()), now.get(episode.id))
         for episode in (*opened, *map(closed, recorded))
     ]
 

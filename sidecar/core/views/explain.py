@@ -22,9 +22,9 @@ from sidecar.core.records import (
 from sidecar.core.sanitize import clean
 from sidecar.core.views import episode_view
 from sidecar.core.views.episode_view import EpisodeView
-from sidecar.core.views.outcome import Outcome, RecoveryView, best_death, later, recovery_of
+from sidecar.core.views.outcome import EpisodeOutcome, RecoveryView, best_death, later, recovery_of
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.core.views.stages import Stage, stages
+from sidecar.core.views.stages import FailoverStage, stages
 from sidecar.core.views.verdict import ClusterVerdict, stated
 
 MOST_KEPT: Final = 1000
@@ -59,7 +59,7 @@ class Explanation(Struct, frozen=True):
     """Why the process of the previous leader ended. Null: nothing is recorded."""
     recovery: RecoveryView | None = None
     """Whether everything came back. Null: nothing is recorded, as with `flink_rest: never`."""
-    stages: Sequence[Stage] = ()
+    stages: Sequence[FailoverStage] = ()
     status: ClusterVerdict | None = None
     """How its cluster is now. Null: not known, or another failover has followed."""
     last_status: StatusRecord | None = None
@@ -92,7 +92,7 @@ def find(records: Iterable[AnyRecord], name: str, snapshot: Snapshot | None = No
     [episode_id], found = fitting, candidates[fitting[0]]
     recovery, kept, status = recovery_of(found.recoveries, found.jobs), found.others, now.get(fitting[0])
     view = episode_view.closed(found.record) if found.record else in_progress.get(episode_id)
-    outcome = Outcome(found.death, recovery.verdict if recovery else None, bool(kept[Annotation]), found.status)
+    outcome = EpisodeOutcome(found.death, recovery.verdict if recovery else None, bool(kept[Annotation]), found.status)
     return Explanation(
         episode_id,
         view and episode_view.with_outcome(view, outcome, status),
