@@ -8,7 +8,6 @@ from typing import Final
 from uuid import uuid4
 
 from sidecar.app import history, silencing
-from sidecar.app.silencing import Listed
 from sidecar.core.alerting import silence_document
 from sidecar.core.alerting.silence_document import Expectation, SilencesError, Written, drill_of
 from sidecar.core.policy.policy import ALL_FOUND
@@ -16,6 +15,7 @@ from sidecar.core.records import Death, Drill
 from sidecar.core.sanitize import clean
 from sidecar.core.views import drill_report, episode_view
 from sidecar.core.views.drill_report import Report
+from sidecar.core.views.silence_view import SilenceView, silence_view
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.runtime.clock import Clock
 from sidecar.settings import Settings, SettingsError
@@ -27,7 +27,7 @@ LAST: Final = "last"
 
 def start(
     settings: Settings, cluster_id: str | None, window: int, expects: Expectation, comment: str, author: str
-) -> Listed:
+) -> SilenceView:
     """Open the window of a drill in the store of a cluster (None: of the only one). Raises SettingsError, SilencesError."""
     stores = silencing.stores_of(settings)
     name = ALL_FOUND if ALL_FOUND in stores else _chosen(stores, cluster_id)
@@ -47,7 +47,7 @@ def start(
         return silence_document.added(silences, drill, now, settings.silences.longest)
 
     silencing.change_each(stores, [name], change, f"drill {drill.id}")
-    return silencing.listed_as(drill, [name], now, None)
+    return silence_view(drill, "active", [name], None)
 
 
 def _chosen(stores: Mapping[str, object], cluster_id: str | None) -> str:
@@ -74,7 +74,7 @@ def stop(settings: Settings, name: str | None) -> str:
     return silencing.expire(settings, drills[0].id)
 
 
-def _cluster_of(drill: Listed) -> str:
+def _cluster_of(drill: SilenceView) -> str:
     return clean(" ".join(drill.matchers))
 
 

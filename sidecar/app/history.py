@@ -4,7 +4,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -23,7 +23,7 @@ from sidecar.core.records import (
     TransitionRecord,
 )
 from sidecar.core.state_and_effects import State
-from sidecar.core.views import episode_view, silence_view, verdict
+from sidecar.core.views import episode_view, silence_view
 from sidecar.core.views.annotate import annotation, note
 from sidecar.core.views.episode_view import EpisodeView
 from sidecar.core.views.explain import Explanation, UnknownEpisodeError, find
@@ -63,7 +63,7 @@ def reader(state_dir: Path) -> JournalReader:
     return JournalReader(state_dir)
 
 
-class Wanted(Struct, frozen=True):
+class WantedRecords(Struct, frozen=True):
     """The records that a timeline shows: those that meet every condition given here."""
 
     last: int | None = None
@@ -113,7 +113,7 @@ class Latest(NamedTuple):
     """The number of the newest record, for `following`."""
 
 
-def latest(state_dir: Path, wanted: Wanted) -> Latest:
+def latest(state_dir: Path, wanted: WantedRecords) -> Latest:
     """The wanted records. Raises JournalError."""
     last, clusters, newest = deque[AnyRecord](maxlen=wanted.last), set[str](), 0
     with closing(reader(state_dir)) as journal:
@@ -124,7 +124,7 @@ def latest(state_dir: Path, wanted: Wanted) -> Latest:
     return Latest(last, frozenset(clusters), newest)
 
 
-def following(state_dir: Path, wanted: Wanted, after: int) -> Iterator[AnyRecord]:
+def following(state_dir: Path, wanted: WantedRecords, after: int) -> Iterator[AnyRecord]:
     """The wanted records after number `after`, each as soon as it is written, until the caller stops. Raises JournalError."""
     with closing(reader(state_dir)) as journal:
         while True:
@@ -152,9 +152,7 @@ def explain(state_dir: Path, name: str) -> Explanation:
     """The episode whose id begins with `name`; LAST: the newest one. Raises JournalError, UnknownEpisodeError."""
     with closing(reader(state_dir)) as journal:
         snapshot = Snapshot(Clock()(), journal.state())
-    in_progress = {failover.id: failover for failover in episode_view.in_progress(snapshot)}
-    every = chain(records(state_dir), episode_view.unrecorded(snapshot))
-    return find(every, _id_of(state_dir, name), in_progress, verdict.stated(snapshot))
+    return find(records(state_dir), _id_of(state_dir, name), snapshot)
 
 
 def _id_of(state_dir: Path, name: str) -> str:

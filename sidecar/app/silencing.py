@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from sidecar.core.alerting import silence_document
 from sidecar.core.alerting.silence_document import PatternError, SilencesError, Written, is_vacuous, pattern_size
 from sidecar.core.flink.leadership import Component
-from sidecar.core.moment import Timestamp, timestamp
 from sidecar.core.policy.labels import OWN_LABELS, Matcher, Operator, match_all
 from sidecar.core.policy.policy import ALL_FOUND
 from sidecar.core.sanitize import clean
+from sidecar.core.views.silence_view import SilenceView, silence_view
 from sidecar.drivers import silence_stores_of
 from sidecar.ports import LedgerError, LedgerStore
 from sidecar.runtime.clock import Clock
@@ -34,25 +34,6 @@ _AT_ONCE: Final = 8
 _R = TypeVar("_R")
 _Change = Callable[[Mapping[str, Written]], Mapping[str, Written] | None]
 """The silences of a document to write; None: there is nothing to change."""
-
-
-class Listed(Struct, frozen=True):
-    """A silence, as it is printed."""
-
-    id: str
-    state: str
-    """`active` or `expired`."""
-    matchers: Sequence[str]
-    starts_at: Timestamp
-    ends_at: Timestamp
-    author: str
-    comment: str
-    clusters: Sequence[str]
-    """The clusters whose stores have it; `all-clusters`: those that are found."""
-    hid: int | None
-    """The number of alerts that it has hidden, by the records in the state folder. None: there are no records."""
-    drill: str | None = None
-    """What the drill expects: it hides only those matching alerts that a failover causes. None: this is a silence."""
 
 
 def read_matchers(settings: Settings, texts: Sequence[str], *, everything: bool) -> tuple[Matcher, ...]:
@@ -88,7 +69,7 @@ def read_matchers(settings: Settings, texts: Sequence[str], *, everything: bool)
     return tuple(result) or (EVERYTHING,)
 
 
-def add(settings: Settings, wanted: tuple[Matcher, ...], duration: int, comment: str, author: str) -> Listed:
+def add(settings: Settings, wanted: tuple[Matcher, ...], duration: int, comment: str, author: str) -> SilenceView:
     """Write a new silence into the store of each cluster that it may match. Raises SettingsError, SilencesError."""
     stores = stores_of(settings)
     names = [
@@ -106,17 +87,17 @@ def add(settings: Settings, wanted: tuple[Matcher, ...], duration: int, comment:
         return silence_document.added(silences, silence, now, settings.silences.longest)
 
     change_each(stores, names, change, f"silence {silence.id}")
-    return listed_as(silence, names, now, {})
+    return silence_view(silence, "active", names, 0)
 
 
-class Listing(Struct, frozen=True):
+class SilenceListing(Struct, frozen=True):
     """The silences that could be read, and why some could not: one line."""
 
-    silences: Sequence[Listed]
+    silences: Sequence[SilenceView]
     problem: str | None
 
 
-def listed(settings: Settings, hid: Mapping[str, int] | None = None, *, expired: bool = False) -> Listing:
+def listed(settings: Settings, hid: Mapping[str, int] | None = None, *, expired: bool = False) -> SilenceListing:
     """All active silences, those that end next first; with `expired`, also those that have ended. `hid`: how many alerts each has hidden.
 
     Raises SettingsError.
@@ -132,9 +113,16 @@ def listed(settings: Settings, hid: Mapping[str, int] | None = None, *, expired:
     now = Clock()().wall
     ordered = sorted(silences.values(), key=lambda written: (written.over_at, written.id))
     rows = [
-        listed_as(silence, names[silence.id], now, hid) for silence in ordered if expired or not silence.is_over(now)
+        silence_view(
+            silence,
+            "expired" if silence.is_over(now) else "active",
+            names[silence.id],
+            None if hid is None else hid.get(silence.id, 0),
+        )
+        for silence in ordered
+        if expired or not silence.is_over(now)
     ]
-    return Listing(rows, _problem("the silences could not be read", failed))
+    return SilenceListing(rows, _problem("the silences could not be read", failed))
 
 
 def expire(settings: Settings, name: str) -> str:
@@ -233,19 +221,3 @@ def _problem(failure: str, failed: Mapping[str, Exception]) -> str | None:
     name = min(failed)
     more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
     return f"{failure} for cluster {name}{more}: {failed[name]}"
-
-
-def listed_as(silence: Written, clusters: Sequence[str], now: int, hid: Mapping[str, int] | None) -> Listed:
-    """The silence, as it is printed."""
-    return Listed(
-        silence.id,
-        "expired" if silence.is_over(now) else "active",
-        [*map(str, silence.matchers)],
-        timestamp(silence.starts_at),
-        timestamp(silence.over_at),
-        silence.author,
-        silence.comment,
-        clusters,
-        None if hid is None else hid.get(silence.id, 0),
-        silence.drill.value if silence.drill else None,
-    )

@@ -9,14 +9,14 @@ from sidecar.core.moment import Moment, timestamp
 from sidecar.core.rebase import rebased
 from sidecar.core.state_and_effects import State
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.core.views.status_view import JournalStatus, Status, joined, status, with_beginnings
+from sidecar.core.views.status_view import JournalStatus, ShownStatus, joined, status, with_beginnings
 from sidecar.core.views.verdict import is_running
 from sidecar.journal import JournalError
 from sidecar.runtime.clock import Clock
 from sidecar.settings import Settings
 
 
-def statuses(settings: Settings, patience: float) -> Generator[Status, None, None]:
+def statuses(settings: Settings, patience: float) -> Generator[ShownStatus, None, None]:
     """The status of all clusters as soon as they are read, at most after `patience` seconds; then again, four times a second, until the
     caller closes the iterator.
     """

@@ -72,7 +72,7 @@ def timeline(
     folder = _state_dir(config, state_dir, overrides)
     begin = _moment(since) if since is not None else None
     most = last if last or begin else _MOST
-    wanted = history.Wanted(most, begin, frozenset(components), frozenset(kinds))
+    wanted = history.WantedRecords(most, begin, frozenset(components), frozenset(kinds))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     latest = history.latest(folder, wanted)
     clusters = set(latest.clusters)

@@ -22,7 +22,7 @@ from sidecar.cli.printing import (
 if TYPE_CHECKING:
     from sidecar.core.policy.policy import Rule
     from sidecar.core.policy.routing import Route
-    from sidecar.settings.rule_tests import Expectation
+    from sidecar.settings.rule_tests import NotificationInTest
     from sidecar.simulation.rule_test import Difference
 
 
@@ -222,19 +222,17 @@ def _difference_lines(difference: "Difference") -> Iterator[str]:
 
     if difference.missing:
         yield "expected, but not sent:"
-        for expectation in difference.missing:
-            yield f"  {format_duration(expectation.at)}: {_expected(expectation)}"
+        for expected in difference.missing:
+            title = f": … {expected.title} …" if expected.title else ""
+            yield f"  {format_duration(expected.at)}: {_notification(expected)}{title}"
     if difference.unexpected:
         yield "sent, but not expected:"
         for sent in difference.unexpected:
-            notification = f"{sent.receiver} {sent.reason} {', '.join(sent.alerts)}: {sent.title}"
-            yield f"  {format_duration(sent.at)}: {notification}"
+            yield f"  {format_duration(sent.at)}: {_notification(sent)}: {sent.title}"
 
 
-def _expected(expectation: "Expectation") -> str:
-    notification = f"{expectation.receiver or '(any receiver)'} {expectation.reason or '(any reason)'}"
-    title = f": … {expectation.title} …" if expectation.title else ""
-    return f"{notification} {', '.join(sorted(expectation.alerts))}{title}"
+def _notification(shown: "NotificationInTest") -> str:
+    return f"{shown.receiver or '(any receiver)'} {shown.reason or '(any reason)'} {', '.join(shown.alerts)}"
 
 
 @click.group()

@@ -12,7 +12,7 @@ from sidecar.cli.options import CONFIG, OUTPUT, STATE_DIR, Output, cluster_optio
 from sidecar.cli.printing import columns, print_line, print_table, print_text, print_value
 
 if TYPE_CHECKING:
-    from sidecar.app.silencing import Listed
+    from sidecar.core.views.silence_view import SilenceView
 
 _which_store = options(CONFIG, cluster_options)
 
@@ -110,7 +110,7 @@ def expire(name: str, output: Output, config: Path | None, **overrides: Any) -> 
     print_value({"id": ended}, ended, output)
 
 
-def _row(silence: "Listed", *, wide: bool) -> tuple[str, ...]:
+def _row(silence: "SilenceView", *, wide: bool) -> tuple[str, ...]:
     ends = f"{silence.ends_at[:19]}Z".replace("T", " ") if wide else silence.ends_at[:16].replace("T", " ")
     ends += " (ended)" if silence.state == "expired" else ""
     hid = "-" if silence.hid is None else str(silence.hid)

@@ -13,13 +13,12 @@ from sidecar.cli.exit_status import DONE, not_told_if_interrupted, status_exit
 from sidecar.cli.logs import only_warnings
 from sidecar.cli.options import CONFIG, STATE_DIR, TIMEOUT, cluster_options, options, output
 from sidecar.cli.printing import Cell, columns, print_document, print_table, print_text
-from sidecar.core.cluster.status import SHOWN
-from sidecar.core.cluster.status import Status as Word
+from sidecar.core.cluster.status import SHOWN, Status
 from sidecar.core.counted import counted
 from sidecar.core.moment import SECOND, age
 from sidecar.core.pods import spelled
 from sidecar.core.views.alert_view import AlertView
-from sidecar.core.views.status_view import ClusterStatus, JournalStatus, LeaderStatus, Status
+from sidecar.core.views.status_view import JournalStatus, LeaderStatus, ShownCluster, ShownStatus
 
 _COLOURS: Final = {"red": "red", "amber": "yellow", "grey": "magenta", "blue": "blue", "green": "green"}
 """The terminal colour of each status colour."""
@@ -59,14 +58,14 @@ def status(config: Path | None, output: Form, watch: bool, timeout: float, **ove
             with not_told_if_interrupted():
                 now = next(reader)
             _print(now, output)
-            return status_exit(Word(now.status))
+            return status_exit(Status(now.status))
         _watch(reader, output)
     finally:
         reader.close()
     return DONE
 
 
-def _watch(statuses: Iterator[Status], output: Form) -> None:
+def _watch(statuses: Iterator[ShownStatus], output: Form) -> None:
     """Print each status that differs; on a terminal in place of the previous one, with growing ages."""
     is_screen = output in {"text", "wide"} and sys.stdout.isatty()
     printed: object = None
@@ -84,7 +83,7 @@ def _watch(statuses: Iterator[Status], output: Form) -> None:
         printed = comparable
 
 
-def _without_times(status: Status) -> object:
+def _without_times(status: ShownStatus) -> object:
     """The status without its times: `status --watch` prints again when this changes."""
     clusters = [
         (
@@ -99,7 +98,7 @@ def _without_times(status: Status) -> object:
     return clusters, status.problems, status.journal is not None and status.journal.running
 
 
-def _print(status: Status, output: Form) -> None:
+def _print(status: ShownStatus, output: Form) -> None:
     if output in {"json", "yaml"}:
         print_document(status, output)
         return
@@ -112,8 +111,8 @@ def _print(status: Status, output: Form) -> None:
         print_text(line, width=width, indent="  ")
 
 
-def _print_cluster(cluster: ClusterStatus, width: int | None) -> None:
-    colour = _COLOURS[SHOWN[Word(cluster.status)].colour]
+def _print_cluster(cluster: ShownCluster, width: int | None) -> None:
+    colour = _COLOURS[SHOWN[Status(cluster.status)].colour]
     print_text(f"[{cluster.status}] {cluster.cluster_id}: {cluster.sentence}", colour, width=width, indent="  ")
     if any(leader.state != "unknown" for leader in cluster.leaders):
         _print_leaders(cluster, width)
@@ -128,7 +127,7 @@ def _colour(alert: AlertView) -> str | None:
     return _SEVERITIES.get(alert.severity) if alert.state == "firing" else None
 
 
-def _print_leaders(cluster: ClusterStatus, width: int | None) -> None:
+def _print_leaders(cluster: ShownCluster, width: int | None) -> None:
     leaders, more, led = _leaders_in_table(cluster.leaders, width)
     header = _HEADER if width else _WIDE_HEADER
     rows = (_row(leader) if width else _wide_row(leader, cluster.standbys) for leader in leaders)

@@ -38,7 +38,7 @@ class FeedAlert(Struct, frozen=True):
     link: str | None = None
 
 
-class Death(Struct, frozen=True):
+class MessageDeath(Struct, frozen=True):
     """Why the JobManager ended that led before: docs/explanation/deaths.md."""
 
     reason: str
@@ -69,7 +69,7 @@ class RecoveredJob(Struct, frozen=True):
     running_after_seconds: float | None = None
 
 
-class Recovery(Struct, frozen=True):
+class MessageRecovery(Struct, frozen=True):
     """The recovery after the failover."""
 
     verdict: str
@@ -92,9 +92,9 @@ class Content(Struct, frozen=True):
     episode_id: str | None = None
     alerts: tuple[MessageAlert, ...] = ()
     """The first alerts, one by one."""
-    death: Death | None = None
+    death: MessageDeath | None = None
     """Why the previous leader ended."""
-    recovery: Recovery | None = None
+    recovery: MessageRecovery | None = None
     """The recovery after the failover. None: it is not assessed."""
     status: str = ""
     """The status of the cluster (`sidecar.core.cluster.status`) when the message was made. Empty: the message is about no incident, or

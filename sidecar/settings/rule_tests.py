@@ -111,15 +111,15 @@ class ScenarioEvent(Struct, frozen=True):
         return bool(self.jobs or self.rest)
 
 
-class Expectation(Struct, frozen=True):
-    """An expected notification. None: any value."""
+class NotificationInTest(Struct, frozen=True):
+    """A notification that a test expects, or one that was sent in it. Expected: None is any value, and `title` a part of it."""
 
     at: Annotated[int, Key(_AT)]
-    alerts: Annotated[frozenset[str], Key()]
+    """Microseconds after the start of the test."""
+    alerts: Annotated[tuple[str, ...], Key()]
     receiver: Annotated[str | None, Key()] = None
     reason: Annotated[Reason | None, Key(Choice(Reason))] = None
     title: Annotated[str | None, Key(attrgetter("text"))] = None
-    """A part of the title."""
 
 
 class RuleTest(Struct, frozen=True):
@@ -131,7 +131,7 @@ class RuleTest(Struct, frozen=True):
     """Wall time: microseconds since the epoch."""
     until: Annotated[int, Key()]
     when: Annotated[tuple[ScenarioEvent, ...], Key(inside=(ScenarioEvent,), many=tuple)]
-    expect: Annotated[tuple[Expectation, ...], Key(inside=(Expectation,), many=tuple)]
+    expect: Annotated[tuple[NotificationInTest, ...], Key(inside=(NotificationInTest,), many=tuple)]
 
 
 class _TestFile(Struct, frozen=True):
@@ -239,11 +239,11 @@ def _job(setting: Setting, name: str, jobs: set[str]) -> str:
     return name
 
 
-def _expectation(section: Section, rules: Alerting) -> Expectation:
+def _expectation(section: Section, rules: Alerting) -> NotificationInTest:
     rule_names = {rule.alert for rule in rules.rules}
     receiver_names = {receiver.name for receiver in rules.receivers}
-    alerts = frozenset(setting.one_of(rule_names, "rules") for setting in section.texts("alerts"))
+    alerts = tuple(sorted({setting.one_of(rule_names, "rules") for setting in section.texts("alerts")}))
     if not alerts:
         raise section.missing("alerts")
     receiver = section.read("receiver", lambda setting: setting.one_of(receiver_names, "receivers"), None)
-    return section.make(Expectation, alerts=alerts, receiver=receiver)
+    return section.make(NotificationInTest, alerts=alerts, receiver=receiver)

@@ -12,7 +12,7 @@ from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import Started, Stopped, Ticked
 from sidecar.core.policy.policy import Policy, Source, Store
 from sidecar.settings.model import Alerting
-from sidecar.settings.rule_tests import Expectation, RuleTest, ScenarioEvent
+from sidecar.settings.rule_tests import NotificationInTest, RuleTest, ScenarioEvent
 from sidecar.simulation.fake_flink import SimulatedFlink
 from sidecar.simulation.simulator import TICK, Simulator
 
@@ -20,28 +20,17 @@ PUNCTUAL: Final = 1 * SECOND
 """The tolerance for the time of a notification."""
 
 
-class SentNotification(NamedTuple):
-    """A notification that was sent."""
-
-    at: int
-    """Microseconds after the start of the test."""
-    receiver: str
-    reason: str
-    alerts: tuple[str, ...]
-    title: str
-
-
 class Difference(NamedTuple):
     """Expected notifications that were not sent, and unexpected ones that were, in the order of time."""
 
-    missing: tuple[Expectation, ...]
-    unexpected: tuple[SentNotification, ...]
+    missing: tuple[NotificationInTest, ...]
+    unexpected: tuple[NotificationInTest, ...]
 
     def __bool__(self) -> bool:
         return bool(self.missing or self.unexpected)
 
 
-def compare(test: RuleTest, sent: Iterable[SentNotification]) -> Difference:
+def compare(test: RuleTest, sent: Iterable[NotificationInTest]) -> Difference:
     """How `sent` differs from the expectations. Each expectation matches one notification."""
     unexpected = [*sent]
     missing = []
@@ -54,17 +43,17 @@ def compare(test: RuleTest, sent: Iterable[SentNotification]) -> Difference:
     return Difference(tuple(missing), tuple(unexpected))
 
 
-def _matches(expectation: Expectation, sent: SentNotification) -> bool:
+def _matches(expectation: NotificationInTest, sent: NotificationInTest) -> bool:
     return (
         abs(sent.at - expectation.at) < PUNCTUAL
-        and expectation.alerts == {*sent.alerts}
+        and {*expectation.alerts} == {*sent.alerts}
         and expectation.receiver in {None, sent.receiver}
         and expectation.reason in {None, sent.reason}
-        and (expectation.title or "") in sent.title
+        and (expectation.title or "") in (sent.title or "")
     )
 
 
-def play(test: RuleTest, alerting: Alerting) -> Iterator[SentNotification]:
+def play(test: RuleTest, alerting: Alerting) -> Iterator[NotificationInTest]:
     """All notifications that are sent during a test."""
     policy = alerting.policy_for("sidecar", dict.fromkeys((event.cluster for event in test.when), Store.ZOOKEEPER))
     if any(event.is_of_rest for event in test.when):
@@ -72,7 +61,7 @@ def play(test: RuleTest, alerting: Alerting) -> Iterator[SentNotification]:
     for delivery in simulated(policy, test.when, test.starts, test.until):
         # The time of queueing: how fast a destination takes messages is not a matter of rules.
         at, alerts = delivery.queued_at.steady - test.starts, tuple(delivery.alert.split(", "))
-        yield SentNotification(at, delivery.receiver, delivery.reason.value, alerts, delivery.title)
+        yield NotificationInTest(at, alerts, delivery.receiver, delivery.reason, delivery.title)
 
 
 def simulated(policy: Policy, when: Sequence[ScenarioEvent], starts: int, until: int) -> Iterator[Delivery]:

@@ -166,8 +166,7 @@ class Application:
         return as_html(_pages().status(snapshot, day, now, problem, health.stuck(snapshot, now), query))
 
     def _episode_page(self, name: str) -> Answer:
-        explained, failover = self._queries.episode(name)
-        return as_html(_pages().episode(explained, failover, self._snapshot(), self._clock()))
+        return as_html(_pages().episode(self._queries.episode(name), self._snapshot(), self._clock()))
 
     def _cluster_leader(self, cluster_id: str, component: ComponentId) -> Answer:
         snapshot = self._snapshot()

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from sidecar.core.moment import SECOND, parsed, timestamp
 from sidecar.core.records import Coverage, EpisodeRecord, Evidence, Record, TransitionRecord
-from sidecar.core.views.outcome import Outcome, outcomes_of
-from sidecar.core.views.timeline import Blind, Change, blindness, change
+from sidecar.core.views.outcome import EpisodeOutcome, outcomes_of
+from sidecar.core.views.timeline import Blind, Switch, blindness, change
 from sidecar.journal import JournalReader
 
 DAY: Final = 24 * 3600 * SECOND
@@ -35,13 +35,13 @@ class LastDay(Struct, frozen=True):
     """The journal's last record."""
     since: int = 0
     """What was recorded from then on (wall) is all here."""
-    changes: Mapping[tuple[str, str], Sequence[Change]] = {}
+    changes: Mapping[tuple[str, str], Sequence[Switch]] = {}
     """By cluster and component, in order."""
     blind: Mapping[str, Sequence[Blind]] = {}
     """By cluster: when the store could not be read."""
     episodes: Mapping[str, EpisodeRecord] = {}
     """By id, newest first."""
-    outcomes: Mapping[str, Outcome] = {}
+    outcomes: Mapping[str, EpisodeOutcome] = {}
     """By the id of the episode, also of those in progress."""
     job_names: Mapping[str, str] = {}
     """By job id: the names that Flink's REST API reported when evidence was captured. Untrusted text."""

@@ -197,8 +197,9 @@ def _jobs(jobs: list[Leader]) -> JobCounts:
     return JobCounts(len(jobs), states["held"], states["vacant"], states["unknown"], first)
 
 
-def episode(explained: Explanation, failover: EpisodeView | None, snapshot: Snapshot, now: Moment) -> str:
+def episode(explained: Explanation, snapshot: Snapshot, now: Moment) -> str:
     """The page of one failover: explanation, picture, notes, transitions, evidence and notifications."""
+    failover = explained.episode
     in_progress = failover is not None and failover.phase != "CLOSED"
     return render(
         "episode.html.j2",
@@ -206,7 +207,7 @@ def episode(explained: Explanation, failover: EpisodeView | None, snapshot: Snap
         now=now.wall,
         explained=explained,
         failover=failover,
-        drawn=of_episode(explained, failover, snapshot),
+        drawn=of_episode(explained, snapshot),
         facts=list(facts(explained)),
         stages=stage_picture.drawn(explained.stages),
         next=_next_step(failover),

@@ -1,21 +1,19 @@
 """Recorded transitions and failovers for the pages and the API: from the journal, and failovers in progress from the newest snapshot."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from itertools import chain
 from threading import BoundedSemaphore
 from typing import Final
 
-from msgspec import Struct
+from msgspec.structs import asdict
 
-from sidecar.core.records import Annotation, Death, EpisodeRecord, Evidence, Notification, TransitionRecord
-from sidecar.core.views import episode_view, verdict
+from sidecar.core.records import EpisodeRecord, TransitionRecord
+from sidecar.core.views import episode_view
 from sidecar.core.views.episode_view import EpisodeView
 from sidecar.core.views.episode_words import in_words
 from sidecar.core.views.explain import Explanation, find
-from sidecar.core.views.outcome import RecoveryView, outcomes_of
+from sidecar.core.views.outcome import outcomes_of
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.core.views.stages import Stage
 from sidecar.journal import JournalReader
 from sidecar.web import last_day
 from sidecar.web.last_day import LastDay
@@ -30,25 +28,11 @@ class BusyError(Exception):
     """Too many queries are running."""
 
 
-class EpisodeDetails(Struct, frozen=True):
+class EpisodeDetails(Explanation, frozen=True, kw_only=True):
     """Everything known of one episode."""
 
-    episode: EpisodeView | None
-    """Null: its end was not recorded, because the sidecar lost its state."""
     words: list[str]
     """The text of `explain`."""
-    transitions: Sequence[TransitionRecord]
-    transitions_total: int
-    notifications: Sequence[Notification]
-    annotations: Sequence[Annotation]
-    evidence: Sequence[Evidence]
-    """What was captured, or why it was not. The files stay with the sidecar and are not served."""
-    death: Death | None
-    """Why the process of the previous leader ended. Null: nothing is recorded."""
-    recovery: RecoveryView | None
-    """Whether everything came back. Null: nothing is recorded, as with `flink_rest: never`."""
-    stages: Sequence[Stage]
-    """From the death of the previous leader to the first checkpoint of each job, as far as records have them."""
 
 
 class Queries:
@@ -84,21 +68,15 @@ class Queries:
                 raise
         return day
 
-    def episode(self, name: str) -> tuple[Explanation, EpisodeView | None]:
+    def episode(self, name: str) -> Explanation:
         """The episode whose id begins with `name`. Raises UnknownEpisodeError."""
         with self._reading() as journal:
-            snapshot = self._snapshot()
-            in_progress = {view.id: view for view in episode_view.in_progress(snapshot)}
-            every = chain(journal.remembered(), episode_view.unrecorded(snapshot))
-            explained = find(every, name, in_progress, verdict.stated(snapshot))
-        episode = episode_view.closed(explained.episode) if explained.episode else explained.failover
-        return explained, episode and episode_view.with_outcome(episode, explained.outcome, explained.status)
+            return find(journal.remembered(), name, self._snapshot())
 
     def details(self, name: str) -> EpisodeDetails:
-        """The same as data for the API."""
-        why, episode = self.episode(name)
-        records = why.transitions, why.transitions_total, why.notifications, why.annotations, why.evidence
-        return EpisodeDetails(episode, list(in_words(why)), *records, why.death, why.recovery, why.stages)
+        """The explanation of an episode, with its text, for the API. Raises UnknownEpisodeError."""
+        why = self.episode(name)
+        return EpisodeDetails(**asdict(why), words=list(in_words(why)))
 
     @contextmanager
     def _reading(self) -> Iterator[JournalReader]:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from sidecar.core.moment import SECOND, seconds
 from sidecar.core.sanitize import clean
-from sidecar.core.views.stages import Stage, label, slowest
+from sidecar.core.views.stages import FailoverStage, label, slowest
 
 TICKS: Final = 5
 """Of the axis, at equal distances."""
@@ -47,7 +47,7 @@ class StagePicture(Struct, frozen=True):
     """The jobs that are not drawn. Empty: none."""
 
 
-def drawn(stages: Sequence[Stage]) -> StagePicture | None:
+def drawn(stages: Sequence[FailoverStage]) -> StagePicture | None:
     """The picture; None: there is nothing to see beside who led."""
     slow, others = slowest(stages)
     if not slow:
@@ -64,13 +64,13 @@ def drawn(stages: Sequence[Stage]) -> StagePicture | None:
     return StagePicture([_spoken(whole * tick / (TICKS - 1)) for tick in range(TICKS)], rows, others)
 
 
-def _of_cluster(before: Stage, stage: Stage, whole: float) -> StageRow:
+def _of_cluster(before: FailoverStage, stage: FailoverStage, whole: float) -> StageRow:
     after = _spoken(stage.seconds)
     bar = _bar("vacant" if stage.stage in _UNLED else "led1", before.seconds, stage.seconds, whole)
     return StageRow(label(stage), after, f"{label(stage)} after {after}", [bar])
 
 
-def _of_job(running: Stage, following: Sequence[Stage], led: float, whole: float) -> StageRow:
+def _of_job(running: FailoverStage, following: Sequence[FailoverStage], led: float, whole: float) -> StageRow:
     after, name = _spoken(running.seconds), clean(running.name or running.job_id, 40)
     bars, title = [_bar("led1", led, running.seconds, whole)], f"{label(running)} after {after}"
     if following and following[0].stage == "checkpointed":

@@ -15,10 +15,10 @@ from sidecar.core.moment import SECOND, Timestamp, age, parsed, seconds, timesta
 from sidecar.core.pods import Pods, name_at
 from sidecar.core.records import EpisodeRecord, Notification, TransitionRecord
 from sidecar.core.sanitize import clean
-from sidecar.core.views.episode_view import EpisodeView, in_progress
+from sidecar.core.views.episode_view import in_progress
 from sidecar.core.views.explain import Explanation
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.core.views.timeline import OWN, Change, Span, SpanState, blind_now, change, current, spans, totals
+from sidecar.core.views.timeline import OWN, LeaderSpan, SpanState, Switch, blind_now, change, current, spans, totals
 from sidecar.web.last_day import DAY, LastDay
 
 COLUMNS: Final = 288
@@ -72,7 +72,7 @@ class TextSpan(Struct, frozen=True):
     for_long: str
 
 
-class Row(Struct, frozen=True):
+class PictureRow(Struct, frozen=True):
     """One component's picture."""
 
     label: str
@@ -98,26 +98,26 @@ class Happening(Struct, frozen=True):
     """Where its mark is: per cent of the width."""
 
 
-class Picture(Struct, frozen=True):
+class TimelinePicture(Struct, frozen=True):
     """The rows of one cluster, or of one failover, over the same time."""
 
     ticks: Sequence[Timestamp]
     """At equal distances, the first at its left end, the last at its right one."""
     summary: str
     """What is worth reading of all rows, as far as it is the same."""
-    rows: Sequence[Row]
+    rows: Sequence[PictureRow]
     marks: Sequence[Happening]
     leaders: Sequence[tuple[str, str]]
     """The class and the name of each leader that is shown."""
 
 
-def of_cluster(snapshot: Snapshot, day: LastDay, cluster_id: str, hours: int) -> Picture:
+def of_cluster(snapshot: Snapshot, day: LastDay, cluster_id: str, hours: int) -> TimelinePicture:
     """The last hours of one watched cluster, at most a day, with its failovers."""
     cluster, end = snapshot.state.clusters[cluster_id], snapshot.at.wall
     start, blind = end - min(hours * 3600 * SECOND, DAY), list(day.blind.get(cluster_id, ()))
     if now_blind := blind_now(cluster, snapshot.at):
         blind.append(now_blind)
-    rows: dict[str, list[Span]] = {}
+    rows: dict[str, list[LeaderSpan]] = {}
     for component in OWN:
         component_state = cluster.components.get(ComponentId(Component(component)))
         state = current(component_state.leadership) if component_state else None
@@ -125,37 +125,37 @@ def of_cluster(snapshot: Snapshot, day: LastDay, cluster_id: str, hours: int) ->
         row = spans(changes, blind, state, start, end, day.since or end)
         rows[component] = _with_pods(row, cluster.pods)
     going_on = [view for view in in_progress(snapshot) if view.id not in day.episodes]
-    episodes: list[EpisodeRecord | EpisodeView] = [*day.episodes.values(), *going_on]
-    marks = [_mark(episode) for episode in episodes if episode.cluster_id == cluster_id]
+    marks = [_mark(episode) for episode in (*day.episodes.values(), *going_on) if episode.cluster_id == cluster_id]
     return drawn(rows, marks, start, end)
 
 
-def _with_pods(spans: Iterable[Span], pods: Pods) -> list[Span]:
+def _with_pods(spans: Iterable[LeaderSpan], pods: Pods) -> list[LeaderSpan]:
     """The spans with the names of pods in place of hosts, as far as they are known."""
     return [replace(span, leader=name_at(pods, span.leader) or span.leader) for span in spans]
 
 
-def _mark(episode: EpisodeRecord | EpisodeView) -> Happening:
+def _mark(episode: EpisodeRecord) -> Happening:
     kind = "unseen" if episode.cause == Cause.OBSERVER_BLIND else "planned" if episode.planned else "episode"
     return Happening(parsed(episode.opened_at), kind, _in_words(episode), f"episodes/{episode.id}")
 
 
-def _in_words(episode: EpisodeRecord | EpisodeView) -> str:
+def _in_words(episode: EpisodeRecord) -> str:
     vacant = (
         ""
         if episode.vacant_seconds is None
         else f", no leader for {lasted(episode.vacant_seconds, episode.vacant_seconds)}"
     )
-    going_on = ", not over" if episode.closed_at is None else ""
+    going_on = "" if episode.closed_at else ", not over"
     return f"{episode.opened_at[11:19]} {episode.cause}{vacant}{going_on}"
 
 
-def of_episode(explained: Explanation, failover: EpisodeView | None, snapshot: Snapshot) -> Picture | None:
+def of_episode(explained: Explanation, snapshot: Snapshot) -> TimelinePicture | None:
     """One failover, of each component and of the first jobs, with its messages. None: nothing is recorded of it yet."""
     if not explained.transitions:
         return None
     opened = parsed(explained.transitions[0].observed_at)
-    closed = parsed(failover.closed_at) if failover and failover.closed_at else None
+    episode = explained.episode
+    closed = parsed(episode.closed_at) if episode and episode.closed_at else None
     last = snapshot.at.wall if closed is None else max(closed, *_soon_after(explained, closed))
     margin = max(last - opened, _SHORTEST) // _MARGIN
     start, end = opened - margin, last + margin if closed else last
@@ -172,7 +172,7 @@ def _soon_after(explained: Explanation, closed: int) -> Iterator[int]:
     yield from (at for message in explained.notifications if (at := parsed(message.observed_at)) <= closed + _SOON)
 
 
-def _changes(explained: Explanation) -> Iterator[tuple[str, Sequence[Change]]]:
+def _changes(explained: Explanation) -> Iterator[tuple[str, Sequence[Switch]]]:
     """The label and the changes of each component, then of the first jobs."""
     by_subject: dict[tuple[str, str | None], list[TransitionRecord]] = {}
     for transition in explained.transitions:
@@ -192,14 +192,16 @@ def _message(message: Notification) -> Happening:
     )
 
 
-def drawn(rows: Mapping[str, Sequence[Span]], happenings: Iterable[Happening], start: int, end: int) -> Picture:
+def drawn(
+    rows: Mapping[str, Sequence[LeaderSpan]], happenings: Iterable[Happening], start: int, end: int
+) -> TimelinePicture:
     """The picture of spans by label, from `start` to `end` (wall)."""
     leaders = list(dict.fromkeys(span.leader for spans in rows.values() for span in spans if span.leader))
     kinds = {leader: f"led{place % COLOURS}" for place, leader in enumerate(leaders)}
     vacancies = {label: _vacancies(spans) for label, spans in rows.items()}
     gaps = {label: _gaps(spans) for label, spans in rows.items()}
     of_all = [next(iter(texts.values())) for texts in (vacancies, gaps) if len(set(texts.values())) == 1]
-    return Picture(
+    return TimelinePicture(
         [timestamp(start + (end - start) * tick // (TICKS - 1)) for tick in range(TICKS)],
         ", ".join(filter(None, of_all)),
         [_row(label, spans, kinds, of_all, start, end) for label, spans in rows.items()],
@@ -209,8 +211,8 @@ def drawn(rows: Mapping[str, Sequence[Span]], happenings: Iterable[Happening], s
 
 
 def _row(
-    label: str, spans: Sequence[Span], kinds: Mapping[str, str], of_all: Collection[str], start: int, end: int
-) -> Row:
+    label: str, spans: Sequence[LeaderSpan], kinds: Mapping[str, str], of_all: Collection[str], start: int, end: int
+) -> PictureRow:
     columns = _columns(spans, start, end)
     leaders = [leader for leader in dict.fromkeys(span.leader for span in spans) if leader]
     more = f" and {len(leaders) - COLOURS} more" if len(leaders) > COLOURS else ""
@@ -220,7 +222,7 @@ def _row(
         TextSpan(timestamp(span.start), span.leader or _STATES.get(span.state, "?"), _duration(span.end - span.start))
         for span in spans[-SPANS_IN_TEXT:]
     ]
-    return Row(
+    return PictureRow(
         label,
         f"{label}: {', '.join(filter(None, [led, *parts]))}",
         ", ".join(part for part in parts if part and part not in of_all),
@@ -234,7 +236,7 @@ def _row(
 Column = tuple[SpanState, str | None]
 
 
-def _columns(spans: Sequence[Span], start: int, end: int) -> list[Column]:
+def _columns(spans: Sequence[LeaderSpan], start: int, end: int) -> list[Column]:
     """The worst that was in each column: no leader, then blindness, then the last leader."""
     columns: list[Column] = [(SpanState.UNRECORDED, None)] * COLUMNS
     for state in (SpanState.HELD, SpanState.BLIND, SpanState.VACANT):
@@ -273,7 +275,7 @@ def _names(columns: Sequence[Column]) -> list[Name]:
     ]
 
 
-def _vacancies(spans: Sequence[Span]) -> str:
+def _vacancies(spans: Sequence[LeaderSpan]) -> str:
     """How often there was no leader, and for how long; empty: never."""
     number, total = totals(spans).get(SpanState.VACANT, (0, 0))
     if number == 1:
@@ -281,7 +283,7 @@ def _vacancies(spans: Sequence[Span]) -> str:
     return f"no leader {number} times, {_duration(total)} in all" if number else ""
 
 
-def _gaps(spans: Sequence[Span]) -> str:
+def _gaps(spans: Sequence[LeaderSpan]) -> str:
     """For how long nothing is known; empty: not worth a word."""
     sums = totals(spans)
     words = {SpanState.BLIND: "not seen for", SpanState.UNRECORDED: "no records of"}

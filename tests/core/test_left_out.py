@@ -16,7 +16,7 @@ from sidecar.core.observations import (
 )
 from sidecar.core.policy.policy import Policy, Rule, Store, Trigger
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.core.views.status_view import Status, status
+from sidecar.core.views.status_view import ShownStatus, status
 from sidecar.core.views.verdict import verdicts
 from tests.kit.cluster import CLUSTER, JOB, THE_JOB, A
 from tests.kit.config_maps import ONE, ConfigMaps
@@ -30,7 +30,7 @@ TELLING: Final = replace(POLICY, rules=(NO_LEADER, BLIND))
 PLACE: Final = "zk:2181/flink"
 
 
-def answer(sidecar: Sidecar) -> Status:
+def answer(sidecar: Sidecar) -> ShownStatus:
     return status(Snapshot(sidecar.moment, sidecar.state, policy=sidecar.policy), None)
 
 

@@ -20,7 +20,7 @@ from sidecar.core.observations import (
     SnapshotCompleted,
     ViewObserved,
 )
-from sidecar.drivers.kubernetes import Access, KubernetesFinder, api, scope
+from sidecar.drivers.kubernetes import Access, KubernetesFinder, api, clusters_by_labels
 from sidecar.settings import FinderSettings
 from tests.kit.configmap_recorder import said
 from tests.kit.driver_recorder import CONNECTED, SUSPENDED, now
@@ -219,7 +219,7 @@ def test_a_missing_permission_is_named_exactly(
     recorder.wait(lambda: SnapshotCompleted in kinds(recorder.of(name)))
 
 
-@pytest.mark.parametrize("clusters", [2, scope.FEW + 2])
+@pytest.mark.parametrize("clusters", [2, clusters_by_labels.FEW + 2])
 def test_a_lease_that_is_not_renewed_is_confirmed(find: Find, flinks: Clusters, clusters: int) -> None:
     """Its ConfigMap is reported again, unchanged, when its lease has run out: the core concludes nothing else from silence. And the view of
     every cluster is confirmed meanwhile.

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Final, get_args, get_origin
 
-from sidecar.audit.views.comments import of_struct
+from sidecar.audit.views.catalog import of_struct
 from sidecar.net.secret import Secret
 from sidecar.settings.file.key import Declared, Keys, keys_of
 from sidecar.settings.loader import CONFIG

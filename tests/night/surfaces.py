@@ -141,7 +141,7 @@ class Surfaces:
         if not after or [before[0][name] for name in told] != [after[0][name] for name in told]:
             return None, (), ()
         known = [one for one in details if one]
-        episodes = [one.get("episode") or one.get("failover") or {} for one in known]
+        episodes = [one.get("episode") or {} for one in known]
         causes = [str(before[0]["cause"]), *(str(one["cause"]) for one in episodes if "cause" in one)]
         ends = [one["death"]["reason"] for one in known if one.get("death")]
         explained = next((str(one["status"]["status"]) for one in known if one.get("status")), None)

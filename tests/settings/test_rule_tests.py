@@ -9,7 +9,7 @@ from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
 from sidecar.core.moment import SECOND
 from sidecar.settings import SettingsError
 from sidecar.settings.file.setting import Setting
-from sidecar.settings.rule_tests import Expectation, ScenarioEvent, read_tests
+from sidecar.settings.rule_tests import NotificationInTest, ScenarioEvent, read_tests
 from sidecar.settings.rules_only import labels_in, read_rules
 from tests.settings.conftest import Write
 
@@ -54,7 +54,7 @@ def test_a_test_file_says_what_happens_and_what_is_expected(write: Write) -> Non
         ),
         ScenarioEvent(60 * SECOND, "payments", returns={CLUSTER_COMPONENTS[2]: "jm-a"}, running=False),
     )
-    assert scene.expect == (Expectation(60 * SECOND, frozenset({"FlinkNoLeader"}), "oncall", Reason.GREW, "a part"),)
+    assert scene.expect == (NotificationInTest(60 * SECOND, ("FlinkNoLeader",), "oncall", Reason.GREW, "a part"),)
     assert suite.rules.external_labels == {"env": "prod"}
 
 

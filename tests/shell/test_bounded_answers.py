@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from msgspec import json
+from msgspec import json, to_builtins
 from msgspec.structs import replace
 
 from sidecar.core.flink.leadership import Component, ComponentId, Held, LeaderInformation
@@ -93,7 +93,7 @@ def test_an_explanation_keeps_a_bounded_part_of_long_records() -> None:
     explained = find([*long, *sidecar.records], episode.id)
     assert sum(len(json.encode(transition)) for transition in explained.transitions) <= MOST_BYTES_KEPT
     assert explained.transitions_total > 100
-    assert explained.episode == episode
+    assert to_builtins(episode).items() <= to_builtins(explained.episode).items()
 
 
 def test_json_and_metrics_have_nothing_that_acts_on_a_terminal(site: Site) -> None:

@@ -13,11 +13,11 @@ from sidecar.core.pods import Pod
 from sidecar.core.records import AnyRecord, TransitionRecord, record_id
 from sidecar.core.state_and_effects import State
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.core.views.timeline import Span, SpanState
+from sidecar.core.views.timeline import LeaderSpan, SpanState
 from sidecar.journal import JournalReader
 from sidecar.web import last_day
 from sidecar.web.last_day import LastDay
-from sidecar.web.timeline_picture import COLUMNS, Happening, Picture, drawn
+from sidecar.web.timeline_picture import COLUMNS, Happening, TimelinePicture, drawn
 from tests.kit.cluster import CLUSTER
 from tests.kit.core_sidecar import Sidecar
 from tests.shell.reading import Markup, read, show
@@ -35,11 +35,11 @@ def site(tmp_path: Path) -> Iterator[Site]:
     running.stop()
 
 
-def picture(*spans: tuple[float, SpanState, str | None], happenings: tuple[Happening, ...] = ()) -> Picture:
+def picture(*spans: tuple[float, SpanState, str | None], happenings: tuple[Happening, ...] = ()) -> TimelinePicture:
     """A day of one component: from which second it was in which state."""
     ends = [start for start, *_ in spans[1:]] + [DAY]
     transitions = [
-        Span(round(start * SECOND), round(end * SECOND), state, leader)
+        LeaderSpan(round(start * SECOND), round(end * SECOND), state, leader)
         for (start, state, leader), end in zip(spans, ends, strict=True)
     ]
     return drawn({"dispatcher": transitions}, happenings, 0, DAY * SECOND)

@@ -7,8 +7,8 @@ import pytest
 from sidecar.core.flink.connection_info import encode_connection_info
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.policy import Rule
-from sidecar.settings.rule_tests import Expectation, RuleTest, Suite, read_tests
-from sidecar.simulation.rule_test import Difference, SentNotification, compare, play
+from sidecar.settings.rule_tests import NotificationInTest, RuleTest, Suite, read_tests
+from sidecar.simulation.rule_test import Difference, compare, play
 from tests import ROOT
 from tests.kit.cluster import DISPATCHER, A
 from tests.kit.java_serialization import connection_info
@@ -48,7 +48,7 @@ def test_each_shipped_rule_has_a_test_in_which_it_fires_and_one_in_which_it_does
     assert fires == {True, False}
 
 
-def notifications(text: str, folder: Path, rules: str = "rule_files: [default.yaml]") -> list[SentNotification]:
+def notifications(text: str, folder: Path, rules: str = "rule_files: [default.yaml]") -> list[NotificationInTest]:
     """What is notified in the course of a test whose events are `text`."""
     (folder / "default.yaml").write_text((RULES / "default.yaml").read_text())
     file = folder / "test.yaml"
@@ -62,16 +62,16 @@ def test_whatever_is_not_as_expected_is_said(tmp_path: Path) -> None:
     happened = notifications("      - {at: 0s, leader: {all: jm-a}}\n      - {at: 1m, leader: {all: jm-b}}", tmp_path)
     [only] = happened
     assert (only.at, only.receiver, only.reason, only.alerts) == (65 * SECOND, "ops", "FIRST", ("FlinkLeaderChanged",))
-    right = Expectation(65 * SECOND, frozenset({"FlinkLeaderChanged"}))
+    right = NotificationInTest(65 * SECOND, ("FlinkLeaderChanged",))
     scene = RuleTest("it", "here", 0, 600 * SECOND, (), (right,))
     assert not compare(scene, happened)
     for wrong in (
-        Expectation(66 * SECOND, right.alerts),
-        Expectation(64 * SECOND, right.alerts),
-        Expectation(65 * SECOND, frozenset({"FlinkNoLeader"})),
-        Expectation(65 * SECOND, right.alerts | {"FlinkNoLeader"}),
-        Expectation(65 * SECOND, right.alerts, receiver="oncall"),
-        Expectation(65 * SECOND, right.alerts, title="nobody leads"),
+        NotificationInTest(66 * SECOND, right.alerts),
+        NotificationInTest(64 * SECOND, right.alerts),
+        NotificationInTest(65 * SECOND, ("FlinkNoLeader",)),
+        NotificationInTest(65 * SECOND, (*right.alerts, "FlinkNoLeader")),
+        NotificationInTest(65 * SECOND, right.alerts, receiver="oncall"),
+        NotificationInTest(65 * SECOND, right.alerts, title="nobody leads"),
     ):
         failing = RuleTest("it", "here", 0, 600 * SECOND, (), (wrong,))
         assert compare(failing, happened) == Difference((wrong,), (only,))

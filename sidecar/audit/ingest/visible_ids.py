@@ -50,10 +50,9 @@ class Hashes:
         self._hashes = hashes
         few = [row.hash for row in collected(hashes.coalesce(1).limit(_FEW + 1))]
         self._few = few if len(few) <= _FEW else None
+        self.count, self.different = len(few), len({*few})
         if self._few is None:
             [(self.count, self.different)] = collected(hashes.agg(F.count("*"), F.count_distinct("hash")))
-        else:
-            self.count, self.different = len(few), len({*few})
 
     @property
     def repeated(self) -> DataFrame:

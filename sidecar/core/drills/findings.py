@@ -28,7 +28,7 @@ MOST_HIDDEN: Final = 100
 _LOST: Final = frozenset({Kind.REVOKED.value, Kind.CHANGED.value})
 
 
-class Message(Struct, frozen=True):
+class DrillMessage(Struct, frozen=True):
     """The result of the drill's message to one destination."""
 
     queued_at: Timestamp
@@ -56,7 +56,7 @@ class Findings(Struct, frozen=True):
     """The row of the cluster."""
     jobs: tuple[Recovery, ...] = ()
     jobs_total: int = 0
-    messages: Mapping[str, Message] = {}
+    messages: Mapping[str, DrillMessage] = {}
     """The messages by destination."""
     hidden: tuple[tuple[str, str], ...] = ()
     """Alerts and the receivers that they would have reached, each once."""
@@ -116,9 +116,9 @@ def _with_notification(findings: Findings, drill: Drill, record: Notification) -
     if record.reason == Reason.DRILL and record.fingerprint == drill.drill_id:
         before = findings.messages.get(record.destination)
         if record.outcome == "queued":
-            message = before or Message(record.queued_at)
+            message = before or DrillMessage(record.queued_at)
         else:
-            message = Message(record.queued_at, record.outcome, record.observed_at, record.detail)
+            message = DrillMessage(record.queued_at, record.outcome, record.observed_at, record.detail)
         return replace(findings, messages={**findings.messages, record.destination: message})
     if record.silence_id == drill.drill_id:
         alert = (record.alert, record.receiver)

@@ -21,14 +21,14 @@ class Result(StrEnum):
 _PROVEN: Final = {"recovered": Result.PASSED, "degraded": Result.FAILED, "lost": Result.FAILED}
 
 
-class Judgement(NamedTuple):
+class DrillJudgement(NamedTuple):
     """A result, and why it is not `passed`: a sentence each."""
 
     result: Result
     reasons: tuple[str, ...]
 
 
-def judged(drill: Drill, findings: Findings, until: int | None = None, *, is_final: bool = False) -> Judgement:
+def judged(drill: Drill, findings: Findings, until: int | None = None, *, is_final: bool = False) -> DrillJudgement:
     """Whether what the drill expects has happened. `drill`: as it began; `until`: when its window was over (wall microseconds);
     `is_final`: no more becomes known.
     """
@@ -39,7 +39,7 @@ def judged(drill: Drill, findings: Findings, until: int | None = None, *, is_fin
     ]
     results = {result for result, _ in shortcomings}
     worst = next((result for result in Result if result in results), Result.PASSED)
-    return Judgement(worst, tuple(reason for _, reason in shortcomings))
+    return DrillJudgement(worst, tuple(reason for _, reason in shortcomings))
 
 
 def _failover(findings: Findings, until: int | None, *, is_final: bool) -> Iterator[tuple[Result, str]]:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from sidecar.core.cluster.record_lines import cluster_line, death_line, job_line, moved
 from sidecar.core.counted import shortened
 from sidecar.core.drills.drill import STARTED
-from sidecar.core.drills.findings import Message, findings_of
+from sidecar.core.drills.findings import DrillMessage, findings_of
 from sidecar.core.drills.judge import Result, figures, judged
 from sidecar.core.errors import OperatorError
 from sidecar.core.moment import Timestamp, in_seconds, micros, parsed, seconds
@@ -27,7 +27,7 @@ class NoDrillError(OperatorError):
     exit_status = 3
 
 
-class Delivery(Struct, frozen=True):
+class DrillDelivery(Struct, frozen=True):
     """What became of the drill's message to one destination."""
 
     destination: str
@@ -69,7 +69,7 @@ class Report(Struct, frozen=True, kw_only=True):
     leaderless_seconds: float | None
     led_after_seconds: float | None
     running_after_seconds: float | None
-    messages: Sequence[Delivery]
+    messages: Sequence[DrillDelivery]
     hidden: Sequence[Hidden]
     """Which alerts it kept from whom, each once."""
     earlier: Sequence[Drill]
@@ -129,11 +129,11 @@ def build_report(
     )
 
 
-def _delivery(name: str, message: Message | None) -> Delivery:
+def _delivery(name: str, message: DrillMessage | None) -> DrillDelivery:
     if message is None:
-        return Delivery(name, delivered=False, outcome="unknown", after_seconds=None, detail=None)
+        return DrillDelivery(name, delivered=False, outcome="unknown", after_seconds=None, detail=None)
     after = None if message.at is None else max(0.0, in_seconds(parsed(message.at) - parsed(message.queued_at)))
-    return Delivery(name, message.arrived, message.outcome, after, message.detail)
+    return DrillDelivery(name, message.arrived, message.outcome, after, message.detail)
 
 
 # -- in words ----------------------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ def _messages(report: Report) -> Iterator[Fact]:
         yield "hidden", [f"{clean(hidden.alert)}, to {clean(hidden.receiver)}" for hidden in report.hidden]
 
 
-def _message_line(message: Delivery) -> str:
+def _message_line(message: DrillDelivery) -> str:
     name, detail = clean(message.destination), f": {clean(message.detail)}" if message.detail else ""
     after = "" if message.after_seconds is None else f" after {_spelled(message.after_seconds)}"
     if message.outcome == "already_told":

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct, convert, json
+from msgspec import convert, json
 from msgspec.structs import replace
 
 from sidecar.core.cluster.death.deaths import death_of
@@ -16,42 +16,18 @@ from sidecar.core.cluster.recovery.assessment import current_rows
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.moment import Timestamp
 from sidecar.core.records import Death, EpisodeRecord, Recovery
-from sidecar.core.views.outcome import Outcome, outcomes_of
+from sidecar.core.views.outcome import EpisodeOutcome, outcomes_of
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.verdict import ClusterVerdict, stated
 
 
-class EpisodeView(Struct, frozen=True, kw_only=True):
-    """One episode, with the fields of its record. In progress `phase` is OPEN (a cluster component has no leader) or LEADER_BACK,
+class EpisodeView(EpisodeRecord, frozen=True, kw_only=True):
+    """A failover's record with its outcome. In progress `phase` is OPEN (a cluster component has no leader) or LEADER_BACK,
     `closed_at` and durations are null, and the other fields hold what is known so far.
     """
 
+    closed_at: Timestamp | None  # type: ignore[assignment]  # a record is written at the end
     phase: str = "CLOSED"
-    id: str
-    cluster_id: str
-    opened_at: Timestamp
-    closed_at: Timestamp | None
-    cause: str
-    confidence: str
-    facts: list[str]
-    components: list[str]
-    jobs_affected: int
-    jobs_ended: int
-    jobs_lost: int | None
-    jobs_missing: int
-    jobs_total: int
-    vacant_seconds: float | None
-    vacant_seconds_by_component: dict[str, float]
-    downtime_seconds_at_least: float | None
-    downtime_seconds_at_most: float | None
-    before_session_id: str | None
-    before_address: str | None
-    before_pod: str | None
-    after_session_id: str | None
-    after_address: str | None
-    after_pod: str | None
-    planned: bool | None
-    failovers: int
     death_reason: str | None = None
     """Why the process of the previous leader ended. Null: nothing is recorded."""
     death_confidence: str | None = None
@@ -78,7 +54,7 @@ def in_progress(snapshot: Snapshot) -> list[EpisodeView]:
     return [_in_progress(snapshot, name, cluster, cluster.episode) for name, cluster in clusters if cluster.episode]
 
 
-def with_outcome(episode: EpisodeView, outcome: Outcome, now: ClusterVerdict | None) -> EpisodeView:
+def with_outcome(episode: EpisodeView, outcome: EpisodeOutcome, now: ClusterVerdict | None) -> EpisodeView:
     """The episode with what is recorded of its outcome. `now`: how its cluster is, if it is the last one."""
     death, status = outcome.death, now or outcome.status
     return replace(
@@ -91,14 +67,16 @@ def with_outcome(episode: EpisodeView, outcome: Outcome, now: ClusterVerdict | N
     )
 
 
-def latest(recorded: Sequence[EpisodeRecord], outcomes: Mapping[str, Outcome], snapshot: Snapshot) -> list[EpisodeView]:
+def latest(
+    recorded: Sequence[EpisodeRecord], outcomes: Mapping[str, EpisodeOutcome], snapshot: Snapshot
+) -> list[EpisodeView]:
     """Those in progress, then the recorded ones in their order. One that has just been recorded may still be in the snapshot."""
     recorded_ids = {episode.id for episode in recorded}
     opened = (episode for episode in in_progress(snapshot) if episode.id not in recorded_ids)
     outcomes = {**outcomes, **outcomes_of(unrecorded(snapshot), outcomes)}
     now = stated(snapshot)
     return [
-        with_outcome(episode, outcomes.get(episode.id, Outcome()), now.get(episode.id))
+        with_outcome(episode, outcomes.get(episode.id, EpisodeOutcome()), now.get(episode.id))
         for episode in (*opened, *map(closed, recorded))
     ]
 

@@ -15,7 +15,7 @@ from sidecar.core.cluster.record_lines import (
     transition_line,
 )
 from sidecar.core.counted import shortened
-from sidecar.core.records import Annotation, Death, EpisodeRecord, Evidence, Notification
+from sidecar.core.records import Annotation, Death, Evidence, Notification
 from sidecar.core.sanitize import clean, printable
 from sidecar.core.views import stages
 from sidecar.core.views.episode_view import EpisodeView
@@ -50,7 +50,7 @@ def below_names(parts: Iterable[Fact]) -> Iterator[str]:
 def facts(explained: Explanation, *, with_jobs: bool = False) -> Iterator[Fact]:
     """What is known of the episode as a whole; `with_jobs`: also what became of each job."""
     yield "episode", [explained.id]
-    if episode := explained.episode or explained.failover:
+    if episode := explained.episode:
         yield from _of_episode(episode, explained.death)
     elif explained.transitions:
         begin = explained.transitions[0]
@@ -97,7 +97,7 @@ def _of_evidence(evidence: Evidence) -> Fact:
     return "evidence", [clean(line) for line in lines if line]
 
 
-def _of_episode(episode: EpisodeRecord | EpisodeView, death: Death | None) -> Iterator[Fact]:
+def _of_episode(episode: EpisodeView, death: Death | None) -> Iterator[Fact]:
     yield "cluster", [clean(episode.cluster_id)]
     end, so_far = (
         (f" to {episode.closed_at}", "") if episode.closed_at else (", in progress", ", as far as is known now")
@@ -126,7 +126,7 @@ def _of_episode(episode: EpisodeRecord | EpisodeView, death: Death | None) -> It
         yield "jobs", [_counts(episode)]
 
 
-def _counts(episode: EpisodeRecord | EpisodeView) -> str:
+def _counts(episode: EpisodeView) -> str:
     """How many jobs lost their leader, and what became of these."""
     if not episode.jobs_affected:
         return f"none of {episode.jobs_total} was observed to fail over"

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
+from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct, json
@@ -20,10 +20,12 @@ from sidecar.core.records import (
     TransitionRecord,
 )
 from sidecar.core.sanitize import clean
+from sidecar.core.views import episode_view
 from sidecar.core.views.episode_view import EpisodeView
-from sidecar.core.views.outcome import Outcome, RecoveryView, best_death, later, recovery_of
-from sidecar.core.views.stages import Stage, stages
-from sidecar.core.views.verdict import ClusterVerdict
+from sidecar.core.views.outcome import EpisodeOutcome, RecoveryView, best_death, later, recovery_of
+from sidecar.core.views.snapshot import Snapshot
+from sidecar.core.views.stages import FailoverStage, stages
+from sidecar.core.views.verdict import ClusterVerdict, stated
 
 MOST_KEPT: Final = 1000
 """Most transitions of jobs, of cluster components, notifications, annotations, pieces of evidence, recoveries of jobs that run and of
@@ -42,10 +44,11 @@ class UnknownEpisodeError(OperatorError):
 
 
 class Explanation(Struct, frozen=True):
-    """The records of one episode, in the order in which they were written. `episode` is null while it is in progress."""
+    """The records of one episode, in the order in which they were written."""
 
     id: str
-    episode: EpisodeRecord | None
+    episode: EpisodeView | None
+    """Null: its end was not recorded, because the sidecar lost its state."""
     transitions: Sequence[TransitionRecord]
     transitions_total: int
     """The number of all transitions: at most MOST_KEPT of each kind are kept, and MOST_BYTES_KEPT."""
@@ -56,9 +59,7 @@ class Explanation(Struct, frozen=True):
     """Why the process of the previous leader ended. Null: nothing is recorded."""
     recovery: RecoveryView | None = None
     """Whether everything came back. Null: nothing is recorded, as with `flink_rest: never`."""
-    stages: Sequence[Stage] = ()
-    failover: EpisodeView | None = None
-    """While it is in progress: what is known so far."""
+    stages: Sequence[FailoverStage] = ()
     status: ClusterVerdict | None = None
     """How its cluster is now. Null: not known, or another failover has followed."""
     last_status: StatusRecord | None = None
@@ -70,27 +71,17 @@ class Explanation(Struct, frozen=True):
         jobs = (evidence for evidence in self.evidence if evidence.kind == "job")
         return {job.subject: job.attributes["name"] for job in jobs if job.attributes.get("name")}
 
-    @property
-    def outcome(self) -> Outcome:
-        """The same for lists."""
-        verdict = self.recovery.verdict if self.recovery else None
-        return Outcome(self.death, verdict, bool(self.annotations), self.last_status)
 
-
-def find(
-    records: Iterable[AnyRecord],
-    name: str,
-    in_progress: Mapping[str, EpisodeView] = MappingProxyType({}),
-    stated: Mapping[str, ClusterVerdict] = MappingProxyType({}),
-) -> Explanation:
-    """The episode whose id is `name`, or the only one that begins with it. Raises UnknownEpisodeError.
-
-    `in_progress`: open episodes by their ids, which may have no record yet. `stated`: how the clusters are, by their last episodes.
+def find(records: Iterable[AnyRecord], name: str, snapshot: Snapshot | None = None) -> Explanation:
+    """The episode whose id is `name`, or the only one that begins with it. `snapshot`: with what it knows and no record has yet. Raises
+    UnknownEpisodeError.
     """
     candidates: dict[str, _Candidate] = {}
+    in_progress = {view.id: view for view in episode_view.in_progress(snapshot)} if snapshot else {}
+    now = stated(snapshot) if snapshot else {}
     if len(name) >= _LEAST:
         candidates = {episode_id: _Candidate(exists=True) for episode_id in in_progress if episode_id.startswith(name)}
-        for record in records:
+        for record in chain(records, episode_view.unrecorded(snapshot) if snapshot else ()):
             episode_id = _episode_of(record)
             if episode_id and episode_id.startswith(name):
                 candidates.setdefault(episode_id, _Candidate()).add(record)
@@ -98,16 +89,15 @@ def find(
     if len(fitting) != 1:
         problem = f"{len(fitting)} episodes begin" if fitting else "no known episode begins"
         raise UnknownEpisodeError(f"{problem} with {clean(name)!r}: `episodes` lists them")
-    episode = candidates[fitting[0]]
-    failover = None if episode.record else in_progress.get(fitting[0])
-    recovery, kept = recovery_of(episode.recoveries, episode.jobs), episode.others
+    [episode_id], found = fitting, candidates[fitting[0]]
+    recovery, kept, status = recovery_of(found.recoveries, found.jobs), found.others, now.get(fitting[0])
+    view = episode_view.closed(found.record) if found.record else in_progress.get(episode_id)
+    outcome = EpisodeOutcome(found.death, recovery.verdict if recovery else None, bool(kept[Annotation]), found.status)
     return Explanation(
-        fitting[0],
-        episode.record,
-        *(episode.transitions, episode.total, kept[Notification], kept[Annotation], kept[Evidence]),
-        *(episode.death, recovery, stages(episode.transitions, episode.death, recovery)),
-        failover,
-        *(stated.get(fitting[0]), episode.status),
+        episode_id,
+        view and episode_view.with_outcome(view, outcome, status),
+        *(found.transitions, found.total, kept[Notification], kept[Annotation], kept[Evidence]),
+        *(found.death, recovery, stages(found.transitions, found.death, recovery), status, found.status),
     )
 
 

@@ -22,7 +22,7 @@ _RESTORED: Final = ("nothing", "older")
 """From what jobs that run were restored, the worst first."""
 
 
-class Outcome(Struct, frozen=True):
+class EpisodeOutcome(Struct, frozen=True):
     """Of one failover, for lists. Null: nothing is recorded."""
 
     death: Death | None = None
@@ -60,14 +60,14 @@ class RecoveryView(Struct, frozen=True, kw_only=True):
 
 def outcomes_of(
     records: Iterable[Death | Recovery | Annotation | StatusRecord],
-    earlier: Mapping[str, Outcome] = MappingProxyType({}),
-) -> dict[str, Outcome]:
+    earlier: Mapping[str, EpisodeOutcome] = MappingProxyType({}),
+) -> dict[str, EpisodeOutcome]:
     """What the records say of the failovers that they are about, by their ids; added to what `earlier` ones said."""
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, EpisodeOutcome] = {}
     for record in records:
         if record.episode_id is None:
             continue
-        outcome = outcomes.get(record.episode_id) or earlier.get(record.episode_id, Outcome())
+        outcome = outcomes.get(record.episode_id) or earlier.get(record.episode_id, EpisodeOutcome())
         match record:
             case Death():
                 outcome = replace(outcome, death=best_death(filter(None, (outcome.death, record))))
@@ -82,9 +82,9 @@ def outcomes_of(
     return outcomes
 
 
-def needs_review(episode: EpisodeRecord, outcomes: Mapping[str, Outcome]) -> bool:
+def needs_review(episode: EpisodeRecord, outcomes: Mapping[str, EpisodeOutcome]) -> bool:
     """Whether nobody has annotated it yet. Of a time in which only this sidecar was blind there is nothing to review."""
-    return episode.cause != Cause.OBSERVER_BLIND and not outcomes.get(episode.id, Outcome()).reviewed
+    return episode.cause != Cause.OBSERVER_BLIND and not outcomes.get(episode.id, EpisodeOutcome()).reviewed
 
 
 def later(status: StatusRecord | None, other: StatusRecord) -> StatusRecord:

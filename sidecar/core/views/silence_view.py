@@ -1,12 +1,13 @@
-"""Silences as the page and the API show them."""
+"""Silences as the page, the API and commands show them."""
 
 from collections import Counter
 from collections.abc import Sequence
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from sidecar.core.alerting.active_silences import Silence, hiding
 from sidecar.core.alerting.alerts import Group
+from sidecar.core.alerting.silence_document import Written
 from sidecar.core.moment import Moment, Timestamp, timestamp
 from sidecar.core.policy.policy import Policy
 from sidecar.core.state_and_effects import State
@@ -26,12 +27,12 @@ class SilenceView(Struct, frozen=True):
     comment: str
     clusters: Sequence[str]
     """The clusters in whose stores it is; `all-clusters`: all that are found."""
-    hides: int
-    """Alerts that it hides now."""
-    hid: int
-    """Alerts that it has hidden since this sidecar knows it."""
-    drill: str | None = None
+    hid: int | None
+    """Alerts that it has hidden since this sidecar knows it. Null: a command found no records."""
+    drill: str | None
     """What it expects, if it is a drill: it hides of the alerts that it matches only what a failover causes. Null: a silence."""
+    hides: int | UnsetType = UNSET
+    """Alerts that it hides now. Commands do not know it."""
 
 
 def silences(snapshot: Snapshot) -> list[SilenceView]:
@@ -44,7 +45,10 @@ def silences(snapshot: Snapshot) -> list[SilenceView]:
             clusters.setdefault(key, []).append(name)
     known = snapshot.policy, snapshot.state, snapshot.at
     hides, hid = hidden_now(*known), hidden(*known)
-    views = [_view(silence, snapshot.at, clusters[key], hides[key], hid[key]) for key, silence in by_id.items()]
+    views = [
+        silence_view(silence, _state(silence, snapshot.at), clusters[key], hid[key], hides[key])
+        for key, silence in by_id.items()
+    ]
     return sorted(views, key=lambda view: (view.state != "active", view.ends_at, view.id))
 
 
@@ -67,10 +71,10 @@ def problems(snapshot: Snapshot) -> dict[str, str]:
     return {name: document.problem for name, document in sorted(snapshot.state.silences.items()) if document.problem}
 
 
-def _view(silence: Silence, at: Moment, clusters: Sequence[str], hides: int, hid: int) -> SilenceView:
-    state = "active" if silence.is_active(at) else "pending"
-    if silence.is_over(at.wall) or at.steady >= silence.until:
-        state = "expired"
+def silence_view(
+    silence: Written, state: str, clusters: Sequence[str], hid: int | None, hides: int | UnsetType = UNSET
+) -> SilenceView:
+    """The silence as it is shown."""
     return SilenceView(
         silence.id,
         state,
@@ -80,7 +84,13 @@ def _view(silence: Silence, at: Moment, clusters: Sequence[str], hides: int, hid
         silence.author,
         silence.comment,
         clusters,
-        hides if state == "active" else 0,
         hid,
         silence.drill.value if silence.drill else None,
+        hides,
     )
+
+
+def _state(silence: Silence, at: Moment) -> str:
+    if silence.is_over(at.wall) or at.steady >= silence.until:
+        return "expired"
+    return "active" if silence.is_active(at) else "pending"

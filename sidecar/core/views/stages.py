@@ -30,7 +30,7 @@ WORDS: Final = {
 _LED: Final = frozenset({"no_leader", "elected", "dispatcher"})
 
 
-class Stage(Struct, frozen=True):
+class FailoverStage(Struct, frozen=True):
     """When a failover had come so far."""
 
     stage: str
@@ -46,7 +46,7 @@ class Stage(Struct, frozen=True):
 
 def stages(
     transitions: Sequence[TransitionRecord], death: Death | None, recovery: RecoveryView | None
-) -> Sequence[Stage]:
+) -> Sequence[FailoverStage]:
     """The stages of the cluster in the order of time, then those of its jobs, the slowest first."""
     judged = {"dead": recovery.dead_at, "dispatcher": recovery.dispatcher_led_at} if recovery else {}
     died = {"dead": death.ended_at, "seen_dead": death.seen_at} if death else {}
@@ -56,9 +56,9 @@ def stages(
     jobs.sort(key=lambda running: running[1], reverse=True)
     start = min(map(parsed, (*of_cluster.values(), *(at for _, at in jobs))), default=0)
 
-    def stage(name: str, at: Timestamp, job: Recovery | None = None) -> Stage:
+    def stage(name: str, at: Timestamp, job: Recovery | None = None) -> FailoverStage:
         since = in_seconds(parsed(at) - start)
-        return Stage(name, at, since, job.job_id, job.name) if job else Stage(name, at, since)
+        return FailoverStage(name, at, since, job.job_id, job.name) if job else FailoverStage(name, at, since)
 
     in_order = sorted(of_cluster.items(), key=lambda item: (item[1], list(WORDS).index(item[0])))
     timeline = [stage(name, at) for name, at in in_order]
@@ -69,7 +69,7 @@ def stages(
     return timeline
 
 
-def in_words(timeline: Sequence[Stage]) -> Iterator[str]:
+def in_words(timeline: Sequence[FailoverStage]) -> Iterator[str]:
     """A line each: the seconds since the first one, and what is true from then on. None if there are only those of the leadership."""
     slowest_stages, others = slowest(timeline)
     for stage in slowest_stages:
@@ -78,7 +78,7 @@ def in_words(timeline: Sequence[Stage]) -> Iterator[str]:
         yield others
 
 
-def slowest(timeline: Sequence[Stage]) -> tuple[Sequence[Stage], str]:
+def slowest(timeline: Sequence[FailoverStage]) -> tuple[Sequence[FailoverStage], str]:
     """The stages of the cluster and of the slowest jobs, and the other jobs in words. Nothing if all that is known is who led."""
     if {stage.stage for stage in timeline} <= _LED:
         return [], ""
@@ -89,7 +89,7 @@ def slowest(timeline: Sequence[Stage]) -> tuple[Sequence[Stage], str]:
     return [stage for stage in timeline if stage.job_id in shown_jobs], others
 
 
-def label(stage: Stage) -> str:
+def label(stage: FailoverStage) -> str:
     """What is true from then on, of which job."""
     words = WORDS[stage.stage]
     return f"{clean(stage.name or stage.job_id, 60)}: {words}" if stage.job_id else words

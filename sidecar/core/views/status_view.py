@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from sidecar.core.cluster.state import ClusterState, ComponentState, Sighting, contending
-from sidecar.core.cluster.status import Status as Word
+from sidecar.core.cluster.status import Status
 from sidecar.core.flink.leadership import ComponentId, ConfigMapPosition, Held, Vacant
 from sidecar.core.moment import SECOND, Moment, Timestamp, parsed, timestamp
 from sidecar.core.pods import merged
@@ -25,7 +25,7 @@ class LeaderStatus(Leader, frozen=True, kw_only=True):
     """How long it has been in this state: since `since`, or at least since `observed_since` where that is null."""
 
 
-class ClusterStatus(Struct, frozen=True):
+class ShownCluster(Struct, frozen=True):
     """One cluster, as on the page."""
 
     cluster_id: str
@@ -49,13 +49,13 @@ class JournalStatus(Struct, frozen=True):
     """When that sidecar was last known to run."""
 
 
-class Status(Struct, frozen=True):
+class ShownStatus(Struct, frozen=True):
     """All clusters of a configuration at one moment, the worst first."""
 
     at: Timestamp
     status: str
     """The worst of them that is seen, or `BLIND` if nothing worse than that is."""
-    clusters: Sequence[ClusterStatus]
+    clusters: Sequence[ShownCluster]
     problems: Sequence[str]
     """What is wrong with the search for clusters."""
     journal: JournalStatus | None
@@ -145,7 +145,7 @@ def _with_beginning(component: ComponentId, state: ComponentState, cluster: Clus
     return state
 
 
-def status(snapshot: Snapshot, journal: JournalStatus | None, problem: str | None = None) -> Status:
+def status(snapshot: Snapshot, journal: JournalStatus | None, problem: str | None = None) -> ShownStatus:
     """The status of all clusters in `snapshot`. `problem`: why the journal cannot be read."""
     leaderships, firing = leaders(snapshot), alerts(snapshot)
     clusters, problems = [], []
@@ -160,11 +160,11 @@ def status(snapshot: Snapshot, journal: JournalStatus | None, problem: str | Non
         standbys = _standbys(snapshot.state.clusters[name], own)
         about = [alert for alert in firing if alert.cluster_id == name]
         clusters.append(
-            ClusterStatus(name, verdict.status, verdict.sentence, verdict.status_since, standbys, own, about)
+            ShownCluster(name, verdict.status, verdict.sentence, verdict.status_since, standbys, own, about)
         )
-    of_clusters = (v.status for v in judged if v.cluster_id is not None or v.status == Word.BLIND)
-    worst = next(of_clusters, Word.OK.value)
-    return Status(timestamp(snapshot.at.wall), worst, clusters, problems, journal, problem)
+    of_clusters = (v.status for v in judged if v.cluster_id is not None or v.status == Status.BLIND)
+    worst = next(of_clusters, Status.OK.value)
+    return ShownStatus(timestamp(snapshot.at.wall), worst, clusters, problems, journal, problem)
 
 
 def _standbys(cluster: ClusterState, own: Sequence[LeaderStatus]) -> int | None:

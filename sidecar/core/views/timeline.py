@@ -27,7 +27,7 @@ class SpanState(StrEnum):
     """Before the first record, or after the job ended."""
 
 
-class Span(Struct, frozen=True):
+class LeaderSpan(Struct, frozen=True):
     """From `start` to `end` (wall, microseconds) nothing changed. `leader`: the host of the leader, printable; None unless HELD."""
 
     start: int
@@ -36,7 +36,7 @@ class Span(Struct, frozen=True):
     leader: str | None = None
 
 
-class Change(Struct, frozen=True):
+class Switch(Struct, frozen=True):
     """One transition of a component, as a timeline needs it."""
 
     at: int
@@ -53,10 +53,10 @@ _AFTER: Final = {"null": SpanState.VACANT, "?": SpanState.BLIND, "gone": SpanSta
 """By the ends of a transition's pattern; everything else is a leader."""
 
 
-def change(record: TransitionRecord) -> Change:
+def change(record: TransitionRecord) -> Switch:
     """The change that a transition recorded."""
     before, _, after = record.pattern.partition("->")
-    return Change(parsed(record.observed_at), _side(before, record.before_address), _side(after, record.after_address))
+    return Switch(parsed(record.observed_at), _side(before, record.before_address), _side(after, record.after_address))
 
 
 def blindness(record: Coverage) -> Blind | None:
@@ -81,13 +81,13 @@ def current(leadership: Leadership) -> tuple[SpanState, str | None]:
 
 
 def spans(
-    changes: Sequence[Change],
+    changes: Sequence[Switch],
     blind: Iterable[Blind],
     now: tuple[SpanState, str | None] | None,
     start: int,
     end: int,
     recorded_since: int,
-) -> list[Span]:
+) -> list[LeaderSpan]:
     """The spans of one component from `start` to `end`, in order and without gaps.
 
     `changes`: in order. `now`: its state at `end` if it never changed. `recorded_since`: what was before is not known.
@@ -101,7 +101,7 @@ def spans(
     ]
     away = sorted((max(begin, recorded), min(until, end)) for begin, until in blind)
     cuts = sorted({start, end, *(at for at, _ in edges), *(at for part in away if part[0] < part[1] for at in part)})
-    parts: list[Span] = []
+    parts: list[LeaderSpan] = []
     edge = lost = 0
     for begin, until in pairwise(cuts):
         while edge + 1 < len(edges) and edges[edge + 1][0] <= begin:
@@ -110,13 +110,13 @@ def spans(
             lost += 1
         is_blind = lost < len(away) and away[lost][0] <= begin
         state, leader = (SpanState.BLIND, None) if is_blind else edges[edge][1]
-        parts.append(Span(begin, until, state, leader))
+        parts.append(LeaderSpan(begin, until, state, leader))
     return _joined(parts)
 
 
-def _joined(parts: Iterable[Span]) -> list[Span]:
+def _joined(parts: Iterable[LeaderSpan]) -> list[LeaderSpan]:
     """The spans, of which those that follow each other in one state are one."""
-    joined: list[Span] = []
+    joined: list[LeaderSpan] = []
     for span in parts:
         if joined and (joined[-1].state, joined[-1].leader) == (span.state, span.leader):
             joined[-1] = replace(joined[-1], end=span.end)
@@ -125,7 +125,7 @@ def _joined(parts: Iterable[Span]) -> list[Span]:
     return joined
 
 
-def totals(timeline: Iterable[Span]) -> Mapping[SpanState, tuple[int, int]]:
+def totals(timeline: Iterable[LeaderSpan]) -> Mapping[SpanState, tuple[int, int]]:
     """By state: in how many spans, and for how long in all (microseconds)."""
     sums: dict[SpanState, tuple[int, int]] = {}
     for span in timeline:

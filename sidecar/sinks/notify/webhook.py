@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, cast
 
 from msgspec import Struct, field, json
 
-from sidecar.core.message import Death, Message, MessageAlert, Recovery
+from sidecar.core.message import Message, MessageAlert, MessageDeath, MessageRecovery
 from sidecar.net.endpoints import Webhook
 from sidecar.sinks.notify.http_client import client_of
 from sidecar.sinks.notify.sender_protocol import Answer
@@ -70,9 +70,9 @@ class Payload(Struct, frozen=True, kw_only=True):
     title: str
     text: str
     facts: dict[str, str]
-    death: Death | None = None
+    death: MessageDeath | None = None
     """Null: not known, or no alert is about that."""
-    recovery: Recovery | None = None
+    recovery: MessageRecovery | None = None
     """Null: not assessed."""
     possible_duplicate: bool
     """Whether an earlier attempt may have arrived."""

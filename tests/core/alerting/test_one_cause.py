@@ -10,7 +10,7 @@ from sidecar.core.views import episode_view
 from sidecar.core.views.episode_words import facts
 from sidecar.core.views.explain import find
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.core.views.verdict import stated, verdicts
+from sidecar.core.views.verdict import verdicts
 from tests.kit.cluster import ALL_FOUR, DISPATCHER, THE_JOB, B
 from tests.kit.core_sidecar import POLICY, Sidecar, watching
 from tests.kit.fake_flink import Flink
@@ -93,7 +93,7 @@ def test_while_it_is_in_progress_page_message_and_explain_say_the_same() -> None
     snapshot = Snapshot(sidecar.moment, sidecar.state, policy=sidecar.policy)
     [view] = episode_view.in_progress(snapshot)
     assert cause(sent) == view.cause == Cause.JOBMANAGER_LOST
-    explained = dict(facts(find(sidecar.records, view.id, {view.id: view}, stated(snapshot))))
+    explained = dict(facts(find(sidecar.records, view.id, snapshot)))
     assert explained["cause"] == ["jobmanager_lost (medium), as far as is known now", *view.facts]
     [said] = verdicts(snapshot)
     what, since = said.sentence.split(", ", 1)[1], said.status_since
@@ -102,8 +102,8 @@ def test_while_it_is_in_progress_page_message_and_explain_say_the_same() -> None
     assert explained["status"][1:] == [f"Next: {said.next_step}"]
     flink.elect(B, DISPATCHER)
     sidecar.sees_changes()
-    [view] = episode_view.in_progress(Snapshot(sidecar.moment, sidecar.state, policy=sidecar.policy))
-    assert dict(facts(find(sidecar.records, view.id, {view.id: view})))["leader"] == ["jm-a:6123 → jm-b:6123"]
+    snapshot = Snapshot(sidecar.moment, sidecar.state, policy=sidecar.policy)
+    assert dict(facts(find(sidecar.records, view.id, snapshot)))["leader"] == ["jm-a:6123 → jm-b:6123"]
 
 
 def test_a_message_waits_for_jobs_that_get_their_leader_just_then() -> None:

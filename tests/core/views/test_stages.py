@@ -3,7 +3,7 @@
 from sidecar.core.records import AnyRecord, EpisodeRecord
 from sidecar.core.views import stages
 from sidecar.core.views.explain import find
-from sidecar.core.views.stages import Stage
+from sidecar.core.views.stages import FailoverStage
 from tests.kit.cluster import THE_JOB, B
 from tests.kit.core_sidecar import fail_over, watching
 from tests.kit.outcomes import OTHER_JOB, after, death, recovery
@@ -94,7 +94,7 @@ def test_of_a_leadership_alone_nothing_is_shown() -> None:
 
 def test_the_name_of_a_job_is_one_line() -> None:
     """Whatever its owner calls it."""
-    stage = Stage("running", after(failed_over()[1], 1), 1.0, OTHER_JOB, "a\x1b[2J\n" + "b" * 1000)
+    stage = FailoverStage("running", after(failed_over()[1], 1), 1.0, OTHER_JOB, "a\x1b[2J\n" + "b" * 1000)
     line = stages.label(stage)
     assert line.isprintable()
     assert len(line) < 80

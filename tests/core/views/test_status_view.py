@@ -7,10 +7,10 @@ from sidecar.core.observations import ClustersListed, StoreRefused
 from sidecar.core.state_and_effects import State
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.status_view import (
-    ClusterStatus,
     JournalStatus,
     LeaderStatus,
-    Status,
+    ShownCluster,
+    ShownStatus,
     joined,
     status,
     with_beginnings,
@@ -23,7 +23,7 @@ from tests.kit.core_sidecar import LeaseSidecar, Sidecar, watching
 from tests.kit.fake_flink import Flink
 
 
-def asked(flink: Flink, sidecar: Sidecar, *, running: bool = True) -> Status:
+def asked(flink: Flink, sidecar: Sidecar, *, running: bool = True) -> ShownStatus:
     """What `status` says now: it reads everything for the first time, and joins that with what `sidecar` knows."""
     reader = Sidecar(flink, sidecar.policy)
     reader.now = sidecar.now
@@ -32,7 +32,7 @@ def asked(flink: Flink, sidecar: Sidecar, *, running: bool = True) -> Status:
     return status(Snapshot(reader.moment, state, policy=sidecar.policy), JournalStatus(running, None))
 
 
-def only(answer: Status) -> ClusterStatus:
+def only(answer: ShownStatus) -> ShownCluster:
     [cluster] = answer.clusters
     return cluster
 
@@ -152,7 +152,7 @@ def first_observed(sidecar: LeaseSidecar) -> str:
     return timestamp(sidecar.state.clusters[CLUSTER].components[DISPATCHER].since.wall)
 
 
-def of_dispatcher(answer: Status) -> LeaderStatus:
+def of_dispatcher(answer: ShownStatus) -> LeaderStatus:
     (leader,) = [leader for leader in only(answer).leaders if leader.component == "dispatcher"]
     return leader
 

@@ -5,18 +5,28 @@ from itertools import pairwise
 import pytest
 
 from sidecar.core.moment import SECOND
-from sidecar.core.views.timeline import Change, Span, SpanState, blind_now, blindness, change, current, spans, totals
+from sidecar.core.views.timeline import (
+    LeaderSpan,
+    SpanState,
+    Switch,
+    blind_now,
+    blindness,
+    change,
+    current,
+    spans,
+    totals,
+)
 from tests.kit.cluster import CLUSTER, DISPATCHER, START, B
 from tests.kit.core_sidecar import Sidecar, watching
 
 HELD, VACANT, BLIND, UNRECORDED = SpanState
 
 
-def seconds(timeline: list[Span]) -> list[tuple[float, float, str, str | None]]:
+def seconds(timeline: list[LeaderSpan]) -> list[tuple[float, float, str, str | None]]:
     return [((s.start - START) / SECOND, (s.end - START) / SECOND, s.state.value, s.leader) for s in timeline]
 
 
-def of_dispatcher(sidecar: Sidecar, start: int = 0, recorded: int = 0) -> list[Span]:
+def of_dispatcher(sidecar: Sidecar, start: int = 0, recorded: int = 0) -> list[LeaderSpan]:
     """The dispatcher's spans, from `start` seconds after the scene began; records exist since `recorded`."""
     cluster = sidecar.state.clusters[CLUSTER]
     blind = [span for record in sidecar.coverage() if (span := blindness(record))]
@@ -69,7 +79,7 @@ def test_what_was_before_the_first_record_is_not_known() -> None:
 def test_spans_cover_the_window(number: int) -> None:
     """However many changes there were, in and before it."""
     leaders = [(HELD, "a"), (VACANT, None)]
-    changes = [Change(n * 2, leaders[n % 2], leaders[1 - n % 2]) for n in range(number)]
+    changes = [Switch(n * 2, leaders[n % 2], leaders[1 - n % 2]) for n in range(number)]
     blind = [(n * 2 + 1, n * 2 + 2) for n in range(0, number, 3)]
     timeline = spans(changes, blind, leaders[0], 5, 100_000, 0)
     assert (timeline[0].start, timeline[-1].end) == (5, 100_000)

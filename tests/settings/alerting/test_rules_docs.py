@@ -29,7 +29,7 @@ TEXT = (ROOT / "docs" / "reference" / "rules.md").read_text(encoding="utf-8")
 SECTIONS: Mapping[str, Keys] = {
     "A test": keys_of(rule_tests.RuleTest),
     "What happens": keys_of(rule_tests.ScenarioEvent),
-    "What is expected": keys_of(rule_tests.Expectation),
+    "What is expected": keys_of(rule_tests.NotificationInTest),
 }
 COMMON = {"alert", "severity", "cluster_id", "store"}
 FAILOVER = "- {at: 1m, gone: [all]}\n- {at: 2m, leader: {all: jm-b}}"

@@ -11,7 +11,7 @@ import pytest
 from msgspec import json as typed
 from msgspec.structs import replace
 
-from sidecar.core.message import Death, Message, MessageAlert
+from sidecar.core.message import Message, MessageAlert, MessageDeath
 from sidecar.net.endpoints import Webhook
 from sidecar.net.secret import Secret
 from sidecar.sinks.notify import sender
@@ -48,7 +48,7 @@ FIRST = Message(
     group_labels={"cluster_id": "orders"},
     alerts=ALERTS,
     alerts_left_out=2,
-    death=Death("oom_killed", "high", ("x.",), 137, 1, address="jm-a:6123", pod="jm-a"),
+    death=MessageDeath("oom_killed", "high", ("x.",), 137, 1, address="jm-a:6123", pod="jm-a"),
     link="https://pods.example/episodes/1",
     status="DOWN",
     sentence="no leader for 43 s",

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from sidecar.core.cluster.death.death_facts import NO_STATE, ROUNDED, SIGKILL, SIGNALLED, SIGTERM, STOPPED, DeathFacts
 from sidecar.core.cluster.death.ends import KnownPod, Sign
 from sidecar.core.cluster.failover.causes import Confidence
-from sidecar.core.message import Death
+from sidecar.core.message import MessageDeath
 from sidecar.core.moment import SECOND, spoken
 from sidecar.core.process_end import PodStatus, Pressure
 from sidecar.core.sanitize import clean
@@ -52,7 +52,7 @@ class DeathReason(StrEnum):
     UNKNOWN = "unknown"
 
 
-class DeathVerdict(Death, frozen=True):
+class DeathVerdict(MessageDeath, frozen=True):
     """Why a JobManager's process ended, how sure that is, and the facts it rests on, a sentence each."""
 
     reason: DeathReason

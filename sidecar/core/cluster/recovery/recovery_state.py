@@ -139,7 +139,7 @@ class Assessed(Struct, frozen=True):
     """Whether somebody has annotated the failover since its losses were known."""
 
 
-class RecoverySummary(message.Recovery, frozen=True):
+class RecoverySummary(message.MessageRecovery, frozen=True):
     """The recovery from a failover, as messages carry it: the first MOST_SUMMARISED jobs."""
 
     is_over: bool = True
