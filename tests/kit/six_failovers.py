@@ -59,12 +59,14 @@ def six_failovers(lab: Lab, folder: Path) -> list[Failover]:
 def _in_a_row(lab: Lab, receiver: HttpReceiver) -> list[Failover]:
     failovers: list[Failover] = []
 
-    def after(what: str, act: Callable[[], object], title: str) -> None:
-        """`title`: a pattern that one of the messages has."""
+    def after(what: str, act: Callable[[], object], said: str) -> None:
+        """`said`: a pattern that one of the messages has."""
         before = len(receiver.received)
         act()
         wait_for(
-            what, lambda: any(re.search(title, message.title) for message in receiver.received[before:]), _PATIENCE
+            what,
+            lambda: any(re.search(said, f"{each.title}\n{each.body}") for each in receiver.received[before:]),
+            _PATIENCE,
         )
         failovers.append(Failover(what, tuple(receiver.received[before:])))
 

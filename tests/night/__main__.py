@@ -1,6 +1,7 @@
 """`python -m tests.night --store zookeeper`: real failures and planned actions, judged from outside. Exit status 1: something was wrong."""
 
 import argparse
+import gzip
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", action="store_true", help="write the tables of docs/ from the nights of --judge")
     options = parser.parse_args(arguments)
     if options.judge:
-        pairs = [_judged(played) for file in options.judge for played in _read(file)]
+        pairs = [_judged(played) for file in options.judge for played in recorded(file)]
         if options.write:
             report.write(pairs)
         return _summary([verdict for _, verdict in pairs])
@@ -58,8 +59,11 @@ def order(store: str, only: Sequence[str], rounds: int, seed: int) -> list[tuple
     return played
 
 
-def _read(file: Path) -> list[Played]:
-    return [msgspec.json.decode(line, type=Played) for line in file.read_bytes().splitlines()]
+def recorded(file: Path) -> list[Played]:
+    """The scenarios of a night, from its file or the gzip of it."""
+    content = file.read_bytes()
+    lines = (gzip.decompress(content) if file.suffix == ".gz" else content).splitlines()
+    return [msgspec.json.decode(line, type=Played) for line in lines]
 
 
 def _judged(played: Played) -> tuple[Played, Verdict]:

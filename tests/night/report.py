@@ -23,25 +23,29 @@ Pair = tuple[Played, Verdict]
 
 
 def write(pairs: Sequence[Pair]) -> None:
-    """Put the tables into the two pages."""
-    for page, lines in ((MESSAGES, messages(pairs)), (PRECISION, precision(pairs))):
+    """Put the tables into the two pages. What these nights did not play keeps its row in the table of messages."""
+    earlier = [line for line in part_of(MESSAGES).splitlines() if line.startswith("| ")]
+    for page, lines in ((MESSAGES, messages(pairs, earlier[1:])), (PRECISION, precision(pairs))):
         table = "".join(f"{line}\n" for line in lines)
-        _replace(page, f"{_BEGIN}\n{table}\n{_END}")
+        text = page.read_text(encoding="utf-8").replace(part_of(page), f"{_BEGIN}\n{table}\n{_END}")
+        page.write_text(text, encoding="utf-8")
 
 
-def _replace(page: Path, part: str) -> None:
-    text, found = _PART.subn(lambda _: part, page.read_text(encoding="utf-8"))
-    assert found == 1, f"{page} has {found} parts between the markers of this program"
-    page.write_text(text, encoding="utf-8")
+def part_of(page: Path) -> str:
+    """What this program has written into the page, with its markers."""
+    (part,) = _PART.findall(page.read_text(encoding="utf-8"))
+    return str(part)
 
 
-def messages(pairs: Sequence[Pair]) -> Iterator[str]:
-    """For each scenario and store, the titles that the webhook got the last time."""
-    last = {(played.name, played.store): (played, verdict) for played, verdict in pairs}
+def messages(pairs: Sequence[Pair], earlier: Sequence[str] = ()) -> Iterator[str]:
+    """For each scenario and store, the titles that the webhook got the last time. `earlier`: the rows of nights before."""
     yield "| what happens | store | what arrives: seconds after it, title |"
     yield "|---|---|---|"
-    for (name, store), (_, verdict) in last.items():
-        yield f"| {name} | {store} | {'<br>'.join(map(_cell, verdict.titles)) or 'nothing'} |"
+    rows = {row.rpartition(" | ")[0]: row for row in earlier}
+    for played, verdict in pairs:
+        what = f"| {played.name} | {played.store}"
+        rows[what] = f"{what} | {'<br>'.join(map(_cell, verdict.titles)) or 'nothing'} |"
+    yield from rows.values()
 
 
 def _cell(text: str) -> str:

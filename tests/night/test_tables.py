@@ -1,10 +1,12 @@
 """What is played, and the tables that are made of it."""
 
+from pathlib import Path
+
 from msgspec.structs import replace
 
-from tests.night.__main__ import order
+from tests.night.__main__ import order, recorded
 from tests.night.judge import judge
-from tests.night.report import messages, precision
+from tests.night.report import PRECISION, messages, part_of, precision
 from tests.night.scenarios import SCENARIOS, of_store
 from tests.night.test_judge import HONEST, KILLED, record
 
@@ -34,3 +36,18 @@ def test_the_tables_count_what_was_judged() -> None:
     assert len(table) == 4
     assert table[2].startswith("| the leader is killed | zookeeper | +22 s \\[RECOVERING] lab: ")
     assert {*SCENARIOS} >= {played.name for played, _ in pairs}
+
+
+def test_the_page_says_what_the_recorded_nights_show() -> None:
+    """Judged again by today's judge."""
+    nights = sorted(Path(__file__).with_name("recorded").glob("*.jsonl.gz"))
+    pairs = [(played, judge(played, SCENARIOS[played.name])) for night in nights for played in recorded(night)]
+    assert part_of(PRECISION).splitlines()[2:-2] == [*precision(pairs)]
+
+
+def test_what_was_not_played_again_keeps_its_row() -> None:
+    """A short night does not empty the table of messages."""
+    pair = HONEST, judge(HONEST, KILLED)
+    table = [*messages([pair], ["| the leader is killed | zookeeper | nothing |", "| a drill | zookeeper | a \\| b |"])]
+    assert table[2].startswith("| the leader is killed | zookeeper | +22 s ")
+    assert table[3:] == ["| a drill | zookeeper | a \\| b |"]

@@ -21,7 +21,7 @@ from sidecar.core.cluster.recovery import assessment
 from sidecar.core.cluster.recovery.recovery_state import Assessed, RecoverySummary, summary
 from sidecar.core.cluster.recovery.recovery_tables import MOST_OF_A_REASON, known_checkpoints
 from sidecar.core.cluster.state import ClusterState
-from sidecar.core.cluster.status import SHOWN, ClusterStatus
+from sidecar.core.cluster.status import ClusterStatus
 from sidecar.core.cluster.status_of import status_of
 from sidecar.core.counted import counted, data_size, shortened
 from sidecar.core.moment import Moment, age, micros, seconds
@@ -244,13 +244,12 @@ def subject(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
 
 
 def _status(headline: Headline, policy: Policy, cluster: ClusterState | None, now: Moment) -> ClusterStatus | None:
-    """The status of the cluster that the headline is about. None too where it is calmer than a headline that is about no incident."""
+    """The status of the cluster that the headline is about, also where an alert about no incident is the headline: what was said of the
+    incident before would stand otherwise."""
     names = {alert.cluster_id for alert in headline.alerts}
     if cluster is None or len(names) > 1:
         return None
-    status = status_of(policy, names.pop(), cluster, now)
-    is_calm = SHOWN[status.status].kind in {"success", "info"}
-    return None if is_calm and headline.rule.on in NO_INCIDENT else status
+    return status_of(policy, names.pop(), cluster, now)
 
 
 def _failover(cluster: ClusterState, episode: Episode, *, of_a_loss: bool) -> Failover:

@@ -90,7 +90,8 @@ def test_a_repetition_says_that_it_is_one() -> None:
 
 
 def test_each_failover_while_they_are_too_many_is_titled_as_itself_with_its_number() -> None:
-    """The fourth one is not worded as the third: who failed over, and the how-manieth it is; the count's time is that of the last."""
+    """The third one has the status as title, as all others, and then their number. The fourth is not worded as the third: who failed over,
+    and the how-manieth it is; the count's time is that of the last."""
     flink, sidecar = watching(policy=ONE_GROUP)
     for leader in (B, A, B, A):
         flink.elect(leader)
@@ -99,7 +100,8 @@ def test_each_failover_while_they_are_too_many_is_titled_as_itself_with_its_numb
     changed = [delivery.body.split("\n")[0] for delivery in sent]
     assert changed[0] == "JobManager failed over: jm-a → jm-b, 1 of 1 jobs led"
     assert changed[1] == "JobManager failed over again (2nd in 1 h): jm-b → jm-a, 1 of 1 jobs led"
-    assert sent[2].title == "[CRITICAL] default: 3 failovers within 1 h, and 3 more alerts"
+    assert sent[2].title == "[UNCHECKED] default: jm-b leads; whether jobs run is not known (no REST)"
+    assert changed[2] == "3 failovers within 1 h, and 3 more alerts"
     assert changed[3] == "JobManager failed over again (4th in 1 h): jm-b → jm-a, 1 of 1 jobs led, 1 more fires"
     (line,) = [line for line in sidecar.sent[-1].body.split("\n") if "failovers within" in line]
     assert line == "4 failovers within 1 h, the last one by 2026-11-20 08:07:05 UTC"
