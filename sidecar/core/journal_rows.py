@@ -8,6 +8,7 @@ from msgspec import Struct, json
 
 from sidecar.core.alerting.active_silences import Documents, Silence, Silences
 from sidecar.core.alerting.alerts import Alerts, Failovers, Group, Pending, PendingKey
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.captures import Capture
 from sidecar.core.cluster.death.ends import NOTHING, Ends
 from sidecar.core.cluster.failover.episodes import Episode
@@ -19,7 +20,6 @@ from sidecar.core.cluster.state import ClusterState, ComponentState, Drilled, Re
 from sidecar.core.cluster.status import Stated
 from sidecar.core.cluster.store.leases import Lease
 from sidecar.core.cluster.transitions import Transition
-from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.drills.drill import RunningDrill
 from sidecar.core.flink.configmaps import LeaderElectionRecord
 from sidecar.core.flink.leadership import ComponentId

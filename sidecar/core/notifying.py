@@ -8,11 +8,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from sidecar.core.agreement import Agreement
-from sidecar.core.alerting import active_silences, grouping, rules
+from sidecar.core.alerting import active_silences, grouping, new_deliveries, rules
 from sidecar.core.alerting.alerts import Group, Suppressed
+from sidecar.core.alerting.outbox import Delivery, Settled, claim, queue, with_heartbeats
 from sidecar.core.cluster.record_writer import envelope
-from sidecar.core.delivery import new_deliveries
-from sidecar.core.delivery.outbox import Delivery, Settled, claim, queue, with_heartbeats
 from sidecar.core.moment import Moment, timestamp
 from sidecar.core.policy.policy import Policy
 from sidecar.core.quarantine import Quarantine

@@ -8,11 +8,11 @@ from msgspec import Struct
 
 from sidecar.core.alerting.active_silences import Silences
 from sidecar.core.alerting.alerts import Alerts
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.captures import Capture
 from sidecar.core.cluster.failover.plans import Operated
 from sidecar.core.cluster.failover_events import KubernetesEvent
 from sidecar.core.cluster.state import ClusterState
-from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.drills.drill import RunningDrill
 from sidecar.core.finder import Finder
 from sidecar.core.flink.deployments import Candidate, Maker, Seen

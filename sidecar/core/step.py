@@ -8,7 +8,9 @@ from msgspec.structs import replace
 
 from sidecar.core import capturing, drilling, handover, notifying
 from sidecar.core.agreement import Peers
-from sidecar.core.alerting import active_silences, grouping, reactions, rules
+from sidecar.core.alerting import active_silences, dropped_alerts, grouping, reactions, rules
+from sidecar.core.alerting.outbox import released
+from sidecar.core.alerting.settle import settle
 from sidecar.core.cluster import cluster_step, rest_server, status_of
 from sidecar.core.cluster.cluster_step import accounted
 from sidecar.core.cluster.death import deaths
@@ -20,9 +22,6 @@ from sidecar.core.cluster.recovery import assessment
 from sidecar.core.cluster.recovery.recovery_state import BadRestore
 from sidecar.core.cluster.state import ClusterState, fresh_cluster, without_memory
 from sidecar.core.cluster.transitions import Transition
-from sidecar.core.delivery import dropped_alerts
-from sidecar.core.delivery.outbox import released
-from sidecar.core.delivery.settle import settle
 from sidecar.core.finder import Finder
 from sidecar.core.flink.deployments import Maker
 from sidecar.core.moment import SECOND, Moment

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import Started, Stopped, Ticked
 from sidecar.core.policy.policy import Policy, Source, Store

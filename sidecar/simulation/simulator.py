@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome, DeliverySettled, Observation

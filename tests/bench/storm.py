@@ -17,9 +17,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar.app.loop import Loop
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.captures import Capture
 from sidecar.core.cluster.state import ClusterState
-from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.journal_rows import changes
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import ChildrenObserved, DeliveryOutcome, DeliverySettled, Observation

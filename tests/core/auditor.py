@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from sidecar.core.alerting import flushing
 from sidecar.core.alerting.active_silences import CLOCK_SKEW, PATIENCE
 from sidecar.core.alerting.alerts import Alert, Alerts, Member, Notice, Reason
-from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import Moment

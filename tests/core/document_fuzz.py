@@ -20,12 +20,11 @@ from msgspec import json
 from msgspec.structs import replace
 
 from sidecar.core import handover
-from sidecar.core.alerting import silence_document
+from sidecar.core.alerting import claims, ledger_document, silence_document
+from sidecar.core.alerting.claims import Standing
+from sidecar.core.alerting.ledger_document import LEASE_UNRENEWED, Claim, ForeignFormatError
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.alerting.silence_document import SilencesError
-from sidecar.core.delivery import claims, ledger_document
-from sidecar.core.delivery.claims import Standing
-from sidecar.core.delivery.ledger_document import LEASE_UNRENEWED, Claim, ForeignFormatError
-from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.handover.writer import MOST_BYTES
 from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import SECOND

@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from sidecar.core import handover
 from sidecar.core.alerting import silence_document
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.alerting.silence_document import Written
 from sidecar.core.captures import Capture
 from sidecar.core.cluster.failover_events import KubernetesEvent
 from sidecar.core.cluster.state import ComponentState
-from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.flink import configmaps, znode_paths
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.flink.znode_paths import ZNodeLayout

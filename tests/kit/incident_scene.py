@@ -14,7 +14,7 @@ from unittest.mock import patch
 from msgspec import convert
 from msgspec.structs import replace
 
-from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliverySettled, PolicyLoaded

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Member
-from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.policy import Destination, Trigger
 from sidecar.core.policy.routing import Route

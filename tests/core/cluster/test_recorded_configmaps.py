@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.flink.configmaps import LEASE_MARGIN
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import ConfigMapObserved, DeliveryOutcome, DeliverySettled, Observation

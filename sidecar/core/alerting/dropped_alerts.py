@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import MOST_OWED, Alert, Group, Member, Notice, Reason
 from sidecar.core.alerting.compose import MOST_ALERTS, bounded
+from sidecar.core.alerting.ledger_document import DROPPED
+from sidecar.core.alerting.new_deliveries import delivery_of
+from sidecar.core.alerting.outbox import Delivery, Settled
 from sidecar.core.alerting.title import WORST_FIRST
-from sidecar.core.delivery.ledger_document import DROPPED
-from sidecar.core.delivery.new_deliveries import delivery_of
-from sidecar.core.delivery.outbox import Delivery, Settled
 from sidecar.core.message import Content, MessageAlert
 from sidecar.core.moment import Moment, timestamp
 from sidecar.core.policy.labels import Labels

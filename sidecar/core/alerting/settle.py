@@ -5,7 +5,7 @@ from zlib import crc32
 
 from msgspec.structs import replace
 
-from sidecar.core.delivery.outbox import Delivery, Outbox, Settled, Stage, sendable, waiting_for, without_pause
+from sidecar.core.alerting.outbox import Delivery, Outbox, Settled, Stage, sendable, waiting_for, without_pause
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome, DeliverySettled
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from sidecar.core import handover
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome, HandoverRead, PolicyLoaded
 from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Trigger
