@@ -16,7 +16,7 @@ from sidecar.core.moment import Moment
 from sidecar.core.observations import HandoverRead, Observation, PolicyLoaded, Started, Ticked
 from sidecar.core.policy.labels import Labels
 from sidecar.core.policy.policy import Destination, Policy
-from sidecar.core.policy.routing import Route, every, is_inhibited, matching
+from sidecar.core.policy.routing import Route, every, inhibitor, matching
 from sidecar.core.records import Notification, record_id
 from sidecar.core.state_and_effects import Append, Effect, ReadSilences, Send, State
 from sidecar.core.step import step
@@ -149,7 +149,7 @@ class Auditor:
             for alert in notice.alerts:
                 assert not _is_silenced(after, alert, at), "notified, and silenced"
             for alert in (alert for alert in notice.alerts if alert.ended is None):
-                assert not is_inhibited(policy.inhibit_rules, alert.labels, firing), "notified, and inhibited"
+                assert not inhibitor(policy.inhibit_rules, alert.labels, firing), "notified, and inhibited"
                 is_lasting = alert.id in self._lasting.get(notice.fingerprint, ())
                 assert not is_lasting or _in_sight(alert, after), "notified again as if it held, while blind"
 
@@ -331,7 +331,7 @@ def _free(policy: Policy, after: State, ticked: Ticked) -> Iterator[tuple[str, R
                 alert = member.alert
                 if _is_silenced(after, alert, ticked.at):
                     continue
-                open_to = _in_sight(alert, after) and not is_inhibited(policy.inhibit_rules, alert.labels, firing)
+                open_to = _in_sight(alert, after) and not inhibitor(policy.inhibit_rules, alert.labels, firing)
                 if (member.notified and not member.closes) if alert.ended else open_to:
                     yield fingerprint, route, member
 

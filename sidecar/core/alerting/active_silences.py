@@ -113,7 +113,7 @@ def _needed(policy: Policy, groups: Iterable[Group], now: Moment) -> dict[str, i
     needed: dict[str, int] = {}
     for group in groups:
         if group.flush_at is not None and group.flush_at <= now.steady + AHEAD:
-            for name in _documents_of(policy, group):
+            for name in _documents_of(policy, group.members):
                 needed[name] = max(needed.get(name, 0), group.flush_at - AHEAD)
     return needed
 
@@ -131,34 +131,38 @@ def awaits_document(policy: Policy, documents: Documents, group: Group, now: Mom
     """Whether a group that is due waits for a document: it was not read shortly before, and will soon be."""
     if group.flush_at is None or now.steady >= group.flush_at + PATIENCE:
         return False
-    times = (documents.get(name, Silences()).answered_at for name in _documents_of(policy, group))
+    times = (documents.get(name, Silences()).answered_at for name in _documents_of(policy, group.members))
     return any(at is None or at < group.flush_at - AHEAD for at in times)
 
 
-def _documents_of(policy: Policy, group: Group) -> Collection[str]:
-    names = {policy.silences_of(member.alert.cluster_id) for member in group.members.values()}
+def _documents_of(policy: Policy, members: Mapping[str, Member]) -> Collection[str]:
+    if not policy.silence_documents:
+        return ()
+    names = {policy.silences_of(member.alert.cluster_id) for member in members.values()}
     return {name for name in names if name is not None}
 
 
 def effort(policy: Policy, documents: Documents, group: Group) -> int:
     """How many alerts are matched against a silence each, at most, to know which of the group's are hidden."""
-    return len(group.members) * sum(len(documents.get(name, Silences()).known) for name in _documents_of(policy, group))
+    return len(group.members) * sum(
+        len(documents.get(name, Silences()).known) for name in _documents_of(policy, group.members)
+    )
 
 
-def hiding(policy: Policy, documents: Documents, group: Group, now: Moment) -> dict[str, str]:
-    """By alert of the group: the active silence or drill that hides it; of several the one that ends last."""
+def hiding(policy: Policy, documents: Documents, members: Mapping[str, Member], now: Moment) -> Mapping[str, Silence]:
+    """By key of a member: the active silence or drill that hides it; of several the one that ends last."""
     active: dict[str, list[Silence]] = {}
-    for name in _documents_of(policy, group):
+    for name in _documents_of(policy, members):
         silences = (silence for silence in documents.get(name, Silences()).known.values() if silence.is_active(now))
         active[name] = sorted(silences, key=lambda silence: (silence.ends_at, silence.id), reverse=True)
     if not any(active.values()):
         return {}
     drilled = {rule.alert for rule in policy.rules if rule.on in DRILLED}
     hidden = {}
-    for key, member in group.members.items():
+    for key, member in members.items():
         candidates = active.get(policy.silences_of(member.alert.cluster_id) or "", [])
         if match := next((silence for silence in candidates if _hides(silence, member, drilled)), None):
-            hidden[key] = match.id
+            hidden[key] = match
     return hidden
 
 

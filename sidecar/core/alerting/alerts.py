@@ -106,6 +106,11 @@ class Alert(Struct, frozen=True):
     left_behind: bool = False
     """Its cluster was found, nobody has led or contended in it since, and it shares one group with others of that kind."""
 
+    @property
+    def is_outvoted(self) -> bool:
+        """Whether it is about this observer alone: it cannot read the store, and others can. Of Flink each observer is believed."""
+        return "observer" in self.labels and self.agreement is not None and self.agreement.is_outvoted
+
 
 class Member(Struct, frozen=True, rename={"notified": "told", "suppressed_by": "held_back"}):
     """An alert in a group."""

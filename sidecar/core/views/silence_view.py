@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from msgspec import UNSET, Struct, UnsetType
 
 from sidecar.core.alerting.active_silences import Silence, hiding
-from sidecar.core.alerting.alerts import Group
 from sidecar.core.alerting.silence_document import Written
 from sidecar.core.moment import Moment, Timestamp, timestamp
 from sidecar.core.policy.policy import Policy
@@ -63,7 +62,7 @@ def hidden(policy: Policy, state: State, at: Moment) -> Counter[str]:
 def hidden_now(policy: Policy, state: State, at: Moment) -> Counter[str]:
     """By silence: the alerts that fire and that it matches, as the alerts are shown; also before a notification of them is due."""
     firing = {member.alert.id: member for member in state.alerts.members() if member.alert.ended is None}
-    return Counter(hiding(policy, state.silences, Group("", {}, firing), at).values())
+    return Counter(silence.id for silence in hiding(policy, state.silences, firing, at).values())
 
 
 def problems(snapshot: Snapshot) -> dict[str, str]:

@@ -272,7 +272,7 @@ def test_the_silences_of_one_cluster_do_not_hide_alerts_of_another() -> None:
         ({CLUSTER: silenced}, frozenset[str](), None, False),
     ):
         policy = replace(POLICY, silence_documents=stores, finds=finds)
-        assert bool(active_silences.hiding(policy, documents, group, Moment(START, START))) is expected
+        assert bool(active_silences.hiding(policy, documents, group.members, Moment(START, START))) is expected
 
 
 def hostile() -> tuple[Written, ...]:

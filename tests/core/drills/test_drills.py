@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting import active_silences
 from sidecar.core.alerting.active_silences import Silences
-from sidecar.core.alerting.alerts import Alert, Group, Member, Reason
+from sidecar.core.alerting.alerts import Alert, Member, Reason
 from sidecar.core.alerting.silence_document import (
     LONGEST_DRILL,
     MOST,
@@ -294,7 +294,7 @@ def hidden(policy: Policy, member: Member, documents: Mapping[str, Written]) -> 
         name: replace(document, known={key: replace(one, causal=True) for key, one in document.known.items()})
         for name, document in silences_by_document.items()
     }
-    return bool(active_silences.hiding(policy, silences_by_document, Group("", {}, {"1": member}), later))
+    return bool(active_silences.hiding(policy, silences_by_document, {"1": member}, later))
 
 
 @pytest.mark.parametrize("trigger", Trigger)
