@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from sidecar.core.alerting.alerting_step import ReadSilences, Send
 from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.alerting.settle import NOT_DELIVERED
 from sidecar.core.captures import Capture
@@ -42,8 +43,6 @@ from sidecar.core.state_and_effects import (
     Gather,
     NamePod,
     Publish,
-    ReadSilences,
-    Send,
     State,
     TakePicture,
 )

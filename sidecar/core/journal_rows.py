@@ -133,10 +133,10 @@ def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
         silences[document] = Silences({**by_id, silence_id: silence})
     state = State(
         {name: _cluster(name, values) for name in values["view"]},
-        Alerts(values["pending"], values["group"], values["failovers"]),
-        dict(sorted(values["delivery"].items(), key=lambda item: item[1].queued_at)),
         values["capture"],
         values["alive"].get(""),
+        alerts=Alerts(values["pending"], values["group"], values["failovers"]),
+        outbox=dict(sorted(values["delivery"].items(), key=lambda item: item[1].queued_at)),
         silences=silences,
         drills=values["drill"],
     )

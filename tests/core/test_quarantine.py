@@ -8,6 +8,7 @@ from msgspec import json
 from msgspec.structs import replace
 
 from sidecar.core.alerting import conditions, phrases
+from sidecar.core.alerting.alerting_step import Send
 from sidecar.core.alerting.alerts import Group, Member
 from sidecar.core.cluster import split_leadership
 from sidecar.core.cluster.split_leadership import Contest
@@ -18,7 +19,7 @@ from sidecar.core.moment import LATEST, timestamp
 from sidecar.core.observations import Observation, Started, Ticked
 from sidecar.core.policy.policy import Policy, Store
 from sidecar.core.quarantine import Quarantined
-from sidecar.core.state_and_effects import Effect, Send, State
+from sidecar.core.state_and_effects import Effect, State
 from tests.kit.observed_failovers import CLUSTER, PATHS, POLICY, at, first_sight, gone, play
 
 OTHER = "other"

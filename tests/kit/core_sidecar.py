@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from sidecar.core import handover
 from sidecar.core.alerting import silence_document
+from sidecar.core.alerting.alerting_step import ReadSilences, Send
 from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.alerting.silence_document import Written
 from sidecar.core.captures import Capture
@@ -39,7 +40,7 @@ from sidecar.core.observations import (
 from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Store, Trigger
 from sidecar.core.policy.routing import Route
 from sidecar.core.records import AnyRecord, Coverage, EpisodeRecord, Notification, TransitionRecord
-from sidecar.core.state_and_effects import Append, Gather, NamePod, Publish, ReadSilences, Send, State, TakePicture
+from sidecar.core.state_and_effects import Append, Gather, NamePod, Publish, State, TakePicture
 from sidecar.core.step import Step, step
 from tests.kit.cluster import CLUSTER, START, A, B, JobManager
 from tests.kit.config_maps import ConfigMaps

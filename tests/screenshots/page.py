@@ -103,7 +103,7 @@ def _snapshot(sidecar: Sidecar) -> Snapshot:
     orders = replace(sidecar.state.clusters[CLUSTER], contenders={_LATCH: ()})
     _, other = watching()
     payments = replace(other.state.clusters[CLUSTER], contenders={_LATCH: ("a", "b")})
-    state = State({"orders": orders, "payments": payments}, replace(alerts, groups=groups, pending={}))
+    state = State({"orders": orders, "payments": payments}, alerts=replace(alerts, groups=groups, pending={}))
     return Snapshot(sidecar.moment, state, policy=sidecar.policy)
 
 
