@@ -102,8 +102,9 @@ def tick(
     """The state after what is due was notified. `groups`: as the journal has them."""
     blind = {name for name, cluster in clusters.items() if not cluster.leaders_in_sight}
     alerts = rules.evaluate(state.alerts, policy, clusters, now, quarantine)
-    with quarantine.guard("the search for clusters"):
-        alerts = rules.evaluate_search(alerts, policy, finder, now)
+    if finder:
+        with quarantine.guard("the search for clusters"):
+            alerts = rules.evaluate_search(alerts, policy, finder, now)
     documents, asked = active_silences.request_reads(policy, state.silences, alerts.groups.values(), now)
     alerts, deliveries, suppressed = new_deliveries.due(policy, alerts, clusters, blind, documents, quarantine, now)
     documents = active_silences.with_hits(policy, documents, suppressed)

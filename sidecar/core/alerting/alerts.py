@@ -1,6 +1,6 @@
 """Alerts, as a rule makes them, and the groups they are notified in, in Alertmanager's terms; see `grouping`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
@@ -185,13 +185,13 @@ class Alerts(Struct, frozen=True):
     beats: Mapping[str, int] = {}
     """By destination: when the last heartbeat or resend was queued (steady)."""
 
-    def members(self) -> Iterator[Member]:
+    def members(self) -> list[Member]:
         """Those of all groups: an alert that is in several comes as often."""
-        return (member for group in self.groups.values() for member in group.members.values())
+        return [member for group in self.groups.values() for member in group.members.values()]
 
-    def firing(self) -> Iterator[Alert]:
+    def firing(self) -> list[Alert]:
         """The alerts that fire, as often as they are in a group."""
-        return (member.alert for member in self.members() if member.alert.ended is None)
+        return [member.alert for member in self.members() if member.alert.ended is None]
 
     def active(self) -> dict[PendingKey, Alert]:
         """The alerts that are firing."""
@@ -243,7 +243,7 @@ class Notice(Struct, frozen=True):
     @property
     def changed(self) -> tuple[Alert, ...]:
         """Those that are new, or resolved."""
-        return tuple(alert for place, alert in enumerate(self.alerts) if place < self.news or alert.ended)
+        return (*self.alerts[: self.news], *[alert for alert in self.alerts[self.news :] if alert.ended])
 
 
 class Suppressed(Struct, frozen=True):

@@ -4,7 +4,7 @@ Addresses and job ids come from the store and are untrusted: a message has no co
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from sidecar.core.alerting import phrases, title
@@ -21,7 +21,7 @@ from sidecar.core.counted import counted, shortened
 from sidecar.core.message import Content, MessageAlert
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Policy, Trigger
-from sidecar.core.sanitize import clean
+from sidecar.core.sanitize import clean, clean_values
 
 _WHERE: Final = " in `explain`"
 MOST_BODY: Final = 600
@@ -73,12 +73,12 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
     ]
     return Content(
         title,
-        "\n".join(bounded([*_without_details(lines)])),
+        "\n".join(bounded(_without_details(lines))),
         headline.severity,
-        tuple((clean(name), clean(value)) for name, value in _facts(about)),
+        tuple([(name, clean(value)) for name, value in _facts(about)]),
         None if policy.link is None else f"{policy.link}/{page}",
         failover.episode.id if failover else None,
-        tuple(_message_alert(alert, about) for alert in notice.alerts[:MOST_ALERTS]),
+        tuple([_message_alert(alert, about) for alert in notice.alerts[:MOST_ALERTS]]),
         failover.death if failover else None,
         failover.recovery if failover else None,
         *((status.status.value, status.sentence, *SHOWN[status.status]) if status else ("", "", *shown)),
@@ -86,9 +86,14 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
 
 
 def _message_alert(alert: Alert, about: Subject) -> MessageAlert:
-    labels = {name: clean(value, MOST_SUMMARY) for name, value in alert.labels.items()}
     text = phrases.line(about.rules[alert.rule], [alert], about.pods)
-    return MessageAlert(alert.id, labels, text, alert.began.wall, alert.ended.wall if alert.ended else 0)
+    return MessageAlert(
+        alert.id,
+        clean_values(alert.labels, MOST_SUMMARY),
+        text,
+        alert.began.wall,
+        alert.ended.wall if alert.ended else 0,
+    )
 
 
 def _alert_lines(about: Subject) -> tuple[list[_Line], list[str]]:
@@ -96,7 +101,7 @@ def _alert_lines(about: Subject) -> tuple[list[_Line], list[str]]:
     happened: list[_Line] = []
     news = {alert.id for alert in about.notice.changed}
     alike = defaultdict[Hashable, list[Alert]](list)
-    changes = (alert for alert in about.notice.alerts if about.rules[alert.rule].on is Trigger.LEADER_CHANGED)
+    changes = [alert for alert in about.notice.alerts if about.rules[alert.rule].on is Trigger.LEADER_CHANGED]
     changed = {(alert.cluster_id, alert.component) for alert in changes}
     for alert in about.notice.alerts:
         rule = about.rules[alert.rule]
@@ -108,81 +113,83 @@ def _alert_lines(about: Subject) -> tuple[list[_Line], list[str]]:
             hosts = phrases.host(alert.before), phrases.host(alert.after)
             whose = alert.cluster_id, alert.episode_id, phrases.is_of_a_job(alert)
             alike[alert.rule, bool(alert.ended), whose, hosts].append(alert)
-    longest = (sorted(alerts, key=phrases.longest_vacancy, reverse=True) for alerts in alike.values())
+    longest = [sorted(alerts, key=phrases.longest_vacancy, reverse=True) for alerts in alike.values()]
     return happened, [phrases.line(about.rules[alerts[0].rule], alerts, about.pods) for alerts in longest]
 
 
-def _failover_lines(failover: Failover, notice: Notice) -> Iterator[_Line]:
+def _failover_lines(failover: Failover, notice: Notice) -> list[_Line]:
     """Why it happened, and what it means for the jobs. What else leaves the same facts is no news at night."""
-    if failover.death:
-        yield _Line(succession_line(failover.death, failover.successor, phrases.longest_duration(notice.alerts)))
-    yield from (_Line(line, is_detail=True) for line in failover.came_back.affected)
-    yield from (_Line(line, is_detail=number > 0) for number, line in enumerate(failover.came_back.now))
+    lines: list[_Line] = []
+    death = failover.death
+    if death:
+        lines.append(_Line(succession_line(death, failover.successor, phrases.longest_duration(notice.alerts))))
+    lines += [_Line(line, is_detail=True) for line in failover.came_back.affected]
+    lines += [_Line(line, is_detail=number > 0) for number, line in enumerate(failover.came_back.now)]
     if failover.jobs.away or failover.jobs.ended:
         are_counted = bool(failover.came_back.now) or any(map(phrases.is_of_a_job, notice.alerts))
-        yield _Line(jobs_line(failover.jobs), is_detail=are_counted)
-    facts = (fact for fact in failover.verdict.facts if fact != failover.verdict.alike)
-    for fact in (*facts, *(failover.death.facts if failover.death else ())):
-        yield _Line(clean(fact), is_detail=fact not in failover.failed[-1:])
+        lines.append(_Line(jobs_line(failover.jobs), is_detail=are_counted))
+    facts = [fact for fact in failover.verdict.facts if fact != failover.verdict.alike]
+    facts += death.facts if death else ()
+    return [*lines, *[_Line(clean(fact), is_detail=fact not in failover.failed[-1:]) for fact in facts]]
 
 
-def _without_details(lines: Sequence[_Line]) -> Iterator[str]:
+def _without_details(lines: Sequence[_Line]) -> list[str]:
     """All that is no detail, and as many details as have room beside it, then how many have none."""
-    room = MOST_BODY - sum(len(line.text) + 1 for line in lines if not line.is_detail)
-    details = sum(len(line.text) + 1 for line in lines if line.is_detail)
-    if details > room:
+    room = MOST_BODY - sum([len(line.text) + 1 for line in lines if not line.is_detail])
+    if sum([len(line.text) + 1 for line in lines if line.is_detail]) > room:
         room -= len(_more_details(len(lines))) + 1
-    left_out = written = 0
+    kept, left_out = list[str](), 0
     for line in lines:
         size = len(line.text) + 1 if line.is_detail else 0
         if size > max(room, 0):
             left_out += 1
-            continue
-        room -= size
-        written += len(line.text) + 1
-        yield line.text
+        else:
+            room -= size
+            kept.append(line.text)
     if left_out:
         more = _more_details(left_out)
-        yield more if written + len(more) <= MOST_BODY else more.removesuffix(_WHERE)
+        fits = sum([len(text) + 1 for text in kept]) + len(more) <= MOST_BODY
+        kept.append(more if fits else more.removesuffix(_WHERE))
+    return kept
 
 
 def _more_details(number: int) -> str:
     return f"… and {counted(number, 'more line')}{_WHERE}"
 
 
-def _facts(about: Subject) -> Iterator[tuple[str, str]]:
+def _facts(about: Subject) -> list[tuple[str, str]]:
     notice, policy, failover = about.notice, about.policy, about.failover
-    names = list(dict.fromkeys(alert.cluster_id for alert in notice.alerts))
+    names = list(dict.fromkeys([alert.cluster_id for alert in notice.alerts]))
+    facts: list[tuple[str, str]] = []
     if failover:
-        yield "cause", f"{failover.verdict.cause} ({failover.verdict.confidence} confidence)"
+        facts.append(("cause", f"{failover.verdict.cause} ({failover.verdict.confidence} confidence)"))
         if failover.planned:
-            yield "planned", failover.planned
+            facts.append(("planned", failover.planned))
         elif lacked := makers_there.lacks(policy, names[0], about.cluster):
-            yield "planned", f"not known without {lacked}"
+            facts.append(("planned", f"not known without {lacked}"))
         if death := failover.death:
-            yield "death", f"{death.reason} ({death.confidence} confidence)"
-    yield "alert", f"{', '.join(dict.fromkeys(alert.rule for alert in notice.alerts))} ({notice.reason.value})"
-    yield "cluster", ", ".join(names)
-    yield "store", ", ".join(dict.fromkeys(policy.store_of(name).value for name in names))
-    yield "observer", policy.observer
+            facts.append(("death", f"{death.reason} ({death.confidence} confidence)"))
+    rules = ", ".join(dict.fromkeys([alert.rule for alert in notice.alerts]))
+    stores = ", ".join(dict.fromkeys([policy.store_of(name).value for name in names]))
+    facts += ("alert", f"{rules} ({notice.reason.value})"), ("cluster", ", ".join(names)), ("store", stores)
+    facts.append(("observer", policy.observer))
     if failover:
-        yield "episode", failover.episode.id
+        facts.append(("episode", failover.episode.id))
         if files := failover.episode.gathered.files:
-            yield "evidence", f"{counted(files, 'file')} at {policy.observer}"
+            facts.append(("evidence", f"{counted(files, 'file')} at {policy.observer}"))
         if recovery := failover.recovery:
-            yield "recovery", recovery.verdict if recovery.is_over else "still being assessed"
-    yield from policy.external_labels.items()
+            facts.append(("recovery", recovery.verdict if recovery.is_over else "still being assessed"))
+    return [*facts, *policy.external_labels.items()]
 
 
-def bounded(lines: Sequence[str]) -> Iterator[str]:
+def bounded(lines: Sequence[str]) -> Sequence[str]:
     """As many lines as fit in MOST_BYTES and MOST_LINES, then how many do not."""
     room = MOST_BYTES
     for number, line in enumerate(lines):
         room -= len(line.encode())
         if number == MOST_LINES or room < 0:
-            yield f"… and {counted(len(lines) - number, 'more line')}"
-            return
-        yield line
+            return [*lines[:number], f"… and {counted(len(lines) - number, 'more line')}"]
+    return lines
 
 
 def _title(about: Subject) -> tuple[str, list[str], str | None]:

@@ -144,16 +144,15 @@ class _Flush(Struct, dict=True):
     def _has_settled(self, group: Group) -> bool:
         """Whether its cluster is as it should be again, and nothing of the incident fires: what else does is no reason to wait."""
         members = group.members.values()
-        if any(member.alert.cluster_id in self.unsettled for member in members):
+        if self.unsettled and any(member.alert.cluster_id in self.unsettled for member in members):
             return False
         if group.flush_at is None:
             return bool(members)
-        closes = any(member.closes and not member.suppressed_by for member in members)
+        if not [member for member in members if member.closes and not member.suppressed_by]:
+            return False
         others = [member for member in members if not member.closes]
-        return (
-            closes
-            and bool(others)
-            and all(m.notified and m.alert.ended is None and not self._is_of_incident(m.alert) for m in others)
+        return bool(others) and all(
+            m.notified and m.alert.ended is None and not self._is_of_incident(m.alert) for m in others
         )
 
     def _awaits_status(self, alert: Alert) -> bool:
@@ -210,10 +209,10 @@ class _Flush(Struct, dict=True):
         notified = [member for member in visible if member.notified]
         over = [m for m in notified if m.alert.ended and not (m.closes and self._awaits_status(m.alert))]
         still = [m.alert for m in notified if not m.alert.ended and is_observable(m.alert, self.blind)]
-        hidden = (group.members[key] for key in suppressed if group.members[key].notified)
+        hidden = [group.members[key] for key in suppressed if group.members[key].notified]
         lasting = [member.alert for member in (*visible, *hidden) if not member.alert.ended]
         lasts, differs = any(map(self._is_of_incident, lasting)), not all(map(self._is_of_incident, news))
-        awaits_status = any(self._awaits_status(member.alert) for member in visible)
+        awaits_status = bool(self.unsettled) and any(self._awaits_status(member.alert) for member in visible)
         is_repeated = group.notified_at is not None and self.now.steady >= group.notified_at + route.repeat_interval
         return _Contents(news, over, still, bool(lasting), lasts, differs, awaits_status, is_repeated)
 

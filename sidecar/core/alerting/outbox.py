@@ -138,6 +138,9 @@ def queue(outbox: Outbox, deliveries: list[Delivery]) -> tuple[Outbox, list[Sett
     given_up = []
     for delivery in deliveries:
         waiting = [other for other in waiting_for(grown, delivery.destination) if not other.is_transient]
+        if not waiting:
+            grown[delivery.id] = delivery
+            continue
         closing = [other for other in waiting if other.is_closing and other.fingerprint == delivery.fingerprint]
         replaced = [other for other in closing if other.incident == delivery.incident]
         # Other external labels gave the group another incident: the one before is closed first.

@@ -1,6 +1,7 @@
 """The texts of alerts by trigger: title and line, while firing and when resolved."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from sidecar.core.agreement import Agreement
@@ -20,7 +21,7 @@ from sidecar.core.sanitize import clean
 
 
 class Phrases(NamedTuple):
-    """Texts with the fields of `_fields`. A title may have those of SHORTENED."""
+    """Texts with the fields of `_FIELDS`. A title may have those of SHORTENED."""
 
     title: str
     title_over: str
@@ -160,6 +161,7 @@ PHRASES: Final = {
 _SHORTEST_SECONDS: Final = 0.05
 """Less would be shown as 0.0."""
 _REST_SERVER: Final = ComponentId(Component.REST_SERVER)
+_TOO_OLD: Final = str(TooOld())
 TOO_OLD: Final = Phrases(
     "this Flink is not supported", "a supported Flink runs", "{missing}", "a supported Flink runs since {ended}"
 )
@@ -198,8 +200,8 @@ def headline(
     """The title of a group of alerts. `pods`: those of each cluster; `without`: fields to leave out; `counted_within`: in which time
     failovers are counted.
     """
-    phrases = _phrases(rule, alerts[0])
-    fields = _fields(rule, alerts, pods) | {"again": _failover_number(alerts, counted_within)}
+    phrases, fields = _phrases(rule, alerts[0]), _Fields(rule, alerts, pods)
+    fields["again"] = _failover_number(alerts, counted_within)
     fields |= {name: "" for name in without if name != "who" or fields["what"] == _ALL_OWN}
     return (phrases.title_over if over else phrases.title).format_map(fields)
 
@@ -207,8 +209,7 @@ def headline(
 def line(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> str:
     """The line of one alert: what happened, to what, when. Of several, all about what happened to the first one."""
     alert = alerts[0]
-    phrases = _phrases(rule, alert)
-    fields = _fields(rule, alerts, pods)
+    phrases, fields = _phrases(rule, alert), _Fields(rule, alerts, pods)
     if alert.ended is not None and not alert.is_event:
         return phrases.line_over.format_map(fields)
     return phrases.line.format_map(fields) + (_observers(alert.agreement) if alert.agreement else "")
@@ -228,15 +229,19 @@ def _observers(agreement: Agreement) -> str:
 def _phrases(rule: Rule, alert: Alert) -> Phrases:
     if alert.unwanted:
         return UNWANTED
-    if alert.missing == str(TooOld()):
-        return TOO_OLD
-    if alert.missing and alert.missing.startswith(PARTLY):
-        return PARTLY_OBSERVED
+    if alert.missing:
+        return (
+            TOO_OLD
+            if alert.missing == _TOO_OLD
+            else PARTLY_OBSERVED
+            if alert.missing.startswith(PARTLY)
+            else NO_CLUSTER
+        )
     if rule.on is Trigger.NO_STANDBY and alert.count:
         return UNSTEADY_STANDBY
     if rule.on is Trigger.LEADER_SILENT:
         return SILENCES[alert.reach]
-    return NO_CLUSTER if alert.missing else PHRASES[rule.on]
+    return PHRASES[rule.on]
 
 
 def host(host_port: str | None) -> str | None:
@@ -244,56 +249,107 @@ def host(host_port: str | None) -> str | None:
     return (host_port or "").rpartition(":")[0] or host_port
 
 
-def _fields(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> dict[str, str]:
-    first, subject = alerts[0], _subject(alerts)
-    vacant = seconds(int((first.vacant_seconds or 0) * SECOND))
-    bounds = first.downtime_seconds_at_least, first.downtime_seconds_at_most
-    down = without_leader(first.vacant_seconds, *bounds)
-    return {
-        **_leader_fields(alerts, pods),
-        "what": subject,
-        "who": f"{subject} ",
-        "began": spoken(first.began.wall),
-        "ended": spoken(first.ended.wall) if first.ended else "",
-        "lasted": vacant,
-        "longest": f" after {longest}" if (longest := longest_duration(alerts)) else "",
-        "down": f", {down}" if down else "",
-        "count": str(first.count),
-        "jobs": counted(first.count or 0, "job"),
-        "risks": counted(len(alerts), "risk"),
-        "about": first.about or "",
-        "detail": first.detail,
-        "total": str(sum(alert.count or 0 for alert in alerts)),
-        "within": age(rule.within),
-        "age": age(rule.age),
-        "passed": spoken(first.began.wall - rule.age),
-        "latest": spoken((first.latest or first.began).wall),
-        "missing": first.missing or "",
-    }
+class _Fields(dict[str, str]):
+    """The fields of a text, each formed when the text has it."""
+
+    def __init__(self, rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> None:
+        super().__init__()
+        self.rule, self.alerts, self.pods, self.first = rule, alerts, pods, alerts[0]
+
+    def __missing__(self, name: str) -> str:
+        text = self[name] = _FIELDS[name](self)
+        return text
+
+    @cached_property
+    def places(self) -> tuple[str, str]:
+        """Who led before and after."""
+        alert = _example(self.alerts)
+        pods = self.pods.get(alert.cluster_id) or {}
+        before, after = (
+            (alert.before and name_at(pods, alert.before), alert.after and name_at(pods, alert.after))
+            if pods
+            else (None, None)
+        )
+        return spelled(alert.before, before), spelled(alert.after, after)
+
+    @property
+    def previous(self) -> str:
+        """The leader that they are about, or the one before it, if it is one process."""
+        processes = {self.process(alert, alert.before) for alert in self.alerts if alert.before}
+        before, *others = processes or {None}
+        return clean(before) if before and not others else ""
+
+    @property
+    def led(self) -> str:
+        if self.first.component == JOBS:
+            return "new leaders, or ended"
+        return f"elected {clean(self.places[1])}" if self.places[1] else "its job ended"
+
+    @property
+    def moves(self) -> str:
+        """From process to process."""
+        moves = {(self.process(alert, alert.before), self.process(alert, alert.after)) for alert in self.alerts}
+        (before, after), *others = moves
+        if others:
+            return f", in {len(others) + 1} different moves"
+        if before == after:  # several processes on one host: only their ports differ, and one pair stands for all
+            example = _example(self.alerts)
+            before, after = example.before, example.after
+        return f": {move(before, after)}"
+
+    @property
+    def down(self) -> str:
+        alert = self.first
+        down = without_leader(alert.vacant_seconds, alert.downtime_seconds_at_least, alert.downtime_seconds_at_most)
+        return f", {down}" if down else ""
+
+    def process(self, alert: Alert, place: str | None) -> str | None:
+        """The pod at `host:port`, or the host where the pod is not known."""
+        pods = self.pods.get(alert.cluster_id)
+        return (pods and name_at(pods, place)) or host(place)
+
+
+def _after(prefix: str, text: str, suffix: str = "") -> str:
+    return f"{prefix}{text}{suffix}" if text else ""
+
+
+_FIELDS: Final[Mapping[str, Callable[[_Fields], str]]] = {
+    "what": lambda of: _subject(of.alerts),
+    "who": lambda of: f"{of['what']} ",
+    "began": lambda of: spoken(of.first.began.wall),
+    "ended": lambda of: spoken(of.first.ended.wall) if of.first.ended else "",
+    "lasted": lambda of: seconds(int((of.first.vacant_seconds or 0) * SECOND)),
+    "longest": lambda of: _after(" after ", longest_duration(of.alerts)),
+    "down": lambda of: of.down,
+    "count": lambda of: str(of.first.count),
+    "jobs": lambda of: counted(of.first.count or 0, "job"),
+    "risks": lambda of: counted(len(of.alerts), "risk"),
+    "about": lambda of: of.first.about or "",
+    "detail": lambda of: of.first.detail,
+    "total": lambda of: str(sum(alert.count or 0 for alert in of.alerts)),
+    "within": lambda of: age(of.rule.within),
+    "age": lambda of: age(of.rule.age),
+    "passed": lambda of: spoken(of.first.began.wall - of.rule.age),
+    "latest": lambda of: spoken((of.first.latest or of.first.began).wall),
+    "missing": lambda of: of.first.missing or "",
+    "before": lambda of: clean(of.places[0] or "?"),
+    "after": lambda of: clean(of.places[1] or "?"),
+    "move": lambda of: move(*of.places),
+    "moves": lambda of: of.moves,
+    "sides": lambda of: f": {of['before']} and {of['after']}",
+    "left": lambda of: _after(", ", of.previous, " led before"),
+    "at": lambda of: _after(": ", of.previous),
+    "formerly": lambda of: _after(" (previous leader: ", clean(of.places[0]), ")"),
+    "led": lambda of: of.led,
+}
 
 
 def _example(alerts: Sequence[Alert]) -> Alert:
     """One whose address stands for that of the process: the port of the REST server says least."""
-    return min(alerts, key=lambda alert: alert.component == _REST_SERVER)
-
-
-def _leader_fields(alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> dict[str, str]:
-    """Who led before and after."""
-    first = _example(alerts)
-    names = pods.get(first.cluster_id, {})
-    before, after = (spelled(place, name_at(names, place)) for place in (first.before, first.after))
-    led, previous = f"elected {clean(after)}" if after else "its job ended", _previous_leader(alerts, pods)
-    return {
-        "before": clean(before or "?"),
-        "after": clean(after or "?"),
-        "move": move(before, after),
-        "moves": _moves(alerts, pods),
-        "sides": f": {clean(before or '?')} and {clean(after or '?')}",
-        "left": f", {previous} led before" if previous else "",
-        "at": f": {previous}" if previous else "",
-        "formerly": f" (previous leader: {clean(before)})" if before else "",
-        "led": "new leaders, or ended" if first.component == JOBS else led,
-    }
+    for alert in alerts:
+        if alert.component != _REST_SERVER:
+            return alert
+    return alerts[0]
 
 
 def _subject(alerts: Sequence[Alert]) -> str:
@@ -303,8 +359,8 @@ def _subject(alerts: Sequence[Alert]) -> str:
         [(component, alert)] = components.items()
         name = f"job {alert.about}" if alert.about else str(component)
         return counted(alert.count or 0, "job") if component == JOBS else name
-    own = [str(component) for component in components if component.component is not Component.JOB]
-    texts = own if len(own) < 2 else [f"{len(own)} components"]
+    own = [component for component in components if component.component is not Component.JOB]
+    texts = [*map(str, own)] if len(own) < 2 else [f"{len(own)} components"]
     if len(own) == len(Component) - 1:
         texts = [_ALL_OWN]
     jobs = [alert.count or 1 for component, alert in components.items() if component.component is Component.JOB]
@@ -313,22 +369,9 @@ def _subject(alerts: Sequence[Alert]) -> str:
     return " and ".join(texts) or "the cluster"
 
 
-def _process(alert: Alert, place: str | None, pods: Mapping[str, Pods]) -> str | None:
-    """The pod at `host:port`, or the host where the pod is not known."""
-    return name_at(pods.get(alert.cluster_id, {}), place) or host(place)
-
-
-def _previous_leader(alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> str:
-    """The leader that they are about, or the one before it, if it is one process."""
-    processes = {_process(alert, alert.before, pods) for alert in alerts if alert.before}
-    before, *others = processes or {None}
-    return clean(before) if before and not others else ""
-
-
 def longest_duration(alerts: Sequence[Alert]) -> str:
     """For how long there was no leader, the longest of these: `22 to 33 s`. Empty if nothing is known, or it is zero."""
-    own = [alert for alert in alerts if not is_of_a_job(alert)]
-    relevant = own or alerts
+    relevant = [alert for alert in alerts if not is_of_a_job(alert)] or alerts
     at_least = max(map(longest_vacancy, relevant))
     bounded = [alert.downtime_seconds_at_most for alert in relevant if alert.downtime_seconds_at_most is not None]
     at_most = max(*bounded, at_least) if len(bounded) == len(relevant) else None
@@ -349,20 +392,8 @@ def longest_vacancy(alert: Alert) -> float:
 
 def _failover_number(alerts: Sequence[Alert], within: int) -> str:
     """The number of the failover, if it was not the first one in that time."""
-    number = max(alert.count or 0 for alert in alerts)
-    if number < 2 or not within:
+    number = max([alert.count or 0 for alert in alerts]) if within else 0
+    if number < 2:
         return ""
     ending = "th" if number % 100 in {11, 12, 13} else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f" again ({number}{ending} in {age(within)})"
-
-
-def _moves(alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> str:
-    """From process to process."""
-    moves = {tuple(_process(alert, place, pods) for place in (alert.before, alert.after)) for alert in alerts}
-    (before, after), *others = moves
-    if others:
-        return f", in {len(others) + 1} different moves"
-    if before == after:  # several processes on one host: only their ports differ, and one pair stands for all
-        example = _example(alerts)
-        before, after = example.before, example.after
-    return f": {move(before, after)}"

@@ -234,11 +234,13 @@ def subject(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
     episode = _episode(cluster, headline.alerts) or _episode(cluster, notice.alerts)
     failover = None
     if cluster and episode:
-        failover = _failover(cluster, episode, of_a_loss=any(rules[a.rule].on in _OF_A_LOSS for a in notice.alerts))
+        failover = _failover(
+            cluster, episode, of_a_loss=not _OF_A_LOSS.isdisjoint([rules[alert.rule].on for alert in notice.alerts])
+        )
         jobs = failover.jobs
         headline = headline.with_lost(jobs.lost - jobs.vanished, jobs.moved)
     pods = {name: cluster.pods for name, cluster in clusters.items()}
-    is_of_incident = any(rules[alert.rule].on not in NO_INCIDENT for alert in notice.changed or notice.alerts)
+    is_of_incident = not NO_INCIDENT.issuperset([rules[alert.rule].on for alert in notice.changed or notice.alerts])
     status = _status(headline, policy, cluster, now) if now and is_of_incident else None
     return Subject(headline, notice, policy, rules, pods, cluster, failover, status)
 
