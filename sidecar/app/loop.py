@@ -14,8 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerting_step import ReadSilences, Send
-from sidecar.core.alerting.outbox import Delivery
-from sidecar.core.alerting.settle import NOT_DELIVERED
+from sidecar.core.alerting.outbox import NOT_DELIVERED, Delivery
 from sidecar.core.captures import Capture
 from sidecar.core.cluster.failover_events import KubernetesEvent
 from sidecar.core.cluster.record_lines import record_line

@@ -15,7 +15,7 @@ from sidecar.core.flink.leadership import Component
 from sidecar.core.policy.labels import OWN_LABELS, Matcher, Operator, match_all
 from sidecar.core.policy.policy import ALL_FOUND
 from sidecar.core.sanitize import clean
-from sidecar.core.views.silence_view import SilenceView, silence_view
+from sidecar.core.views.alert_view import SilenceView, silence_view
 from sidecar.drivers import silence_stores_of
 from sidecar.ports import LedgerError, LedgerStore
 from sidecar.runtime.clock import Clock

@@ -9,8 +9,7 @@ from sidecar.core.moment import Moment, timestamp
 from sidecar.core.rebase import rebased
 from sidecar.core.state_and_effects import State
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.core.views.status_view import JournalStatus, ShownStatus, joined, status, with_beginnings
-from sidecar.core.views.verdict import is_running
+from sidecar.core.views.status_view import JournalStatus, ShownStatus, is_running, joined, status, with_beginnings
 from sidecar.journal import JournalError
 from sidecar.runtime.clock import Clock
 from sidecar.settings import Settings

@@ -29,10 +29,9 @@ from sidecar.core.policy.policy import Policy
 from sidecar.core.records import TransitionRecord
 from sidecar.core.state_and_effects import Append, State
 from sidecar.core.step import step_all
-from sidecar.core.views.flink_view import FlinkView, LeaderAddress
-from sidecar.core.views.leader_view import Leader, leaders
+from sidecar.core.views.leader_view import FlinkView, Leader, LeaderAddress, leaders
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.core.views.verdict import ClusterVerdict, verdicts
+from sidecar.core.views.status_view import ClusterVerdict, verdicts
 from sidecar.drivers import Drivers
 from sidecar.runtime.clock import Clock
 from sidecar.settings import AnyFinderSettings, ClusterSettings, Settings, session_timeouts

@@ -1,6 +1,6 @@
 """Drills as time passes: one that is written in the store begins, its window ends, and what it measured is recorded.
 
-A drill hides alerts as the silence that it is (see `active_silences`). Here its message is queued, records are collected, and alerts that
+A drill hides alerts as the silence that it is (see `suppression`). Here its message is queued, records are collected, and alerts that
 still fire when the window ends are notified at once.
 """
 
@@ -10,9 +10,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar.core.alerting import alerting_step, grouping
-from sidecar.core.alerting.active_silences import Silence
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.alerting.reactions import Drills
+from sidecar.core.alerting.suppression import Silence
 from sidecar.core.cluster import rest_server
 from sidecar.core.cluster.death.deaths import death_of
 from sidecar.core.cluster.state import ClusterState, Drilled

@@ -6,9 +6,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Struct, json
 
-from sidecar.core.alerting.active_silences import Documents, Silence, Silences
 from sidecar.core.alerting.alerts import Alerts, Failovers, Group, Pending, PendingKey
 from sidecar.core.alerting.outbox import Delivery
+from sidecar.core.alerting.suppression import Documents, Silence, Silences
 from sidecar.core.captures import Capture
 from sidecar.core.cluster.death.ends import NOTHING, Ends
 from sidecar.core.cluster.failover.episodes import Episode

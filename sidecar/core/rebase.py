@@ -6,8 +6,8 @@ from typing import Any, Final, TypeVar, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.alerting.active_silences import Silence, Silences
 from sidecar.core.alerting.alerts import CountedFailover, Group, Pending
+from sidecar.core.alerting.suppression import Silence, Silences
 from sidecar.core.cluster.downtime import LastLed
 from sidecar.core.cluster.failover.causes import Facts
 from sidecar.core.cluster.failover.episodes import Absence

@@ -19,7 +19,7 @@ from sidecar.core.cluster.state import ClusterState
 from sidecar.core.flink.leadership import Held
 from sidecar.core.observations import PeersAsked
 from sidecar.core.policy.policy import ALL_FOUND
-from sidecar.core.views.observation_view import ObservationView, disputable
+from sidecar.core.views.leader_here import ObservationView, disputable
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.net.rest_client import RestConnection, RestError
 from sidecar.runtime.clock import Clock

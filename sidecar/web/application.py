@@ -15,8 +15,7 @@ from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment
 from sidecar.core.sanitize import clean
 from sidecar.core.views.explain import UnknownEpisodeError
-from sidecar.core.views.leader_here import cluster_leader
-from sidecar.core.views.observation_view import observations
+from sidecar.core.views.leader_here import cluster_leader, observations
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.journal import JournalError, JournalReader
 from sidecar.runtime import threads

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from sidecar.core.moment import SECOND, parsed, timestamp
 from sidecar.core.records import Coverage, EpisodeRecord, Evidence, Record, TransitionRecord
-from sidecar.core.views.outcome import EpisodeOutcome, outcomes_of
+from sidecar.core.views.episode_view import EpisodeOutcome, outcomes_of
 from sidecar.core.views.timeline import Blind, Switch, blindness, change
 from sidecar.journal import JournalReader
 

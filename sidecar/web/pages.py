@@ -23,15 +23,12 @@ from sidecar.core.pods import process
 from sidecar.core.policy.policy import Trigger
 from sidecar.core.records import TransitionRecord
 from sidecar.core.views import episode_view
-from sidecar.core.views.alert_view import grouped
+from sidecar.core.views.alert_view import grouped, problems, silences
 from sidecar.core.views.episode_view import EpisodeView
-from sidecar.core.views.episode_words import facts
-from sidecar.core.views.explain import Explanation
-from sidecar.core.views.ha_check_view import ha_checks
+from sidecar.core.views.explain import Explanation, facts
 from sidecar.core.views.leader_view import Leader, leaders, web_ui
-from sidecar.core.views.silence_view import problems, silences
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.core.views.verdict import ClusterVerdict, verdicts
+from sidecar.core.views.status_view import ClusterVerdict, ha_checks, verdicts
 from sidecar.web import prose, stage_picture
 from sidecar.web.api_paths import RANGES, PageQuery
 from sidecar.web.last_day import LastDay

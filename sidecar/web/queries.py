@@ -9,10 +9,8 @@ from msgspec.structs import asdict
 
 from sidecar.core.records import EpisodeRecord, TransitionRecord
 from sidecar.core.views import episode_view
-from sidecar.core.views.episode_view import EpisodeView
-from sidecar.core.views.episode_words import in_words
-from sidecar.core.views.explain import Explanation, find
-from sidecar.core.views.outcome import outcomes_of
+from sidecar.core.views.episode_view import EpisodeView, outcomes_of
+from sidecar.core.views.explain import Explanation, find, in_words
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.journal import JournalReader
 from sidecar.web import last_day

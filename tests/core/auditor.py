@@ -7,10 +7,10 @@ from unittest.mock import patch
 from msgspec.structs import replace
 
 from sidecar.core.alerting import flushing
-from sidecar.core.alerting.active_silences import CLOCK_SKEW, PATIENCE
 from sidecar.core.alerting.alerting_step import ReadSilences, Send
 from sidecar.core.alerting.alerts import Alert, Alerts, Member, Notice, Reason
 from sidecar.core.alerting.outbox import Delivery
+from sidecar.core.alerting.suppression import CLOCK_SKEW, PATIENCE
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import Moment

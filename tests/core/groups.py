@@ -5,8 +5,8 @@ from typing import Final, Self
 from msgspec.structs import replace
 
 from sidecar.core.alerting import flushing, grouping
-from sidecar.core.alerting.active_silences import Documents
 from sidecar.core.alerting.alerts import Alert, Alerts, labels_of
+from sidecar.core.alerting.suppression import Documents
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import SECOND, Moment

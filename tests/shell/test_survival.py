@@ -26,7 +26,7 @@ from sidecar.core.observations import (
 )
 from sidecar.core.policy.policy import Store, Trigger
 from sidecar.core.records import TransitionRecord
-from sidecar.core.views.verdict import verdicts
+from sidecar.core.views.status_view import verdicts
 from tests.kit.cluster import CLUSTER
 from tests.kit.core_sidecar import POLICY
 from tests.kit.observed_failovers import PATHS, at, failover, first_sight, held

@@ -11,7 +11,7 @@ The order of a notification:
     page asks too.
  5. What is left is one notice for the group (`flushing`), in words (`compose`), a delivery for each destination (`new_deliveries`).
  6. The outbox takes the deliveries and claims those that are due (`outbox`); the journal has them before they are sent.
- 7. The sender claims a delivery in the ledger that sidecars share (`claims`). The answer settles it, or it is tried again (`settle`).
+ 7. The sender claims a delivery in the ledger that sidecars share (`claims`). The answer settles it, or it is tried again (`outbox`).
 
 Odd cases:
  1. A leader changes, and a plan may explain it: the event waits until that is known, and is dropped if it was planned (`waiting_alerts`).
@@ -21,7 +21,7 @@ Odd cases:
     members that `close` it are kept for that.
  5. An incident of events alone, which nothing resolves: a second delivery closes it where the service keeps incidents open.
  6. A drill hides what its failover causes, but neither what was notified before nor lost jobs. When it is over its groups are due at once.
- 7. Another policy or a removed rule drops an alert of an open incident: the services that show it are told (`dropped_alerts`).
+ 7. Another policy or a removed rule drops an alert of an open incident: the services that show it are told (`new_deliveries`).
  8. A rule, an alert or a group raises an error: it alone is left out of this step, and named (`Quarantined`).
  9. The ledger is out of reach, or another sidecar holds a claim for too long: the message is sent without one, as a possible duplicate.
 """
@@ -33,11 +33,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.agreement import Agreement
-from sidecar.core.alerting import active_silences, dropped_alerts, grouping, new_deliveries, reactions, rules
+from sidecar.core.alerting import grouping, new_deliveries, reactions, rules, suppression
 from sidecar.core.alerting.alerts import Alerts, Group, Suppressed
-from sidecar.core.alerting.outbox import Delivery, Settled, claim, queue, released, with_heartbeats
+from sidecar.core.alerting.outbox import Delivery, Settled, claim, queue, released, settle, with_heartbeats
 from sidecar.core.alerting.reactions import Drills
-from sidecar.core.alerting.settle import settle
 from sidecar.core.cluster.draft import Happened
 from sidecar.core.cluster.record_writer import envelope
 from sidecar.core.cluster.state import ClusterState
@@ -55,7 +54,7 @@ class Alerting(Struct, frozen=True, kw_only=True):
     alerts: Alerts = Alerts()
     outbox: Mapping[str, Delivery] = {}
     """Deliveries in progress, oldest first."""
-    silences: Mapping[str, active_silences.Silences] = {}
+    silences: Mapping[str, suppression.Silences] = {}
     """The silences by document."""
 
 
@@ -105,9 +104,9 @@ def tick(
     if finder:
         with quarantine.guard("the search for clusters"):
             alerts = rules.evaluate_search(alerts, policy, finder, now)
-    documents, asked = active_silences.request_reads(policy, state.silences, alerts.groups.values(), now)
+    documents, asked = suppression.request_reads(policy, state.silences, alerts.groups.values(), now)
     alerts, deliveries, suppressed = new_deliveries.due(policy, alerts, clusters, blind, documents, quarantine, now)
-    documents = active_silences.with_hits(policy, documents, suppressed)
+    documents = suppression.with_hits(policy, documents, suppressed)
     alerts = grouping.with_unchanged_groups(groups, alerts)
     if any(part is not before for part, before in ((alerts, state.alerts), (documents, state.silences))):
         state = replace(state, alerts=alerts, silences=documents)
@@ -139,8 +138,8 @@ def silences_read(policy: Policy, state: _S, read: SilencesRead) -> _S:
     name = read.document
     if name not in policy.silence_documents:
         return state
-    before = state.silences.get(name, active_silences.Silences())
-    learned = active_silences.learned(before, read.content, read.problem, policy.longest_silence, read.at)
+    before = state.silences.get(name, suppression.Silences())
+    learned = suppression.learned(before, read.content, read.problem, policy.longest_silence, read.at)
     return replace(state, silences={**state.silences, name: learned})
 
 
@@ -163,7 +162,7 @@ def without_dropped(
     policy: Policy, state: _S, groups: Mapping[str, Group], at: Moment
 ) -> tuple[_S, list[Notification]]:
     """The state in which the services that show an incident of `groups` are told what `policy` has dropped of it."""
-    deliveries, lost = dropped_alerts.of_change(policy, groups, state.alerts.groups, at)
+    deliveries, lost = new_deliveries.of_change(policy, groups, state.alerts.groups, at)
     return queued(policy, state, deliveries, at, lost)
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.alerting import active_silences
+from sidecar.core.alerting import suppression
 from sidecar.core.alerting.alerts import (
     MOST_OWED,
     NO_INCIDENT,
@@ -35,7 +35,7 @@ def flush(
     policy: Policy,
     blind: Collection[str],
     now: Moment,
-    documents: active_silences.Documents | None = None,
+    documents: suppression.Documents | None = None,
     decided_at: Mapping[str, int] | None = None,
     unsettled: Collection[str] = (),
     ending: Collection[str] = (),
@@ -111,7 +111,7 @@ class _Flush(Struct, dict=True):
     policy: Policy
     blind: Collection[str]
     now: Moment
-    documents: active_silences.Documents
+    documents: suppression.Documents
     decided_at: Mapping[str, int]
     unsettled: Collection[str]
     ending: Collection[str]
@@ -167,13 +167,13 @@ class _Flush(Struct, dict=True):
         flush.
         """
         if (
-            active_silences.awaits_document(self.policy, self.documents, group, self.now)
-            or self.matched >= active_silences.MOST_MATCHED
+            suppression.awaits_document(self.policy, self.documents, group, self.now)
+            or self.matched >= suppression.MOST_MATCHED
             or awaits_cause(group, self.decided_at, self.now)
             or self._awaits_end(group)
         ):
             return True
-        self.matched += active_silences.effort(self.policy, self.documents, group)
+        self.matched += suppression.effort(self.policy, self.documents, group)
         return False
 
     def _awaits_end(self, group: Group) -> bool:

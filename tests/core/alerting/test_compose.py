@@ -6,10 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Alert, Notice, Reason, labels_of
-from sidecar.core.alerting.compose import MOST_BODY, MOST_BYTES, MOST_LINES, compose
+from sidecar.core.alerting.compose import EXAMPLE, MOST_BODY, MOST_BYTES, MOST_LINES, compose
 from sidecar.core.alerting.conditions import JOBS
 from sidecar.core.alerting.phrases import PHRASES
-from sidecar.core.alerting.template_fields import EXAMPLE
 from sidecar.core.flink.leadership import Component, ComponentId, LeaderInformation
 from sidecar.core.message import Content
 from sidecar.core.moment import SECOND, Moment

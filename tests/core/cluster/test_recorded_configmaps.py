@@ -13,7 +13,7 @@ from sidecar.core.observations import ConfigMapObserved, DeliveryOutcome, Delive
 from sidecar.core.policy.policy import Store
 from sidecar.core.records import EpisodeRecord, TransitionRecord
 from sidecar.core.state_and_effects import Append, State
-from sidecar.core.views.flink_view import FlinkView
+from sidecar.core.views.leader_view import FlinkView
 from tests.core.cluster.test_recorded_failovers import QUICK, Lenient
 from tests.kit import configmap_recordings
 from tests.kit.ticks import ticked

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from msgspec import json
 from msgspec.structs import replace
 
-from sidecar.core.alerting import active_silences
-from sidecar.core.alerting.active_silences import Silences
+from sidecar.core.alerting import suppression
 from sidecar.core.alerting.alerts import Alert, Member, Reason
 from sidecar.core.alerting.silence_document import (
     LONGEST_DRILL,
@@ -23,6 +22,7 @@ from sidecar.core.alerting.silence_document import (
     read,
     written,
 )
+from sidecar.core.alerting.suppression import Silences
 from sidecar.core.cluster.state import Drilled
 from sidecar.core.drilling import SHORTEST
 from sidecar.core.drills.judge import SETTLING
@@ -287,14 +287,14 @@ def hidden(policy: Policy, member: Member, documents: Mapping[str, Written]) -> 
     at = Moment(START + 70 * SECOND, START + 70 * SECOND)
     later = Moment(START + 90 * SECOND, START + 90 * SECOND)
     silences_by_document = {
-        name: active_silences.learned(Silences(), written({entry.id: entry}), None, LONGEST, at)
+        name: suppression.learned(Silences(), written({entry.id: entry}), None, LONGEST, at)
         for name, entry in documents.items()
     }
     silences_by_document = {
         name: replace(document, known={key: replace(one, causal=True) for key, one in document.known.items()})
         for name, document in silences_by_document.items()
     }
-    return bool(active_silences.hiding(policy, silences_by_document, {"1": member}, later))
+    return bool(suppression.hiding(policy, silences_by_document, {"1": member}, later))
 
 
 @pytest.mark.parametrize("trigger", Trigger)

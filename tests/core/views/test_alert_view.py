@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from sidecar.core.agreement import Agreement
 from sidecar.core.alerting import flushing, grouping
-from sidecar.core.alerting.active_silences import Silences, learned
 from sidecar.core.alerting.alerts import Alert, Alerts, Reason
 from sidecar.core.alerting.silence_document import written
+from sidecar.core.alerting.suppression import Silences, learned
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.policy.policy import Policy, Rule, Severity, Trigger

@@ -15,7 +15,7 @@ from sidecar.core.moment import SECOND, age
 from sidecar.core.policy.policy import Trigger
 from sidecar.core.state_and_effects import State
 from sidecar.core.views.snapshot import Health, Snapshot
-from sidecar.core.views.verdict import ClusterVerdict, verdicts
+from sidecar.core.views.status_view import ClusterVerdict, verdicts
 from tests.kit.cluster import CLUSTER, DISPATCHER
 from tests.kit.core_sidecar import Sidecar, watching
 from tests.kit.fake_flink import Flink

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sidecar.core.alerting.template_fields import EXAMPLE
+from sidecar.core.alerting.compose import EXAMPLE
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.policy.policy import Destination, Heartbeat, Rule, Trigger

@@ -9,8 +9,8 @@ import pytest
 from msgspec import json
 from msgspec.structs import replace
 
+from sidecar.core.alerting.compose import EXAMPLE
 from sidecar.core.alerting.conditions import ZXID_HEADROOM
-from sidecar.core.alerting.template_fields import EXAMPLE
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import Started, Ticked
 from sidecar.core.policy.labels import OWN_LABELS
