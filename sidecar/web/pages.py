@@ -20,7 +20,7 @@ from sidecar.core.cluster.state import ClusterState, contending
 from sidecar.core.flink.leadership import Component
 from sidecar.core.moment import Moment, Timestamp, timestamp
 from sidecar.core.pods import process
-from sidecar.core.policy.policy import Trigger
+from sidecar.core.policy.triggers import TRIGGERS, Trigger
 from sidecar.core.records import TransitionRecord
 from sidecar.core.views import episode_view
 from sidecar.core.views.alert_view import grouped, problems, silences
@@ -58,7 +58,7 @@ MESSAGES_SHOWN: Final = 50
 EVIDENCE_SHOWN: Final = 50
 
 _STEPS: Final = {
-    trigger.value: {"next": advice.TRIGGERS[trigger], "anchor": advice.anchor(trigger)} for trigger in Trigger
+    trigger.value: {"next": TRIGGERS[trigger].next, "anchor": advice.anchor(trigger)} for trigger in Trigger
 }
 
 

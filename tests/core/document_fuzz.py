@@ -41,7 +41,8 @@ from sidecar.core.observations import (
     Ticked,
     ViewObserved,
 )
-from sidecar.core.policy.policy import Objective, Policy, Rule, Severity, Source, Trigger
+from sidecar.core.policy.policy import Objective, Policy, Rule, Severity, Source
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.quarantine import Quarantined
 from sidecar.core.records import Notification
 from sidecar.core.state_and_effects import Append, State

@@ -14,7 +14,8 @@ from sidecar.core.observations import (
     LeftOut,
     SnapshotCompleted,
 )
-from sidecar.core.policy.policy import Policy, Rule, Store, Trigger
+from sidecar.core.policy.policy import Policy, Rule, Store
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.status_view import ShownStatus, status, verdicts
 from tests.kit.cluster import CLUSTER, JOB, THE_JOB, A

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from sidecar.core import moment
 from sidecar.core.observations import ChildrenObserved, SnapshotCompleted
-from sidecar.core.policy.policy import Rule, Trigger
+from sidecar.core.policy.policy import Rule
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.quarantine import Guard, Quarantine
 from sidecar.core.state_and_effects import State
 from sidecar.core.step import step, step_all

@@ -16,7 +16,8 @@ from sidecar.core.flink.leadership import Component, ComponentId, Held
 from sidecar.core.journal_rows import Row, assemble, changes
 from sidecar.core.moment import LATEST, timestamp
 from sidecar.core.observations import Observation, Started, Ticked
-from sidecar.core.policy.policy import Rule, Store, Trigger
+from sidecar.core.policy.policy import Rule, Store
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.quarantine import Quarantined
 from sidecar.core.state_and_effects import Effect, State
 from tests.kit.observed_failovers import CLUSTER, PATHS, POLICY, at, first_sight, gone, play

@@ -37,8 +37,9 @@ from sidecar.core.observations import (
     Ticked,
     ViewObserved,
 )
-from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Store, Trigger
+from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Store
 from sidecar.core.policy.routing import Route
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.records import AnyRecord, Coverage, EpisodeRecord, Notification, TransitionRecord
 from sidecar.core.state_and_effects import Append, Gather, NamePod, Publish, State, TakePicture
 from sidecar.core.step import Step, step

@@ -18,8 +18,9 @@ from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliverySettled, PolicyLoaded
-from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Trigger
+from sidecar.core.policy.policy import Destination, Policy, Rule, Severity
 from sidecar.core.policy.routing import Route
+from sidecar.core.policy.triggers import Trigger
 from sidecar.net.endpoints import Endpoint
 from sidecar.runtime.child import Child
 from sidecar.runtime.clock import Clock

@@ -13,7 +13,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.policy import Policy, Rule, Severity, Trigger
+from sidecar.core.policy.policy import Policy, Rule, Severity
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.records import AnyRecord
 from sidecar.core.state_and_effects import State
 from sidecar.core.views.snapshot import Snapshot

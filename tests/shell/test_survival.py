@@ -24,7 +24,8 @@ from sidecar.core.observations import (
     SnapshotCompleted,
     ViewObserved,
 )
-from sidecar.core.policy.policy import Store, Trigger
+from sidecar.core.policy.policy import Store
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.records import TransitionRecord
 from sidecar.core.views.status_view import verdicts
 from tests.kit.cluster import CLUSTER

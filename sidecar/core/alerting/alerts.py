@@ -9,8 +9,9 @@ from msgspec import Meta, Struct
 from sidecar.core.agreement import Agreement
 from sidecar.core.flink.leadership import ComponentId, host_port
 from sidecar.core.moment import Moment
-from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Trigger
+from sidecar.core.policy.policy import Destination, Policy, Rule, Severity
 from sidecar.core.policy.routing import Route
+from sidecar.core.policy.triggers import ABOUT_OBSERVER
 from sidecar.core.reach import Reach
 from sidecar.core.records import record_id
 
@@ -43,13 +44,6 @@ class Reason(StrEnum):
     """This observer cannot read the store, and most of those that can be asked can."""
 
 
-NO_INCIDENT: Final = frozenset(
-    {
-        *(Trigger.ZXID_HEADROOM, Trigger.HA_RISK, Trigger.DRILL_OVERDUE),
-        *(Trigger.EPISODES, Trigger.UNOBSERVED),
-    }
-)
-"""Triggers of what is not about how the cluster is now: their messages keep the severity as label."""
 MOST_OWED: Final = 50
 """Alerts of a message that are remembered: for a sidecar that takes over before it is delivered, or until its incident ends."""
 
@@ -254,10 +248,6 @@ class Suppressed(Struct, frozen=True):
     reason: Reason
     alert: Alert
     silence: SilenceId | None = None
-
-
-ABOUT_OBSERVER: Final = frozenset({Trigger.BLIND, Trigger.UNOBSERVED})
-"""Triggers about this observer, not about Flink."""
 
 
 def new_alert(

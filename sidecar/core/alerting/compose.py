@@ -21,7 +21,8 @@ from sidecar.core.counted import counted, shortened
 from sidecar.core.message import Content, MessageAlert
 from sidecar.core.moment import Moment
 from sidecar.core.pods import Pods, name_at
-from sidecar.core.policy.policy import Policy, Trigger
+from sidecar.core.policy.policy import Policy
+from sidecar.core.policy.triggers import ABOUT_LEADERS, Trigger
 from sidecar.core.sanitize import clean, clean_values
 
 _WHERE: Final = " in `explain`"
@@ -34,13 +35,6 @@ MOST_SUMMARY: Final = 500
 """Characters of a title from the operator's own template."""
 MOST_ALERTS: Final = 50
 """Alerts that services get one by one."""
-_MOVES: Final = frozenset(
-    {
-        *(Trigger.LEADER_CHANGED, Trigger.JOB_LEADER_CHANGED, Trigger.SAME_PROCESS_REELECTION),
-        *(Trigger.PLANNED_FAILOVER, Trigger.VACANT, Trigger.SPLIT),
-    }
-)
-"""Triggers of alerts about leaders that went or came: components that moved alike are one line."""
 
 
 class _Line(NamedTuple):
@@ -106,7 +100,7 @@ def _alert_lines(about: Subject) -> tuple[list[_Line], list[str]]:
     changed = {(alert.cluster_id, alert.component) for alert in changes}
     for alert in about.notice.alerts:
         rule = about.rules[alert.rule]
-        if rule.on not in _MOVES:
+        if rule.on not in ABOUT_LEADERS:
             happened.append(
                 _Line(phrases.line(rule, [alert], about.pods), is_detail=bool(news) and alert.id not in news)
             )

@@ -24,7 +24,8 @@ from sidecar.core.flink.leadership import Component, ComponentId, ConfigMapPosit
 from sidecar.core.ha.finding import Verdict
 from sidecar.core.moment import Moment
 from sidecar.core.policy.labels import PLANNED
-from sidecar.core.policy.policy import Policy, Rule, Trigger
+from sidecar.core.policy.policy import Policy, Rule
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.records import record_id
 from sidecar.core.sanitize import clean
 

@@ -8,23 +8,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.alerting import suppression
-from sidecar.core.alerting.alerts import (
-    MOST_OWED,
-    NO_INCIDENT,
-    Alert,
-    Alerts,
-    Group,
-    Member,
-    Notice,
-    Reason,
-    Suppressed,
-)
+from sidecar.core.alerting.alerts import MOST_OWED, Alert, Alerts, Group, Member, Notice, Reason, Suppressed
 from sidecar.core.alerting.grouping import awaits_cause, is_observable, paced
 from sidecar.core.alerting.suppression import Scene, Suppression, scene, suppressions
 from sidecar.core.moment import Moment
 from sidecar.core.policy.labels import Labels
-from sidecar.core.policy.policy import Policy, Trigger
+from sidecar.core.policy.policy import Policy
 from sidecar.core.policy.routing import Route, every
+from sidecar.core.policy.triggers import NO_INCIDENT, Trigger
 from sidecar.core.records import record_id
 
 Flushed = tuple[Alerts, list[Notice], list[Suppressed]]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 from sidecar.core.agreement import Agreement
 from sidecar.core.alerting.alerts import Alert
@@ -15,32 +15,14 @@ from sidecar.core.finder import PARTLY
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.moment import SECOND, age, seconds, spoken
 from sidecar.core.pods import Pods, name_at, spelled
-from sidecar.core.policy.policy import Rule, Trigger
+from sidecar.core.policy.policy import Rule
+from sidecar.core.policy.triggers import ALL_OWN, TRIGGERS, Phrases, Trigger
 from sidecar.core.reach import Reach
 from sidecar.core.sanitize import clean
 
-
-class Phrases(NamedTuple):
-    """Texts with the fields of `_FIELDS`. A title may have those of SHORTENED."""
-
-    title: str
-    title_over: str
-    line: str
-    line_over: str
-
-
-_ALL_OWN: Final = "JobManager"
-"""Its process has all of a cluster's own components: together they are called after it."""
-_MOVE: Final = "{move} at {began}{down}"
-_MOVED: Final = f"{{what}}: {_MOVE}"
 _NOT_ASKED: Final = "the REST server of {before} is not asked any more since {ended}, after {lasted}"
 SILENCES: Final[Mapping[Reach | None, Phrases]] = {
-    Reach.SILENT: Phrases(
-        "the leader does not answer{at}",
-        "the leader is not asked any more",
-        "{before} leads, and its REST server accepts connections but has answered nothing since {began}",
-        _NOT_ASKED,
-    ),
+    Reach.SILENT: TRIGGERS[Trigger.LEADER_SILENT].phrases,
     Reach.UNREACHABLE: Phrases(
         "the leader cannot be reached{at}",
         "the leader is not asked any more",
@@ -58,106 +40,6 @@ SILENCES: Final[Mapping[Reach | None, Phrases]] = {
 }
 """Of a leader that does not answer, by `Alert.reach`."""
 
-PHRASES: Final = {
-    Trigger.LEADER_CHANGED: Phrases(
-        "{who}failed over{again}{moves}{longest}", "failover of {what} is over{moves}{longest}", _MOVED, _MOVED
-    ),
-    Trigger.JOB_LEADER_CHANGED: Phrases("leader of {what} changed{moves}", "leader of {what} changed", _MOVED, _MOVED),
-    Trigger.SAME_PROCESS_REELECTION: Phrases(
-        "a leader lost its leadership and was elected again{moves}", "a leader was elected again", _MOVED, _MOVED
-    ),
-    Trigger.PLANNED_FAILOVER: Phrases(*("planned failover{moves}{longest}",) * 2, *(f"{_ALL_OWN}: {_MOVE}",) * 2),
-    Trigger.STOPPED: Phrases(
-        "stopped: {detail}",
-        "wanted again",
-        "stopped at {began}: {detail}. No leader is wanted",
-        "stopped until {ended}",
-    ),
-    Trigger.JOBS_WAIT: Phrases(
-        "stopped, and {jobs} in the store wait",
-        "wanted again, or no job waits",
-        "stopped at {began}: {detail}. {jobs} in the store wait for a JobManager",
-        "wanted again since {ended}, or the jobs are gone",
-    ),
-    Trigger.VACANT: Phrases(
-        "no leader for {what}{left}",
-        "leader back for {what}{longest}",
-        "{what}: no leader since {began}{formerly}",
-        "{what}: {led} at {ended}{down}",
-    ),
-    Trigger.SPLIT: Phrases(
-        "split leadership of {what}{sides}",
-        "{what}: split leadership is over",
-        "{what}: {before} and {after} replace each other since {began}, each deleting the other's address",
-        f"{{what}}: over, no replaced leader has returned for {seconds(split_leadership.CALM)}",
-    ),
-    Trigger.EPISODES: Phrases(
-        "{count} failovers within {within}",
-        "failover rate is back to normal",
-        "{count} failovers within {within}, the last one by {latest}",
-        "fewer failovers within {within} since {ended}",
-    ),
-    Trigger.BLIND: Phrases(
-        "the store cannot be read",
-        "the store can be read again",
-        "the store cannot be read since {began}: leaders are unknown, and changes are not observed",
-        "the store could not be read for {lasted}, until {ended}: changes in that time are reported separately",
-    ),
-    Trigger.UNOBSERVED: Phrases(
-        "at least {total} unobserved changes of {what}",
-        "unobserved changes of {what}",
-        "{what}: at least {count} unobserved changes before {began}",
-        "{what}: at least {count} unobserved changes before {began}",
-    ),
-    Trigger.NO_STANDBY: Phrases(
-        "no standby JobManager",
-        "standby JobManager available again",
-        "only one JobManager contends since {began}: if it fails, none can take over",
-        "a standby contends again since {ended}, after {lasted}",
-    ),
-    Trigger.JOB_MISSING: Phrases(
-        "{what} missing after a failover",
-        "{what} no longer missing",
-        "{what}: missing since {began}, Flink does not know it any more",
-        "{what}: not reported as missing any more since {ended}: it runs again, or a day has passed",
-    ),
-    Trigger.JOB_RESURRECTED: Phrases(
-        "{what} had ended and runs again after a failover",
-        "{what} does not run again any more",
-        "{what}: had ended, and was started again by {began}: cancel it if it is not to run (FLINK-39704)",
-        "{what}: not reported any more since {ended}: it ended, or a day has passed",
-    ),
-    Trigger.RESTORED_FROM_NOTHING: Phrases(*("{what} restored from nothing",) * 2, *("{what}: {detail}",) * 2),
-    Trigger.RESTORED_FROM_OLDER: Phrases(
-        *("{what} restored from an older checkpoint",) * 2, *("{what}: {detail}",) * 2
-    ),
-    Trigger.NOT_RECOVERED: Phrases(
-        "{jobs} not running after a failover",
-        "all jobs run, or are not waited for",
-        "{jobs} not seen running since all components were led again at {began}: {about}",
-        "since {ended} all jobs run, have ended, or are reported as missing; it took {lasted}",
-    ),
-    Trigger.RECOVERED: Phrases(*("recovered after a failover",) * 2, *("everything came back, proven by {ended}",) * 2),
-    Trigger.LEADER_SILENT: SILENCES[Reach.SILENT],
-    Trigger.HA_RISK: Phrases(
-        "{risks} for high availability",
-        "a risk for high availability is gone",
-        "{about}: {detail}",
-        "{about}: passed by {ended}, or does not apply any more",
-    ),
-    Trigger.DRILL_OVERDUE: Phrases(
-        "no failover drill has passed for {age}",
-        "a failover drill has passed",
-        "no drill has passed since {passed} (the last one, or since when this cluster is watched): `drill start` begins one",
-        "a drill has passed by {ended}",
-    ),
-    Trigger.ZXID_HEADROOM: Phrases(
-        "ZooKeeper will soon elect a new leader of its own",
-        "ZooKeeper has elected a new leader of its own",
-        "{count} transactions left until ZooKeeper has to: restart its leader at a quiet time before that",
-        "ZooKeeper's transaction numbers started over at {ended}",
-    ),
-}
 _SHORTEST_SECONDS: Final = 0.05
 """Less would be shown as 0.0."""
 _REST_SERVER: Final = ComponentId(Component.REST_SERVER)
@@ -202,7 +84,7 @@ def headline(
     """
     phrases, fields = _phrases(rule, alerts[0]), _Fields(rule, alerts, pods)
     fields["again"] = _failover_number(alerts, counted_within)
-    fields |= {name: "" for name in without if name != "who" or fields["what"] == _ALL_OWN}
+    fields |= {name: "" for name in without if name != "who" or fields["what"] == ALL_OWN}
     return (phrases.title_over if over else phrases.title).format_map(fields)
 
 
@@ -241,7 +123,7 @@ def _phrases(rule: Rule, alert: Alert) -> Phrases:
         return UNSTEADY_STANDBY
     if rule.on is Trigger.LEADER_SILENT:
         return SILENCES[alert.reach]
-    return PHRASES[rule.on]
+    return TRIGGERS[rule.on].phrases
 
 
 def host(host_port: str | None) -> str | None:
@@ -341,6 +223,7 @@ _FIELDS: Final[Mapping[str, Callable[[_Fields], str]]] = {
     "at": lambda of: _after(": ", of.previous),
     "formerly": lambda of: _after(" (previous leader: ", clean(of.places[0]), ")"),
     "led": lambda of: of.led,
+    "calm": lambda _: seconds(split_leadership.CALM),
 }
 
 
@@ -362,7 +245,7 @@ def _subject(alerts: Sequence[Alert]) -> str:
     own = [component for component in components if component.component is not Component.JOB]
     texts = [*map(str, own)] if len(own) < 2 else [f"{len(own)} components"]
     if len(own) == len(Component) - 1:
-        texts = [_ALL_OWN]
+        texts = [ALL_OWN]
     jobs = [alert.count or 1 for component, alert in components.items() if component.component is Component.JOB]
     if jobs:
         texts.append(counted(sum(jobs), "job"))

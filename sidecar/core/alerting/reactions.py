@@ -31,7 +31,8 @@ from sidecar.core.cluster.transitions import Transition
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.moment import Moment, in_seconds
 from sidecar.core.policy.labels import PLANNED
-from sidecar.core.policy.policy import Policy, Rule, Severity, Trigger
+from sidecar.core.policy.policy import Policy, Rule, Severity
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.quarantine import STRICT, Quarantine
 from sidecar.core.records import AnyRecord, EpisodeRecord, Recovery
 from sidecar.core.sanitize import clean
@@ -39,7 +40,7 @@ from sidecar.core.sanitize import clean
 MOST_FAILOVERS: Final = 1000
 """Remembered per cluster."""
 _BAD_RESTORES: Final = {"nothing": Trigger.RESTORED_FROM_NOTHING, "older": Trigger.RESTORED_FROM_OLDER}
-_BY_HAPPENED: Final[Mapping[type, frozenset[Trigger]]] = {
+BY_HAPPENED: Final[Mapping[type, frozenset[Trigger]]] = {
     Transition: frozenset({Trigger.LEADER_CHANGED, Trigger.JOB_LEADER_CHANGED, Trigger.UNOBSERVED, Trigger.SPLIT}),
     EpisodeRecord: frozenset({Trigger.SAME_PROCESS_REELECTION, Trigger.PLANNED_FAILOVER}),
     BadRestore: frozenset(_BAD_RESTORES.values()),
@@ -72,7 +73,7 @@ def react(
     drills: Drills = NO_DRILLS,
 ) -> Alerts:
     """Fire or withdraw alerts for something that happened in `cluster`."""
-    triggers = _BY_HAPPENED.get(type(happened), frozenset())
+    triggers = BY_HAPPENED.get(type(happened), frozenset())
     match happened:
         case EpisodeRecord(cause=Cause.OBSERVER_BLIND):
             return alerts

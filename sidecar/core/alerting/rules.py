@@ -26,7 +26,8 @@ from sidecar.core.flink.leadership import Held
 from sidecar.core.ha.finding import Verdict
 from sidecar.core.moment import Moment, in_seconds
 from sidecar.core.policy.labels import CHECK
-from sidecar.core.policy.policy import Policy, Rule, Trigger
+from sidecar.core.policy.policy import Policy, Rule
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.quarantine import STRICT, Quarantine
 
 _OVER_AT_ONCE: Final = Condition()

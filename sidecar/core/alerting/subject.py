@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from sidecar.core.alerting import title
-from sidecar.core.alerting.alerts import NO_INCIDENT, Alert, Notice
+from sidecar.core.alerting.alerts import Alert, Notice
 from sidecar.core.alerting.title import Headline
 from sidecar.core.cluster.death.death_verdict import DeathReason, DeathVerdict
 from sidecar.core.cluster.death.deaths import death_of, name_of
@@ -27,7 +27,8 @@ from sidecar.core.counted import counted, data_size, shortened
 from sidecar.core.moment import Moment, age, micros, seconds
 from sidecar.core.pictures import ENDED, Checkpoint, Job, Picture
 from sidecar.core.pods import Pods, spelled
-from sidecar.core.policy.policy import Policy, Rule, Trigger
+from sidecar.core.policy.policy import Policy, Rule
+from sidecar.core.policy.triggers import NO_INCIDENT, Trigger
 from sidecar.core.records import Recovery
 from sidecar.core.sanitize import clean
 

@@ -17,8 +17,9 @@ from sidecar.core.alerting.alerts import Alert, Alerts, Group, Member, Reason, S
 from sidecar.core.alerting.silence_document import SilencesError, Written, read
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.labels import Labels
-from sidecar.core.policy.policy import DRILLED, Policy
+from sidecar.core.policy.policy import Policy
 from sidecar.core.policy.routing import Route, inhibitor
+from sidecar.core.policy.triggers import DRILLED
 
 CLOCK_SKEW: Final = 2 * 3600 * SECOND
 """By so much the clock of the silence's creator may be ahead of ours: it is active at once."""

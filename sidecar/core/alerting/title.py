@@ -10,7 +10,8 @@ from sidecar.core.cluster.status import ClusterStatus
 from sidecar.core.counted import counted
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.pods import Pods
-from sidecar.core.policy.policy import Rule, Severity, Trigger
+from sidecar.core.policy.policy import Rule, Severity
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.sanitize import clean
 
 MOST_TITLE: Final = 80

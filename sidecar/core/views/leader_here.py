@@ -26,7 +26,8 @@ from sidecar.core.flink.leadership import (
 from sidecar.core.moment import SECOND, Moment, Timestamp
 from sidecar.core.observations import ConnectionState
 from sidecar.core.pods import host_of, is_address
-from sidecar.core.policy.policy import Policy, Store, Trigger
+from sidecar.core.policy.policy import Policy, Store
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.reach import Reach
 from sidecar.core.views.leader_view import leaders, web_ui
 from sidecar.core.views.snapshot import Snapshot

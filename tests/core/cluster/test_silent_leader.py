@@ -30,8 +30,9 @@ from sidecar.core.observations import (
     Ticked,
 )
 from sidecar.core.pictures import Picture
-from sidecar.core.policy.policy import Rule, Trigger
+from sidecar.core.policy.policy import Rule
 from sidecar.core.policy.routing import Route
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.reach import Reach
 from sidecar.core.state_and_effects import TakePicture
 from sidecar.core.step import step

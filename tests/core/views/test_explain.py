@@ -7,7 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
-from sidecar.core.policy.policy import Rule, Trigger
+from sidecar.core.policy.policy import Rule
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.records import AnyRecord, EpisodeRecord
 from sidecar.core.views.explain import find, in_words
 from tests.core.alerting.test_silences import SILENCED, silence
