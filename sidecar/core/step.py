@@ -323,10 +323,13 @@ def _effect_done(policy: Policy, state: State, done: DeliverySettled | EvidenceG
 def _tick(policy: Policy, state: State, now: Moment) -> Step:
     groups, quarantine = state.alerts.groups, Quarantine()
     effects: list[Effect] = []
-    for part in (_drills, capturing.tick, _recoveries, _pictures, _clusters, _removals, _statuses):
+    for part in (_drills, capturing.tick, _recoveries, _pictures, _clusters, _removals):
         state, more = part(policy, state, quarantine, now)
         effects += more
-    state, told = alerting_step.tick(policy, state, state.clusters, state.finder, groups, quarantine, now)
+    statuses = status_of.Statuses(policy, now)
+    state, more = _stated(policy, state, quarantine, statuses, now)
+    effects += more
+    state, told = alerting_step.tick(policy, state, state.clusters, state.finder, groups, statuses, quarantine, now)
     if state.alive is None or now.steady - state.alive.steady >= ALIVE_INTERVAL:
         state = replace(state, alive=now)
     return state, [*effects, *effects_of(told), *quarantine.left_out]
@@ -377,7 +380,7 @@ def _removals(policy: Policy, state: State, _: Quarantine, now: Moment) -> Step:
     )
 
 
-def _statuses(policy: Policy, state: State, quarantine: Quarantine, now: Moment) -> Step:
+def _stated(policy: Policy, state: State, quarantine: Quarantine, statuses: status_of.Statuses, now: Moment) -> Step:
     """Decide the status of the clusters that have changed, or whose time has come."""
     _, clusters = differing(state.stated, state.clusters)
     if state.status_due is not None and now.steady >= state.status_due:
@@ -388,7 +391,8 @@ def _statuses(policy: Policy, state: State, quarantine: Quarantine, now: Moment)
     undecided: list[str] = []
     for name, cluster in clusters.items():
         with quarantine.guard("the status of cluster", name) as guard:
-            state, more = _take(policy, state, name, status_of.restated(policy, name, cluster, now), now)
+            current = statuses.of(name, cluster)
+            state, more = _take(policy, state, name, status_of.restated(policy, name, cluster, current, now), now)
             effects += more
         if guard.raised:
             undecided.append(name)

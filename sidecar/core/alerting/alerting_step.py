@@ -40,6 +40,7 @@ from sidecar.core.alerting.reactions import Drills
 from sidecar.core.cluster.draft import Happened
 from sidecar.core.cluster.record_writer import envelope
 from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.status_of import Statuses
 from sidecar.core.finder import Finder
 from sidecar.core.moment import Moment, timestamp
 from sidecar.core.observations import DeliverySettled, SilencesRead
@@ -95,6 +96,7 @@ def tick(
     clusters: Mapping[str, ClusterState],
     finder: Finder | None,
     groups: Mapping[str, Group],
+    statuses: Statuses,
     quarantine: Quarantine,
     now: Moment,
 ) -> tuple[_S, list[Output]]:
@@ -105,7 +107,9 @@ def tick(
         with quarantine.guard("the search for clusters"):
             alerts = rules.evaluate_search(alerts, policy, finder, now)
     documents, asked = suppression.request_reads(policy, state.silences, alerts.groups.values(), now)
-    alerts, deliveries, suppressed = new_deliveries.due(policy, alerts, clusters, blind, documents, quarantine, now)
+    alerts, deliveries, suppressed = new_deliveries.due(
+        policy, alerts, clusters, blind, documents, statuses, quarantine, now
+    )
     documents = suppression.with_hits(policy, documents, suppressed)
     alerts = grouping.with_unchanged_groups(groups, alerts)
     if any(part is not before for part, before in ((alerts, state.alerts), (documents, state.silences))):

@@ -17,9 +17,9 @@ from sidecar.core.cluster.failover import makers_there
 from sidecar.core.cluster.record_lines import death_line, succession_line
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.cluster.status import SHOWN, Shown
+from sidecar.core.cluster.status_of import Statuses
 from sidecar.core.counted import counted, shortened
 from sidecar.core.message import Content, MessageAlert
-from sidecar.core.moment import Moment
 from sidecar.core.pods import Pods, name_at
 from sidecar.core.policy.policy import Policy
 from sidecar.core.policy.triggers import ABOUT_LEADERS, Trigger
@@ -45,9 +45,11 @@ class _Line(NamedTuple):
     """Whether it may be left out of the message: `explain` and the page have it."""
 
 
-def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState], now: Moment | None = None) -> Content:
-    """What the notification of `notice` says. `now` None: nothing of the status of its cluster."""
-    about = subject(notice, policy, clusters, now)
+def compose(
+    notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState], statuses: Statuses | None = None
+) -> Content:
+    """What the notification of `notice` says. `statuses` None: nothing of the status of its cluster."""
+    about = subject(notice, policy, clusters, statuses)
     headline, failover, status = about.headline, about.failover, about.status
     title, changed, problem = _title(about)
     page = f"episodes/{failover.episode.id}" if failover else ""

@@ -233,7 +233,7 @@ class _Flush(Struct, dict=True):
         news, resolved, still = contents.news, contents.resolved, contents.still
         included = (*news, *resolved, *still)
         reason = Reason.RESOLVED if contents.closes else _reason(group, contents)
-        thread = group.thread or record_id("thread", fingerprint, min(alert.id for alert in included))
+        thread = group.thread or record_id("thread", fingerprint, min([alert.id for alert in included]))
         incident = group.incident or _incident(self.policy, fingerprint, group.labels)
         self.notices.append(
             Notice(

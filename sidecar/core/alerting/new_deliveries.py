@@ -25,6 +25,7 @@ from sidecar.core.alerting.title import WORST_FIRST
 from sidecar.core.cluster.failover import failover_in_progress
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.cluster.status import Status, ends_incident
+from sidecar.core.cluster.status_of import Statuses
 from sidecar.core.counted import counted
 from sidecar.core.message import Content, FeedAlert, MessageAlert
 from sidecar.core.moment import SECOND, Moment, timestamp
@@ -113,6 +114,7 @@ def due(
     clusters: Mapping[str, ClusterState],
     blind: Collection[str],
     documents: Documents,
+    statuses: Statuses,
     quarantine: Quarantine,
     now: Moment,
 ) -> Due:
@@ -131,7 +133,7 @@ def due(
 
     def deliver(part: Alerts) -> Due:
         after, notices, suppressed = flushing.flush(part, policy, blind, now, documents, decided_at, unsettled, ending)
-        deliveries = (_of_notice(policy, clusters, notice, now) for notice in notices)
+        deliveries = (_of_notice(policy, clusters, notice, statuses, now) for notice in notices)
         return after, [*chain.from_iterable(deliveries)], suppressed
 
     try:
@@ -153,9 +155,11 @@ def due(
         return deliver(replace(alerts, groups=groups))
 
 
-def _of_notice(policy: Policy, clusters: Mapping[str, ClusterState], notice: Notice, now: Moment) -> Iterator[Delivery]:
+def _of_notice(
+    policy: Policy, clusters: Mapping[str, ClusterState], notice: Notice, statuses: Statuses, now: Moment
+) -> Iterator[Delivery]:
     """One delivery for each destination of the notice's receiver; and one that closes the incident, if nothing of it goes on."""
-    delivery = delivery_of(policy, notice, compose(notice, policy, clusters, now), now)
+    delivery = delivery_of(policy, notice, compose(notice, policy, clusters, statuses), now)
     is_over = not delivery.goes_on and notice.reason is not Reason.RESOLVED
     for destination in policy.receivers.get(notice.route.receiver, ()):
         is_repeated = notice.settles and delivery.status == Status.DEGRADED  # people have read that before
@@ -173,7 +177,7 @@ def _of_notice(policy: Policy, clusters: Mapping[str, ClusterState], notice: Not
                 to_it = replace(to_it, parts=(), alerts=(), feed=fed)
             yield closing(to_it, after=0) if notice.closes else to_it
             if is_over and destination.keeps_incidents and destination.send_resolved:
-                over = compose(replace(notice, reason=Reason.RESOLVED, news=0), policy, clusters, now)
+                over = compose(replace(notice, reason=Reason.RESOLVED, news=0), policy, clusters, statuses)
                 yield closing(replace(to_it, title=over.title, body=over.body, facts=over.facts))
 
 

@@ -310,6 +310,6 @@ def suppressions(scene: Scene, route: Route, members: Members) -> Mapping[str, S
     hidden: dict[str, Suppression] = {}
     for place, suppressor in enumerate(ORDER):
         rest = {key: member for key, member in members.items() if key not in hidden} if hidden else members
-        found = suppressor.suppressed(scene, route, rest)
-        hidden |= {key: Suppression(place, by) for key, by in found.items()}
+        for key, by in suppressor.suppressed(scene, route, rest).items():
+            hidden[key] = Suppression(place, by)
     return hidden

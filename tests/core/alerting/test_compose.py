@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from sidecar.core.alerting.alerts import Alert, Notice, Reason, labels_of
 from sidecar.core.alerting.compose import EXAMPLE, MOST_BODY, MOST_BYTES, MOST_LINES, compose
 from sidecar.core.alerting.conditions import JOBS
+from sidecar.core.cluster.status_of import Statuses
 from sidecar.core.flink.leadership import Component, ComponentId, LeaderInformation
 from sidecar.core.message import Content
 from sidecar.core.moment import SECOND, Moment
@@ -230,7 +231,7 @@ def test_details_are_left_out_of_a_message_that_would_be_too_long() -> None:
     changed = replace(alert(LEADER_CHANGED, DISPATCHER, "jm-a:6123", "jm-b:6123"), episode_id=episode.id)
     notice = Notice("fingerprint", POLICY.route, Reason.FIRST, (changed,), 1)
     clusters = {key: replace(cluster, episode=None, last_episode=gathered)}
-    *lines, last = compose(notice, POLICY, clusters, sidecar.moment).body.split("\n")
+    *lines, last = compose(notice, POLICY, clusters, Statuses(POLICY, sidecar.moment)).body.split("\n")
     assert 400 < len("\n".join([*lines, last])) <= MOST_BODY
     named = [line for line in lines if line in jobs]
     assert named == list(jobs[: len(named)])
