@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from sidecar.core.alerting import phrases
 from sidecar.core.alerting.alerting_step import Send
 from sidecar.core.alerting.alerts import Group, Member
-from sidecar.core.alerting.conditions import CONDITIONS, Condition, Holding, Scene
+from sidecar.core.alerting.conditions import CONDITIONS, ClusterNow, Condition, Holding
 from sidecar.core.cluster import split_leadership
 from sidecar.core.cluster.split_leadership import Contest
 from sidecar.core.flink.leadership import Component, ComponentId, Held
@@ -95,10 +95,10 @@ def test_a_rule_that_fails_for_one_cluster_works_for_the_other(monkeypatch: pyte
     vacancies = CONDITIONS[Trigger.VACANT].holds
     assert vacancies
 
-    def raises(rule: Rule, scene: Scene) -> Holding:
-        if scene.name == OTHER:
+    def raises(rule: Rule, seen: ClusterNow) -> Holding:
+        if seen.name == OTHER:
             raise ZeroDivisionError("a mistake of ours")
-        return vacancies(rule, scene)
+        return vacancies(rule, seen)
 
     monkeypatch.setitem(CONDITIONS, Trigger.VACANT, Condition(raises))
     _, effects = play([*of_other([gone(99, path) for path in PATHS]), *vanish(CLUSTER)], two_clusters(), BOTH)

@@ -108,7 +108,7 @@ Holding = Mapping[ComponentId | None, Alert]
 """Conditions that hold, by component; None: of the cluster as a whole."""
 
 
-class Scene(NamedTuple):
+class ClusterNow(NamedTuple):
     """One cluster, as rules see it."""
 
     policy: Policy
@@ -118,9 +118,9 @@ class Scene(NamedTuple):
     now: Moment
 
 
-def _stop(rule: Rule, scene: Scene) -> Holding:
+def _stop(rule: Rule, seen: ClusterNow) -> Holding:
     """Nobody leads, and nobody wants a leader. The id does not say when: observers have not seen it at the same time."""
-    policy, name, cluster = scene.policy, scene.name, scene.cluster
+    policy, name, cluster = seen.policy, seen.name, seen.cluster
     operated, own = cluster.operated, [s for component, s in cluster.components.items() if not component.job_id]
     if operated is None or operated.unwanted_since is None or not plans.is_unwanted(operated):
         return {}
@@ -134,8 +134,8 @@ def _stop(rule: Rule, scene: Scene) -> Holding:
     return {None: replace(alert, left_behind=policy.finds is not None and _is_left_behind(cluster))}
 
 
-def _blindness(rule: Rule, scene: Scene) -> Holding:
-    policy, name, cluster = scene.policy, scene.name, scene.cluster
+def _blindness(rule: Rule, seen: ClusterNow) -> Holding:
+    policy, name, cluster = seen.policy, seen.name, seen.cluster
     if cluster.leaders_in_sight:
         if (beyond := cluster.beyond) is None:
             return {}
@@ -150,19 +150,19 @@ def _blindness(rule: Rule, scene: Scene) -> Holding:
     return {None: replace(alert, agreement=agreement)}
 
 
-def _failovers(rule: Rule, scene: Scene) -> Holding:
+def _failovers(rule: Rule, seen: ClusterNow) -> Holding:
     """There were too many. The id does not name one: an observer that missed some counts others."""
-    policy, name, now = scene.policy, scene.name, scene.now
-    recent = [failover for failover in scene.failovers.known if now.steady - failover.at <= rule.within]
+    policy, name, now = seen.policy, seen.name, seen.now
+    recent = [failover for failover in seen.failovers.known if now.steady - failover.at <= rule.within]
     count = sum(failover.times for failover in recent)
     if count < rule.count:
         return {}
     return {None: new_alert(policy, rule, name, None, now, count=count, episode_id=recent[-1].episode_id)}
 
 
-def _no_standby(rule: Rule, scene: Scene) -> Holding:
+def _no_standby(rule: Rule, seen: ClusterNow) -> Holding:
     """One JobManager contends after there was a standby, or that one leaves again and again."""
-    policy, name, cluster = scene.policy, scene.name, scene.cluster
+    policy, name, cluster = seen.policy, seen.name, seen.cluster
     standby, number = cluster.standby, contending(cluster.contenders)
     is_alone = standby.alone_since is not None and number == 1
     since = standby.lacking_since or standby.alone_since
@@ -174,17 +174,17 @@ def _no_standby(rule: Rule, scene: Scene) -> Holding:
     return {None: new_alert(policy, rule, name, None, since, *leaders, count=count)}
 
 
-def _few_transactions(rule: Rule, scene: Scene) -> Holding:
-    left_over = zxid_headroom(scene.cluster)
+def _few_transactions(rule: Rule, seen: ClusterNow) -> Holding:
+    left_over = zxid_headroom(seen.cluster)
     if left_over is None or left_over >= ZXID_HEADROOM:
         return {}
-    epoch = (scene.cluster.zxid or 0) >> 32
-    return {None: new_alert(scene.policy, rule, scene.name, None, scene.now, epoch, count=left_over)}
+    epoch = (seen.cluster.zxid or 0) >> 32
+    return {None: new_alert(seen.policy, rule, seen.name, None, seen.now, epoch, count=left_over)}
 
 
-def _overdue(rule: Rule, scene: Scene) -> Holding:
+def _overdue(rule: Rule, seen: ClusterNow) -> Holding:
     """A drill, by the wall clock; none if it is not known since when the cluster is watched."""
-    policy, name, cluster, now = scene.policy, scene.name, scene.cluster, scene.now
+    policy, name, cluster, now = seen.policy, seen.name, seen.cluster, seen.now
     last = cluster.drilled.passed_at or cluster.drilled.since
     late = now.wall - last - rule.age
     if not last or late < 0:
@@ -193,9 +193,9 @@ def _overdue(rule: Rule, scene: Scene) -> Holding:
     return {None: new_alert(policy, rule, name, None, since, cluster.drilled.passed)}
 
 
-def _silence(rule: Rule, scene: Scene) -> Holding:
+def _silence(rule: Rule, seen: ClusterNow) -> Holding:
     """The published leader does not answer. One that is not wanted any more may end."""
-    policy, name, cluster = scene.policy, scene.name, scene.cluster
+    policy, name, cluster = seen.policy, seen.name, seen.cluster
     leader, unanswered = cluster.rest_leader, rest_server.unanswered(cluster)
     if leader is None or unanswered is None or plans.is_unwanted(cluster.operated):
         return {}
@@ -207,9 +207,9 @@ def _silence(rule: Rule, scene: Scene) -> Holding:
     return {_REST_SERVER: alert}
 
 
-def _not_recovered(rule: Rule, scene: Scene) -> Holding:
+def _not_recovered(rule: Rule, seen: ClusterNow) -> Holding:
     """Jobs have not come back since the cluster is led again."""
-    policy, name, cluster = scene.policy, scene.name, scene.cluster
+    policy, name, cluster = seen.policy, seen.name, seen.cluster
     led, jobs = assessment.led_since(cluster), assessment.waiting(cluster)
     if led is None or not jobs:
         return {}
@@ -219,9 +219,9 @@ def _not_recovered(rule: Rule, scene: Scene) -> Holding:
     return {None: new_alert(policy, rule, name, None, began, episode, episode_id=episode, about=about, count=len(jobs))}
 
 
-def _faults(fault: Fault, rule: Rule, scene: Scene) -> Holding:
+def _faults(fault: Fault, rule: Rule, seen: ClusterNow) -> Holding:
     """An alert for each job with this fault, but of very many."""
-    policy, name, cluster = scene.policy, scene.name, scene.cluster
+    policy, name, cluster = seen.policy, seen.name, seen.cluster
     jobs = sorted(job_id for job_id, job in cluster.job_faults.items() if job.fault is fault)[:_MOST_FAULTS]
     holding: dict[ComponentId | None, Alert] = {}
     for job_id in jobs:
@@ -231,9 +231,9 @@ def _faults(fault: Fault, rule: Rule, scene: Scene) -> Holding:
     return holding
 
 
-def _vacancies(rule: Rule, scene: Scene) -> Holding:
+def _vacancies(rule: Rule, seen: ClusterNow) -> Holding:
     """Components without a leader: an alert each, but one for all jobs of a failover."""
-    policy, name, cluster = scene.policy, scene.name, scene.cluster
+    policy, name, cluster = seen.policy, seen.name, seen.cluster
     if plans.is_unwanted(cluster.operated):
         return {}
     vacant = {
@@ -342,7 +342,7 @@ def _lacks_standby(_: Alert, cluster: ClusterState) -> bool:
 class Condition(NamedTuple):
     """When the rules of one trigger fire, and for how long."""
 
-    holds: Callable[[Rule, Scene], Holding] | None = None
+    holds: Callable[[Rule, ClusterNow], Holding] | None = None
     """The conditions that hold now. None: what happened fires it (`reactions`)."""
     goes_on: Callable[[Alert, ClusterState], bool] | None = None
     """Whether an alert fires on that is not among those that hold: nothing is known of it now, or it is an event that takes time."""

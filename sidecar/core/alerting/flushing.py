@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from sidecar.core.alerting import suppression
 from sidecar.core.alerting.alerts import MOST_OWED, Alert, Alerts, Group, Member, Notice, Reason, Suppressed
 from sidecar.core.alerting.grouping import awaits_cause, is_observable, paced
-from sidecar.core.alerting.suppression import Scene, Suppression, scene, suppressions
+from sidecar.core.alerting.suppression import Suppression, Surroundings, suppressions, surroundings
 from sidecar.core.moment import Moment
 from sidecar.core.policy.labels import Labels
 from sidecar.core.policy.policy import Policy
@@ -119,8 +119,8 @@ class _Flush(Struct, dict=True):
         return {route.key: route for route in every(self.policy.route)}
 
     @cached_property
-    def scene(self) -> Scene:
-        return scene(self.policy, self.alerts, self.documents, self.now)
+    def surroundings(self) -> Surroundings:
+        return surroundings(self.policy, self.alerts, self.documents, self.now)
 
     def after(self, fingerprint: str, group: Group) -> Group | None:
         """The group after this flush: the same one if it is not due; None if it is forgotten."""
@@ -174,7 +174,7 @@ class _Flush(Struct, dict=True):
         return any(m.notified and m.alert.ended and m.alert.cluster_id in self.ending for m in group.members.values())
 
     def _flushed(self, fingerprint: str, group: Group, route: Route) -> Group | None:
-        hidden = suppressions(self.scene, route, group.members)
+        hidden = suppressions(self.surroundings, route, group.members)
         contents = self._contents(group, route, hidden)
         self.suppressed += (
             Suppressed(fingerprint, route, why, member.alert, hidden[key].silence_id if key in hidden else None)

@@ -9,9 +9,9 @@ from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Alert, Alerts, Failovers, Pending, PendingKey, new_alert, place_of
 from sidecar.core.alerting.conditions import (
     CONDITIONS,
+    ClusterNow,
     Condition,
     Holding,
-    Scene,
     in_progress,
     no_vacancy_until,
     waiting_alerts,
@@ -126,7 +126,7 @@ def _evaluate_cluster(
     lasting = _by_rule(_lasting(alerts, name))
     pending = {key: other for key, other in alerts.pending.items() if key[1] != name}
     over: set[str] = set()
-    scene = Scene(policy, name, cluster, alerts.failovers.get(name, Failovers()), now)
+    seen = ClusterNow(policy, name, cluster, alerts.failovers.get(name, Failovers()), now)
     in_sight = cluster.leaders_in_sight
     for rule in policy.rules:
         condition, firing = CONDITIONS.get(rule.on, _OVER_AT_ONCE), lasting.get(rule.alert, ())
@@ -138,9 +138,9 @@ def _evaluate_cluster(
             if rule.on is Trigger.HA_RISK:
                 for alert in _new_risks(rule, policy, name, cluster, firing):
                     alerts = grouping.fire(alerts, policy, alert, now)
-            holding = condition.holds(rule, scene) if condition.holds else {}
+            holding = condition.holds(rule, seen) if condition.holds else {}
             if holding:
-                alerts, waiting = _evaluate_rule(alerts, rule, scene, holding, firing)
+                alerts, waiting = _evaluate_rule(alerts, rule, seen, holding, firing)
                 pending |= waiting
             for alert in firing:
                 if not (alert.component in holding or (condition.goes_on and condition.goes_on(alert, cluster))):
@@ -167,7 +167,7 @@ def _by_rule(alerts: Iterable[Alert]) -> dict[str, list[Alert]]:
 
 
 def _evaluate_rule(
-    alerts: Alerts, rule: Rule, scene: Scene, holding: Holding, lasting: Sequence[Alert]
+    alerts: Alerts, rule: Rule, seen: ClusterNow, holding: Holding, lasting: Sequence[Alert]
 ) -> tuple[Alerts, dict[PendingKey, Pending]]:
     """The alerts with what is known now of those that are `lasting`, and the conditions that hold and do not fire."""
     firing = {alert.component: alert for alert in lasting}
@@ -175,9 +175,9 @@ def _evaluate_rule(
     for component, alert in holding.items():
         if fires := firing.get(component):
             count = alert.count if rule.on in _COUNTED else fires.count
-            alerts = grouping.updated(alerts, fires, count, alert.agreement, scene.now)
+            alerts = grouping.updated(alerts, fires, count, alert.agreement, seen.now)
         else:
-            key, waiting = (rule.alert, scene.name, component), Pending(_due(rule, scene.cluster, alert), alert)
+            key, waiting = (rule.alert, seen.name, component), Pending(_due(rule, seen.cluster, alert), alert)
             before = alerts.pending.get(key)
             pending[key] = before if before == waiting else waiting
     return alerts, pending

@@ -225,7 +225,7 @@ class AlertState(StrEnum):
     """Its condition holds, but not for `for` yet."""
 
 
-class Scene(NamedTuple):
+class Surroundings(NamedTuple):
     """All that decides, besides the alert and its route."""
 
     policy: Policy
@@ -235,8 +235,8 @@ class Scene(NamedTuple):
     now: Moment
 
 
-def scene(policy: Policy, alerts: Alerts, documents: Documents, now: Moment) -> Scene:
-    return Scene(policy, documents, [alert.labels for alert in alerts.active().values()], now)
+def surroundings(policy: Policy, alerts: Alerts, documents: Documents, now: Moment) -> Surroundings:
+    return Surroundings(policy, documents, [alert.labels for alert in alerts.active().values()], now)
 
 
 Members = Mapping[str, Member]
@@ -244,22 +244,22 @@ By = Silence | str | Labels | Agreement
 """What suppresses: a silence or drill, the time intervals in words, the alert that inhibits, or the other observers."""
 
 
-def _silences(scene: Scene, _: Route, members: Members) -> Mapping[str, By]:
-    return hiding(scene.policy, scene.documents, members, scene.now)
+def _silences(around: Surroundings, _: Route, members: Members) -> Mapping[str, By]:
+    return hiding(around.policy, around.documents, members, around.now)
 
 
-def _mutes(scene: Scene, route: Route, members: Members) -> Mapping[str, By]:
-    why = route.muted_by(scene.now.wall)
+def _mutes(around: Surroundings, route: Route, members: Members) -> Mapping[str, By]:
+    why = route.muted_by(around.now.wall)
     return dict.fromkeys(members, why) if why is not None else {}
 
 
-def _other_observers(_scene: Scene, _: Route, members: Members) -> Mapping[str, By]:
+def _other_observers(_around: Surroundings, _: Route, members: Members) -> Mapping[str, By]:
     alerts = _unsettled(members)
     return {key: alert.agreement for key, alert in alerts.items() if alert.agreement and alert.is_outvoted}
 
 
-def _inhibitions(scene: Scene, _: Route, members: Members) -> Mapping[str, By]:
-    rules, firing = scene.policy.inhibit_rules, scene.firing
+def _inhibitions(around: Surroundings, _: Route, members: Members) -> Mapping[str, By]:
+    rules, firing = around.policy.inhibit_rules, around.firing
     if not rules:
         return {}
     sources = ((key, inhibitor(rules, alert.labels, firing)) for key, alert in _unsettled(members).items())
@@ -276,7 +276,7 @@ class Suppressor(NamedTuple):
 
     state: AlertState
     reason: Reason
-    suppressed: Callable[[Scene, Route, Members], Mapping[str, By]]
+    suppressed: Callable[[Surroundings, Route, Members], Mapping[str, By]]
     """Those of the members that it suppresses on this route, and by what."""
 
 
@@ -305,11 +305,11 @@ class Suppression(NamedTuple):
         return self.by.id if isinstance(self.by, Silence) else None
 
 
-def suppressions(scene: Scene, route: Route, members: Members) -> Mapping[str, Suppression]:
+def suppressions(around: Surroundings, route: Route, members: Members) -> Mapping[str, Suppression]:
     """The members of one group that are not notified now, by their keys."""
     hidden: dict[str, Suppression] = {}
     for place, suppressor in enumerate(ORDER):
         rest = {key: member for key, member in members.items() if key not in hidden} if hidden else members
-        for key, by in suppressor.suppressed(scene, route, rest).items():
+        for key, by in suppressor.suppressed(around, route, rest).items():
             hidden[key] = Suppression(place, by)
     return hidden

@@ -12,7 +12,16 @@ from sidecar.core.alerting.alerts import Alert, Member, Pending
 from sidecar.core.alerting.grouping import is_observable
 from sidecar.core.alerting.phrases import headline, line
 from sidecar.core.alerting.silence_document import Written
-from sidecar.core.alerting.suppression import ORDER, AlertState, By, Silence, Suppression, hiding, scene, suppressions
+from sidecar.core.alerting.suppression import (
+    ORDER,
+    AlertState,
+    By,
+    Silence,
+    Suppression,
+    hiding,
+    suppressions,
+    surroundings,
+)
 from sidecar.core.cluster.status import Status
 from sidecar.core.cluster.status_of import status_of
 from sidecar.core.moment import Moment, Timestamp, timestamp
@@ -108,7 +117,7 @@ class _Views:
     def active(self) -> Iterator[tuple[AlertView, Alert]]:
         """The alerts that fire, each once, in however many groups it is."""
         routes = {route.key: route for route in every(self._policy.route)}
-        around = scene(self._policy, self._state.alerts, self._state.silences, self._at)
+        around = surroundings(self._policy, self._state.alerts, self._state.silences, self._at)
         by_id: dict[str, list[tuple[Member, Suppression | None]]] = {}
         for group in self._state.alerts.groups.values():
             firing = {

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Alert, new_alert
-from sidecar.core.alerting.conditions import CONDITIONS, Condition, Scene
+from sidecar.core.alerting.conditions import CONDITIONS, ClusterNow, Condition
 from sidecar.core.alerting.reactions import BY_HAPPENED
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.policy.policy import Rule, Severity
@@ -25,10 +25,10 @@ class Invented(StrEnum):
 COLD = cast("Trigger", Invented.TEA_IS_COLD)
 
 
-def cold(rule: Rule, scene: Scene) -> Mapping[ComponentId | None, Alert]:
-    if scene.cluster.episode:
+def cold(rule: Rule, seen: ClusterNow) -> Mapping[ComponentId | None, Alert]:
+    if seen.cluster.episode:
         return {}
-    return {None: new_alert(scene.policy, rule, scene.name, None, scene.now, count=4)}
+    return {None: new_alert(seen.policy, rule, seen.name, None, seen.now, count=4)}
 
 
 def test_an_invented_trigger_fires_is_worded_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
