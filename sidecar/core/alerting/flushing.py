@@ -245,7 +245,7 @@ class _Flush(Struct, dict=True):
             )
         )
         destinations = self.policy.receivers.get(route.receiver, ())
-        opened_at = tuple(destination.name for destination in destinations if destination.shows_incidents)
+        opened_at = tuple([destination.name for destination in destinations if destination.shows_incidents])
         group = replace(group, thread=thread, incident=incident, opened_at=opened_at)
         if contents.closes:
             return group

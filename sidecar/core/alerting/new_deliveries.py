@@ -221,7 +221,7 @@ def closing(delivery: Delivery, after: int = EVENT_OPEN) -> Delivery:
 
 def _parts(notice: Notice) -> tuple[Part, ...]:
     """The alerts that are looked up in the ledger: at most so many, of which every observer chooses the same."""
-    if all("observer" in alert.labels for alert in notice.alerts):
+    if not [alert for alert in notice.alerts if "observer" not in alert.labels]:
         return ()
     alerts, over = (sorted(some, key=lambda alert: alert.id) for some in (notice.alerts, notice.closing))
     return tuple([*map(_part, alerts), *map(_closing, map(_part, over))][: ledger_document.MOST_ALERTS])

@@ -246,8 +246,8 @@ def _subject(alerts: Sequence[Alert]) -> str:
     texts = [*map(str, own)] if len(own) < 2 else [f"{len(own)} components"]
     if len(own) == len(Component) - 1:
         texts = [ALL_OWN]
-    jobs = [alert.count or 1 for component, alert in components.items() if component.component is Component.JOB]
-    if jobs:
+    if len(own) < len(components):
+        jobs = [alert.count or 1 for component, alert in components.items() if component.component is Component.JOB]
         texts.append(counted(sum(jobs), "job"))
     return " and ".join(texts) or "the cluster"
 
