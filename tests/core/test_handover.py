@@ -533,7 +533,6 @@ def test_each_field_of_a_cluster_is_handed_over_or_observed_anew() -> None:
         "pods",
         "operated",
         "disruptions",
-        "ends",
         "picture",
         "job_faults",
         "assessed",
@@ -541,6 +540,7 @@ def test_each_field_of_a_cluster_is_handed_over_or_observed_anew() -> None:
         "drilled",
     }
     anew = {
+        "ends",
         "account",
         "stated",
         "beyond",

@@ -7,7 +7,6 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Alerts, CountedFailover, Failovers, Group
-from sidecar.core.cluster.death.ends import NOTHING, Ends
 from sidecar.core.cluster.failover import episodes, plans
 from sidecar.core.cluster.failover.episodes import Episode
 from sidecar.core.cluster.failover.plans import Disruption, Operated
@@ -78,7 +77,6 @@ def _cluster(content: schema.Document) -> ClusterState:
         pods=merged({}, pods),
         operated=unbounded(Operated, content.operated, unread_since=alive) if content.operated else None,
         disruptions=plans.latest(disruptions),
-        ends=unbounded(Ends, content.ends) if content.ends else NOTHING,
         picture=picture,
         picture_kept=picture,
         assessed=unbounded(Assessed, content.assessed, rows=()) if content.assessed else None,

@@ -10,9 +10,7 @@ from uuid import UUID
 from msgspec import Meta, Struct
 
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.bounds import HANDOVER, MOST_PORTS
-from sidecar.core.cluster.death.ends import MOST_ENDS, MOST_HOSTS, MOST_SIGNS, OperatorReason, Sign
-from sidecar.core.cluster.death.ends import MOST_PODS as MOST_ENDED_PODS
+from sidecar.core.bounds import HANDOVER
 from sidecar.core.cluster.failover.plans import MOST_DISRUPTIONS, Plan
 from sidecar.core.cluster.recovery import recovery_state
 from sidecar.core.cluster.standby import MOST_LACKED, MOST_LEFT
@@ -48,11 +46,7 @@ _Address = Annotated[str, Meta(pattern=r"^[!-~]{0,1000}\Z")]
 """The only text that a message may have from a handover, beside names: without blanks, it says little else."""
 _Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,253}\Z")]
 _NameOrNone = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{0,253}\Z")]
-_Hosts = Annotated[tuple[_Address, ...], Meta(max_length=MOST_HOSTS)]
-_Bytes = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 _Code = Annotated[int, Meta(ge=-(2**31), le=2**31)]
-_Port = Annotated[int, Meta(ge=0, le=65_535)]
-_Share = Annotated[float, Meta(ge=0, le=100)]
 _Id = Annotated[str, Meta(pattern=r"^[0-9a-f-]{36}\Z")]
 _IdOrNone = Annotated[str, Meta(pattern=r"^([0-9a-f-]{36})?\Z")]
 _JobId = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
@@ -174,13 +168,6 @@ class Intent(_Bounded, frozen=True):
     subject: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_. -]{0,300}\Z")] = ""
 
 
-class Restart(_Bounded, frozen=True):
-    """The operator's report of a restart, without its text."""
-
-    reason: OperatorReason
-    after: _Steady
-
-
 class Facts(_Bounded, frozen=True):
     orderly: bool = False
     left: _Count = 0
@@ -205,7 +192,6 @@ class Facts(_Bounded, frozen=True):
     succeeded: bool = False
     removed: bool = False
     intent: Intent | None = None
-    restart: Restart | None = None
     operated: bool = False
     is_own_place: bool = True
     exit_code: _Code | None = None
@@ -291,114 +277,6 @@ class Operated(_Bounded, frozen=True):
     name: _NameOrNone = ""
     unseen: bool = False
     namespace: _NameOrNone = ""
-
-
-class PodStatus(_Bounded, frozen=True):
-    """The status of a pod, without its message."""
-
-    uid: _Name
-    name: _Name
-    address: _Address
-    node: _NameOrNone = ""
-    delete_at: _Wall | None = None
-    grace_seconds: _Count | None = None
-    phase: _NameOrNone = ""
-    reason: _NameOrNone = ""
-    disruption: _Name | None = None
-    cordoned: bool | None = None
-    created_at: _Wall | None = None
-    limit_bytes: _Bytes | None = None
-    image: _Address = ""
-    revision: _NameOrNone = ""
-
-
-class LogFault(_Bounded, frozen=True):
-    """The fault at the end of a log, without its text."""
-
-    age: _Duration | None = None
-    heap: bool = False
-    no_space: bool = False
-
-
-class ContainerEnded(_Bounded, frozen=True):
-    at: Moment
-    exit_code: _Code
-    reason: _NameOrNone
-    limit_bytes: _Bytes | None = None
-    fault: LogFault | None = None
-    seen_at: _Wall | None = None
-
-
-class KnownPod(_Bounded, frozen=True):
-    at: Moment
-    status: PodStatus
-    ends: Annotated[tuple[ContainerEnded, ...], Meta(max_length=MOST_ENDS)] = ()
-    deleted_at: Moment | None = None
-    gone_at: Moment | None = None
-    failed_at: Moment | None = None
-
-
-class PodSign(_Bounded, frozen=True):
-    """An Event about a pod, without its text."""
-
-    at: Moment
-    uid: _Name
-    sign: Sign
-
-
-class OperatorEvent(_Bounded, frozen=True):
-    """An Event of the operator, without its text."""
-
-    at: Moment
-    reason: OperatorReason
-
-
-class Pressure(_Bounded, frozen=True):
-    cpu: _Share | None = None
-    memory: _Share | None = None
-    io: _Share | None = None
-
-
-class ProcessEnd(_Bounded, frozen=True):
-    """The end of a process, without file names and file contents."""
-
-    pid: _Count
-    ended_at: _Wall
-    exit_code: _Code | None = None
-    oom_kills: _Count | None = None
-    limit_bytes: _Bytes | None = None
-    pressure: Pressure = Pressure()
-    last_pause: _Seconds | None = None
-    ports: Annotated[tuple[_Port, ...], Meta(max_length=MOST_PORTS)] = ()
-
-
-class KnownProcessEnd(_Bounded, frozen=True):
-    at: Moment
-    hosts: _Hosts
-    end: ProcessEnd
-    fault: LogFault | None = None
-
-
-class LogRead(_Bounded, frozen=True):
-    at: Moment
-    hosts: _Hosts
-    fault: LogFault
-    pod_uid: _Name | None = None
-    followed: bool = False
-
-
-class Rebooted(_Bounded, frozen=True):
-    at: Moment
-    hosts: _Hosts
-
-
-class Ends(_Bounded, frozen=True):
-    pods: Annotated[dict[_Name, KnownPod], Meta(max_length=MOST_ENDED_PODS)] = {}
-    signs: Annotated[tuple[PodSign, ...], Meta(max_length=MOST_SIGNS)] = ()
-    operator: Annotated[tuple[OperatorEvent, ...], Meta(max_length=MOST_ENDS)] = ()
-    processes: Annotated[tuple[KnownProcessEnd, ...], Meta(max_length=MOST_ENDS)] = ()
-    logs: Annotated[tuple[LogRead, ...], Meta(max_length=MOST_ENDS)] = ()
-    reboots: Annotated[tuple[Rebooted, ...], Meta(max_length=MOST_ENDS)] = ()
 
 
 class Checkpoint(_Bounded, frozen=True):
@@ -575,7 +453,6 @@ class Document(_Bounded, frozen=True):
     pods: Annotated[dict[_Text, Pod], Meta(max_length=MOST_PODS)] = {}
     operated: Operated | None = None
     disruptions: Annotated[dict[_Name, Disruption], Meta(max_length=MOST_DISRUPTIONS)] = {}
-    ends: Ends | None = None
     picture: Picture | None = None
     assessed: Assessed | None = None
     job_faults: Annotated[dict[_JobId, JobFault], Meta(max_length=MOST_PICTURED)] = {}
