@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from sidecar.core.flink.leadership import Component
-from sidecar.core.moment import SECOND, Moment
+from sidecar.core.moment import SECOND, Count, Moment
 from sidecar.core.reach import Reach
 
 FRESH: Final = 30 * SECOND
@@ -47,10 +47,10 @@ class Peers(Struct, frozen=True):
 class Agreement(Struct, frozen=True):
     """How many observers share one observation. The recording observer is always among them."""
 
-    sharing: int
-    connected: int
+    sharing: Count
+    connected: Count
     """The number of observers that can judge it, this one included."""
-    known: int
+    known: Count
     """All that observe the cluster."""
 
     @property

@@ -73,7 +73,7 @@ def _cluster(content: schema.Document) -> ClusterState:
         leases={name: Lease(record=record, lapsed=True) for name, record in lapsed.items()},
         episode=_episode(content.episode, components),
         last_episode=_episode(content.last_episode, components),
-        standby=unbounded(Standby, content.standby) if content.standby else Standby(),
+        standby=content.standby or Standby(),
         pods=merged({}, pods),
         operated=unbounded(Operated, content.operated, unread_since=alive) if content.operated else None,
         disruptions=plans.latest(disruptions),

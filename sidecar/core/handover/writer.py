@@ -9,6 +9,7 @@ from sidecar.core.alerting.alerts import Failovers, Group
 from sidecar.core.bounds import HANDOVER
 from sidecar.core.cluster.failover import episodes
 from sidecar.core.cluster.failover.episodes import Episode
+from sidecar.core.cluster.standby import Standby
 from sidecar.core.cluster.state import ComponentState
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.handover import document, schema
@@ -55,7 +56,7 @@ def _document(
         components,
         bounded(schema.Episode, cluster.episode),
         bounded(schema.Episode, cluster.last_episode),
-        bounded(schema.Standby, cluster.standby),
+        bounded(Standby, cluster.standby),
         bounded_values(schema.LeaderElectionRecord, {name: lease.record for name, lease in cluster.leases.items()}),
         bounded_values(schema.Pod, cluster.pods),
         bounded(schema.Operated, cluster.operated),
