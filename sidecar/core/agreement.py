@@ -9,8 +9,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from sidecar.core.counted import Count
 from sidecar.core.flink.leadership import Component
-from sidecar.core.moment import SECOND, Count, Moment
+from sidecar.core.moment import SECOND, Moment
 from sidecar.core.reach import Reach
 
 FRESH: Final = 30 * SECOND

@@ -24,7 +24,6 @@ Steady = Annotated[int, Meta(ge=-LATEST, le=LATEST)]
 Wall = Annotated[int, Meta(ge=0, le=LATEST)]
 """A time since the epoch."""
 Duration = Annotated[int, Meta(ge=0, le=LATEST)]
-Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 
 
 class Moment(Struct, frozen=True, order=True):

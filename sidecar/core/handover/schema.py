@@ -18,11 +18,12 @@ from sidecar.core.cluster.failover.causes import Loss
 from sidecar.core.cluster.failover.plans import MOST_DISRUPTIONS, Plan
 from sidecar.core.cluster.recovery import recovery_state
 from sidecar.core.cluster.standby import Standby
+from sidecar.core.counted import Count, Number
 from sidecar.core.flink.configmaps import LONGEST_LEASE
 from sidecar.core.flink.deployments import Maker, Reconciliation
-from sidecar.core.flink.leadership import Component
-from sidecar.core.moment import Count, Duration, Moment, Steady, Wall
-from sidecar.core.pictures import MOST_CHECKPOINTS
+from sidecar.core.flink.leadership import Births, Component
+from sidecar.core.moment import Duration, Moment, Steady, Wall
+from sidecar.core.pictures import MOST_CHECKPOINTS, Restored
 from sidecar.core.pods import MOST_PODS
 from sidecar.core.policy.policy import Severity
 from sidecar.core.reach import Reach
@@ -37,8 +38,6 @@ MOST_FAILOVERS: Final = 1_000
 _MOST_LEASES: Final = 5_000
 
 _Seconds = Annotated[float, Meta(ge=0, le=1e9)]
-_Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-"""A number from the store."""
 _Times = Annotated[int, Meta(ge=0, le=1_000)]
 _Text = Annotated[str, Meta(pattern=r"^[ -~]{0,1000}\Z")]
 """A text from the store: printable ASCII."""
@@ -70,11 +69,11 @@ class LeaderInformation(_Bounded, frozen=True):
 
 class ZNodePosition(_Bounded, frozen=True, tag="znode"):
     path: _Text
-    czxid: _Number
-    mzxid: _Number
-    version: _Number
-    ephemeral_owner: _Number
-    mtime: _Number
+    czxid: Number
+    mzxid: Number
+    version: Number
+    ephemeral_owner: Number
+    mtime: Number
     returned: _Text | None = None
 
 
@@ -88,11 +87,6 @@ class ConfigMapPosition(_Bounded, frozen=True, tag="config_map"):
     returned: _Text | None = None
 
 
-class Births(_Bounded, frozen=True):
-    parent_czxid: _Number
-    count: _Number
-
-
 class Gap(_Bounded, frozen=True):
     exact: Count | None = 0
     at_least: Count = 0
@@ -100,15 +94,15 @@ class Gap(_Bounded, frozen=True):
 
 class Look(_Bounded, frozen=True):
     path: _Text
-    czxid: _Number | None
-    version: _Number
+    czxid: Number | None
+    version: Number
     births: Births | None
     gap: Gap = Gap()
 
 
 class Elections(_Bounded, frozen=True):
     uid: _Text
-    count: _Number | None
+    count: Number | None
     sure: bool
     gap: Gap = Gap(None)
 
@@ -206,7 +200,7 @@ class LeaderElectionRecord(_Bounded, frozen=True):
     lease_duration: Annotated[int, Meta(ge=0, le=LONGEST_LEASE)] = 15_000_000
     acquire_time: _Text = ""
     renew_time: _Text = ""
-    leader_transitions: _Number | None = None
+    leader_transitions: Number | None = None
 
 
 class Pod(_Bounded, frozen=True):
@@ -224,8 +218,8 @@ class Disruption(_Bounded, frozen=True):
 
 class FlinkDeployment(_Bounded, frozen=True):
     uid: _Name
-    generation: _Number
-    observed_generation: _Number | None = None
+    generation: Number
+    observed_generation: Number | None = None
     reconciliation: Reconciliation | None = None
     reconciled_at: Duration | None = None
     suspended: bool = False
@@ -255,14 +249,9 @@ class Operated(_Bounded, frozen=True):
 
 
 class Checkpoint(_Bounded, frozen=True):
-    id: _Number
+    id: Number
     triggered_at: Wall
     ended_at: Wall
-    is_savepoint: bool = False
-
-
-class Restored(_Bounded, frozen=True):
-    id: _Number
     is_savepoint: bool = False
 
 
@@ -270,7 +259,7 @@ class Checkpoints(_Bounded, frozen=True):
     read_at: Wall
     completed: Annotated[tuple[Checkpoint, ...], Meta(max_length=MOST_CHECKPOINTS)] = ()
     restored: Restored | None = None
-    first_id: _Number | None = None
+    first_id: Number | None = None
     interval: Duration | None = None
     shortest: Duration | None = None
     enabled: bool = True

@@ -363,6 +363,22 @@ def test_a_restart_by_the_operator_is_a_cause(about: str) -> None:
     assert episode.cause == expected
 
 
+def test_the_next_sidecar_reads_the_operators_restart_again() -> None:
+    """The failover in progress is handed over without it, and is notified once."""
+    pods = Pods()
+    restart = SeenEvent("FlinkDeployment", "jm-a", "uid-a", "RestartUnhealthyJob", "", pods.sidecar.now)
+    pods.sidecar.observe(EventObserved(pods.sidecar.moment, CLUSTER, restart))
+    pods.sidecar.waits(3)
+    pods.flink.vacate()
+    pods.sidecar.sees_changes().is_replaced(3)
+    pods.sidecar.observe(EventObserved(pods.sidecar.moment, CLUSTER, restart))
+    pods.flink.grant(B).publish_all(B)
+    pods.sidecar.connects()
+    pods.sidecar.watches(20)
+    assert pods.sidecar.episodes()[0].cause == "operator_restart"
+    assert pods.sidecar.sent_reasons() == [("FlinkLeaderChanged", "FIRST")]
+
+
 def test_a_secret_in_the_operators_event_is_shown_nowhere() -> None:
     """It quotes the job's exception."""
     pods = Pods()
