@@ -532,7 +532,6 @@ def test_each_field_of_a_cluster_is_handed_over_or_observed_anew() -> None:
         "pods",
         "operated",
         "disruptions",
-        "ends",
         "picture",
         "job_faults",
         "assessed",
@@ -540,6 +539,7 @@ def test_each_field_of_a_cluster_is_handed_over_or_observed_anew() -> None:
         "drilled",
     }
     anew = {
+        "ends",
         "account",
         "stated",
         "beyond",

@@ -8,6 +8,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from sidecar.core.counted import Number
+
 LOCAL_NAMES: Final = frozenset({"localhost", "ip6-localhost", "localhost4", "localhost6"})
 """First labels of names that every machine has."""
 
@@ -126,8 +128,8 @@ class Births(Struct, frozen=True):
     Flink keeps one child there, the leader's node, which each new leader creates anew: these are elections.
     """
 
-    parent_czxid: int
-    count: int
+    parent_czxid: Number
+    count: Number
 
 
 class Blindness(StrEnum):

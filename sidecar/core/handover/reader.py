@@ -7,7 +7,6 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Alerts, CountedFailover, Failovers, Group
-from sidecar.core.cluster.death.ends import NOTHING, Ends
 from sidecar.core.cluster.failover import episodes, plans
 from sidecar.core.cluster.failover.episodes import Episode
 from sidecar.core.cluster.failover.plans import Disruption, Operated
@@ -74,11 +73,10 @@ def _cluster(content: schema.Document) -> ClusterState:
         leases={name: Lease(record=record, lapsed=True) for name, record in lapsed.items()},
         episode=_episode(content.episode, components),
         last_episode=_episode(content.last_episode, components),
-        standby=unbounded(Standby, content.standby) if content.standby else Standby(),
+        standby=content.standby or Standby(),
         pods=merged({}, pods),
         operated=unbounded(Operated, content.operated, unread_since=alive) if content.operated else None,
         disruptions=plans.latest(disruptions),
-        ends=unbounded(Ends, content.ends) if content.ends else NOTHING,
         picture=picture,
         picture_kept=picture,
         assessed=unbounded(Assessed, content.assessed, rows=()) if content.assessed else None,

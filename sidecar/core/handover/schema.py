@@ -1,7 +1,8 @@
 """The schema of a handover document, with the bounds of each value.
 
 Others can write it. So it is no state of ours but a schema of its own: each text has an alphabet and a length, each number a range, each
-list a size, and what is not named here is not read. Names, defaults and meaning are those of the core's types of the same names.
+list a size, and what is not named here is not read. Names, defaults and meaning are those of the core's types of the same names;
+one whose fields all have such bounds is used itself.
 """
 
 from typing import Annotated, Final
@@ -9,18 +10,20 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
+from sidecar.core.agreement import Agreement
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.bounds import HANDOVER, MOST_PORTS
-from sidecar.core.cluster.death.ends import MOST_ENDS, MOST_HOSTS, MOST_SIGNS, OperatorReason, Sign
-from sidecar.core.cluster.death.ends import MOST_PODS as MOST_ENDED_PODS
+from sidecar.core.bounds import HANDOVER
+from sidecar.core.cluster.downtime import Downtime, LastLed
+from sidecar.core.cluster.failover.causes import Loss
 from sidecar.core.cluster.failover.plans import MOST_DISRUPTIONS, Plan
 from sidecar.core.cluster.recovery import recovery_state
-from sidecar.core.cluster.standby import MOST_LACKED, MOST_LEFT
+from sidecar.core.cluster.standby import Standby
+from sidecar.core.counted import Count, Number
 from sidecar.core.flink.configmaps import LONGEST_LEASE
 from sidecar.core.flink.deployments import Maker, Reconciliation
-from sidecar.core.flink.leadership import Component
-from sidecar.core.moment import LATEST, Moment
-from sidecar.core.pictures import MOST_CHECKPOINTS
+from sidecar.core.flink.leadership import Births, Component
+from sidecar.core.moment import Duration, Moment, Steady, Wall
+from sidecar.core.pictures import MOST_CHECKPOINTS, Restored
 from sidecar.core.pods import MOST_PODS
 from sidecar.core.policy.policy import Severity
 from sidecar.core.reach import Reach
@@ -34,13 +37,7 @@ MOST_ALERTS: Final = 500
 MOST_FAILOVERS: Final = 1_000
 _MOST_LEASES: Final = 5_000
 
-_Steady = Annotated[int, Meta(ge=-LATEST, le=LATEST)]
-_Duration = Annotated[int, Meta(ge=0, le=LATEST)]
-_Wall = Annotated[int, Meta(ge=0, le=LATEST)]
 _Seconds = Annotated[float, Meta(ge=0, le=1e9)]
-_Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-"""A number from the store."""
-_Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 _Times = Annotated[int, Meta(ge=0, le=1_000)]
 _Text = Annotated[str, Meta(pattern=r"^[ -~]{0,1000}\Z")]
 """A text from the store: printable ASCII."""
@@ -48,11 +45,7 @@ _Address = Annotated[str, Meta(pattern=r"^[!-~]{0,1000}\Z")]
 """The only text that a message may have from a handover, beside names: without blanks, it says little else."""
 _Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,253}\Z")]
 _NameOrNone = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{0,253}\Z")]
-_Hosts = Annotated[tuple[_Address, ...], Meta(max_length=MOST_HOSTS)]
-_Bytes = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 _Code = Annotated[int, Meta(ge=-(2**31), le=2**31)]
-_Port = Annotated[int, Meta(ge=0, le=65_535)]
-_Share = Annotated[float, Meta(ge=0, le=100)]
 _Id = Annotated[str, Meta(pattern=r"^[0-9a-f-]{36}\Z")]
 _IdOrNone = Annotated[str, Meta(pattern=r"^([0-9a-f-]{36})?\Z")]
 _JobId = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
@@ -76,11 +69,11 @@ class LeaderInformation(_Bounded, frozen=True):
 
 class ZNodePosition(_Bounded, frozen=True, tag="znode"):
     path: _Text
-    czxid: _Number
-    mzxid: _Number
-    version: _Number
-    ephemeral_owner: _Number
-    mtime: _Number
+    czxid: Number
+    mzxid: Number
+    version: Number
+    ephemeral_owner: Number
+    mtime: Number
     returned: _Text | None = None
 
 
@@ -94,46 +87,31 @@ class ConfigMapPosition(_Bounded, frozen=True, tag="config_map"):
     returned: _Text | None = None
 
 
-class Births(_Bounded, frozen=True):
-    parent_czxid: _Number
-    count: _Number
-
-
 class Gap(_Bounded, frozen=True):
-    exact: _Count | None = 0
-    at_least: _Count = 0
+    exact: Count | None = 0
+    at_least: Count = 0
 
 
 class Look(_Bounded, frozen=True):
     path: _Text
-    czxid: _Number | None
-    version: _Number
+    czxid: Number | None
+    version: Number
     births: Births | None
     gap: Gap = Gap()
 
 
 class Elections(_Bounded, frozen=True):
     uid: _Text
-    count: _Number | None
+    count: Number | None
     sure: bool
     gap: Gap = Gap(None)
 
 
-class LastLed(_Bounded, frozen=True):
-    earliest: _Steady | None
-    latest: _Steady | None
-
-
-class Downtime(_Bounded, frozen=True):
-    at_least: _Duration = 0
-    at_most: _Duration | None = 0
-
-
 class Absence(_Bounded, frozen=True):
     episode_id: _Id | None
-    since: _Steady | None = None
-    left_at: _Steady = 0
-    vacant: _Duration | None = None
+    since: Steady | None = None
+    left_at: Steady = 0
+    vacant: Duration | None = None
     downtime: Downtime = Downtime()
     leaders: _Times = 0
     withdrew: bool = False
@@ -141,7 +119,7 @@ class Absence(_Bounded, frozen=True):
 
 class Contest(_Bounded, frozen=True):
     earlier: Annotated[tuple[UUID, ...], Meta(max_length=4)] = ()
-    returns: Annotated[tuple[_Steady, ...], Meta(max_length=3)] = ()
+    returns: Annotated[tuple[Steady, ...], Meta(max_length=3)] = ()
     since: Moment | None = None
 
 
@@ -161,41 +139,28 @@ class ComponentId(_Bounded, frozen=True):
     job_id: _JobId | None = None
 
 
-class Loss(_Bounded, frozen=True):
-    began: Moment
-    ended: Moment | None = None
-    obscured: bool = False
-
-
 class Intent(_Bounded, frozen=True):
     plan: Plan
-    after: _Steady
+    after: Steady
     of: Annotated[str, Meta(pattern=r"^(node )?[A-Za-z0-9_.-]{1,253}\Z")] | None = None
     subject: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_. -]{0,300}\Z")] = ""
 
 
-class Restart(_Bounded, frozen=True):
-    """The operator's report of a restart, without its text."""
-
-    reason: OperatorReason
-    after: _Steady
-
-
 class Facts(_Bounded, frozen=True):
     orderly: bool = False
-    left: _Count = 0
-    withdrawn: _Count = 0
+    left: Count = 0
+    withdrawn: Count = 0
     released: bool = False
-    not_renewed_for: _Duration | None = None
+    not_renewed_for: Duration | None = None
     deleted: bool = False
     foreign: bool = False
     returned: bool = False
     split: bool = False
     unseen: bool = False
     loss: Loss | None = None
-    opened: _Steady = 0
-    contended: _Count | None = None
-    contend: _Count | None = None
+    opened: Steady = 0
+    contended: Count | None = None
+    contend: Count | None = None
     store_reelected: bool = False
     same_process: bool | None = None
     same_place: bool | None = None
@@ -205,14 +170,13 @@ class Facts(_Bounded, frozen=True):
     succeeded: bool = False
     removed: bool = False
     intent: Intent | None = None
-    restart: Restart | None = None
     operated: bool = False
     is_own_place: bool = True
     exit_code: _Code | None = None
-    exited_at: _Steady | None = None
+    exited_at: Steady | None = None
     lives: bool = False
     is_stopped: bool = False
-    stood_still: _Duration | None = None
+    stood_still: Duration | None = None
 
 
 class Episode(_Bounded, frozen=True):
@@ -221,23 +185,14 @@ class Episode(_Bounded, frozen=True):
     moved_at: Moment
     facts: Facts
     before: LeaderInformation
-    jobs_total: _Count
+    jobs_total: Count
     failovers: _Times = 0
-    jobs_ended: _Count = 0
-    jobs_lost: _Count = 0
-    jobs_vanished: _Count = 0
-    longest_ended: _Duration | None = None
+    jobs_ended: Count = 0
+    jobs_lost: Count = 0
+    jobs_vanished: Count = 0
+    longest_ended: Duration | None = None
     after: LeaderInformation | None = None
     closed_at: Moment | None = None
-
-
-class Standby(_Bounded, frozen=True):
-    several_since: Moment | None = None
-    alone_since: Moment | None = None
-    lacking_since: Moment | None = None
-    left: Annotated[int, Meta(ge=0, le=MOST_LEFT)] = 0
-    lacked: Annotated[int, Meta(ge=0, le=MOST_LACKED)] = 0
-    counted_at: Moment | None = None
 
 
 class LeaderElectionRecord(_Bounded, frozen=True):
@@ -245,13 +200,13 @@ class LeaderElectionRecord(_Bounded, frozen=True):
     lease_duration: Annotated[int, Meta(ge=0, le=LONGEST_LEASE)] = 15_000_000
     acquire_time: _Text = ""
     renew_time: _Text = ""
-    leader_transitions: _Number | None = None
+    leader_transitions: Number | None = None
 
 
 class Pod(_Bounded, frozen=True):
     name: _Name
     uid: _Name | None = None
-    named_at: Annotated[int, Meta(ge=0, le=LATEST)] = 0
+    named_at: Wall = 0
 
 
 class Disruption(_Bounded, frozen=True):
@@ -263,10 +218,10 @@ class Disruption(_Bounded, frozen=True):
 
 class FlinkDeployment(_Bounded, frozen=True):
     uid: _Name
-    generation: _Number
-    observed_generation: _Number | None = None
+    generation: Number
+    observed_generation: Number | None = None
     reconciliation: Reconciliation | None = None
-    reconciled_at: _Duration | None = None
+    reconciled_at: Duration | None = None
     suspended: bool = False
     deleting: bool = False
     owner: _Name | None = None
@@ -293,133 +248,20 @@ class Operated(_Bounded, frozen=True):
     namespace: _NameOrNone = ""
 
 
-class PodStatus(_Bounded, frozen=True):
-    """The status of a pod, without its message."""
-
-    uid: _Name
-    name: _Name
-    address: _Address
-    node: _NameOrNone = ""
-    delete_at: _Wall | None = None
-    grace_seconds: _Count | None = None
-    phase: _NameOrNone = ""
-    reason: _NameOrNone = ""
-    disruption: _Name | None = None
-    cordoned: bool | None = None
-    created_at: _Wall | None = None
-    limit_bytes: _Bytes | None = None
-    image: _Address = ""
-    revision: _NameOrNone = ""
-
-
-class LogFault(_Bounded, frozen=True):
-    """The fault at the end of a log, without its text."""
-
-    age: _Duration | None = None
-    heap: bool = False
-    no_space: bool = False
-
-
-class ContainerEnded(_Bounded, frozen=True):
-    at: Moment
-    exit_code: _Code
-    reason: _NameOrNone
-    limit_bytes: _Bytes | None = None
-    fault: LogFault | None = None
-    seen_at: _Wall | None = None
-
-
-class KnownPod(_Bounded, frozen=True):
-    at: Moment
-    status: PodStatus
-    ends: Annotated[tuple[ContainerEnded, ...], Meta(max_length=MOST_ENDS)] = ()
-    deleted_at: Moment | None = None
-    gone_at: Moment | None = None
-    failed_at: Moment | None = None
-
-
-class PodSign(_Bounded, frozen=True):
-    """An Event about a pod, without its text."""
-
-    at: Moment
-    uid: _Name
-    sign: Sign
-
-
-class OperatorEvent(_Bounded, frozen=True):
-    """An Event of the operator, without its text."""
-
-    at: Moment
-    reason: OperatorReason
-
-
-class Pressure(_Bounded, frozen=True):
-    cpu: _Share | None = None
-    memory: _Share | None = None
-    io: _Share | None = None
-
-
-class ProcessEnd(_Bounded, frozen=True):
-    """The end of a process, without file names and file contents."""
-
-    pid: _Count
-    ended_at: _Wall
-    exit_code: _Code | None = None
-    oom_kills: _Count | None = None
-    limit_bytes: _Bytes | None = None
-    pressure: Pressure = Pressure()
-    last_pause: _Seconds | None = None
-    ports: Annotated[tuple[_Port, ...], Meta(max_length=MOST_PORTS)] = ()
-
-
-class KnownProcessEnd(_Bounded, frozen=True):
-    at: Moment
-    hosts: _Hosts
-    end: ProcessEnd
-    fault: LogFault | None = None
-
-
-class LogRead(_Bounded, frozen=True):
-    at: Moment
-    hosts: _Hosts
-    fault: LogFault
-    pod_uid: _Name | None = None
-    followed: bool = False
-
-
-class Rebooted(_Bounded, frozen=True):
-    at: Moment
-    hosts: _Hosts
-
-
-class Ends(_Bounded, frozen=True):
-    pods: Annotated[dict[_Name, KnownPod], Meta(max_length=MOST_ENDED_PODS)] = {}
-    signs: Annotated[tuple[PodSign, ...], Meta(max_length=MOST_SIGNS)] = ()
-    operator: Annotated[tuple[OperatorEvent, ...], Meta(max_length=MOST_ENDS)] = ()
-    processes: Annotated[tuple[KnownProcessEnd, ...], Meta(max_length=MOST_ENDS)] = ()
-    logs: Annotated[tuple[LogRead, ...], Meta(max_length=MOST_ENDS)] = ()
-    reboots: Annotated[tuple[Rebooted, ...], Meta(max_length=MOST_ENDS)] = ()
-
-
 class Checkpoint(_Bounded, frozen=True):
-    id: _Number
-    triggered_at: _Wall
-    ended_at: _Wall
-    is_savepoint: bool = False
-
-
-class Restored(_Bounded, frozen=True):
-    id: _Number
+    id: Number
+    triggered_at: Wall
+    ended_at: Wall
     is_savepoint: bool = False
 
 
 class Checkpoints(_Bounded, frozen=True):
-    read_at: _Wall
+    read_at: Wall
     completed: Annotated[tuple[Checkpoint, ...], Meta(max_length=MOST_CHECKPOINTS)] = ()
     restored: Restored | None = None
-    first_id: _Number | None = None
-    interval: _Duration | None = None
-    shortest: _Duration | None = None
+    first_id: Number | None = None
+    interval: Duration | None = None
+    shortest: Duration | None = None
     enabled: bool = True
     restored_known: bool = True
 
@@ -428,10 +270,10 @@ class Job(_Bounded, frozen=True):
     id: _JobId
     name: _JobName
     state: Annotated[str, Meta(pattern=r"^[A-Z_]{1,32}\Z")]
-    started_at: _Wall
-    changed_at: _Wall
-    running_tasks: _Count = 0
-    total_tasks: _Count = 0
+    started_at: Wall
+    changed_at: Wall
+    running_tasks: Count = 0
+    total_tasks: Count = 0
     checkpoints: Checkpoints | None = None
 
 
@@ -442,12 +284,12 @@ class TaskManager(_Bounded, frozen=True):
 class Picture(_Bounded, frozen=True):
     """The picture from before a failover, without paths and addresses."""
 
-    at: _Wall
+    at: Wall
     leader: _Address
     jobs: Annotated[tuple[Job, ...], Meta(max_length=MOST_PICTURED)] = ()
-    jobs_beyond: _Count = 0
+    jobs_beyond: Count = 0
     task_managers: Annotated[tuple[TaskManager, ...], Meta(max_length=MOST_PICTURED)] | None = None
-    task_managers_beyond: _Count = 0
+    task_managers_beyond: Count = 0
     left_out: bool = False
 
 
@@ -455,7 +297,7 @@ class Unanswered(_Bounded, frozen=True):
     """The silence of a leader, without the number of requests: the reader proves a silence by its own requests."""
 
     since: Moment
-    until: _Steady
+    until: Steady
     reach: Reach
 
 
@@ -482,8 +324,8 @@ class Assessed(_Bounded, frozen=True):
 
 
 class Drilled(_Bounded, frozen=True):
-    since: _Wall = 0
-    passed_at: _Wall = 0
+    since: Wall = 0
+    passed_at: Wall = 0
     passed: _IdOrNone = ""
 
 
@@ -493,12 +335,6 @@ class AlertLabels(_Bounded, frozen=True):
     observer: _Name | None = None
     planned: _Name | None = None
     severity: Severity | None = None
-
-
-class Agreement(_Bounded, frozen=True):
-    sharing: _Count
-    connected: _Count
-    known: _Count
 
 
 class Alert(_Bounded, frozen=True):
@@ -518,7 +354,7 @@ class Alert(_Bounded, frozen=True):
     count: Annotated[int, Meta(ge=0, le=2**32)] | None = None
     latest: Moment | None = None
     episode_id: _Id | None = None
-    jobs_lost: _Count = 0
+    jobs_lost: Count = 0
     vacancy_notified: bool = False
     ended: Moment | None = None
     unwanted: bool = False
@@ -542,12 +378,12 @@ class Group(_Bounded, frozen=True, rename={"notified_at": "told_at"}):
     route: Annotated[str, Meta(max_length=10_000)]
     labels: _Labels
     members: Annotated[dict[_Id, Member], Meta(max_length=MOST_ALERTS)] = {}
-    flush_at: _Steady | None = None
-    notified_at: _Steady | None = None
+    flush_at: Steady | None = None
+    notified_at: Steady | None = None
     thread: _IdOrNone = ""
     incident: _IdOrNone = ""
     worst: Annotated[int, Meta(ge=-1, le=2)] = -1
-    hastened_at: _Steady | None = None
+    hastened_at: Steady | None = None
     opened_at: Annotated[
         tuple[Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}#[0-9]{1,4}\Z")], ...], Meta(max_length=100)
     ] = ()
@@ -555,7 +391,7 @@ class Group(_Bounded, frozen=True, rename={"notified_at": "told_at"}):
 
 class CountedFailover(_Bounded, frozen=True):
     episode_id: _Id
-    at: _Steady
+    at: Steady
     times: _Times
 
 
@@ -566,7 +402,7 @@ class Document(_Bounded, frozen=True):
     observer: _Name
     alive: Moment
     ended: bool
-    jobs_left_out: _Count = 0
+    jobs_left_out: Count = 0
     components: Annotated[list[tuple[ComponentId, ComponentState]], Meta(max_length=MOST_JOBS + 10)] = []
     episode: Episode | None = None
     last_episode: Episode | None = None
@@ -575,7 +411,6 @@ class Document(_Bounded, frozen=True):
     pods: Annotated[dict[_Text, Pod], Meta(max_length=MOST_PODS)] = {}
     operated: Operated | None = None
     disruptions: Annotated[dict[_Name, Disruption], Meta(max_length=MOST_DISRUPTIONS)] = {}
-    ends: Ends | None = None
     picture: Picture | None = None
     assessed: Assessed | None = None
     job_faults: Annotated[dict[_JobId, JobFault], Meta(max_length=MOST_PICTURED)] = {}

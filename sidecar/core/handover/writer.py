@@ -1,16 +1,15 @@
 """A handover as its document: as much of a storm as fits."""
 
-from collections.abc import Iterable, Mapping
-from typing import Final, TypeVar
+from collections.abc import Mapping
+from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Failovers, Group
 from sidecar.core.bounds import HANDOVER
-from sidecar.core.cluster.death.ends import NOTHING, Ends
 from sidecar.core.cluster.failover import episodes
 from sidecar.core.cluster.failover.episodes import Episode
+from sidecar.core.cluster.standby import Standby
 from sidecar.core.cluster.state import ComponentState
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.handover import document, schema
@@ -23,7 +22,6 @@ MOST_BYTES: Final = HANDOVER.most_bytes
 """The most bytes of the document."""
 _SIZES: Final = (schema.MOST_JOBS, 4_000, 3_000, 2_000, 1_000, 200, 50, 0)
 """The numbers of jobs, and of alerts, that are tried until the document fits. Jobs of the failover in progress come first."""
-_S = TypeVar("_S", bound=Struct)
 
 
 def written(cluster_id: str, handover: Handover) -> bytes:
@@ -58,12 +56,11 @@ def _document(
         components,
         bounded(schema.Episode, cluster.episode),
         bounded(schema.Episode, cluster.last_episode),
-        bounded(schema.Standby, cluster.standby),
+        bounded(Standby, cluster.standby),
         bounded_values(schema.LeaderElectionRecord, {name: lease.record for name, lease in cluster.leases.items()}),
         bounded_values(schema.Pod, cluster.pods),
         bounded(schema.Operated, cluster.operated),
         bounded_values(schema.Disruption, cluster.disruptions),
-        _ends(cluster.ends),
         bounded(schema.Picture, _pictured(cluster.picture, most)),
         bounded(schema.Assessed, cluster.assessed),
         bounded_values(schema.JobFault, faults),
@@ -71,24 +68,6 @@ def _document(
         _groups(alerts.groups, max(min(most, schema.MOST_ALERTS), 1)),
         tuple(failover for failover in failovers if failover),
         bounded(schema.Drilled, cluster.drilled),
-    )
-
-
-def _ends(cluster_ends: Ends) -> schema.Ends | None:
-    """The ends of JobManagers, reduced to what the schema of a handover allows."""
-    if cluster_ends == NOTHING:
-        return None
-
-    def bounded_items(kind: type[_S], values: Iterable[object]) -> tuple[_S, ...]:
-        return tuple(item for value in values if (item := bounded(kind, value)))
-
-    return schema.Ends(
-        bounded_values(schema.KnownPod, cluster_ends.pods),
-        bounded_items(schema.PodSign, cluster_ends.signs),
-        bounded_items(schema.OperatorEvent, cluster_ends.operator),
-        bounded_items(schema.KnownProcessEnd, cluster_ends.processes),
-        bounded_items(schema.LogRead, cluster_ends.logs),
-        bounded_items(schema.Rebooted, cluster_ends.reboots),
     )
 
 

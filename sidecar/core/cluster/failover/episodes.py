@@ -35,7 +35,7 @@ from sidecar.core.flink.leadership import (
     host_port,
     is_own_host,
 )
-from sidecar.core.moment import SECOND, Moment
+from sidecar.core.moment import SECOND, Moment, Steady
 from sidecar.core.pods import host_of
 from sidecar.core.policy.policy import Store
 from sidecar.core.records import record_id
@@ -68,9 +68,9 @@ class Absence(Struct, frozen=True, gc=False):
 
     episode_id: str | None
     """None: it failed over alone."""
-    since: int | None = None
+    since: Steady | None = None
     """Since when it has no leader (steady); None: it has one."""
-    left_at: int = 0
+    left_at: Steady = 0
     """When it last lost a leader (steady)."""
     vacant: int | None = None
     """Total observed vacancy. None: no vacancy was observed."""
