@@ -93,8 +93,7 @@ def _proven(policy: Policy, state: State, active: Mapping[str, Silence]) -> Stat
             if asked is not cluster:
                 state = replace(state, clusters=with_items(state.clusters, {name: asked}))
         else:
-            episodes = (episode for episode in (cluster.episode, cluster.last_episode) if episode)
-            own = next((episode for episode in episodes if episode.id == episode_id), None)
+            own = cluster.failover(episode_id)
             causal = own is not None and proof.began_after(policy, name, cluster, own, running.since)
         if causal:
             state = _with_causal(policy, state, drill)

@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", action="store_true", help="write the tables of docs/ from the nights of --judge")
     options = parser.parse_args(arguments)
     if options.judge:
-        pairs = [_judged(played) for file in options.judge for played in recorded(file)]
+        pairs = [judged(played) for file in options.judge for played in recorded(file)]
         if options.write:
             report.write(pairs)
         return _summary([verdict for _, verdict in pairs])
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for played in play(options.store, options.flink, scenarios, folder, _say):
         with (folder / "night.jsonl").open("ab") as file:
             file.write(msgspec.json.encode(played) + b"\n")
-        verdicts.append(_judged(played)[1])
+        verdicts.append(judged(played)[1])
         _tell(verdicts[-1])
     _say(f"judge it again: python -m tests.night --judge {folder / 'night.jsonl'}")
     return _summary(verdicts)
@@ -66,7 +66,8 @@ def recorded(file: Path) -> list[Played]:
     return [msgspec.json.decode(line, type=Played) for line in lines]
 
 
-def _judged(played: Played) -> tuple[Played, Verdict]:
+def judged(played: Played) -> tuple[Played, Verdict]:
+    """The scenario, and what is wrong with it by its row of the table."""
     return played, judge(played, SCENARIOS[played.name])
 
 

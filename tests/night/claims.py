@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from tests.night.arrivals import Said
 from tests.night.night import Played
 from tests.night.scenario import Scenario
-from tests.night.truth import Sample, take_turns
+from tests.night.truth import Sample
 
 MOST_TITLE: Final = 80
 MOST_BODY: Final = 600
@@ -129,7 +129,7 @@ def _is_true(label: str, sample: Sample, played: Played, scenario: Scenario) -> 
         "SILENT": not asked,
         "UNCHECKED": led or not sample.store,
         "LOST": "LOST" in scenario.final,
-        "SPLIT": take_turns(played.truth),
+        "SPLIT": "SPLIT" in scenario.through,
     }
     return is_true.get(label, True)  # BLIND and STOPPED: where the scenario has them
 

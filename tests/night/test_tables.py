@@ -4,7 +4,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from tests.night.__main__ import order, recorded
+from tests.night.__main__ import judged, order, recorded
 from tests.night.judge import judge
 from tests.night.report import PRECISION, messages, part_of, precision
 from tests.night.scenarios import SCENARIOS, of_store
@@ -41,7 +41,7 @@ def test_the_tables_count_what_was_judged() -> None:
 def test_the_page_says_what_the_recorded_nights_show() -> None:
     """Judged again by today's judge."""
     nights = sorted(Path(__file__).with_name("recorded").glob("*.jsonl.gz"))
-    pairs = [(played, judge(played, SCENARIOS[played.name])) for night in nights for played in recorded(night)]
+    pairs = [judged(played) for night in nights for played in recorded(night)]
     assert part_of(PRECISION).splitlines()[2:-2] == [*precision(pairs)]
 
 

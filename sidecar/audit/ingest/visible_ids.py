@@ -69,7 +69,7 @@ class Hashes:
     def places_of(self, rows: DataFrame, *place: str | Column) -> set[Row]:
         """The different values of `place` in the rows whose `hash` is one of these."""
         places = self.among(rows).select(*place)
-        return {*collected(places if self._few else places.distinct())}
+        return {*collected(places if self._few is not None else places.distinct())}
 
 
 class _Part(Struct, frozen=True):

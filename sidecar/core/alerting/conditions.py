@@ -30,12 +30,6 @@ _GOES_ON: Final = frozenset({Plan.SUSPENSION, Plan.DELETION})
 """Plans that end when somebody wants the cluster again."""
 
 
-def episode_of(cluster: ClusterState, episode_id: str | None) -> Episode | None:
-    """The failover, if it is the current or the last one."""
-    latest = (cluster.episode, cluster.last_episode)
-    return next((episode for episode in latest if episode and episode.id == episode_id), None)
-
-
 def no_vacancy_until(rule: Rule, cluster: ClusterState, episode_id: str | None, began: Moment) -> int:
     """Until when (steady) a leader that is missing since `began` fires no alert of this rule; 0: it does."""
     until, operated = excused_until(rule, cluster, episode_id), cluster.operated
@@ -48,7 +42,7 @@ def no_vacancy_until(rule: Rule, cluster: ClusterState, episode_id: str | None, 
 
 def excused_until(rule: Rule, cluster: ClusterState, episode_id: str | None) -> int:
     """Until when (steady) the failover fires no alert of this rule; 0: it is not excused."""
-    episode, operated = episode_of(cluster, episode_id), cluster.operated
+    episode, operated = cluster.failover(episode_id), cluster.operated
     if episode is None or plans.stuck(operated):
         return 0
     opened, intent = episode.opened_at.steady, _intent(cluster, episode)
@@ -64,7 +58,7 @@ def excused_until(rule: Rule, cluster: ClusterState, episode_id: str | None) -> 
 
 def is_known_to_be_planned(cluster: ClusterState, episode_id: str | None) -> bool:
     """Whether there is a fact that says so."""
-    episode = episode_of(cluster, episode_id)
+    episode = cluster.failover(episode_id)
     return episode is not None and _intent(cluster, episode) is not None
 
 

@@ -196,7 +196,7 @@ def _number(alerts: Alerts, policy: Policy, cluster: ClusterState, alert: Alert)
         for failover in failovers
         if alert.began.steady - failover.at <= within and failover.episode_id != alert.episode_id
     )
-    episode = conditions.episode_of(cluster, alert.episode_id)
+    episode = cluster.failover(alert.episode_id)
     return sum(failover.times for failover in earlier) + max(1, episode.failovers if episode else 0)
 
 
@@ -243,7 +243,7 @@ def as_known(alerts: Alerts, policy: Policy, alert: Alert, cluster: ClusterState
     """The alert of another leader with what is known of its failover when it fires: whether it was planned, has lost jobs, and whether
     people know of it.
     """
-    episode = conditions.episode_of(cluster, alert.episode_id)
+    episode = cluster.failover(alert.episode_id)
     lost = episode.jobs_lost - episode.jobs_vanished if episode else 0
     alert = replace(alert, jobs_lost=lost, vacancy_notified=_is_vacancy_notified(alerts, policy, alert))
     return replace(alert, labels=with_severity(conditions.labelled(alert, cluster), alert))

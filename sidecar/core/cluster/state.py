@@ -301,6 +301,11 @@ class ClusterState(Struct, frozen=True):
     stated: Stated | None = None
     """The cluster's status. None: not decided yet."""
 
+    def failover(self, episode_id: str | None) -> Episode | None:
+        """The failover with this id, if it is the current or the last one."""
+        latest = (self.episode, self.last_episode)
+        return next((episode for episode in latest if episode and episode.id == episode_id), None)
+
     @property
     def stored_jobs(self) -> frozenset[str]:
         """The jobs in Flink's job stores."""

@@ -166,8 +166,7 @@ def current_rows(policy: Policy, cluster_id: str, cluster: ClusterState, now: Mo
 
 def dead_at(cluster: ClusterState, assessment: Assessment) -> int | None:
     """When the previous leader ended (wall microseconds). None: not known."""
-    episodes = (cluster.episode, cluster.last_episode)
-    episode = next((episode for episode in episodes if episode and episode.id == assessment.episode_id), None)
+    episode = cluster.failover(assessment.episode_id)
     death = deaths.death_of(cluster, episode) if episode else None
     return death.ended_at if death else None
 
