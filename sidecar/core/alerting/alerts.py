@@ -7,12 +7,13 @@ from typing import Annotated, Any, Final
 from msgspec import Meta, Struct
 
 from sidecar.core.agreement import Agreement
+from sidecar.core.counted import Count
 from sidecar.core.flink.leadership import ComponentId, host_port
 from sidecar.core.moment import Moment, Steady
 from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Trigger
 from sidecar.core.policy.routing import Route
 from sidecar.core.reach import Reach
-from sidecar.core.records import record_id
+from sidecar.core.records import RecordId, record_id
 
 NO_RANK = -1
 """Less than any severity: nothing fires, or it is not known."""
@@ -156,9 +157,9 @@ class Pending(Struct, frozen=True):
 class CountedFailover(Struct, frozen=True):
     """A closed episode, for rules that count failovers."""
 
-    episode_id: str
+    episode_id: RecordId
     at: Steady
-    times: int
+    times: Count
 
 
 class Failovers(Struct, frozen=True):

@@ -21,7 +21,7 @@ from sidecar.core.cluster.status import Stated
 from sidecar.core.cluster.store.leases import Lease
 from sidecar.core.cluster.store.unobserved import Elections, Look
 from sidecar.core.cluster.transitions import Transition
-from sidecar.core.counted import counted
+from sidecar.core.counted import Count, counted
 from sidecar.core.finder import PARTLY
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import (
@@ -35,11 +35,12 @@ from sidecar.core.flink.leadership import (
     Unknown,
 )
 from sidecar.core.ha.results import Checked
-from sidecar.core.moment import Moment, Steady
+from sidecar.core.moment import Moment, Steady, Wall
 from sidecar.core.observations import ConnectionState
 from sidecar.core.pictures import Picture
 from sidecar.core.pods import Pods
 from sidecar.core.reach import Reach
+from sidecar.core.records import RecordIdOrNone
 from sidecar.core.sanitize import clean
 
 _MOST_SHOWN: Final = 20
@@ -177,11 +178,11 @@ class TooOld(Struct, frozen=True):
 class Drilled(Struct, frozen=True):
     """The drills of a cluster. Times are microseconds since the epoch, so that they outlast any process."""
 
-    since: int = 0
+    since: Wall = 0
     """Since when the cluster is watched, as far as is known. 0: not known."""
-    passed_at: int = 0
+    passed_at: Wall = 0
     """When the last drill that has passed was over. 0: none is known."""
-    passed: str = ""
+    passed: RecordIdOrNone = ""
     """Identifies that drill."""
 
 
@@ -211,7 +212,7 @@ class Unanswered(Struct, frozen=True):
     """When the last one was given up (steady)."""
     reach: Reach
     """How far the last request got."""
-    requests: int = 0
+    requests: Count = 0
     """How many requests in a row were this sidecar's own, as far as they are counted: see `cluster.rest_server`."""
 
 

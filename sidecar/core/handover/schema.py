@@ -11,46 +11,40 @@ from uuid import UUID
 from msgspec import Meta, Struct
 
 from sidecar.core.agreement import Agreement
-from sidecar.core.alerting.alerts import Reason
+from sidecar.core.alerting.alerts import CountedFailover, Reason
 from sidecar.core.bounds import HANDOVER
-from sidecar.core.cluster.downtime import Downtime, LastLed
+from sidecar.core.cluster.downtime import LastLed
 from sidecar.core.cluster.failover.causes import Loss
-from sidecar.core.cluster.failover.plans import MOST_DISRUPTIONS, Plan
-from sidecar.core.cluster.recovery import recovery_state
+from sidecar.core.cluster.failover.episodes import Absence
+from sidecar.core.cluster.failover.plans import MOST_DISRUPTIONS, Disruption, Plan
+from sidecar.core.cluster.recovery.recovery_state import JobFault, JobName
 from sidecar.core.cluster.standby import Standby
+from sidecar.core.cluster.state import Drilled, Unanswered
 from sidecar.core.counted import Count, Number
 from sidecar.core.flink.configmaps import LONGEST_LEASE
-from sidecar.core.flink.deployments import Maker, Reconciliation
-from sidecar.core.flink.leadership import Births, Component
+from sidecar.core.flink.deployments import Maker
+from sidecar.core.flink.leadership import ComponentId, JobId
 from sidecar.core.moment import Duration, Moment, Steady, Wall
-from sidecar.core.pictures import MOST_CHECKPOINTS, Restored
-from sidecar.core.pods import MOST_PODS
+from sidecar.core.pictures import Restored
+from sidecar.core.pods import MOST_PODS, Address, KubernetesName, Pod
 from sidecar.core.policy.policy import Severity
 from sidecar.core.reach import Reach
+from sidecar.core.records import RecordId, RecordIdOrNone
 
 FORMAT: Final = 1
 MOST_JOBS: Final = HANDOVER.most_items
 MOST_PICTURED: Final = 200
-"""Jobs and TaskManagers of the last picture of Flink's REST server."""
+"""Jobs of the last picture of Flink's REST server."""
 MOST_ALERTS: Final = 500
 """The most alerts in all groups together: each firing alert is compared with each other one."""
 MOST_FAILOVERS: Final = 1_000
 _MOST_LEASES: Final = 5_000
 
 _Seconds = Annotated[float, Meta(ge=0, le=1e9)]
-_Times = Annotated[int, Meta(ge=0, le=1_000)]
 _Text = Annotated[str, Meta(pattern=r"^[ -~]{0,1000}\Z")]
 """A text from the store: printable ASCII."""
-_Address = Annotated[str, Meta(pattern=r"^[!-~]{0,1000}\Z")]
-"""The only text that a message may have from a handover, beside names: without blanks, it says little else."""
-_Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,253}\Z")]
 _NameOrNone = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{0,253}\Z")]
 _Code = Annotated[int, Meta(ge=-(2**31), le=2**31)]
-_Id = Annotated[str, Meta(pattern=r"^[0-9a-f-]{36}\Z")]
-_IdOrNone = Annotated[str, Meta(pattern=r"^([0-9a-f-]{36})?\Z")]
-_JobId = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
-_JobName = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f]{0,201}\Z")]
-"""Cleaned where it is written, and where it is shown."""
 _Labels = Annotated[
     dict[Annotated[str, Meta(max_length=128)], Annotated[str, Meta(max_length=1000)]], Meta(max_length=64)
 ]
@@ -58,16 +52,12 @@ _Labels = Annotated[
 _Version = Annotated[str, Meta(pattern=r"^1\.\d{1,2}( - 1\.\d{1,2}| or (older|newer))?\Z")]
 
 
-class _Bounded(Struct, frozen=True, omit_defaults=True):
-    """A value of the document."""
-
-
-class LeaderInformation(_Bounded, frozen=True):
-    address: _Address
+class LeaderInformation(Struct, frozen=True, omit_defaults=True):
+    address: Address
     session_id: UUID
 
 
-class ZNodePosition(_Bounded, frozen=True, tag="znode"):
+class ZNodePosition(Struct, frozen=True, omit_defaults=True, tag="znode"):
     path: _Text
     czxid: Number
     mzxid: Number
@@ -77,7 +67,7 @@ class ZNodePosition(_Bounded, frozen=True, tag="znode"):
     returned: _Text | None = None
 
 
-class ConfigMapPosition(_Bounded, frozen=True, tag="config_map"):
+class ConfigMapPosition(Struct, frozen=True, omit_defaults=True, tag="config_map"):
     name: _Text
     key: _Text
     uid: _Text
@@ -87,66 +77,23 @@ class ConfigMapPosition(_Bounded, frozen=True, tag="config_map"):
     returned: _Text | None = None
 
 
-class Gap(_Bounded, frozen=True):
-    exact: Count | None = 0
-    at_least: Count = 0
-
-
-class Look(_Bounded, frozen=True):
-    path: _Text
-    czxid: Number | None
-    version: Number
-    births: Births | None
-    gap: Gap = Gap()
-
-
-class Elections(_Bounded, frozen=True):
-    uid: _Text
-    count: Number | None
-    sure: bool
-    gap: Gap = Gap(None)
-
-
-class Absence(_Bounded, frozen=True):
-    episode_id: _Id | None
-    since: Steady | None = None
-    left_at: Steady = 0
-    vacant: Duration | None = None
-    downtime: Downtime = Downtime()
-    leaders: _Times = 0
-    withdrew: bool = False
-
-
-class Contest(_Bounded, frozen=True):
-    earlier: Annotated[tuple[UUID, ...], Meta(max_length=4)] = ()
-    returns: Annotated[tuple[Steady, ...], Meta(max_length=3)] = ()
-    since: Moment | None = None
-
-
-class ComponentState(_Bounded, frozen=True):
+class ComponentState(Struct, frozen=True, omit_defaults=True):
     last_known: LeaderInformation | None = None
     last_position: ZNodePosition | ConfigMapPosition | None = None
-    look: Look | None = None
-    elections: Elections | None = None
-    contest: Contest = Contest()
+    split_since: Moment | None = None
     last_led: LastLed | None = None
     absence: Absence | None = None
     registered: bool | None = None
 
 
-class ComponentId(_Bounded, frozen=True):
-    component: Component
-    job_id: _JobId | None = None
-
-
-class Intent(_Bounded, frozen=True):
+class Intent(Struct, frozen=True, omit_defaults=True):
     plan: Plan
     after: Steady
     of: Annotated[str, Meta(pattern=r"^(node )?[A-Za-z0-9_.-]{1,253}\Z")] | None = None
     subject: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_. -]{0,300}\Z")] = ""
 
 
-class Facts(_Bounded, frozen=True):
+class Facts(Struct, frozen=True, omit_defaults=True):
     orderly: bool = False
     left: Count = 0
     withdrawn: Count = 0
@@ -179,14 +126,14 @@ class Facts(_Bounded, frozen=True):
     stood_still: Duration | None = None
 
 
-class Episode(_Bounded, frozen=True):
-    id: _Id
+class Episode(Struct, frozen=True, omit_defaults=True):
+    id: RecordId
     opened_at: Moment
     moved_at: Moment
     facts: Facts
     before: LeaderInformation
     jobs_total: Count
-    failovers: _Times = 0
+    failovers: Count = 0
     jobs_ended: Count = 0
     jobs_lost: Count = 0
     jobs_vanished: Count = 0
@@ -195,7 +142,7 @@ class Episode(_Bounded, frozen=True):
     closed_at: Moment | None = None
 
 
-class LeaderElectionRecord(_Bounded, frozen=True):
+class LeaderElectionRecord(Struct, frozen=True, omit_defaults=True):
     holder_identity: _Text = ""
     lease_duration: Annotated[int, Meta(ge=0, le=LONGEST_LEASE)] = 15_000_000
     acquire_time: _Text = ""
@@ -203,38 +150,15 @@ class LeaderElectionRecord(_Bounded, frozen=True):
     leader_transitions: Number | None = None
 
 
-class Pod(_Bounded, frozen=True):
-    name: _Name
-    uid: _Name | None = None
-    named_at: Wall = 0
+class Operated(Struct, frozen=True, omit_defaults=True):
+    """What makes the JobManagers, as far as the next sidecar needs it to know an upgrade that nobody observed, or a stop.
 
+    `uid`, `generation` and `reconciled_at` are those of its `deployment`. None: it is being deleted, or was.
+    """
 
-class Disruption(_Bounded, frozen=True):
-    at: Moment
-    pod: _Name
-    address: _Address
-    node: _Name | None = None
-
-
-class FlinkDeployment(_Bounded, frozen=True):
-    uid: _Name
-    generation: Number
-    observed_generation: Number | None = None
-    reconciliation: Reconciliation | None = None
+    uid: KubernetesName | None = None
+    generation: Number = 0
     reconciled_at: Duration | None = None
-    suspended: bool = False
-    deleting: bool = False
-    owner: _Name | None = None
-    kind: Maker = Maker.FLINK_DEPLOYMENT
-    name: _NameOrNone = ""
-    finished: bool = False
-    stuck: _NameOrNone = ""
-
-
-class Operated(_Bounded, frozen=True):
-    """The maker of a cluster's JobManagers, without `unread_since`: the reader has not read it yet."""
-
-    deployment: FlinkDeployment | None
     changed_at: Moment | None = None
     plan: Plan | None = None
     asked_at: Moment | None = None
@@ -248,27 +172,22 @@ class Operated(_Bounded, frozen=True):
     namespace: _NameOrNone = ""
 
 
-class Checkpoint(_Bounded, frozen=True):
+class Checkpoint(Struct, frozen=True, omit_defaults=True):
     id: Number
     triggered_at: Wall
     ended_at: Wall
-    is_savepoint: bool = False
 
 
-class Checkpoints(_Bounded, frozen=True):
+class Checkpoints(Struct, frozen=True, omit_defaults=True):
     read_at: Wall
-    completed: Annotated[tuple[Checkpoint, ...], Meta(max_length=MOST_CHECKPOINTS)] = ()
+    completed: Annotated[tuple[Checkpoint, ...], Meta(max_length=1)] = ()
     restored: Restored | None = None
-    first_id: Number | None = None
-    interval: Duration | None = None
-    shortest: Duration | None = None
     enabled: bool = True
-    restored_known: bool = True
 
 
-class Job(_Bounded, frozen=True):
-    id: _JobId
-    name: _JobName
+class Job(Struct, frozen=True, omit_defaults=True):
+    id: JobId
+    name: JobName
     state: Annotated[str, Meta(pattern=r"^[A-Z_]{1,32}\Z")]
     started_at: Wall
     changed_at: Wall
@@ -277,96 +196,69 @@ class Job(_Bounded, frozen=True):
     checkpoints: Checkpoints | None = None
 
 
-class TaskManager(_Bounded, frozen=True):
-    id: Annotated[str, Meta(pattern=r"^[!-~]{1,300}\Z")]
-
-
-class Picture(_Bounded, frozen=True):
-    """The picture from before a failover, without paths and addresses."""
+class Picture(Struct, frozen=True, omit_defaults=True):
+    """The picture from before a failover, without TaskManagers, paths and addresses."""
 
     at: Wall
-    leader: _Address
+    leader: Address
     jobs: Annotated[tuple[Job, ...], Meta(max_length=MOST_PICTURED)] = ()
     jobs_beyond: Count = 0
-    task_managers: Annotated[tuple[TaskManager, ...], Meta(max_length=MOST_PICTURED)] | None = None
-    task_managers_beyond: Count = 0
     left_out: bool = False
 
 
-class Unanswered(_Bounded, frozen=True):
-    """The silence of a leader, without the number of requests: the reader proves a silence by its own requests."""
-
-    since: Moment
-    until: Steady
-    reach: Reach
-
-
-class RestServer(_Bounded, frozen=True):
+class RestServer(Struct, frozen=True, omit_defaults=True):
     leader: LeaderInformation
     unanswered: Unanswered | None = None
 
 
-class JobFault(_Bounded, frozen=True):
-    fault: recovery_state.Fault
-    since: Moment
-    episode_id: _Id
-    name: _JobName | None = None
-
-
-class Assessed(_Bounded, frozen=True):
+class Assessed(Struct, frozen=True, omit_defaults=True):
     """The jobs of the last failover that are waited for."""
 
-    episode_id: _Id
+    episode_id: RecordId
     at: Moment
-    waiting: Annotated[dict[_JobId, _JobName], Meta(max_length=MOST_PICTURED)] = {}
+    waiting: Annotated[dict[JobId, JobName], Meta(max_length=MOST_PICTURED)] = {}
     led_at: Moment | None = None
-    namesakes: Annotated[tuple[_JobId, ...], Meta(max_length=MOST_PICTURED)] = ()
+    namesakes: Annotated[tuple[JobId, ...], Meta(max_length=MOST_PICTURED)] = ()
 
 
-class Drilled(_Bounded, frozen=True):
-    since: Wall = 0
-    passed_at: Wall = 0
-    passed: _IdOrNone = ""
-
-
-class AlertLabels(_Bounded, frozen=True):
+class AlertLabels(Struct, frozen=True, omit_defaults=True):
     """The labels that a reader cannot make itself."""
 
-    observer: _Name | None = None
-    planned: _Name | None = None
+    observer: KubernetesName | None = None
+    planned: KubernetesName | None = None
     severity: Severity | None = None
 
 
-class Alert(_Bounded, frozen=True):
+class Alert(Struct, frozen=True, omit_defaults=True):
     """An alert, without its text: see `missing`."""
 
-    id: _Id
+    id: RecordId
     rule: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}\Z")]
     cluster_id: Annotated[str, Meta(max_length=1000)]
     labels: AlertLabels
     began: Moment
     component: ComponentId | None = None
-    before: _Address | None = None
-    after: _Address | None = None
+    before: Address | None = None
+    after: Address | None = None
     vacant_seconds: _Seconds | None = None
     downtime_seconds_at_least: _Seconds | None = None
     downtime_seconds_at_most: _Seconds | None = None
     count: Annotated[int, Meta(ge=0, le=2**32)] | None = None
     latest: Moment | None = None
-    episode_id: _Id | None = None
+    episode_id: RecordId | None = None
     jobs_lost: Count = 0
     vacancy_notified: bool = False
     ended: Moment | None = None
     unwanted: bool = False
     left_behind: bool = False
     is_event: bool = False
-    subjects: Annotated[tuple[_Id, ...], Meta(max_length=4)] = ()
+    subjects: Annotated[tuple[RecordId, ...], Meta(max_length=4)] = ()
     certain: bool = True
     reach: Reach | None = None
     agreement: Agreement | None = None
 
 
-class Member(_Bounded, frozen=True, rename={"notified": "told", "suppressed_by": "held_back"}):
+class Member(Struct, frozen=True, omit_defaults=True, rename={"notified": "told", "suppressed_by": "held_back"}):
     alert: Alert
     notified: bool = False
     suppressed_by: Reason | None = None
@@ -374,14 +266,14 @@ class Member(_Bounded, frozen=True, rename={"notified": "told", "suppressed_by":
     closes: bool = False
 
 
-class Group(_Bounded, frozen=True, rename={"notified_at": "told_at"}):
+class Group(Struct, frozen=True, omit_defaults=True, rename={"notified_at": "told_at"}):
     route: Annotated[str, Meta(max_length=10_000)]
     labels: _Labels
-    members: Annotated[dict[_Id, Member], Meta(max_length=MOST_ALERTS)] = {}
+    members: Annotated[dict[RecordId, Member], Meta(max_length=MOST_ALERTS)] = {}
     flush_at: Steady | None = None
     notified_at: Steady | None = None
-    thread: _IdOrNone = ""
-    incident: _IdOrNone = ""
+    thread: RecordIdOrNone = ""
+    incident: RecordIdOrNone = ""
     worst: Annotated[int, Meta(ge=-1, le=2)] = -1
     hastened_at: Steady | None = None
     opened_at: Annotated[
@@ -389,17 +281,11 @@ class Group(_Bounded, frozen=True, rename={"notified_at": "told_at"}):
     ] = ()
 
 
-class CountedFailover(_Bounded, frozen=True):
-    episode_id: _Id
-    at: Steady
-    times: _Times
-
-
-class Document(_Bounded, frozen=True):
+class Document(Struct, frozen=True, omit_defaults=True):
     """The handover document of one cluster."""
 
     format: int
-    observer: _Name
+    observer: KubernetesName
     alive: Moment
     ended: bool
     jobs_left_out: Count = 0
@@ -410,11 +296,11 @@ class Document(_Bounded, frozen=True):
     lapsed: Annotated[dict[_Text, LeaderElectionRecord], Meta(max_length=_MOST_LEASES)] = {}
     pods: Annotated[dict[_Text, Pod], Meta(max_length=MOST_PODS)] = {}
     operated: Operated | None = None
-    disruptions: Annotated[dict[_Name, Disruption], Meta(max_length=MOST_DISRUPTIONS)] = {}
+    disruptions: Annotated[dict[KubernetesName, Disruption], Meta(max_length=MOST_DISRUPTIONS)] = {}
     picture: Picture | None = None
     assessed: Assessed | None = None
-    job_faults: Annotated[dict[_JobId, JobFault], Meta(max_length=MOST_PICTURED)] = {}
+    job_faults: Annotated[dict[JobId, JobFault], Meta(max_length=MOST_PICTURED)] = {}
     rest_server: RestServer | None = None
-    groups: Annotated[dict[_Id, Group], Meta(max_length=MOST_ALERTS)] = {}
+    groups: Annotated[dict[RecordId, Group], Meta(max_length=MOST_ALERTS)] = {}
     failovers: Annotated[tuple[CountedFailover, ...], Meta(max_length=MOST_FAILOVERS)] = ()
     drilled: Drilled | None = None
