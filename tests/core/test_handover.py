@@ -32,10 +32,11 @@ from sidecar.core.observations import (
     Ticked,
     ViewObserved,
 )
-from sidecar.core.policy.policy import Policy, Store
+from sidecar.core.policy.policy import Policy, Store, Trigger
 from sidecar.core.quarantine import Quarantined
 from sidecar.core.records import EpisodeRecord, TransitionRecord
 from sidecar.core.state_and_effects import Append, Effect, Send, State
+from tests.core.triggers import LASTING, SCENES, reasons, watching
 from tests.kit.observed_failovers import CLUSTER, PATHS, POLICY, at, first_sight, gone, held, play
 
 R = TypeVar("R")
@@ -168,6 +169,23 @@ def test_a_condition_that_was_notified_is_resolved_by_the_next_sidecar() -> None
     later: list[Observation] = [*(held(200, path, 2) for path in PATHS), *(Ticked(at(200 + s)) for s in (1, 61, 120))]
     _, effects = play(later, state, NEXT)
     assert [title.partition(" ")[0] for title in sent(effects)] == ["[UNCHECKED]"]
+
+
+@pytest.mark.parametrize("trigger", [trigger for trigger in LASTING if trigger is not Trigger.BLIND])
+def test_no_open_alert_ends_or_is_notified_again_with_the_sidecar(trigger: Trigger) -> None:
+    """Without the jobs that are missing or waited for, the split, the standby, the silent leader, the last drill, the counted failovers or
+    the stop, its condition would be over for the next sidecar: it would be resolved, and most would fire again.
+    """
+    scene = SCENES[trigger]
+    flink, sidecar = watching(scene.rule)
+    scene.begins(flink, sidecar)
+    sidecar.waits(2)
+    assert reasons(sidecar) == ["FIRST"]
+    sidecar.is_replaced(down_for=3).connects().waits(20)
+    assert reasons(sidecar) == ["FIRST"]
+    assert scene.ends
+    scene.ends(flink, sidecar)
+    assert reasons(sidecar.waits(70)) == ["FIRST", "RESOLVED"]
 
 
 def test_what_was_not_delivered_is_sent_by_the_next_sidecar() -> None:

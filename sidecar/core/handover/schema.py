@@ -227,6 +227,7 @@ class AlertLabels(Struct, frozen=True, omit_defaults=True):
     observer: KubernetesName | None = None
     planned: KubernetesName | None = None
     severity: Severity | None = None
+    check: KubernetesName | None = None
 
 
 class Alert(Struct, frozen=True, omit_defaults=True):

@@ -332,6 +332,18 @@ def test_the_sidecar_in_the_pod_ends_with_it_and_the_next_one_knows() -> None:
     assert sidecar.sent_reasons() == QUIETLY
 
 
+def test_the_pod_is_drained_and_its_sidecar_ends_with_it() -> None:
+    """Without the eviction, which nobody can read any more, the failover would page."""
+    flink, sidecar = leased(job_manager("10.1.2.3"), policy=PLANNED)
+    sidecar.observe(PodDisrupted(sidecar.moment, CLUSTER, "u-1", "orders-7d9f", "10.1.2.3", "node-7"))
+    sidecar.is_replaced(down_for=30)
+    flink.vacate()
+    flink.grant(B).publish_all(B)
+    sidecar.connects().watches(20)
+    assert (the_episode(sidecar).cause, the_episode(sidecar).planned) == ("node_drain", True)
+    assert sidecar.sent_reasons() == QUIETLY
+
+
 def test_the_next_one_may_read_the_deployment_before_what_was_handed_over() -> None:
     """The order of the two does not matter."""
     operation = plans.observed(None, FlinkDeployment("u", 1, 1, Reconciliation.DEPLOYED, 1), at(0))
