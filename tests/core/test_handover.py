@@ -406,13 +406,13 @@ def test_no_text_of_a_message_is_read() -> None:
     assert contents.cluster.episode.gathered.jobs == ()
 
 
-def test_a_split_without_its_returns_does_not_stop_time() -> None:
+def test_a_split_that_was_handed_over_ends() -> None:
     """It is over when nobody has returned for long enough, as any other."""
     content = left_by(first_sight(), 11)
     components = document(content)["components"]
     assert isinstance(components, list)
     for _, component in components:
-        component["contest"] = {"since": {"steady": 0, "wall": at(0).wall}, "returns": []}
+        component["split_since"] = {"steady": 0, "wall": at(0).wall}
     state = begin(20, forged(content, components=components))
     state, effects = play(look(21, *(held(0, path, 1) for path in PATHS)), state, NEXT)
     assert not [effect for effect in effects if isinstance(effect, Quarantined)]
@@ -446,10 +446,7 @@ def test_more_alerts_than_a_tick_can_compare_are_not_adopted() -> None:
 
 # -- plans -------------------------------------------------------------------------------------------------------------
 
-UNWANTED = {
-    "deployment": {"uid": "u", "generation": 2, "suspended": True},
-    "unwanted_since": {"steady": 0, "wall": at(0).wall},
-}
+UNWANTED = {"uid": "u", "generation": 2, "unwanted_since": {"steady": 0, "wall": at(0).wall}}
 VANISH: list[Observation] = [*(gone(200, path) for path in PATHS), *(Ticked(at(200 + s)) for s in range(1, 40))]
 
 
@@ -470,7 +467,7 @@ def test_a_deployment_that_was_read_before_the_handover_stays_what_it_is(*, hand
     seen = Seen(Maker.DEPLOYMENT, "jm", deployment, frozenset({"a"}), "", alone=True)
     content = left_by(first_sight(), 11)
     if handed_over:
-        content = forged(content, operated={"deployment": to_builtins(deployment), "kind": "Deployment", "name": "jm"})
+        content = forged(content, operated={"uid": "u", "generation": 1, "kind": "Deployment", "name": "jm"})
     read = [
         MakerObserved(at(20), CLUSTER, seen),
         HandoverRead(at(20), CLUSTER, content),

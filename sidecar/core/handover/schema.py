@@ -151,9 +151,9 @@ class LeaderElectionRecord(Struct, frozen=True, omit_defaults=True):
 
 
 class Operated(Struct, frozen=True, omit_defaults=True):
-    """What makes the JobManagers, as far as the next sidecar needs it to know an upgrade that nobody observed, or a stop.
+    """What makes the JobManagers, as far as a stop, or an upgrade that nobody observes, is known by it.
 
-    `uid`, `generation` and `reconciled_at` are those of its `deployment`. None: it is being deleted, or was.
+    The first three are those of its `deployment`; `uid` None: it is being deleted, or was.
     """
 
     uid: KubernetesName | None = None
@@ -169,7 +169,6 @@ class Operated(Struct, frozen=True, omit_defaults=True):
     kind: Maker = Maker.FLINK_DEPLOYMENT
     name: _NameOrNone = ""
     unseen: bool = False
-    namespace: _NameOrNone = ""
 
 
 class Checkpoint(Struct, frozen=True, omit_defaults=True):

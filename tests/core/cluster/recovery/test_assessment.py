@@ -113,8 +113,11 @@ def test_an_assessment_survives_a_kill() -> None:
     assert [row.verdict for row in rows(looks(sidecar, None))] == ["recovered"] * 2
 
 
-def test_a_failover_in_which_the_sidecar_ends_with_its_pod_is_assessed_by_the_next_one() -> None:
-    """The picture is handed over."""
+@pytest.mark.parametrize(("restored", "origin"), [(41, "latest"), (40, "older"), (None, "nothing")])
+def test_a_failover_in_which_the_sidecar_ends_with_its_pod_is_assessed_by_the_next_one(
+    restored: int | None, origin: str
+) -> None:
+    """The jobs of the last picture are handed over, each with its last checkpoint: without it no state would be known to be lost."""
     flink, sidecar = watching(policy=ASSESSING)
     shows(sidecar, before(sidecar))
     sidecar.waits(1)
@@ -123,8 +126,10 @@ def test_a_failover_in_which_the_sidecar_ends_with_its_pod_is_assessed_by_the_ne
     sidecar.is_replaced(down_for=3)
     flink.elect(B)
     sidecar.connects().waits(0.5)
-    of_cluster, of_job = rows(looks(sidecar, None))
-    assert (of_cluster.verdict, of_job.restored_from, of_job.name) == ("recovered", "latest", "orders")
+    for _ in range(8):
+        looks(sidecar, after(sidecar, restored, 42), seconds=1)
+    of_cluster, of_job = rows(sidecar)
+    assert (of_cluster.verdict == "recovered", of_job.restored_from, of_job.name) == (restored == 41, origin, "orders")
 
 
 def test_jobs_that_do_not_run_yet_are_waited_for_by_the_next_sidecar() -> None:
