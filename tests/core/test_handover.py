@@ -7,7 +7,7 @@ from typing import TypeVar
 from uuid import UUID
 
 import pytest
-from msgspec import inspect, json, to_builtins
+from msgspec import inspect, json
 from msgspec.structs import replace
 
 from sidecar.core import handover

@@ -22,7 +22,7 @@ from sidecar.core.handover import document, schema
 from sidecar.core.handover.contents import Handover, with_members
 from sidecar.core.handover.document import HandoverError, unbounded
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.pictures import Picture
+from sidecar.core.pictures import Picture, TaskManager
 from sidecar.core.pods import merged
 from sidecar.core.policy.policy import Store
 from sidecar.core.rebase import steady_times
@@ -66,7 +66,7 @@ def _cluster(content: schema.Document) -> ClusterState:
     alive, components = content.alive, _components(content)
     pods = {host: replace(pod, named_at=min(pod.named_at, alive.wall)) for host, pod in content.pods.items()}
     lapsed = {name: unbounded(LeaderElectionRecord, record) for name, record in content.lapsed.items()}
-    picture = unbounded(Picture, content.picture, at=min(content.picture.at, alive.wall)) if content.picture else None
+    picture = _picture(content.picture, alive) if content.picture else None
     return replace(
         fresh_cluster(alive),
         components=components,
@@ -98,6 +98,12 @@ def _components(content: schema.Document) -> dict[ComponentId, ComponentState]:
                 state = replace(state, registered=None, unregistered_at=None)  # it cannot end, as a job does
             components[ComponentId(key.component, key.job_id)] = state
     return components
+
+
+def _picture(picture: schema.Picture, alive: Moment) -> Picture:
+    ids = picture.task_managers
+    managers = None if ids is None else tuple(map(TaskManager, ids))
+    return unbounded(Picture, picture, at=min(picture.at, alive.wall), task_managers=managers)
 
 
 def _operated(operated: schema.Operated, alive: Moment) -> Operated:

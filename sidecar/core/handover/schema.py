@@ -34,7 +34,7 @@ from sidecar.core.records import RecordId, RecordIdOrNone
 FORMAT: Final = 1
 MOST_JOBS: Final = HANDOVER.most_items
 MOST_PICTURED: Final = 200
-"""Jobs of the last picture of Flink's REST server."""
+"""Jobs and TaskManagers of the last picture of Flink's REST server."""
 MOST_ALERTS: Final = 500
 """The most alerts in all groups together: each firing alert is compared with each other one."""
 MOST_FAILOVERS: Final = 1_000
@@ -49,6 +49,7 @@ _Labels = Annotated[
     dict[Annotated[str, Meta(max_length=128)], Annotated[str, Meta(max_length=1000)]], Meta(max_length=64)
 ]
 """Compared with ours, and never shown."""
+TaskManagerId = Annotated[str, Meta(pattern=r"^[!-~]{1,300}\Z")]
 _Version = Annotated[str, Meta(pattern=r"^1\.\d{1,2}( - 1\.\d{1,2}| or (older|newer))?\Z")]
 
 
@@ -196,12 +197,14 @@ class Job(Struct, frozen=True, omit_defaults=True):
 
 
 class Picture(Struct, frozen=True, omit_defaults=True):
-    """The picture from before a failover, without TaskManagers, paths and addresses."""
+    """The picture from before a failover, without paths and addresses; of TaskManagers their ids."""
 
     at: Wall
     leader: Address
     jobs: Annotated[tuple[Job, ...], Meta(max_length=MOST_PICTURED)] = ()
     jobs_beyond: Count = 0
+    task_managers: Annotated[tuple[TaskManagerId, ...], Meta(max_length=MOST_PICTURED)] | None = None
+    task_managers_beyond: Count = 0
     left_out: bool = False
 
 

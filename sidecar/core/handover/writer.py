@@ -65,7 +65,7 @@ def _document(
         bounded_values(Pod, cluster.pods),
         _operated(cluster.operated),
         bounded_values(Disruption, cluster.disruptions),
-        bounded(schema.Picture, _pictured(cluster.picture, most)),
+        _pictured(cluster.picture, most),
         bounded(schema.Assessed, cluster.assessed),
         bounded_values(JobFault, faults),
         bounded(schema.RestServer, cluster.rest_server),
@@ -75,7 +75,7 @@ def _document(
     )
 
 
-def _pictured(picture: Picture | None, most: int) -> Picture | None:
+def _pictured(picture: Picture | None, most: int) -> schema.Picture | None:
     """The picture with its largest jobs that have not ended. What its schema does not allow is counted."""
     if picture is None:
         return None
@@ -83,7 +83,16 @@ def _pictured(picture: Picture | None, most: int) -> Picture | None:
     largest = sorted(picture.jobs, key=lambda job: (job.state in ENDED, -job.total_tasks))
     shown = map(_shown, largest[:most])
     jobs = tuple(job for job in shown if bounded(schema.Job, job))
-    return replace(picture, jobs=jobs, jobs_beyond=picture.jobs_beyond + len(picture.jobs) - len(jobs))
+    registered = picture.task_managers or ()
+    ids = tuple(one.id for one in registered[:most] if bounded(schema.TaskManagerId, one.id))
+    fields = {
+        **asdict(picture),
+        "jobs": jobs,
+        "jobs_beyond": picture.jobs_beyond + len(picture.jobs) - len(jobs),
+        "task_managers": None if picture.task_managers is None else ids,
+        "task_managers_beyond": picture.task_managers_beyond + len(registered) - len(ids),
+    }
+    return bounded(schema.Picture, fields)
 
 
 def _shown(job: Job) -> Job:

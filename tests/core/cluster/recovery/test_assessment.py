@@ -132,6 +132,20 @@ def test_a_failover_in_which_the_sidecar_ends_with_its_pod_is_assessed_by_the_ne
     assert (of_cluster.verdict == "recovered", of_job.restored_from, of_job.name) == (restored == 41, origin, "orders")
 
 
+def test_a_task_manager_that_is_missing_is_missed_by_the_next_sidecar() -> None:
+    """Without those of the last picture, everything would have come back."""
+    flink, sidecar = watching(policy=ASSESSING)
+    shows(sidecar, before(sidecar))
+    sidecar.waits(1)
+    flink.vacate()
+    sidecar.sees_changes().waits(1)
+    sidecar.is_replaced(down_for=3)
+    flink.elect(B)
+    sidecar.connects().waits(0.5)
+    of_cluster, _ = rows(looks(sidecar, None, seconds=200, task_managers=TASK_MANAGERS[:1]))
+    assert (of_cluster.verdict, of_cluster.task_managers_after) == ("degraded", 1)
+
+
 def test_jobs_that_do_not_run_yet_are_waited_for_by_the_next_sidecar() -> None:
     """Otherwise its first look would be an all-clear."""
     _, sidecar = failed_over()
@@ -197,14 +211,19 @@ def test_a_job_that_somebody_submits_under_the_same_name_is_another_job(
     assert rows(sidecar)[0].reasons == ["Job orders: Flink does not know it any more. Its last known checkpoint is 41."]
 
 
-def test_a_missing_job_is_back_once_somebody_has_submitted_it_again() -> None:
-    """Not by another one of that name that ran all the time, and each new one is one of the missing."""
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["the same sidecar", "the next one"])
+def test_a_missing_job_is_back_once_somebody_has_submitted_it_again(is_replaced: bool) -> None:
+    """Not by another one of that name that ran all the time, and each new one is one of the missing. Without the namesakes the next sidecar
+    would take it for back.
+    """
     third, fourth = "c" * 32, "d" * 32
     flink, sidecar = lost_job(beside=OTHER)
     flink.submit(third)
     beside = replace(job(job_id=OTHER), started_at=2)
     looks(sidecar, replace(after(sidecar, 41, 42), id=OTHER), seconds=40)
     assert list(cluster(sidecar).job_faults) == [JOB]
+    if is_replaced:
+        sidecar.is_replaced(down_for=3).connects()
     looks(sidecar, beside)
     assert list(cluster(sidecar).job_faults) == [JOB]
     for new in (third, fourth):
