@@ -345,7 +345,8 @@ def test_the_pod_is_drained_and_its_sidecar_ends_with_it() -> None:
     sidecar.is_replaced(down_for=30)
     flink.vacate()
     flink.grant(B).publish_all(B)
-    sidecar.connects().watches(20)
+    sidecar.connects()
+    sidecar.watches(20)
     assert (the_episode(sidecar).cause, the_episode(sidecar).planned) == ("node_drain", True)
     assert sidecar.sent_reasons() == QUIETLY
 
