@@ -32,9 +32,8 @@ Made from the code by `python -m tests.kit.audit_schema`. `DESCRIBE NAME` in `au
 
 - Types are those of Spark. Times have microseconds, in UTC.
 - A newer column is null in records of older sidecars.
-- `event_date` is in the names of folders or, where these are months, in the files
-  ([which](../explanation/audit.md)). [Conditions on it](../explanation/audit.md#materialized-answers), on `day`, `week` and `month` read only
-  the files of those dates.
+- `event_date` is in the names of folders or, where these are months, in the files ([which](../explanation/audit.md)).
+  [Conditions](../explanation/audit.md#materialized-answers) on it, on `day`, `week` and `month` read only the files of those dates.
 """
 
 
