@@ -1,7 +1,8 @@
 -- On each day, for how long was each component led, vacant and unobserved?
 --
 -- One row for each cluster, component and UTC day. Time counts as led or vacant only while an observer was connected. All other time is
--- unobserved and never counts as up. Time after `known_until` is not counted yet, and a job counts from its first observation until it ended.
+-- unobserved and never counts as up. Time after `known_until` is not counted yet, and a job counts from its first observation until it ended. A
+-- condition on `day` reads only the files of those days.
 --
 -- * cluster_id, component: as in transitions
 -- * day: The UTC day.

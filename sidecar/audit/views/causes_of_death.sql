@@ -3,7 +3,8 @@
 -- One row for each month and reason, over all failovers but those of drills, and those in which only the observer was blind. Of several
 -- observers, the one that is most confident. What nobody knows is no reason: `unknown` and `not_observed` have rows of their own, and no
 -- share. The `downtime_…` figures are those of the lower and of the upper bounds of the time without a working leader, over the failovers
--- where the bound is known. A failover counts in the month in which it was recorded, right after it was over.
+-- where the bound is known. A failover counts in the month in which it was recorded, right after it was over. A condition on `month` reads
+-- only the failovers of those months.
 --
 -- * month: The first day of the UTC month.
 -- * reason: As in `deaths`. `unknown`: the observed facts do not decide. `not_observed`: no observer recorded that a process ended. After an outage

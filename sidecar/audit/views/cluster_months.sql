@@ -1,6 +1,6 @@
 -- In each month, for how long was each cluster led, vacant, suspended and unobserved?
 --
--- One row for each cluster and UTC month.
+-- One row for each cluster and UTC month. A cluster is led while dispatcher, resource manager and REST server are.
 --
 -- * month: The first day of the UTC month.
 -- * cluster_id: as in transitions

@@ -3,7 +3,9 @@
 -- One row for each leadership term that follows another leader's: the new leader of a component (of a job: `job_id`) differs from the last
 -- one known to the log or to the observer. Not one: the first election of a new cluster, a leader that was only unobserved, a leader that
 -- returned with its old session id. A dead leader stays published until the store detects its death, so the time without a working leader has
--- bounds. One failed JobManager is one row for each component, with one `episode_id`: `failovers` has one row for it.
+-- bounds. One failed JobManager is one row for each component, with one `episode_id`: `failovers` has one row for it. A condition on
+-- `event_date` reads only the files of those dates, and for `cause`, `death_reason`, `recovery_verdict` and `drill` all of `episodes`,
+-- `deaths`, `recoveries` and `drills`: these are recorded when they are known, whenever that is.
 --
 -- * cluster_id, component, job_id: as in transitions
 -- * changed_at: When the new leader was first observed.

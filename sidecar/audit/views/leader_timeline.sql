@@ -1,6 +1,6 @@
 -- Which leader did each component (of a job: `job_id`) have, from when to when, and how did its term end?
 --
--- One row for each term. A leader that was only unobserved has one term.
+-- One row for each term. A leader that was only unobserved has one term. A condition on `event_date` reads only the files of those dates.
 --
 -- * cluster_id, component, job_id: as in transitions
 -- * began_at: When the leader was first observed.

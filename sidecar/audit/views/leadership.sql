@@ -1,7 +1,8 @@
 -- Which state did each leadership have, from when to when: led by whom, vacant, or unreadable?
 --
 -- One row for each stretch. A stretch lasts until another state is observed, also through unobserved time (see `sight`). The records of all
--- observers are merged by their clocks, which should agree. The definition is in `_stretches.sql`.
+-- observers are merged by their clocks, which should agree. A condition on `event_date` reads only the files of those dates. The definition is in
+-- `_stretches.sql`.
 --
 -- * cluster_id, component, job_id: as in transitions
 -- * state: `HELD` (by `session_id` at `address`), `VACANT` (no leader) or `UNREADABLE` (the entry cannot be read).

@@ -1,8 +1,9 @@
 -- How much of the error budget of leadership is left, and how much of the time was unobserved?
 --
 -- One row for each cluster: the window of its objective that ends with the last coverage record. Led, vacant, suspended and unobserved add up
--- to the time from `since` to `until`. They mean the same as in `cluster_availability`. The sidecar's own figures (docs/how-to/slo.md) are those of one
--- observer.
+-- to the time from `since` to `until`. A cluster is led while dispatcher, resource manager and REST server have a leader and an observer is
+-- connected, and vacant while one of them has none; jobs do not count. The sidecar's own figures (docs/how-to/slo.md) are the same, but of one
+-- observer. Observers are merged, as in `availability`.
 --
 -- * cluster_id: as in transitions
 -- * objective: The objective that was recorded last, in percent. Null: none is configured.

@@ -2,7 +2,8 @@
 --
 -- One row for each month, cluster and component, over the changes of its leader, but those of drills. `p50_…` and `p95_…` are measured
 -- durations. A dead leader stays published until the store detects its death: the `downtime_…` figures are those of the lower and of the
--- upper bounds of the time without a working leader, each over the changes where the bound is known.
+-- upper bounds of the time without a working leader, each over the changes where the bound is known. A condition on `month` reads only the
+-- files of those months.
 --
 -- * month: The first day of the UTC month.
 -- * cluster_id, component: as in transitions

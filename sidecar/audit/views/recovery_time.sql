@@ -2,7 +2,7 @@
 --
 -- One row for each failover. Its beginning is the earlier one of `dead_at` and `opened_at`. Without `dead_at`, that is when the loss was observed:
 -- the time before is in no figure. The clocks are those of the observer and of the machine of the JobManager. Of several observers, the one
--- that knows most: what is proven before what is not, then the first one.
+-- that knows most: what is proven before what is not, then the first one. A condition on `event_date` reads only the failovers of those dates.
 --
 -- * episode_id: as in failovers
 -- * cluster_id, opened_at, cause: as in episodes

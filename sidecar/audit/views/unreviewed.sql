@@ -1,6 +1,7 @@
 -- Which failovers has nobody annotated yet?
 --
--- One row for each but those of drills, newest first. `annotate` writes a note, which is a review (docs/explanation/episodes.md#notes).
+-- One row for each but those of drills, newest first. `annotate` writes a note, which is a review (docs/explanation/episodes.md#notes). A
+-- condition on `event_date` reads only the failovers of those dates.
 --
 -- * episode_id, cluster_id, opened_at, cause, confidence, death_reason, recovery_verdict: as in failovers
 -- * vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most, planned, event_date: as in failovers

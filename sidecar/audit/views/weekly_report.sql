@@ -2,7 +2,7 @@
 --
 -- One failed JobManager is one failover, and one change of leader for each component. A failover counts in the week in which it was recorded,
 -- right after it was over, an alert in the week of its outcome. Failovers of drills are counted in `drills` alone; their time is part of
--- `availability`.
+-- `availability`. A condition on `week` reads only the files of those weeks.
 --
 -- * week: The Monday of the week, in UTC.
 -- * cluster_id: as in transitions
