@@ -159,13 +159,17 @@ def _of_the_end(messages: Sequence[Said], played: Played, scenario: Scenario) ->
 
 
 def _durations(played: Played) -> Iterator[Finding]:
-    """Of a failover by the end of a process: the bounds of the time without a working leader."""
+    """Of a failover by the end of a process: the bounds of the time without a working leader.
+
+    What hung until another one led ends too, but later.
+    """
     episodes, ends = _records(played, "episode"), [end for end in played.ends if played.led_before in end.addresses]
     if (
         len(episodes) != 1
         or len(ends) != 1
         or len(played.ends) != 1
         or not all(sample.store for sample in played.truth)
+        or any(sample.at < ends[0].at and sample.leader not in {played.led_before, None} for sample in played.truth)
     ):
         return
     led = next((sample.at for sample in played.truth if sample.at > ends[0].at and sample.leader), None)
