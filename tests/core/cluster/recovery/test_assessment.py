@@ -113,11 +113,8 @@ def test_an_assessment_survives_a_kill() -> None:
     assert [row.verdict for row in rows(looks(sidecar, None))] == ["recovered"] * 2
 
 
-@pytest.mark.parametrize(("restored", "origin"), [(41, "latest"), (40, "older"), (None, "nothing")])
-def test_a_failover_in_which_the_sidecar_ends_with_its_pod_is_assessed_by_the_next_one(
-    restored: int | None, origin: str
-) -> None:
-    """The jobs of the last picture are handed over, each with its last checkpoint: without it no state would be known to be lost."""
+def replaced_in_failover() -> Sidecar:
+    """The next sidecar, if the first one ended when the leader was lost; now B leads."""
     flink, sidecar = watching(policy=ASSESSING)
     shows(sidecar, before(sidecar))
     sidecar.waits(1)
@@ -126,6 +123,15 @@ def test_a_failover_in_which_the_sidecar_ends_with_its_pod_is_assessed_by_the_ne
     sidecar.is_replaced(down_for=3)
     flink.elect(B)
     sidecar.connects().waits(0.5)
+    return sidecar
+
+
+@pytest.mark.parametrize(("restored", "origin"), [(41, "latest"), (40, "older"), (None, "nothing")])
+def test_a_failover_in_which_the_sidecar_ends_with_its_pod_is_assessed_by_the_next_one(
+    restored: int | None, origin: str
+) -> None:
+    """The jobs of the last picture are handed over, each with its last checkpoint: without it no state would be known to be lost."""
+    sidecar = replaced_in_failover()
     for _ in range(8):
         looks(sidecar, after(sidecar, restored, 42), seconds=1)
     of_cluster, of_job = rows(sidecar)
@@ -134,14 +140,7 @@ def test_a_failover_in_which_the_sidecar_ends_with_its_pod_is_assessed_by_the_ne
 
 def test_a_task_manager_that_is_missing_is_missed_by_the_next_sidecar() -> None:
     """Without those of the last picture, everything would have come back."""
-    flink, sidecar = watching(policy=ASSESSING)
-    shows(sidecar, before(sidecar))
-    sidecar.waits(1)
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    sidecar.is_replaced(down_for=3)
-    flink.elect(B)
-    sidecar.connects().waits(0.5)
+    sidecar = replaced_in_failover()
     of_cluster, _ = rows(looks(sidecar, None, seconds=200, task_managers=TASK_MANAGERS[:1]))
     assert (of_cluster.verdict, of_cluster.task_managers_after) == ("degraded", 1)
 
