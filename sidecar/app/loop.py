@@ -51,7 +51,7 @@ from sidecar.core.step import step
 from sidecar.core.views.snapshot import Health, Snapshot, Tally
 from sidecar.journal import Journal
 from sidecar.runtime.clock import Clock
-from sidecar.runtime.watchdog import Watchdog
+from sidecar.runtime.threads import Watchdog
 
 log = logging.getLogger("sidecar.loop")
 

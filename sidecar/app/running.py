@@ -12,8 +12,8 @@ from sidecar import __version__
 from sidecar.app.checking import checked
 from sidecar.app.parts import Sidecar, StartError
 from sidecar.journal import Journal
+from sidecar.runtime.folders import empty_dir
 from sidecar.runtime.stopping import Stopping, Termination
-from sidecar.runtime.volumes import empty_dir
 from sidecar.settings import Settings
 
 log = logging.getLogger("sidecar")

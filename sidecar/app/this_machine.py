@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from sidecar.core.moment import SECOND, Moment
+from sidecar.runtime.folders import write_durably
 from sidecar.settings.model import OwnPod
-from sidecar.sinks import durable_file
 
 _ROUTES: Final = Path("/proc/net/fib_trie")
 _LOCAL: Final = re.compile(r"-- (\d+\.\d+\.\d+\.\d+)\n\s+/32 host LOCAL")
@@ -60,7 +60,7 @@ def restarted_at(folder: Path, pod: OwnPod | None, alive: Moment | None, now: Mo
         lines = [place, _BOOT_ID.read_text().strip()]
         before = file.read_text().splitlines() if file.exists() else []
         if lines != before:
-            durable_file.write(file, "".join(f"{line}\n" for line in lines).encode(), 0o600, ".tmp")
+            write_durably(file, "".join(f"{line}\n" for line in lines).encode(), 0o600, ".tmp")
     except (OSError, ValueError) as error:
         _log.info("whether this machine was started again is not known: %s", error)
         return None

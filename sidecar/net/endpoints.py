@@ -9,7 +9,27 @@ from typing import ClassVar, Final
 
 from msgspec import Struct
 
-from sidecar.net.secret import Secret
+
+class Secret:
+    """A text that no output shows. Call `reveal` only where it is used."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text: Final = text
+
+    def reveal(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return "<secret>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
 
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9]{0,29}")
 INCIDENT_SCHEMES: Final = frozenset(

@@ -1,6 +1,6 @@
 """Typed, strict settings with one loader. Every mistake is one line (SettingsError) without a secret."""
 
-from sidecar.net.secret import Secret
+from sidecar.net.endpoints import Secret
 from sidecar.settings.cluster.stores import (
     AnyFinderSettings,
     ClusterSettings,

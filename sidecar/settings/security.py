@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from msgspec import Struct
 
-from sidecar.net.secret import Secret
+from sidecar.net.endpoints import Secret
 from sidecar.net.tls import client_context
 from sidecar.settings.file.key import Key, keys_of, read_settings
 from sidecar.settings.file.section import Section

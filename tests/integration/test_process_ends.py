@@ -17,8 +17,7 @@ import pytest
 from sidecar.core.observations import EndObservation, ProcessEnded, ProcessSeen
 from sidecar.core.process_end import ProcessEnd, RunningProcess
 from sidecar.drivers.processes import ProcessWatch, process_watch
-from sidecar.drivers.processes.jvm_files import average, exhausted, jvm_files, longest_pause
-from sidecar.drivers.processes.watched_process import WatchedProcess
+from sidecar.drivers.processes.watched_process import WatchedProcess, average, exhausted, jvm_files, longest_pause
 from sidecar.host import memory_cgroup, processes
 from sidecar.runtime.clock import Clock
 from sidecar.settings import ZooKeeperSettings

@@ -7,8 +7,7 @@ from sidecar.core.observations import ClusterFound, ConfigMapObserved, FinderObs
 from sidecar.drivers.kubernetes.configmap_reports import FoundReports
 from sidecar.drivers.kubernetes.found_clusters import FoundClusters
 from sidecar.drivers.kubernetes.objects import ConfigMap
-from sidecar.drivers.shares import Shares
-from sidecar.drivers.watched_jobs import WatchedJobs
+from sidecar.drivers.shares import Shares, WatchedJobs
 from sidecar.drivers.zookeeper.discovery import ROOT, Discovery
 from sidecar.drivers.zookeeper.session import Children
 

@@ -23,8 +23,7 @@ from sidecar.core.observations import (
 from sidecar.drivers.kubernetes.expectations import CONFIRMED_WITHIN, Expectations
 from sidecar.drivers.kubernetes.found_clusters import FoundClusters, cluster_of
 from sidecar.drivers.kubernetes.objects import ConfigMap, Version
-from sidecar.drivers.shares import Shares, folder_of
-from sidecar.drivers.watched_jobs import WatchedJobs
+from sidecar.drivers.shares import Shares, WatchedJobs, folder_of
 
 
 class Reports:

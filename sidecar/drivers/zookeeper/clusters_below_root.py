@@ -14,8 +14,7 @@ from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ClusterFound, ClusterRemoved, ClustersListed, ConnectionState, FinderObservation
 from sidecar.core.sanitize import clean
 from sidecar.drivers.log_throttle import LogThrottle
-from sidecar.drivers.shares import Shares, owner_below_root
-from sidecar.drivers.watched_jobs import WatchedJobs
+from sidecar.drivers.shares import Shares, WatchedJobs, owner_below_root
 from sidecar.drivers.zookeeper.connection import Connection
 from sidecar.drivers.zookeeper.discovery import ROOT, Discovery
 from sidecar.drivers.zookeeper.driver import root_of

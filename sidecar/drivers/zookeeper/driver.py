@@ -5,8 +5,7 @@ from collections.abc import Callable
 from sidecar.core.bounds import JOBS_OF_ALL
 from sidecar.core.moment import SECOND, Moment
 from sidecar.drivers.log_throttle import LogThrottle
-from sidecar.drivers.shares import Shares
-from sidecar.drivers.watched_jobs import WatchedJobs
+from sidecar.drivers.shares import Shares, WatchedJobs
 from sidecar.drivers.zookeeper.connection import Connection
 from sidecar.drivers.zookeeper.place import Place
 from sidecar.drivers.zookeeper.probe import Probe

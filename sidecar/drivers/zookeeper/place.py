@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ConnectionState
 from sidecar.drivers.log_throttle import LogThrottle
-from sidecar.drivers.watched_jobs import WatchedJobs
+from sidecar.drivers.shares import WatchedJobs
 from sidecar.drivers.zookeeper.persistent import ZNodeEvent
 from sidecar.drivers.zookeeper.reporter import Reporter
 from sidecar.drivers.zookeeper.session import Answer, Question, Value

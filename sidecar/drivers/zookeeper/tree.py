@@ -6,7 +6,7 @@ from itertools import islice
 from sidecar.core.bounds import STORE_LIST
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import ZNodePosition
-from sidecar.drivers.watched_jobs import WatchedJobs
+from sidecar.drivers.shares import WatchedJobs
 from sidecar.drivers.zookeeper.persistent import ZNodeEvent
 from sidecar.drivers.zookeeper.session import (
     Absent,

@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from sidecar.core.policy.policy import Feed
-from sidecar.net.endpoints import Alertmanager, AppriseUrl, Endpoint, Slack, Webhook
-from sidecar.net.secret import Secret
+from sidecar.net.endpoints import Alertmanager, AppriseUrl, Endpoint, Secret, Slack, Webhook
 from sidecar.settings.file.durations import SECOND
 from sidecar.settings.file.hosts import is_host
 from sidecar.settings.file.key import Duration, Key, Matching, keys_of

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Final
 from msgspec import Struct
 
 from sidecar.core.policy.policy import Store
-from sidecar.net.secret import Secret
+from sidecar.net.endpoints import Secret
 from sidecar.settings.file.durations import DAY, MILLISECOND, SECOND
 from sidecar.settings.file.key import Duration, Key, Matching
 from sidecar.settings.file.setting import Setting

@@ -14,8 +14,7 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from sidecar.core.bounds import RECEIVER
-from sidecar.net.endpoints import Alertmanager, Webhook
-from sidecar.net.secret import Secret
+from sidecar.net.endpoints import Alertmanager, Secret, Webhook
 from sidecar.sinks.notify.ambiguous_url import host_may_be_secret
 from sidecar.sinks.notify.http_outcome import chain, observing, of_exception
 from sidecar.sinks.notify.refusals import refusal

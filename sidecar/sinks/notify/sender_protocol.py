@@ -7,8 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from sidecar.core.message import Message
-from sidecar.net.endpoints import Endpoint
-from sidecar.net.secret import Secret
+from sidecar.net.endpoints import Endpoint, Secret
 
 
 class Answer(Struct, frozen=True):

@@ -11,8 +11,8 @@ from secrets import token_hex
 from typing import Final, Protocol
 
 from sidecar.core.errors import installing
+from sidecar.runtime.folders import write_durably
 from sidecar.settings import SettingsError
-from sidecar.sinks import durable_file
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 
@@ -94,7 +94,7 @@ class Folder:
     def put(self, name: str, content: bytes) -> None:
         """Store a segment. A foreign file of that name is renamed, never overwritten. Raises OSError."""
         self.path.mkdir(parents=True, exist_ok=True)
-        durable_file.write(self.path / name, content, _READABLE, ".tmp", partial(self._make_room, name, content))
+        write_durably(self.path / name, content, _READABLE, ".tmp", partial(self._make_room, name, content))
 
     def _make_room(self, name: str, content: bytes) -> None:
         target = self.path / name

@@ -12,7 +12,7 @@ import pytest
 
 from sidecar.core.captures import CaptureOutcome, EvidenceItem, EvidenceKind
 from sidecar.host import processes
-from sidecar.host.attributes import attributes
+from sidecar.host.memory_cgroup import attributes
 from sidecar.host.processes import FlinkProcess
 from sidecar.sinks.evidence import evidence_child, jvm_attach, py_spy
 from tests.lab import rest
@@ -305,7 +305,7 @@ def test_processes_started_by_a_child_end_with_its_parent(alive: Alive, eventual
     """py-spy hangs, and the sidecar is killed."""
     code = """
 import subprocess
-from sidecar.runtime.answering import answer_once
+from sidecar.runtime.child import answer_once
 
 answer_once(lambda: subprocess.run(["sh", "-c", "echo $$ >&2; exec sleep 600"]))
 """
