@@ -19,7 +19,7 @@ from sidecar.core.views.silence_view import SilenceView, silence_view
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.runtime.clock import Clock
 from sidecar.settings import Settings, SettingsError
-from sidecar.settings.file.did_you_mean import did_you_mean
+from sidecar.settings.file.settings_error import did_you_mean
 
 LAST: Final = "last"
 """Used in place of a drill's id: the newest drill."""

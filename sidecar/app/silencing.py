@@ -20,9 +20,9 @@ from sidecar.drivers import silence_stores_of
 from sidecar.ports import LedgerError, LedgerStore
 from sidecar.runtime.clock import Clock
 from sidecar.settings import Settings, SettingsError
-from sidecar.settings.alerting.matchers import label_values, matchers, no_rule_has
-from sidecar.settings.file.did_you_mean import did_you_mean
+from sidecar.settings.alerting.routes import label_values, matchers, no_rule_has
 from sidecar.settings.file.setting import Setting
+from sidecar.settings.file.settings_error import did_you_mean
 
 EVERYTHING: Final = Matcher("alert", Operator.NOT_EQUAL, "")
 SHORTEST_ID: Final = 4

@@ -67,7 +67,7 @@ def check_(files: tuple[Path, ...], config: Path | None, output: Output) -> int:
 @options(RULES_CONFIG, output("text", "wide", "json", "yaml"))
 def show(config: Path | None, output: str) -> None:
     """Print the rules, and the route tree as `amtool config routes show` does."""
-    from sidecar.settings.rules_only import read_rules
+    from sidecar.settings.loader import read_rules
 
     alerting = read_rules(config)
     if output in {"json", "yaml"}:
@@ -90,7 +90,7 @@ def _print_rules(rules: "Sequence[Rule]") -> None:
 
 
 def _print_left_out(rules: "Sequence[Rule]") -> None:
-    from sidecar.settings.rules_only import read_rules
+    from sidecar.settings.loader import read_rules
 
     own = {rule.alert for rule in rules}
     if left_out := [rule.alert for rule in read_rules(None).rules if rule.alert not in own]:
@@ -207,7 +207,7 @@ def _receivers(labels: str, config: Path | None) -> list[str]:
     from sidecar.core.policy.labels import OWN_LABELS
     from sidecar.core.policy.routing import matching
     from sidecar.settings.file.setting import Setting
-    from sidecar.settings.rules_only import labels_in, read_rules
+    from sidecar.settings.loader import labels_in, read_rules
 
     alerting = read_rules(config)
     values = labels_in(Setting(labels, "--labels"))

@@ -10,16 +10,14 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from sidecar.settings.alerting.matchers import label_values, matchers, no_rule_has
 from sidecar.settings.alerting.receivers import UNUSED_URL
+from sidecar.settings.alerting.routes import label_values, matchers, no_rule_has
 from sidecar.settings.file.key import Keys, keys_of
-from sidecar.settings.file.nodes import GONE, ListNode, MappingNode, Node, ScalarNode
-from sidecar.settings.file.section import Section, in_file_at, read_nodes
+from sidecar.settings.file.section import GONE, ListNode, MappingNode, Node, ScalarNode, Section, in_file_at, read_nodes
 from sidecar.settings.file.setting import CLUSTER_OVERRIDES, overrides_of
 from sidecar.settings.file.settings_error import Place, SettingsError
-from sidecar.settings.loader import CONFIG, ClusterKeys, load
+from sidecar.settings.loader import CONFIG, ClusterKeys, load, rules_in
 from sidecar.settings.model import Alerting, Settings
-from sidecar.settings.rules_only import rules_in
 
 MOST: Final = 100
 """Mistakes that are looked for."""

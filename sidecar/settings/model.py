@@ -32,11 +32,10 @@ from sidecar.settings.cluster.stores import (
     session_timeouts,
 )
 from sidecar.settings.file.durations import DAY, HOUR, MILLISECOND, MINUTE, SECOND
-from sidecar.settings.file.hosts import host_name, listening_host, public_url, spool_place
 from sidecar.settings.file.key import Choice, Duration, Integer, Key, section_of
 from sidecar.settings.file.section import Section
-from sidecar.settings.file.setting import Setting
-from sidecar.settings.security import TlsSettings
+from sidecar.settings.file.setting import Setting, host_name, listening_host, public_url, spool_place
+from sidecar.settings.tls_and_sasl import TlsSettings
 
 _PERCENT: Final = re.compile(r"[0-9]{1,2}(\.[0-9]{1,4})?")
 

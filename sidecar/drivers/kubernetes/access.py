@@ -13,7 +13,7 @@ from sidecar.core.bounds import KUBECONFIG_READER
 from sidecar.drivers.kubernetes.api_error import AccessError
 from sidecar.net.tls import client_context
 from sidecar.runtime.child import Child, NoAnswerError
-from sidecar.settings.file.variables import secret_variables
+from sidecar.settings.file.setting import secret_variables
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """The folder of `token` and `ca.crt` in every pod."""

@@ -11,13 +11,12 @@ from msgspec import Struct
 from sidecar.core.policy.policy import Feed
 from sidecar.net.endpoints import Alertmanager, AppriseUrl, Endpoint, Secret, Slack, Webhook
 from sidecar.settings.file.durations import SECOND
-from sidecar.settings.file.hosts import is_host
 from sidecar.settings.file.key import Duration, Key, Matching, keys_of
 from sidecar.settings.file.section import Section
-from sidecar.settings.file.setting import Setting
+from sidecar.settings.file.setting import Setting, is_host
 from sidecar.settings.file.settings_error import SettingsError
 from sidecar.settings.model import Receiver
-from sidecar.settings.security import TlsSettings
+from sidecar.settings.tls_and_sasl import TlsSettings
 
 NAME: Final = Matching(re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"), "1 to 64 letters, digits, _, - or .")
 UNUSED_URL: Final = "json://127.0.0.1"

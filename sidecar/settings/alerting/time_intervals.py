@@ -10,10 +10,10 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct
 
 from sidecar.core.policy.routing import Span, TimeInterval, TimeRange
-from sidecar.settings.file.did_you_mean import did_you_mean
 from sidecar.settings.file.key import Key
 from sidecar.settings.file.section import Section, unique_sections
 from sidecar.settings.file.setting import Setting
+from sidecar.settings.file.settings_error import did_you_mean
 
 _TIME: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])|24:00")
 _LONGEST_MONTH: Final = 31

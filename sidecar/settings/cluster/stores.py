@@ -12,7 +12,7 @@ from sidecar.net.endpoints import Secret
 from sidecar.settings.file.durations import DAY, MILLISECOND, SECOND
 from sidecar.settings.file.key import Duration, Key, Matching
 from sidecar.settings.file.setting import Setting
-from sidecar.settings.security import Authorization, SaslSettings, TlsSettings
+from sidecar.settings.tls_and_sasl import Authorization, SaslSettings, TlsSettings
 
 _SELECTOR: Final = Matching(re.compile(r"[A-Za-z0-9_./=!,() -]{1,1000}"), "a label selector, as kubectl takes it")
 TIMEOUT: Final = Duration(10 * MILLISECOND, 24 * DAY, SECOND)  # the protocol has 31 bits of milliseconds

@@ -1,17 +1,58 @@
 """One mapping of a file, read key by key. Its errors have file, line and key."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
-from sidecar.settings.file.did_you_mean import did_you_mean
 from sidecar.settings.file.key import Declared, Keys, keys_of
-from sidecar.settings.file.nodes import GONE, ListNode, MappingNode, Node, ScalarNode
 from sidecar.settings.file.setting import Setting, in_file
-from sidecar.settings.file.settings_error import NO_VALUE, Place, SettingsError, quoted
+from sidecar.settings.file.settings_error import NO_VALUE, Place, SettingsError, did_you_mean, quoted
+
+
+class ScalarNode(Struct, frozen=True):
+    """A text. `plain`: written without quotes, so that `~` and nothing at all mean "no value"."""
+
+    text: str
+    line: int
+    plain: bool
+
+    @property
+    def empty(self) -> bool:
+        """Whether YAML reads null."""
+        return self.plain and self.text in {"", "~", "null", "Null", "NULL"}
+
+
+class ListNode(Struct, frozen=True):
+    """A list."""
+
+    items: tuple[Node, ...]
+    line: int
+
+
+class MappingNode(Struct, frozen=True):
+    """A mapping. `lines`: the line of each key."""
+
+    entries: dict[str, Node] = {}
+    lines: dict[str, int] = {}
+    line: int = 1
+
+
+Node = ScalarNode | ListNode | MappingNode
+
+
+def text_of(node: Node | None) -> str:
+    """The text of a scalar; empty: it is none, or null."""
+    return node.text if isinstance(node, ScalarNode) and not node.empty else ""
+
+
+GONE: Final = ScalarNode("", 0, plain=True)
+"""Stands for an entry of a list that was removed, so that the others keep their numbers."""
+
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -123,14 +164,14 @@ class Section:
             else:
                 yield read(self.section(name))
 
-    def section(self, key: str) -> "Section":
+    def section(self, key: str) -> Section:
         """The mapping under `key`; an empty one if the key is absent."""
         node = self._node.entries.get(key, MappingNode(line=self._node.line))
         if not isinstance(node, MappingNode):
             raise self.error(key, "must be a mapping of keys to values")
         return self._within(key, node, f"{self._path}{key}.", key)
 
-    def sections(self, key: str) -> "list[Section]":
+    def sections(self, key: str) -> list[Section]:
         """The mappings listed under `key`."""
         listed = []
         for place, node in self._present(key):
@@ -139,7 +180,7 @@ class Section:
             listed.append(self._within(key, node, f"{self._path}{key}[{place}].", key, place))
         return listed
 
-    def _within(self, key: str, node: MappingNode, path: str, *steps: str | int) -> "Section":
+    def _within(self, key: str, node: MappingNode, path: str, *steps: str | int) -> Section:
         keys = keys_of(*self._keys[key].key.inside)
         return Section(node, keys, self._name, self._folder, path, (*self._steps, *steps))
 
@@ -194,7 +235,7 @@ def read_nodes(path: Path | None) -> MappingNode:
     """The content of the file at `path`. Raises SettingsError."""
     if path is None:
         return MappingNode()
-    from sidecar.settings.file.document import parse, read_text  # noqa: PLC0415  imports ruamel.yaml
+    from sidecar.settings.file.yaml_document import parse, read_text  # noqa: PLC0415  imports ruamel.yaml
 
     return parse(read_text(path), str(path))
 

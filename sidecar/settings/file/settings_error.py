@@ -1,6 +1,8 @@
-"""SettingsError, and how it quotes a value."""
+"""SettingsError, how it quotes a value, and its hint about a word that is none of the known ones."""
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Final, NamedTuple
 
 from sidecar.core.errors import OperatorError
@@ -42,3 +44,10 @@ def quoted(text: str) -> str:
         return "<not shown: it may be a secret>"
     excerpt = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
     return f"'{excerpt}'" if '"' in excerpt and "'" not in excerpt else f'"{excerpt}"'
+
+
+def did_you_mean(words: Iterable[str], text: str) -> str:
+    """The one of `words` that is nearest to `text`, else all of them."""
+    words = sorted(words)
+    near = get_close_matches(text, words, n=1)
+    return f'did you mean "{near[0]}"?' if near else f"expected one of {', '.join(words)}"

@@ -23,7 +23,7 @@ from ruamel.yaml.events import (
 )
 
 from sidecar.core.bounds import CONFIGURATION, Bound
-from sidecar.settings.file.nodes import ListNode, MappingNode, Node, ScalarNode
+from sidecar.settings.file.section import ListNode, MappingNode, Node, ScalarNode
 from sidecar.settings.file.settings_error import SettingsError, quoted
 
 _QUOTED = re.compile(r"'([^']*)'")
