@@ -42,7 +42,7 @@ from sidecar.sinks.peers import Peers
 from sidecar.sinks.pictures.picture_taker import PictureTaker
 from sidecar.sinks.silences import SilenceReader
 from sidecar.sinks.spool.segment_store import segment_store
-from sidecar.sinks.spool.spool import Spool
+from sidecar.sinks.spool.spool_writer import Spool
 from sidecar.web.application import Application
 from sidecar.web.server import WebServer
 

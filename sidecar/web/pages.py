@@ -32,9 +32,9 @@ from sidecar.core.views.leader_view import Leader, leaders, web_ui
 from sidecar.core.views.silence_view import problems, silences
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.verdict import ClusterVerdict, verdicts
-from sidecar.web import prose, stage_picture
+from sidecar.web import stage_picture, templating
 from sidecar.web.api_paths import RANGES, PageQuery
-from sidecar.web.last_day import LastDay
+from sidecar.web.queries import LastDay
 from sidecar.web.templating import POLICY, render
 from sidecar.web.timeline_picture import of_cluster, of_episode
 
@@ -224,7 +224,7 @@ def episode(explained: Explanation, snapshot: Snapshot, now: Moment) -> str:
 @cache
 def troubleshooting() -> str:
     """The page that says of each alert and each cause what it means, what to check and what to do."""
-    return render("troubleshooting.html.j2", every=0, prose=prose.html(prose.troubleshooting()))
+    return render("troubleshooting.html.j2", every=0, prose=templating.html(templating.troubleshooting()))
 
 
 def _counts(judged: Sequence[ClusterVerdict]) -> str:

@@ -17,8 +17,7 @@ from waitress.channel import HTTPChannel
 from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 
-from sidecar.web.application import Application
-from sidecar.web.health import HEALTH
+from sidecar.web.application import HEALTH, Application
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication

@@ -19,7 +19,7 @@ from sidecar.core.views.episode_view import in_progress
 from sidecar.core.views.explain import Explanation
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.timeline import OWN, LeaderSpan, SpanState, Switch, blind_now, change, current, spans, totals
-from sidecar.web.last_day import DAY, LastDay
+from sidecar.web.queries import DAY, LastDay
 
 COLUMNS: Final = 288
 """Of a picture. What is shorter than a column is as wide as one; a column shows the worst of what was in it."""

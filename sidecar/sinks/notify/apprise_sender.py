@@ -22,9 +22,8 @@ from apprise import Apprise, AppriseAsset, NotifyBase, NotifyFormat, NotifyType,
 from sidecar.core.message import Message
 from sidecar.net.endpoints import AppriseUrl
 from sidecar.sinks.notify import apprise_plugins
-from sidecar.sinks.notify.ambiguous_url import ambiguity, cut_password, host_may_be_secret
-from sidecar.sinks.notify.http_outcome import chain, observing, of_exception
-from sidecar.sinks.notify.pasted_url import instead
+from sidecar.sinks.notify.apprise_url import ambiguity, cut_password, host_may_be_secret, instead
+from sidecar.sinks.notify.http_client import chain, observing, of_exception
 from sidecar.sinks.notify.sender_protocol import Answer
 
 MessageFacts = Sequence[tuple[str, str]]
