@@ -19,8 +19,8 @@ from sidecar.core.moment import Timestamp
 from sidecar.drivers.kubernetes import Access
 from sidecar.drivers.kubernetes.deployment_probe import DeploymentProbe
 from sidecar.drivers.kubernetes.events import KubernetesEvents
-from sidecar.drivers.kubernetes.ledger import ANNOTATIONS, LABELS, KubernetesLedger, ledger_name
-from sidecar.drivers.kubernetes.pods import KubernetesPods
+from sidecar.drivers.kubernetes.kubernetes_ledger import ANNOTATIONS, LABELS, KubernetesLedger, ledger_name
+from sidecar.drivers.kubernetes.pod_objects import KubernetesPods
 from sidecar.ports import Document, LedgerRefusedError
 from sidecar.settings import KubernetesSettings, load
 from tests.deploy.manifests import DEPLOY, apply, copied, document, example, of_kind, pod_of

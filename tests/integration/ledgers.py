@@ -11,8 +11,8 @@ from kazoo.client import KazooClient
 
 from sidecar.drivers import ledger_of
 from sidecar.drivers.kubernetes import Access
-from sidecar.drivers.kubernetes.ledger import KubernetesLedger, ledger_name
-from sidecar.drivers.zookeeper.ledger import ROOT, ZooKeeperLedger
+from sidecar.drivers.kubernetes.kubernetes_ledger import KubernetesLedger, ledger_name
+from sidecar.drivers.zookeeper.zookeeper_ledger import ROOT, ZooKeeperLedger
 from sidecar.ports import Document, LedgerError, LedgerRefusedError, LedgerStore
 from sidecar.settings import KubernetesSettings, ZooKeeperSettings
 from tests.kit.kubernetes_server import Kubernetes

@@ -10,7 +10,7 @@ import pytest
 from sidecar.core.delivery.ledger_document import Presence
 from sidecar.core.flink.configmaps import is_leaders
 from sidecar.drivers.kubernetes import Access
-from sidecar.drivers.kubernetes.ledger import ANNOTATIONS, LABELS, KubernetesLedger, ledger_name
+from sidecar.drivers.kubernetes.kubernetes_ledger import ANNOTATIONS, LABELS, KubernetesLedger, ledger_name
 from sidecar.ports import Document, LedgerRefusedError
 from sidecar.runtime.clock import Clock
 from sidecar.sinks.notify.ledger_client import SharedLedger

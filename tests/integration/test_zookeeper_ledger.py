@@ -10,8 +10,8 @@ import pytest
 from kazoo.exceptions import NoAuthError
 from kazoo.security import make_digest_acl
 
-from sidecar.drivers.zookeeper.ledger import ROOT, ZooKeeperLedger
 from sidecar.drivers.zookeeper.security import Security
+from sidecar.drivers.zookeeper.zookeeper_ledger import ROOT, ZooKeeperLedger
 from sidecar.ports import Document, LedgerStore
 from sidecar.settings import SaslSettings, Secret, TlsSettings
 from tests.integration.ledgers import SECONDS, client, out_of_reach, put, refused

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec import json, to_builtins
 
 from sidecar.core.views.alert_view import alerts
-from sidecar.web.api_paths import API, OPENAPI_PATH, ApiPath
+from sidecar.web.api_paths import API, OPENAPI_PATH, ApiPath, openapi_document
 from tests import ROOT
 from tests.core.alerting.test_silences import SILENCED, silence
 from tests.core.views.test_alert_view import vacant

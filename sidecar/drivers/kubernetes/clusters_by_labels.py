@@ -11,9 +11,8 @@ from sidecar.core.observations import ClustersListed, ConnectionState, FinderObs
 from sidecar.core.sanitize import clean
 from sidecar.drivers.kubernetes.access import Access
 from sidecar.drivers.kubernetes.api import Api, Selector
-from sidecar.drivers.kubernetes.configmap_reports import FoundReports
+from sidecar.drivers.kubernetes.configmap_reports import FoundClusters, FoundReports, cluster_of
 from sidecar.drivers.kubernetes.configmap_watch import ConfigMapWatch
-from sidecar.drivers.kubernetes.found_clusters import FoundClusters, cluster_of
 from sidecar.drivers.kubernetes.list_watch import end
 from sidecar.drivers.kubernetes.objects import ConfigMap, ConfigMapList
 from sidecar.drivers.shares import Shares

@@ -10,13 +10,12 @@ from msgspec import Struct
 
 from sidecar.core.moment import Moment
 from sidecar.core.observations import ConnectionState
-from sidecar.drivers.kubernetes.api import Api, Selector
-from sidecar.drivers.kubernetes.api_error import ApiError
+from sidecar.drivers.kubernetes.access import ApiError
+from sidecar.drivers.kubernetes.api import Api, Selector, Stream
 from sidecar.drivers.kubernetes.configmap_reports import Reports
 from sidecar.drivers.kubernetes.expectations import is_older
 from sidecar.drivers.kubernetes.list_watch import ListWatch
 from sidecar.drivers.kubernetes.objects import ConfigMap, ConfigMapList, Version, WatchEvent, read_watch_event
-from sidecar.drivers.kubernetes.stream import Stream
 
 _log = logging.getLogger("sidecar.kubernetes")
 

@@ -26,9 +26,8 @@ from sidecar.core.ha.kubernetes_facts import (
     job_managers_of,
 )
 from sidecar.core.sanitize import clean
-from sidecar.drivers.kubernetes.access import Access
+from sidecar.drivers.kubernetes.access import Access, ApiError
 from sidecar.drivers.kubernetes.api import Api, Selector
-from sidecar.drivers.kubernetes.api_error import ApiError
 from sidecar.drivers.kubernetes.deployed_objects import (
     configured_options,
     deployed_job_managers,
@@ -39,9 +38,9 @@ from sidecar.drivers.kubernetes.deployed_objects import (
     is_allowed,
     workload,
 )
-from sidecar.drivers.kubernetes.ledger import ledger_name
+from sidecar.drivers.kubernetes.kubernetes_ledger import ledger_name
 from sidecar.drivers.kubernetes.objects import Full, read_object, read_objects
-from sidecar.drivers.kubernetes.plans import GROUP
+from sidecar.drivers.kubernetes.plan_watch import GROUP
 from sidecar.settings import KubernetesSettings
 from sidecar.settings.file.settings_error import SettingsError
 

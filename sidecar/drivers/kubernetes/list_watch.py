@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Final, Generic, Protocol, TypeVar
 
-from sidecar.drivers.kubernetes.api import Api, Selector
-from sidecar.drivers.kubernetes.api_error import ApiError
+from sidecar.drivers.kubernetes.access import ApiError
+from sidecar.drivers.kubernetes.api import Api, Selector, Stream
 from sidecar.drivers.kubernetes.objects import OF_OBJECTS, WatchEvent
-from sidecar.drivers.kubernetes.stream import Stream
 from sidecar.drivers.log_throttle import LogThrottle
 from sidecar.runtime.threads import ServiceThread, jittered
 

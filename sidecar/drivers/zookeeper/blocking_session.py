@@ -9,7 +9,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from sidecar.core.observations import ConnectionState
 from sidecar.drivers.zookeeper.security import Security
-from sidecar.drivers.zookeeper.session import Question, Session
+from sidecar.drivers.zookeeper.zookeeper_session import Question, Session
 
 GOODBYE_SECONDS: Final = 1.0
 

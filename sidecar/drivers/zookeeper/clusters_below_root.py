@@ -15,15 +15,13 @@ from sidecar.core.observations import ClusterFound, ClusterRemoved, ClustersList
 from sidecar.core.sanitize import clean
 from sidecar.drivers.log_throttle import LogThrottle
 from sidecar.drivers.shares import Shares, WatchedJobs, owner_below_root
-from sidecar.drivers.zookeeper.connection import Connection
 from sidecar.drivers.zookeeper.discovery import ROOT, Discovery
-from sidecar.drivers.zookeeper.driver import root_of
 from sidecar.drivers.zookeeper.persistent import ZNodeEvent
 from sidecar.drivers.zookeeper.place import Inquiry, Place
-from sidecar.drivers.zookeeper.probe import Probe
-from sidecar.drivers.zookeeper.reporter import Reporter
+from sidecar.drivers.zookeeper.reporter import Probe, Reporter
 from sidecar.drivers.zookeeper.security import Security
-from sidecar.drivers.zookeeper.session import Answer
+from sidecar.drivers.zookeeper.zookeeper_driver import Connection, root_of
+from sidecar.drivers.zookeeper.zookeeper_session import Answer
 from sidecar.ports import FinderObserver
 from sidecar.settings import ZooKeeperFinderSettings
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from sidecar.core.bounds import STORE_LIST
 from sidecar.core.flink import znode_paths
 from sidecar.drivers.shares import Shares, folder_of
-from sidecar.drivers.zookeeper.session import (
+from sidecar.drivers.zookeeper.zookeeper_session import (
     Absent,
     Answer,
     Children,

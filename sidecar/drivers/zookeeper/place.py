@@ -15,9 +15,9 @@ from sidecar.drivers.log_throttle import LogThrottle
 from sidecar.drivers.shares import WatchedJobs
 from sidecar.drivers.zookeeper.persistent import ZNodeEvent
 from sidecar.drivers.zookeeper.reporter import Reporter
-from sidecar.drivers.zookeeper.session import Answer, Question, Value
 from sidecar.drivers.zookeeper.tree import Tree
 from sidecar.drivers.zookeeper.watch_set import Ask
+from sidecar.drivers.zookeeper.zookeeper_session import Answer, Question, Value
 
 _READ_AT_ONCE: Final = 8
 

@@ -8,7 +8,8 @@ from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import ZNodePosition
 from sidecar.drivers.shares import WatchedJobs
 from sidecar.drivers.zookeeper.persistent import ZNodeEvent
-from sidecar.drivers.zookeeper.session import (
+from sidecar.drivers.zookeeper.watch_set import DISCOVERY, Ask, ParentGone, Watched, WatchReport
+from sidecar.drivers.zookeeper.zookeeper_session import (
     Absent,
     Answer,
     Children,
@@ -19,7 +20,6 @@ from sidecar.drivers.zookeeper.session import (
     TooManyChildren,
     Value,
 )
-from sidecar.drivers.zookeeper.watch_set import DISCOVERY, Ask, ParentGone, Watched, WatchReport
 
 MOST_CHILDREN = STORE_LIST.most_items
 """A longer list is not read. New children are still reported by the watch."""

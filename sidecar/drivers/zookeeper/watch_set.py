@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import Births
-from sidecar.drivers.zookeeper.session import Absent, Answer, Children, Question, TooManyChildren, Value
+from sidecar.drivers.zookeeper.zookeeper_session import Absent, Answer, Children, Question, TooManyChildren, Value
 
 DISCOVERY = frozenset({znode_paths.LEADER, znode_paths.JOBS})
 """The lists that lead to all leaders."""

@@ -8,9 +8,8 @@ from sidecar.core.bounds import JOBS_OF_ALL
 from sidecar.core.flink.configmaps import cluster_config_map, dispatcher_config_map, is_leaders, owner_of
 from sidecar.core.moment import Moment
 from sidecar.core.observations import ClusterObservation, NothingFound, StoreRefused
-from sidecar.drivers.kubernetes.access import Access
+from sidecar.drivers.kubernetes.access import Access, ApiError
 from sidecar.drivers.kubernetes.api import Api, Keep, Selector
-from sidecar.drivers.kubernetes.api_error import ApiError
 from sidecar.drivers.kubernetes.configmap_reports import Reports
 from sidecar.drivers.kubernetes.configmap_watch import ConfigMapWatch
 from sidecar.drivers.kubernetes.list_watch import end

@@ -9,9 +9,8 @@ from http import HTTPStatus
 from threading import Thread
 from typing import Any, Final
 
-from sidecar.drivers.kubernetes.access import Access
+from sidecar.drivers.kubernetes.access import Access, ApiError
 from sidecar.drivers.kubernetes.api import Api, Verb
-from sidecar.drivers.kubernetes.api_error import ApiError
 from sidecar.drivers.kubernetes.objects import ConfigMap
 from sidecar.ports import LONGEST_DOCUMENT, Document, LedgerError, LedgerRefusedError
 
