@@ -11,7 +11,6 @@ from sidecar.cli.exit_status import CANNOT_TELL, DONE, FAILED, not_told_if_inter
 from sidecar.cli.logs import only_warnings
 from sidecar.cli.options import CONFIG, OUTPUT, TIMEOUT, Output, cluster_options, options, output
 from sidecar.cli.printing import columns, print_document, print_line, print_table, print_text, print_value
-from sidecar.core.cluster.record_lines import transition_line
 from sidecar.core.cluster.status import Status
 from sidecar.core.counted import counted
 from sidecar.core.flink.leadership import host_port
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 def watch(view: Literal["transitions", "flink"], output: Output, **overrides: Any) -> None:
     """Print leader changes from now on. Keeps no state and sends no alerts; ends when interrupted."""
     from sidecar.app import status_reader
+    from sidecar.core.cluster.record_lines import transition_line
     from sidecar.settings import load_cluster
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
