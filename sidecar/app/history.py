@@ -74,7 +74,7 @@ class WantedRecords(Struct, frozen=True):
     """Kinds of transitions, or types of records."""
 
     def fits(self, record: AnyRecord) -> bool:
-        """Whether the record is wanted, apart from `last`."""
+        """True if the record is wanted, apart from `last`."""
         kind = record.kind if isinstance(record, TransitionRecord) else ""
         return (
             (self.since is None or record.observed_at >= self.since)

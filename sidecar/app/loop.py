@@ -200,7 +200,7 @@ class Loop:
     def _not_processed(self, observation: Observation, error: Exception) -> list[Effect]:
         """Log the error, and record that the state of its path is unknown. The state is unchanged."""
         self._unprocessed += 1
-        self._log_error("skipped an observation that raised an error", _about(observation), error)
+        self._log_error("skipped an observation that raised an error", _description(observation), error)
         if not isinstance(observation, NodeObserved | ConfigMapObserved):
             return []
         reason = f"an observation of it could not be processed ({type(error).__name__})"
@@ -295,7 +295,7 @@ class Loop:
                     self._take_picture(request)
 
 
-def _about(observation: Observation) -> str:
+def _description(observation: Observation) -> str:
     """The observation's type, cluster and path."""
     cluster = f" of {observation.cluster_id}" if isinstance(observation, SeenInCluster) else ""
     path = f", {clean(_path(observation))}" if _path(observation) else ""

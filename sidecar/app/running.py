@@ -47,7 +47,7 @@ from sidecar.sinks.handover import Handovers
 from sidecar.sinks.kubernetes_events import Events
 from sidecar.sinks.notify.ledger_client import SharedLedger
 from sidecar.sinks.notify.notifier import Attempt, Notifier
-from sidecar.sinks.peers import Peers
+from sidecar.sinks.peers import PeerExchange
 from sidecar.sinks.pictures.picture_taker import PictureTaker
 from sidecar.sinks.silences import SilenceReader
 from sidecar.sinks.spool.segment_store import segment_store
@@ -105,7 +105,7 @@ class Sidecar:
         )
         self._web = _web_server(settings, self._snapshot, metrics.renderer(collected), clock, reader)
         address = own_address(settings.own_pod, settings.http.host, self._web.port)
-        self._peers = Peers(self._ledgers, address, self._snapshot, clock)
+        self._peers = PeerExchange(self._ledgers, address, self._snapshot, clock)
         known = self._previous_state.clusters.keys()
         self._drivers = Drivers(settings.clusters, clock, settings.finder, process_ends_of(settings, clock), known)
         self.reloader = Reloader(settings, load, self._adopt, self._report)

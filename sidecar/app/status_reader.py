@@ -125,19 +125,19 @@ def who(cluster: ClusterSettings, patience: float) -> tuple[ClusterVerdict, list
     return verdicts(snapshot, asks_rest=False)[0], leaders(snapshot)
 
 
-class Look(NamedTuple):
+class ReadState(NamedTuple):
     """The clusters of a configuration as they were read until `at`."""
 
     at: Moment
     state: State
 
 
-def looks(
+def read_states(
     settings: Settings,
     patience: float,
     blind: Callable[[Moment], Collection[str]] = lambda _: (),
     known: Collection[str] = (),
-) -> Generator[Look, None, None]:
+) -> Generator[ReadState, None, None]:
     """What is in the stores of all clusters: once everything is read and each lease is renewed or has expired, at most after `patience`
     seconds; then again, four times a second.
 
@@ -168,11 +168,11 @@ def looks(
                     _log.warning(_UNPROVEN, patience)
                 ready = True
                 due = now.steady + _LOOK_INTERVAL
-                yield Look(now, state)
+                yield ReadState(now, state)
 
 
 def _are_listed(settings: Settings, state: State) -> bool:
-    """Whether it is known which clusters there are, or why that cannot be read."""
+    """True if it is known which clusters there are, or why that cannot be read."""
     return settings.finder is None or (
         state.finder is not None and bool(state.finder.connected or state.finder.refused)
     )
@@ -192,7 +192,7 @@ def _policy(settings: Settings) -> Policy:
 def _all_read(
     state: State, read_at: Mapping[str, int], traced: Collection[str], blind: Collection[str], *, proven: bool = True
 ) -> bool:
-    """Whether it is known of each cluster that it does not exist or cannot be read, or who leads it; `proven`: and was alive since that
+    """True if it is known of each cluster that it does not exist or cannot be read, or who leads it; `proven`: and was alive since that
     was read.
     """
     return all(
@@ -205,7 +205,7 @@ def _all_read(
 
 
 def _all_proven(cluster: ClusterState, since: int) -> bool:
-    """Whether every leader with a lease has changed its ConfigMap after `since` (steady)."""
+    """True if every leader with a lease has changed its ConfigMap after `since` (steady)."""
     held = (state.leadership.position for state in cluster.components.values() if isinstance(state.leadership, Held))
     names = [position.name for position in held if isinstance(position, ConfigMapPosition)]
     return all(cluster.leases[name].changed_at > since for name in names)
@@ -256,8 +256,8 @@ def statuses(settings: Settings, patience: float) -> Generator[ShownStatus, None
         running = is_running(own.alive, now)
         return {name for name, cluster in own.clusters.items() if running and cluster.view.sighting is Sighting.BLIND}
 
-    with closing(looks(settings, patience, blind, own_state().clusters.keys())) as live_looks:
-        for at, live in live_looks:
+    with closing(read_states(settings, patience, blind, own_state().clusters.keys())) as states:
+        for at, live in states:
             state, journal, problem = with_beginnings(live), None, None
             try:
                 own = history.state(settings.state_dir)

@@ -74,7 +74,7 @@ def _closed_pipe() -> Iterator[None]:
 
 
 def _is_closed() -> bool:
-    """Whether the reader of our output is gone."""
+    """True if the reader of our output is gone."""
     poll = select.poll()
     for stream in (sys.stdout, sys.stderr):
         poll.register(stream.fileno(), 0)

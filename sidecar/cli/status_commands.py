@@ -72,7 +72,7 @@ def _watch(statuses: Iterator["ShownStatus"], output: Form) -> None:
     is_screen = output in {"text", "wide"} and sys.stdout.isatty()
     printed: object = None
     for now in statuses:
-        comparable: object = now.at[:19] if is_screen else _without_times(now)
+        comparable: object = now.at[:19] if is_screen else _comparable(now)
         if comparable == printed:
             continue
         if is_screen:
@@ -85,7 +85,7 @@ def _watch(statuses: Iterator["ShownStatus"], output: Form) -> None:
         printed = comparable
 
 
-def _without_times(status: "ShownStatus") -> object:
+def _comparable(status: "ShownStatus") -> object:
     """The status without its times: `status --watch` prints again when this changes."""
     clusters = [
         (

@@ -56,7 +56,7 @@ class AppriseUrl(Struct, frozen=True, tag="apprise"):
 
     @property
     def may_be_native(self) -> bool:
-        """Whether only Apprise knows the service: no plugin declares these schemes."""
+        """True if only Apprise knows the service: no plugin declares these schemes."""
         return self.scheme in {"http", "https"}
 
     @property
@@ -66,12 +66,12 @@ class AppriseUrl(Struct, frozen=True, tag="apprise"):
 
     @property
     def keeps_incidents(self) -> bool:
-        """Whether the service keeps an incident open until it is closed."""
+        """True if the service keeps an incident open until it is closed."""
         return self.scheme in INCIDENT_SCHEMES
 
     @property
     def in_order(self) -> bool:
-        """Whether each message changes what the service shows of the incident."""
+        """True if each message changes what the service shows of the incident."""
         return self.keeps_incidents
 
 

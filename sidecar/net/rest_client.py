@@ -104,7 +104,7 @@ class RestConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether the next request is sent over a connection that exists, as far as is known."""
+        """True if the next request is sent over a connection that exists, as far as is known."""
         return self._stream is not None
 
     def close(self) -> None:
@@ -213,7 +213,7 @@ def _size(size: int) -> str:
 
 
 def is_off(why: str) -> bool:
-    """Whether Flink refuses to speak of a job's checkpoints because it takes none: with other words in each of its handlers."""
+    """True if Flink refuses to speak of a job's checkpoints because it takes none: with other words in each of its handlers."""
     return _OFF.search(why) is not None
 
 
@@ -263,7 +263,7 @@ def _resolved(host: str, port: int, deadline: float) -> list[str]:
 
 
 def _is_plausible(host: str) -> bool:
-    """Whether a JobManager can have this address."""
+    """True if a JobManager can have this address."""
     address = ip_address(host.partition("%")[0])
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:

@@ -31,7 +31,7 @@ class ServiceThread(threading.Thread):
         super().__init__(name=name, daemon=True)
         self._work = work
         self.finished = False
-        """Whether `work` has returned."""
+        """True if `work` has returned."""
 
     def start(self) -> None:
         super().start()

@@ -105,10 +105,10 @@ def load(
         finder=finder,
         clusters=(),
     )
-    return settings if finder else _with_clusters(settings, *_clusters(*cluster_overrides, file))
+    return settings if finder else _add_clusters(settings, *_clusters(*cluster_overrides, file))
 
 
-def _with_clusters(settings: Settings, *clusters: tuple[ClusterSettings, Objective | None]) -> Settings:
+def _add_clusters(settings: Settings, *clusters: tuple[ClusterSettings, Objective | None]) -> Settings:
     objectives = {cluster.cluster_id: objective for cluster, objective in clusters if objective}
     return structs.replace(settings, clusters=tuple(cluster for cluster, _ in clusters), objectives=objectives)
 

@@ -315,7 +315,7 @@ class Settings(Alerting, frozen=True, kw_only=True):
     def identified(self, natives: Mapping[str, str]) -> Self:
         """The settings with the schemes of services' own URLs, by destination."""
 
-        def with_native(name: str, endpoint: Endpoint) -> Endpoint:
+        def add_native(name: str, endpoint: Endpoint) -> Endpoint:
             return (
                 replace(endpoint, native=natives[name])
                 if isinstance(endpoint, AppriseUrl) and name in natives
@@ -326,7 +326,7 @@ class Settings(Alerting, frozen=True, kw_only=True):
             replace(
                 receiver,
                 endpoints=tuple(
-                    with_native(f"{receiver.name}#{index}", endpoint)
+                    add_native(f"{receiver.name}#{index}", endpoint)
                     for index, endpoint in enumerate(receiver.endpoints)
                 ),
             )

@@ -106,7 +106,7 @@ class ScenarioEvent(Struct, frozen=True):
 
     @property
     def is_of_rest(self) -> bool:
-        """Whether it says anything of Flink's REST server."""
+        """True if it says anything of Flink's REST server."""
         return bool(self.jobs or self.rest)
 
 

@@ -14,7 +14,7 @@ from sidecar.core.observations import HandoverRead, PodNamed
 from sidecar.core.pods import Pods, merged
 from sidecar.core.policy.policy import Policy
 from sidecar.core.state_and_effects import State
-from sidecar.ports import Document, LedgerError, LedgerRefusedError, LedgerStore, only_ledger_errors
+from sidecar.ports import LedgerError, LedgerRefusedError, LedgerStore, StoredDocument, only_ledger_errors
 from sidecar.runtime.clock import Clock
 from sidecar.runtime.threads import ServiceThread, jittered, join_all
 
@@ -138,7 +138,7 @@ class _ClusterDocument:
         self._lock = threading.Lock()
         self.pods: Pods = {}
         """The pods in the document of another sidecar, as last read."""
-        self._document: Document | None = None
+        self._document: StoredDocument | None = None
         """The document as last read or written. None: not known."""
         self._gist: object = None
         self._parts: tuple[object, ...] = ()
@@ -169,7 +169,7 @@ class _ClusterDocument:
         return content
 
     def is_due(self, state: State) -> bool:
-        """Whether it may be written again, and something may have changed or is to be confirmed."""
+        """True if it may be written again, and something may have changed or is to be confirmed."""
         now = time.monotonic()
         if now < self._next_at or self.name not in state.clusters:
             return False
@@ -256,8 +256,8 @@ class _ClusterDocument:
                 return True
         return False
 
-    def _is_current(self, document: Document, current: Handover, gist: object) -> bool:
-        """Whether another sidecar, still running, has written the same not long ago."""
+    def _is_current(self, document: StoredDocument, current: Handover, gist: object) -> bool:
+        """True if another sidecar, still running, has written the same not long ago."""
         try:
             previous = handover.read(document.content, self.name, self._clock())
         except ForeignFormatError:

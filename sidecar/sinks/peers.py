@@ -43,7 +43,7 @@ _ANSWER: Final = Decoder(Annotated[list[ObservationView], Meta(max_length=OBSERV
 _log = logging.getLogger("sidecar.peers")
 
 
-class Peers:
+class PeerExchange:
     """Publishes this observer in the ledgers, and observes a `PeersAsked` for each cluster that is in dispute."""
 
     def __init__(

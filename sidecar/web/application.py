@@ -40,13 +40,13 @@ JSON: Final = "application/json"
 HTML: Final = "text/html; charset=utf-8"
 
 
-def as_json(value: object) -> Answer:
+def json_answer(value: object) -> Answer:
     """The value as JSON, in which everything unprintable is escaped: it may be read on a terminal."""
     body = json.encode(value)
     return _bounded(JSON, body if len(body) > MOST_BYTES else escaped(body.decode()).encode())
 
 
-def as_html(page: str) -> Answer:
+def html_answer(page: str) -> Answer:
     return _bounded(HTML, page.encode())
 
 
@@ -67,7 +67,7 @@ _PRIVATE: Final = (".svc", ".cluster.local", ".localhost")
 
 
 def is_allowed(host: str | None, allowed: Collection[str]) -> bool:
-    """Whether the Host header is accepted: an address, a name without a dot, a Kubernetes service, or one of `allowed`.
+    """True if the Host header is accepted: an address, a name without a dot, a Kubernetes service, or one of `allowed`.
 
     Browsers always send the header: a request without it is accepted.
     """
@@ -181,17 +181,17 @@ class Application:
         }
         """What programs ask for, which may add parameters of their own."""
         self._plain: Final[dict[str, Callable[[], Answer]]] = {
-            "/troubleshooting": lambda: as_html(_pages().troubleshooting()),
+            "/troubleshooting": lambda: html_answer(_pages().troubleshooting()),
             **{of.path: partial(self._view, of.view) for of in API if of.view},
-            "/api/v1/observations": lambda: as_json(observations(self._snapshot(), self._clock())),
+            "/api/v1/observations": lambda: json_answer(observations(self._snapshot(), self._clock())),
             OPENAPI_PATH: lambda: (HTTPStatus.OK, JSON, _openapi()),
         }
         self._lists: Final[dict[str, Callable[[int], Answer]]] = {
-            "/api/v1/transitions": lambda last: as_json(self._queries.transitions(last)),
-            "/api/v1/episodes": lambda last: as_json(self._queries.episodes(last)),
+            "/api/v1/transitions": lambda last: json_answer(self._queries.transitions(last)),
+            "/api/v1/episodes": lambda last: json_answer(self._queries.episodes(last)),
         }
         self._by_id: Final[dict[str, Callable[[str], Answer]]] = {
-            "/api/v1/episodes/": lambda name: as_json(self._queries.details(name)),
+            "/api/v1/episodes/": lambda name: json_answer(self._queries.details(name)),
             _EPISODE_PAGE: self._episode_page,
         }
 
@@ -263,7 +263,7 @@ class Application:
         raise _RefusedError(HTTPStatus.NOT_FOUND, "the paths are: " + " ".join(paths))
 
     def _view(self, view: Callable[[Snapshot], object]) -> Answer:
-        return as_json(view(self._snapshot()))
+        return json_answer(view(self._snapshot()))
 
     def _page(self, query: api_paths.PageQuery) -> Answer:
         snapshot = self._snapshot()
@@ -275,15 +275,15 @@ class Application:
         except (JournalError, BusyError) as error:  # the page still shows the leaders
             problem = str(error)
         now = self._clock()
-        return as_html(_pages().status(snapshot, day, now, problem, stuck(snapshot, now), query))
+        return html_answer(_pages().status(snapshot, day, now, problem, stuck(snapshot, now), query))
 
     def _episode_page(self, name: str) -> Answer:
-        return as_html(_pages().episode(self._queries.episode(name), self._snapshot(), self._clock()))
+        return html_answer(_pages().episode(self._queries.episode(name), self._snapshot(), self._clock()))
 
     def _cluster_leader(self, cluster_id: str, component: ComponentId) -> Answer:
         snapshot = self._snapshot()
         _must_be_watched(cluster_id, snapshot)
-        return as_json(cluster_leader(snapshot, cluster_id, component, self._clock()))
+        return json_answer(cluster_leader(snapshot, cluster_id, component, self._clock()))
 
 
 class _RefusedError(Exception):

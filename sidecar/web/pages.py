@@ -36,7 +36,7 @@ from sidecar.web import stage_picture, templating
 from sidecar.web.api_paths import RANGES, PageQuery
 from sidecar.web.queries import LastDay
 from sidecar.web.templating import POLICY, render
-from sidecar.web.timeline_picture import of_cluster, of_episode
+from sidecar.web.timeline_picture import cluster_picture, episode_picture
 
 __all__ = ["POLICY", "episode", "status", "troubleshooting"]
 
@@ -99,7 +99,7 @@ class PageCluster(Struct, frozen=True):
     ui: str | None
     """The URL of Flink's UI at the leader."""
     alone: bool
-    """Whether there was a standby, and is none any more."""
+    """True if there was a standby, and is none any more."""
     picture_problem: str | None
     """Why Flink's REST server does not describe the cluster: the next failover cannot be assessed."""
 
@@ -133,7 +133,9 @@ def status(
         unjudged=len(judged[VERDICTS_SHOWN:]),
         detailed=detailed,
         steps=_STEPS,
-        clusters=[(view, of_cluster(snapshot, day, view.cluster_id, hours)) for view in _clusters(snapshot, detailed)],
+        clusters=[
+            (view, cluster_picture(snapshot, day, view.cluster_id, hours)) for view in _clusters(snapshot, detailed)
+        ],
         watched=len(watched),
         finder=snapshot.state.finder,
         job_names=day.job_names,
@@ -207,7 +209,7 @@ def episode(explained: Explanation, snapshot: Snapshot, now: Moment) -> str:
         now=now.wall,
         explained=explained,
         failover=failover,
-        drawn=of_episode(explained, snapshot),
+        drawn=episode_picture(explained, snapshot),
         facts=list(facts(explained)),
         stages=stage_picture.drawn(explained.stages),
         next=_next_step(failover),

@@ -62,14 +62,16 @@ def read_last_day(journal: JournalReader, at: int, previous: LastDay | None = No
     if previous is None or newest < previous.newest:  # the journal was replaced
         previous = LastDay(since=_first(journal, start, at))
     after = previous.newest
-    transitions = _since(start, journal.newest_first(TransitionRecord, after, newest, _OF_CLUSTER), MOST_TRANSITIONS)
+    transitions = _records_since(
+        start, journal.newest_first(TransitionRecord, after, newest, _OF_CLUSTER), MOST_TRANSITIONS
+    )
     changes = {key: [change for change in old if change.at >= start] for key, old in previous.changes.items()}
     for transition in reversed(transitions):
         changes.setdefault((transition.cluster_id, transition.component), []).append(change(transition))
     for timeline in changes.values():  # records that were salvaged from a damaged journal are read a second time
         timeline.sort(key=attrgetter("at"))
     blind = {name: [period for period in old if period[1] >= start] for name, old in previous.blind.items()}
-    for coverage in reversed(_since(start, journal.newest_first(Coverage, after, newest), MOST_COVERAGE)):
+    for coverage in reversed(_records_since(start, journal.newest_first(Coverage, after, newest), MOST_COVERAGE)):
         if period := blindness(coverage):
             blind.setdefault(coverage.cluster_id, []).append(period)
     closed = islice(journal.newest_first(EpisodeRecord, after, newest), MOST_EPISODES)
@@ -98,7 +100,7 @@ def _first(journal: JournalReader, start: int, at: int) -> int:
     return max(start, parsed(first.observed_at)) if first else at
 
 
-def _since(start: int, records: Iterator[_R], most: int) -> list[_R]:
+def _records_since(start: int, records: Iterator[_R], most: int) -> list[_R]:
     """The records since `start`, newest first, and at most so many."""
     begin = timestamp(start)
     return list(islice(takewhile(lambda record: record.observed_at >= begin, records), most))

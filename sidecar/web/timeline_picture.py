@@ -111,7 +111,7 @@ class TimelinePicture(Struct, frozen=True):
     """The class and the name of each leader that is shown."""
 
 
-def of_cluster(snapshot: Snapshot, day: LastDay, cluster_id: str, hours: int) -> TimelinePicture:
+def cluster_picture(snapshot: Snapshot, day: LastDay, cluster_id: str, hours: int) -> TimelinePicture:
     """The last hours of one watched cluster, at most a day, with its failovers."""
     cluster, end = snapshot.state.clusters[cluster_id], snapshot.at.wall
     start, blind = end - min(hours * 3600 * SECOND, DAY), list(day.blind.get(cluster_id, ()))
@@ -123,23 +123,23 @@ def of_cluster(snapshot: Snapshot, day: LastDay, cluster_id: str, hours: int) ->
         state = current(component_state.leadership) if component_state else None
         changes = day.changes.get((cluster_id, component), ())
         row = spans(changes, blind, state, start, end, day.since or end)
-        rows[component] = _with_pods(row, cluster.pods)
+        rows[component] = _name_pods(row, cluster.pods)
     going_on = [view for view in in_progress(snapshot) if view.id not in day.episodes]
     marks = [_mark(episode) for episode in (*day.episodes.values(), *going_on) if episode.cluster_id == cluster_id]
     return drawn(rows, marks, start, end)
 
 
-def _with_pods(spans: Iterable[LeaderSpan], pods: Pods) -> list[LeaderSpan]:
+def _name_pods(spans: Iterable[LeaderSpan], pods: Pods) -> list[LeaderSpan]:
     """The spans with the names of pods in place of hosts, as far as they are known."""
     return [replace(span, leader=name_at(pods, span.leader) or span.leader) for span in spans]
 
 
 def _mark(episode: EpisodeRecord) -> Happening:
     kind = "unseen" if episode.cause == Cause.OBSERVER_BLIND else "planned" if episode.planned else "episode"
-    return Happening(parsed(episode.opened_at), kind, _in_words(episode), f"episodes/{episode.id}")
+    return Happening(parsed(episode.opened_at), kind, _episode_words(episode), f"episodes/{episode.id}")
 
 
-def _in_words(episode: EpisodeRecord) -> str:
+def _episode_words(episode: EpisodeRecord) -> str:
     vacant = (
         ""
         if episode.vacant_seconds is None
@@ -149,7 +149,7 @@ def _in_words(episode: EpisodeRecord) -> str:
     return f"{episode.opened_at[11:19]} {episode.cause}{vacant}{going_on}"
 
 
-def of_episode(explained: Explanation, snapshot: Snapshot) -> TimelinePicture | None:
+def episode_picture(explained: Explanation, snapshot: Snapshot) -> TimelinePicture | None:
     """One failover, of each component and of the first jobs, with its messages. None: nothing is recorded of it yet."""
     if not explained.transitions:
         return None
@@ -162,7 +162,7 @@ def of_episode(explained: Explanation, snapshot: Snapshot) -> TimelinePicture | 
     cluster = snapshot.state.clusters.get(explained.transitions[0].cluster_id)
     pods = cluster.pods if cluster else {}
     spans_of = {label: spans(changes, (), None, start, end, start) for label, changes in _changes(explained)}
-    rows = {label: _with_pods(row, pods) for label, row in spans_of.items()}
+    rows = {label: _name_pods(row, pods) for label, row in spans_of.items()}
     return drawn(rows, map(_message, explained.notifications), start, end)
 
 

@@ -36,12 +36,12 @@ class ApiError(Exception):
 
     @property
     def refused(self) -> bool:
-        """Whether the API server can be reached and does not allow the request, as far as is known."""
+        """True if the API server can be reached and does not allow the request, as far as is known."""
         return self.status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
 
     @property
     def throttled(self) -> bool:
-        """Whether the API server has too much to do for us now (API Priority and Fairness)."""
+        """True if the API server has too much to do for us now (API Priority and Fairness)."""
         return self.status == HTTPStatus.TOO_MANY_REQUESTS
 
 

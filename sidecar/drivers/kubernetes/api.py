@@ -40,9 +40,9 @@ class Stream:
         self._lines: list[bytes] = []
         self._rest = bytearray()
         self.silent = False
-        """Whether the stream ended because no line arrived by the deadline."""
+        """True if the stream ended because no line arrived by the deadline."""
         self.oversized = False
-        """Whether the stream ended because a line was too long."""
+        """True if the stream ended because a line was too long."""
 
     def read(self, deadline: float) -> bytes | None:
         """The next line. None: the stream has ended, broke, or had no complete line by `deadline` (monotonic)."""

@@ -126,7 +126,7 @@ class FoundClusters:
         _log.warning("ignored ConfigMap %s: %s", clean(config_map.name), why)
 
 
-class Reports:
+class ConfigMapReports:
     """Reports the ConfigMaps of one cluster, in the order that a LeaderRetrievalDriver promises. Used by one thread."""
 
     def __init__(self, cluster_id: str, report: Callable[[ClusterObservation], None], jobs: Shares) -> None:
@@ -166,7 +166,7 @@ class Reports:
         return replace(config_map, data=data, left_out=jobs.left_out)
 
     def is_reported(self, name: str, config_map: ConfigMap | None) -> bool:
-        """Whether that is what was reported last of the ConfigMap."""
+        """True if that is what was reported last of the ConfigMap."""
         return self._versions.get(name) == (config_map.version if config_map else None)
 
     def changes(self, config_maps: Mapping[str, ConfigMap]) -> dict[str, Version | None]:
@@ -236,7 +236,7 @@ class Reports:
         return self._cluster_id
 
 
-class FoundReports(Reports):
+class FoundReports(ConfigMapReports):
     """Reports each ConfigMap as a cluster of its own, between ClusterFound and ClusterRemoved."""
 
     def __init__(

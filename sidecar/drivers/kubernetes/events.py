@@ -50,7 +50,7 @@ class KubernetesEvents:
         )
 
     def _create(self, event: KubernetesEvent) -> bool:
-        """Whether the Event was written; False: there is one."""
+        """True if the Event was written; False: there is one."""
         subject, time = event.subject, _seconds(event)
         body = {
             "metadata": {
@@ -76,7 +76,7 @@ class KubernetesEvents:
         return self._call("create", event, body, unless=HTTPStatus.CONFLICT) is not None
 
     def _count(self, event: KubernetesEvent) -> bool:
-        """Whether the Event that exists counts this one; False: it has expired or changed meanwhile."""
+        """True if the Event that exists counts this one; False: it has expired or changed meanwhile."""
         existing = self._call("get", event, None, unless=HTTPStatus.NOT_FOUND)
         if existing is None or event.episode_id in existing.episodes:
             return existing is not None

@@ -109,15 +109,15 @@ class Expectations:
 
     @property
     def caught_up(self) -> bool:
-        """Whether the watch has delivered all that was asked for."""
+        """True if the watch has delivered all that was asked for."""
         return not self.undelivered and self._asked is None
 
     def given_up(self, now: float) -> bool:
-        """Whether the watch takes too long to deliver what was asked for."""
+        """True if the watch takes too long to deliver what was asked for."""
         return self._asked is not None and now > self._asked.give_up_at
 
     def is_due(self, now: float) -> bool:
-        """Whether to ask although the watch delivers: its events may be old."""
+        """True if to ask although the watch delivers: its events may be old."""
         if self._asked or now < self._not_before:
             return False
         return now > self._asked_at + _CONFIRM_SECONDS or self.leases.expired(now) is not None

@@ -76,17 +76,17 @@ class MakerStatus(Struct, frozen=True):
     """The maker as a FlinkDeployment, without the action in progress, which takes more than one read."""
     app: str
     makes_job_managers: bool
-    """Whether the labels of its pods are those of JobManagers."""
+    """True if the labels of its pods are those of JobManagers."""
     may_make_them: bool
-    """Whether anything about it suggests JobManagers: people who describe pods themselves choose their labels."""
+    """True if anything about it suggests JobManagers: people who describe pods themselves choose their labels."""
     native_app: str
     """Its label `app`, if that is certainly a cluster's id."""
     revision: str
     """The revision of its pod template."""
     settled: bool
-    """Whether its pods are of this revision, and one is ready."""
+    """True if its pods are of this revision, and one is ready."""
     mixed: bool
-    """Whether its pods are of several revisions."""
+    """True if its pods are of several revisions."""
     owned: bool
     """A FlinkDeployment makes it."""
 
@@ -141,7 +141,7 @@ def maker_status(kind: Maker) -> Callable[[Full], MakerStatus]:
 
 
 def _may_make_them(labels: Mapping[str, object], template: object) -> bool:
-    """Whether pods of this template may be JobManagers: Flink's, but no TaskManagers, nor the operator or this sidecar."""
+    """True if pods of this template may be JobManagers: Flink's, but no TaskManagers, nor the operator or this sidecar."""
     if labels.get("component") == "taskmanager" or labels.get("app.kubernetes.io/name") == "flink-kubernetes-operator":
         return False
     others = [

@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 _T_contra = TypeVar("_T_contra", contravariant=True)
 
 
-class Reports(Protocol[_T_contra]):
+class ObjectReports(Protocol[_T_contra]):
     """Receives the objects of a watch. Called by one thread."""
 
     def listed(self, items: Mapping[str, _T_contra], *, complete: bool) -> None:
@@ -70,7 +70,7 @@ class ObjectWatch(ListWatch[tuple[Mapping[str, _T], int], Item[_T]]):
         api: Api,
         selector: Selector,
         read: Read[_T],
-        reports: Reports[_T],
+        reports: ObjectReports[_T],
         role: str,
         without: str,
         refusals: Refusals = _nobody,

@@ -50,7 +50,7 @@ class JobManagerPod(Struct, frozen=True):
     app: str
     """Its label `app`: in pods of Flink's native integration and of the operator the cluster id."""
     is_named: bool
-    """Whether `app` is certainly the cluster id."""
+    """True if `app` is certainly the cluster id."""
     container: str
     """The name of the main container."""
     status: PodStatus
@@ -69,7 +69,7 @@ def job_manager_pod(manifest: Full) -> JobManagerPod:
     labels = mapping(manifest.metadata.labels)
     main = main_container(manifest.spec.containers)
     container = text(main.get("name"))
-    status = next(_with_name(manifest.status.container_statuses, container), {})
+    status = next(_named(manifest.status.container_statuses, container), {})
     state, last = mapping(status.get("state")), mapping(status.get("lastState"))
     deleted = manifest.metadata.deletion_timestamp
     revisions = (text(labels.get(label)) for label in _REVISIONS)
@@ -140,7 +140,7 @@ def seen_event(manifest: Full) -> SeenEvent:
 def main_container(containers: object) -> Mapping[str, Any]:
     """The main container: that of Flink's native integration, else the first one that is not the sidecar. Empty: there is none."""
     others = [container for container in mappings(containers) if container.get("name") != OWN_CONTAINER]
-    return next(_with_name(others, MAIN_CONTAINER), others[0] if others else {})
+    return next(_named(others, MAIN_CONTAINER), others[0] if others else {})
 
 
 def _end(value: object) -> ContainerEnd | None:
@@ -179,7 +179,7 @@ def _disruption(conditions: object) -> str | None:
     return None
 
 
-def _with_name(values: object, name: str) -> Iterator[Mapping[str, Any]]:
+def _named(values: object, name: str) -> Iterator[Mapping[str, Any]]:
     return (value for value in mappings(values) if name and value.get("name") == name)
 
 

@@ -121,9 +121,9 @@ class Scope(NamedTuple):
     clusters: frozenset[str] | None
     """None: all."""
     plans: bool
-    """Whether what makes JobManagers, and evictions of their pods, are observed."""
+    """True if what makes JobManagers, and evictions of their pods, are observed."""
     deaths: bool = False
-    """Whether it is observed how JobManagers end."""
+    """True if it is observed how JobManagers end."""
     qualified: bool = False
 
     def clusters_of(self, namespace: str, pod: JobManagerPod) -> frozenset[str]:

@@ -215,7 +215,7 @@ class WatchedProcess:
         )
 
     def has_status(self) -> bool:
-        """Whether its exit code is known by now."""
+        """True if its exit code is known by now."""
         code = exit_code(self.pidfd)
         if self.ended and code is not None:
             self.ended = replace(self.ended, exit_code=code)

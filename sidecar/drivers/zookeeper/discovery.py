@@ -40,12 +40,12 @@ class _Folder(Struct, eq=False):
     is_cluster: bool = False
     reading: bool = False
     stale: bool = False
-    """Whether the folder changed while it was read."""
+    """True if the folder changed while it was read."""
     refused: bool = False
     too_long: bool = False
-    """Whether the folder's list is too long to be read: it is then read now and then, not at each change."""
+    """True if the folder's list is too long to be read: it is then read now and then, not at each change."""
     absent: bool = False
-    """Whether the folder did not exist when it was last asked for: nothing was watched then."""
+    """True if the folder did not exist when it was last asked for: nothing was watched then."""
 
 
 class Discovery:
@@ -66,7 +66,7 @@ class Discovery:
         """Paths that are not listed because there are too many, by the folder below the root; "": the root itself."""
         self._shares = Shares(most)
         self._has_room = False
-        """Whether there are fewer paths than when those that are left out were counted."""
+        """True if there are fewer paths than when those that are left out were counted."""
         self._known = _paths_to(known)
         self._folders = {ROOT: _Folder()}
         self._queue: deque[tuple[Question, str]] = deque()
@@ -74,7 +74,7 @@ class Discovery:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything has been listed since `read_all`."""
+        """True if everything has been listed since `read_all`."""
         return not self._unread and self.problem is None
 
     @property

@@ -327,7 +327,7 @@ def _leaders(session: _ReadingSession, namespace: str) -> list[str] | None:
 
 
 def _is_led(session: _ReadingSession, namespace: str, leaders: list[str]) -> bool:
-    """Whether a JobManager leads or contends there."""
+    """True if a JobManager leads or contends there."""
     if any(name.endswith("_lock") for name in leaders):
         return True  # Flink 1.13 or older: the leader itself
     for name in leaders:

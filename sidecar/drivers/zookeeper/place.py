@@ -28,7 +28,7 @@ class Inquiry(NamedTuple):
     question: Question
     path: str
     watch: bool
-    """Whether it sets a one-shot watch."""
+    """True if it sets a one-shot watch."""
     answered: Callable[[Moment, Answer], None]
 
 
@@ -79,12 +79,12 @@ class Place:
 
     @property
     def throttled(self) -> bool:
-        """Whether there are contested paths, for `read_throttled`."""
+        """True if there are contested paths, for `read_throttled`."""
         return bool(self._contested)
 
     @property
     def ever_found(self) -> bool:
-        """Whether anything of the clusters has ever been found."""
+        """True if anything of the clusters has ever been found."""
         return any(cluster.reporter.ever_found for cluster in self._clusters.values())
 
     # -- the connection ------------------------------------------------------------------------------------------------

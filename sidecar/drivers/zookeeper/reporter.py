@@ -59,7 +59,7 @@ class Probe:
 
     @property
     def is_due(self) -> bool:
-        """Whether the last probe was answered."""
+        """True if the last probe was answered."""
         return self._answered.is_set()
 
     @property
@@ -122,7 +122,7 @@ class Reporter:
         self.observer: Observer | None = None
         """None: before the start and after the stop, nothing is reported."""
         self.ever_found = False
-        """Whether anything of the cluster has ever been found."""
+        """True if anything of the cluster has ever been found."""
         self.view: ConnectionState | None = None
         """The last reported connection state."""
         self._cluster_id = cluster_id

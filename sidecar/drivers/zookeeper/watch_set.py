@@ -40,9 +40,9 @@ class Watched(Struct, eq=False):
     events: int = 0
     """Writes since the last report; of a list, children created or deleted."""
     notified: bool = False
-    """Whether any watch event arrived since the last report."""
+    """True if any watch event arrived since the last report."""
     counted: bool = False
-    """Whether `events` counts all writes since the last report."""
+    """True if `events` counts all writes since the last report."""
     births: Births | None = None
 
     def renewed(self) -> "Watched":
@@ -51,12 +51,12 @@ class Watched(Struct, eq=False):
 
     @property
     def leads_on(self) -> bool:
-        """Whether other paths to watch depend on this list."""
+        """True if other paths to watch depend on this list."""
         return self.question is Question.CHILDREN and znode_paths.leads_on(self.path)
 
     @property
     def was_written(self) -> bool:
-        """Whether something was written since the last report, for certain."""
+        """True if something was written since the last report, for certain."""
         return self.counted and self.events > 0
 
     def state_in(self, answer: Answer) -> object:

@@ -133,13 +133,13 @@ class Connection:
             self._watch()
             while self._reads_in_flight < _READS_IN_FLIGHT and (inquiry := self._place.next()):
                 self._reads_in_flight += 1
-                answered = self._on_answer(partial(self._process_answer, inquiry))
+                answered = self._answer_callback(partial(self._process_answer, inquiry))
                 self._session.ask(inquiry.question, inquiry.path, answered, watch=inquiry.watch)
 
     def _schedule(self, seconds: float, act: Callable[[], None]) -> None:
         self._due[act] = time.monotonic() + seconds
 
-    def _on_answer(self, act: Callable[[Moment, Answer], None]) -> Callable[[Answer], None]:
+    def _answer_callback(self, act: Callable[[Moment, Answer], None]) -> Callable[[Answer], None]:
         """A callback for kazoo's thread. It makes this thread call `act`, unless the connection has ended by then."""
         connection = self._connection
 
@@ -271,7 +271,7 @@ class Connection:
         """Watch new roots before anything below them is read."""
         for root, wanted in self._place.changed_roots():
             if wanted:
-                self._session.ask(Question.WATCH_BELOW, root, self._on_answer(self._watch_answered))
+                self._session.ask(Question.WATCH_BELOW, root, self._answer_callback(self._watch_answered))
             else:
                 self._session.ask(Question.WATCH_NO_MORE, root, lambda _: None)
 
@@ -293,7 +293,7 @@ class Connection:
         self._confirmations.answered += 1
         inquiry.answered(at, answer)
         if self._place.completed(at, self._connected_at, self._session.zxid):
-            answered = self._on_answer(self._place.nothing_found)
+            answered = self._answer_callback(self._place.nothing_found)
             if not self._place.ever_found and not self._session.ask_siblings(answered):
                 self._place.nothing_found(at, Refused("the root has no parent"))
         self._confirm()

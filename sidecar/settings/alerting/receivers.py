@@ -181,7 +181,7 @@ def receiver(section: Section, *, secrets: bool) -> Receiver:
     section.value("name")  # a mistake in it is the first, as the name is used elsewhere
     notifies = any(kind in section for kind in KINDS)
     if "urls" in section and not section.items("urls") and not any(kind in section for kind in KINDS[1:]):
-        raise without_endpoint(section)
+        raise no_endpoint_error(section)
     if "heartbeat" in section and not notifies:
         raise section.error("heartbeat", "is for a receiver with an endpoint: give it one, or remove this")
     endpoints = [*_endpoints(section)] if secrets else [(section.location, AppriseUrl(Secret(UNUSED_URL)))] * notifies
@@ -193,7 +193,7 @@ def receiver(section: Section, *, secrets: bool) -> Receiver:
     )
 
 
-def without_endpoint(section: Section) -> SettingsError:
+def no_endpoint_error(section: Section) -> SettingsError:
     """The error that the receiver has none."""
     return section.mistake(f"the receiver has no endpoint: give it at least one of {', '.join(KINDS)}")
 

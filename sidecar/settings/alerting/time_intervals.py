@@ -151,7 +151,7 @@ def _lengths(month: int) -> tuple[int, ...]:
 
 
 def _has_day(time_range: TimeRange, month: int, length: int) -> bool:
-    """Whether a month of `length` days has a day in the range."""
+    """True if a month of `length` days has a day in the range."""
     spans = [[day if day > 0 else length + 1 + day for day in span] for span in time_range.days_of_month]
     in_month = not time_range.months or any(first <= month <= last for first, last in time_range.months)
     return in_month and (not spans or any(max(first, 1) <= min(last, length) for first, last in spans))

@@ -100,7 +100,7 @@ _WAYS: Final = ("flink_conf", "zookeeper", "kubernetes")
 
 
 def names_cluster(source: NamedSettings) -> bool:
-    """Whether `source` names a cluster."""
+    """True if `source` names a cluster."""
     return any(way in source for way in _WAYS)
 
 
@@ -193,7 +193,7 @@ def read_zookeeper(settings: NamedSettings, flink_settings: NamedSettings | None
 
 
 def _has_identity(settings: ZooKeeperSettings) -> bool:
-    """Whether the server can identify us."""
+    """True if the server can identify us."""
     return bool(settings.sasl or settings.authorization or (settings.tls and settings.tls.certificate_file))
 
 
@@ -214,7 +214,7 @@ def read_finder(file: Section, *overrides: NamedSettings) -> AnyFinderSettings |
 
     Raises SettingsError.
     """
-    if "zookeeper" in file and (below := _below_root(file, *overrides)):
+    if "zookeeper" in file and (below := _read_zookeeper_finder(file, *overrides)):
         return below
     if "kubernetes" not in file:
         return None
@@ -254,7 +254,7 @@ def _names_no_cluster(file: Section, section: Section, key: str, settings: Named
         raise settings["namespace"].error("namespaces is given too: remove one of the two")
 
 
-def _below_root(file: Section, *overrides: NamedSettings) -> ZooKeeperFinderSettings | None:
+def _read_zookeeper_finder(file: Section, *overrides: NamedSettings) -> ZooKeeperFinderSettings | None:
     section = file.section("zookeeper")
     if "clusters" not in section:
         return None

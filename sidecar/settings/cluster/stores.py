@@ -125,7 +125,7 @@ class FinderSettings(Struct, frozen=True):
 
     @property
     def qualified(self) -> bool:
-        """Whether a cluster's id begins with its namespace: `namespace/cluster-id`."""
+        """True if a cluster's id begins with its namespace: `namespace/cluster-id`."""
         return self.namespaces is None or len(self.namespaces) > 1
 
     @property

@@ -10,8 +10,8 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 
 from sidecar.settings.file.key import Declared, Keys, keys_of
-from sidecar.settings.file.setting import Setting, in_file
-from sidecar.settings.file.settings_error import NO_VALUE, Place, SettingsError, did_you_mean, quoted
+from sidecar.settings.file.setting import Setting, file_setting
+from sidecar.settings.file.settings_error import NO_VALUE, SettingPlace, SettingsError, did_you_mean, quoted
 
 
 class ScalarNode(Struct, frozen=True):
@@ -23,7 +23,7 @@ class ScalarNode(Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        """Whether YAML reads null."""
+        """True if YAML reads null."""
         return self.plain and self.text in {"", "~", "null", "Null", "NULL"}
 
 
@@ -91,7 +91,7 @@ class Section:
         return f"{self._name}:{self._node.line}: {self._path.removesuffix('.')}".removesuffix(": ")
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SettingPlace:
         """The place of the section itself."""
         return self._place()
 
@@ -102,7 +102,7 @@ class Section:
         return isinstance(self._node.entries.get(key), ListNode)
 
     def is_word(self, key: str) -> bool:
-        """Whether it is a single value, where a mapping may stand, too."""
+        """True if it is a single value, where a mapping may stand, too."""
         return isinstance(self._node.entries.get(key), ScalarNode)
 
     def error(self, key: str, message: str) -> SettingsError:
@@ -169,7 +169,7 @@ class Section:
         node = self._node.entries.get(key, MappingNode(line=self._node.line))
         if not isinstance(node, MappingNode):
             raise self.error(key, "must be a mapping of keys to values")
-        return self._within(key, node, f"{self._path}{key}.", key)
+        return self._inner_section(key, node, f"{self._path}{key}.", key)
 
     def sections(self, key: str) -> list[Section]:
         """The mappings listed under `key`."""
@@ -177,10 +177,10 @@ class Section:
         for place, node in self._present(key):
             if not isinstance(node, MappingNode):
                 raise self.error(key, f"must be a list of mappings, but entry {place + 1} is not a mapping")
-            listed.append(self._within(key, node, f"{self._path}{key}[{place}].", key, place))
+            listed.append(self._inner_section(key, node, f"{self._path}{key}[{place}].", key, place))
         return listed
 
-    def _within(self, key: str, node: MappingNode, path: str, *steps: str | int) -> Section:
+    def _inner_section(self, key: str, node: MappingNode, path: str, *steps: str | int) -> Section:
         keys = keys_of(*self._keys[key].key.inside)
         return Section(node, keys, self._name, self._folder, path, (*self._steps, *steps))
 
@@ -210,8 +210,8 @@ class Section:
     def _present(self, key: str) -> Iterator[tuple[int, Node]]:
         return ((place, node) for place, node in enumerate(self.items(key)) if node is not GONE)
 
-    def _place(self, *steps: str | int) -> Place:
-        return Place(self._name, (*self._steps, *steps))
+    def _place(self, *steps: str | int) -> SettingPlace:
+        return SettingPlace(self._name, (*self._steps, *steps))
 
     def _setting(self, key: str, node: Node, line: int, *steps: str | int) -> Setting:
         location, place = f"{self._name}:{line}: {self._path}{key}", self._place(*steps)
@@ -219,7 +219,7 @@ class Section:
             raise SettingsError(f"{location}: must be a single value", place)
         if node.empty:
             raise SettingsError(f"{location}: {NO_VALUE}", place)
-        return in_file(node.text, location, self._folder, place)
+        return file_setting(node.text, location, self._folder, place)
 
 
 ReadFile = Callable[[Path | None, Keys], Section]
@@ -228,7 +228,7 @@ ReadFile = Callable[[Path | None, Keys], Section]
 
 def read_file(path: Path | None, keys: Keys) -> Section:
     """The mapping in the file at `path`; None: an empty configuration. Raises SettingsError."""
-    return in_file_at(path, read_nodes(path), keys)
+    return file_section(path, read_nodes(path), keys)
 
 
 def read_nodes(path: Path | None) -> MappingNode:
@@ -240,7 +240,7 @@ def read_nodes(path: Path | None) -> MappingNode:
     return parse(read_text(path), str(path))
 
 
-def in_file_at(path: Path | None, node: MappingNode, keys: Keys) -> Section:
+def file_section(path: Path | None, node: MappingNode, keys: Keys) -> Section:
     """The mapping that was read from the file at `path`. Raises SettingsError."""
     if path is None:
         return Section(node, keys, "the configuration")

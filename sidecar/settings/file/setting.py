@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from msgspec import Struct
 
 from sidecar.settings.file.durations import LONGEST, format_duration, parse_duration
-from sidecar.settings.file.settings_error import Place, SettingsError, did_you_mean, quoted
+from sidecar.settings.file.settings_error import SettingPlace, SettingsError, did_you_mean, quoted
 
 _VARIABLE = re.compile(r"\$?\$\{([^}]*)(\}?)")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -20,7 +20,7 @@ _secret_variables: Final[set[str]] = set()
 """The names of all variables with secrets: one set for the process, like the environment."""
 
 
-def filled(text: str, location: str, place: Place | None) -> str:
+def filled(text: str, location: str, place: SettingPlace | None) -> str:
     """`text` with the content of each variable; `$${` is a plain `${`.
 
     A variable from a Secret that was made with `echo` ends with a line break: it is left out.
@@ -78,7 +78,7 @@ class Setting(Struct, frozen=True):
     """The value as written in a file, before `${NAME}` is replaced; None: the same as `text`."""
     folder: Path | None = None
     """Relative paths begin here; None: in the working directory."""
-    place: Place | None = None
+    place: SettingPlace | None = None
     """None: it is not in a configuration or rule file."""
 
     @property
@@ -177,7 +177,7 @@ class Setting(Struct, frozen=True):
             raise self.invalid(f"cannot be read: {reason}") from None
 
 
-def in_file(text: str, location: str, folder: Path | None = None, place: Place | None = None) -> Setting:
+def file_setting(text: str, location: str, folder: Path | None = None, place: SettingPlace | None = None) -> Setting:
     """A value of a file: `${NAME}` is replaced by that environment variable.
 
     Raises SettingsError: the variable is not set, or the text has more than one line.
@@ -212,7 +212,7 @@ _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})|\*")
 
 
 def is_host(text: str) -> bool:
-    """Whether `text` can be a host: what ends in a number is an IP address, or a mistake (RFC 1123), like 300.1.1.1."""
+    """True if `text` can be a host: what ends in a number is an IP address, or a mistake (RFC 1123), like 300.1.1.1."""
     bare = text.removeprefix("[").removesuffix("]")
     if not bare.rpartition(".")[2].isdigit() and ":" not in bare:
         return bool(bare)

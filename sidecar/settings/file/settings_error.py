@@ -20,7 +20,7 @@ _ADDRESS = re.compile(r"(?:https?|tcp|zk|zookeeper)://[\w.:\[\]-]+(?:,[\w.:\[\]-
 """A URL of servers, without anything that could be a secret."""
 
 
-class Place(NamedTuple):
+class SettingPlace(NamedTuple):
     """The place of a value: the name of a file, and the keys and indexes that lead to it."""
 
     file: str
@@ -32,7 +32,7 @@ class SettingsError(OperatorError):
 
     exit_status = 2
 
-    def __init__(self, message: str, place: Place | None = None) -> None:
+    def __init__(self, message: str, place: SettingPlace | None = None) -> None:
         """`place`: of the mistake; None: it is not in a configuration or rule file."""
         self.place = place
         super().__init__("".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in message))

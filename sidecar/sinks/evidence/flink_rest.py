@@ -53,12 +53,12 @@ class PatientClient:
 
     @property
     def is_patient(self) -> bool:
-        """Whether temporary failures are still retried."""
+        """True if temporary failures are still retried."""
         return time.monotonic() + _RETRY_SECONDS < min(self._patient_until, self._end)
 
     @property
     def is_out_of_time(self) -> bool:
-        """Whether no request is sent any more."""
+        """True if no request is sent any more."""
         return time.monotonic() >= self._end
 
     def pause(self) -> None:

@@ -66,7 +66,7 @@ def _check(fields: dict[str, str], uid: int) -> None:
 
 
 def _listens(attach_socket: Path, uid: int) -> bool:
-    """Whether the JVM's socket exists. Raises NotCapturedError if something else has its path."""
+    """True if the JVM's socket exists. Raises NotCapturedError if something else has its path."""
     try:
         socket_status = attach_socket.lstat()
     except FileNotFoundError:

@@ -55,8 +55,8 @@ def prepare(scheme: str, service: Any, message: Message) -> None:
     service.action = "new" if scheme in _NOTED else "map"
 
 
-def by_plugin(scheme: str, message: Message) -> bool:
-    """Whether the plugin sends a request for the message. Opening what is open already does nothing but count."""
+def plugin_sends(scheme: str, message: Message) -> bool:
+    """True if the plugin sends a request for the message. Opening what is open already does nothing but count."""
     return scheme not in _NOTED or message.reason not in {"SHRANK", "RESOLVED"}
 
 
@@ -106,7 +106,7 @@ def bounded_replies() -> Iterator[None]:
     """
     getreply = SMTP.getreply
 
-    def of_bounded_file(connection: Any) -> tuple[int, bytes]:
+    def bounded_reply(connection: Any) -> tuple[int, bytes]:
         file = connection.file or connection.sock.makefile("rb")
         connection.file = _Reply(file)
         try:
@@ -115,7 +115,7 @@ def bounded_replies() -> Iterator[None]:
             if connection.file:  # else smtplib has closed it
                 connection.file = file
 
-    SMTP.getreply = of_bounded_file  # type: ignore[assignment, method-assign]  # it has no option for it
+    SMTP.getreply = bounded_reply  # type: ignore[assignment, method-assign]  # it has no option for it
     try:
         yield
     finally:

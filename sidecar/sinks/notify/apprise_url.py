@@ -33,7 +33,7 @@ def cut_password(url: str, password: object) -> str | None:
 
 
 def host_may_be_secret(url: str) -> bool:
-    """Whether what is read as the host may be the beginning of a password with a slash in it."""
+    """True if what is read as the host may be the beginning of a password with a slash in it."""
     authority, after = _split(url)
     return "@" not in authority and "@" in after.partition("?")[0]
 

@@ -50,7 +50,7 @@ class ServiceResponse:
 
     @property
     def rate_limited(self) -> bool:
-        """Whether the service asks to come back later."""
+        """True if the service asks to come back later."""
         return self.status == HTTPStatus.TOO_MANY_REQUESTS or (
             self.status == HTTPStatus.SERVICE_UNAVAILABLE and self.retry_after is not None
         )
@@ -81,7 +81,7 @@ class ServiceResponse:
         self.retry_after = _wait_after(response) if response is not None else None
 
 
-def of_exception(error: BaseException | None) -> str:
+def exception_outcome(error: BaseException | None) -> str:
     """The outcome, a value of `Outcome`, of an attempt that ended with this: if a connection was lost, the message may have arrived."""
     causes = chain(error)
     lost = any(isinstance(cause, _LOST) for cause in causes)
@@ -233,11 +233,11 @@ class Client:
                 cause = chain(error)[-1]
                 why = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
                 answered = observed.status is not None  # the request was taken, and the answer broke off
-                ended = observed.outcome() or ("timed_out" if answered else of_exception(error))
+                ended = observed.outcome() or ("timed_out" if answered else exception_outcome(error))
                 return Answer(ended, self.scrubbed(f"{host} did not answer: {why}"))
         if (outcome := observed.outcome()) is None:
             return reply
-        excerpt = self._without_secrets(reply.body[:_MOST_SCRUBBED].decode(errors="replace"))[:_MOST_SHOWN]
+        excerpt = self._hide_secrets(reply.body[:_MOST_SCRUBBED].decode(errors="replace"))[:_MOST_SHOWN]
         return Answer(outcome, self.scrubbed(f"{host} answered {reply.status} {excerpt}"), observed.retry_after)
 
     def _exchange(
@@ -261,9 +261,9 @@ class Client:
 
     def scrubbed(self, text: str) -> str:
         """One bounded line without secrets."""
-        return "".join(char for char in self._without_secrets(text) if char.isprintable())[:_MOST_DETAIL]
+        return "".join(char for char in self._hide_secrets(text) if char.isprintable())[:_MOST_DETAIL]
 
-    def _without_secrets(self, text: str) -> str:
+    def _hide_secrets(self, text: str) -> str:
         """One line. A secret that was cut would stay in it."""
         forms = {form for secret in self._secrets for form in (secret, quote(secret, safe=""))}
         for secret in sorted(forms, key=len, reverse=True):

@@ -130,7 +130,7 @@ class SharedLedger:
 
     @property
     def has_unmarked(self) -> bool:
-        """Whether `retry_marks` has something to mark."""
+        """True if `retry_marks` has something to mark."""
         return bool(self._unmarked)
 
     def retry_marks(self) -> None:

@@ -160,7 +160,7 @@ class Refusal(NamedTuple):
     reason: str
     """One line, not scrubbed of secrets."""
     later: bool = False
-    """Whether the service asks to come back later."""
+    """True if the service asks to come back later."""
 
     @property
     def outcome(self) -> str:
@@ -180,30 +180,32 @@ def refusal(content: bytes, scheme: str = "") -> Refusal | None:
 def _refusal(body: object, text: str, scheme: str) -> Refusal | None:
     """`body`: None if the text is no JSON."""
     if service := SERVICES.get(scheme):
-        return _by_service(service, body, text)
+        return _service_refusal(service, body, text)
     if isinstance(body, dict):
-        return _of_object(body)
+        return _object_refusal(body)
     if isinstance(body, list):
         items = islice((item for item in body if isinstance(item, dict)), _MOST_ITEMS)
-        refusals = [_of_object(item) for item in items]
+        refusals = [_object_refusal(item) for item in items]
         return refusals[0] if refusals and all(refusals) else None
     if body is None and text.startswith("<"):
-        return _of_markup(text[:_MOST_XML])
-    return _of_text(body if isinstance(body, str) else text)
+        return _markup_refusal(text[:_MOST_XML])
+    return _text_refusal(body if isinstance(body, str) else text)
 
 
-def _by_service(service: ServiceAnswer, body: object, text: str) -> Refusal | None:
+def _service_refusal(service: ServiceAnswer, body: object, text: str) -> Refusal | None:
     if body is None and not service.fields:
         return None if text.lower() == service.text else Refusal(_line(text) or "the answer is empty")
     for path, accepted in service.fields.items():
-        values = [*_at(body, path.split("."))]
+        values = [*_values_at(body, path.split("."))]
         refused = [str(value) for value in values if not _accepts(value, accepted)]
         if refused:
-            reason = next(filter(None, (_first_text([*_at(body, path.split("."))]) for path in service.reasons)), "")
+            reason = next(
+                filter(None, (_first_text([*_values_at(body, path.split("."))]) for path in service.reasons)), ""
+            )
             return Refusal(_line(f"{refused[0]} {reason}"), refused[0].lower() in service.later)
         if values:
             return None
-    common = _of_object(body) if isinstance(body, dict) else None
+    common = _object_refusal(body) if isinstance(body, dict) else None
     return common or Refusal(_line(f"not an answer that the service documents: {text or 'an empty body'}"))
 
 
@@ -211,21 +213,21 @@ def _accepts(value: object, accepted: tuple[str, ...]) -> bool:
     return str(value).lower() in accepted or (accepted == ("*",) and bool(value))
 
 
-def _at(value: object, path: list[str]) -> Iterator[object]:
+def _values_at(value: object, path: list[str]) -> Iterator[object]:
     """The values at a path; `*` is every item of a list."""
     if not path:
         yield value
     elif path[0] == "*" and isinstance(value, list):
         for item in value:
-            yield from _at(item, path[1:])
+            yield from _values_at(item, path[1:])
     elif isinstance(value, dict) and path[0] in value:
-        yield from _at(value[path[0]], path[1:])
+        yield from _values_at(value[path[0]], path[1:])
 
 
-def _of_object(body: Mapping[str, Any], depth: int = _DEEPEST) -> Refusal | None:
+def _object_refusal(body: Mapping[str, Any], depth: int = _DEEPEST) -> Refusal | None:
     fields = {_plain(name): value for name, value in body.items()}
     for name in sorted(_WRAPPERS & fields.keys()):
-        if depth and isinstance(fields[name], dict) and (refusal := _of_object(fields[name], depth - 1)):
+        if depth and isinstance(fields[name], dict) and (refusal := _object_refusal(fields[name], depth - 1)):
             return refusal
     code = _code(fields)
     answers = {str(fields[name]).lower() for name in _ANSWERS & fields.keys() if not isinstance(fields[name], dict)}
@@ -251,16 +253,16 @@ def _says_no(fields: Mapping[str, Any], answers: set[str]) -> bool:
     )
 
 
-def _of_text(text: str) -> Refusal | None:
+def _text_refusal(text: str) -> Refusal | None:
     refused = len(text) <= _SHORT and (_REFUSAL.match(text) or _PING_REFUSED.fullmatch(text))
     return Refusal(_line(text), "rate limited" in text.lower()) if refused else None
 
 
-def _of_markup(text: str) -> Refusal | None:
+def _markup_refusal(text: str) -> Refusal | None:
     """Of XML, or of a page of HTML, which stands for the service if something in front of it answers."""
     if match := _TITLE.search(text):
         title = match[1].strip()
-        return Refusal(_line(title)) if _LOGIN.match(title) else _of_text(title)
+        return Refusal(_line(title)) if _LOGIN.match(title) else _text_refusal(title)
     if "<!" in text:  # its own entities are not expanded
         return None
     try:
@@ -268,7 +270,7 @@ def _of_markup(text: str) -> Refusal | None:
     except (ElementTree.ParseError, RecursionError):
         return None
     [(name, body)] = _fields([root]).items()
-    return _of_object({name: body}) or (_of_object(body) if isinstance(body, dict) else _of_text(body))
+    return _object_refusal({name: body}) or (_object_refusal(body) if isinstance(body, dict) else _text_refusal(body))
 
 
 def _fields(elements: Iterable[ElementTree.Element], depth: int = _DEEPEST) -> dict[str, Any]:
@@ -306,7 +308,7 @@ def _is_no_word(value: object) -> bool:
 
 
 def _is_error(value: object) -> bool:
-    """Whether the value of `error` is one."""
+    """True if the value of `error` is one."""
     if isinstance(value, dict):
         codes = [code for name, code in value.items() if _plain(name) in _CODES]
         return bool(value) and not (codes and all(str(code).lower() in _NO_ERROR for code in codes))

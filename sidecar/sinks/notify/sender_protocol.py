@@ -30,14 +30,14 @@ class Order(Struct, frozen=True):
     """How long the service may take to answer."""
 
 
-class Request(Struct, frozen=True, omit_defaults=True):
+class SenderRequest(Struct, frozen=True, omit_defaults=True):
     """A message to send; else endpoints to check, by destination."""
 
     order: Order | None = None
     endpoints: Mapping[str, Endpoint] = {}
 
 
-class Checked(Struct, frozen=True):
+class CheckedEndpoints(Struct, frozen=True):
     """What was found out about endpoints, by destination."""
 
     problems: dict[str, str]
@@ -46,15 +46,15 @@ class Checked(Struct, frozen=True):
     """Apprise's scheme of each URL that a service itself gives out."""
 
 
-def written(request: Request) -> dict[str, Any]:
+def written(request: SenderRequest) -> dict[str, Any]:
     """The request for the child's stdin, with its secrets."""
     built: dict[str, Any] = msgspec.to_builtins(request, enc_hook=_reveal)
     return built
 
 
-def read(request: Mapping[str, Any]) -> Request:
+def read(request: Mapping[str, Any]) -> SenderRequest:
     """The request in the child."""
-    return msgspec.convert(request, Request, dec_hook=_hide)
+    return msgspec.convert(request, SenderRequest, dec_hook=_hide)
 
 
 def _reveal(value: object) -> object:

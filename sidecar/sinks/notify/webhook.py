@@ -75,7 +75,7 @@ class Payload(Struct, frozen=True, kw_only=True):
     recovery: MessageRecovery | None = None
     """Null: not assessed."""
     possible_duplicate: bool
-    """Whether an earlier attempt may have arrived."""
+    """True if an earlier attempt may have arrived."""
 
 
 def payload(message: Message) -> Payload:

@@ -53,7 +53,7 @@ class DescribedCluster:
     def __init__(self, address: str, connection: RestConnection, clock: Callable[[], Moment]) -> None:
         self.address = address
         self.is_slow = False
-        """Whether the last picture took long."""
+        """True if the last picture took long."""
         self.reach: Reach | None = None
         """How far the requests of the last picture got, the one that got furthest."""
         self._connection = connection
