@@ -49,7 +49,7 @@ class CheckedCluster(Struct, frozen=True, kw_only=True):
     checks: tuple[CheckResult, ...]
 
     def count(self, verdict: Verdict) -> int:
-        """How many checks have this verdict."""
+        """The number of checks with this verdict."""
         return sum(check.verdict is verdict for check in self.checks)
 
 

@@ -68,9 +68,9 @@ MOST_SECONDS: Final = 0.4
 MOST_LOGGED: Final = 100
 """Log lines of one turn."""
 FAILURE_SECONDS: Final = 60.0
-"""The same error is logged again only after this time."""
+"""An error is logged again only after this time."""
 QUARANTINE_SECONDS: Final = 600.0
-"""How long the source of an error stays listed as quarantined after its last error."""
+"""The time for which the source of an error stays listed as quarantined after its last error."""
 MOST_QUARANTINED: Final = 20
 """Shown, the latest ones."""
 JOIN_SECONDS: Final = 10.0
@@ -124,7 +124,7 @@ class Loop:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="owner", daemon=True)
         self._turned_at = 0.0
-        """When the last turn, or the wait for it, began (monotonic)."""
+        """The begin of the last turn, or of the wait for it (monotonic)."""
         self._watchdog = Watchdog("owner", lambda: self._turned_at)
         # The state of the previous process, not connected: the web server answers before the first turn.
         now = clock()

@@ -260,7 +260,7 @@ def _handover_documents(settings: Settings) -> dict[str, LedgerStore]:
 log = logging.getLogger("sidecar")
 
 CLAIM_SECONDS: Final = 20.0
-"""How long to wait for the previous sidecar on this folder: longer than its stop may take."""
+"""The wait for the previous sidecar on this folder: longer than its stop may take."""
 _CLAIM_PAUSE: Final = 0.2
 
 

@@ -50,7 +50,7 @@ _LOOK_INTERVAL: Final = round(0.25 * SECOND)
 _DECISIVE: Final = SnapshotCompleted | NothingFound | ClustersListed | StoreRefused
 """The observations that may complete the first view of all clusters."""
 ALONE_SECONDS: Final = 5.0
-"""How long to try a store that a running sidecar cannot read either."""
+"""The time for trying a store that a running sidecar cannot read either."""
 _UNPROVEN: Final = "not every lease was renewed or expired within %.0f s: a leader may be dead"
 _NOT_FOUND: Final = "Check the id, and that a JobManager runs"
 
@@ -88,8 +88,8 @@ def flink_calls(cluster: ClusterSettings) -> Generator[LeaderAddress, None, None
 
 
 def who(cluster: ClusterSettings, patience: float) -> tuple[ClusterVerdict, list[Leader]]:
-    """How the cluster is, and the current leader of each component. Raises ClusterNotSeenError if they cannot all be read within `patience`
-    seconds, or if nothing of the cluster exists.
+    """The verdict on the cluster, and the current leader of each component. Raises ClusterNotSeenError if they cannot all be read
+    within `patience` seconds, or if nothing of the cluster exists.
 
     In Kubernetes the address of a dead leader remains: waits until each lease is renewed or expires, at most `patience` seconds.
     """
@@ -138,7 +138,7 @@ def read_states(
     blind: Callable[[Moment], Collection[str]] = lambda _: (),
     known: Collection[str] = (),
 ) -> Generator[ReadState, None, None]:
-    """What is in the stores of all clusters: once everything is read and each lease is renewed or has expired, at most after `patience`
+    """The contents of all clusters' stores: once everything is read and each lease is renewed or has expired, at most after `patience`
     seconds; then again, four times a second.
 
     `blind`: the clusters that a running sidecar cannot see at that moment: they are not waited for longer than ALONE_SECONDS. `known`: the

@@ -1,5 +1,5 @@
-"""Where this sidecar runs: which leader is the JobManager beside it, where others reach it, and whether this machine was started anew since
-the sidecar last ran on it.
+"""The place where this sidecar runs: which leader is the JobManager beside it, where others reach it, and whether this machine was
+started anew since the sidecar last ran on it.
 """
 
 import logging
@@ -50,7 +50,7 @@ _log = logging.getLogger("sidecar")
 
 
 def restarted_at(folder: Path, pod: OwnPod | None, alive: Moment | None, now: Moment) -> int | None:
-    """When the machine was started again (wall microseconds) after the last sidecar on this folder, which last ran at `alive`.
+    """The time at which the machine was started again (wall microseconds) after the last sidecar on this folder, which last ran at `alive`.
 
     None: it was not, or nothing says so: the folder may have come from another machine.
     """

@@ -23,7 +23,7 @@ WRONG_USAGE: Final = 2
 CANNOT_TELL: Final = 3
 """The requested state cannot be read, or is not known yet."""
 CLOSED_PIPE: Final = 128 + signal.SIGPIPE
-"""What a shell reports for a tool whose reader is gone. Not 0, because the output is incomplete."""
+"""The status that a shell reports for a tool whose reader is gone. Not 0, because the output is incomplete."""
 
 
 class ClosedPipeError(Exception):

@@ -208,7 +208,7 @@ def _row(row: "EpisodeView", *, wide: bool) -> list[str]:
 
 
 _PHASES: Final = {"OPEN": "no leader", "LEADER_BACK": "jobs"}
-"""What a failover in progress still waits for, by its phase."""
+"""The things that a failover in progress still waits for, by its phase."""
 
 
 def _state_dir(config: Path | None, folder: Path | None, overrides: dict[str, Any]) -> Path:

@@ -220,7 +220,7 @@ def plan_source_of(
 
 
 def _plan_kinds(settings: KubernetesSettings | FinderSettings) -> tuple[bool, bool]:
-    """Whether it is read what is meant to happen, and how JobManagers end."""
+    """Two flags: read what is meant to happen, and how JobManagers end."""
     return settings.plans, settings.deaths
 
 

@@ -87,7 +87,7 @@ class WatchedJobs:
         self._lists: dict[str, frozenset[str]] = {}
         """The watched jobs by the place that lists them."""
         self._watched = Counter[str]()
-        """How many lists each watched job is in."""
+        """The number of lists that each watched job is in."""
         self._seen = set[str]()
         """The observed jobs that are in no list read since."""
         self._beyond: dict[str, int] = {}

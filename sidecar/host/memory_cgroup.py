@@ -32,7 +32,7 @@ class MemoryCgroup:
         self._counters, self._limit = next(opened, (None, None))
 
     def oom_kills(self) -> int | None:
-        """How many processes in it the kernel has killed for memory."""
+        """The number of processes in it that the kernel has killed for memory."""
         for line in _read(self._counters).splitlines():
             name, _, value = line.partition(" ")
             if name == "oom_kill" and value.isdecimal():
@@ -111,7 +111,7 @@ def _resident(pid: int) -> str:
 
 
 def _oom_kills(pid: int) -> str | None:
-    """How many processes in the cgroup of `pid` the OOM killer ended."""
+    """The number of processes in the cgroup of `pid` that the OOM killer ended."""
     with closing(MemoryCgroup(pid)) as cgroup:
         kills = cgroup.oom_kills()
     return None if kills is None else str(kills)

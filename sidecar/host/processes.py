@@ -210,7 +210,7 @@ def _file(path: Path) -> str:
 
 
 def maps(pid: int, library: str) -> bool | None:
-    """Whether the library is mapped into the process; None: nothing is mapped, the process is ending. Raises OSError."""
+    """True if the library is mapped into the process; None: nothing is mapped, the process is ending. Raises OSError."""
     mapped = None
     with (PROC / str(pid) / "maps").open(errors="replace") as lines:
         for line in lines:

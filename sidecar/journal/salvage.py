@@ -34,7 +34,7 @@ class Salvaged(Struct, frozen=True):
 
     @property
     def missing(self) -> int | None:
-        """How many unsealed records are unreadable; None: unknown."""
+        """The number of unreadable unsealed records; None: unknown."""
         if self.sealed is None or self.newest is None:
             return None
         return max(0, self.newest - self.sealed - sum(1 for number, _, _ in self.records if number > self.sealed))

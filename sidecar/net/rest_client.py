@@ -100,7 +100,7 @@ class RestConnection:
             raise RefusedAddressError(f"port {self._port} is not allowed: below 1024 only 80 and 443 are")
         self._stream: _Stream | None = None
         self.reach: Reach | None = None
-        """How far the last request got. None: nothing was sent."""
+        """The reach of the last request. None: nothing was sent."""
 
     @property
     def is_open(self) -> bool:

@@ -89,7 +89,7 @@ class _Draft:
         self._sections: dict[Path | None, Section] = {}
         self._gone: list[SettingPlace] = []
         self._is_readable = True
-        """Whether the first file can be read, which is the configuration."""
+        """True if the first file can be read, which is the configuration."""
         self._mistakes: dict[str, SettingsError] = {}
 
     def read(self, path: Path | None, keys: Keys) -> Section:

@@ -295,7 +295,7 @@ class Settings(Alerting, frozen=True, kw_only=True):
         )
 
     def _needs(self) -> Iterator[tuple[Need, bool]]:
-        """Whether at least one cluster has what triggers need."""
+        """The needs of triggers, each True if at least one cluster has it."""
         watched = (*self.clusters, *((self.finder,) if self.finder else ()))
         yield Need.ZOOKEEPER, any(cluster.store is Store.ZOOKEEPER for cluster in watched)
         yield Need.KUBERNETES, any(cluster.store is Store.KUBERNETES for cluster in watched)

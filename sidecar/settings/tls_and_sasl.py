@@ -18,7 +18,7 @@ NamedSettings = Mapping[str, Setting]
 
 
 def read_secret(setting: Setting) -> Secret:
-    """What stands there, which was read from its file if it is in one."""
+    """The secret that stands there, which was read from its file if it is in one."""
     return Secret(setting.not_empty())
 
 

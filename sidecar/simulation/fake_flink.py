@@ -92,7 +92,7 @@ class SimulatedRest:
         self._cluster_id = cluster_id
         self._acts: dict[str, JobAct] = {}
         self._terms: dict[str, int] = {}
-        """How many leaders a job has had."""
+        """The number of leaders that a job has had."""
         self._started: dict[str, int] = {}
         self._speaks = False
         self._reach: Reach | None = None

@@ -59,7 +59,7 @@ class Difference(NamedTuple):
 
 
 def compare(test: RuleTest, sent: Iterable[NotificationInTest]) -> Difference:
-    """How `sent` differs from the expectations. Each expectation matches one notification."""
+    """The differences between `sent` and the expectations. Each expectation matches one notification."""
     unexpected = [*sent]
     missing = []
     for expectation in sorted(test.expect, key=attrgetter("at")):

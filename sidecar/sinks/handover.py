@@ -19,7 +19,7 @@ from sidecar.runtime.clock import Clock
 from sidecar.runtime.threads import ServiceThread, jittered, join_all
 
 READ_SECONDS: Final = 60.0
-"""How long an unreachable store is tried before its cluster is watched without a handover."""
+"""The time for which an unreachable store is tried before its cluster is watched without a handover."""
 CONFIRM_SECONDS: Final = 600.0
 """The interval of writes without a change, so that a sidecar that is killed is known to have watched until then."""
 BURST: Final = 3
@@ -29,7 +29,7 @@ PAUSE_SECONDS: Final = 1.0
 REFILL_SECONDS: Final = 10.0
 """The time after which one more write is allowed, up to BURST: six a minute while changes do not end, and at most eight in any minute."""
 FOLLOW_SECONDS: Final = 30.0
-"""How long the document of a previous sidecar that has not ended is read again: in a rolling update both run for a while."""
+"""The time for which the document of a previous sidecar that has not ended is read again: in a rolling update both run for a while."""
 STOP_SECONDS: Final = 3.0
 _LONGEST_PAUSE: Final = 600.0
 _POLL_SECONDS: Final = 1.0
@@ -64,7 +64,7 @@ class Handovers:
 
     @property
     def up(self) -> dict[str, bool]:
-        """Whether the handover could be written when it was last due, by cluster."""
+        """True if the handover could be written when it was last due, by cluster."""
         return {name: document.is_up for name, document in self._documents.items() if document.is_up is not None}
 
     def start(self, new: Collection[str], watch: Callable[[str], None]) -> None:
@@ -145,14 +145,14 @@ class _ClusterDocument:
         """The parts of the state when it was last written."""
         self._next_at = 0.0
         self._full_at = 0.0
-        """When BURST writes are allowed again."""
+        """The time at which BURST writes are allowed again."""
         self._confirm_at = 0.0
         self._pause = REFILL_SECONDS
         self._follow_until = 0.0
         self._followed: Moment | None = None
         self._problem: str | None = None
         self.is_up: bool | None = None
-        """Whether it could be written when it was last due. None: it was not due yet."""
+        """True if it could be written when it was last due. None: it was not due yet."""
 
     def follow(self) -> bytes | None:
         """The document that the previous sidecar has written since, as long as it may be running. None: nothing new."""

@@ -22,7 +22,7 @@ from sidecar.core.views.verdict import ClusterVerdict, verdicts
 from sidecar.web.queries import EpisodeDetails
 
 COMPONENTS: Final = {component.component.value: component for component in reversed(CLUSTER_COMPONENTS)}
-"""What `component=` may be."""
+"""The values of `component=`."""
 DEFAULT_LAST: Final = 100
 MOST_LAST: Final = 1000
 EPISODE_ID: Final = re.compile(r"[0-9a-f-]{4,36}")
@@ -42,11 +42,11 @@ class ApiPath(Struct, frozen=True):
     summary: str
     answers: Any
     view: Callable[[Snapshot], object] | None = None
-    """What it answers, where a snapshot is enough."""
+    """The answer, where a snapshot is enough."""
     takes: str | None = None
     """The parameter that it takes: `last` or `component`."""
     id_of: str | None = None
-    """What the id in the path is one of: `episode` or `cluster`."""
+    """The kind of the id in the path: `episode` or `cluster`."""
 
 
 API: Final = (
@@ -91,16 +91,16 @@ def last(path: str, query: str) -> int:
 
 
 class PageQuery(NamedTuple):
-    """What the status page is asked to show."""
+    """The part that the status page is asked to show."""
 
     cluster: str | None = None
     """None: all clusters."""
     hours: int = RANGES[-1]
-    """Of its pictures."""
+    """The hours of its pictures."""
 
 
 def page_query(path: str, query: str) -> PageQuery:
-    """What `cluster=ID` and `hours=N` ask for. Raises ParameterError."""
+    """The query of `cluster=ID` and `hours=N`. Raises ParameterError."""
     try:
         values = _parameters(query, "cluster", "hours")
         return PageQuery(
@@ -120,7 +120,7 @@ class LeaderQuery(NamedTuple):
 
 
 def leader_query(path: str, query: str, *, names_cluster: bool = False) -> LeaderQuery:
-    """What `component=NAME` asks for, and where the path does not name the cluster, `cluster_id=ID`. Raises ParameterError."""
+    """The query of `component=NAME`, and where the path does not name the cluster, `cluster_id=ID`. Raises ParameterError."""
     try:
         parameters = _parameters(query, "component", *([] if names_cluster else ["cluster_id"]))
         component = COMPONENTS[parameters.get("component", DEFAULT_COMPONENT)]

@@ -34,7 +34,7 @@ Answer = tuple[HTTPStatus, str, bytes]
 """Status, content type, body."""
 
 MOST_BYTES: Final = 8 << 20
-"""Of a body. What lists records is shortened to less; beyond it nothing is sent, because half of a JSON text or page is none."""
+"""The size of a body. What lists records is shortened to less; beyond it nothing is sent, because half of a JSON text or page is none."""
 TEXT: Final = "text/plain; charset=utf-8"
 JSON: Final = "application/json"
 HTML: Final = "text/html; charset=utf-8"
@@ -90,7 +90,7 @@ MOST_NAMED: Final = 20
 
 
 def livez(dead: Sequence[str], snapshot: Snapshot, now: Moment) -> Answer:
-    """Whether the process works. `dead`: the required threads that have ended."""
+    """Says if the process works. `dead`: the required threads that have ended."""
     problem = f"these threads have ended: {', '.join(dead)}" if dead else stuck(snapshot, now)
     return one_line(HTTPStatus.SERVICE_UNAVAILABLE, problem) if problem else one_line(HTTPStatus.OK, "ok")
 
@@ -102,7 +102,7 @@ def stuck(snapshot: Snapshot, now: Moment) -> str | None:
 
 
 def readyz(snapshot: Snapshot, now: Moment) -> Answer:
-    """Whether each store is connected and fully read."""
+    """Says if each store is connected and fully read."""
     if problem := _not_ready(snapshot, now):
         return one_line(HTTPStatus.SERVICE_UNAVAILABLE, problem)
     clusters, finder = snapshot.state.clusters, snapshot.state.finder
@@ -135,7 +135,7 @@ def _not_ready(snapshot: Snapshot, now: Moment) -> str | None:
 
 
 def leads(path: str, query: str, snapshot: Snapshot, now: Moment) -> Answer:
-    """Whether the JobManager beside this sidecar leads, or stands by. Raises ParameterError."""
+    """Says if the JobManager beside this sidecar leads, or stands by. Raises ParameterError."""
     component, cluster_id = api_paths.leader_query(path, query)
     here = leader_here(snapshot, component, cluster_id, now)
     is_so = here.leads if path == LEADER else here.stands_by
@@ -172,14 +172,14 @@ class Application:
         self._dead = dead
         self._allowed_hosts = allowed_hosts
         self.overloaded: Callable[[], bool] = lambda: False
-        """Whether only health is answered now. Set by the server."""
+        """True if only health is answered now. Set by the server."""
         self._queries = Queries(snapshot, journal)
         self._monitored: Final[dict[str, Callable[[], Answer]]] = {
             "/livez": lambda: livez(self._dead(), self._snapshot(), self._clock()),
             "/readyz": lambda: readyz(self._snapshot(), self._clock()),
             "/metrics": lambda: (HTTPStatus.OK, "text/plain; version=0.0.4; charset=utf-8", self._metrics()),
         }
-        """What programs ask for, which may add parameters of their own."""
+        """The paths that programs ask for, which may add parameters of their own."""
         self._plain: Final[dict[str, Callable[[], Answer]]] = {
             "/troubleshooting": lambda: html_answer(_pages().troubleshooting()),
             **{of.path: partial(self._view, of.view) for of in API if of.view},

@@ -41,7 +41,7 @@ from sidecar.web.timeline_picture import cluster_picture, episode_picture
 __all__ = ["POLICY", "episode", "status", "troubleshooting"]
 
 EVERY_SECONDS: Final = 3
-"""How often the status page, and the page of a failover that is not over, are updated."""
+"""The time between two updates of the status page, and of the page of a failover that is not over."""
 VERDICTS_SHOWN: Final = 100
 STEPS_SHOWN: Final = 10
 """Verdicts with a next step: the worst."""
@@ -54,7 +54,7 @@ EPISODES_SHOWN: Final = 10
 DELIVERIES_SHOWN: Final = 20
 SILENCES_SHOWN: Final = 20
 TRANSITIONS_SHOWN: Final = 100
-"""Of the cluster's components."""
+"""Transitions of the cluster's components."""
 JOBS_SHOWN: Final = 20
 """Transitions of jobs."""
 MESSAGES_SHOWN: Final = 50
@@ -66,7 +66,7 @@ _STEPS: Final = {
 
 
 class StoreView(Struct, frozen=True):
-    """Whether the store is connected and fully read, and since when. `since` is null until it has been read once."""
+    """The store's connection: connected and fully read, and since when. `since` is null until it has been read once."""
 
     connected: bool
     connection: str
@@ -84,7 +84,7 @@ class JobCounts(Struct, frozen=True):
 
 
 class PageCluster(Struct, frozen=True):
-    """What the status page shows of one cluster."""
+    """The part of the status page about one cluster."""
 
     cluster_id: str
     store: StoreView
@@ -230,7 +230,7 @@ def troubleshooting() -> str:
 
 
 def _counts(judged: Sequence[ClusterVerdict]) -> str:
-    """How many there are of each status: text that changes only when something happened."""
+    """The numbers of clusters by status: text that changes only when something happened."""
     numbers = Counter(verdict.status for verdict in judged)
     return ", ".join(f"{number} {status}" for status, number in numbers.items())
 

@@ -24,7 +24,7 @@ from sidecar.journal import JournalReader
 
 DAY: Final = 24 * 3600 * SECOND
 MOST_TRANSITIONS: Final = 10_000
-"""Of the clusters' own components. Beyond that the picture begins later."""
+"""Transitions of the clusters' own components. Beyond that the picture begins later."""
 MOST_COVERAGE: Final = 10_000
 MOST_EPISODES: Final = 500
 """However old they are."""
@@ -38,12 +38,12 @@ _OF_JOB: Final = b'"kind":"job"'
 
 
 class LastDay(Struct, frozen=True):
-    """What the journal holds of the last day, and the latest failovers."""
+    """The journal's records of the last day, and the latest failovers."""
 
     newest: int = 0
     """The journal's last record."""
     since: int = 0
-    """What was recorded from then on (wall) is all here."""
+    """Everything that was recorded from then on (wall) is here."""
     changes: Mapping[tuple[str, str], Sequence[Switch]] = {}
     """By cluster and component, in order."""
     blind: Mapping[str, Sequence[Blind]] = {}
@@ -95,7 +95,7 @@ def _first_of(new: Mapping[str, _V], old: Mapping[str, _V], most: int) -> Mappin
 
 
 def _first(journal: JournalReader, start: int, at: int) -> int:
-    """When the journal begins, or `start` if that is later."""
+    """The time at which the journal begins, or `start` if that is later."""
     first = next(journal.remembered(), None)
     return max(start, parsed(first.observed_at)) if first else at
 
@@ -117,7 +117,7 @@ def _job_names(journal: JournalReader, after: int, until: int) -> dict[str, str]
 _READERS: Final = 2
 """Concurrent queries. Fewer than the server's threads, so that metrics are served while a disk hangs."""
 _MOST_BYTES: Final = 4 << 20
-"""Of the records in one answer."""
+"""Bytes of the records in one answer."""
 
 
 class BusyError(Exception):

@@ -11,7 +11,7 @@ from sidecar.core.sanitize import clean
 from sidecar.core.views.stages import FailoverStage, label, slowest
 
 TICKS: Final = 5
-"""Of the axis, at equal distances."""
+"""Marks of the axis, at equal distances."""
 _NARROWEST: Final = 0.5
 """Per cent of the width: what took no time is still seen."""
 _UNLED: Final = frozenset({"dead", "seen_dead", "no_leader", "elected"})
@@ -32,7 +32,7 @@ class StageRow(Struct, frozen=True):
 
     label: str
     after: str
-    """When it was reached."""
+    """The time at which it was reached."""
     title: str
     """The row in one sentence."""
     bars: Sequence[Bar]

@@ -44,7 +44,7 @@ def html(text: str) -> Markup:
 
 
 def anchor(heading: str) -> str:
-    """How links name a heading."""
+    """The name of a heading in links."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
@@ -71,10 +71,10 @@ def _link(link: re.Match[str]) -> str:
 
 
 REFRESH_SECONDS: Final = 15
-"""How often a page refreshes itself in a browser without JavaScript."""
+"""The time after which a page refreshes itself in a browser without JavaScript."""
 _LONGEST_LINK: Final = 600
 _CLASSES: Final = {"red": "bad", "amber": "degraded", "grey": "unseen", "blue": "quiet", "green": "good"}
-"""Of a status in a table, by its colour."""
+"""The class of a status in a table, by its colour."""
 
 
 def _own(name: str) -> str:
@@ -110,7 +110,7 @@ def _clock(time: str) -> Markup:
 
 
 def _ago(time: str, now: int) -> str:
-    """How long before `now` (wall), or after."""
+    """The time before `now` (wall), or after."""
     passed = now - parsed(time)
     return f"{age(passed)} ago" if passed >= 0 else f"in {age(-passed)}"
 
@@ -128,7 +128,7 @@ def _moved(failover: EpisodeView) -> str:
 
 
 def _downtime(of: EpisodeView | TransitionRecord) -> str:
-    """How long there was no working leader."""
+    """The time without a working leader."""
     if of.downtime_seconds_at_least is None:
         return "not known"
     return lasted(of.downtime_seconds_at_least, of.downtime_seconds_at_most)

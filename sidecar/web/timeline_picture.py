@@ -22,11 +22,11 @@ from sidecar.core.views.timeline import OWN, LeaderSpan, SpanState, Switch, blin
 from sidecar.web.queries import DAY, LastDay
 
 COLUMNS: Final = 288
-"""Of a picture. What is shorter than a column is as wide as one; a column shows the worst of what was in it."""
+"""The columns of a picture. What is shorter than a column is as wide as one; a column shows the worst of what was in it."""
 COLOURS: Final = 6
-"""Of leaders; further ones share them."""
+"""The colours of leaders; further ones share them."""
 TICKS: Final = 5
-"""Of the axis."""
+"""Labels of the axis."""
 SPANS_IN_TEXT: Final = 10
 """The latest of a row, in its text alternative."""
 _MARK_COLUMNS: Final = 12
@@ -41,7 +41,7 @@ _STATES: Final = {
 _LINE: Final = "M{x} 7h{w}"
 """A thick line is a rectangle. The style sheet sets its thickness: the states differ in shape too."""
 JOBS_DRAWN: Final = 3
-"""Of a failover."""
+"""The jobs of a failover that are drawn."""
 _MARGIN: Final = 5
 """A failover's picture begins and ends by a part of its length, this many to one, before and after it."""
 _SOON: Final = 15 * SECOND
@@ -79,7 +79,7 @@ class PictureRow(Struct, frozen=True):
     title: str
     """The picture in one sentence."""
     summary: str
-    """What is worth reading beside it, and not of all rows."""
+    """Text worth reading beside it, and not of all rows."""
     paths: Sequence[Path]
     names: Sequence[Name]
     text: Sequence[TextSpan]
@@ -95,7 +95,7 @@ class Happening(Struct, frozen=True):
     text: str
     link: str | None = None
     left: float = 0.0
-    """Where its mark is: per cent of the width."""
+    """The place of its mark: per cent of the width."""
 
 
 class TimelinePicture(Struct, frozen=True):
@@ -104,7 +104,7 @@ class TimelinePicture(Struct, frozen=True):
     ticks: Sequence[Timestamp]
     """At equal distances, the first at its left end, the last at its right one."""
     summary: str
-    """What is worth reading of all rows, as far as it is the same."""
+    """Text worth reading of all rows, as far as it is the same."""
     rows: Sequence[PictureRow]
     marks: Sequence[Happening]
     leaders: Sequence[tuple[str, str]]
@@ -276,7 +276,7 @@ def _names(columns: Sequence[Column]) -> list[Name]:
 
 
 def _vacancies(spans: Sequence[LeaderSpan]) -> str:
-    """How often there was no leader, and for how long; empty: never."""
+    """The number of times without a leader, and their length; empty: never."""
     number, total = totals(spans).get(SpanState.VACANT, (0, 0))
     if number == 1:
         return f"no leader once, {_duration(total)}"

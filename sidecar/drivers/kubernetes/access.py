@@ -58,7 +58,7 @@ class TooLargeError(ApiError):
 
 
 def wait_after(status: int, headers: Mapping[str, str]) -> float:
-    """How many seconds to wait after an answer, as it asks, within bounds."""
+    """The seconds to wait after an answer, as it asks, within bounds."""
     seconds = min(asked_wait(headers) or 0.0, _LONGEST_WAIT)
     return max(seconds, _THROTTLED_WAIT) if status == HTTPStatus.TOO_MANY_REQUESTS else seconds
 

@@ -156,7 +156,7 @@ class Api:
         self._refused = False
         self._stream: Stream | None = None
         self._limits: dict[bool, int] = {}
-        """How many objects of a page could be read last, by whether they are read without their values."""
+        """The number of objects of a page that could be read last, by whether they are read without their values."""
         self._ceilings: dict[bool, int] = {}
         """The most objects asked for since a page was too large or too late. Grows again after each complete list."""
 

@@ -233,7 +233,7 @@ def _liveness(value: object) -> LivenessProbe | None:
 
 
 def _apart(spec: Spec) -> str:
-    """Whether the pods of this kind are kept on different nodes, by the rule's name."""
+    """The rule that keeps the pods of this kind on different nodes, by its name."""
     affinity = mapping(mapping(spec.affinity).get("podAntiAffinity"))
     if _keeps_apart(mappings(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))):
         return "required pod anti-affinity"

@@ -72,7 +72,7 @@ class ListWatch(ABC, Generic[_List, _Item]):
 
     @abstractmethod
     def _deadline(self) -> float | None:
-        """When to list if the watch stays silent until then (monotonic); None: at once. Raises ApiError."""
+        """The time to list if the watch stays silent until then (monotonic); None: at once. Raises ApiError."""
 
     @abstractmethod
     def _decode(self, line: bytes) -> WatchEvent[_Item]:

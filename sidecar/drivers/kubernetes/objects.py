@@ -49,7 +49,7 @@ class ConfigMap(Struct, frozen=True):
     size: int = 0
     """Characters of all its values."""
     left_out: int | None = None
-    """How many jobs were taken out of `data`, because they are too many to be watched; None: nobody has looked."""
+    """The number of jobs taken out of `data`, because they are too many to be watched; None: nobody has looked."""
 
     @property
     def version(self) -> Version:

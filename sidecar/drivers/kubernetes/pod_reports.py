@@ -110,7 +110,7 @@ REFUSED_SECONDS: Final = 600.0
 _MOST_PODS: Final = 10_000
 """Pods that are about to go, remembered by uid."""
 _OF_LATE: Final = 60 * SECOND
-"""How long ago a container may have ended whose log is read: the log of an older one is about an earlier failover."""
+"""The greatest age of a container's end whose log is read: the log of an older one is about an earlier failover."""
 
 
 class Scope(NamedTuple):

@@ -123,7 +123,7 @@ _SECOND: Final = 1_000_000
 _STARTING: Final = 60.0
 """Seconds in which a JobManager opens its ports: until then they are read at each look."""
 PORTS_SECONDS: Final = 30.0
-"""How often the ports are read after the first time: that takes a millisecond."""
+"""The time between two reads of the ports after the first: that takes a millisecond."""
 
 
 class WatchedProcess:

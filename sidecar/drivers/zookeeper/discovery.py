@@ -36,7 +36,7 @@ class _Folder(Struct, eq=False):
     below: frozenset[str] = frozenset()
     """The paths below it that are listed, too. Others are only counted: anybody may create as many as they like."""
     left_out: int = 0
-    """How many more children there are than are listed."""
+    """The number of children beyond those that are listed."""
     is_cluster: bool = False
     reading: bool = False
     stale: bool = False
@@ -160,7 +160,7 @@ class Discovery:
         self._follow(path, folder, names)
 
     def _decide(self, path: str, folder: _Folder) -> None:
-        """Whether `path` is a cluster, and what that changes below it."""
+        """Decides whether `path` is a cluster, and what that changes below it."""
         leader = self._folders.get(path + _LEADER)
         was, folder.is_cluster = (
             folder.is_cluster,

@@ -343,7 +343,7 @@ def _is_led(session: _ReadingSession, namespace: str, leaders: list[str]) -> boo
 
 
 def _changed_at(session: _ReadingSession, namespace: str, leaders: list[str]) -> int:
-    """When the data of the cluster was last written (microseconds): its leaders' znodes, its jobs and their checkpoints.
+    """The time at which the data of the cluster was last written (microseconds): its leaders' znodes, its jobs and their checkpoints.
 
     The end of a session, which takes the leaders away, leaves no time.
     """

@@ -304,7 +304,7 @@ class Tree:
         queue.append(Ask(watched, question, watched.path))
 
     def _counts_children_first(self, watched: Watched) -> bool:
-        """True if to ask for the length of a list before reading it. Not with one-shot watches: each question would set one."""
+        """True if it is right to ask for the length of a list before reading it. Not with one-shot watches: each question would set one."""
         return self.persistent and watched.question is Question.CHILDREN
 
     def _add(self, path: str, question: Question, *, notified: bool = True) -> Watched:

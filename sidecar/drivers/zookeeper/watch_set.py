@@ -29,7 +29,7 @@ class Watched(Struct, eq=False):
     past: tuple[int, ...] = ()
     """The hashes of a few earlier values, latest first."""
     churn: tuple[float, ...] = ()
-    """When (monotonic) the node was deleted or, with more weight, an earlier value came back. Bounded."""
+    """The time (monotonic) at which the node was deleted or, with more weight, an earlier value came back. Bounded."""
     reading: bool = False
     """A question is queued or in progress: never more than one."""
     stale: bool = False

@@ -263,7 +263,7 @@ class Session:
         persistent.listen(self._client, self._notified)
         self._client.add_listener(self._kazoo_state_changed)
         self.heard_at = 0.0
-        """When the server last sent anything (monotonic)."""
+        """The time at which the server last sent anything (monotonic)."""
 
     def open(self) -> None:
         """Start connecting; returns at once. May be called once."""

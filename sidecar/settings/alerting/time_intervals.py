@@ -146,7 +146,7 @@ def _range(section: Section) -> TimeRange:
 
 
 def _lengths(month: int) -> tuple[int, ...]:
-    """How many days the month may have."""
+    """The numbers of days that the month may have."""
     return (28, 29) if month == _FEBRUARY else (monthrange(2001, month)[1],)
 
 

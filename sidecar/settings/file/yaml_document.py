@@ -89,9 +89,9 @@ def parse(text: str, name: str, bound: Bound = CONFIGURATION, *, shared: bool = 
 class _Anchored(NamedTuple):
     node: Node
     size: int
-    """How many nodes are in it. -1: it is still being built."""
+    """The number of nodes in it. -1: it is still being built."""
     height: int
-    """How many levels are in it."""
+    """The number of levels in it."""
 
 
 class _Composer:

@@ -1,4 +1,4 @@
-"""What Apprise's plugins are made to do beyond sending one message. Used only in the sender's child process.
+"""The things that Apprise's plugins are made to do beyond sending one message. Used only in the sender's child process.
 
 Incidents at services are opened, updated and closed by one key. Where the plugin can be told the key and what to do, it does all of it.
 Those of Opsgenie and Jira Service Management close and comment on only what the same process has opened: this is done here. Mails of one
@@ -123,7 +123,7 @@ def bounded_replies() -> Iterator[None]:
 
 
 class _Reply:
-    """What smtplib uses of a file, for one reply."""
+    """The part of a file that smtplib uses, for one reply."""
 
     def __init__(self, file: Any) -> None:
         self._file = file

@@ -11,7 +11,7 @@ _AUTHORITY_ENDS: Final = re.compile(r"[/?#]")
 
 
 def ambiguity(url: str) -> str | None:
-    """What makes the URL ambiguous, and what to write instead; None: nothing."""
+    """The part that makes the URL ambiguous, and what to write instead; None: nothing."""
     authority, after = _split(url)
     if authority.count("@") > 1:
         return 'has more than one "@" before the host: write each "@" of a user name or password as %40'
@@ -22,7 +22,7 @@ def ambiguity(url: str) -> str | None:
 
 
 def cut_password(url: str, password: object) -> str | None:
-    """What to write instead, if Apprise took only the beginning of the password before the host; None: it took all of it."""
+    """The text to write instead, if Apprise took only the beginning of the password before the host; None: it took all of it."""
     credentials, at_sign, _ = _split(url)[0].rpartition("@")
     written = unquote(credentials.partition(":")[2])
     if not at_sign or not isinstance(password, str) or not password:
@@ -49,7 +49,7 @@ class PastedUrl(NamedTuple):
     """One spelling of one service's URLs."""
 
     pattern: re.Pattern[str]
-    """Of the whole URL without its scheme."""
+    """Matches the whole URL without its scheme."""
     write: str
     """In Apprise's spelling: `{name}` is the part of that name of the pattern; a capital word is not in the URL."""
 
@@ -107,7 +107,7 @@ _TEAMS: Final = re.compile(
 
 
 def instead(url: str) -> str | None:
-    """What is wrong with a URL that Apprise does not take, and what to write, without a part of it. None: nothing is known."""
+    """The problem of a URL that Apprise does not take, and what to write, without a part of it. None: nothing is known."""
     if _TEAMS.fullmatch(url.strip()):
         return _RETIRED
     row = row_of(url)

@@ -212,14 +212,14 @@ class Client:
         return self._request("POST", url, content, headers, RECEIVER.most_bytes)
 
     def post_json(self, url: str, content: bytes, headers: Mapping[str, str] = MappingProxyType({})) -> Reply | Answer:
-        """As `post`; the body must not refuse it either: something in front of the service may have answered."""
+        """Does as `post`; the body must not refuse it either: something in front of the service may have answered."""
         reply = self.post(url, content, {"Content-Type": "application/json", **headers})
         if isinstance(reply, Reply) and (refused := refusal(reply.body)):
             return Answer(refused.outcome, self.scrubbed(f"the answer refuses it: {refused.reason}"))
         return reply
 
     def get(self, url: str, most_bytes: int) -> Reply | Answer:
-        """As `post`, with the first `most_bytes` of the body."""
+        """Does as `post`, with the first `most_bytes` of the body."""
         return self._request("GET", url, None, {}, most_bytes)
 
     def _request(

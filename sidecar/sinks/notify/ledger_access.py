@@ -28,7 +28,7 @@ _ENDING: Final = (Reason.RESOLVED, Reason.CONFIGURATION_CHANGED)
 
 
 class Permit(Struct, frozen=True):
-    """What the ledger allows. `outcome` None: send it, under `claim`."""
+    """The ledger's answer about a notification. `outcome` None: send it, under `claim`."""
 
     claim: Claim | None = None
     possible_duplicate: bool = False
@@ -37,7 +37,7 @@ class Permit(Struct, frozen=True):
     ends: bool = True
     """True if nothing of its group fires any more once it is sent, if it is a resolve: other observers may know of more."""
     until: float = math.inf
-    """When sending must have ended (monotonic) if the claim is not renewed: others may take it over soon after."""
+    """The time at which sending must have ended (monotonic) if the claim is not renewed: others may take it over soon after."""
 
     def permitted(self, delivery: Delivery) -> Delivery:
         """The delivery as it is to be sent. A resolve closes no incident of which another observer knows an alert that fires."""
@@ -57,7 +57,7 @@ class RenewedClaim:
     def __init__(self, until: float, renew: Callable[[float], float], every: float) -> None:
         """`renew` is called every `every` seconds. It gets `until`, and returns the next one; -inf: others have the claim."""
         self.until = until
-        """When sending must have ended (monotonic): from then on others may send."""
+        """The time at which sending must have ended (monotonic): from then on others may send."""
         self._renew = renew
         self._every = every
         self._stopping = threading.Event()
@@ -102,9 +102,9 @@ class LedgerAccess:
         self._unreachable_since: float | None = None
         """Monotonic."""
         self.is_up: bool | None = None
-        """Whether it could be used when it was last needed. None: it was not needed yet."""
+        """True if it could be used when it was last needed. None: it was not needed yet."""
         self.failed_at = -math.inf
-        """When it was last unreachable (monotonic), and `failure` why."""
+        """The time at which it was last unreachable (monotonic), and `failure` why."""
         self.failure = ""
         self.doubtful_until = 0
         """Until then (microseconds since the epoch) others may have sent notifications that they could not mark."""

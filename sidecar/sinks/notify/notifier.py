@@ -50,7 +50,7 @@ class Attempt(NamedTuple):
     outcome: DeliveryOutcome
     detail: str = ""
     retry_after: int | None = None
-    """How long the service asks to wait, in microseconds."""
+    """The time that the service asks to wait, in microseconds."""
     possible_duplicate: bool = False
 
 
@@ -257,7 +257,7 @@ class Notifier:
 
 
 def check_endpoints(endpoints: Mapping[str, Endpoint]) -> CheckedEndpoints:
-    """Which endpoints are unusable, and which services they are of. Sends nothing."""
+    """The endpoints that are unusable, and the services of all. Sends nothing."""
     if not endpoints:
         return CheckedEndpoints({}, {})
     try:

@@ -1,4 +1,4 @@
-"""Whether the body of an answer with a status of 2xx refuses the message: many services say so only there.
+"""Finds out if the body of an answer with a status of 2xx refuses the message: many services say so only there.
 
 For a service whose documentation says what it answers, only that is an acceptance: SERVICES. Any other body is read by what is common, in
 JSON and in XML: an explicit no, an error, a code that is neither 0 nor 2xx.
@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 
 class ServiceAnswer(NamedTuple):
-    """How a service accepts a message. Paths have dots; `*` is every item of a list.
+    """The way in which a service accepts a message. Paths have dots; `*` is every item of a list.
 
     Values are compared as text in lower case; `*` accepts what is not empty.
     """
@@ -22,7 +22,7 @@ class ServiceAnswer(NamedTuple):
     fields: Mapping[str, tuple[str, ...]]
     """The values that accept, by path. The first path that the answer has decides. Empty: the answer is a text."""
     reasons: tuple[str, ...] = ()
-    """Where the reason of a refusal is."""
+    """The path to the reason of a refusal."""
     later: tuple[str, ...] = ()
     """Values that ask to come back later: too many messages, or a busy service."""
     text: str = ""
@@ -98,13 +98,13 @@ SERVICES: Final[Mapping[str, ServiceAnswer]] = {
 
 
 _MOST_CHARACTERS: Final = 4096
-"""Of a reason. Who reports it takes secrets out, and cuts it then: a secret that is cut is not recognized."""
+"""Characters of a reason. Who reports it takes secrets out, and cuts it then: a secret that is cut is not recognized."""
 _SHORT: Final = 300
 """Characters of a text that is a refusal as a whole."""
 _DEEPEST: Final = 3
 """Levels of a body that are looked into."""
 _MOST_ITEMS: Final = 100
-"""Of a list of answers that are looked at."""
+"""The answers of a list that are looked at."""
 
 _CODES: Final = frozenset(
     (
@@ -133,7 +133,7 @@ _TEXTS: Final = (
 _REFUSED: Final = "err|errors?|fail|failed|failure|invalid|denied|unauthori[sz]ed|forbidden"
 """Words of texts and of codes."""
 _REFUSAL: Final = re.compile(rf"(?:{_REFUSED}|ko|nok|not[ _-]?ok|fails|rejected|refused)(?![a-z])", re.IGNORECASE)
-"""How a refusal begins."""
+"""The begin of a refusal."""
 _PING_REFUSED: Final = re.compile(r"ok \((not found|rate limited)\)", re.IGNORECASE)
 """Healthchecks answers so, with 200, for an unknown check and for too many pings."""
 _LATER: Final = str(HTTPStatus.TOO_MANY_REQUESTS.value)
@@ -149,7 +149,7 @@ _REFUSAL_IN_A_CODE: Final = re.compile(
 """In the words of a code such as InvalidParameter or isv.BUSINESS_LIMIT_CONTROL."""
 _TITLE: Final = re.compile(r"<title>([^<]{0,300})</title>", re.IGNORECASE)
 _LOGIN: Final = re.compile(r"(?:log|sign)[ -]?(?:in|on)\b", re.IGNORECASE)
-"""How the title of a page begins that wants to know who asks."""
+"""The begin of the title of a page that wants to know who asks."""
 _MOST_XML: Final = 1 << 16
 """Characters of XML that are read."""
 
@@ -259,7 +259,7 @@ def _text_refusal(text: str) -> Refusal | None:
 
 
 def _markup_refusal(text: str) -> Refusal | None:
-    """Of XML, or of a page of HTML, which stands for the service if something in front of it answers."""
+    """The refusal in XML or in a page of HTML, which stands for the service if something in front of it answers."""
     if match := _TITLE.search(text):
         title = match[1].strip()
         return Refusal(_line(title)) if _LOGIN.match(title) else _text_refusal(title)

@@ -1,4 +1,4 @@
-"""What the notifier and its child process say to each other. Imports little of the sidecar, so that a child starts fast."""
+"""The messages between the notifier and its child process. Imports little of the sidecar, so that a child starts fast."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,7 @@ class Answer(Struct, frozen=True):
     detail: str = ""
     """One line without secrets."""
     retry_after: int | None = None
-    """How long the service asks to wait, in seconds."""
+    """The time that the service asks to wait, in seconds."""
 
 
 class Order(Struct, frozen=True):
@@ -27,7 +27,7 @@ class Order(Struct, frozen=True):
     message: Message
     endpoint: Endpoint
     seconds: float
-    """How long the service may take to answer."""
+    """The time that the service may take to answer."""
 
 
 class SenderRequest(Struct, frozen=True, omit_defaults=True):
@@ -38,7 +38,7 @@ class SenderRequest(Struct, frozen=True, omit_defaults=True):
 
 
 class CheckedEndpoints(Struct, frozen=True):
-    """What was found out about endpoints, by destination."""
+    """The result of checking endpoints, by destination."""
 
     problems: dict[str, str]
     """One line without secrets for each unusable one."""

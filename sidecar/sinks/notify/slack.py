@@ -144,7 +144,7 @@ class _Conversation:
         }
 
     def _call(self, method: str, **arguments: Any) -> dict[str, Any]:
-        """What the method returns. Raises UnacceptedError."""
+        """The answer of the method. Raises UnacceptedError."""
         fields = {"channel": self._endpoint.channel, "unfurl_links": "false", **arguments}
         content = urlencode({name: _text(value) for name, value in fields.items() if value != ""}).encode()
         reply = accepted(self._client.post(f"{self._endpoint.api_url}/{method}", content))
@@ -165,7 +165,7 @@ def _error(method: str, code: str) -> UnacceptedError:
 
 
 def _incident_of(message: object) -> Mapping[str, object]:
-    """Which incident a message says that it is about. Any app may have written it."""
+    """The incident that a message says that it is about. Any app may have written it."""
     metadata = message.get("metadata") if isinstance(message, dict) else None
     if not isinstance(metadata, dict) or metadata.get("event_type") != _EVENT:
         return {}
