@@ -26,7 +26,8 @@ from sidecar.ports import FinderObserver
 from sidecar.settings import ZooKeeperFinderSettings
 
 REMOVED_SECONDS: Final = 15.0
-"""The time without anything of a cluster until it counts as removed. A JobManager that runs writes it again within a second, and one that is restarted is missed less soon than anybody is paged.
+"""The time without anything of a cluster until it counts as removed. A JobManager that runs writes it again within a second, and one that
+is restarted is missed less soon than anybody is paged.
 """
 CONFIRM_SECONDS: Final = 5.0
 MOST_NAMED: Final = 5
