@@ -45,7 +45,6 @@ from sidecar.settings import KubernetesSettings
 from sidecar.settings.file.settings_error import SettingsError
 
 REVIEWS: Final = "authorization.k8s.io/v1"
-REVIEWS_ROLE: Final = "{apiGroups: [authorization.k8s.io], resources: [localsubjectaccessreviews], verbs: [create]}"
 _FLINK_VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
 """The verbs that Flink needs for ConfigMaps. `patch`: fabric8 renews the lease by it since Flink 1.18."""
 
