@@ -124,7 +124,7 @@ class Loop:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="owner", daemon=True)
         self._turned_at = 0.0
-        """The begin of the last turn, or of the wait for it (monotonic)."""
+        """The start of the last turn, or of the wait for it (monotonic)."""
         self._watchdog = Watchdog("owner", lambda: self._turned_at)
         # The state of the previous process, not connected: the web server answers before the first turn.
         now = clock()

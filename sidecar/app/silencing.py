@@ -1,4 +1,4 @@
-"""`silence add`, `list` and `expire`: change and read the documents of silences in the stores, with the configuration's credentials."""
+"""`silence` and `drill`: change and read the documents of silences in the stores, with the configuration's credentials."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

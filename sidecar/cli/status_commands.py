@@ -177,7 +177,7 @@ def _leader(leader: "LeaderStatus") -> Cell:
 
 
 def _term_text(leader: "LeaderStatus") -> str:
-    """The begin of the leader's term; where that is not known, the latest time at which it can have begun."""
+    """The start of the leader's term; where that is not known, the latest time at which it can have begun."""
     if leader.state == "unknown":
         return ""
     return _time(leader.since) if leader.since else f"before {_time(leader.observed_since)}"

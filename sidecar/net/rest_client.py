@@ -1,4 +1,4 @@
-"""A connection to Flink's REST server, without proxies or redirects, within limits of time and size.
+"""A connection to Flink's REST server, without proxies or redirects, within limits of time and size; and the wait that a server asks for.
 
 Whoever can write to the leader paths chooses the address: addresses at which no JobManager can be are refused.
 """

@@ -1,4 +1,4 @@
-"""A simulated Flink cluster: the ZooKeeper nodes that a test describes, and a driver's observations of them."""
+"""A simulated Flink cluster: the ZooKeeper nodes, FlinkDeployment and REST server that a test describes, and the observations of them."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final

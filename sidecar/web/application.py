@@ -69,7 +69,9 @@ _PRIVATE: Final = (".svc", ".cluster.local", ".localhost")
 def is_allowed(host: str | None, allowed: Collection[str]) -> bool:
     """True if the Host header is accepted: an address, a name without a dot, a Kubernetes service, or one of `allowed`.
 
-    Browsers always send the header: a request without it is accepted.
+    This protects from DNS rebinding: a foreign page can point its own host name at our address and read our answers in a visitor's browser,
+    which sends that name. It cannot with an address, or a name that cannot be registered publicly. Browsers always send the header: a
+    request without it is accepted.
     """
     if host is None or ANY in allowed:
         return True

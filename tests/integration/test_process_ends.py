@@ -18,7 +18,7 @@ from sidecar.core.observations import EndObservation, ProcessEnded, ProcessSeen
 from sidecar.core.process_end import ProcessEnd, RunningProcess
 from sidecar.drivers.processes import ProcessWatch, process_watch
 from sidecar.drivers.processes.watched_process import WatchedProcess, average, exhausted, jvm_files, longest_pause
-from sidecar.host import memory_cgroup, processes
+from sidecar.host import process_attributes, processes
 from sidecar.runtime.clock import Clock
 from sidecar.settings import ZooKeeperSettings
 from tests.kit.waiting import until
@@ -506,8 +506,8 @@ def test_files_of_both_versions_of_cgroups(
     """As a kernel of each version writes them; a held file shows what is written later."""
     (tmp_path / counters).write_text(before.format(after[0]))
     (tmp_path / limit).write_text(f"{limited}\n")
-    monkeypatch.setattr(memory_cgroup, "_folders", lambda _pid: [(tmp_path, counters, limit)])
-    cgroup = memory_cgroup.MemoryCgroup(1)
+    monkeypatch.setattr(process_attributes, "_folders", lambda _pid: [(tmp_path, counters, limit)])
+    cgroup = process_attributes.MemoryCgroup(1)
     assert cgroup.oom_kills() == after[0]
     (tmp_path / counters).write_text(before.format(after[1]))
     assert cgroup.oom_kills() == after[1]

@@ -16,7 +16,7 @@ from sidecar.core.first_fault import log_end
 from sidecar.core.process_end import Pressure, ProcessEnd, RunningProcess
 from sidecar.drivers.processes.held_log import HeldLog
 from sidecar.host import processes
-from sidecar.host.memory_cgroup import MemoryCgroup
+from sidecar.host.process_attributes import MemoryCgroup
 from sidecar.host.processes import PROC, FlinkProcess, exit_code
 
 _ERROR_FILE: Final = "-XX:ErrorFile="

@@ -25,7 +25,7 @@ _Entries = Mapping[str, Node]
 
 def unsupported(path: Path, entries: _Entries, context: _Entries) -> str | None:
     """The feature of the cluster or the user of `context` that is not supported, and the remedy: one line without secrets. None: there is
-    none."""
+    none. It is a mistake when the file is read, not an API server that cannot be reached."""
     cluster, user = (
         named(entries.get(f"{kind}s"), kind).get(text_of(context.get(kind)), {}) for kind in ("cluster", "user")
     )

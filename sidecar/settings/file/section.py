@@ -1,4 +1,7 @@
-"""One mapping of a file, read key by key. Its errors have file, line and key."""
+"""One mapping of a file, read key by key. Its errors have file, line and key.
+
+The key decides what a text means (a number, a flag, a duration), never YAML: `no` and `12:30` stay texts.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from sidecar.host import ownership, processes
-from sidecar.host.memory_cgroup import attributes
+from sidecar.host.process_attributes import attributes
 from sidecar.host.processes import FlinkProcess
 from sidecar.runtime.child import answer_once
 from sidecar.sinks.evidence import flink_rest, jvm_attach, py_spy

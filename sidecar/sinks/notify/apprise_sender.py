@@ -116,7 +116,7 @@ _NATIVE_OPTION: Final = re.compile(r"[A-Za-z][A-Za-z_-]{0,30}")
 _BY_VARIABLE: Final = re.compile(r"qsd[\"']\]\[\s*\w+\s*\]")
 _OPTION_ENDS: Final = re.compile(r"[&;]")
 _PASSED_ON: Final = ("+", "-", ":")
-"""The begin of names of values that a plugin passes on."""
+"""The start of names of values that a plugin passes on."""
 _SCHEME: Final = re.compile(r"\s*([a-z0-9]{1,32})://", re.IGNORECASE)
 _PERMANENT: Final = 500
 """SMTP codes from here on are permanent refusals."""

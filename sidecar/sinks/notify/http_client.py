@@ -1,4 +1,5 @@
-"""Requests of our own to a service: no redirects, bounded answers, time limits, and no secret in a reason. Used only in the sender's child.
+"""Requests of our own to a service: no redirects, bounded answers, time limits, and no secret in a reason; and how an
+attempt's requests, those of Apprise too, were answered. Used only in the sender's child.
 
 Proxies and CAs come from the environment, as for Apprise.
 """

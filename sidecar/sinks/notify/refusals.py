@@ -133,7 +133,7 @@ _TEXTS: Final = (
 _REFUSED: Final = "err|errors?|fail|failed|failure|invalid|denied|unauthori[sz]ed|forbidden"
 """Words of texts and of codes."""
 _REFUSAL: Final = re.compile(rf"(?:{_REFUSED}|ko|nok|not[ _-]?ok|fails|rejected|refused)(?![a-z])", re.IGNORECASE)
-"""The begin of a refusal."""
+"""The start of a refusal."""
 _PING_REFUSED: Final = re.compile(r"ok \((not found|rate limited)\)", re.IGNORECASE)
 """Healthchecks answers so, with 200, for an unknown check and for too many pings."""
 _LATER: Final = str(HTTPStatus.TOO_MANY_REQUESTS.value)
@@ -149,7 +149,7 @@ _REFUSAL_IN_A_CODE: Final = re.compile(
 """In the words of a code such as InvalidParameter or isv.BUSINESS_LIMIT_CONTROL."""
 _TITLE: Final = re.compile(r"<title>([^<]{0,300})</title>", re.IGNORECASE)
 _LOGIN: Final = re.compile(r"(?:log|sign)[ -]?(?:in|on)\b", re.IGNORECASE)
-"""The begin of the title of a page that wants to know who asks."""
+"""The start of the title of a page that wants to know who asks."""
 _MOST_XML: Final = 1 << 16
 """Characters of XML that are read."""
 

@@ -46,7 +46,7 @@ class PayloadAlert(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Payload(Struct, frozen=True, kw_only=True):
-    """The document that is posted. The fields from `reason` on are not Alertmanager's."""
+    """What is posted. The fields from `reason` on are not Alertmanager's."""
 
     version: Literal["4"] = "4"
     group_key: str = field(name="groupKey")

@@ -12,7 +12,7 @@ import pytest
 
 from sidecar.core.captures import CaptureOutcome, EvidenceItem, EvidenceKind
 from sidecar.host import processes
-from sidecar.host.memory_cgroup import attributes
+from sidecar.host.process_attributes import attributes
 from sidecar.host.processes import FlinkProcess
 from sidecar.sinks.evidence import evidence_child, jvm_attach, py_spy
 from tests.lab import rest

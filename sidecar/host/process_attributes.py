@@ -1,4 +1,4 @@
-"""The memory cgroup of a process: its files are held open, because they are gone soon after the process.
+"""The attributes of a process as /proc shows them, and its memory cgroup: whose files are held open, because they are gone soon after it.
 
 In version 1 a held file can be read for a moment after the container's end, in version 2 as long as the cgroup exists.
 """
