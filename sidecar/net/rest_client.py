@@ -1,4 +1,4 @@
-"""A connection to Flink's REST server, without proxies or redirects, within limits of time and size; and the wait that a server asks for.
+"""A connection to Flink's REST server, without proxies or redirects, within limits of time and size.
 
 Whoever can write to the leader paths chooses the address: addresses at which no JobManager can be are refused.
 """
@@ -9,9 +9,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from collections.abc import Callable
 from http.client import HTTPException, HTTPResponse, IncompleteRead
 from ipaddress import IPv6Address, ip_address, ip_network
 from queue import Empty, SimpleQueue
@@ -23,34 +21,6 @@ from sidecar.core.sanitize import clean
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
-
-
-_SECONDS: Final = re.compile(r"[0-9]+(?:\.[0-9]{0,20})?")
-_LONGEST_DATE: Final = 40
-
-
-def asked_wait(headers: Mapping[str, str]) -> float | None:
-    """Seconds, from 0 to infinity: the caller bounds them. A date counts by the server's own clock. None: nothing that can be read."""
-    value = headers.get("Retry-After", "").strip()
-    if _SECONDS.fullmatch(value):
-        return float(value)
-    until = http_date(value)
-    if until is None:
-        return None
-    now = http_date(headers.get("Date", "").strip()) or datetime.now(UTC)
-    return max((until - now).total_seconds(), 0.0)
-
-
-def http_date(text: str) -> datetime | None:
-    """The time in a header such as `Date`. None: it cannot be read."""
-    if len(text) > _LONGEST_DATE:
-        return None
-    try:
-        date = parsedate_to_datetime(text)
-        return date.astimezone(UTC) if date.tzinfo else date.replace(tzinfo=UTC)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-
 
 _ADDRESS: Final = re.compile(r"(https?)://([A-Za-z0-9_-][A-Za-z0-9._-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\]):([0-9]{1,5})/?")
 _WEB_PORTS: Final = frozenset({80, 443})

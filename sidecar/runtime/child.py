@@ -1,5 +1,4 @@
-"""A child process that answers one request, and the child's own side of it: for work that is heavy, may hang, or handles secrets
-(docs/project/adr/0002).
+"""A child process that answers one request: for work that is heavy, may hang, or handles secrets (docs/project/adr/0002).
 
 The request goes to stdin, never into the command line or the environment: it may hold secrets.
 """
@@ -7,7 +6,6 @@ The request goes to stdin, never into the command line or the environment: it ma
 import json
 import math
 import os
-import resource
 import signal
 import socket
 import subprocess
@@ -16,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -119,36 +117,3 @@ class Child:
     def _signal(self) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-
-
-def answer_once(answer: Callable[..., object]) -> NoReturn:
-    """Answer the one request, whose keys are the arguments of `answer`, and exit. Exits without an answer if the parent does.
-
-    The first argument of the command line is how many bytes of memory this process, and each that it starts, may have.
-    """
-    for most in sys.argv[1:2]:
-        # RLIMIT_AS would also count what is only reserved: Go's programs and allocators reserve hundreds of megabytes.
-        resource.setrlimit(resource.RLIMIT_DATA, (int(most), int(most)))
-    try:
-        _answer(answer)
-    except MemoryError:
-        os._exit(OUT_OF_MEMORY)
-
-
-def _answer(answer: Callable[..., object]) -> NoReturn:
-    request = json.loads(sys.stdin.buffer.readline())
-    out = os.dup(1)
-    os.dup2(2, 1)  # programs started from here must not write to the answer
-    threading.Thread(target=_end_with_the_parent, daemon=True).start()
-    with os.fdopen(out, "w") as stream:
-        stream.write(json.dumps(answer(**request)) + "\n")
-    os._exit(0)  # does not wait for threads of libraries
-
-
-def _end_with_the_parent() -> None:
-    try:
-        os.read(0, 1)  # nothing more is sent: returns, or raises, when the parent closes its end
-    finally:
-        if os.getpgrp() == os.getpid():  # also ends programs started from here
-            os.killpg(0, signal.SIGKILL)
-        os._exit(1)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import one_of, sampled_from, text
 
-from sidecar.net.rest_client import asked_wait
+from sidecar.net.retry_after import asked_wait
 
 AT_EIGHT = {"Date": "Fri, 20 Nov 2026 08:00:00 GMT"}
 HOSTILE = (

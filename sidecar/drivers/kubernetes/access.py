@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct, json
 
 from sidecar.core.bounds import KUBECONFIG_READER
-from sidecar.net.rest_client import asked_wait
+from sidecar.net.retry_after import asked_wait
 from sidecar.net.tls import client_context
 from sidecar.runtime.child import Child, NoAnswerError
 from sidecar.settings.file.setting import secret_variables

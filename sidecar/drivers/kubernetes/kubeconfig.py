@@ -15,7 +15,7 @@ from kubernetes.client import Configuration
 from kubernetes.config import ConfigException, load_kube_config
 from requests.utils import should_bypass_proxies
 
-from sidecar.runtime.child import answer_once
+from sidecar.runtime.answering import answer_once
 from sidecar.settings.cluster.kubernetes import proxy_problem
 
 _LONGEST_REASON: Final = 500

@@ -12,7 +12,7 @@ from typing import Any, Final
 from sidecar.host import ownership, processes
 from sidecar.host.process_attributes import attributes
 from sidecar.host.processes import FlinkProcess
-from sidecar.runtime.child import answer_once
+from sidecar.runtime.answering import answer_once
 from sidecar.sinks.evidence import flink_rest, thread_dumps
 from sidecar.sinks.evidence.evidence_files import (
     ABSENT,

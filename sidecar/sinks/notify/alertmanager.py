@@ -14,7 +14,7 @@ from msgspec import DecodeError, Struct, json
 from sidecar.core.bounds import ALERTS_OF_ALERTMANAGER
 from sidecar.core.message import FeedAlert, Message
 from sidecar.net.endpoints import Alertmanager
-from sidecar.net.rest_client import http_date
+from sidecar.net.retry_after import http_date
 from sidecar.sinks.notify.http_client import UnacceptedError, accepted, client_of
 from sidecar.sinks.notify.sender_protocol import Answer
 

@@ -25,7 +25,7 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError
 
 from sidecar.core.bounds import RECEIVER
 from sidecar.net.endpoints import Alertmanager, Secret, Webhook
-from sidecar.net.rest_client import asked_wait
+from sidecar.net.retry_after import asked_wait
 from sidecar.sinks.notify.apprise_url import host_may_be_secret
 from sidecar.sinks.notify.refusals import Refusal, refusal
 from sidecar.sinks.notify.sender_protocol import Answer

@@ -12,7 +12,7 @@ import msgspec
 
 from sidecar.core.message import Message
 from sidecar.net.endpoints import Alertmanager, AppriseUrl, Endpoint, Slack, Webhook
-from sidecar.runtime.child import answer_once
+from sidecar.runtime.answering import answer_once
 from sidecar.sinks.notify import sender_protocol
 from sidecar.sinks.notify.sender_protocol import Answer, CheckedEndpoints
 

@@ -305,7 +305,7 @@ def test_processes_started_by_a_child_end_with_its_parent(alive: Alive, eventual
     """py-spy hangs, and the sidecar is killed."""
     code = """
 import subprocess
-from sidecar.runtime.child import answer_once
+from sidecar.runtime.answering import answer_once
 
 answer_once(lambda: subprocess.run(["sh", "-c", "echo $$ >&2; exec sleep 600"]))
 """

@@ -82,7 +82,7 @@ def test_a_sender_has_no_more_memory_than_its_bound(notify: MakeNotifier, web: H
 
 def test_a_child_that_needs_more_ends_with_a_status_of_its_own() -> None:
     """Its parent can say why there is no answer."""
-    code = "from sidecar.runtime.child import answer_once; answer_once(lambda: bytearray(1 << 30))"
+    code = "from sidecar.runtime.answering import answer_once; answer_once(lambda: bytearray(1 << 30))"
     with subprocess.Popen([sys.executable, "-c", code, str(64 * MIB)], stdin=subprocess.PIPE, process_group=0) as child:
         assert child.stdin
         child.stdin.write(b"{}\n")
