@@ -413,7 +413,7 @@ import sys
 from queue import Queue
 from sidecar.runtime.clock import Clock
 from sidecar.drivers.processes import ProcessWatch
-from sidecar.host import memory_cgroup, processes
+from sidecar.host import processes
 from tests.integration.test_process_ends import CLUSTER, watched
 find, pid = processes.find, int(sys.argv[1])
 processes.find = lambda ours: [each for each in find(ours) if each.pid == pid]
