@@ -23,7 +23,7 @@ from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import Component, ComponentId, ConfigMapPosition, Vacant
 from sidecar.core.ha.finding import Verdict
 from sidecar.core.moment import Moment
-from sidecar.core.policy.labels import PLANNED
+from sidecar.core.policy.labels import CHECK, PLANNED
 from sidecar.core.policy.policy import Policy, Rule
 from sidecar.core.policy.triggers import Trigger
 from sidecar.core.records import record_id
@@ -330,7 +330,7 @@ def _is_still_a_risk(alert: Alert, cluster: ClusterState) -> bool:
     """The check has not passed, and still applies. What cannot be read any more may still be a risk."""
     if cluster.readiness is None:
         return True  # not checked since the sidecar started
-    check = cluster.readiness.checks.get(alert.about or "")
+    check = cluster.readiness.checks.get(alert.labels.get(CHECK, ""))
     return check is not None and check.result.verdict is not Verdict.PASS
 
 

@@ -15,6 +15,7 @@ from sidecar.core.finder import PARTLY
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.moment import SECOND, age, seconds, spoken
 from sidecar.core.pods import Pods, name_at, spelled
+from sidecar.core.policy.labels import CHECK
 from sidecar.core.policy.policy import Rule
 from sidecar.core.policy.triggers import ALL_OWN, TRIGGERS, Phrases, Trigger
 from sidecar.core.reach import Reach
@@ -206,7 +207,7 @@ _FIELDS: Final[Mapping[str, Callable[[_Fields], str]]] = {
     "count": lambda of: str(of.first.count),
     "jobs": lambda of: counted(of.first.count or 0, "job"),
     "risks": lambda of: counted(len(of.alerts), "risk"),
-    "about": lambda of: of.first.about or "",
+    "about": lambda of: of.first.about or of.first.labels.get(CHECK, ""),
     "detail": lambda of: of.first.detail,
     "total": lambda of: str(sum(alert.count or 0 for alert in of.alerts)),
     "within": lambda of: age(of.rule.within),

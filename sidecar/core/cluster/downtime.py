@@ -14,7 +14,7 @@ from sidecar.core.cluster.failover.causes import Loss
 from sidecar.core.cluster.store.leases import Lease, Term, Vacancy, VacancyReason
 from sidecar.core.flink.configmaps import LEASE_MARGIN
 from sidecar.core.flink.leadership import ConfigMapPosition, Position, ZNodePosition
-from sidecar.core.moment import SECOND, in_seconds
+from sidecar.core.moment import SECOND, Duration, Steady, in_seconds
 
 TICK: Final = 2 * SECOND
 """ZooKeeper's default `tickTime`: it expires sessions at multiples of a tick, and grants none that is shorter than two."""
@@ -23,17 +23,17 @@ TICK: Final = 2 * SECOND
 class LastLed(Struct, frozen=True):
     """When a leader that is gone may have worked last (steady)."""
 
-    earliest: int | None
+    earliest: Steady | None
     """A time at which it is known to have worked. None: not known."""
-    latest: int | None
+    latest: Steady | None
     """The time after which it cannot have worked. None: not known."""
 
 
 class Downtime(Struct, frozen=True):
     """For how long no leader worked (microseconds)."""
 
-    at_least: int = 0
-    at_most: int | None = 0
+    at_least: Duration = 0
+    at_most: Duration | None = 0
     """None: not known."""
 
     def __add__(self, more: "Downtime") -> "Downtime":

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.flink.leadership import LeaderInformation
-from sidecar.core.moment import SECOND, Moment
+from sidecar.core.moment import SECOND, Moment, Steady
 
 RETURNS: Final = 3
 WITHIN: Final = 10 * SECOND
@@ -26,7 +26,7 @@ class Contest(Struct, frozen=True, gc=False):
 
     earlier: tuple[UUID, ...] = ()
     """Session ids of leaders before the one last known, the latest first."""
-    returns: tuple[int, ...] = ()
+    returns: tuple[Steady, ...] = ()
     """When (steady) earlier leaders came back: the latest few times."""
     since: Moment | None = None
     """Since when leadership is split; None: it is not."""

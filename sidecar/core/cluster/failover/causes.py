@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from sidecar.core.cluster.death.ends import OperatorReason, Restart
 from sidecar.core.cluster.failover.plans import Intent, Plan
-from sidecar.core.moment import LATEST, SECOND, Moment, seconds, spoken
+from sidecar.core.moment import LATEST, SECOND, Moment, Steady, seconds, spoken
 from sidecar.core.policy.policy import Store
 
 
@@ -111,7 +111,7 @@ class Facts(Struct, frozen=True):
     """Whether it happened while the store was not observed."""
     loss: Loss | None = None
     """The period in which this observer was disconnected, shortly before or during the failover."""
-    opened: int = 0
+    opened: Steady = 0
     """When the failover began (steady)."""
     contended: int | None = None
     """How many JobManagers contended before the failover."""
@@ -141,7 +141,7 @@ class Facts(Struct, frozen=True):
     """The cluster's FlinkDeployment could be read all the time."""
     exit_code: int | None = None
     """The exit code of the leader's process or container."""
-    exited_at: int | None = None
+    exited_at: Steady | None = None
     """When the leader's process or container ended (steady)."""
     lives: bool = False
     """The leader's process has not ended."""

@@ -22,6 +22,7 @@ from sidecar.core.cluster.leadership_table import Kind
 from sidecar.core.cluster.recovery.recovery_state import Fault
 from sidecar.core.cluster.store.leases import VacancyReason
 from sidecar.core.cluster.transitions import Transition
+from sidecar.core.counted import Count
 from sidecar.core.flink import configmaps, znode_paths
 from sidecar.core.flink.leadership import (
     Component,
@@ -35,10 +36,10 @@ from sidecar.core.flink.leadership import (
     host_port,
     is_own_host,
 )
-from sidecar.core.moment import SECOND, Moment
+from sidecar.core.moment import SECOND, Duration, Moment, Steady
 from sidecar.core.pods import host_of
 from sidecar.core.policy.policy import Store
-from sidecar.core.records import record_id
+from sidecar.core.records import RecordId, record_id
 
 SETTLED: Final = 5 * SECOND
 """How long nothing may change before an episode is closed: a job gets its leader up to two seconds after the dispatcher."""
@@ -66,20 +67,27 @@ class Phase(StrEnum):
 class Absence(Struct, frozen=True, gc=False):
     """One component's part in the latest episode in which it lost its leader."""
 
-    episode_id: str | None
+    episode_id: RecordId | None
     """None: it failed over alone."""
-    since: int | None = None
+    since: Steady | None = None
     """Since when it has no leader (steady); None: it has one."""
-    left_at: int = 0
+    left_at: Steady = 0
     """When it last lost a leader (steady)."""
-    vacant: int | None = None
+    vacant: Duration | None = None
     """Total observed vacancy. None: no vacancy was observed."""
     downtime: Downtime = Downtime()
     """Total time without a working leader."""
-    leaders: int = 0
+    leaders: Count = 0
     """How many leaders it has had since."""
     withdrew: bool = False
     """Whether the last leader removed its address itself (in ZooKeeper observed shortly after the loss)."""
+
+    @property
+    def not_working_before(self) -> Downtime:
+        """For how long the leader had not worked when its loss was observed. Of several in turn, none of it is sure."""
+        vacant, down = self.vacant or 0, self.downtime
+        at_least = max(0, down.at_least - vacant) if self.leaders <= 1 else 0
+        return Downtime(at_least, None if down.at_most is None else max(0, down.at_most - vacant))
 
 
 class Successor(Struct, frozen=True):
