@@ -17,7 +17,8 @@ from sidecar.core.ha.zookeeper_checks import ZooKeeperFacts
 from sidecar.core.moment import Moment, Timestamp, timestamp
 from sidecar.core.observations import HaChecked
 from sidecar.core.pictures import Picture, PictureRequest
-from sidecar.core.policy.policy import Need, Source
+from sidecar.core.policy.policy import Source
+from sidecar.core.policy.triggers import Need
 from sidecar.core.sanitize import clean
 from sidecar.drivers import ha_probe_of
 from sidecar.net.rest_client import RestConnection, RestError

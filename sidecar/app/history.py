@@ -23,11 +23,9 @@ from sidecar.core.records import (
     TransitionRecord,
 )
 from sidecar.core.state_and_effects import State
-from sidecar.core.views import episode_view, silence_view
-from sidecar.core.views.annotate import annotation, note
-from sidecar.core.views.episode_view import EpisodeView
-from sidecar.core.views.explain import Explanation, UnknownEpisodeError, find
-from sidecar.core.views.outcome import needs_review, outcomes_of
+from sidecar.core.views import alert_view, episode_view
+from sidecar.core.views.episode_view import EpisodeView, needs_review, outcomes_of
+from sidecar.core.views.explain import Explanation, UnknownEpisodeError, annotation, find, note
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.journal import FILE, JournalError, JournalReader, append
 from sidecar.runtime.clock import Clock
@@ -171,7 +169,7 @@ def hidden(state_dir: Path, policy: Policy) -> Mapping[str, int] | None:
         now = state(state_dir)
     except JournalError:
         return None
-    return recorded | silence_view.hidden(policy, now, now.alive) if now.alive else recorded
+    return recorded | alert_view.hidden(policy, now, now.alive) if now.alive else recorded
 
 
 def annotate(state_dir: Path, episode: str, reason: str, author: str | None, *, planned: bool = False) -> Annotation:

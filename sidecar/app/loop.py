@@ -13,11 +13,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from sidecar.core.alerting.alerting_step import ReadSilences, Send
+from sidecar.core.alerting.outbox import NOT_DELIVERED, Delivery
 from sidecar.core.captures import Capture
 from sidecar.core.cluster.failover_events import KubernetesEvent
 from sidecar.core.cluster.record_lines import record_line
-from sidecar.core.delivery.outbox import Delivery
-from sidecar.core.delivery.settle import NOT_DELIVERED
 from sidecar.core.moment import parsed, timestamp
 from sidecar.core.observations import (
     ConfigMapObserved,
@@ -42,8 +42,6 @@ from sidecar.core.state_and_effects import (
     Gather,
     NamePod,
     Publish,
-    ReadSilences,
-    Send,
     State,
     TakePicture,
 )

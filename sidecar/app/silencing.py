@@ -29,8 +29,8 @@ from sidecar.core.policy.policy import ALL_FOUND
 from sidecar.core.records import Death, Drill
 from sidecar.core.sanitize import clean
 from sidecar.core.views import drill_report, episode_view
+from sidecar.core.views.alert_view import SilenceView, silence_view
 from sidecar.core.views.drill_report import Report
-from sidecar.core.views.silence_view import SilenceView, silence_view
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.drivers import silence_stores_of
 from sidecar.ports import LedgerError, LedgerStore

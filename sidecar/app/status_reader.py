@@ -32,11 +32,18 @@ from sidecar.core.rebase import rebased
 from sidecar.core.records import TransitionRecord
 from sidecar.core.state_and_effects import Append, State
 from sidecar.core.step import step_all
-from sidecar.core.views.flink_view import FlinkView, LeaderAddress
-from sidecar.core.views.leader_view import Leader, leaders
+from sidecar.core.views.leader_view import FlinkView, Leader, LeaderAddress, leaders
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.core.views.status_view import JournalStatus, ShownStatus, joined, status, with_beginnings
-from sidecar.core.views.verdict import ClusterVerdict, is_running, verdicts
+from sidecar.core.views.status_view import (
+    ClusterVerdict,
+    JournalStatus,
+    ShownStatus,
+    is_running,
+    joined,
+    status,
+    verdicts,
+    with_beginnings,
+)
 from sidecar.drivers import Drivers
 from sidecar.journal import JournalError
 from sidecar.runtime.clock import Clock

@@ -120,7 +120,7 @@ def explain(episode: str, output: Output, config: Path | None, state_dir: Path |
     With the facts behind the cause. EPISODE is `last`, or the first characters of an id that `episodes` shows.
     """
     from sidecar.app import history
-    from sidecar.core.views.episode_words import in_words
+    from sidecar.core.views.explain import in_words
 
     explained = history.explain(_state_dir(config, state_dir, overrides), episode)
     if output == "json":

@@ -100,7 +100,7 @@ def _print_left_out(rules: "Sequence[Rule]") -> None:
 
 def _rule_values(rule: "Rule") -> dict[str, str]:
     """The rule as a configuration has it."""
-    from sidecar.core.policy.policy import NEEDS, Trigger
+    from sidecar.core.policy.triggers import TRIGGERS, Trigger
     from sidecar.settings.file.durations import format_duration
 
     lasts = format_duration(rule.hold_for) if rule.hold_for else ""
@@ -115,7 +115,7 @@ def _rule_values(rule: "Rule") -> dict[str, str]:
         "on": rule.on.value,
         "for": lasts,
         "severity": rule.severity.value,
-        "needs": NEEDS[rule.on] or "",
+        "needs": TRIGGERS[rule.on].needs or "",
     }
 
 

@@ -12,7 +12,7 @@ from sidecar.cli.options import CONFIG, OUTPUT, STATE_DIR, Output, cluster_optio
 from sidecar.cli.printing import columns, print_line, print_table, print_text, print_value
 
 if TYPE_CHECKING:
-    from sidecar.core.views.silence_view import SilenceView
+    from sidecar.core.views.alert_view import SilenceView
 
 _which_store = options(CONFIG, cluster_options)
 

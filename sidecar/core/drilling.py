@@ -1,6 +1,6 @@
 """Drills as time passes: one that is written in the store begins, its window ends, and what it measured is recorded.
 
-A drill hides alerts as the silence that it is (see `active_silences`). Here its message is queued, records are collected, and alerts that
+A drill hides alerts as the silence that it is (see `suppression`). Here its message is queued, records are collected, and alerts that
 still fire when the window ends are notified at once.
 """
 
@@ -9,11 +9,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core import notifying
-from sidecar.core.alerting import grouping
-from sidecar.core.alerting.active_silences import Silence
+from sidecar.core.alerting import alerting_step, grouping
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.alerting.reactions import Drills
+from sidecar.core.alerting.suppression import Silence
 from sidecar.core.cluster import rest_server
 from sidecar.core.cluster.death.deaths import death_of
 from sidecar.core.cluster.state import ClusterState, Drilled
@@ -26,7 +25,7 @@ from sidecar.core.moment import SECOND, Moment
 from sidecar.core.overlay import with_items
 from sidecar.core.policy.policy import Policy
 from sidecar.core.records import record_id
-from sidecar.core.state_and_effects import Append, Effect, State
+from sidecar.core.state_and_effects import Append, Effect, State, effects_of
 
 SHORTEST: Final = 60 * SECOND
 """The shortest time between the messages of two drills of one cluster, whatever its store contains."""
@@ -41,8 +40,8 @@ def tick(policy: Policy, state: State, now: Moment) -> tuple[State, list[Effect]
             over = replace(running, over=now)
             alerts = grouping.due_after_silence(state.alerts, drill_id, now)
             state = replace(state, drills={**state.drills, drill_id: over}, alerts=alerts)
-            state, more = notifying.queued(policy, state, [*closing_messages(policy, running.began, now)], now)
-            effects += more
+            state, records = alerting_step.queued(policy, state, [*closing_messages(policy, running.began, now)], now)
+            effects += effects_of(records)
     for running in state.drills.values():
         if running.over and not _awaits(state, running, running.over, now):
             state, record = _end(policy, state, running, running.over, now)
@@ -129,8 +128,8 @@ def _begin(policy: Policy, state: State, drill: Silence, now: Moment) -> tuple[S
     running = RunningDrill(
         record, now, findings=Findings(blind=state.clusters[drill.drilled_cluster].episode is not None)
     )
-    state, effects = notifying.queued(policy, state, deliveries, now)
-    return replace(state, drills={**state.drills, drill.id: running}), [Append(record), *effects]
+    state, records = alerting_step.queued(policy, state, deliveries, now)
+    return replace(state, drills={**state.drills, drill.id: running}), effects_of([record, *records])
 
 
 def _awaits(state: State, running: RunningDrill, over: Moment, now: Moment) -> bool:

@@ -6,8 +6,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Struct, json
 
-from sidecar.core.alerting.active_silences import Documents, Silence, Silences
 from sidecar.core.alerting.alerts import Alerts, Failovers, Group, Pending, PendingKey
+from sidecar.core.alerting.outbox import Delivery
+from sidecar.core.alerting.suppression import Documents, Silence, Silences
 from sidecar.core.captures import Capture
 from sidecar.core.cluster.death.ends import NOTHING, Ends
 from sidecar.core.cluster.failover.episodes import Episode
@@ -19,7 +20,6 @@ from sidecar.core.cluster.state import ClusterState, ComponentState, Drilled, Re
 from sidecar.core.cluster.status import Stated
 from sidecar.core.cluster.store.leases import Lease
 from sidecar.core.cluster.transitions import Transition
-from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.drills.drill import RunningDrill
 from sidecar.core.flink.configmaps import LeaderElectionRecord
 from sidecar.core.flink.leadership import ComponentId
@@ -133,10 +133,10 @@ def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
         silences[document] = Silences({**by_id, silence_id: silence})
     state = State(
         {name: _cluster(name, values) for name in values["view"]},
-        Alerts(values["pending"], values["group"], values["failovers"]),
-        dict(sorted(values["delivery"].items(), key=lambda item: item[1].queued_at)),
         values["capture"],
         values["alive"].get(""),
+        alerts=Alerts(values["pending"], values["group"], values["failovers"]),
+        outbox=dict(sorted(values["delivery"].items(), key=lambda item: item[1].queued_at)),
         silences=silences,
         drills=values["drill"],
     )

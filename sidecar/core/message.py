@@ -25,7 +25,7 @@ class MessageAlert(Struct, frozen=True):
 
 
 class FeedAlert(Struct, frozen=True):
-    """One alert as a feed gets it: see `sidecar.core.delivery.new_deliveries`. Times are microseconds since the epoch."""
+    """One alert as a feed gets it: see `sidecar.core.alerting.new_deliveries`. Times are microseconds since the epoch."""
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]

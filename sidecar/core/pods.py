@@ -76,7 +76,7 @@ def pod_at(pods: Pods, place: str | None) -> Pod | None:
 
 def name_at(pods: Pods, place: str | None) -> str | None:
     """The name of the pod there; None: not known."""
-    pod = pod_at(pods, place)
+    pod = pod_at(pods, place) if pods else None
     return pod.name if pod else None
 
 

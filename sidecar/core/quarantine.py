@@ -26,6 +26,11 @@ class Quarantine:
         """A context manager that leaves the rest of its block out if the block raises. `words`: the words of its name."""
         return Guard(self, words)
 
+    def leave_out(self, error: Exception, *words: object) -> None:
+        """Note an error of one round of a loop, or raise it. As a guard, without its calls: most rounds raise nothing."""
+        if not self.add(words, error):
+            raise error
+
     def add(self, words: tuple[object, ...], error: Exception) -> bool:
         """Note an error. False: it is to be raised."""
         self.left_out.append(Quarantined(" ".join(map(str, words)), error))

@@ -3,6 +3,7 @@
 Unprintable are control characters, which act on a terminal, and invisible ones, which change the direction of text or hide in a name.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 MOST_CHARACTERS: Final = 200
@@ -12,8 +13,19 @@ _SHORT_ESCAPES: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 def clean(text: object, at_most: int = MOST_CHARACTERS) -> str:
     """Untrusted text as one printable, bounded line."""
-    line = printable(str(text)[: at_most + 1])
+    line = str(text)
+    if len(line) <= at_most and line.isprintable():
+        return line
+    line = printable(line[: at_most + 1])
     return line if len(line) <= at_most else line[:at_most] + "…"
+
+
+def clean_values(texts: Mapping[str, str], at_most: int = MOST_CHARACTERS) -> dict[str, str]:
+    """Untrusted values by trusted names, each as `clean` makes it."""
+    everything = "".join(texts.values())
+    if len(everything) <= at_most and everything.isprintable():
+        return dict(texts)
+    return {name: clean(text, at_most) for name, text in texts.items()}
 
 
 def printable(text: str) -> str:

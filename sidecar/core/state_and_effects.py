@@ -2,17 +2,15 @@
 immutable values: a step makes new ones and shares those that stay the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from sidecar.core.alerting.active_silences import Silences
-from sidecar.core.alerting.alerts import Alerts
+from sidecar.core.alerting.alerting_step import Alerting, Output, ReadSilences, Send
 from sidecar.core.captures import Capture
 from sidecar.core.cluster.failover.plans import Operated
 from sidecar.core.cluster.failover_events import KubernetesEvent
 from sidecar.core.cluster.state import ClusterState
-from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.drills.drill import RunningDrill
 from sidecar.core.finder import Finder
 from sidecar.core.flink.deployments import Candidate, Maker, Seen
@@ -22,13 +20,10 @@ from sidecar.core.quarantine import Quarantined
 from sidecar.core.records import AnyRecord
 
 
-class State(Struct, frozen=True):
+class State(Alerting, frozen=True):
     """The owner's state. The journal keeps all that a new process does not observe itself: see `journal_rows`."""
 
     clusters: Mapping[str, ClusterState] = {}
-    alerts: Alerts = Alerts()
-    outbox: Mapping[str, Delivery] = {}
-    """Deliveries in progress, oldest first."""
     captures: Mapping[str, Capture] = {}
     """Requests for evidence that are not answered yet."""
     alive: Moment | None = None
@@ -41,8 +36,6 @@ class State(Struct, frozen=True):
     """All that may make JobManagers in Kubernetes, by the clusters that it may be of, and by namespace. Absent: not all of it was read."""
     finder: Finder | None = None
     """None: clusters are not found, or nothing is known of it yet."""
-    silences: Mapping[str, Silences] = {}
-    """The silences by document."""
     drills: Mapping[str, RunningDrill] = {}
     """The drills by id: from when a drill becomes known until its end is recorded. At most one of each cluster."""
     stated: Mapping[str, ClusterState] = {}
@@ -55,12 +48,6 @@ class Append(Struct, frozen=True):
     """Write a record to the journal."""
 
     record: AnyRecord
-
-
-class Send(Struct, frozen=True):
-    """Send a delivery, after the journal has recorded that it is being sent."""
-
-    delivery: Delivery
 
 
 class Publish(Struct, frozen=True):
@@ -76,12 +63,6 @@ class NamePod(Struct, frozen=True):
     host: str
 
 
-class ReadSilences(Struct, frozen=True):
-    """Read a document of silences. The answer is a `SilencesRead`."""
-
-    document: str
-
-
 class Gather(Struct, frozen=True):
     """Capture evidence, after the journal has recorded the request."""
 
@@ -95,3 +76,8 @@ class TakePicture(Struct, frozen=True):
 
 
 Effect = Append | Send | Gather | Publish | NamePod | ReadSilences | TakePicture | Quarantined
+
+
+def effects_of(outputs: Iterable[Output | AnyRecord]) -> list[Effect]:
+    """The effects of what the alerting machine puts out: records are appended."""
+    return [output if isinstance(output, Send | ReadSilences | Quarantined) else Append(output) for output in outputs]

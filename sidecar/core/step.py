@@ -6,9 +6,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core import capturing, drilling, handover, notifying
+from sidecar.core import capturing, drilling, handover
 from sidecar.core.agreement import Peers
-from sidecar.core.alerting import active_silences, grouping, reactions, rules
+from sidecar.core.alerting import alerting_step
 from sidecar.core.cluster import cluster_step, rest_server, status_of
 from sidecar.core.cluster.cluster_step import accounted
 from sidecar.core.cluster.death import deaths
@@ -20,9 +20,6 @@ from sidecar.core.cluster.recovery import assessment
 from sidecar.core.cluster.recovery.recovery_state import BadRestore
 from sidecar.core.cluster.state import ClusterState, fresh_cluster, without_memory
 from sidecar.core.cluster.transitions import Transition
-from sidecar.core.delivery import dropped_alerts
-from sidecar.core.delivery.outbox import released
-from sidecar.core.delivery.settle import settle
 from sidecar.core.finder import Finder
 from sidecar.core.flink.deployments import Maker
 from sidecar.core.moment import SECOND, Moment
@@ -60,7 +57,7 @@ from sidecar.core.pictures import PictureRequest
 from sidecar.core.pods import ip_addresses, with_pod
 from sidecar.core.policy.policy import Policy, Source
 from sidecar.core.quarantine import Quarantine, Quarantined
-from sidecar.core.state_and_effects import Append, Effect, NamePod, Publish, State, TakePicture
+from sidecar.core.state_and_effects import Append, Effect, NamePod, Publish, State, TakePicture, effects_of
 
 ALIVE_INTERVAL = 30 * SECOND
 """How often the journal records that the sidecar runs."""
@@ -155,7 +152,7 @@ def _remove(policy: Policy, state: State, names: Iterable[str], at: Moment) -> S
     for name in names:
         state, more = _act(policy, state, name, state.clusters[name], cluster_step.removed, at)
         effects += more
-        alerts = rules.forget(state.alerts, policy, name, at)
+        alerts = alerting_step.without_cluster(policy, state.alerts, name, at)
         operated = state.clusters[name].operated
         unclaimed = {**state.unclaimed, name: operated} if operated and operated.is_read else state.unclaimed
         state = replace(state, clusters=without_items(state.clusters, [name]), alerts=alerts, unclaimed=unclaimed)
@@ -283,26 +280,19 @@ def _begin(policy: Policy, state: State, observation: Started | PolicyLoaded | H
         case Started():
             state, effects = _start(policy, state, at)
         case PolicyLoaded(policy=policy):
-            alerts, left_out = grouping.continued(state.alerts, policy, at)
-            state, effects = replace(state, alerts=alerts, stated={}), [*left_out]
+            state, left_out = alerting_step.continued(policy, replace(state, stated={}), at)
+            effects = [*left_out]
         case HandoverRead(cluster_id=name):
             document = handover.read(observation.content, name, at)
             state, groups = handover.adopt(policy, state, name, document, at) if document else (state, {})
-    deliveries, lost = dropped_alerts.of_change(policy, groups, state.alerts.groups, at)
-    state, more = notifying.queued(policy, state, deliveries, at, lost)
-    return state, [*effects, *more]
+    state, told = alerting_step.without_dropped(policy, state, groups, at)
+    return state, [*effects, *effects_of(told)]
 
 
 def _load(policy: Policy, state: State, observation: PodNamed | SilencesRead) -> State:
     """The state with the name of a pod, or with other silences."""
     if isinstance(observation, SilencesRead):
-        if observation.document not in policy.silence_documents:
-            return state
-        before = state.silences.get(observation.document, active_silences.Silences())
-        learned = active_silences.learned(
-            before, observation.content, observation.problem, policy.longest_silence, observation.at
-        )
-        return replace(state, silences={**state.silences, observation.document: learned})
+        return alerting_step.silences_read(policy, state, observation)
     cluster = state.clusters.get(observation.cluster_id)
     if cluster is None or (pods := with_pod(cluster.pods, observation.host, observation.pod)) is cluster.pods:
         return state
@@ -314,15 +304,8 @@ def _start(policy: Policy, state: State, now: Moment) -> Step:
     alive = state.alive or now
     clusters: dict[str, ClusterState] = {name: fresh_cluster(now) for name in policy.stores}
     clusters |= {name: cluster for name, cluster in state.clusters.items() if policy.watches(name)}
-    outbox = released(state.outbox, state.outbox.keys(), now)
-    alerts, left_out = grouping.continued(state.alerts, policy, now)
-    # Nothing has been observed yet, so no condition has begun to hold. What happened has happened.
-    alerts = replace(
-        alerts, pending={key: pending for key, pending in alerts.pending.items() if pending.alert.is_event}
-    )
-    documents = {name: document for name, document in state.silences.items() if name in policy.silence_documents}
-    parts = {"clusters": clusters, "alerts": alerts, "outbox": outbox, "silences": documents}
-    started = replace(state, **parts, finder=None, unclaimed={}, makers={}, listed={}, alive=now)
+    started, left_out = alerting_step.restarted(policy, state, now)
+    started = replace(started, clusters=clusters, finder=None, unclaimed={}, makers={}, listed={}, alive=now)
     started, effects = _each_cluster(
         policy, started, now, lambda p, name, c, at: cluster_step.restart(p, name, c, alive, at)
     )
@@ -333,20 +316,23 @@ def _start(policy: Policy, state: State, now: Moment) -> Step:
 def _effect_done(policy: Policy, state: State, done: DeliverySettled | EvidenceGathered) -> Step:
     if isinstance(done, EvidenceGathered):
         return capturing.take_result(policy, state, done)
-    outbox, settled = settle(state.outbox, done)
-    return notifying.queued(policy, replace(state, outbox=outbox), [], done.at, [settled] if settled else [])
+    state, records = alerting_step.settled(policy, state, done)
+    return state, effects_of(records)
 
 
 def _tick(policy: Policy, state: State, now: Moment) -> Step:
     groups, quarantine = state.alerts.groups, Quarantine()
     effects: list[Effect] = []
-    for part in (_drills, capturing.tick, _recoveries, _pictures, _clusters, _removals, _statuses):
+    for part in (_drills, capturing.tick, _recoveries, _pictures, _clusters, _removals):
         state, more = part(policy, state, quarantine, now)
         effects += more
-    state, more = notifying.tick(policy, state, groups, quarantine, now)
+    statuses = status_of.Statuses(policy, now)
+    state, more = _stated(policy, state, quarantine, statuses, now)
+    effects += more
+    state, told = alerting_step.tick(policy, state, state.clusters, state.finder, groups, statuses, quarantine, now)
     if state.alive is None or now.steady - state.alive.steady >= ALIVE_INTERVAL:
         state = replace(state, alive=now)
-    return state, [*effects, *more, *quarantine.left_out]
+    return state, [*effects, *effects_of(told), *quarantine.left_out]
 
 
 def _drills(policy: Policy, state: State, quarantine: Quarantine, now: Moment) -> Step:
@@ -394,7 +380,7 @@ def _removals(policy: Policy, state: State, _: Quarantine, now: Moment) -> Step:
     )
 
 
-def _statuses(policy: Policy, state: State, quarantine: Quarantine, now: Moment) -> Step:
+def _stated(policy: Policy, state: State, quarantine: Quarantine, statuses: status_of.Statuses, now: Moment) -> Step:
     """Decide the status of the clusters that have changed, or whose time has come."""
     _, clusters = differing(state.stated, state.clusters)
     if state.status_due is not None and now.steady >= state.status_due:
@@ -405,7 +391,8 @@ def _statuses(policy: Policy, state: State, quarantine: Quarantine, now: Moment)
     undecided: list[str] = []
     for name, cluster in clusters.items():
         with quarantine.guard("the status of cluster", name) as guard:
-            state, more = _take(policy, state, name, status_of.restated(policy, name, cluster, now), now)
+            current = statuses.of(name, cluster)
+            state, more = _take(policy, state, name, status_of.restated(policy, name, cluster, current, now), now)
             effects += more
         if guard.raised:
             undecided.append(name)
@@ -443,17 +430,15 @@ def _take(policy: Policy, state: State, cluster_id: str, outcome: ClusterStep, a
     if after is before:
         return state, []  # the same object: the journal has nothing to write
     after = accounted(before, after, state.alive, at)
-    alerts, quarantine = state.alerts, Quarantine()
     drills = drilling.failovers_of(state, cluster_id)
-    for event in happened:
-        alerts = reactions.react(alerts, policy, event, after, at, quarantine, drills)
+    alerts, left_out = alerting_step.react(policy, state.alerts, after, happened, drills, at)
     clusters = with_items(state.clusters, {cluster_id: after})
     effects: list[Effect] = [
         Append(transition_record(policy, event) if isinstance(event, Transition) else event)
         for event in happened
         if not isinstance(event, BadRestore)
     ]
-    effects += quarantine.left_out
+    effects += left_out
     effects += (Publish(event) for event in events(policy, cluster_id, before, after, happened))
     if cluster_id in policy.pod_names:
         own = (event for event in happened if isinstance(event, Transition) and not event.component.job_id)

@@ -10,19 +10,9 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.policy.policy import (
-    ALL_FOUND,
-    Destination,
-    Feed,
-    Heartbeat,
-    Need,
-    Objective,
-    Policy,
-    Rule,
-    Source,
-    Store,
-)
+from sidecar.core.policy.policy import ALL_FOUND, Destination, Feed, Heartbeat, Objective, Policy, Rule, Source, Store
 from sidecar.core.policy.routing import InhibitRule, Route
+from sidecar.core.policy.triggers import Need
 from sidecar.net.endpoints import AppriseUrl, Endpoint
 from sidecar.settings.cluster.stores import (
     AnyFinderSettings,

@@ -13,13 +13,13 @@ from msgspec import Meta, MsgspecError
 from msgspec.json import Decoder
 
 from sidecar.core.agreement import Opinion
+from sidecar.core.alerting.ledger_document import Observers, Presence
 from sidecar.core.bounds import OBSERVER
 from sidecar.core.cluster.state import ClusterState
-from sidecar.core.delivery.ledger_document import Observers, Presence
 from sidecar.core.flink.leadership import Held
 from sidecar.core.observations import PeersAsked
 from sidecar.core.policy.policy import ALL_FOUND
-from sidecar.core.views.observation_view import ObservationView, disputable
+from sidecar.core.views.leader_here import ObservationView, disputable
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.net.rest_client import RestConnection, RestError
 from sidecar.runtime.clock import Clock

@@ -10,15 +10,12 @@ from msgspec import Struct, json
 from sidecar import __version__
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId
 from sidecar.core.records import TransitionRecord
-from sidecar.core.views.alert_view import AlertView, alerts
+from sidecar.core.views.alert_view import AlertView, SilenceView, alerts, silences
 from sidecar.core.views.episode_view import EpisodeView
-from sidecar.core.views.ha_check_view import HaCheckView, ha_checks
-from sidecar.core.views.leader_here import ClusterLeader
+from sidecar.core.views.leader_here import ClusterLeader, ObservationView
 from sidecar.core.views.leader_view import Leader, leaders
-from sidecar.core.views.observation_view import ObservationView
-from sidecar.core.views.silence_view import SilenceView, silences
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.core.views.verdict import ClusterVerdict, verdicts
+from sidecar.core.views.status_view import ClusterVerdict, HaCheckView, ha_checks, verdicts
 from sidecar.web.queries import EpisodeDetails
 
 COMPONENTS: Final = {component.component.value: component for component in reversed(CLUSTER_COMPONENTS)}

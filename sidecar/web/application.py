@@ -17,8 +17,7 @@ from sidecar.core.moment import SECOND, Moment
 from sidecar.core.pods import canonical, is_address
 from sidecar.core.sanitize import clean, escaped, printable
 from sidecar.core.views.explain import UnknownEpisodeError
-from sidecar.core.views.leader_here import cluster_leader, leader_here
-from sidecar.core.views.observation_view import observations
+from sidecar.core.views.leader_here import cluster_leader, leader_here, observations
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.journal import JournalError, JournalReader
 from sidecar.runtime import threads

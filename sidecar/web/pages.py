@@ -20,18 +20,15 @@ from sidecar.core.cluster.state import ClusterState, contending
 from sidecar.core.flink.leadership import Component
 from sidecar.core.moment import Moment, Timestamp, timestamp
 from sidecar.core.pods import process
-from sidecar.core.policy.policy import Trigger
+from sidecar.core.policy.triggers import TRIGGERS, Trigger
 from sidecar.core.records import TransitionRecord
 from sidecar.core.views import episode_view
-from sidecar.core.views.alert_view import grouped
+from sidecar.core.views.alert_view import grouped, problems, silences
 from sidecar.core.views.episode_view import EpisodeView
-from sidecar.core.views.episode_words import facts
-from sidecar.core.views.explain import Explanation
-from sidecar.core.views.ha_check_view import ha_checks
+from sidecar.core.views.explain import Explanation, facts
 from sidecar.core.views.leader_view import Leader, leaders, web_ui
-from sidecar.core.views.silence_view import problems, silences
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.core.views.verdict import ClusterVerdict, verdicts
+from sidecar.core.views.status_view import ClusterVerdict, ha_checks, verdicts
 from sidecar.web import stage_picture, templating
 from sidecar.web.api_paths import RANGES, PageQuery
 from sidecar.web.queries import LastDay
@@ -61,7 +58,7 @@ MESSAGES_SHOWN: Final = 50
 EVIDENCE_SHOWN: Final = 50
 
 _STEPS: Final = {
-    trigger.value: {"next": advice.TRIGGERS[trigger], "anchor": advice.anchor(trigger)} for trigger in Trigger
+    trigger.value: {"next": TRIGGERS[trigger].next, "anchor": advice.anchor(trigger)} for trigger in Trigger
 }
 
 

@@ -14,10 +14,8 @@ from msgspec.structs import asdict
 from sidecar.core.moment import SECOND, parsed, timestamp
 from sidecar.core.records import Coverage, EpisodeRecord, Evidence, Record, TransitionRecord
 from sidecar.core.views import episode_view
-from sidecar.core.views.episode_view import EpisodeView
-from sidecar.core.views.episode_words import in_words
-from sidecar.core.views.explain import Explanation, find
-from sidecar.core.views.outcome import EpisodeOutcome, outcomes_of
+from sidecar.core.views.episode_view import EpisodeOutcome, EpisodeView, outcomes_of
+from sidecar.core.views.explain import Explanation, find, in_words
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.timeline import Blind, Switch, blindness, change
 from sidecar.journal import JournalReader

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from sidecar.core.moment import SECOND, seconds
 from sidecar.core.sanitize import clean
-from sidecar.core.views.stages import FailoverStage, label, slowest
+from sidecar.core.views.episode_view import FailoverStage, label, slowest
 
 TICKS: Final = 5
 """Marks of the axis, at equal distances."""

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 from uuid import uuid4
 
+from sidecar.core.alerting import ledger_document
+from sidecar.core.alerting.ledger_document import MOST_OBSERVERS, Entry, Ledger, Presence
 from sidecar.core.bounds import EVIDENCE_ANSWER, LEDGER, OBSERVER, REST_ANSWER
-from sidecar.core.delivery import ledger_document
-from sidecar.core.delivery.ledger_document import MOST_OBSERVERS, Entry, Ledger, Presence
 from sidecar.core.moment import SECOND
 from sidecar.sinks.peers import PATH
 from tests.kit.flink_rest_server import Answer, RestServer

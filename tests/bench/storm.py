@@ -17,14 +17,15 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar.app.loop import Loop
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.captures import Capture
 from sidecar.core.cluster.state import ClusterState
-from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.journal_rows import changes
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import ChildrenObserved, DeliveryOutcome, DeliverySettled, Observation
-from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Trigger
+from sidecar.core.policy.policy import Destination, Policy, Rule, Severity
 from sidecar.core.policy.routing import Route
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.records import AnyRecord
 from sidecar.core.state_and_effects import State
 from sidecar.journal import Journal

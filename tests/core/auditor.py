@@ -7,18 +7,19 @@ from unittest.mock import patch
 from msgspec.structs import replace
 
 from sidecar.core.alerting import flushing
-from sidecar.core.alerting.active_silences import CLOCK_SKEW, PATIENCE
+from sidecar.core.alerting.alerting_step import ReadSilences, Send
 from sidecar.core.alerting.alerts import Alert, Alerts, Member, Notice, Reason
-from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.alerting.outbox import Delivery
+from sidecar.core.alerting.suppression import CLOCK_SKEW, PATIENCE
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import Moment
 from sidecar.core.observations import HandoverRead, Observation, PolicyLoaded, Started, Ticked
 from sidecar.core.policy.labels import Labels
 from sidecar.core.policy.policy import Destination, Policy
-from sidecar.core.policy.routing import Route, every, is_inhibited, matching
+from sidecar.core.policy.routing import Route, every, inhibitor, matching
 from sidecar.core.records import Notification, record_id
-from sidecar.core.state_and_effects import Append, Effect, ReadSilences, Send, State
+from sidecar.core.state_and_effects import Append, Effect, State
 from sidecar.core.step import step
 from tests.core.feed_auditor import AM, FeedAuditor
 from tests.kit.core_sidecar import Sidecar
@@ -149,7 +150,7 @@ class Auditor:
             for alert in notice.alerts:
                 assert not _is_silenced(after, alert, at), "notified, and silenced"
             for alert in (alert for alert in notice.alerts if alert.ended is None):
-                assert not is_inhibited(policy.inhibit_rules, alert.labels, firing), "notified, and inhibited"
+                assert not inhibitor(policy.inhibit_rules, alert.labels, firing), "notified, and inhibited"
                 is_lasting = alert.id in self._lasting.get(notice.fingerprint, ())
                 assert not is_lasting or _in_sight(alert, after), "notified again as if it held, while blind"
 
@@ -331,7 +332,7 @@ def _free(policy: Policy, after: State, ticked: Ticked) -> Iterator[tuple[str, R
                 alert = member.alert
                 if _is_silenced(after, alert, ticked.at):
                     continue
-                open_to = _in_sight(alert, after) and not is_inhibited(policy.inhibit_rules, alert.labels, firing)
+                open_to = _in_sight(alert, after) and not inhibitor(policy.inhibit_rules, alert.labels, firing)
                 if (member.notified and not member.closes) if alert.ended else open_to:
                     yield fingerprint, route, member
 

@@ -20,12 +20,12 @@ from msgspec import json
 from msgspec.structs import replace
 
 from sidecar.core import handover
-from sidecar.core.alerting import silence_document
+from sidecar.core.alerting import claims, ledger_document, silence_document
+from sidecar.core.alerting.alerting_step import ReadSilences, Send
+from sidecar.core.alerting.claims import Standing
+from sidecar.core.alerting.ledger_document import LEASE_UNRENEWED, Claim, ForeignFormatError
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.alerting.silence_document import SilencesError
-from sidecar.core.delivery import claims, ledger_document
-from sidecar.core.delivery.claims import Standing
-from sidecar.core.delivery.ledger_document import LEASE_UNRENEWED, Claim, ForeignFormatError
-from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.handover.writer import MOST_BYTES
 from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import SECOND
@@ -41,10 +41,11 @@ from sidecar.core.observations import (
     Ticked,
     ViewObserved,
 )
-from sidecar.core.policy.policy import Objective, Policy, Rule, Severity, Source, Trigger
+from sidecar.core.policy.policy import Objective, Policy, Rule, Severity, Source
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.quarantine import Quarantined
 from sidecar.core.records import Notification
-from sidecar.core.state_and_effects import Append, ReadSilences, Send, State
+from sidecar.core.state_and_effects import Append, State
 from sidecar.core.step import step
 from tests.core.handover_fields import document
 from tests.kit.observed_failovers import CLUSTER, PATHS, POLICY, at, failover, first_sight, gone, held

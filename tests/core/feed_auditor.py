@@ -5,8 +5,8 @@ from typing import Final
 
 from sidecar.core.alerting.alerts import Alert, Member
 from sidecar.core.alerting.grouping import is_observable
-from sidecar.core.delivery.new_deliveries import FIRES_FOR, RESEND_INTERVAL
-from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.alerting.new_deliveries import FIRES_FOR, RESEND_INTERVAL
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.observations import HandoverRead, Observation, PolicyLoaded, Started, Ticked
 from sidecar.core.policy.policy import Destination, Feed, Policy
 from sidecar.core.policy.routing import every

@@ -5,14 +5,15 @@ from typing import Final, Self
 from msgspec.structs import replace
 
 from sidecar.core.alerting import flushing, grouping
-from sidecar.core.alerting.active_silences import Documents
 from sidecar.core.alerting.alerts import Alert, Alerts, labels_of
+from sidecar.core.alerting.suppression import Documents
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.labels import Matcher, Operator
-from sidecar.core.policy.policy import Policy, Rule, Severity, Trigger
+from sidecar.core.policy.policy import Policy, Rule, Severity
 from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, TimeRange
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.state_and_effects import State
 from tests.kit.cluster import CLUSTER, DISPATCHER, REST_SERVER, START
 from tests.kit.core_sidecar import POLICY

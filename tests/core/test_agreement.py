@@ -7,7 +7,8 @@ from sidecar.core.agreement import FRESH, Agreement, Opinion, Peers, on_blindnes
 from sidecar.core.flink.leadership import Component
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import ConnectionState, PeersAsked
-from sidecar.core.policy.policy import Rule, Severity, Trigger
+from sidecar.core.policy.policy import Rule, Severity
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.reach import Reach
 from tests.kit.cluster import CLUSTER
 from tests.kit.core_sidecar import BY_ALERT, NO_LEADER, Sidecar, watching

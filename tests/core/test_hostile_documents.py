@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 from msgspec import json
 from msgspec.structs import replace
 
-from sidecar.core.alerting import silence_document
+from sidecar.core.alerting import claims, ledger_document, silence_document
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.delivery import claims, ledger_document
-from sidecar.core.delivery.claims import Standing
-from sidecar.core.delivery.ledger_document import MOST_BYTES, Claim, ForeignFormatError, Ledger
-from sidecar.core.delivery.outbox import Delivery, Part
+from sidecar.core.alerting.claims import Standing
+from sidecar.core.alerting.ledger_document import MOST_BYTES, Claim, ForeignFormatError, Ledger
+from sidecar.core.alerting.outbox import Delivery, Part
 from sidecar.core.flink.configmaps import LeaderElectionRecord, decode_leader, decode_lease, lapses_after
 from sidecar.core.flink.connection_info import Unreadable
 from sidecar.core.flink.leadership import LeaderInformation

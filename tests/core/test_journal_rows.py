@@ -4,8 +4,8 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.alerting.active_silences import Silence, Silences
 from sidecar.core.alerting.alerts import Alerts
+from sidecar.core.alerting.suppression import Silence, Silences
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.policy.labels import Matcher, Operator

@@ -14,10 +14,10 @@ from sidecar.core.observations import (
     LeftOut,
     SnapshotCompleted,
 )
-from sidecar.core.policy.policy import Policy, Rule, Store, Trigger
+from sidecar.core.policy.policy import Policy, Rule, Store
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.core.views.status_view import ShownStatus, status
-from sidecar.core.views.verdict import verdicts
+from sidecar.core.views.status_view import ShownStatus, status, verdicts
 from tests.kit.cluster import CLUSTER, JOB, THE_JOB, A
 from tests.kit.config_maps import ONE, ConfigMaps
 from tests.kit.core_sidecar import KUBERNETES, NO_LEADER, POLICY, LeaseSidecar, Sidecar, watching

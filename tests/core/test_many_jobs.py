@@ -1,14 +1,17 @@
 """What a step of thousands of jobs costs, counted."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from sidecar.core import moment
+from sidecar.core.alerting import reactions
+from sidecar.core.alerting.alerts import Alerts
 from sidecar.core.observations import ChildrenObserved, SnapshotCompleted
-from sidecar.core.policy.policy import Rule, Trigger
-from sidecar.core.quarantine import Guard, Quarantine
+from sidecar.core.policy.policy import Policy, Rule
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.state_and_effects import State
 from sidecar.core.step import step, step_all
 from tests.kit import observed_failovers as scenes
@@ -23,13 +26,13 @@ def test_a_job_that_moves_costs_nothing_of_rules_about_something_else(monkeypatc
     read = [*scenes.first_sight()[:-1], ChildrenObserved(scenes.at(0), scenes.CLUSTER, "/execution-plans", names)]
     before, _ = step_all(policy, State(), read)
     asked = Counter[str]()
-    guard = Quarantine.guard
+    react_to = reactions._react_to  # asked once for each rule
 
-    def counted(quarantine: Quarantine, *words: object) -> Guard:
-        asked[str(words[1])] += 1
-        return guard(quarantine, *words)
+    def counted(happened: Any, alerts: Alerts, policy: Policy, rule: Rule, *others: Any) -> Alerts:
+        asked[rule.alert] += 1
+        return react_to(happened, alerts, policy, rule, *others)
 
-    monkeypatch.setattr(Quarantine, "guard", counted)
+    monkeypatch.setattr(reactions, "_react_to", counted)
     _, effects = step(policy, before, SnapshotCompleted(scenes.at(1), scenes.CLUSTER))
     assert len(scenes.records_of(effects)) == JOBS + 1
     fired_by_transitions = (Trigger.LEADER_CHANGED, Trigger.JOB_LEADER_CHANGED, Trigger.UNOBSERVED, Trigger.SPLIT)

@@ -8,8 +8,7 @@ from sidecar.core.moment import SECOND
 from sidecar.core.observations import HandoverRead, PodNamed
 from sidecar.core.pods import MOST_PODS, Pod, canonical, host_of, ip_addresses, merged, name_at, spelled, with_pod
 from sidecar.core.views import episode_view
-from sidecar.core.views.episode_words import in_words
-from sidecar.core.views.explain import find
+from sidecar.core.views.explain import find, in_words
 from sidecar.core.views.leader_view import leaders
 from sidecar.core.views.snapshot import Snapshot
 from tests.kit.cluster import CLUSTER, job_manager

@@ -1,24 +1,25 @@
 """An error about one cluster, rule or alert never stops the others."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from msgspec import json
 from msgspec.structs import replace
 
-from sidecar.core.alerting import conditions, phrases
+from sidecar.core.alerting import phrases
+from sidecar.core.alerting.alerting_step import Send
 from sidecar.core.alerting.alerts import Group, Member
+from sidecar.core.alerting.conditions import CONDITIONS, ClusterNow, Condition, Holding
 from sidecar.core.cluster import split_leadership
 from sidecar.core.cluster.split_leadership import Contest
-from sidecar.core.cluster.state import ClusterState
 from sidecar.core.flink.leadership import Component, ComponentId, Held
 from sidecar.core.journal_rows import Row, assemble, changes
 from sidecar.core.moment import LATEST, timestamp
 from sidecar.core.observations import Observation, Started, Ticked
-from sidecar.core.policy.policy import Policy, Store
+from sidecar.core.policy.policy import Rule, Store
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.quarantine import Quarantined
-from sidecar.core.state_and_effects import Effect, Send, State
+from sidecar.core.state_and_effects import Effect, State
 from tests.kit.observed_failovers import CLUSTER, PATHS, POLICY, at, first_sight, gone, play
 
 OTHER = "other"
@@ -91,14 +92,15 @@ def test_an_observation_that_the_memory_of_its_cluster_makes_impossible_is_proce
 
 def test_a_rule_that_fails_for_one_cluster_works_for_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the other rules work for both."""
-    vacancies = conditions._vacancies  # the rule's own evaluation is what is to fail
+    vacancies = CONDITIONS[Trigger.VACANT].holds
+    assert vacancies
 
-    def raises(rule: Any, policy: Policy, name: str, cluster: ClusterState) -> Mapping[Any, Any]:
-        if name == OTHER:
+    def raises(rule: Rule, seen: ClusterNow) -> Holding:
+        if seen.name == OTHER:
             raise ZeroDivisionError("a mistake of ours")
-        return vacancies(rule, policy, name, cluster)
+        return vacancies(rule, seen)
 
-    monkeypatch.setattr(conditions, "_vacancies", raises)
+    monkeypatch.setitem(CONDITIONS, Trigger.VACANT, Condition(raises))
     _, effects = play([*of_other([gone(99, path) for path in PATHS]), *vanish(CLUSTER)], two_clusters(), BOTH)
     assert left_out(effects) == {f"rule FlinkNoLeader of cluster {OTHER}"}
     assert notified(effects) == {(CLUSTER, "FlinkNoLeader")}

@@ -5,8 +5,8 @@ import typing
 import pytest
 from msgspec import Struct
 
-from sidecar.core.alerting.active_silences import Silence, Silences
 from sidecar.core.alerting.alerts import Alert, Alerts, CountedFailover, Failovers, Group, Member, Pending
+from sidecar.core.alerting.suppression import Silence, Silences
 from sidecar.core.captures import Gathered
 from sidecar.core.cluster.death.death_verdict import DeathVerdict
 from sidecar.core.cluster.death.ends import (

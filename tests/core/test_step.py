@@ -3,7 +3,8 @@
 from msgspec.structs import replace
 
 from sidecar.core.observations import ConnectionState, Ticked
-from sidecar.core.policy.policy import Policy, Rule, Severity, Store, Trigger
+from sidecar.core.policy.policy import Policy, Rule, Severity, Store
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.step import step
 from tests.kit.cluster import CLUSTER, DISPATCHER, REST_SERVER, THE_JOB, B, job_manager
 from tests.kit.core_sidecar import BY_ALERT, LEADER_CHANGED, NO_LEADER, POLICY, Sidecar, watching

@@ -12,8 +12,9 @@ from sidecar.core.ha.results import CheckResult
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeploymentObserved, HaChecked, StoreObserved
 from sidecar.core.pictures import Job
-from sidecar.core.policy.policy import Rule, Severity, Source, Trigger
+from sidecar.core.policy.policy import Rule, Severity, Source
 from sidecar.core.policy.routing import Route
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.reach import Reach
 from sidecar.core.records import record_id
 from tests.core.auditor import Audited

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from sidecar.core.delivery import ledger_document
+from sidecar.core.alerting import ledger_document
 from sidecar.ports import LONGEST_DOCUMENT
 from tests.kit.leaders import Leaders
 from tests.kit.one_voice import LEDGER, Voices, books, judge, leads, read

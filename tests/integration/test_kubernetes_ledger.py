@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from sidecar.core.delivery.ledger_document import Presence
+from sidecar.core.alerting.ledger_document import Presence
 from sidecar.core.flink.configmaps import is_leaders
 from sidecar.drivers.kubernetes import Access
 from sidecar.drivers.kubernetes.kubernetes_ledger import ANNOTATIONS, LABELS, KubernetesLedger, ledger_name

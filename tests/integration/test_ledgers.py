@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.core.delivery.settle import HELD_PAUSE
+from sidecar.core.alerting.outbox import HELD_PAUSE
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.ports import LONGEST_DOCUMENT, LedgerStore, StoredDocument

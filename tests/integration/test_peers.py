@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from sidecar.core.delivery import ledger_document
+from sidecar.core.alerting import ledger_document
 from tests.integration.conftest import RelayTo
 from tests.kit.leaders import Leaders
 from tests.kit.relay import Wire

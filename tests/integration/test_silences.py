@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import pytest
 
-from sidecar.core.alerting.active_silences import INTERVAL
+from sidecar.core.alerting.suppression import INTERVAL
 from sidecar.core.moment import SECOND
 from sidecar.drivers.kubernetes import Access
 from sidecar.drivers.kubernetes.kubernetes_ledger import KubernetesLedger

@@ -10,10 +10,11 @@ import pytest
 from kazoo.client import KazooClient
 
 from sidecar.app.loop import Loop
-from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Store, Trigger
+from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Store
 from sidecar.core.policy.routing import Route
+from sidecar.core.policy.triggers import Trigger
 from sidecar.drivers.kubernetes import Access, KubernetesDriver
 from sidecar.drivers.zookeeper import ZooKeeperDriver
 from sidecar.journal import Journal

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from msgspec import msgpack
 from msgspec.structs import replace
 
+from sidecar.core.alerting.outbox import Stage
 from sidecar.core.cluster.record_writer import transition_record
 from sidecar.core.cluster.state import ClusterState, View
-from sidecar.core.delivery.outbox import Stage
 from sidecar.core.flink.leadership import ComponentId, Held, Leadership, Unknown, Vacant
 from sidecar.core.moment import timestamp
 from sidecar.core.observations import Observation, Started, Ticked, ViewObserved

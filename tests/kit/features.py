@@ -19,7 +19,7 @@ from sidecar.cli.main import cli
 from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.flink.configmaps import ConfigMapLayout
 from sidecar.core.flink.znode_paths import ZNodeLayout
-from sidecar.core.policy.policy import Trigger
+from sidecar.core.policy.triggers import Trigger
 from sidecar.settings.alerting.receivers import KINDS
 from tests import ROOT
 from tests.kit.metric_families import families

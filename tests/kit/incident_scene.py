@@ -14,12 +14,13 @@ from unittest.mock import patch
 from msgspec import convert
 from msgspec.structs import replace
 
-from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliverySettled, PolicyLoaded
-from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Trigger
+from sidecar.core.policy.policy import Destination, Policy, Rule, Severity
 from sidecar.core.policy.routing import Route
+from sidecar.core.policy.triggers import Trigger
 from sidecar.net.endpoints import Endpoint
 from sidecar.runtime.child import Child
 from sidecar.runtime.clock import Clock

@@ -12,8 +12,9 @@ from sidecar.core.observations import (
     Started,
     ViewObserved,
 )
-from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Store, Trigger
+from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Store
 from sidecar.core.policy.routing import Route
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.state_and_effects import Append, Effect, State
 from sidecar.core.step import step_all
 from tests.kit.java_serialization import connection_info

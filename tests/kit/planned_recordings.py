@@ -18,7 +18,8 @@ from sidecar.core.observations import (
     SnapshotCompleted,
     ViewObserved,
 )
-from sidecar.core.policy.policy import Policy, Rule, Severity, Store, Trigger
+from sidecar.core.policy.policy import Policy, Rule, Severity, Store
+from sidecar.core.policy.triggers import Trigger
 from sidecar.drivers.kubernetes.makers import GROUPS, MakerReports, Makers, maker_status
 from sidecar.drivers.kubernetes.objects import Read, read_change
 from sidecar.drivers.kubernetes.pod_objects import job_manager_pod

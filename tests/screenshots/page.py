@@ -13,7 +13,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.policy import Policy, Rule, Severity, Trigger
+from sidecar.core.policy.policy import Policy, Rule, Severity
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.records import AnyRecord
 from sidecar.core.state_and_effects import State
 from sidecar.core.views.snapshot import Snapshot
@@ -103,7 +104,7 @@ def _snapshot(sidecar: Sidecar) -> Snapshot:
     orders = replace(sidecar.state.clusters[CLUSTER], contenders={_LATCH: ()})
     _, other = watching()
     payments = replace(other.state.clusters[CLUSTER], contenders={_LATCH: ("a", "b")})
-    state = State({"orders": orders, "payments": payments}, replace(alerts, groups=groups, pending={}))
+    state = State({"orders": orders, "payments": payments}, alerts=replace(alerts, groups=groups, pending={}))
     return Snapshot(sidecar.moment, state, policy=sidecar.policy)
 
 

@@ -8,8 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.policy import NO_RECEIVER, Destination, Need, Policy, Rule, Severity, Source, Store, Trigger
+from sidecar.core.policy.policy import NO_RECEIVER, Destination, Policy, Rule, Severity, Source, Store
 from sidecar.core.policy.routing import Route
+from sidecar.core.policy.triggers import Need, Trigger
 from sidecar.net.endpoints import AppriseUrl
 from sidecar.settings import LedgerMode, SettingsError, load
 from sidecar.settings.model import HttpSettings, OwnPod, Receiver, SpoolSettings

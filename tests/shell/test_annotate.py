@@ -16,8 +16,7 @@ from sidecar.core.moment import SECOND, Moment, Timestamp
 from sidecar.core.observations import Observation, PictureTaken
 from sidecar.core.pictures import Picture
 from sidecar.core.records import SCHEMA, Annotation, StatusRecord
-from sidecar.core.views.annotate import annotation, note
-from sidecar.core.views.explain import find
+from sidecar.core.views.explain import annotation, find, note
 from sidecar.journal import FILE, Journal, JournalReader, append
 from sidecar.runtime.clock import Clock
 from tests.core.cluster.pictures import TASK_MANAGERS, after, rest_address

@@ -66,7 +66,9 @@ def test_what_changed_and_what_went_is_saved(tmp_path: Path) -> None:
     journal.open()
     first, _ = scene()
     assert journal.commit(first, [])
-    second, _ = play([Ticked(at(200)), *failover(300, term=3)], State(first.clusters, first.alerts, alive=first.alive))
+    second, _ = play(
+        [Ticked(at(200)), *failover(300, term=3)], State(first.clusters, alerts=first.alerts, alive=first.alive)
+    )
     assert journal.commit(second, [])
     journal.close()
     assert reopened(tmp_path) == kept(second)

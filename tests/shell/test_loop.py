@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.app.loop import Loop
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.captures import Capture
-from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.moment import Moment
 from sidecar.core.observations import DeliveryOutcome, DeliverySettled, Observation
 from sidecar.core.pictures import PictureRequest

@@ -13,7 +13,7 @@ from sidecar.core.moment import SECOND, timestamp
 from sidecar.core.observations import PodObserved, Ticked
 from sidecar.core.process_end import ContainerEnd, PodStatus
 from sidecar.core.records import Death, EpisodeRecord
-from sidecar.core.views.stages import MOST_JOBS
+from sidecar.core.views.episode_view import MOST_JOBS
 from sidecar.web.pages import JOBS_SHOWN
 from tests.kit.cluster import CLUSTER, B
 from tests.kit.core_sidecar import watching

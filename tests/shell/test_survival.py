@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.app.loop import Loop
+from sidecar.core.alerting.conditions import CONDITIONS, Condition, Holding
 from sidecar.core.alerting.rules import evaluate
 from sidecar.core.cluster.store import znode_leaders
 from sidecar.core.flink import connection_info
@@ -24,8 +25,9 @@ from sidecar.core.observations import (
     ViewObserved,
 )
 from sidecar.core.policy.policy import Store
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.records import TransitionRecord
-from sidecar.core.views.verdict import verdicts
+from sidecar.core.views.status_view import verdicts
 from tests.kit.cluster import CLUSTER
 from tests.kit.core_sidecar import POLICY
 from tests.kit.observed_failovers import PATHS, at, failover, first_sight, held
@@ -164,10 +166,10 @@ def test_a_rule_that_raises_is_logged_counted_and_shown_and_time_goes_on(
 ) -> None:
     """The other rules notify; `/livez` stays well, the snapshot says what was left out."""
 
-    def raises(*_: object) -> None:
+    def raises(*_: object) -> Holding:
         raise ZeroDivisionError("a mistake\nof ours")
 
-    monkeypatch.setattr("sidecar.core.alerting.conditions._vacancies", raises)
+    monkeypatch.setitem(CONDITIONS, Trigger.VACANT, Condition(raises))
     with caplog.at_level(logging.ERROR):
         house.loop.start()
         house.bring(first_sight()[1:])

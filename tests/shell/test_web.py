@@ -25,8 +25,7 @@ from sidecar.core.observations import (
     ViewObserved,
 )
 from sidecar.core.state_and_effects import State
-from sidecar.core.views.episode_words import in_words
-from sidecar.core.views.explain import MOST_KEPT, find
+from sidecar.core.views.explain import MOST_KEPT, find, in_words
 from sidecar.core.views.snapshot import Health, Snapshot
 from sidecar.journal import JournalReader
 from tests.kit.cluster import job_manager

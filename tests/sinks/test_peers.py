@@ -10,11 +10,12 @@ from msgspec import json
 from msgspec.structs import replace
 
 from sidecar.core.agreement import Opinion
-from sidecar.core.delivery import ledger_document
-from sidecar.core.delivery.ledger_document import MOST_OBSERVERS, Presence
+from sidecar.core.alerting import ledger_document
+from sidecar.core.alerting.ledger_document import MOST_OBSERVERS, Presence
 from sidecar.core.flink.leadership import Component
 from sidecar.core.observations import ConnectionState, DeliveryOutcome, PeersAsked
-from sidecar.core.policy.policy import ALL_FOUND, Rule, Trigger
+from sidecar.core.policy.policy import ALL_FOUND, Rule
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.ports import LedgerError
 from sidecar.runtime.clock import Clock

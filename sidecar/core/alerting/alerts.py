@@ -1,6 +1,6 @@
 """Alerts, as a rule makes them, and the groups they are notified in, in Alertmanager's terms; see `grouping`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
@@ -10,8 +10,9 @@ from sidecar.core.agreement import Agreement
 from sidecar.core.counted import Count
 from sidecar.core.flink.leadership import ComponentId, host_port
 from sidecar.core.moment import Moment, Steady
-from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Trigger
+from sidecar.core.policy.policy import Destination, Policy, Rule, Severity
 from sidecar.core.policy.routing import Route
+from sidecar.core.policy.triggers import ABOUT_OBSERVER
 from sidecar.core.reach import Reach
 from sidecar.core.records import RecordId, record_id
 
@@ -44,13 +45,6 @@ class Reason(StrEnum):
     """This observer cannot read the store, and most of those that can be asked can."""
 
 
-NO_INCIDENT: Final = frozenset(
-    {
-        *(Trigger.ZXID_HEADROOM, Trigger.HA_RISK, Trigger.DRILL_OVERDUE),
-        *(Trigger.EPISODES, Trigger.UNOBSERVED),
-    }
-)
-"""Triggers of what is not about how the cluster is now: their messages keep the severity as label."""
 MOST_OWED: Final = 50
 """Alerts of a message that are remembered: for a sidecar that takes over before it is delivered, or until its incident ends."""
 
@@ -106,6 +100,11 @@ class Alert(Struct, frozen=True):
     """Of a condition: how many observers share it. None: no other observer is known, or they are not asked about it."""
     left_behind: bool = False
     """Its cluster was found, nobody has led or contended in it since, and it shares one group with others of that kind."""
+
+    @property
+    def is_outvoted(self) -> bool:
+        """Whether it is about this observer alone: it cannot read the store, and others can. Of Flink each observer is believed."""
+        return "observer" in self.labels and self.agreement is not None and self.agreement.is_outvoted
 
 
 class Member(Struct, frozen=True, rename={"notified": "told", "suppressed_by": "held_back"}):
@@ -181,13 +180,13 @@ class Alerts(Struct, frozen=True):
     beats: Mapping[str, int] = {}
     """By destination: when the last heartbeat or resend was queued (steady)."""
 
-    def members(self) -> Iterator[Member]:
+    def members(self) -> list[Member]:
         """Those of all groups: an alert that is in several comes as often."""
-        return (member for group in self.groups.values() for member in group.members.values())
+        return [member for group in self.groups.values() for member in group.members.values()]
 
-    def firing(self) -> Iterator[Alert]:
+    def firing(self) -> list[Alert]:
         """The alerts that fire, as often as they are in a group."""
-        return (member.alert for member in self.members() if member.alert.ended is None)
+        return [member.alert for member in self.members() if member.alert.ended is None]
 
     def active(self) -> dict[PendingKey, Alert]:
         """The alerts that are firing."""
@@ -239,7 +238,7 @@ class Notice(Struct, frozen=True):
     @property
     def changed(self) -> tuple[Alert, ...]:
         """Those that are new, or resolved."""
-        return tuple(alert for place, alert in enumerate(self.alerts) if place < self.news or alert.ended)
+        return (*self.alerts[: self.news], *[alert for alert in self.alerts[self.news :] if alert.ended])
 
 
 class Suppressed(Struct, frozen=True):
@@ -250,10 +249,6 @@ class Suppressed(Struct, frozen=True):
     reason: Reason
     alert: Alert
     silence: SilenceId | None = None
-
-
-ABOUT_OBSERVER: Final = frozenset({Trigger.BLIND, Trigger.UNOBSERVED})
-"""Triggers about this observer, not about Flink."""
 
 
 def new_alert(

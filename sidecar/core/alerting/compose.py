@@ -4,24 +4,26 @@ Addresses and job ids come from the store and are untrusted: a message has no co
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from sidecar.core.alerting import phrases, title
 from sidecar.core.alerting.alerts import Alert, Notice
 from sidecar.core.alerting.subject import Failover, Subject, jobs_line, jobs_now, subject
-from sidecar.core.alerting.template_fields import fields
 from sidecar.core.captures import Gathered
 from sidecar.core.cluster.advice import next_step
+from sidecar.core.cluster.death.death_verdict import DeathVerdict
 from sidecar.core.cluster.failover import makers_there
-from sidecar.core.cluster.record_lines import succession_line
+from sidecar.core.cluster.record_lines import death_line, succession_line
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.cluster.status import SHOWN, Shown
+from sidecar.core.cluster.status_of import Statuses
 from sidecar.core.counted import counted, shortened
 from sidecar.core.message import Content, MessageAlert
-from sidecar.core.moment import Moment
-from sidecar.core.policy.policy import Policy, Trigger
-from sidecar.core.sanitize import clean
+from sidecar.core.pods import Pods, name_at
+from sidecar.core.policy.policy import Policy
+from sidecar.core.policy.triggers import ABOUT_LEADERS, Trigger
+from sidecar.core.sanitize import clean, clean_values
 
 _WHERE: Final = " in `explain`"
 MOST_BODY: Final = 600
@@ -33,13 +35,6 @@ MOST_SUMMARY: Final = 500
 """Characters of a title from the operator's own template."""
 MOST_ALERTS: Final = 50
 """Alerts that services get one by one."""
-_MOVES: Final = frozenset(
-    {
-        *(Trigger.LEADER_CHANGED, Trigger.JOB_LEADER_CHANGED, Trigger.SAME_PROCESS_REELECTION),
-        *(Trigger.PLANNED_FAILOVER, Trigger.VACANT, Trigger.SPLIT),
-    }
-)
-"""Triggers of alerts about leaders that went or came: components that moved alike are one line."""
 
 
 class _Line(NamedTuple):
@@ -50,9 +45,11 @@ class _Line(NamedTuple):
     """Whether it may be left out of the message: `explain` and the page have it."""
 
 
-def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState], now: Moment | None = None) -> Content:
-    """What the notification of `notice` says. `now` None: nothing of the status of its cluster."""
-    about = subject(notice, policy, clusters, now)
+def compose(
+    notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState], statuses: Statuses | None = None
+) -> Content:
+    """What the notification of `notice` says. `statuses` None: nothing of the status of its cluster."""
+    about = subject(notice, policy, clusters, statuses)
     headline, failover, status = about.headline, about.failover, about.status
     title, changed, problem = _title(about)
     page = f"episodes/{failover.episode.id}" if failover else ""
@@ -73,12 +70,12 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
     ]
     return Content(
         title,
-        "\n".join(bounded([*_without_details(lines)])),
+        "\n".join(bounded(_without_details(lines))),
         headline.severity,
-        tuple((clean(name), clean(value)) for name, value in _facts(about)),
+        tuple([(name, clean(value)) for name, value in _facts(about)]),
         None if policy.link is None else f"{policy.link}/{page}",
         failover.episode.id if failover else None,
-        tuple(_message_alert(alert, about) for alert in notice.alerts[:MOST_ALERTS]),
+        tuple([_message_alert(alert, about) for alert in notice.alerts[:MOST_ALERTS]]),
         failover.death if failover else None,
         failover.recovery if failover else None,
         *((status.status.value, status.sentence, *SHOWN[status.status]) if status else ("", "", *shown)),
@@ -86,9 +83,14 @@ def compose(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState]
 
 
 def _message_alert(alert: Alert, about: Subject) -> MessageAlert:
-    labels = {name: clean(value, MOST_SUMMARY) for name, value in alert.labels.items()}
     text = phrases.line(about.rules[alert.rule], [alert], about.pods)
-    return MessageAlert(alert.id, labels, text, alert.began.wall, alert.ended.wall if alert.ended else 0)
+    return MessageAlert(
+        alert.id,
+        clean_values(alert.labels, MOST_SUMMARY),
+        text,
+        alert.began.wall,
+        alert.ended.wall if alert.ended else 0,
+    )
 
 
 def _alert_lines(about: Subject) -> tuple[list[_Line], list[str]]:
@@ -96,11 +98,11 @@ def _alert_lines(about: Subject) -> tuple[list[_Line], list[str]]:
     happened: list[_Line] = []
     news = {alert.id for alert in about.notice.changed}
     alike = defaultdict[Hashable, list[Alert]](list)
-    changes = (alert for alert in about.notice.alerts if about.rules[alert.rule].on is Trigger.LEADER_CHANGED)
+    changes = [alert for alert in about.notice.alerts if about.rules[alert.rule].on is Trigger.LEADER_CHANGED]
     changed = {(alert.cluster_id, alert.component) for alert in changes}
     for alert in about.notice.alerts:
         rule = about.rules[alert.rule]
-        if rule.on not in _MOVES:
+        if rule.on not in ABOUT_LEADERS:
             happened.append(
                 _Line(phrases.line(rule, [alert], about.pods), is_detail=bool(news) and alert.id not in news)
             )
@@ -108,81 +110,83 @@ def _alert_lines(about: Subject) -> tuple[list[_Line], list[str]]:
             hosts = phrases.host(alert.before), phrases.host(alert.after)
             whose = alert.cluster_id, alert.episode_id, phrases.is_of_a_job(alert)
             alike[alert.rule, bool(alert.ended), whose, hosts].append(alert)
-    longest = (sorted(alerts, key=phrases.longest_vacancy, reverse=True) for alerts in alike.values())
+    longest = [sorted(alerts, key=phrases.longest_vacancy, reverse=True) for alerts in alike.values()]
     return happened, [phrases.line(about.rules[alerts[0].rule], alerts, about.pods) for alerts in longest]
 
 
-def _failover_lines(failover: Failover, notice: Notice) -> Iterator[_Line]:
+def _failover_lines(failover: Failover, notice: Notice) -> list[_Line]:
     """Why it happened, and what it means for the jobs. What else leaves the same facts is no news at night."""
-    if failover.death:
-        yield _Line(succession_line(failover.death, failover.successor, phrases.longest_duration(notice.alerts)))
-    yield from (_Line(line, is_detail=True) for line in failover.came_back.affected)
-    yield from (_Line(line, is_detail=number > 0) for number, line in enumerate(failover.came_back.now))
+    lines: list[_Line] = []
+    death = failover.death
+    if death:
+        lines.append(_Line(succession_line(death, failover.successor, phrases.longest_duration(notice.alerts))))
+    lines += [_Line(line, is_detail=True) for line in failover.came_back.affected]
+    lines += [_Line(line, is_detail=number > 0) for number, line in enumerate(failover.came_back.now)]
     if failover.jobs.away or failover.jobs.ended:
         are_counted = bool(failover.came_back.now) or any(map(phrases.is_of_a_job, notice.alerts))
-        yield _Line(jobs_line(failover.jobs), is_detail=are_counted)
-    facts = (fact for fact in failover.verdict.facts if fact != failover.verdict.alike)
-    for fact in (*facts, *(failover.death.facts if failover.death else ())):
-        yield _Line(clean(fact), is_detail=fact not in failover.failed[-1:])
+        lines.append(_Line(jobs_line(failover.jobs), is_detail=are_counted))
+    facts = [fact for fact in failover.verdict.facts if fact != failover.verdict.alike]
+    facts += death.facts if death else ()
+    return [*lines, *[_Line(clean(fact), is_detail=fact not in failover.failed[-1:]) for fact in facts]]
 
 
-def _without_details(lines: Sequence[_Line]) -> Iterator[str]:
+def _without_details(lines: Sequence[_Line]) -> list[str]:
     """All that is no detail, and as many details as have room beside it, then how many have none."""
-    room = MOST_BODY - sum(len(line.text) + 1 for line in lines if not line.is_detail)
-    details = sum(len(line.text) + 1 for line in lines if line.is_detail)
-    if details > room:
+    room = MOST_BODY - sum([len(line.text) + 1 for line in lines if not line.is_detail])
+    if sum([len(line.text) + 1 for line in lines if line.is_detail]) > room:
         room -= len(_more_details(len(lines))) + 1
-    left_out = written = 0
+    kept, left_out = list[str](), 0
     for line in lines:
         size = len(line.text) + 1 if line.is_detail else 0
         if size > max(room, 0):
             left_out += 1
-            continue
-        room -= size
-        written += len(line.text) + 1
-        yield line.text
+        else:
+            room -= size
+            kept.append(line.text)
     if left_out:
         more = _more_details(left_out)
-        yield more if written + len(more) <= MOST_BODY else more.removesuffix(_WHERE)
+        fits = sum([len(text) + 1 for text in kept]) + len(more) <= MOST_BODY
+        kept.append(more if fits else more.removesuffix(_WHERE))
+    return kept
 
 
 def _more_details(number: int) -> str:
     return f"… and {counted(number, 'more line')}{_WHERE}"
 
 
-def _facts(about: Subject) -> Iterator[tuple[str, str]]:
+def _facts(about: Subject) -> list[tuple[str, str]]:
     notice, policy, failover = about.notice, about.policy, about.failover
-    names = list(dict.fromkeys(alert.cluster_id for alert in notice.alerts))
+    names = list(dict.fromkeys([alert.cluster_id for alert in notice.alerts]))
+    facts: list[tuple[str, str]] = []
     if failover:
-        yield "cause", f"{failover.verdict.cause} ({failover.verdict.confidence} confidence)"
+        facts.append(("cause", f"{failover.verdict.cause} ({failover.verdict.confidence} confidence)"))
         if failover.planned:
-            yield "planned", failover.planned
+            facts.append(("planned", failover.planned))
         elif lacked := makers_there.lacks(policy, names[0], about.cluster):
-            yield "planned", f"not known without {lacked}"
+            facts.append(("planned", f"not known without {lacked}"))
         if death := failover.death:
-            yield "death", f"{death.reason} ({death.confidence} confidence)"
-    yield "alert", f"{', '.join(dict.fromkeys(alert.rule for alert in notice.alerts))} ({notice.reason.value})"
-    yield "cluster", ", ".join(names)
-    yield "store", ", ".join(dict.fromkeys(policy.store_of(name).value for name in names))
-    yield "observer", policy.observer
+            facts.append(("death", f"{death.reason} ({death.confidence} confidence)"))
+    rules = ", ".join(dict.fromkeys([alert.rule for alert in notice.alerts]))
+    stores = ", ".join(dict.fromkeys([policy.store_of(name).value for name in names]))
+    facts += ("alert", f"{rules} ({notice.reason.value})"), ("cluster", ", ".join(names)), ("store", stores)
+    facts.append(("observer", policy.observer))
     if failover:
-        yield "episode", failover.episode.id
+        facts.append(("episode", failover.episode.id))
         if files := failover.episode.gathered.files:
-            yield "evidence", f"{counted(files, 'file')} at {policy.observer}"
+            facts.append(("evidence", f"{counted(files, 'file')} at {policy.observer}"))
         if recovery := failover.recovery:
-            yield "recovery", recovery.verdict if recovery.is_over else "still being assessed"
-    yield from policy.external_labels.items()
+            facts.append(("recovery", recovery.verdict if recovery.is_over else "still being assessed"))
+    return [*facts, *policy.external_labels.items()]
 
 
-def bounded(lines: Sequence[str]) -> Iterator[str]:
+def bounded(lines: Sequence[str]) -> Sequence[str]:
     """As many lines as fit in MOST_BYTES and MOST_LINES, then how many do not."""
     room = MOST_BYTES
     for number, line in enumerate(lines):
         room -= len(line.encode())
         if number == MOST_LINES or room < 0:
-            yield f"… and {counted(len(lines) - number, 'more line')}"
-            return
-        yield line
+            return [*lines[:number], f"… and {counted(len(lines) - number, 'more line')}"]
+    return lines
 
 
 def _title(about: Subject) -> tuple[str, list[str], str | None]:
@@ -199,3 +203,113 @@ def _title(about: Subject) -> tuple[str, list[str], str | None]:
         return f"[{label}] {clean(' '.join(rule.summary(fields(about)).split()), MOST_SUMMARY)}", changed, None
     except ValueError as error:
         return own, changed, f"(the summary of {rule.alert} could not be made: {clean(str(error))})"
+
+
+EXAMPLE: Final[Mapping[str, object]] = {
+    "alert": "FlinkLeaderChanged",
+    "severity": "warning",
+    "reason": "FIRST",
+    "status": "RECOVERING",
+    "sentence": "jm-1 leads after 4 s, 3 of 4 jobs run",
+    "cluster_id": "orders",
+    "store": "zookeeper",
+    "observer": "jobmanager-0",
+    "external_labels": {"env": "prod"},
+    "component": "dispatcher",
+    "components": ["dispatcher", "resource_manager", "rest_server"],
+    "job_id": "",
+    "before": {"host": "jm-0", "address": "jm-0:6123", "pod": "jm-0"},
+    "after": {"host": "jm-1", "address": "jm-1:6123", "pod": "jm-1"},
+    "vacant_seconds": 4.25,
+    "downtime_seconds_at_least": 4.25,
+    "downtime_seconds_at_most": 17.5,
+    "count": 3,
+    "episode_id": "0c9a4f8e-8f0b-5e0a-9d2c-3f1f5c1c6a11",
+    "cause": "jobmanager_lost",
+    "confidence": "medium",
+    "planned": "true",
+    "death": {
+        "reason": "oom_killed",
+        "confidence": "high",
+        "exit_code": 137,
+        "limit_bytes": 1677721600,
+        "fault": "",
+        "line": "JobManager jm-0 was OOM-killed (exit 137, limit 1600 MiB)",
+    },
+    "jobs_moved": 4,
+    "jobs_away": 1,
+    "jobs_total": 5,
+    "recovery": {"verdict": "recovered"},
+}
+"""The fields of a template, with example values: see docs/reference/rules.md."""
+
+
+def fields(subject: Subject) -> dict[str, object]:
+    """The fields for a message, as in EXAMPLE."""
+    alerts, policy, failover = subject.headline.alerts, subject.policy, subject.failover
+    first = alerts[0]
+    pods = subject.pods.get(first.cluster_id, {})
+    return {
+        "alert": subject.headline.rule.alert,
+        "severity": subject.headline.severity.value,
+        "reason": subject.notice.reason.value,
+        "status": subject.status.status.value if subject.status else "",
+        "sentence": subject.status.sentence if subject.status else "",
+        "cluster_id": clean(first.cluster_id),
+        "store": policy.store_of(first.cluster_id).value,
+        "observer": policy.observer,
+        "external_labels": policy.external_labels,
+        "component": first.component.component.value if first.component else "",
+        "components": sorted({alert.component.component.value for alert in alerts if alert.component}),
+        "job_id": (first.component.job_id if first.component else None) or "",
+        "before": _leader(first.before, pods),
+        "after": _leader(first.after, pods),
+        "vacant_seconds": max((a.vacant_seconds for a in alerts if a.vacant_seconds is not None), default=0.0),
+        **_downtime(alerts),
+        "count": first.count or 0,
+        **_failover(failover),
+    }
+
+
+def _failover(failover: Failover | None) -> dict[str, object]:
+    """The fields of a failover, empty if the alerts belong to none."""
+    recovery = failover.recovery if failover else None
+    return {
+        "episode_id": failover.episode.id if failover else "",
+        "cause": failover.verdict.cause.value if failover else "unknown",
+        "confidence": failover.verdict.confidence.value if failover else "none",
+        "planned": (failover.planned if failover else None) or "",
+        "death": _death(failover.death if failover else None),
+        "jobs_moved": failover.jobs.moved if failover else 0,
+        "jobs_away": failover.jobs.away if failover else 0,
+        "jobs_total": failover.jobs.total if failover else 0,
+        "recovery": {"verdict": recovery.verdict if recovery else ""},
+    }
+
+
+def _death(death: DeathVerdict | None) -> dict[str, object]:
+    """The fields of a death, empty if it is not known."""
+    return {
+        "reason": death.reason.value if death else "",
+        "confidence": death.confidence.value if death else "",
+        "exit_code": (death.exit_code if death else None) or 0,
+        "limit_bytes": (death.limit_bytes if death else None) or 0,
+        "fault": clean((death.fault if death else None) or ""),
+        "line": death_line(death) if death else "",
+    }
+
+
+def _downtime(alerts: Sequence[Alert]) -> dict[str, float]:
+    """For how long no leader worked, the longest of all alerts; 0 if not known."""
+    at_least = [alert.downtime_seconds_at_least or 0.0 for alert in alerts]
+    at_most = [alert.downtime_seconds_at_most for alert in alerts if alert.downtime_seconds_at_most is not None]
+    return {
+        "downtime_seconds_at_least": max(at_least),
+        "downtime_seconds_at_most": max(at_most) if len(at_most) == len(alerts) else 0.0,
+    }
+
+
+def _leader(host_port: str | None, pods: Pods) -> dict[str, str]:
+    """The fields of a leader empty if it is not known."""
+    names = {"host": phrases.host(host_port), "address": host_port, "pod": name_at(pods, host_port)}
+    return {name: clean(text or "") for name, text in names.items()}

@@ -1,16 +1,17 @@
-"""Which conditions of a rule hold in a cluster now, each as the alert that it would be.
+"""Which conditions of a rule hold in a cluster now, each as the alert that it would be: CONDITIONS has them by trigger.
 
 A planned failover fires nothing until the rule's `planned_budget` is over, and less long where it is not known to be planned.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from sidecar.core import agreement as agreements
-from sidecar.core.alerting.alerts import Alert, Alerts, Failovers, Pending, PendingKey, new_alert, place_of
+from sidecar.core.alerting.alerts import Alert, Failovers, Pending, PendingKey, new_alert, place_of
 from sidecar.core.cluster import rest_server
 from sidecar.core.cluster.failover import plans
 from sidecar.core.cluster.failover.episodes import Episode
@@ -20,9 +21,11 @@ from sidecar.core.cluster.recovery.recovery_state import Fault
 from sidecar.core.cluster.state import ClusterState, ComponentState, contending, zxid_headroom
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import Component, ComponentId, ConfigMapPosition, Vacant
+from sidecar.core.ha.finding import Verdict
 from sidecar.core.moment import Moment
-from sidecar.core.policy.labels import PLANNED
-from sidecar.core.policy.policy import Policy, Rule, Trigger
+from sidecar.core.policy.labels import CHECK, PLANNED
+from sidecar.core.policy.policy import Policy, Rule
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.records import record_id
 from sidecar.core.sanitize import clean
 
@@ -105,39 +108,19 @@ Holding = Mapping[ComponentId | None, Alert]
 """Conditions that hold, by component; None: of the cluster as a whole."""
 
 
-def conditions(  # noqa: PLR0911  one for each trigger
-    rule: Rule, policy: Policy, name: str, cluster: ClusterState, alerts: Alerts, now: Moment
-) -> Holding:
-    """The conditions of `rule` that hold in the cluster `name`."""
-    match rule.on:
-        case Trigger.VACANT:
-            return _vacancies(rule, policy, name, cluster)
-        case Trigger.STOPPED | Trigger.JOBS_WAIT:
-            return _stop(rule, policy, name, cluster)
-        case Trigger.BLIND:
-            return _blindness(rule, policy, name, cluster)
-        case Trigger.NO_STANDBY:
-            return _no_standby(rule, policy, name, cluster)
-        case Trigger.EPISODES:
-            return _failovers(rule, policy, name, alerts.failovers.get(name, Failovers()), now)
-        case Trigger.ZXID_HEADROOM if (left_over := zxid_headroom(cluster)) is not None and left_over < ZXID_HEADROOM:
-            epoch = (cluster.zxid or 0) >> 32
-            return {None: new_alert(policy, rule, name, None, now, epoch, count=left_over)}
-        case Trigger.DRILL_OVERDUE:
-            return _overdue(rule, policy, name, cluster, now)
-        case Trigger.LEADER_SILENT:
-            return _silence(rule, policy, name, cluster)
-        case Trigger.JOB_MISSING:
-            return _faults(rule, policy, name, cluster, Fault.MISSING)
-        case Trigger.JOB_RESURRECTED:
-            return _faults(rule, policy, name, cluster, Fault.RESURRECTED)
-        case Trigger.NOT_RECOVERED:
-            return _not_recovered(rule, policy, name, cluster)
-    return {}
+class ClusterNow(NamedTuple):
+    """One cluster, as rules see it."""
+
+    policy: Policy
+    name: str
+    cluster: ClusterState
+    failovers: Failovers
+    now: Moment
 
 
-def _stop(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Holding:
+def _stop(rule: Rule, seen: ClusterNow) -> Holding:
     """Nobody leads, and nobody wants a leader. The id does not say when: observers have not seen it at the same time."""
+    policy, name, cluster = seen.policy, seen.name, seen.cluster
     operated, own = cluster.operated, [s for component, s in cluster.components.items() if not component.job_id]
     if operated is None or operated.unwanted_since is None or not plans.is_unwanted(operated):
         return {}
@@ -151,7 +134,8 @@ def _stop(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Holdi
     return {None: replace(alert, left_behind=policy.finds is not None and _is_left_behind(cluster))}
 
 
-def _blindness(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Holding:
+def _blindness(rule: Rule, seen: ClusterNow) -> Holding:
+    policy, name, cluster = seen.policy, seen.name, seen.cluster
     if cluster.leaders_in_sight:
         if (beyond := cluster.beyond) is None:
             return {}
@@ -166,17 +150,19 @@ def _blindness(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> 
     return {None: replace(alert, agreement=agreement)}
 
 
-def _failovers(rule: Rule, policy: Policy, name: str, failovers: Failovers, now: Moment) -> Holding:
+def _failovers(rule: Rule, seen: ClusterNow) -> Holding:
     """There were too many. The id does not name one: an observer that missed some counts others."""
-    recent = [failover for failover in failovers.known if now.steady - failover.at <= rule.within]
+    policy, name, now = seen.policy, seen.name, seen.now
+    recent = [failover for failover in seen.failovers.known if now.steady - failover.at <= rule.within]
     count = sum(failover.times for failover in recent)
     if count < rule.count:
         return {}
     return {None: new_alert(policy, rule, name, None, now, count=count, episode_id=recent[-1].episode_id)}
 
 
-def _no_standby(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Holding:
+def _no_standby(rule: Rule, seen: ClusterNow) -> Holding:
     """One JobManager contends after there was a standby, or that one leaves again and again."""
+    policy, name, cluster = seen.policy, seen.name, seen.cluster
     standby, number = cluster.standby, contending(cluster.contenders)
     is_alone = standby.alone_since is not None and number == 1
     since = standby.lacking_since or standby.alone_since
@@ -188,8 +174,17 @@ def _no_standby(rule: Rule, policy: Policy, name: str, cluster: ClusterState) ->
     return {None: new_alert(policy, rule, name, None, since, *leaders, count=count)}
 
 
-def _overdue(rule: Rule, policy: Policy, name: str, cluster: ClusterState, now: Moment) -> Holding:
+def _few_transactions(rule: Rule, seen: ClusterNow) -> Holding:
+    left_over = zxid_headroom(seen.cluster)
+    if left_over is None or left_over >= ZXID_HEADROOM:
+        return {}
+    epoch = (seen.cluster.zxid or 0) >> 32
+    return {None: new_alert(seen.policy, rule, seen.name, None, seen.now, epoch, count=left_over)}
+
+
+def _overdue(rule: Rule, seen: ClusterNow) -> Holding:
     """A drill, by the wall clock; none if it is not known since when the cluster is watched."""
+    policy, name, cluster, now = seen.policy, seen.name, seen.cluster, seen.now
     last = cluster.drilled.passed_at or cluster.drilled.since
     late = now.wall - last - rule.age
     if not last or late < 0:
@@ -198,8 +193,9 @@ def _overdue(rule: Rule, policy: Policy, name: str, cluster: ClusterState, now: 
     return {None: new_alert(policy, rule, name, None, since, cluster.drilled.passed)}
 
 
-def _silence(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Holding:
+def _silence(rule: Rule, seen: ClusterNow) -> Holding:
     """The published leader does not answer. One that is not wanted any more may end."""
+    policy, name, cluster = seen.policy, seen.name, seen.cluster
     leader, unanswered = cluster.rest_leader, rest_server.unanswered(cluster)
     if leader is None or unanswered is None or plans.is_unwanted(cluster.operated):
         return {}
@@ -211,8 +207,9 @@ def _silence(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Ho
     return {_REST_SERVER: alert}
 
 
-def _not_recovered(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Holding:
+def _not_recovered(rule: Rule, seen: ClusterNow) -> Holding:
     """Jobs have not come back since the cluster is led again."""
+    policy, name, cluster = seen.policy, seen.name, seen.cluster
     led, jobs = assessment.led_since(cluster), assessment.waiting(cluster)
     if led is None or not jobs:
         return {}
@@ -222,8 +219,9 @@ def _not_recovered(rule: Rule, policy: Policy, name: str, cluster: ClusterState)
     return {None: new_alert(policy, rule, name, None, began, episode, episode_id=episode, about=about, count=len(jobs))}
 
 
-def _faults(rule: Rule, policy: Policy, name: str, cluster: ClusterState, fault: Fault) -> Holding:
+def _faults(fault: Fault, rule: Rule, seen: ClusterNow) -> Holding:
     """An alert for each job with this fault, but of very many."""
+    policy, name, cluster = seen.policy, seen.name, seen.cluster
     jobs = sorted(job_id for job_id, job in cluster.job_faults.items() if job.fault is fault)[:_MOST_FAULTS]
     holding: dict[ComponentId | None, Alert] = {}
     for job_id in jobs:
@@ -233,8 +231,9 @@ def _faults(rule: Rule, policy: Policy, name: str, cluster: ClusterState, fault:
     return holding
 
 
-def _vacancies(rule: Rule, policy: Policy, name: str, cluster: ClusterState) -> Holding:
+def _vacancies(rule: Rule, seen: ClusterNow) -> Holding:
     """Components without a leader: an alert each, but one for all jobs of a failover."""
+    policy, name, cluster = seen.policy, seen.name, seen.cluster
     if plans.is_unwanted(cluster.operated):
         return {}
     vacant = {
@@ -306,3 +305,67 @@ def _never_led(cluster: ClusterState, state: ComponentState) -> bool:
 
 def _subjects(rule: Rule, name: str, *components: ComponentId) -> tuple[str, ...]:
     return tuple(record_id("subject", rule.alert, name, component) for component in components)
+
+
+def in_progress(cluster: ClusterState, episode_id: str | None) -> bool:
+    """Whether this failover still has a component without a leader."""
+    episode = cluster.episode
+    return episode is not None and episode.id == episode_id and bool(episode.away or episode.jobs_away)
+
+
+def _is_unread(_: Alert, cluster: ClusterState) -> bool:
+    """A new process has not read what is wanted yet."""
+    operated = cluster.operated
+    return operated is not None and bool(operated.unwanted_since and operated.unread_since)
+
+
+def _is_silent_to_another(alert: Alert, cluster: ClusterState) -> bool:
+    """The alert is another sidecar's, and nothing has answered this one yet."""
+    if not cluster.picture_request or cluster.rest_server:
+        return False
+    return cluster.rest_leader is not None and place_of(cluster.rest_leader.address) == alert.before
+
+
+def _is_still_a_risk(alert: Alert, cluster: ClusterState) -> bool:
+    """The check has not passed, and still applies. What cannot be read any more may still be a risk."""
+    if cluster.readiness is None:
+        return True  # not checked since the sidecar started
+    check = cluster.readiness.checks.get(alert.labels.get(CHECK, ""))
+    return check is not None and check.result.verdict is not Verdict.PASS
+
+
+def _lacks_standby(_: Alert, cluster: ClusterState) -> bool:
+    standby = cluster.standby
+    return standby.alone_since is not None or (standby.loops and standby.lacking_since is not None)
+
+
+class Condition(NamedTuple):
+    """When the rules of one trigger fire, and for how long."""
+
+    holds: Callable[[Rule, ClusterNow], Holding] | None = None
+    """The conditions that hold now. None: what happened fires it (`reactions`)."""
+    goes_on: Callable[[Alert, ClusterState], bool] | None = None
+    """Whether an alert fires on that is not among those that hold: nothing is known of it now, or it is an event that takes time."""
+
+
+CONDITIONS: Final = {
+    Trigger.LEADER_CHANGED: Condition(
+        None, lambda alert, cluster: in_progress(cluster, alert.episode_id) and not plans.is_unwanted(cluster.operated)
+    ),
+    Trigger.VACANT: Condition(_vacancies),
+    Trigger.STOPPED: Condition(_stop, _is_unread),
+    Trigger.JOBS_WAIT: Condition(_stop, _is_unread),
+    Trigger.BLIND: Condition(_blindness),
+    Trigger.SPLIT: Condition(None, lambda alert, cluster: alert.component in cluster.contested),
+    Trigger.NO_STANDBY: Condition(_no_standby, _lacks_standby),
+    Trigger.EPISODES: Condition(_failovers),
+    # Until ZooKeeper has reported its number again since the sidecar started.
+    Trigger.ZXID_HEADROOM: Condition(_few_transactions, lambda _, cluster: cluster.zxid is None),
+    Trigger.DRILL_OVERDUE: Condition(_overdue),
+    Trigger.LEADER_SILENT: Condition(_silence, _is_silent_to_another),
+    Trigger.JOB_MISSING: Condition(partial(_faults, Fault.MISSING)),
+    Trigger.JOB_RESURRECTED: Condition(partial(_faults, Fault.RESURRECTED)),
+    Trigger.NOT_RECOVERED: Condition(_not_recovered),
+    Trigger.HA_RISK: Condition(None, _is_still_a_risk),
+}
+"""By trigger. The others are events, over at once."""

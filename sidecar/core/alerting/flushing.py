@@ -7,23 +7,15 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.alerting import active_silences
-from sidecar.core.alerting.alerts import (
-    MOST_OWED,
-    NO_INCIDENT,
-    Alert,
-    Alerts,
-    Group,
-    Member,
-    Notice,
-    Reason,
-    Suppressed,
-)
-from sidecar.core.alerting.grouping import awaits_cause, is_observable, is_outvoted, paced
+from sidecar.core.alerting import suppression
+from sidecar.core.alerting.alerts import MOST_OWED, Alert, Alerts, Group, Member, Notice, Reason, Suppressed
+from sidecar.core.alerting.grouping import awaits_cause, is_observable, paced
+from sidecar.core.alerting.suppression import Suppression, Surroundings, suppressions, surroundings
 from sidecar.core.moment import Moment
 from sidecar.core.policy.labels import Labels
-from sidecar.core.policy.policy import Policy, Trigger
-from sidecar.core.policy.routing import Route, every, is_inhibited
+from sidecar.core.policy.policy import Policy
+from sidecar.core.policy.routing import Route, every
+from sidecar.core.policy.triggers import NO_INCIDENT, Trigger
 from sidecar.core.records import record_id
 
 Flushed = tuple[Alerts, list[Notice], list[Suppressed]]
@@ -34,7 +26,7 @@ def flush(
     policy: Policy,
     blind: Collection[str],
     now: Moment,
-    documents: active_silences.Documents | None = None,
+    documents: suppression.Documents | None = None,
     decided_at: Mapping[str, int] | None = None,
     unsettled: Collection[str] = (),
     ending: Collection[str] = (),
@@ -55,12 +47,7 @@ def flush(
     return replace(alerts, groups=remaining), due.notices, due.suppressed
 
 
-class _Suppression(NamedTuple):
-    """What is not notified of a group now, by alert."""
-
-    reasons: Mapping[str, Reason]
-    silences: Mapping[str, str]
-    """The silences, where one is the reason."""
+Suppressions = Mapping[str, Suppression]
 
 
 class _Contents(NamedTuple):
@@ -115,7 +102,7 @@ class _Flush(Struct, dict=True):
     policy: Policy
     blind: Collection[str]
     now: Moment
-    documents: active_silences.Documents
+    documents: suppression.Documents
     decided_at: Mapping[str, int]
     unsettled: Collection[str]
     ending: Collection[str]
@@ -132,8 +119,8 @@ class _Flush(Struct, dict=True):
         return {route.key: route for route in every(self.policy.route)}
 
     @cached_property
-    def firing(self) -> list[Labels]:
-        return [alert.labels for alert in self.alerts.active().values()]
+    def surroundings(self) -> Surroundings:
+        return surroundings(self.policy, self.alerts, self.documents, self.now)
 
     def after(self, fingerprint: str, group: Group) -> Group | None:
         """The group after this flush: the same one if it is not due; None if it is forgotten."""
@@ -148,16 +135,15 @@ class _Flush(Struct, dict=True):
     def _has_settled(self, group: Group) -> bool:
         """Whether its cluster is as it should be again, and nothing of the incident fires: what else does is no reason to wait."""
         members = group.members.values()
-        if any(member.alert.cluster_id in self.unsettled for member in members):
+        if self.unsettled and any(member.alert.cluster_id in self.unsettled for member in members):
             return False
         if group.flush_at is None:
             return bool(members)
-        closes = any(member.closes and not member.suppressed_by for member in members)
+        if not [member for member in members if member.closes and not member.suppressed_by]:
+            return False
         others = [member for member in members if not member.closes]
-        return (
-            closes
-            and bool(others)
-            and all(m.notified and m.alert.ended is None and not self._is_of_incident(m.alert) for m in others)
+        return bool(others) and all(
+            m.notified and m.alert.ended is None and not self._is_of_incident(m.alert) for m in others
         )
 
     def _awaits_status(self, alert: Alert) -> bool:
@@ -172,13 +158,13 @@ class _Flush(Struct, dict=True):
         flush.
         """
         if (
-            active_silences.awaits_document(self.policy, self.documents, group, self.now)
-            or self.matched >= active_silences.MOST_MATCHED
+            suppression.awaits_document(self.policy, self.documents, group, self.now)
+            or self.matched >= suppression.MOST_MATCHED
             or awaits_cause(group, self.decided_at, self.now)
             or self._awaits_end(group)
         ):
             return True
-        self.matched += active_silences.effort(self.policy, self.documents, group)
+        self.matched += suppression.effort(self.policy, self.documents, group)
         return False
 
     def _awaits_end(self, group: Group) -> bool:
@@ -188,14 +174,14 @@ class _Flush(Struct, dict=True):
         return any(m.notified and m.alert.ended and m.alert.cluster_id in self.ending for m in group.members.values())
 
     def _flushed(self, fingerprint: str, group: Group, route: Route) -> Group | None:
-        suppression = self._suppression(group, route)
-        contents = self._contents(group, route, suppression)
+        hidden = suppressions(self.surroundings, route, group.members)
+        contents = self._contents(group, route, hidden)
         self.suppressed += (
-            Suppressed(fingerprint, route, why, member.alert, suppression.silences.get(key))
+            Suppressed(fingerprint, route, why, member.alert, hidden[key].silence_id if key in hidden else None)
             for key, member in group.members.items()
-            if (why := _newly_suppressed(key, member, suppression))
+            if (why := _newly_suppressed(member, hidden.get(key)))
         )
-        members = self._remaining_members(group, suppression, contents)
+        members = self._remaining_members(group, hidden, contents)
         is_notified = contents.is_notified
         if is_notified:
             group = self._notified(fingerprint, group, route, contents)
@@ -203,51 +189,31 @@ class _Flush(Struct, dict=True):
             return None if group.notified_at is None else replace(group, members={}, flush_at=None)
         if all(member.closes for member in members.values()):
             return replace(group, members=members, flush_at=None)
-        if not is_notified and members == group.members and not suppression.reasons:
+        if not is_notified and members == group.members and not hidden:
             return group  # due, but its cluster cannot be read
-        pause, since = (
-            (route.group_interval, self.now.steady)
-            if suppression.reasons
-            else (route.repeat_interval, group.notified_at)
-        )
+        pause, since = (route.group_interval, self.now.steady) if hidden else (route.repeat_interval, group.notified_at)
         return replace(group, members=members, flush_at=(since or self.now.steady) + pause)
 
-    def _suppression(self, group: Group, route: Route) -> _Suppression:
-        """Alerts that are muted, inhibited or silenced now. Inhibition never suppresses the resolve of an alert that was notified."""
-        silenced = active_silences.hiding(self.policy, self.documents, group, self.now)
-        if route.is_muted(self.now.wall):
-            reasons = dict.fromkeys(group.members, Reason.SUPPRESSED_BY_TIME_INTERVAL)
-        else:
-            unsettled = {key: m.alert for key, m in group.members.items() if not (m.notified and m.alert.ended)}
-            reasons = {
-                key: Reason.SUPPRESSED_BY_INHIBITION
-                for key, alert in unsettled.items()
-                if is_inhibited(self.policy.inhibit_rules, alert.labels, self.firing)
-            }
-            outvoted = (key for key, alert in unsettled.items() if is_outvoted(alert))
-            reasons |= dict.fromkeys(outvoted, Reason.SUPPRESSED_BY_OBSERVERS)
-        return _Suppression(reasons | dict.fromkeys(silenced, Reason.SUPPRESSED_BY_SILENCE), silenced)
-
-    def _contents(self, group: Group, route: Route, suppression: _Suppression) -> _Contents:
-        visible = [member for key, member in group.members.items() if key not in suppression.reasons]
+    def _contents(self, group: Group, route: Route, suppressed: Suppressions) -> _Contents:
+        visible = [member for key, member in group.members.items() if key not in suppressed]
         news = [member.alert for member in visible if _is_news(member)]
         notified = [member for member in visible if member.notified]
         over = [m for m in notified if m.alert.ended and not (m.closes and self._awaits_status(m.alert))]
         still = [m.alert for m in notified if not m.alert.ended and is_observable(m.alert, self.blind)]
-        hidden = (group.members[key] for key in suppression.reasons if group.members[key].notified)
+        hidden = [group.members[key] for key in suppressed if group.members[key].notified]
         lasting = [member.alert for member in (*visible, *hidden) if not member.alert.ended]
         lasts, differs = any(map(self._is_of_incident, lasting)), not all(map(self._is_of_incident, news))
-        awaits_status = any(self._awaits_status(member.alert) for member in visible)
+        awaits_status = bool(self.unsettled) and any(self._awaits_status(member.alert) for member in visible)
         is_repeated = group.notified_at is not None and self.now.steady >= group.notified_at + route.repeat_interval
         return _Contents(news, over, still, bool(lasting), lasts, differs, awaits_status, is_repeated)
 
-    def _remaining_members(self, group: Group, suppression: _Suppression, contents: _Contents) -> dict[str, Member]:
+    def _remaining_members(self, group: Group, suppressed: Suppressions, contents: _Contents) -> dict[str, Member]:
         """The alerts that stay in the group: those that fire, resolved ones that are still to be notified, and those whose incident stays
         open until the cluster is as it should be.
         """
         members = {}
         for key, member in group.members.items():
-            is_hidden = key in suppression.reasons
+            is_hidden = key in suppressed
             is_put_off = member.closes and bool(contents.news) and not contents.ends
             is_unsaid = is_put_off or self._awaits_status(member.alert)
             closes = bool(member.alert.ended) and not is_hidden and is_unsaid
@@ -255,8 +221,8 @@ class _Flush(Struct, dict=True):
                 members[key] = replace(
                     member,
                     notified=member.notified or not is_hidden,
-                    suppressed_by=suppression.reasons.get(key),
-                    silence=suppression.silences.get(key),
+                    suppressed_by=suppressed[key].reason if is_hidden else None,
+                    silence=suppressed[key].silence_id if is_hidden else None,
                     closes=closes or member.closes,
                 )
         beyond = {*sorted(key for key, member in members.items() if member.closes)[MOST_OWED:]}
@@ -267,7 +233,7 @@ class _Flush(Struct, dict=True):
         news, resolved, still = contents.news, contents.resolved, contents.still
         included = (*news, *resolved, *still)
         reason = Reason.RESOLVED if contents.closes else _reason(group, contents)
-        thread = group.thread or record_id("thread", fingerprint, min(alert.id for alert in included))
+        thread = group.thread or record_id("thread", fingerprint, min([alert.id for alert in included]))
         incident = group.incident or _incident(self.policy, fingerprint, group.labels)
         self.notices.append(
             Notice(
@@ -279,7 +245,7 @@ class _Flush(Struct, dict=True):
             )
         )
         destinations = self.policy.receivers.get(route.receiver, ())
-        opened_at = tuple(destination.name for destination in destinations if destination.shows_incidents)
+        opened_at = tuple([destination.name for destination in destinations if destination.shows_incidents])
         group = replace(group, thread=thread, incident=incident, opened_at=opened_at)
         if contents.closes:
             return group
@@ -287,9 +253,9 @@ class _Flush(Struct, dict=True):
         return replace(group, notified_at=self.now.steady)
 
 
-def _newly_suppressed(key: str, member: Member, suppression: _Suppression) -> Reason | None:
+def _newly_suppressed(member: Member, suppression: Suppression | None) -> Reason | None:
     """The reason to record: where a silence or other observers begin to hide it, else when it is over before it could be notified."""
-    why, silence = suppression.reasons.get(key, member.suppressed_by), suppression.silences.get(key)
+    why, silence = (suppression.reason, suppression.silence_id) if suppression else (member.suppressed_by, None)
     if silence is not None:
         return why if silence != member.silence else None
     if why is Reason.SUPPRESSED_BY_OBSERVERS:

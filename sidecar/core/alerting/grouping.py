@@ -77,7 +77,7 @@ def updated(alerts: Alerts, alert: Alert, count: int | None, agreement: Agreemen
             latest = now if (count or 0) > (member.alert.count or 0) else member.alert.latest
             after = replace(member.alert, count=count, latest=latest, agreement=agreement)
             flush_at = group.flush_at
-            if flush_at is not None and is_outvoted(member.alert) and not is_outvoted(after):
+            if flush_at is not None and member.alert.is_outvoted and not after.is_outvoted:
                 flush_at = min(flush_at, now.steady)
             groups[fingerprint] = replace(with_alert(group, after), flush_at=flush_at)
     return replace(alerts, groups=groups)
@@ -134,11 +134,6 @@ def with_alert(group: Group, alert: Alert, before: Member | None = None) -> Grou
 def fingerprint_of(route: Route, labels: Labels) -> str:
     """The identity of the group of this route with these labels."""
     return record_id("group", route.key, route.receiver, *sorted(labels.items()))
-
-
-def is_outvoted(alert: Alert) -> bool:
-    """Whether it is about this observer alone: it cannot read the store, and others can. Of Flink each observer is believed."""
-    return "observer" in alert.labels and alert.agreement is not None and alert.agreement.is_outvoted
 
 
 def is_observable(alert: Alert, blind: Collection[str]) -> bool:

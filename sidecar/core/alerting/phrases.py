@@ -1,7 +1,8 @@
 """The texts of alerts by trigger: title and line, while firing and when resolved."""
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
+from typing import Final
 
 from sidecar.core.agreement import Agreement
 from sidecar.core.alerting.alerts import Alert
@@ -15,32 +16,14 @@ from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.moment import SECOND, age, seconds, spoken
 from sidecar.core.pods import Pods, name_at, spelled
 from sidecar.core.policy.labels import CHECK
-from sidecar.core.policy.policy import Rule, Trigger
+from sidecar.core.policy.policy import Rule
+from sidecar.core.policy.triggers import ALL_OWN, TRIGGERS, Phrases, Trigger
 from sidecar.core.reach import Reach
 from sidecar.core.sanitize import clean
 
-
-class Phrases(NamedTuple):
-    """Texts with the fields of `_fields`. A title may have those of SHORTENED."""
-
-    title: str
-    title_over: str
-    line: str
-    line_over: str
-
-
-_ALL_OWN: Final = "JobManager"
-"""Its process has all of a cluster's own components: together they are called after it."""
-_MOVE: Final = "{move} at {began}{down}"
-_MOVED: Final = f"{{what}}: {_MOVE}"
 _NOT_ASKED: Final = "the REST server of {before} is not asked any more since {ended}, after {lasted}"
 SILENCES: Final[Mapping[Reach | None, Phrases]] = {
-    Reach.SILENT: Phrases(
-        "the leader does not answer{at}",
-        "the leader is not asked any more",
-        "{before} leads, and its REST server accepts connections but has answered nothing since {began}",
-        _NOT_ASKED,
-    ),
+    Reach.SILENT: TRIGGERS[Trigger.LEADER_SILENT].phrases,
     Reach.UNREACHABLE: Phrases(
         "the leader cannot be reached{at}",
         "the leader is not asked any more",
@@ -58,109 +41,10 @@ SILENCES: Final[Mapping[Reach | None, Phrases]] = {
 }
 """Of a leader that does not answer, by `Alert.reach`."""
 
-PHRASES: Final = {
-    Trigger.LEADER_CHANGED: Phrases(
-        "{who}failed over{again}{moves}{longest}", "failover of {what} is over{moves}{longest}", _MOVED, _MOVED
-    ),
-    Trigger.JOB_LEADER_CHANGED: Phrases("leader of {what} changed{moves}", "leader of {what} changed", _MOVED, _MOVED),
-    Trigger.SAME_PROCESS_REELECTION: Phrases(
-        "a leader lost its leadership and was elected again{moves}", "a leader was elected again", _MOVED, _MOVED
-    ),
-    Trigger.PLANNED_FAILOVER: Phrases(*("planned failover{moves}{longest}",) * 2, *(f"{_ALL_OWN}: {_MOVE}",) * 2),
-    Trigger.STOPPED: Phrases(
-        "stopped: {detail}",
-        "wanted again",
-        "stopped at {began}: {detail}. No leader is wanted",
-        "stopped until {ended}",
-    ),
-    Trigger.JOBS_WAIT: Phrases(
-        "stopped, and {jobs} in the store wait",
-        "wanted again, or no job waits",
-        "stopped at {began}: {detail}. {jobs} in the store wait for a JobManager",
-        "wanted again since {ended}, or the jobs are gone",
-    ),
-    Trigger.VACANT: Phrases(
-        "no leader for {what}{left}",
-        "leader back for {what}{longest}",
-        "{what}: no leader since {began}{formerly}",
-        "{what}: {led} at {ended}{down}",
-    ),
-    Trigger.SPLIT: Phrases(
-        "split leadership of {what}{sides}",
-        "{what}: split leadership is over",
-        "{what}: {before} and {after} replace each other since {began}, each deleting the other's address",
-        f"{{what}}: over, no replaced leader has returned for {seconds(split_leadership.CALM)}",
-    ),
-    Trigger.EPISODES: Phrases(
-        "{count} failovers within {within}",
-        "failover rate is back to normal",
-        "{count} failovers within {within}, the last one by {latest}",
-        "fewer failovers within {within} since {ended}",
-    ),
-    Trigger.BLIND: Phrases(
-        "the store cannot be read",
-        "the store can be read again",
-        "the store cannot be read since {began}: leaders are unknown, and changes are not observed",
-        "the store could not be read for {lasted}, until {ended}: changes in that time are reported separately",
-    ),
-    Trigger.UNOBSERVED: Phrases(
-        "at least {total} unobserved changes of {what}",
-        "unobserved changes of {what}",
-        "{what}: at least {count} unobserved changes before {began}",
-        "{what}: at least {count} unobserved changes before {began}",
-    ),
-    Trigger.NO_STANDBY: Phrases(
-        "no standby JobManager",
-        "standby JobManager available again",
-        "only one JobManager contends since {began}: if it fails, none can take over",
-        "a standby contends again since {ended}, after {lasted}",
-    ),
-    Trigger.JOB_MISSING: Phrases(
-        "{what} missing after a failover",
-        "{what} no longer missing",
-        "{what}: missing since {began}, Flink does not know it any more",
-        "{what}: not reported as missing any more since {ended}: it runs again, or a day has passed",
-    ),
-    Trigger.JOB_RESURRECTED: Phrases(
-        "{what} had ended and runs again after a failover",
-        "{what} does not run again any more",
-        "{what}: had ended, and was started again by {began}: cancel it if it is not to run (FLINK-39704)",
-        "{what}: not reported any more since {ended}: it ended, or a day has passed",
-    ),
-    Trigger.RESTORED_FROM_NOTHING: Phrases(*("{what} restored from nothing",) * 2, *("{what}: {detail}",) * 2),
-    Trigger.RESTORED_FROM_OLDER: Phrases(
-        *("{what} restored from an older checkpoint",) * 2, *("{what}: {detail}",) * 2
-    ),
-    Trigger.NOT_RECOVERED: Phrases(
-        "{jobs} not running after a failover",
-        "all jobs run, or are not waited for",
-        "{jobs} not seen running since all components were led again at {began}: {about}",
-        "since {ended} all jobs run, have ended, or are reported as missing; it took {lasted}",
-    ),
-    Trigger.RECOVERED: Phrases(*("recovered after a failover",) * 2, *("everything came back, proven by {ended}",) * 2),
-    Trigger.LEADER_SILENT: SILENCES[Reach.SILENT],
-    Trigger.HA_RISK: Phrases(
-        "{risks} for high availability",
-        "a risk for high availability is gone",
-        "{about}: {detail}",
-        "{about}: passed by {ended}, or does not apply any more",
-    ),
-    Trigger.DRILL_OVERDUE: Phrases(
-        "no failover drill has passed for {age}",
-        "a failover drill has passed",
-        "no drill has passed since {passed} (the last one, or since when this cluster is watched): `drill start` begins one",
-        "a drill has passed by {ended}",
-    ),
-    Trigger.ZXID_HEADROOM: Phrases(
-        "ZooKeeper will soon elect a new leader of its own",
-        "ZooKeeper has elected a new leader of its own",
-        "{count} transactions left until ZooKeeper has to: restart its leader at a quiet time before that",
-        "ZooKeeper's transaction numbers started over at {ended}",
-    ),
-}
 _SHORTEST_SECONDS: Final = 0.05
 """Less would be shown as 0.0."""
 _REST_SERVER: Final = ComponentId(Component.REST_SERVER)
+_TOO_OLD: Final = str(TooOld())
 TOO_OLD: Final = Phrases(
     "this Flink is not supported", "a supported Flink runs", "{missing}", "a supported Flink runs since {ended}"
 )
@@ -199,17 +83,16 @@ def headline(
     """The title of a group of alerts. `pods`: those of each cluster; `without`: fields to leave out; `counted_within`: in which time
     failovers are counted.
     """
-    phrases = _phrases(rule, alerts[0])
-    fields = _fields(rule, alerts, pods) | {"again": _failover_number(alerts, counted_within)}
-    fields |= {name: "" for name in without if name != "who" or fields["what"] == _ALL_OWN}
+    phrases, fields = _phrases(rule, alerts[0]), _Fields(rule, alerts, pods)
+    fields["again"] = _failover_number(alerts, counted_within)
+    fields |= {name: "" for name in without if name != "who" or fields["what"] == ALL_OWN}
     return (phrases.title_over if over else phrases.title).format_map(fields)
 
 
 def line(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> str:
     """The line of one alert: what happened, to what, when. Of several, all about what happened to the first one."""
     alert = alerts[0]
-    phrases = _phrases(rule, alert)
-    fields = _fields(rule, alerts, pods)
+    phrases, fields = _phrases(rule, alert), _Fields(rule, alerts, pods)
     if alert.ended is not None and not alert.is_event:
         return phrases.line_over.format_map(fields)
     return phrases.line.format_map(fields) + (_observers(alert.agreement) if alert.agreement else "")
@@ -229,15 +112,19 @@ def _observers(agreement: Agreement) -> str:
 def _phrases(rule: Rule, alert: Alert) -> Phrases:
     if alert.unwanted:
         return UNWANTED
-    if alert.missing == str(TooOld()):
-        return TOO_OLD
-    if alert.missing and alert.missing.startswith(PARTLY):
-        return PARTLY_OBSERVED
+    if alert.missing:
+        return (
+            TOO_OLD
+            if alert.missing == _TOO_OLD
+            else PARTLY_OBSERVED
+            if alert.missing.startswith(PARTLY)
+            else NO_CLUSTER
+        )
     if rule.on is Trigger.NO_STANDBY and alert.count:
         return UNSTEADY_STANDBY
     if rule.on is Trigger.LEADER_SILENT:
         return SILENCES[alert.reach]
-    return NO_CLUSTER if alert.missing else PHRASES[rule.on]
+    return TRIGGERS[rule.on].phrases
 
 
 def host(host_port: str | None) -> str | None:
@@ -245,56 +132,108 @@ def host(host_port: str | None) -> str | None:
     return (host_port or "").rpartition(":")[0] or host_port
 
 
-def _fields(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> dict[str, str]:
-    first, subject = alerts[0], _subject(alerts)
-    vacant = seconds(int((first.vacant_seconds or 0) * SECOND))
-    bounds = first.downtime_seconds_at_least, first.downtime_seconds_at_most
-    down = without_leader(first.vacant_seconds, *bounds)
-    return {
-        **_leader_fields(alerts, pods),
-        "what": subject,
-        "who": f"{subject} ",
-        "began": spoken(first.began.wall),
-        "ended": spoken(first.ended.wall) if first.ended else "",
-        "lasted": vacant,
-        "longest": f" after {longest}" if (longest := longest_duration(alerts)) else "",
-        "down": f", {down}" if down else "",
-        "count": str(first.count),
-        "jobs": counted(first.count or 0, "job"),
-        "risks": counted(len(alerts), "risk"),
-        "about": first.about or first.labels.get(CHECK, ""),
-        "detail": first.detail,
-        "total": str(sum(alert.count or 0 for alert in alerts)),
-        "within": age(rule.within),
-        "age": age(rule.age),
-        "passed": spoken(first.began.wall - rule.age),
-        "latest": spoken((first.latest or first.began).wall),
-        "missing": first.missing or "",
-    }
+class _Fields(dict[str, str]):
+    """The fields of a text, each formed when the text has it."""
+
+    def __init__(self, rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> None:
+        super().__init__()
+        self.rule, self.alerts, self.pods, self.first = rule, alerts, pods, alerts[0]
+
+    def __missing__(self, name: str) -> str:
+        text = self[name] = _FIELDS[name](self)
+        return text
+
+    @cached_property
+    def places(self) -> tuple[str, str]:
+        """Who led before and after."""
+        alert = _example(self.alerts)
+        pods = self.pods.get(alert.cluster_id) or {}
+        before, after = (
+            (alert.before and name_at(pods, alert.before), alert.after and name_at(pods, alert.after))
+            if pods
+            else (None, None)
+        )
+        return spelled(alert.before, before), spelled(alert.after, after)
+
+    @property
+    def previous(self) -> str:
+        """The leader that they are about, or the one before it, if it is one process."""
+        processes = {self.process(alert, alert.before) for alert in self.alerts if alert.before}
+        before, *others = processes or {None}
+        return clean(before) if before and not others else ""
+
+    @property
+    def led(self) -> str:
+        if self.first.component == JOBS:
+            return "new leaders, or ended"
+        return f"elected {clean(self.places[1])}" if self.places[1] else "its job ended"
+
+    @property
+    def moves(self) -> str:
+        """From process to process."""
+        moves = {(self.process(alert, alert.before), self.process(alert, alert.after)) for alert in self.alerts}
+        (before, after), *others = moves
+        if others:
+            return f", in {len(others) + 1} different moves"
+        if before == after:  # several processes on one host: only their ports differ, and one pair stands for all
+            example = _example(self.alerts)
+            before, after = example.before, example.after
+        return f": {move(before, after)}"
+
+    @property
+    def down(self) -> str:
+        alert = self.first
+        down = without_leader(alert.vacant_seconds, alert.downtime_seconds_at_least, alert.downtime_seconds_at_most)
+        return f", {down}" if down else ""
+
+    def process(self, alert: Alert, place: str | None) -> str | None:
+        """The pod at `host:port`, or the host where the pod is not known."""
+        pods = self.pods.get(alert.cluster_id)
+        return (pods and name_at(pods, place)) or host(place)
+
+
+def _after(prefix: str, text: str, suffix: str = "") -> str:
+    return f"{prefix}{text}{suffix}" if text else ""
+
+
+_FIELDS: Final[Mapping[str, Callable[[_Fields], str]]] = {
+    "what": lambda of: _subject(of.alerts),
+    "who": lambda of: f"{of['what']} ",
+    "began": lambda of: spoken(of.first.began.wall),
+    "ended": lambda of: spoken(of.first.ended.wall) if of.first.ended else "",
+    "lasted": lambda of: seconds(int((of.first.vacant_seconds or 0) * SECOND)),
+    "longest": lambda of: _after(" after ", longest_duration(of.alerts)),
+    "down": lambda of: of.down,
+    "count": lambda of: str(of.first.count),
+    "jobs": lambda of: counted(of.first.count or 0, "job"),
+    "risks": lambda of: counted(len(of.alerts), "risk"),
+    "about": lambda of: of.first.about or of.first.labels.get(CHECK, ""),
+    "detail": lambda of: of.first.detail,
+    "total": lambda of: str(sum(alert.count or 0 for alert in of.alerts)),
+    "within": lambda of: age(of.rule.within),
+    "age": lambda of: age(of.rule.age),
+    "passed": lambda of: spoken(of.first.began.wall - of.rule.age),
+    "latest": lambda of: spoken((of.first.latest or of.first.began).wall),
+    "missing": lambda of: of.first.missing or "",
+    "before": lambda of: clean(of.places[0] or "?"),
+    "after": lambda of: clean(of.places[1] or "?"),
+    "move": lambda of: move(*of.places),
+    "moves": lambda of: of.moves,
+    "sides": lambda of: f": {of['before']} and {of['after']}",
+    "left": lambda of: _after(", ", of.previous, " led before"),
+    "at": lambda of: _after(": ", of.previous),
+    "formerly": lambda of: _after(" (previous leader: ", clean(of.places[0]), ")"),
+    "led": lambda of: of.led,
+    "calm": lambda _: seconds(split_leadership.CALM),
+}
 
 
 def _example(alerts: Sequence[Alert]) -> Alert:
     """One whose address stands for that of the process: the port of the REST server says least."""
-    return min(alerts, key=lambda alert: alert.component == _REST_SERVER)
-
-
-def _leader_fields(alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> dict[str, str]:
-    """Who led before and after."""
-    first = _example(alerts)
-    names = pods.get(first.cluster_id, {})
-    before, after = (spelled(place, name_at(names, place)) for place in (first.before, first.after))
-    led, previous = f"elected {clean(after)}" if after else "its job ended", _previous_leader(alerts, pods)
-    return {
-        "before": clean(before or "?"),
-        "after": clean(after or "?"),
-        "move": move(before, after),
-        "moves": _moves(alerts, pods),
-        "sides": f": {clean(before or '?')} and {clean(after or '?')}",
-        "left": f", {previous} led before" if previous else "",
-        "at": f": {previous}" if previous else "",
-        "formerly": f" (previous leader: {clean(before)})" if before else "",
-        "led": "new leaders, or ended" if first.component == JOBS else led,
-    }
+    for alert in alerts:
+        if alert.component != _REST_SERVER:
+            return alert
+    return alerts[0]
 
 
 def _subject(alerts: Sequence[Alert]) -> str:
@@ -304,32 +243,19 @@ def _subject(alerts: Sequence[Alert]) -> str:
         [(component, alert)] = components.items()
         name = f"job {alert.about}" if alert.about else str(component)
         return counted(alert.count or 0, "job") if component == JOBS else name
-    own = [str(component) for component in components if component.component is not Component.JOB]
-    texts = own if len(own) < 2 else [f"{len(own)} components"]
+    own = [component for component in components if component.component is not Component.JOB]
+    texts = [*map(str, own)] if len(own) < 2 else [f"{len(own)} components"]
     if len(own) == len(Component) - 1:
-        texts = [_ALL_OWN]
-    jobs = [alert.count or 1 for component, alert in components.items() if component.component is Component.JOB]
-    if jobs:
+        texts = [ALL_OWN]
+    if len(own) < len(components):
+        jobs = [alert.count or 1 for component, alert in components.items() if component.component is Component.JOB]
         texts.append(counted(sum(jobs), "job"))
     return " and ".join(texts) or "the cluster"
 
 
-def _process(alert: Alert, place: str | None, pods: Mapping[str, Pods]) -> str | None:
-    """The pod at `host:port`, or the host where the pod is not known."""
-    return name_at(pods.get(alert.cluster_id, {}), place) or host(place)
-
-
-def _previous_leader(alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> str:
-    """The leader that they are about, or the one before it, if it is one process."""
-    processes = {_process(alert, alert.before, pods) for alert in alerts if alert.before}
-    before, *others = processes or {None}
-    return clean(before) if before and not others else ""
-
-
 def longest_duration(alerts: Sequence[Alert]) -> str:
     """For how long there was no leader, the longest of these: `22 to 33 s`. Empty if nothing is known, or it is zero."""
-    own = [alert for alert in alerts if not is_of_a_job(alert)]
-    relevant = own or alerts
+    relevant = [alert for alert in alerts if not is_of_a_job(alert)] or alerts
     at_least = max(map(longest_vacancy, relevant))
     bounded = [alert.downtime_seconds_at_most for alert in relevant if alert.downtime_seconds_at_most is not None]
     at_most = max(*bounded, at_least) if len(bounded) == len(relevant) else None
@@ -350,20 +276,8 @@ def longest_vacancy(alert: Alert) -> float:
 
 def _failover_number(alerts: Sequence[Alert], within: int) -> str:
     """The number of the failover, if it was not the first one in that time."""
-    number = max(alert.count or 0 for alert in alerts)
-    if number < 2 or not within:
+    number = max([alert.count or 0 for alert in alerts]) if within else 0
+    if number < 2:
         return ""
     ending = "th" if number % 100 in {11, 12, 13} else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f" again ({number}{ending} in {age(within)})"
-
-
-def _moves(alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> str:
-    """From process to process."""
-    moves = {tuple(_process(alert, place, pods) for place in (alert.before, alert.after)) for alert in alerts}
-    (before, after), *others = moves
-    if others:
-        return f", in {len(others) + 1} different moves"
-    if before == after:  # several processes on one host: only their ports differ, and one pair stands for all
-        example = _example(alerts)
-        before, after = example.before, example.after
-    return f": {move(before, after)}"

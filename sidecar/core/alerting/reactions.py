@@ -3,6 +3,7 @@
 An alert's id is derived from its cause: every observer of the same event computes the same id, so that one of them can notify for all.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -30,7 +31,8 @@ from sidecar.core.cluster.transitions import Transition
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.moment import Moment, in_seconds
 from sidecar.core.policy.labels import PLANNED
-from sidecar.core.policy.policy import Policy, Rule, Severity, Trigger
+from sidecar.core.policy.policy import Policy, Rule, Severity
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.quarantine import STRICT, Quarantine
 from sidecar.core.records import AnyRecord, EpisodeRecord, Recovery
 from sidecar.core.sanitize import clean
@@ -38,10 +40,13 @@ from sidecar.core.sanitize import clean
 MOST_FAILOVERS: Final = 1000
 """Remembered per cluster."""
 _BAD_RESTORES: Final = {"nothing": Trigger.RESTORED_FROM_NOTHING, "older": Trigger.RESTORED_FROM_OLDER}
-_OF_TRANSITIONS: Final = frozenset(
-    {Trigger.LEADER_CHANGED, Trigger.JOB_LEADER_CHANGED, Trigger.UNOBSERVED, Trigger.SPLIT}
-)
-"""Thousands of jobs may move in one step, and most rules are about something else."""
+BY_HAPPENED: Final[Mapping[type, frozenset[Trigger]]] = {
+    Transition: frozenset({Trigger.LEADER_CHANGED, Trigger.JOB_LEADER_CHANGED, Trigger.UNOBSERVED, Trigger.SPLIT}),
+    EpisodeRecord: frozenset({Trigger.SAME_PROCESS_REELECTION, Trigger.PLANNED_FAILOVER}),
+    BadRestore: frozenset(_BAD_RESTORES.values()),
+    Recovery: frozenset({Trigger.RECOVERED}),
+}
+"""What each kind of event may fire. Thousands of jobs may move in one step, and most rules are about something else."""
 
 
 class Drills(Struct, frozen=True):
@@ -68,24 +73,37 @@ def react(
     drills: Drills = NO_DRILLS,
 ) -> Alerts:
     """Fire or withdraw alerts for something that happened in `cluster`."""
+    triggers = BY_HAPPENED.get(type(happened), frozenset())
+    match happened:
+        case EpisodeRecord(cause=Cause.OBSERVER_BLIND):
+            return alerts
+        case EpisodeRecord() if not drills.have(happened.id):
+            alerts = _count_failover(alerts, policy, happened, at)
+    for rule in policy.rules:
+        if rule.on in triggers:
+            try:
+                alerts = _react_to(happened, alerts, policy, rule, cluster, at, drills)
+            except Exception as error:  # noqa: BLE001  whatever it is, the other rules go on
+                quarantine.leave_out(error, "rule", rule.alert, "of cluster", happened.cluster_id)
+    return alerts
+
+
+def _react_to(
+    happened: AnyRecord | Happened,
+    alerts: Alerts,
+    policy: Policy,
+    rule: Rule,
+    cluster: ClusterState,
+    at: Moment,
+    drills: Drills,
+) -> Alerts:
     match happened:
         case Transition():
-            for rule in policy.rules:
-                if rule.on not in _OF_TRANSITIONS:
-                    continue
-                with quarantine.guard("rule", rule.alert, "of cluster", happened.cluster_id):
-                    alerts = _react_to_transition(alerts, policy, rule, happened, cluster, at, drills)
-        case BadRestore() | Recovery(job_id=None, verdict="recovered"):
-            for rule in policy.rules:
-                with quarantine.guard("rule", rule.alert, "of cluster", happened.cluster_id):
-                    if alert := _of_recovery(policy, rule, happened, at):
-                        alerts = grouping.fire(alerts, policy, alert, at)
-        case EpisodeRecord() if happened.cause != Cause.OBSERVER_BLIND:
-            if not drills.have(happened.id):
-                alerts = _count_failover(alerts, policy, happened, at)
-            for rule in policy.rules:
-                with quarantine.guard("rule", rule.alert, "of cluster", happened.cluster_id):
-                    alerts = _react_to_episode(alerts, policy, rule, happened, at)
+            return _react_to_transition(alerts, policy, rule, happened, cluster, at, drills)
+        case EpisodeRecord():
+            return _react_to_episode(alerts, policy, rule, happened, at)
+        case BadRestore() | Recovery() if alert := _of_recovery(policy, rule, happened, at):
+            return grouping.fire(alerts, policy, alert, at)
     return alerts
 
 
@@ -157,7 +175,7 @@ def _alert_of_transition(
             # The id names the new leader, not the previous one: an observer that missed a failover knows another previous leader.
             # A leader that returned was notified when it was first elected: then the failover that brought it back is part of the id.
             parts = (session_id, episode_id if transition.returned else None)
-            ended = None if in_progress(cluster, episode_id) else at
+            ended = None if conditions.in_progress(cluster, episode_id) else at
             alert = new_alert(
                 policy, rule, name, component, at, *parts, episode_id=episode_id, ended=ended, is_event=True
             )
@@ -218,7 +236,7 @@ def _of_recovery(policy: Policy, rule: Rule, happened: BadRestore | Recovery, at
     name, episode_id = happened.cluster_id, happened.episode_id
     event = {"episode_id": episode_id, "ended": at, "is_event": True}
     match happened:
-        case Recovery() if rule.on is Trigger.RECOVERED:
+        case Recovery(job_id=None, verdict="recovered"):
             return new_alert(policy, rule, name, None, at, episode_id, **event)
         case BadRestore() if rule.on is _BAD_RESTORES.get(happened.origin):
             job, about = ComponentId(Component.JOB, happened.job_id), clean(happened.name, MOST_NAME)
@@ -228,7 +246,7 @@ def _of_recovery(policy: Policy, rule: Rule, happened: BadRestore | Recovery, at
 
 def _count_failover(alerts: Alerts, policy: Policy, episode: EpisodeRecord, at: Moment) -> Alerts:
     """Remember a failover for as long as a rule counts it."""
-    if not any(rule.on is Trigger.EPISODES for rule in policy.rules):
+    if Trigger.EPISODES not in {rule.on for rule in policy.rules}:
         return alerts
     if episode.planned and episode.cause != Cause.ROLLBACK:
         return alerts
@@ -257,9 +275,3 @@ def _is_vacancy_notified(alerts: Alerts, policy: Policy, alert: Alert) -> bool:
         for member in alerts.members()
         if (member.alert.episode_id, member.alert.component) == (alert.episode_id, alert.component)
     )
-
-
-def in_progress(cluster: ClusterState, episode_id: str | None) -> bool:
-    """Whether this failover still has a component without a leader."""
-    episode = cluster.episode
-    return episode is not None and episode.id == episode_id and bool(episode.away or episode.jobs_away)

@@ -1,14 +1,22 @@
 """Rules: the state of a cluster decides which conditions hold, fire and are resolved. `reactions` are about what happened."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Alert, Alerts, Failovers, Pending, PendingKey, new_alert, place_of
-from sidecar.core.alerting.conditions import Holding, conditions, no_vacancy_until, waiting_alerts
-from sidecar.core.alerting.reactions import as_known, in_progress
+from sidecar.core.alerting.conditions import (
+    CONDITIONS,
+    ClusterNow,
+    Condition,
+    Holding,
+    in_progress,
+    no_vacancy_until,
+    waiting_alerts,
+)
+from sidecar.core.alerting.reactions import as_known
 from sidecar.core.cluster import rest_server
 from sidecar.core.cluster.downtime import bounds_in_seconds
 from sidecar.core.cluster.failover import plans
@@ -18,9 +26,11 @@ from sidecar.core.flink.leadership import Held
 from sidecar.core.ha.finding import Verdict
 from sidecar.core.moment import Moment, in_seconds
 from sidecar.core.policy.labels import CHECK
-from sidecar.core.policy.policy import Policy, Rule, Trigger
+from sidecar.core.policy.policy import Policy, Rule
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.quarantine import STRICT, Quarantine
 
+_OVER_AT_ONCE: Final = Condition()
 _COUNTED: Final = frozenset({Trigger.EPISODES, Trigger.NO_STANDBY})
 """Their messages have the number of now, not that of the beginning."""
 
@@ -39,9 +49,10 @@ def evaluate(
     """
     for name, cluster in clusters.items():
         if alerts.evaluated.get(name) is not cluster or name in alerts.failovers:
-            with quarantine.guard("alerts of cluster", name) as guard:
+            try:
                 alerts = _evaluate_cluster(alerts, policy, name, cluster, now, quarantine)
-            if guard.raised:
+            except Exception as error:  # noqa: BLE001  whatever it is, the other clusters go on
+                quarantine.leave_out(error, "alerts of cluster", name)
                 alerts = _without_cluster(alerts, name)
     triggers = {rule.alert: rule.on for rule in policy.rules}
 
@@ -112,18 +123,30 @@ def _evaluate_cluster(
 ) -> Alerts:
     """Resolve the cluster's conditions that no longer hold; those that hold and are not firing become pending."""
     alerts = _without_old_failovers(alerts, policy, name, now)
-    lasting = _lasting(alerts, name)
+    lasting = _by_rule(_lasting(alerts, name))
     pending = {key: other for key, other in alerts.pending.items() if key[1] != name}
     over: set[str] = set()
+    seen = ClusterNow(policy, name, cluster, alerts.failovers.get(name, Failovers()), now)
+    in_sight = cluster.leaders_in_sight
     for rule in policy.rules:
-        with quarantine.guard("rule", rule.alert, "of cluster", name):
+        condition, firing = CONDITIONS.get(rule.on, _OVER_AT_ONCE), lasting.get(rule.alert, ())
+        try:
             if rule.on is Trigger.LEADER_CHANGED:
                 pending |= waiting_alerts(alerts.pending, rule, name, cluster, now)
-            if cluster.leaders_in_sight or rule.on is Trigger.BLIND:
-                of_rule = [alert for alert in lasting if alert.rule == rule.alert]
-                alerts, waiting, ended = _evaluate_rule(alerts, policy, rule, name, cluster, of_rule, now)
+            if not in_sight and rule.on is not Trigger.BLIND:
+                continue
+            if rule.on is Trigger.HA_RISK:
+                for alert in _new_risks(rule, policy, name, cluster, firing):
+                    alerts = grouping.fire(alerts, policy, alert, now)
+            holding = condition.holds(rule, seen) if condition.holds else {}
+            if holding:
+                alerts, waiting = _evaluate_rule(alerts, rule, seen, holding, firing)
                 pending |= waiting
-                over |= ended
+            for alert in firing:
+                if not (alert.component in holding or (condition.goes_on and condition.goes_on(alert, cluster))):
+                    over.add(alert.id)
+        except Exception as error:  # noqa: BLE001  whatever it is, the other rules go on
+            quarantine.leave_out(error, "rule", rule.alert, "of cluster", name)
     if over:
         alerts = grouping.resolve(alerts, policy, over, now, lambda alert: _completed(alert, cluster, now))
     if pending == alerts.pending and alerts.evaluated.get(name) is cluster:
@@ -136,33 +159,28 @@ def _lasting(alerts: Alerts, name: str) -> list[Alert]:
     return [alert for alert in alerts.firing() if alert.cluster_id == name]
 
 
+def _by_rule(alerts: Iterable[Alert]) -> dict[str, list[Alert]]:
+    by_rule: dict[str, list[Alert]] = {}
+    for alert in alerts:
+        by_rule.setdefault(alert.rule, []).append(alert)
+    return by_rule
+
+
 def _evaluate_rule(
-    alerts: Alerts,
-    policy: Policy,
-    rule: Rule,
-    name: str,
-    cluster: ClusterState,
-    lasting: Sequence[Alert],
-    now: Moment,
-) -> tuple[Alerts, dict[PendingKey, Pending], set[str]]:
-    """The alerts with what is known now of those that are `lasting`, the conditions that hold and do not fire, and the ids of alerts that
-    are over.
-    """
-    if rule.on is Trigger.HA_RISK:
-        for alert in _new_risks(rule, policy, name, cluster, lasting):
-            alerts = grouping.fire(alerts, policy, alert, now)
-    holding = conditions(rule, policy, name, cluster, alerts, now)
+    alerts: Alerts, rule: Rule, seen: ClusterNow, holding: Holding, lasting: Sequence[Alert]
+) -> tuple[Alerts, dict[PendingKey, Pending]]:
+    """The alerts with what is known now of those that are `lasting`, and the conditions that hold and do not fire."""
     firing = {alert.component: alert for alert in lasting}
     pending: dict[PendingKey, Pending] = {}
     for component, alert in holding.items():
         if fires := firing.get(component):
             count = alert.count if rule.on in _COUNTED else fires.count
-            alerts = grouping.updated(alerts, fires, count, alert.agreement, now)
+            alerts = grouping.updated(alerts, fires, count, alert.agreement, seen.now)
         else:
-            key, waiting = (rule.alert, name, component), Pending(_due(rule, cluster, alert), alert)
+            key, waiting = (rule.alert, seen.name, component), Pending(_due(rule, seen.cluster, alert), alert)
             before = alerts.pending.get(key)
             pending[key] = before if before == waiting else waiting
-    return alerts, pending, {alert.id for alert in lasting if not _still_holds(rule, alert, holding, cluster)}
+    return alerts, pending
 
 
 def _due(rule: Rule, cluster: ClusterState, alert: Alert) -> int:
@@ -171,34 +189,6 @@ def _due(rule: Rule, cluster: ClusterState, alert: Alert) -> int:
     return (
         max(due, no_vacancy_until(rule, cluster, alert.episode_id, alert.began)) if rule.on is Trigger.VACANT else due
     )
-
-
-def _still_holds(rule: Rule, alert: Alert, holding: Holding, cluster: ClusterState) -> bool:
-    match rule.on:
-        case Trigger.LEADER_CHANGED:
-            return in_progress(cluster, alert.episode_id) and not plans.is_unwanted(cluster.operated)
-        case Trigger.SPLIT:
-            return alert.component in cluster.contested
-        case Trigger.NO_STANDBY:
-            standby = cluster.standby
-            return standby.alone_since is not None or (standby.loops and standby.lacking_since is not None)
-        case Trigger.LEADER_SILENT if cluster.picture_request and cluster.rest_server is None:
-            # Another sidecar's, and nothing has answered this one yet.
-            return cluster.rest_leader is not None and place_of(cluster.rest_leader.address) == alert.before
-    return alert.component in holding or _is_not_over(rule, alert, cluster)
-
-
-def _is_not_over(rule: Rule, alert: Alert, cluster: ClusterState) -> bool:
-    """Whether a condition goes on of which nothing is known now."""
-    match rule.on:
-        case Trigger.HA_RISK:
-            return not _is_risk_over(alert, cluster)
-        case Trigger.STOPPED | Trigger.JOBS_WAIT:
-            operated = cluster.operated  # a new process has not read it yet
-            return operated is not None and bool(operated.unwanted_since and operated.unread_since)
-        case Trigger.ZXID_HEADROOM:
-            return cluster.zxid is None  # ZooKeeper has not reported it since the sidecar started
-    return False
 
 
 def _completed(alert: Alert, cluster: ClusterState, now: Moment) -> Alert:
@@ -247,19 +237,11 @@ def _new_risks(
             yield replace(alert, labels={**alert.labels, CHECK: check_id}, detail=detail)
 
 
-def _is_risk_over(alert: Alert, cluster: ClusterState) -> bool:
-    """Whether the check passed, or does not apply any more. What cannot be read any more may still be a risk."""
-    if cluster.readiness is None:
-        return False  # not checked since the sidecar started
-    check = cluster.readiness.checks.get(alert.labels.get(CHECK, ""))
-    return check is None or check.result.verdict is Verdict.PASS
-
-
-def evaluate_search(alerts: Alerts, policy: Policy, finder: Finder | None, now: Moment) -> Alerts:
+def evaluate_search(alerts: Alerts, policy: Policy, finder: Finder, now: Moment) -> Alerts:
     """Fire and resolve the alert that not all clusters are watched: the rules on `blind` are also about the search, because those that are
     left out cannot have an alert of their own. In place of a cluster's id it has the place of the search.
     """
-    if finder is None or not finder.connected:
+    if not finder.connected:
         return alerts  # nothing is known
     problem = finder.beyond_bounds
     for rule in policy.rules:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from sidecar.core.alerting import title
-from sidecar.core.alerting.alerts import NO_INCIDENT, Alert, Notice
+from sidecar.core.alerting.alerts import Alert, Notice
 from sidecar.core.alerting.title import Headline
 from sidecar.core.cluster.death.death_verdict import DeathReason, DeathVerdict
 from sidecar.core.cluster.death.deaths import death_of, name_of
@@ -22,12 +22,13 @@ from sidecar.core.cluster.recovery.recovery_state import Assessed, RecoverySumma
 from sidecar.core.cluster.recovery.recovery_tables import MOST_OF_A_REASON, known_checkpoints
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.cluster.status import ClusterStatus
-from sidecar.core.cluster.status_of import status_of
+from sidecar.core.cluster.status_of import Statuses
 from sidecar.core.counted import counted, data_size, shortened
-from sidecar.core.moment import Moment, age, micros, seconds
+from sidecar.core.moment import age, micros, seconds
 from sidecar.core.pictures import ENDED, Checkpoint, Job, Picture
 from sidecar.core.pods import Pods, spelled
-from sidecar.core.policy.policy import Policy, Rule, Trigger
+from sidecar.core.policy.policy import Policy, Rule
+from sidecar.core.policy.triggers import NO_INCIDENT, Trigger
 from sidecar.core.records import Recovery
 from sidecar.core.sanitize import clean
 
@@ -226,30 +227,34 @@ class Subject(NamedTuple):
     """That of its cluster. None: it is about no incident, or about several clusters, or not known."""
 
 
-def subject(notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState], now: Moment | None = None) -> Subject:
-    """What is known of what `notice` is about; `now` None: nothing of the status."""
+def subject(
+    notice: Notice, policy: Policy, clusters: Mapping[str, ClusterState], statuses: Statuses | None = None
+) -> Subject:
+    """What is known of what `notice` is about; `statuses` None: nothing of the status."""
     rules = {rule.alert: rule for rule in policy.rules}
     headline = title.headline(notice, rules)
     cluster = clusters.get(headline.alerts[0].cluster_id)
     episode = _episode(cluster, headline.alerts) or _episode(cluster, notice.alerts)
     failover = None
     if cluster and episode:
-        failover = _failover(cluster, episode, of_a_loss=any(rules[a.rule].on in _OF_A_LOSS for a in notice.alerts))
+        failover = _failover(
+            cluster, episode, of_a_loss=not _OF_A_LOSS.isdisjoint([rules[alert.rule].on for alert in notice.alerts])
+        )
         jobs = failover.jobs
         headline = headline.with_lost(jobs.lost - jobs.vanished, jobs.moved)
     pods = {name: cluster.pods for name, cluster in clusters.items()}
-    is_of_incident = any(rules[alert.rule].on not in NO_INCIDENT for alert in notice.changed or notice.alerts)
-    status = _status(headline, policy, cluster, now) if now and is_of_incident else None
+    is_of_incident = not NO_INCIDENT.issuperset([rules[alert.rule].on for alert in notice.changed or notice.alerts])
+    status = _status(headline, cluster, statuses) if statuses and is_of_incident else None
     return Subject(headline, notice, policy, rules, pods, cluster, failover, status)
 
 
-def _status(headline: Headline, policy: Policy, cluster: ClusterState | None, now: Moment) -> ClusterStatus | None:
+def _status(headline: Headline, cluster: ClusterState | None, statuses: Statuses) -> ClusterStatus | None:
     """The status of the cluster that the headline is about, also where an alert about no incident is the headline: what was said of the
     incident before would stand otherwise."""
     names = {alert.cluster_id for alert in headline.alerts}
     if cluster is None or len(names) > 1:
         return None
-    return status_of(policy, names.pop(), cluster, now)
+    return statuses.of(names.pop(), cluster)
 
 
 def _failover(cluster: ClusterState, episode: Episode, *, of_a_loss: bool) -> Failover:

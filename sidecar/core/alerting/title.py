@@ -10,7 +10,8 @@ from sidecar.core.cluster.status import ClusterStatus
 from sidecar.core.counted import counted
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.pods import Pods
-from sidecar.core.policy.policy import Rule, Severity, Trigger
+from sidecar.core.policy.policy import Rule, Severity
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.sanitize import clean
 
 MOST_TITLE: Final = 80
@@ -68,10 +69,10 @@ def headline(notice: Notice, rules: Mapping[str, Rule]) -> Headline:
     first = min(changed, key=lambda alert: _rank(alert, rules[alert.rule]))
     alike = [alert for alert in changed if alert.rule == first.rule and bool(alert.ended) == bool(first.ended)]
     over = _is_over(notice, first)
-    begun = sum(1 for alert in changed if alert.ended is None) if over else 0
+    begun = len([alert for alert in changed if alert.ended is None]) if over else 0
     named = {*map(_named, alike)}
-    others = sum(_named(alert) not in named for alert in changed if alert.ended or not over)
-    worst = min((_severity(alert, rules[alert.rule]) for alert in alike), key=WORST_FIRST.index)
+    others = sum([_named(alert) not in named for alert in changed if alert.ended or not over])
+    worst = min([_severity(alert, rules[alert.rule]) for alert in alike], key=WORST_FIRST.index)
     return Headline(rules[first.rule], worst, alike, over, others, unchanged + begun, over and notice.goes_on)
 
 

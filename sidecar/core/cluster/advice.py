@@ -15,7 +15,7 @@ from sidecar.core.cluster.state import ClusterState, contending
 from sidecar.core.cluster.status import Status
 from sidecar.core.flink.leadership import Vacant
 from sidecar.core.pods import process
-from sidecar.core.policy.policy import Trigger
+from sidecar.core.policy.triggers import TRIGGERS, Trigger
 
 _LOST: Final = "was lost"
 _LEADERSHIP: Final = "lost its leadership"
@@ -127,56 +127,10 @@ DEATHS: Final[Mapping[str, str]] = {
 _LEFT_OPEN: Final = frozenset({Cause.JOBMANAGER_LOST, Cause.GRACEFUL_HANDOVER, Cause.RESTARTED_IN_PLACE, Cause.UNKNOWN})
 """Causes that do not say why the process ended."""
 
-TRIGGERS: Final = {
-    Trigger.LEADER_CHANGED: "Open the failover and read its cause.",
-    Trigger.VACANT: "Check whether a JobManager runs and can reach the store.",
-    Trigger.EPISODES: "Compare the causes of the last failovers: repeated failovers have a common cause.",
-    Trigger.BLIND: "Check the store and this sidecar's connection to it; this says nothing about Flink.",
-    Trigger.UNOBSERVED: "Check the load of the store and of this sidecar; the audit log has the number of unobserved changes.",
-    Trigger.SPLIT: "Stop one of the two JobManagers: it does not settle by itself.",
-    Trigger.NO_STANDBY: "Start another JobManager: the next failure has none to take over.",
-    Trigger.JOB_LEADER_CHANGED: "Look for the job's restart in the JobManager's log.",
-    Trigger.SAME_PROCESS_REELECTION: "Check the leader for long garbage collections, and its network to the store.",
-    Trigger.PLANNED_FAILOVER: "Nothing: a planned failover is over.",
-    Trigger.STOPPED: "Nothing, if it was meant to stop.",
-    Trigger.JOBS_WAIT: "Start the cluster again, or delete its data in the store if its jobs are not needed any more.",
-    Trigger.JOB_MISSING: "Submit the job again, from its latest checkpoint or a savepoint.",
-    Trigger.JOB_RESURRECTED: "Cancel the job if it is not to run: it may write a second time.",
-    Trigger.RESTORED_FROM_NOTHING: "Stop the job, and start it from its latest checkpoint.",
-    Trigger.RESTORED_FROM_OLDER: "See what the job writes twice.",
-    Trigger.NOT_RECOVERED: "Look at the jobs' exceptions, and whether there are enough slots.",
-    Trigger.RECOVERED: "Nothing: everything came back.",
-    Trigger.LEADER_SILENT: "Find out whether the leader's process hangs (thread dump, garbage collection) or has ended.",
-    Trigger.DRILL_OVERDUE: "Drill the failover: `drill start` (docs/how-to/drills.md).",
-    Trigger.ZXID_HEADROOM: "Restart ZooKeeper's leader at a quiet time.",
-    Trigger.HA_RISK: "Do what the check says before the next failover, or silence it by its label check.",
-}
-
-_SHIPPED: Final = {
-    Trigger.LEADER_CHANGED: "FlinkLeaderChanged",
-    Trigger.VACANT: "FlinkNoLeader",
-    Trigger.EPISODES: "FlinkLeaderFlapping",
-    Trigger.BLIND: "FlinkLeadersOutOfSight",
-    Trigger.SPLIT: "FlinkSplitLeadership",
-    Trigger.NO_STANDBY: "FlinkNoStandby",
-    Trigger.JOB_LEADER_CHANGED: "FlinkJobLeaderChanged",
-    Trigger.PLANNED_FAILOVER: "FlinkPlannedFailover",
-    Trigger.STOPPED: "FlinkStopped",
-    Trigger.JOBS_WAIT: "FlinkStoppedWithJobs",
-    Trigger.JOB_MISSING: "FlinkJobMissing",
-    Trigger.JOB_RESURRECTED: "FlinkJobResurrected",
-    Trigger.RESTORED_FROM_NOTHING: "FlinkStateLost",
-    Trigger.RESTORED_FROM_OLDER: "FlinkStateOlder",
-    Trigger.NOT_RECOVERED: "FlinkNotRecovered",
-    Trigger.LEADER_SILENT: "FlinkLeaderSilent",
-    Trigger.ZXID_HEADROOM: "FlinkZooKeeperZxidHeadroom",
-}
-"""The alerts of rules/default.yaml. docs/how-to/troubleshooting.md has them as headings."""
-
 
 def anchor(trigger: Trigger) -> str:
     """The section of docs/how-to/troubleshooting.md about alerts of this trigger."""
-    return _SHIPPED.get(trigger, trigger.value).lower()
+    return (TRIGGERS[trigger].shipped or trigger.value).lower()
 
 
 def explains(death: str | None, cause: Cause) -> bool:
@@ -236,7 +190,7 @@ def next_step(cluster: ClusterState, status: Status) -> NextStep | None:
 
 
 def _trigger_step(trigger: Trigger) -> NextStep:
-    return NextStep(TRIGGERS[trigger], anchor(trigger))
+    return NextStep(TRIGGERS[trigger].next, anchor(trigger))
 
 
 def _lost(cluster: ClusterState) -> Trigger:

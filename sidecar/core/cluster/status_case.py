@@ -21,7 +21,8 @@ from sidecar.core.flink.leadership import Component, ComponentId, Held, Vacant
 from sidecar.core.moment import SECOND, Moment, age, bounds, micros
 from sidecar.core.pictures import ENDED, Job, Picture
 from sidecar.core.pods import process
-from sidecar.core.policy.policy import PLANNABLE, PLANNED_BUDGET, Policy, Source, Store, Trigger
+from sidecar.core.policy.policy import PLANNED_BUDGET, Policy, Source, Store
+from sidecar.core.policy.triggers import PLANNABLE, Trigger
 from sidecar.core.sanitize import clean
 
 LONGEST_REASON: Final = 500

@@ -40,9 +40,22 @@ def status_of(policy: Policy, name: str, cluster: ClusterState, now: Moment) -> 
     return ClusterStatus(status, before.since if before and before.status is status else now, parts, case.due)
 
 
-def restated(policy: Policy, name: str, cluster: ClusterState, now: Moment) -> ClusterStep:
-    """The cluster with its status as it is now, and a record if that has changed. The same object if nothing has."""
-    current, before = status_of(policy, name, cluster, now), cluster.stated
+class Statuses:
+    """The statuses of clusters at one moment, each decided once for all that speak of it."""
+
+    def __init__(self, policy: Policy, now: Moment) -> None:
+        self._policy, self._now = policy, now
+        self._decided: dict[str, ClusterStatus] = {}
+
+    def of(self, name: str, cluster: ClusterState) -> ClusterStatus:
+        if name not in self._decided:
+            self._decided[name] = status_of(self._policy, name, cluster, self._now)
+        return self._decided[name]
+
+
+def restated(policy: Policy, name: str, cluster: ClusterState, current: ClusterStatus, now: Moment) -> ClusterStep:
+    """The cluster with its status `current`, and a record if that has changed. The same object if nothing has."""
+    before = cluster.stated
     stated = Stated(current.status, current.since, current.sentence, current.due)
     if stated == before:
         return cluster, []

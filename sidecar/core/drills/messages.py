@@ -5,15 +5,16 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core.alerting.alerts import ABOUT_OBSERVER, Reason, labels_of
+from sidecar.core.alerting.alerts import Reason, labels_of
+from sidecar.core.alerting.new_deliveries import FIRES_FOR, closing
+from sidecar.core.alerting.outbox import Delivery, Part
 from sidecar.core.alerting.silence_document import Expectation, Written, drill_of
-from sidecar.core.delivery.new_deliveries import FIRES_FOR, closing
-from sidecar.core.delivery.outbox import Delivery, Part
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
 from sidecar.core.message import FeedAlert
 from sidecar.core.moment import Moment, parsed, spoken
-from sidecar.core.policy.policy import Destination, Policy, Severity, Trigger
+from sidecar.core.policy.policy import Destination, Policy, Severity
 from sidecar.core.policy.routing import matching
+from sidecar.core.policy.triggers import ABOUT_OBSERVER, Trigger
 from sidecar.core.records import Drill, record_id
 from sidecar.core.sanitize import clean
 

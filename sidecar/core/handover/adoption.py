@@ -16,7 +16,8 @@ from sidecar.core.moment import Moment
 from sidecar.core.pictures import MOST_HELD
 from sidecar.core.pods import merged
 from sidecar.core.policy.labels import PLANNED
-from sidecar.core.policy.policy import EVENTS, Policy, Source
+from sidecar.core.policy.policy import Policy, Source
+from sidecar.core.policy.triggers import EVENTS
 from sidecar.core.rebase import rebased
 from sidecar.core.state_and_effects import State
 

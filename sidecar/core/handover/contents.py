@@ -6,11 +6,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Alerts, Group, Member, Reason
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.cluster import succession
 from sidecar.core.cluster.failover import episodes
 from sidecar.core.cluster.failover.episodes import Absence, Episode
 from sidecar.core.cluster.state import ClusterState
-from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.flink.leadership import ConfigMapPosition, Position
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Policy

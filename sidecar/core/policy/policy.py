@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.routing import InhibitRule, Route
+from sidecar.core.policy.triggers import TRIGGERS, Need, Trigger
 
 
 class Store(StrEnum):
@@ -26,115 +27,6 @@ class Severity(StrEnum):
     CRITICAL = "critical"
 
 
-class Trigger(StrEnum):
-    """The reason for which a rule fires."""
-
-    LEADER_CHANGED = "leader_changed"
-    """A cluster component has another leader than the last known one: A->B or null->B, observed or not. Never a first election. It fires
-    until every component of the failover has a leader again."""
-    VACANT = "vacant"
-    """There has been no leader for `for`."""
-    EPISODES = "episodes"
-    """At least `count` failovers `within` a period."""
-    BLIND = "blind"
-    """This observer has not been able to read the store for `for`."""
-    UNOBSERVED = "unobserved"
-    """Leaders changed without being observed."""
-    SPLIT = "split"
-    """Replaced leaders keep returning: two contenders both act as leader."""
-    NO_STANDBY = "no_standby"
-    """JobManagers have left, and only one contends."""
-    JOB_LEADER_CHANGED = "job_leader_changed"
-    """A job has another leader, outside of a failover."""
-    SAME_PROCESS_REELECTION = "same_process_reelection"
-    """A leader lost its leadership, and was elected again."""
-    PLANNED_FAILOVER = "planned_failover"
-    """A failover is over that was meant to happen, and was no rollback."""
-    STOPPED = "stopped"
-    """There is no leader, and nobody wants one: scaled to 0, deleted, suspended, finished."""
-    JOBS_WAIT = "jobs_wait"
-    """There is no leader, and nobody has wanted one for `for`, but jobs are still in the store. Never for a suspended FlinkDeployment,
-    which keeps its jobs there."""
-    ZXID_HEADROOM = "zxid_headroom"
-    """ZooKeeper will soon have to elect a leader of its own, because it runs out of transaction numbers."""
-    JOB_MISSING = "job_missing"
-    """A job that ran before a failover is not known to Flink any more."""
-    JOB_RESURRECTED = "job_resurrected"
-    """A job that had ended before a failover runs again."""
-    RESTORED_FROM_NOTHING = "restored_from_nothing"
-    """A job that had completed checkpoints began without state after a failover."""
-    RESTORED_FROM_OLDER = "restored_from_older"
-    """A job was restored from an older checkpoint than its last completed one, or from an older savepoint."""
-    NOT_RECOVERED = "not_recovered"
-    """The cluster is led again, and for `for` not every job is known to run."""
-    RECOVERED = "recovered"
-    """A failover is over, and it is proven that everything came back."""
-    LEADER_SILENT = "leader_silent"
-    """The REST server of the published leader, which answered this sidecar before, has not answered for `for`."""
-    HA_RISK = "ha_risk"
-    """A check of high availability found what makes a failover fail."""
-    DRILL_OVERDUE = "drill_overdue"
-    """No drill of the cluster's failover has passed for longer than the rule's `age`."""
-
-
-class Need(StrEnum):
-    """A source that some triggers need besides the leaders of a cluster, as a configuration names it."""
-
-    ZOOKEEPER = "a cluster in ZooKeeper"
-    KUBERNETES = "a cluster in Kubernetes"
-    FLINK_REST = "evidence: {flink_rest: auto}"
-    PLANS = "kubernetes: {plans: true}"
-    HA_CHECK = "ha_check"
-    SHARED_STORE = "ledger: {mode: auto}"
-
-
-NEEDS: Final[Mapping[Trigger, Need | None]] = {
-    **dict.fromkeys(Trigger),
-    Trigger.NO_STANDBY: Need.ZOOKEEPER,
-    Trigger.ZXID_HEADROOM: Need.ZOOKEEPER,
-    Trigger.PLANNED_FAILOVER: Need.PLANS,
-    Trigger.STOPPED: Need.KUBERNETES,
-    Trigger.JOBS_WAIT: Need.PLANS,
-    Trigger.JOB_RESURRECTED: Need.FLINK_REST,
-    Trigger.RESTORED_FROM_NOTHING: Need.FLINK_REST,
-    Trigger.RESTORED_FROM_OLDER: Need.FLINK_REST,
-    Trigger.NOT_RECOVERED: Need.FLINK_REST,
-    Trigger.RECOVERED: Need.FLINK_REST,
-    Trigger.LEADER_SILENT: Need.FLINK_REST,
-    Trigger.HA_RISK: Need.HA_CHECK,
-    Trigger.DRILL_OVERDUE: Need.SHARED_STORE,
-}
-"""The source without which a rule with this trigger never fires. None: leaders are enough."""
-
-
-LASTING: Final = frozenset(
-    {
-        *(Trigger.VACANT, Trigger.BLIND, Trigger.NO_STANDBY, Trigger.NOT_RECOVERED, Trigger.LEADER_SILENT),
-        Trigger.JOBS_WAIT,
-    }
-)
-"""Triggers with `for`: how long the condition must have held."""
-
-
-EVENTS: Final = frozenset(
-    {
-        *(Trigger.LEADER_CHANGED, Trigger.JOB_LEADER_CHANGED, Trigger.UNOBSERVED),
-        *(Trigger.SAME_PROCESS_REELECTION, Trigger.PLANNED_FAILOVER),
-        *(Trigger.RESTORED_FROM_NOTHING, Trigger.RESTORED_FROM_OLDER, Trigger.RECOVERED),
-    }
-)
-"""Triggers of what happens. The others are of conditions, which fire while they hold."""
-DRILLED: Final = frozenset(
-    {
-        *(Trigger.LEADER_CHANGED, Trigger.JOB_LEADER_CHANGED, Trigger.SAME_PROCESS_REELECTION),
-        *(Trigger.PLANNED_FAILOVER, Trigger.VACANT, Trigger.EPISODES, Trigger.NO_STANDBY),
-        *(Trigger.NOT_RECOVERED, Trigger.RECOVERED, Trigger.LEADER_SILENT),
-    }
-)
-"""Triggers of what a failover that works may cause: a drill hides them while it lasts. Lost jobs, lost state, a split and what this
-sidecar cannot see are no part of one."""
-PLANNABLE: Final = frozenset({Trigger.LEADER_CHANGED, Trigger.VACANT})
-"""Triggers with `planned_budget`: a planned failover that takes no longer fires nothing."""
 PLANNED_BUDGET: Final = 300 * SECOND
 DRILL_AGE: Final = 90 * 24 * 3600 * SECOND
 
@@ -280,7 +172,7 @@ class Policy(Struct, frozen=True):
         """The rules that cannot fire with this configuration, by what they need."""
         idle: dict[Need, list[str]] = {}
         for rule in self.rules:
-            if (need := NEEDS[rule.on]) in self.lacks:
+            if (need := TRIGGERS[rule.on].needs) in self.lacks:
                 idle.setdefault(need, []).append(rule.alert)
         return idle
 

@@ -111,11 +111,6 @@ def inhibitor(rules: Iterable[InhibitRule], labels: Labels, firing: Iterable[Lab
     return next((source for source in firing if any(rule.inhibits(source, labels) for rule in targeted)), None)
 
 
-def is_inhibited(rules: Iterable[InhibitRule], labels: Labels, firing: Iterable[Labels]) -> bool:
-    """Whether one of the `firing` alerts inhibits one with these labels."""
-    return inhibitor(rules, labels, firing) is not None
-
-
 Span = tuple[int, int]
 """The first and the last value, both included."""
 

@@ -1,39 +1,35 @@
-"""What fires, what is suppressed and why, and what will fire soon: for the page, `GET /api/v1/alerts` and the command `alerts`."""
+"""What fires, what is suppressed and why, what will fire soon, and silences: for the page, the API and commands."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from functools import cache
 from typing import Final
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
-from sidecar.core.alerting import active_silences
-from sidecar.core.alerting.active_silences import Silence
-from sidecar.core.alerting.alerts import Alert, Group, Member, Pending
-from sidecar.core.alerting.grouping import is_observable, is_outvoted
+from sidecar.core.agreement import Agreement
+from sidecar.core.alerting.alerts import Alert, Member, Pending
+from sidecar.core.alerting.grouping import is_observable
 from sidecar.core.alerting.phrases import headline, line
+from sidecar.core.alerting.silence_document import Written
+from sidecar.core.alerting.suppression import (
+    ORDER,
+    AlertState,
+    By,
+    Silence,
+    Suppression,
+    hiding,
+    suppressions,
+    surroundings,
+)
 from sidecar.core.cluster.status import Status
 from sidecar.core.cluster.status_of import status_of
-from sidecar.core.moment import Timestamp, timestamp
-from sidecar.core.policy.labels import Labels
-from sidecar.core.policy.policy import Rule, Severity
-from sidecar.core.policy.routing import Route, inhibitor, matching
+from sidecar.core.moment import Moment, Timestamp, timestamp
+from sidecar.core.policy.policy import Policy, Rule, Severity
+from sidecar.core.policy.routing import every, matching
 from sidecar.core.sanitize import clean
+from sidecar.core.state_and_effects import State
 from sidecar.core.views.snapshot import Snapshot
-
-
-class AlertState(StrEnum):
-    """Whether an alert is notified, and what keeps it from that. The first that applies."""
-
-    FIRING = "firing"
-    SILENCED = "silenced"
-    INHIBITED = "inhibited"
-    MUTED = "muted"
-    """By the time intervals of all of its routes."""
-    OUTVOTED = "outvoted"
-    """This observer cannot read the store, and others can."""
-    PENDING = "pending"
-    """Its condition holds, but not for `for` yet."""
 
 
 class AlertView(Struct, frozen=True):
@@ -120,17 +116,24 @@ class _Views:
 
     def active(self) -> Iterator[tuple[AlertView, Alert]]:
         """The alerts that fire, each once, in however many groups it is."""
-        members = [member for member in self._state.alerts.members() if member.alert.rule in self._rules]
-        by_id = {member.alert.id: member.alert for member in members if member.alert.ended is None}
-        notified = {member.alert.id for member in members if member.notified and member.alert.ended is None}
-        everything = Group("", {}, {key: Member(alert) for key, alert in by_id.items()})
-        hidden = active_silences.hiding(self._policy, self._state.silences, everything, self._at)
-        firing = [alert.labels for alert in by_id.values()]
-        for key, alert in by_id.items():
-            routes = matching(self._policy.route, alert.labels)
-            state, reason = self._suppression(alert, hidden.get(key), firing, routes)
-            was_notified = key in notified
-            yield self._view(alert, routes, state, reason, notified=was_notified, silence_id=hidden.get(key)), alert
+        routes = {route.key: route for route in every(self._policy.route)}
+        around = surroundings(self._policy, self._state.alerts, self._state.silences, self._at)
+        by_id: dict[str, list[tuple[Member, Suppression | None]]] = {}
+        for group in self._state.alerts.groups.values():
+            firing = {
+                key: member
+                for key, member in group.members.items()
+                if member.alert.ended is None and member.alert.rule in self._rules
+            }
+            hidden = suppressions(around, routes.get(group.route, self._policy.route), firing)
+            for key, member in firing.items():
+                by_id.setdefault(member.alert.id, []).append((member, hidden.get(key)))
+        for members in by_id.values():
+            alert, reasons = members[-1][0].alert, [suppression for _, suppression in members if suppression]
+            # It is notified where one of its groups is not suppressed; else it is shown by what all of them share.
+            last = max(reasons, key=lambda suppression: suppression.place) if len(reasons) == len(members) else None
+            notified = any(member.notified for member, _ in members)
+            yield self._view(alert, notified=notified, suppression=last), alert
 
     def pending(self) -> Iterator[tuple[AlertView, Alert]]:
         """The alerts whose conditions hold, and that will fire."""
@@ -138,32 +141,11 @@ class _Views:
             if rule := self._rules.get(pending.alert.rule):
                 fires_at = timestamp(self._at.wall + pending.due - self._at.steady)
                 why = _why_it_waits(rule, pending)
-                routes = matching(self._policy.route, pending.alert.labels)
-                view = self._view(pending.alert, routes, AlertState.PENDING, why, fires_at=fires_at)
-                yield view, pending.alert
+                yield self._view(pending.alert, fires_at=fires_at, why=why), pending.alert
 
     def headline(self, alerts: Sequence[Alert]) -> str:
         """What alerts of one rule are about together."""
         return headline(self._rules[alerts[0].rule], alerts, self._pods, over=False)
-
-    def _suppression(
-        self, alert: Alert, silence_id: str | None, firing: Sequence[Labels], routes: Sequence[Route]
-    ) -> tuple[AlertState, str | None]:
-        if silence_id is not None:
-            by_id = self._state.silences[self._policy.silences_of(alert.cluster_id) or ""].known
-            return AlertState.SILENCED, _silenced(by_id[silence_id])
-        if source := inhibitor(self._policy.inhibit_rules, alert.labels, firing):
-            return AlertState.INHIBITED, f"inhibited by {clean(source['alert'])} of {clean(source['cluster_id'])}"
-        muted = [route.muted_by(self._at.wall) for route in routes]
-        if muted and all(muted):
-            return AlertState.MUTED, f"its notifications are muted: {clean(muted[0])}"
-        if is_outvoted(alert) and alert.agreement:
-            others = alert.agreement.connected - alert.agreement.sharing
-            return (
-                AlertState.OUTVOTED,
-                f"{'another observer' if others == 1 else f'{others} other observers'} can read it",
-            )
-        return AlertState.FIRING, None
 
     @cache  # noqa: B019  it lives as long as one answer
     def _status(self, cluster_id: str) -> str:
@@ -174,15 +156,14 @@ class _Views:
     def _view(
         self,
         alert: Alert,
-        routes: Sequence[Route],
-        state: AlertState,
-        reason: str | None,
         *,
         notified: bool = False,
+        suppression: Suppression | None = None,
         fires_at: Timestamp | None = None,
-        silence_id: str | None = None,
+        why: str | None = None,
     ) -> AlertView:
         rule, component = self._rules[alert.rule], alert.component
+        state = AlertState.PENDING if fires_at else ORDER[suppression.place].state if suppression else AlertState.FIRING
         return AlertView(
             id=alert.id,
             alert=alert.rule,
@@ -195,20 +176,28 @@ class _Views:
             job_id=component.job_id if component else None,
             since=timestamp(alert.began.wall),
             summary=line(rule, [alert], self._pods),
-            reason=reason,
-            receivers=list(dict.fromkeys(route.receiver for route in routes)),
+            reason=_suppressed_by(suppression.by) if suppression else why,
+            receivers=list(dict.fromkeys(route.receiver for route in matching(self._policy.route, alert.labels))),
             notified=notified,
             observed=is_observable(alert, self._blind),
             fires_at=fires_at,
-            silence_id=silence_id,
+            silence_id=suppression.silence_id if suppression else None,
             episode_id=alert.episode_id,
             labels=alert.labels,
         )
 
 
-def _silenced(silence: Silence) -> str:
-    until = timestamp(silence.over_at)
-    return f"silenced by {clean(silence.author)} until {until[:16].replace('T', ' ')} UTC: {clean(silence.comment)}"
+def _suppressed_by(by: By) -> str:
+    match by:
+        case Silence(over_at=until, author=author, comment=comment):
+            return f"silenced by {clean(author)} until {timestamp(until)[:16].replace('T', ' ')} UTC: {clean(comment)}"
+        case str(intervals):
+            return f"its notifications are muted: {clean(intervals)}"
+        case Agreement(connected=connected, sharing=sharing):
+            others = connected - sharing
+            return f"{'another observer' if others == 1 else f'{others} other observers'} can read it"
+        case _:
+            return f"inhibited by {clean(by['alert'])} of {clean(by['cluster_id'])}"
 
 
 def _why_it_waits(rule: Rule, pending: Pending) -> str | None:
@@ -217,3 +206,85 @@ def _why_it_waits(rule: Rule, pending: Pending) -> str | None:
     if pending.due > pending.alert.began.steady + rule.hold_for:
         return "the failover is planned: it may take as long as planned_budget"
     return None
+
+
+class SilenceView(Struct, frozen=True):
+    """One silence. Its texts are as somebody wrote them."""
+
+    id: str
+    state: str
+    """`active`, `pending` (it starts later) or `expired`."""
+    matchers: Sequence[str]
+    starts_at: Timestamp
+    ends_at: Timestamp
+    author: str
+    comment: str
+    clusters: Sequence[str]
+    """The clusters in whose stores it is; `all-clusters`: all that are found."""
+    hid: int | None
+    """Alerts that it has hidden since this sidecar knows it. Null: a command found no records."""
+    drill: str | None
+    """What it expects, if it is a drill: it hides of the alerts that it matches only what a failover causes. Null: a silence."""
+    hides: int | UnsetType = UNSET
+    """Alerts that it hides now. Commands do not know it."""
+
+
+def silences(snapshot: Snapshot) -> list[SilenceView]:
+    """All silences that are known, active ones first, of these the one that ends next first."""
+    by_id: dict[str, Silence] = {}
+    clusters: dict[str, list[str]] = {}
+    for name, document in sorted(snapshot.state.silences.items()):
+        for key, silence in document.known.items():
+            by_id[key] = silence
+            clusters.setdefault(key, []).append(name)
+    known = snapshot.policy, snapshot.state, snapshot.at
+    hides, hid = hidden_now(*known), hidden(*known)
+    views = [
+        silence_view(silence, _state(silence, snapshot.at), clusters[key], hid[key], hides[key])
+        for key, silence in by_id.items()
+    ]
+    return sorted(views, key=lambda view: (view.state != "active", view.ends_at, view.id))
+
+
+def hidden(policy: Policy, state: State, at: Moment) -> Counter[str]:
+    """By silence: how many alerts it has hidden, those that it hides now included."""
+    hid = Counter[str]()
+    for document in state.silences.values():
+        hid.update({key: silence.hid for key, silence in document.known.items()})
+    return hid | hidden_now(policy, state, at)
+
+
+def hidden_now(policy: Policy, state: State, at: Moment) -> Counter[str]:
+    """By silence: the alerts that fire and that it matches, as the alerts are shown; also before a notification of them is due."""
+    firing = {member.alert.id: member for member in state.alerts.members() if member.alert.ended is None}
+    return Counter(silence.id for silence in hiding(policy, state.silences, firing, at).values())
+
+
+def problems(snapshot: Snapshot) -> dict[str, str]:
+    """By cluster: why its silences are not up to date."""
+    return {name: document.problem for name, document in sorted(snapshot.state.silences.items()) if document.problem}
+
+
+def silence_view(
+    silence: Written, state: str, clusters: Sequence[str], hid: int | None, hides: int | UnsetType = UNSET
+) -> SilenceView:
+    """The silence as it is shown."""
+    return SilenceView(
+        silence.id,
+        state,
+        [*map(str, silence.matchers)],
+        timestamp(silence.starts_at),
+        timestamp(silence.over_at),
+        silence.author,
+        silence.comment,
+        clusters,
+        hid,
+        silence.drill.value if silence.drill else None,
+        hides,
+    )
+
+
+def _state(silence: Silence, at: Moment) -> str:
+    if silence.is_over(at.wall) or at.steady >= silence.until:
+        return "expired"
+    return "active" if silence.is_active(at) else "pending"

@@ -1,9 +1,14 @@
-"""Failovers as data for people and scripts: closed ones, and those in progress."""
+"""Failovers as data for people and scripts: closed ones and those in progress, what became of them, and the stages of one.
 
-from collections.abc import Iterator, Mapping, Sequence
+What became of a failover is told by the records that follow it, of one observer or of several: what is proven is preferred, and of that
+the worst. A stage that no record has is left out, never guessed: of a vacancy that nobody observed neither begin nor end is known.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
-from msgspec import convert, json
+from msgspec import Struct, convert, json
 from msgspec.structs import replace
 
 from sidecar.core.cluster.death.deaths import death_of
@@ -11,14 +16,130 @@ from sidecar.core.cluster.death.ends import KEPT
 from sidecar.core.cluster.failover import episodes
 from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.cluster.failover.failover_in_progress import facts_of
+from sidecar.core.cluster.leadership_table import Kind
 from sidecar.core.cluster.record_writer import RecordWriter
 from sidecar.core.cluster.recovery.assessment import current_rows
 from sidecar.core.cluster.state import ClusterState
-from sidecar.core.moment import Timestamp
-from sidecar.core.records import Death, EpisodeRecord, Recovery
-from sidecar.core.views.outcome import EpisodeOutcome, outcomes_of
+from sidecar.core.flink.leadership import Component
+from sidecar.core.moment import SECOND, Timestamp, in_seconds, parsed, seconds
+from sidecar.core.records import Annotation, Death, EpisodeRecord, Recovery, StatusRecord, TransitionRecord
+from sidecar.core.sanitize import clean
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.core.views.verdict import ClusterVerdict, stated
+from sidecar.core.views.status_view import ClusterVerdict, stated
+
+_CONFIDENCES: Final = ("none", "medium", "high")
+_VERDICTS: Final = ("unproven", "recovered", "degraded", "lost")
+_OUTCOMES: Final = ("missing", "resurrected", "unproven", "ended", "running")
+"""Of jobs, the worst first."""
+_RESTORED: Final = ("nothing", "older")
+"""From what jobs that run were restored, the worst first."""
+
+
+class EpisodeOutcome(Struct, frozen=True):
+    """Of one failover, for lists. Null: nothing is recorded."""
+
+    death: Death | None = None
+    verdict: str | None = None
+    reviewed: bool = False
+    """Whether somebody has annotated it."""
+    status: StatusRecord | None = None
+    """The last one of its cluster before another failover followed."""
+
+
+class RecoveryView(Struct, frozen=True, kw_only=True):
+    """Whether everything came back, as one observer judged it: the fields of its record of the cluster, and its records of jobs."""
+
+    verdict: str
+    """`recovered`, `degraded` (some of it is back), `lost` (a job is missing or lost its state) or `unproven`."""
+    reasons: list[str] = []
+    """Why it is not `recovered`, a sentence each."""
+    observer: str
+    dead_at: Timestamp | None = None
+    led_at: Timestamp | None = None
+    dispatcher_led_at: Timestamp | None = None
+    running_at: Timestamp | None = None
+    checkpointed_at: Timestamp | None = None
+    running_after_seconds: float | None = None
+    """Until all jobs ran, from the death of the previous leader, or else from the loss of its leadership. Null: not known."""
+    task_managers_before: int | None = None
+    task_managers_after: int | None = None
+    task_managers_missing: list[str] = []
+    """The first hundred of those that did not register with the new leader."""
+    jobs: Sequence[Recovery] = ()
+    """The worst first: what is missing, what lost state, then what took longest."""
+    jobs_total: int = 0
+    """The number of all jobs: of very many not all records are kept."""
+
+
+def outcomes_of(
+    records: Iterable[Death | Recovery | Annotation | StatusRecord],
+    earlier: Mapping[str, EpisodeOutcome] = MappingProxyType({}),
+) -> dict[str, EpisodeOutcome]:
+    """What the records say of the failovers that they are about, by their ids; added to what `earlier` ones said."""
+    outcomes: dict[str, EpisodeOutcome] = {}
+    for record in records:
+        if record.episode_id is None:
+            continue
+        outcome = outcomes.get(record.episode_id) or earlier.get(record.episode_id, EpisodeOutcome())
+        match record:
+            case Death():
+                outcome = replace(outcome, death=best_death(filter(None, (outcome.death, record))))
+            case Recovery():
+                verdicts = filter(None, (outcome.verdict, record.verdict))
+                outcome = replace(outcome, verdict=max(verdicts, key=lambda verdict: _rank(_VERDICTS, verdict)))
+            case Annotation():
+                outcome = replace(outcome, reviewed=True)
+            case StatusRecord():
+                outcome = replace(outcome, status=later(outcome.status, record))
+        outcomes[record.episode_id] = outcome
+    return outcomes
+
+
+def needs_review(episode: EpisodeRecord, outcomes: Mapping[str, EpisodeOutcome]) -> bool:
+    """Whether nobody has annotated it yet. Of a time in which only this sidecar was blind there is nothing to review."""
+    return episode.cause != Cause.OBSERVER_BLIND and not outcomes.get(episode.id, EpisodeOutcome()).reviewed
+
+
+def later(status: StatusRecord | None, other: StatusRecord) -> StatusRecord:
+    """The one that was observed later, of equal ones the other."""
+    return status if status and status.observed_at > other.observed_at else other
+
+
+def best_death(deaths: Iterable[Death]) -> Death | None:
+    """The one with the highest confidence, the first of equal ones."""
+    return max(deaths, key=lambda death: _rank(_CONFIDENCES, death.confidence), default=None)
+
+
+def recovery_of(rows: Sequence[Recovery], jobs_total: int) -> RecoveryView | None:
+    """The worst proven verdict of all observers, with the jobs as that observer saw them; of several rows of one job the first. None: there
+    is no row.
+    """
+    worst = max(rows, key=lambda row: _rank(_VERDICTS, row.verdict), default=None)
+    if worst is None:
+        return None
+    own: dict[str | None, Recovery] = {}
+    for row in rows:
+        if row.observer == worst.observer:
+            own.setdefault(row.job_id, row)
+    of_cluster = own.pop(None, None)
+    view = (
+        convert(of_cluster, RecoveryView, from_attributes=True)
+        if of_cluster
+        else RecoveryView(verdict=worst.verdict, observer=worst.observer)
+    )
+    jobs = sorted(own.values(), key=_urgency)
+    return replace(view, jobs=jobs, jobs_total=max(jobs_total, len(jobs)))
+
+
+def _urgency(job: Recovery) -> tuple[int, int, float]:
+    outcome = _OUTCOMES.index(job.outcome) if job.outcome in _OUTCOMES else 0
+    restored = _RESTORED.index(job.restored_from) if job.restored_from in _RESTORED else len(_RESTORED)
+    return outcome, restored, -(job.running_after_seconds or 0)
+
+
+def _rank(order: Sequence[str], value: str) -> int:
+    """The place of a value; what a newer version wrote comes first, so that what is understood is preferred."""
+    return order.index(value) if value in order else -1
 
 
 class EpisodeView(EpisodeRecord, frozen=True, kw_only=True):
@@ -107,3 +228,96 @@ def unrecorded(snapshot: Snapshot) -> Iterator[Death | Recovery]:
                 yield writer.death(episode.id, death)
         if cluster.recovery:
             yield from current_rows(snapshot.policy, cluster_id, cluster, snapshot.at)
+
+
+MOST_JOBS: Final = 10
+"""That are shown, the slowest; the others are counted."""
+WORDS: Final = {
+    "dead": "the process ended",
+    "seen_dead": "its end was observed",
+    "no_leader": "no leader",
+    "elected": "a leader was elected",
+    "dispatcher": "the dispatcher leads",
+    "running": "runs",
+    "checkpointed": "first checkpoint",
+}
+"""What is true from a stage on."""
+_LED: Final = frozenset({"no_leader", "elected", "dispatcher"})
+
+
+class FailoverStage(Struct, frozen=True):
+    """When a failover had come so far."""
+
+    stage: str
+    """`dead`, `seen_dead`, `no_leader`, `elected`, `dispatcher`, or of a job `running`, `checkpointed`."""
+    at: Timestamp
+    seconds: float
+    """Since the first stage."""
+    job_id: str | None = None
+    """The job. Null: a stage of the cluster."""
+    name: str | None = None
+    """The job's name."""
+
+
+def stages(
+    transitions: Sequence[TransitionRecord], death: Death | None, recovery: RecoveryView | None
+) -> Sequence[FailoverStage]:
+    """The stages of the cluster in the order of time, then those of its jobs, the slowest first."""
+    judged = {"dead": recovery.dead_at, "dispatcher": recovery.dispatcher_led_at} if recovery else {}
+    died = {"dead": death.ended_at, "seen_dead": death.seen_at} if death else {}
+    known = (*judged.items(), *_transition_times(transitions).items(), *died.items())
+    of_cluster = {name: at for name, at in known if at}
+    jobs = [(job, at) for job in (recovery.jobs if recovery else ()) if (at := job.running_at)]
+    jobs.sort(key=lambda running: running[1], reverse=True)
+    start = min(map(parsed, (*of_cluster.values(), *(at for _, at in jobs))), default=0)
+
+    def stage(name: str, at: Timestamp, job: Recovery | None = None) -> FailoverStage:
+        since = in_seconds(parsed(at) - start)
+        return FailoverStage(name, at, since, job.job_id, job.name) if job else FailoverStage(name, at, since)
+
+    in_order = sorted(of_cluster.items(), key=lambda item: (item[1], list(WORDS).index(item[0])))
+    timeline = [stage(name, at) for name, at in in_order]
+    for job, running_at in jobs:
+        timeline.append(stage("running", running_at, job))
+        if job.checkpointed_at:
+            timeline.append(stage("checkpointed", job.checkpointed_at, job))
+    return timeline
+
+
+def stages_in_words(timeline: Sequence[FailoverStage]) -> Iterator[str]:
+    """A line each: the seconds since the first one, and what is true from then on. None if there are only those of the leadership."""
+    slowest_stages, others = slowest(timeline)
+    for stage in slowest_stages:
+        yield f"{f'+{seconds(round(stage.seconds * SECOND))}':9} {label(stage)}"
+    if others:
+        yield others
+
+
+def slowest(timeline: Sequence[FailoverStage]) -> tuple[Sequence[FailoverStage], str]:
+    """The stages of the cluster and of the slowest jobs, and the other jobs in words. Nothing if all that is known is who led."""
+    if {stage.stage for stage in timeline} <= _LED:
+        return [], ""
+    jobs = list(dict.fromkeys(stage.job_id for stage in timeline if stage.job_id))
+    shown_jobs = {None, *jobs[:MOST_JOBS]}
+    rest = [stage.seconds for stage in timeline if stage.stage == "running" and stage.job_id not in shown_jobs]
+    others = f"{len(rest)} more jobs ran after {seconds(round(max(rest) * SECOND))} at most" if rest else ""
+    return [stage for stage in timeline if stage.job_id in shown_jobs], others
+
+
+def label(stage: FailoverStage) -> str:
+    """What is true from then on, of which job."""
+    words = WORDS[stage.stage]
+    return f"{clean(stage.name or stage.job_id, 60)}: {words}" if stage.job_id else words
+
+
+def _transition_times(transitions: Sequence[TransitionRecord]) -> dict[str, Timestamp]:
+    """What was observed as it happened: a leader that was only discovered has no time of election."""
+    own = [transition for transition in transitions if transition.job_id is None]
+    lost = [transition for transition in own if transition.kind == Kind.REVOKED]
+    elected = [transition for transition in own if transition.kind in {Kind.GRANTED, Kind.CHANGED}]
+    dispatcher = [transition for transition in own if transition.component == Component.DISPATCHER]
+    firsts = (("no_leader", lost), ("elected", elected))
+    times = {name: of_kind[0].observed_at for name, of_kind in firsts if of_kind}
+    if dispatcher and dispatcher[-1] in elected:
+        times["dispatcher"] = dispatcher[-1].observed_at
+    return times

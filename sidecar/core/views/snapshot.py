@@ -11,10 +11,9 @@ from msgspec.structs import replace
 
 from sidecar.core import captures
 from sidecar.core.alerting.alerts import Reason
+from sidecar.core.alerting.outbox import NOT_RESENT, SUPERSEDED
 from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.cluster.leadership_table import Kind
-from sidecar.core.delivery.outbox import SUPERSEDED
-from sidecar.core.delivery.settle import NOT_RESENT
 from sidecar.core.flink.leadership import Component
 from sidecar.core.moment import Moment
 from sidecar.core.observations import DeliveryOutcome

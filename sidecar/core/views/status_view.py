@@ -1,21 +1,27 @@
-"""The status of all clusters for the command `status`: what was just read, and what the journal of a sidecar knows besides."""
+"""The status of each cluster, the worst first, and what is wrong with the sidecar itself, for page and API; the checks of high
+availability; and all of it for the command `status`: what was just read, and what the journal of a sidecar knows besides.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from sidecar.core.cluster.advice import next_step
 from sidecar.core.cluster.state import ClusterState, ComponentState, Sighting, contending
-from sidecar.core.cluster.status import Status
+from sidecar.core.cluster.status import LED, SHOWN, WORST_FIRST, ClusterStatus, Stated, Status
+from sidecar.core.cluster.status_of import status_of
 from sidecar.core.flink.leadership import ComponentId, ConfigMapPosition, Held, Vacant
+from sidecar.core.ha import finding
 from sidecar.core.moment import SECOND, Moment, Timestamp, parsed, timestamp
 from sidecar.core.pods import merged
+from sidecar.core.sanitize import clean
 from sidecar.core.state_and_effects import State
 from sidecar.core.views.alert_view import AlertView, alerts
 from sidecar.core.views.leader_view import Leader, leaders
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.core.views.verdict import verdicts
 
 
 class LeaderStatus(Leader, frozen=True, kw_only=True):
@@ -175,3 +181,138 @@ def _standbys(cluster: ClusterState, own: Sequence[LeaderStatus]) -> int | None:
 def _with_age(leader: Leader, now: Moment) -> LeaderStatus:
     began = parsed(leader.since or leader.observed_since)
     return LeaderStatus(**asdict(leader), age_seconds=round(max(0, now.wall - began) / SECOND, 1))
+
+
+class ClusterVerdict(Struct, frozen=True):
+    """How one cluster is. `sentence` is printable and bounded, without the cluster's name."""
+
+    cluster_id: str | None
+    """Null: the sidecar itself, or its search for clusters: `BLIND` or `DEGRADED`."""
+    status: str
+    """`DOWN`, `SPLIT`, `LOST`, `NOT_RUNNING`, `SILENT`, `RECOVERING`, `DEGRADED`, `BLIND`, `UNCHECKED`, `STOPPED` or `OK`."""
+    sentence: str
+    status_since: Timestamp | None
+    """When it began, as far as this observer knows. Null: of the sidecar itself."""
+    next_step: str | None = None
+    """What to do: in one sentence, or first and then."""
+    topic: str | None = None
+    """The section of docs/how-to/troubleshooting.md about it."""
+
+    @property
+    def colour(self) -> str:
+        return SHOWN[Status(self.status)].colour
+
+    def __str__(self) -> str:
+        return f"{clean(self.cluster_id or 'this sidecar')}: {self.sentence}"
+
+
+_LONGEST_REASON: Final = 500
+"""Characters of what the store says about a refusal."""
+_RUNNING_WITHIN: Final = 90 * SECOND
+"""A sidecar that runs has written to its journal no longer ago: it does so every 30 s."""
+
+
+def is_running(alive: Moment | None, now: Moment) -> bool:
+    """Whether the sidecar that was last known to be alive then still runs."""
+    return alive is not None and now.wall - alive.wall < _RUNNING_WITHIN
+
+
+def verdicts(snapshot: Snapshot, *, asks_rest: bool = True) -> list[ClusterVerdict]:
+    """How each watched cluster is, and what is wrong with the sidecar itself: the worst first, then by name. Never empty.
+
+    `asks_rest`: False in a command, which asks no REST server: of a cluster that has a leader it repeats what the sidecar has decided.
+    """
+    clusters = snapshot.state.clusters.items()
+    of_clusters = (_of_cluster(snapshot, name, cluster, asks_rest=asks_rest) for name, cluster in clusters)
+    return sorted([*of_clusters, *_of_sidecar(snapshot)], key=_worst_first)
+
+
+def stated(snapshot: Snapshot) -> Mapping[str, ClusterVerdict]:
+    """How the clusters are, as was decided last, by the ids of their last failovers. Of a sidecar that does not run they say so."""
+    verdicts, alive = {}, snapshot.state.alive
+    ended = f" (as of {timestamp(alive.wall)}: the sidecar has not run since)" if alive else ""
+    until = "" if is_running(alive, snapshot.at) else ended
+    for name, cluster in snapshot.state.clusters.items():
+        if (last := cluster.episode or cluster.last_episode) and (current := cluster.stated):
+            verdicts[last.id] = _verdict(name, cluster, current, until)
+    return verdicts
+
+
+def _worst_first(verdict: ClusterVerdict) -> tuple[int, str]:
+    return WORST_FIRST.index(Status(verdict.status)), verdict.cluster_id or ""
+
+
+def _of_cluster(snapshot: Snapshot, name: str, cluster: ClusterState, *, asks_rest: bool) -> ClusterVerdict:
+    current, stated = status_of(snapshot.policy, name, cluster, snapshot.at), cluster.stated
+    is_repeated = not asks_rest and stated and {stated.status, current.status} <= LED
+    return _verdict(name, cluster, stated if stated and is_repeated else current)
+
+
+def _verdict(name: str, cluster: ClusterState, current: ClusterStatus | Stated, until: str = "") -> ClusterVerdict:
+    sentence, since = current.sentence + until, timestamp(current.since.wall)
+    return ClusterVerdict(name, current.status.value, sentence, since, *(next_step(cluster, current.status) or ()))
+
+
+def _of_sidecar(snapshot: Snapshot) -> Iterator[ClusterVerdict]:
+    """What is wrong with the sidecar, and with its search for clusters."""
+    finder, health, watched = snapshot.state.finder, snapshot.health, len(snapshot.state.clusters)
+    if finder and not finder.connected:
+        why = clean(finder.refused, _LONGEST_REASON) or "it cannot be read"
+        yield _own(Status.BLIND, f"cannot see which clusters are in {clean(finder.place)}: {why}")
+    elif finder and (problem := finder.problem(watched)):
+        status = Status.BLIND if finder.leaves_out else Status.DEGRADED
+        yield _own(status, clean(problem))
+    elif not watched:
+        yield _own(Status.BLIND, "no cluster is watched yet")
+    if health.journal_problem:
+        yield _own(Status.DEGRADED, f"the journal cannot be written: {clean(health.journal_problem)}")
+    if health.lost_records:
+        yield _own(Status.DEGRADED, f"{health.lost_records} records were lost: neither disk nor memory had room")
+    if health.unprocessed:
+        sentence = f"{health.unprocessed} observations could not be processed because of an error in the sidecar"
+        yield _own(Status.DEGRADED, sentence)
+    for line in health.quarantined:
+        yield _own(Status.DEGRADED, f"left out because of an error in the sidecar: {clean(line)}")
+    if health.rules_problem:
+        yield _own(Status.DEGRADED, f"the rules on disk cannot be loaded: {clean(health.rules_problem)}")
+
+
+def _own(status: Status, sentence: str) -> ClusterVerdict:
+    return ClusterVerdict(None, status.value, sentence, None)
+
+
+class HaCheckView(Struct, frozen=True):
+    """What one check found last."""
+
+    cluster_id: str
+    check: str
+    verdict: str
+    """`RISK`, `UNKNOWN` or `PASS`."""
+    since: Timestamp
+    """Since when it has this verdict, as far as this sidecar knows."""
+    checked_at: Timestamp
+    finding: str
+    """The facts it rests on, or what is missing."""
+    advice: str | None
+    """RISK: what to do. Null: all others."""
+
+
+def ha_checks(snapshot: Snapshot, *cluster_ids: str) -> Sequence[HaCheckView]:
+    """The checks of these clusters, without any of all, cluster by cluster: risks first, then what is unknown."""
+    clusters = {name: snapshot.state.clusters[name] for name in cluster_ids or sorted(snapshot.state.clusters)}
+    return [
+        HaCheckView(
+            name,
+            check.result.check,
+            check.result.verdict.value,
+            timestamp(check.since.wall),
+            timestamp(cluster.readiness.at.wall),
+            check.result.text,
+            check.result.advice or None,
+        )
+        for name, cluster in clusters.items()
+        if cluster.readiness
+        for check in sorted(
+            cluster.readiness.checks.values(), key=lambda check: finding.WORST_FIRST.index(check.result.verdict)
+        )
+    ]

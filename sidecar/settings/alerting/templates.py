@@ -14,7 +14,7 @@ from jinja2.compiler import CodeGenerator, Frame
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from sidecar.core.alerting.template_fields import EXAMPLE
+from sidecar.core.alerting.compose import EXAMPLE
 from sidecar.core.policy.policy import Template
 from sidecar.settings.file.setting import Setting
 from sidecar.settings.file.settings_error import did_you_mean

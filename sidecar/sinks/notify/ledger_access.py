@@ -15,10 +15,10 @@ from typing import Final, Self, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sidecar.core.alerting import ledger_document
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.delivery import ledger_document
-from sidecar.core.delivery.ledger_document import Claim, Ledger
-from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.alerting.ledger_document import Claim, Ledger
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.ports import LedgerError, LedgerRefusedError, LedgerStore, StoredDocument, only_ledger_errors
 from sidecar.runtime.clock import Clock

@@ -12,11 +12,10 @@ from collections import deque
 from functools import partial
 from typing import Final
 
-from sidecar.core.delivery import claims, ledger_document
-from sidecar.core.delivery.claims import Standing
-from sidecar.core.delivery.ledger_document import LEASE, LEASE_UNRENEWED, Claim, Ledger, Observers, Presence, Senders
-from sidecar.core.delivery.outbox import Delivery
-from sidecar.core.delivery.settle import LEDGER_PAUSE
+from sidecar.core.alerting import claims, ledger_document
+from sidecar.core.alerting.claims import Standing
+from sidecar.core.alerting.ledger_document import LEASE, LEASE_UNRENEWED, Claim, Ledger, Observers, Presence, Senders
+from sidecar.core.alerting.outbox import LEDGER_PAUSE, Delivery
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.sanitize import clean

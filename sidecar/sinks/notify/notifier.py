@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 
 from msgspec import json
 
+from sidecar.core.alerting.outbox import Delivery, outgoing
 from sidecar.core.bounds import SENDER
-from sidecar.core.delivery.outbox import Delivery, outgoing
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.net.endpoints import Endpoint

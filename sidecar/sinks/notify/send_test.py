@@ -7,8 +7,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.delivery.new_deliveries import FIRES_FOR
-from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.alerting.new_deliveries import FIRES_FOR
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.message import FeedAlert
 from sidecar.core.moment import Moment, timestamp
 from sidecar.core.observations import DeliveryOutcome

@@ -4,7 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.policy import Destination, Rule, Severity, Trigger
+from sidecar.core.policy.policy import Destination, Rule, Severity
+from sidecar.core.policy.triggers import Trigger
 from tests.kit.cluster import ALL_FOUR, DISPATCHER, REST_SERVER, THE_JOB, A, B, job_manager
 from tests.kit.core_sidecar import OPS, POLICY, Sidecar, watching, with_destinations
 from tests.kit.fake_flink import Flink

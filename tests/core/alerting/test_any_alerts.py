@@ -20,8 +20,9 @@ from sidecar.core.journal_rows import changes
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import PeersAsked, PolicyLoaded
 from sidecar.core.policy.labels import Matcher, Operator
-from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Trigger
+from sidecar.core.policy.policy import Destination, Policy, Rule, Severity
 from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, TimeRange, with_feeds
+from sidecar.core.policy.triggers import Trigger
 from tests.core.auditor import PAGER, Audited
 from tests.core.feed_auditor import AM
 from tests.kit.cluster import ALL_FOUR, CLUSTER, job_manager

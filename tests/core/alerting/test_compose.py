@@ -6,14 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Alert, Notice, Reason, labels_of
-from sidecar.core.alerting.compose import MOST_BODY, MOST_BYTES, MOST_LINES, compose
+from sidecar.core.alerting.compose import EXAMPLE, MOST_BODY, MOST_BYTES, MOST_LINES, compose
 from sidecar.core.alerting.conditions import JOBS
-from sidecar.core.alerting.phrases import PHRASES
-from sidecar.core.alerting.template_fields import EXAMPLE
+from sidecar.core.cluster.status_of import Statuses
 from sidecar.core.flink.leadership import Component, ComponentId, LeaderInformation
 from sidecar.core.message import Content
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.policy.policy import Policy, Rule, Severity, Trigger
+from sidecar.core.policy.policy import Policy, Rule, Severity
+from sidecar.core.policy.triggers import Trigger
 from tests.kit.cluster import CLUSTER, DISPATCHER, JOB, RESOURCE_MANAGER, REST_SERVER, START, THE_JOB, B
 from tests.kit.core_sidecar import LEADER_CHANGED, NO_LEADER, POLICY, watching, with_destinations
 
@@ -91,7 +91,6 @@ def test_a_leader_that_moved_nowhere_has_a_new_session() -> None:
 @pytest.mark.parametrize("over", [False, True])
 def test_everything_that_a_rule_looks_at_has_its_words(trigger: Trigger, over: bool) -> None:
     """Title and line of each trigger, while it lasts and when it is over: printable, and nothing is left open in them."""
-    assert PHRASES.keys() == set(Trigger)
     rule = Rule("TheRule", trigger, within=3600 * SECOND)
     policy = replace(POLICY, rules=(rule,))
     one = replace(alert(rule, DISPATCHER, "jm-a:6123", "jm-b:6123"), count=3, vacant_seconds=1.5)
@@ -232,7 +231,7 @@ def test_details_are_left_out_of_a_message_that_would_be_too_long() -> None:
     changed = replace(alert(LEADER_CHANGED, DISPATCHER, "jm-a:6123", "jm-b:6123"), episode_id=episode.id)
     notice = Notice("fingerprint", POLICY.route, Reason.FIRST, (changed,), 1)
     clusters = {key: replace(cluster, episode=None, last_episode=gathered)}
-    *lines, last = compose(notice, POLICY, clusters, sidecar.moment).body.split("\n")
+    *lines, last = compose(notice, POLICY, clusters, Statuses(POLICY, sidecar.moment)).body.split("\n")
     assert 400 < len("\n".join([*lines, last])) <= MOST_BODY
     named = [line for line in lines if line in jobs]
     assert named == list(jobs[: len(named)])

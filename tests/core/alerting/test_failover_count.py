@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.policy import Rule, Severity, Trigger
+from sidecar.core.policy.policy import Rule, Severity
+from sidecar.core.policy.triggers import Trigger
 from tests.kit.cluster import CLUSTER, B, job_manager
 from tests.kit.core_sidecar import LEADER_CHANGED, POLICY, Sidecar, watching
 from tests.kit.fake_flink import Flink

@@ -5,13 +5,14 @@ from collections import Counter
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.delivery.new_deliveries import FIRES_FOR
-from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.alerting.new_deliveries import FIRES_FOR
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.message import FeedAlert
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
-from sidecar.core.policy.policy import Destination, Feed, Policy, Rule, Trigger
+from sidecar.core.policy.policy import Destination, Feed, Policy, Rule
 from sidecar.core.policy.routing import Route, TimeInterval, TimeRange, with_feeds
+from sidecar.core.policy.triggers import Trigger
 from tests.kit.alertmanager_model import AlertmanagerModel
 from tests.kit.cluster import CLUSTER, DISPATCHER, THE_JOB, A, B, job_manager
 from tests.kit.core_sidecar import LEADER_CHANGED, NO_LEADER, POLICY, Sidecar, fail_over, watching

@@ -3,11 +3,11 @@
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.delivery.outbox import claim, with_heartbeats
+from sidecar.core.alerting.outbox import claim, with_heartbeats
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.policy.policy import Destination, Heartbeat
-from tests.core.delivery.test_settle import NOW, outbox_of, row
+from tests.core.alerting.test_settle import NOW, outbox_of, row
 from tests.kit.core_sidecar import POLICY, Sidecar, watching
 from tests.kit.fake_flink import Flink
 

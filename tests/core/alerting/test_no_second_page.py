@@ -5,7 +5,8 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.observations import PolicyLoaded
-from sidecar.core.policy.policy import Rule, Severity, Trigger
+from sidecar.core.policy.policy import Rule, Severity
+from sidecar.core.policy.triggers import Trigger
 from tests.kit.core_sidecar import POLICY, Sidecar, fail_over, watching
 
 RULES = (

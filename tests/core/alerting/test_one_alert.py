@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from sidecar.core.alerting.alerts import Alert
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId, LeaderInformation
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.policy import Trigger
 from sidecar.core.policy.routing import TimeInterval, TimeRange
+from sidecar.core.policy.triggers import Trigger
 from tests.core.auditor import Audited
 from tests.core.triggers import EACH, SCENES, C, D, fails_over, moves, reasons, watching
 from tests.kit.cluster import ALL_FOUR, DISPATCHER, REST_SERVER, THE_JOB, A, B

@@ -3,14 +3,13 @@
 import pytest
 from msgspec.structs import replace
 
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.cluster.failover.causes import Cause
-from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.records import EpisodeRecord
 from sidecar.core.views import episode_view
-from sidecar.core.views.episode_words import facts
-from sidecar.core.views.explain import find
+from sidecar.core.views.explain import facts, find
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.core.views.verdict import verdicts
+from sidecar.core.views.status_view import verdicts
 from tests.kit.cluster import ALL_FOUR, DISPATCHER, THE_JOB, B
 from tests.kit.core_sidecar import POLICY, Sidecar, watching
 from tests.kit.fake_flink import Flink

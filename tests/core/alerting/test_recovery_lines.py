@@ -2,7 +2,8 @@
 
 from msgspec.structs import replace
 
-from sidecar.core.policy.policy import Rule, Severity, Source, Trigger
+from sidecar.core.policy.policy import Rule, Severity, Source
+from sidecar.core.policy.triggers import Trigger
 from tests.core.cluster.pictures import after, before, job, shows
 from tests.kit.cluster import B
 from tests.kit.core_sidecar import BY_ALERT, LEADER_CHANGED, POLICY, Sidecar, watching

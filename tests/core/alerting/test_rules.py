@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.flink.leadership import Component, ComponentId
-from sidecar.core.policy.policy import Trigger
 from sidecar.core.policy.routing import Route
+from sidecar.core.policy.triggers import Trigger
 from tests.core.triggers import EVENTS, LASTING, SCENES, contend, fails_over, moves, reasons, watching
 from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, REST_SERVER, THE_JOB, B
 from tests.kit.features import covering

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from msgspec import json
 from msgspec.structs import replace
 
-from sidecar.core.alerting import active_silences
-from sidecar.core.alerting.active_silences import CLOCK_SKEW, INTERVAL, PATIENCE, Silence, Silences
+from sidecar.core.alerting import suppression
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.alerting.silence_document import (
     KEPT,
@@ -25,6 +24,7 @@ from sidecar.core.alerting.silence_document import (
     read,
     written,
 )
+from sidecar.core.alerting.suppression import CLOCK_SKEW, INTERVAL, PATIENCE, Silence, Silences
 from sidecar.core.cluster.record_lines import notification_line
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.moment import SECOND, Moment
@@ -57,7 +57,7 @@ class Silenced(Groups):
         self.policy = replace(self.policy, silence_documents=frozenset({CLUSTER}))
         content = written({entry.id: entry for entry in entries})
         before = self.documents.get(CLUSTER, Silences())
-        self.documents = {CLUSTER: active_silences.learned(before, content, None, LONGEST, self.now)}
+        self.documents = {CLUSTER: suppression.learned(before, content, None, LONGEST, self.now)}
         return self
 
     def waits(self, seconds: int) -> Self:
@@ -244,11 +244,11 @@ def test_how_often_the_document_is_read() -> None:
     reads: list[int] = []
 
     def count(policy: Policy, seconds: int) -> int:
-        documents: active_silences.Documents = {}
+        documents: suppression.Documents = {}
         number = 0
         for second in range(seconds):
             at = Moment(START + second * SECOND, START)
-            documents, asked = active_silences.request_reads(policy, documents, [], at)
+            documents, asked = suppression.request_reads(policy, documents, [], at)
             number += len(asked)
             answered = {name: replace(documents[name], answered_at=at.steady) for name in asked}
             documents = {**documents, **answered}
@@ -272,7 +272,7 @@ def test_the_silences_of_one_cluster_do_not_hide_alerts_of_another() -> None:
         ({CLUSTER: silenced}, frozenset[str](), None, False),
     ):
         policy = replace(POLICY, silence_documents=stores, finds=finds)
-        assert bool(active_silences.hiding(policy, documents, group, Moment(START, START))) is expected
+        assert bool(suppression.hiding(policy, documents, group.members, Moment(START, START))) is expected
 
 
 def hostile() -> tuple[Written, ...]:
@@ -307,7 +307,7 @@ def test_no_document_stalls_a_tick(group_by: tuple[str, ...]) -> None:
 def silenced_now(made: Written, at: int = START) -> Silence:
     """As it is known by who reads it at `at`."""
     content = written({made.id: made})
-    return active_silences.learned(Silences(), content, None, LONGEST, Moment(at, at)).known[made.id]
+    return suppression.learned(Silences(), content, None, LONGEST, Moment(at, at)).known[made.id]
 
 
 @pytest.mark.parametrize(
@@ -341,12 +341,12 @@ def test_the_end_is_judged_by_the_wall_clock_and_never_prolonged(wall: int, stea
 def test_no_clock_prolongs_a_silence(steps: list[tuple[int, int]]) -> None:
     """Wherever the wall clock jumps, also while the document is read again."""
     made = silence(lasts=1000)
-    learned = active_silences.learned(Silences(), written({made.id: made}), None, LONGEST, Moment(START, START))
+    learned = suppression.learned(Silences(), written({made.id: made}), None, LONGEST, Moment(START, START))
     steady = START
     for passes, jump in steps:
         steady += passes * SECOND
         at = Moment(steady, steady + jump * SECOND)
-        learned = active_silences.learned(learned, written({made.id: made}), None, LONGEST, at)
+        learned = suppression.learned(learned, written({made.id: made}), None, LONGEST, at)
         assert not learned.known[made.id].is_active(at) or steady < START + 1000 * SECOND
 
 
@@ -469,5 +469,5 @@ def test_the_bounds_hold_together() -> None:
     """A full document can be written, and the reads that a group waits for are made ahead of it."""
     full = {entry.id: entry for entry in (silence(number=number) for number in range(1, MOST + 1))}
     assert len(written(full)) < MOST_BYTES
-    assert active_silences.AHEAD < INTERVAL < CLOCK_SKEW
+    assert suppression.AHEAD < INTERVAL < CLOCK_SKEW
     assert len(ALL_FOUR) == 4

@@ -4,7 +4,8 @@ from msgspec.structs import replace
 
 from sidecar.core.cluster.status import SHOWN, Status
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.policy import Policy, Rule, Severity, Trigger
+from sidecar.core.policy.policy import Policy, Rule, Severity
+from sidecar.core.policy.triggers import Trigger
 from tests.core.auditor import PAGER
 from tests.core.cluster.pictures import ASSESSING, before, job, shows
 from tests.core.cluster.recovery.test_assessment import looks

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.flink.deployments import FlinkDeployment, Maker, Seen
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeploymentObserved, MakerObserved

@@ -10,7 +10,8 @@ from sidecar.core.alerting.compose import compose
 from sidecar.core.alerting.title import MOST_TITLE
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.policy.policy import Policy, Rule, Severity, Store, Trigger
+from sidecar.core.policy.policy import Policy, Rule, Severity, Store
+from sidecar.core.policy.triggers import Trigger
 from tests.core.auditor import PAGER
 from tests.kit.cluster import CLUSTER, DISPATCHER, START, A, B
 from tests.kit.core_sidecar import LEADER_CHANGED, NO_LEADER, POLICY, watching, with_destinations

@@ -7,10 +7,11 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Member
-from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.policy import Destination, Trigger
+from sidecar.core.policy.policy import Destination
 from sidecar.core.policy.routing import Route
+from sidecar.core.policy.triggers import Trigger
 from tests.core import triggers
 from tests.core.auditor import PAGER
 from tests.core.cluster.pictures import ASSESSING, after, before, job, shows

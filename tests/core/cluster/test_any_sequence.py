@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from sidecar.core.alerting.alerting_step import Send
 from sidecar.core.captures import CaptureOutcome as EvidenceOutcome
 from sidecar.core.captures import EvidenceItem, EvidenceKind
 from sidecar.core.flink.leadership import ZNodePosition
@@ -33,7 +34,7 @@ from sidecar.core.observations import (
 )
 from sidecar.core.policy.policy import Destination, Policy, Source, Store
 from sidecar.core.policy.routing import Route
-from sidecar.core.state_and_effects import Gather, Send, State
+from sidecar.core.state_and_effects import Gather, State
 from tests.kit.cluster import CLUSTER, JOB, START
 from tests.kit.core_sidecar import OPS, POLICY
 from tests.kit.core_witness import Witness

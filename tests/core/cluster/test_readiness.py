@@ -6,8 +6,9 @@ from sidecar.core.ha.finding import Verdict
 from sidecar.core.ha.results import CheckResult
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import HaChecked
-from sidecar.core.policy.policy import Rule, Severity, Trigger
+from sidecar.core.policy.policy import Rule, Severity
 from sidecar.core.policy.routing import Route
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.records import HaCheck
 from tests.kit.cluster import CLUSTER
 from tests.kit.core_sidecar import POLICY, Sidecar, watching

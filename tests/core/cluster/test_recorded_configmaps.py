@@ -5,14 +5,15 @@ from functools import cache
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.alerting.alerting_step import Send
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.flink.configmaps import LEASE_MARGIN
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import ConfigMapObserved, DeliveryOutcome, DeliverySettled, Observation
 from sidecar.core.policy.policy import Store
 from sidecar.core.records import EpisodeRecord, TransitionRecord
-from sidecar.core.state_and_effects import Append, Send, State
-from sidecar.core.views.flink_view import FlinkView
+from sidecar.core.state_and_effects import Append, State
+from sidecar.core.views.leader_view import FlinkView
 from tests.core.cluster.test_recorded_failovers import QUICK, Lenient
 from tests.kit import configmap_recordings
 from tests.kit.ticks import ticked

@@ -5,7 +5,8 @@ from msgspec.structs import replace
 from sidecar.core.cluster.cluster_step import REMOVED_AFTER
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import ClusterFound, ClusterRemoved, ClustersListed, ConfigMapObserved, ViewConfirmed
-from sidecar.core.policy.policy import Heartbeat, Policy, Rule, Store, Trigger
+from sidecar.core.policy.policy import Heartbeat, Policy, Rule, Store
+from sidecar.core.policy.triggers import Trigger
 from tests.kit.cluster import CLUSTER, DISPATCHER, THE_JOB, A, B
 from tests.kit.config_maps import ONE, ConfigMaps
 from tests.kit.core_sidecar import KUBERNETES, OPS, LeaseSidecar

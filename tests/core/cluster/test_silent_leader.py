@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sidecar.core import handover
+from sidecar.core.alerting.alerting_step import Send
 from sidecar.core.cluster import rest_server
 from sidecar.core.cluster.rest_server import LEAST_REQUESTS
 from sidecar.core.cluster.state import ClusterState, RestServer, Unanswered
@@ -29,10 +30,11 @@ from sidecar.core.observations import (
     Ticked,
 )
 from sidecar.core.pictures import Picture
-from sidecar.core.policy.policy import Rule, Trigger
+from sidecar.core.policy.policy import Rule
 from sidecar.core.policy.routing import Route
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.reach import Reach
-from sidecar.core.state_and_effects import Send, TakePicture
+from sidecar.core.state_and_effects import TakePicture
 from sidecar.core.step import step
 from tests.core.cluster.pictures import ASSESSING, job, reaches, shows
 from tests.kit.cluster import CLUSTER, A, B, JobManager

@@ -3,7 +3,8 @@
 from msgspec.structs import replace
 
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.policy import Rule, Severity, Trigger
+from sidecar.core.policy.policy import Rule, Severity
+from sidecar.core.policy.triggers import Trigger
 from tests.kit.cluster import ALL_FOUR, DISPATCHER, START, A, B, JobManager, job_manager
 from tests.kit.core_sidecar import POLICY, Sidecar, watching
 from tests.kit.fake_flink import Flink

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from sidecar.core.cluster.standby import MOST_LACKED, STANDBY_AGE, Standby
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.policy.policy import Rule, Severity, Trigger
+from sidecar.core.policy.policy import Rule, Severity
+from sidecar.core.policy.triggers import Trigger
 from tests.core.triggers import contend, watching
 from tests.kit.groups import examples
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from msgspec import json
 from msgspec.structs import replace
 
-from sidecar.core.alerting import active_silences
-from sidecar.core.alerting.active_silences import Silences
-from sidecar.core.alerting.alerts import Alert, Group, Member, Reason
+from sidecar.core.alerting import suppression
+from sidecar.core.alerting.alerts import Alert, Member, Reason
 from sidecar.core.alerting.silence_document import (
     LONGEST_DRILL,
     MOST,
@@ -23,6 +22,7 @@ from sidecar.core.alerting.silence_document import (
     read,
     written,
 )
+from sidecar.core.alerting.suppression import Silences
 from sidecar.core.cluster.state import Drilled
 from sidecar.core.drilling import SHORTEST
 from sidecar.core.drills.judge import SETTLING
@@ -31,8 +31,9 @@ from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import DeliveryOutcome, Observation, PictureTaken
 from sidecar.core.pictures import Picture
 from sidecar.core.policy.labels import Matcher, Operator
-from sidecar.core.policy.policy import ALL_FOUND, DRILLED, Destination, Policy, Rule, Severity, Source, Store, Trigger
+from sidecar.core.policy.policy import ALL_FOUND, Destination, Policy, Rule, Severity, Source, Store
 from sidecar.core.policy.routing import Route, TimeInterval, TimeRange
+from sidecar.core.policy.triggers import DRILLED, Trigger
 from sidecar.core.records import Drill
 from tests.kit.cluster import CLUSTER, START, A, B, job_manager
 from tests.kit.config_maps import ConfigMaps
@@ -287,14 +288,14 @@ def hidden(policy: Policy, member: Member, documents: Mapping[str, Written]) -> 
     at = Moment(START + 70 * SECOND, START + 70 * SECOND)
     later = Moment(START + 90 * SECOND, START + 90 * SECOND)
     silences_by_document = {
-        name: active_silences.learned(Silences(), written({entry.id: entry}), None, LONGEST, at)
+        name: suppression.learned(Silences(), written({entry.id: entry}), None, LONGEST, at)
         for name, entry in documents.items()
     }
     silences_by_document = {
         name: replace(document, known={key: replace(one, causal=True) for key, one in document.known.items()})
         for name, document in silences_by_document.items()
     }
-    return bool(active_silences.hiding(policy, silences_by_document, Group("", {}, {"1": member}), later))
+    return bool(suppression.hiding(policy, silences_by_document, {"1": member}, later))
 
 
 @pytest.mark.parametrize("trigger", Trigger)

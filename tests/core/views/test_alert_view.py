@@ -1,16 +1,27 @@
 """What fires, what is suppressed and why: the data of the page, the API and the command `alerts`."""
 
+from collections.abc import Sequence
+from itertools import combinations
+
+import pytest
 from msgspec.structs import replace
 
+from sidecar.core.agreement import Agreement
+from sidecar.core.alerting import flushing, grouping
+from sidecar.core.alerting.alerts import Alert, Alerts, Reason
+from sidecar.core.alerting.silence_document import written
+from sidecar.core.alerting.suppression import Silences, learned
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.labels import Matcher, Operator
-from sidecar.core.policy.policy import Policy
+from sidecar.core.policy.policy import Policy, Rule, Severity
 from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, TimeRange
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.rebase import rebased
+from sidecar.core.state_and_effects import State
 from sidecar.core.views.alert_view import AlertView, alerts
 from sidecar.core.views.snapshot import Snapshot
 from tests.core.alerting.test_silences import SILENCED, silence
-from tests.kit.cluster import CLUSTER, B
+from tests.kit.cluster import CLUSTER, START, B
 from tests.kit.core_sidecar import POLICY, Sidecar, watching
 
 _ALWAYS = TimeInterval("nights", (TimeRange(),))
@@ -109,3 +120,53 @@ def test_whether_an_alert_still_fires_is_not_known_while_blind() -> None:
     """It is the last known state."""
     sidecar = vacant().is_cut_off().waits(10)
     assert {(row.state, row.observed) for row in shown(sidecar)} == {("firing", False)}
+
+
+_SOURCE = Rule("Source", Trigger.BLIND, Severity.INFO)
+_TARGET = Rule("Target", Trigger.BLIND)
+_REASONS = {
+    Reason.SUPPRESSED_BY_SILENCE: "silenced",
+    Reason.SUPPRESSED_BY_TIME_INTERVAL: "muted",
+    Reason.SUPPRESSED_BY_OBSERVERS: "outvoted",
+    Reason.SUPPRESSED_BY_INHIBITION: "inhibited",
+}
+"""By the reason in records: the state on the page, in the order of notification."""
+
+
+def suppressed_alert(*reasons: Reason) -> tuple[Snapshot, Reason]:
+    """An alert that is suppressed for all of these reasons, and the reason that its group's flush has for the record."""
+    target = (Matcher("alert", Operator.EQUAL, _TARGET.alert),)
+    policy = replace(POLICY, rules=(_SOURCE, _TARGET))
+    documents: dict[str, Silences] = {}
+    labels = {"alert": _TARGET.alert, "cluster_id": CLUSTER, "severity": "warning", "observer": "us"}
+    at = Moment(START + 60 * SECOND, START + 60 * SECOND)
+    alert = Alert("target", _TARGET.alert, CLUSTER, labels, at)
+    source = replace(alert, id="source", rule=_SOURCE.alert, labels={**labels, "alert": _SOURCE.alert})
+    for reason in reasons:
+        match reason:
+            case Reason.SUPPRESSED_BY_SILENCE:
+                content = written({entry.id: entry for entry in (silence(*target),)})
+                policy = replace(policy, silence_documents=frozenset({CLUSTER}))
+                documents = {CLUSTER: learned(Silences(), content, None, 2**62, at)}
+            case Reason.SUPPRESSED_BY_TIME_INTERVAL:
+                policy = replace(policy, route=replace(policy.route, mute=(_ALWAYS,)))
+            case Reason.SUPPRESSED_BY_OBSERVERS:
+                alert = replace(alert, agreement=Agreement(1, 3, 3))
+            case Reason.SUPPRESSED_BY_INHIBITION:
+                by = (Matcher("alert", Operator.EQUAL, _SOURCE.alert),)
+                policy = replace(policy, inhibit_rules=(InhibitRule(by, target, ("cluster_id",)),))
+    alerts_by_rule = grouping.fire(grouping.fire(Alerts(), policy, source, at), policy, alert, at)
+    state = State(alerts=alerts_by_rule, silences=documents)
+    due = Moment(at.steady + policy.route.group_wait + 10 * SECOND, at.wall + 20 * SECOND)
+    flushed, _, _ = flushing.flush(state.alerts, policy, (), due, documents)
+    [member] = [member for member in flushed.members() if member.alert.id == "target"]
+    assert member.suppressed_by is not None
+    return Snapshot(due, state, policy=policy), member.suppressed_by
+
+
+@pytest.mark.parametrize("pair", [*combinations(_REASONS, 1), *combinations(_REASONS, 2)])
+def test_page_and_record_name_the_same_reason(pair: Sequence[Reason]) -> None:
+    """Of two that hold, the one that comes first on the way of a notification."""
+    snapshot, recorded = suppressed_alert(*pair)
+    [view] = [view for view in alerts(snapshot) if view.id == "target"]
+    assert (recorded, view.state) == (pair[0], _REASONS[pair[0]])

@@ -7,10 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
-from sidecar.core.policy.policy import Rule, Trigger
+from sidecar.core.policy.policy import Rule
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.records import AnyRecord, EpisodeRecord
-from sidecar.core.views.episode_words import in_words
-from sidecar.core.views.explain import find
+from sidecar.core.views.explain import find, in_words
 from tests.core.alerting.test_silences import SILENCED, silence
 from tests.kit.cluster import B
 from tests.kit.core_sidecar import Sidecar, fail_over, leased, watching

@@ -9,7 +9,7 @@ from sidecar.core.flink.leadership import ComponentId, LeaderInformation
 from sidecar.core.flink.znode_paths import ZNodeLayout
 from sidecar.core.moment import Moment
 from sidecar.core.observations import ClusterObservation, ConnectionState, NodeObserved, ViewObserved
-from sidecar.core.views.flink_view import FlinkView
+from sidecar.core.views.leader_view import FlinkView
 from tests.kit import zookeeper_recordings as recordings
 from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, A, B
 from tests.kit.fake_flink import Flink

@@ -4,7 +4,7 @@ import pytest
 
 from sidecar.core.flink.configmaps import ConfigMapLayout
 from sidecar.core.observations import ClusterObservation, ConnectionState, ViewObserved
-from sidecar.core.views.flink_view import FlinkView, LeaderAddress
+from sidecar.core.views.leader_view import FlinkView, LeaderAddress
 from tests.kit.cluster import CLUSTER, DISPATCHER, A, B
 from tests.kit.config_maps import ONE, ConfigMaps
 from tests.kit.core_sidecar import LeaseSidecar

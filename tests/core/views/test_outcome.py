@@ -4,9 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.records import Annotation, Death, EpisodeRecord, Record, Recovery, StatusRecord
-from sidecar.core.views.annotate import annotation, note
-from sidecar.core.views.explain import find
-from sidecar.core.views.outcome import best_death, needs_review, outcomes_of, recovery_of
+from sidecar.core.views.episode_view import best_death, needs_review, outcomes_of, recovery_of
+from sidecar.core.views.explain import annotation, find, note
 from tests.kit.cluster import THE_JOB
 from tests.kit.core_sidecar import fail_over, watching
 from tests.kit.outcomes import OTHER_JOB, after, death, oom_with_a_lost_job, recovery

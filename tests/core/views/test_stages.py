@@ -1,9 +1,9 @@
 """The timeline of one failover in seconds, as far as records have it."""
 
 from sidecar.core.records import AnyRecord, EpisodeRecord
-from sidecar.core.views import stages
+from sidecar.core.views import episode_view
+from sidecar.core.views.episode_view import FailoverStage
 from sidecar.core.views.explain import find
-from sidecar.core.views.stages import FailoverStage
 from tests.kit.cluster import THE_JOB, B
 from tests.kit.core_sidecar import fail_over, watching
 from tests.kit.outcomes import OTHER_JOB, after, death, recovery
@@ -81,7 +81,7 @@ def test_of_many_jobs_the_slowest_are_shown() -> None:
         recovery(episode, f"{number:032x}", running_at=after(episode, number), checkpointed_at=None)
         for number in range(1, 301)
     ]
-    shown, others = stages.slowest(find([*records, *jobs], episode.id).stages)
+    shown, others = episode_view.slowest(find([*records, *jobs], episode.id).stages)
     assert [stage.seconds for stage in shown if stage.job_id] == [300 - n for n in range(10)]
     assert others == "290 more jobs ran after 290 s at most"
 
@@ -89,13 +89,13 @@ def test_of_many_jobs_the_slowest_are_shown() -> None:
 def test_of_a_leadership_alone_nothing_is_shown() -> None:
     """The transitions say it all; as data it is there."""
     records, episode = failed_over()
-    assert stages.slowest(find(records, episode.id).stages) == ([], "")
+    assert episode_view.slowest(find(records, episode.id).stages) == ([], "")
 
 
 def test_the_name_of_a_job_is_one_line() -> None:
     """Whatever its owner calls it."""
     stage = FailoverStage("running", after(failed_over()[1], 1), 1.0, OTHER_JOB, "a\x1b[2J\n" + "b" * 1000)
-    line = stages.label(stage)
+    line = episode_view.label(stage)
     assert line.isprintable()
     assert len(line) < 80
 

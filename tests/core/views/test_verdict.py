@@ -12,10 +12,10 @@ from sidecar.core.cluster.standby import Standby
 from sidecar.core.finder import Finder
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import SECOND, age
-from sidecar.core.policy.policy import Trigger
+from sidecar.core.policy.triggers import TRIGGERS, Trigger
 from sidecar.core.state_and_effects import State
 from sidecar.core.views.snapshot import Health, Snapshot
-from sidecar.core.views.verdict import ClusterVerdict, verdicts
+from sidecar.core.views.status_view import ClusterVerdict, verdicts
 from tests.kit.cluster import CLUSTER, DISPATCHER
 from tests.kit.core_sidecar import Sidecar, watching
 from tests.kit.fake_flink import Flink
@@ -70,7 +70,7 @@ def test_two_leaders_are_as_bad_as_none() -> None:
     """With what to do: it does not settle by itself."""
     verdict = of(watching()[1], contested=frozenset({DISPATCHER}))
     assert (verdict.status, verdict.colour) == ("SPLIT", "red")
-    assert (verdict.topic, verdict.next_step) == ("flinksplitleadership", advice.TRIGGERS[Trigger.SPLIT])
+    assert (verdict.topic, verdict.next_step) == ("flinksplitleadership", TRIGGERS[Trigger.SPLIT].next)
 
 
 def test_what_to_do_follows_from_the_cause() -> None:
@@ -96,7 +96,7 @@ def test_a_cluster_without_its_standby_is_degraded() -> None:
     """One that had a standby."""
     sidecar = watching()[1]
     verdict = of(sidecar, contenders={LATCH: ("a",)}, standby=Standby(sidecar.moment, sidecar.moment))
-    assert (verdict.status, verdict.next_step) == ("DEGRADED", advice.TRIGGERS[Trigger.NO_STANDBY])
+    assert (verdict.status, verdict.next_step) == ("DEGRADED", TRIGGERS[Trigger.NO_STANDBY].next)
     assert verdict.sentence == "jm-a leads, no standby is left, whether jobs run is not known (no REST)"
 
 
@@ -123,10 +123,9 @@ def test_the_worst_comes_first_and_the_sidecar_itself_is_judged() -> None:
 def test_each_cause_and_each_trigger_has_a_next_step() -> None:
     """In one sentence."""
     assert set(advice.CAUSES) == set(Cause)
-    assert set(advice.TRIGGERS) == set(Trigger)
     for cause in Cause:
         assert advice.step_for_cause(cause, "jm-a").endswith(".")
-    assert all(step.endswith(".") for step in advice.TRIGGERS.values())
+    assert all(step.endswith(".") for step in (kind.next for kind in TRIGGERS.values()))
 
 
 def test_each_reason_of_a_death_has_a_next_step() -> None:

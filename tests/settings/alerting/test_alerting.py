@@ -5,11 +5,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sidecar.core.alerting.template_fields import EXAMPLE
+from sidecar.core.alerting.compose import EXAMPLE
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.labels import Matcher, Operator
-from sidecar.core.policy.policy import Destination, Heartbeat, Rule, Trigger
+from sidecar.core.policy.policy import Destination, Heartbeat, Rule
 from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, TimeRange, every
+from sidecar.core.policy.triggers import Trigger
 from sidecar.settings import Settings, SettingsError, load
 from sidecar.settings.alerting.routes import matchers
 from sidecar.settings.file.setting import Setting

@@ -1,7 +1,8 @@
 """The shipped rules, as the repository has them."""
 
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.policy import Rule, Severity, Trigger
+from sidecar.core.policy.policy import Rule, Severity
+from sidecar.core.policy.triggers import Trigger
 from sidecar.settings import load
 from tests import ROOT
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecar.core.alerting.template_fields import EXAMPLE
+from sidecar.core.alerting.compose import EXAMPLE
 from sidecar.settings.alerting.templates import MOST_RESULT, template
 from sidecar.settings.file.setting import Setting
 from sidecar.settings.file.settings_error import SettingsError

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 import sidecar.sinks.notify.ledger_access
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.delivery.outbox import Delivery, Part
+from sidecar.core.alerting.outbox import Delivery, Part
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.ports import LedgerError, LedgerRefusedError, StoredDocument
@@ -23,7 +23,7 @@ from sidecar.runtime.clock import Clock
 from sidecar.sinks.notify.ledger_access import FREE, Permit
 from sidecar.sinks.notify.ledger_client import SharedLedger
 from sidecar.sinks.notify.notifier import Attempt, Notifier
-from tests.core.delivery.test_ledger_document import OVER, VACANCY, delivery_of
+from tests.core.alerting.test_ledger_document import OVER, VACANCY, delivery_of
 from tests.kit.memory_ledger import Memory, Shared
 from tests.kit.receivers import RawServer, apprise
 from tests.kit.waiting import LOADED_MACHINE_SECONDS, wait_for

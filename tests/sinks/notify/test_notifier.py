@@ -18,9 +18,9 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Reason
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.cluster.record_lines import DUPLICATE_NOTE
 from sidecar.core.cluster.status import SHOWN, Status
-from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.policy.policy import Severity

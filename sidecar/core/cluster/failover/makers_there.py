@@ -11,7 +11,8 @@ from sidecar.core.cluster.state import ClusterState
 from sidecar.core.flink.deployments import Candidate, Maker
 from sidecar.core.flink.leadership import Vacant
 from sidecar.core.moment import Moment
-from sidecar.core.policy.policy import Need, Policy, Store
+from sidecar.core.policy.policy import Policy, Store
+from sidecar.core.policy.triggers import Need
 
 
 def listed(cluster: ClusterState, cluster_id: str, there: Iterable[Candidate], at: Moment) -> Operated | None:

@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.observations import RightRefused
-from sidecar.core.policy.policy import Need, Severity
+from sidecar.core.policy.policy import Severity
+from sidecar.core.policy.triggers import Need
 from tests.kit.planned_recordings import POLICY, Replay
 
 STOPPED: Final = {

@@ -12,7 +12,8 @@ from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
 from sidecar.core.moment import SECOND, Moment, parsed
 from sidecar.core.observations import ClusterFound, DeploymentObserved, DeploymentUnreadable, PodDisrupted
-from sidecar.core.policy.policy import PLANNED_BUDGET, Policy, Rule, Severity, Trigger
+from sidecar.core.policy.policy import PLANNED_BUDGET, Policy, Rule, Severity
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.records import EpisodeRecord
 from tests.core.cluster.test_removal import Finder, finder, withdraw
 from tests.kit.cluster import CLUSTER, THE_JOB, B, JobManager, job_manager

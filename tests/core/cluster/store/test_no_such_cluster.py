@@ -4,7 +4,8 @@ from msgspec.structs import replace
 
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import ChildrenObserved, NothingFound
-from sidecar.core.policy.policy import Rule, Severity, Trigger
+from sidecar.core.policy.policy import Rule, Severity
+from sidecar.core.policy.triggers import Trigger
 from sidecar.core.views.leader_view import leaders
 from sidecar.core.views.snapshot import Snapshot
 from tests.kit.cluster import CLUSTER, DISPATCHER, A

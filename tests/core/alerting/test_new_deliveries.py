@@ -3,8 +3,8 @@
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.delivery.new_deliveries import EVENT_OPEN
-from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.alerting.new_deliveries import EVENT_OPEN
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.policy.policy import Destination, Policy

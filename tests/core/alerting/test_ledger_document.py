@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from sidecar.core.alerting import claims, ledger_document
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.delivery import claims, ledger_document
-from sidecar.core.delivery.claims import Standing, claimed, ends, marked, released, renewed, standing
-from sidecar.core.delivery.ledger_document import Claim, Entry, Ledger
-from sidecar.core.delivery.outbox import Delivery, Part
+from sidecar.core.alerting.claims import Standing, claimed, ends, marked, released, renewed, standing
+from sidecar.core.alerting.ledger_document import Claim, Entry, Ledger
+from sidecar.core.alerting.outbox import Delivery, Part
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Severity
 

@@ -6,12 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.delivery.claims import Standing, claimed, marked, may_have_arrived, oldest_news, repeats, standing
-from sidecar.core.delivery.ledger_document import Claim, Ledger
-from sidecar.core.delivery.outbox import Delivery, Part
+from sidecar.core.alerting.claims import Standing, claimed, marked, may_have_arrived, oldest_news, repeats, standing
+from sidecar.core.alerting.ledger_document import Claim, Ledger
+from sidecar.core.alerting.outbox import Delivery, Part
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome, DeliverySettled, Ticked
-from tests.core.delivery.test_ledger_document import NOW, delivery_of
+from tests.core.alerting.test_ledger_document import NOW, delivery_of
 from tests.kit.cluster import START, A, B
 from tests.kit.core_sidecar import LEADER_CHANGED, NO_LEADER, POLICY, Sidecar
 from tests.kit.fake_flink import Flink

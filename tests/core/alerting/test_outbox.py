@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from sidecar.core.delivery.outbox import CAPACITY, Stage, queue
+from sidecar.core.alerting.outbox import CAPACITY, Stage, queue
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome, DeliverySettled
 from sidecar.core.policy.policy import Destination

@@ -4,11 +4,22 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.delivery.outbox import EARLY_RETRY, PROBE_GAP, Delivery, Outbox, Part, Settled, Stage, claim, queue
-from sidecar.core.delivery.settle import GIVES_WAY_AFTER, settle
+from sidecar.core.alerting.outbox import (
+    EARLY_RETRY,
+    GIVES_WAY_AFTER,
+    PROBE_GAP,
+    Delivery,
+    Outbox,
+    Part,
+    Settled,
+    Stage,
+    claim,
+    queue,
+    settle,
+)
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import DeliveryOutcome, DeliverySettled
-from tests.core.delivery.test_settle import NOW, outbox_of, row
+from tests.core.alerting.test_settle import NOW, outbox_of, row
 
 FAILURES = [DeliveryOutcome.FAILED, DeliveryOutcome.TIMED_OUT, DeliveryOutcome.REJECTED]
 

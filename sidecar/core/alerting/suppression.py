@@ -1,20 +1,25 @@
-"""Silences: while one is active, the alerts that it matches are not notified. Alertmanager's, kept in a document that sidecars share.
+"""What keeps a firing alert from being notified now: ORDER, one list, which the record of a notification and the page ask alike.
 
-The commands write the document, sidecars read it: at an interval, and before a group is notified. What cannot be read, or is not
-understood, silences nothing.
+Silences are Alertmanager's, kept in a document that sidecars share. The commands write the document, sidecars read it: at an interval, and
+before a group is notified. What cannot be read, or is not understood, silences nothing.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from sidecar.core.alerting.alerts import Alert, Group, Member, Suppressed
+from sidecar.core.agreement import Agreement
+from sidecar.core.alerting.alerts import Alert, Alerts, Group, Member, Reason, Suppressed
 from sidecar.core.alerting.silence_document import SilencesError, Written, read
 from sidecar.core.moment import SECOND, Moment, Steady
-from sidecar.core.policy.policy import DRILLED, Policy
+from sidecar.core.policy.labels import Labels
+from sidecar.core.policy.policy import Policy
+from sidecar.core.policy.routing import Route, inhibitor
+from sidecar.core.policy.triggers import DRILLED
 
 CLOCK_SKEW: Final = 2 * 3600 * SECOND
 """By so much the clock of the silence's creator may be ahead of ours: it is active at once."""
@@ -113,7 +118,7 @@ def _needed(policy: Policy, groups: Iterable[Group], now: Moment) -> dict[str, i
     needed: dict[str, int] = {}
     for group in groups:
         if group.flush_at is not None and group.flush_at <= now.steady + AHEAD:
-            for name in _documents_of(policy, group):
+            for name in _documents_of(policy, group.members):
                 needed[name] = max(needed.get(name, 0), group.flush_at - AHEAD)
     return needed
 
@@ -131,34 +136,38 @@ def awaits_document(policy: Policy, documents: Documents, group: Group, now: Mom
     """Whether a group that is due waits for a document: it was not read shortly before, and will soon be."""
     if group.flush_at is None or now.steady >= group.flush_at + PATIENCE:
         return False
-    times = (documents.get(name, Silences()).answered_at for name in _documents_of(policy, group))
+    times = (documents.get(name, Silences()).answered_at for name in _documents_of(policy, group.members))
     return any(at is None or at < group.flush_at - AHEAD for at in times)
 
 
-def _documents_of(policy: Policy, group: Group) -> Collection[str]:
-    names = {policy.silences_of(member.alert.cluster_id) for member in group.members.values()}
+def _documents_of(policy: Policy, members: Mapping[str, Member]) -> Collection[str]:
+    if not policy.silence_documents:
+        return ()
+    names = {policy.silences_of(member.alert.cluster_id) for member in members.values()}
     return {name for name in names if name is not None}
 
 
 def effort(policy: Policy, documents: Documents, group: Group) -> int:
     """How many alerts are matched against a silence each, at most, to know which of the group's are hidden."""
-    return len(group.members) * sum(len(documents.get(name, Silences()).known) for name in _documents_of(policy, group))
+    return len(group.members) * sum(
+        len(documents.get(name, Silences()).known) for name in _documents_of(policy, group.members)
+    )
 
 
-def hiding(policy: Policy, documents: Documents, group: Group, now: Moment) -> dict[str, str]:
-    """By alert of the group: the active silence or drill that hides it; of several the one that ends last."""
+def hiding(policy: Policy, documents: Documents, members: Mapping[str, Member], now: Moment) -> Mapping[str, Silence]:
+    """By key of a member: the active silence or drill that hides it; of several the one that ends last."""
     active: dict[str, list[Silence]] = {}
-    for name in _documents_of(policy, group):
+    for name in _documents_of(policy, members):
         silences = (silence for silence in documents.get(name, Silences()).known.values() if silence.is_active(now))
         active[name] = sorted(silences, key=lambda silence: (silence.ends_at, silence.id), reverse=True)
     if not any(active.values()):
         return {}
     drilled = {rule.alert for rule in policy.rules if rule.on in DRILLED}
     hidden = {}
-    for key, member in group.members.items():
+    for key, member in members.items():
         candidates = active.get(policy.silences_of(member.alert.cluster_id) or "", [])
         if match := next((silence for silence in candidates if _hides(silence, member, drilled)), None):
-            hidden[key] = match.id
+            hidden[key] = match
     return hidden
 
 
@@ -200,3 +209,107 @@ def with_hits(policy: Policy, documents: Documents, suppressed: Iterable[Suppres
             more = replace(by_id[silence_id], hid=by_id[silence_id].hid + number)
             changed[name] = replace(changed[name], known={**by_id, silence_id: more})
     return changed if hidden else documents
+
+
+class AlertState(StrEnum):
+    """How far an alert has come on its way to people. FIRING: nothing keeps it from being notified."""
+
+    FIRING = "firing"
+    SILENCED = "silenced"
+    INHIBITED = "inhibited"
+    MUTED = "muted"
+    """By the time intervals of all of its routes."""
+    OUTVOTED = "outvoted"
+    """This observer cannot read the store, and others can."""
+    PENDING = "pending"
+    """Its condition holds, but not for `for` yet."""
+
+
+class Surroundings(NamedTuple):
+    """All that decides, besides the alert and its route."""
+
+    policy: Policy
+    documents: Documents
+    firing: Sequence[Labels]
+    """The labels of all alerts that fire."""
+    now: Moment
+
+
+def surroundings(policy: Policy, alerts: Alerts, documents: Documents, now: Moment) -> Surroundings:
+    return Surroundings(policy, documents, [alert.labels for alert in alerts.active().values()], now)
+
+
+Members = Mapping[str, Member]
+By = Silence | str | Labels | Agreement
+"""What suppresses: a silence or drill, the time intervals in words, the alert that inhibits, or the other observers."""
+
+
+def _silences(around: Surroundings, _: Route, members: Members) -> Mapping[str, By]:
+    return hiding(around.policy, around.documents, members, around.now)
+
+
+def _mutes(around: Surroundings, route: Route, members: Members) -> Mapping[str, By]:
+    why = route.muted_by(around.now.wall)
+    return dict.fromkeys(members, why) if why is not None else {}
+
+
+def _other_observers(_around: Surroundings, _: Route, members: Members) -> Mapping[str, By]:
+    alerts = _unsettled(members)
+    return {key: alert.agreement for key, alert in alerts.items() if alert.agreement and alert.is_outvoted}
+
+
+def _inhibitions(around: Surroundings, _: Route, members: Members) -> Mapping[str, By]:
+    rules, firing = around.policy.inhibit_rules, around.firing
+    if not rules:
+        return {}
+    sources = ((key, inhibitor(rules, alert.labels, firing)) for key, alert in _unsettled(members).items())
+    return {key: source for key, source in sources if source is not None}
+
+
+def _unsettled(members: Members) -> Mapping[str, Alert]:
+    """Without those that were notified and are over: of that people are notified, whatever else is known."""
+    return {key: member.alert for key, member in members.items() if not (member.notified and member.alert.ended)}
+
+
+class Suppressor(NamedTuple):
+    """One reason why alerts are not notified, on the page and in records."""
+
+    state: AlertState
+    reason: Reason
+    suppressed: Callable[[Surroundings, Route, Members], Mapping[str, By]]
+    """Those of the members that it suppresses on this route, and by what."""
+
+
+ORDER: Final = (
+    Suppressor(AlertState.SILENCED, Reason.SUPPRESSED_BY_SILENCE, _silences),
+    Suppressor(AlertState.MUTED, Reason.SUPPRESSED_BY_TIME_INTERVAL, _mutes),
+    Suppressor(AlertState.OUTVOTED, Reason.SUPPRESSED_BY_OBSERVERS, _other_observers),
+    Suppressor(AlertState.INHIBITED, Reason.SUPPRESSED_BY_INHIBITION, _inhibitions),
+)
+"""An alert is suppressed by the first that applies."""
+
+
+class Suppression(NamedTuple):
+    """Why one alert is not notified now."""
+
+    place: int
+    """In ORDER."""
+    by: By
+
+    @property
+    def reason(self) -> Reason:
+        return ORDER[self.place].reason
+
+    @property
+    def silence_id(self) -> str | None:
+        return self.by.id if isinstance(self.by, Silence) else None
+
+
+def suppressions(around: Surroundings, route: Route, members: Members) -> Mapping[str, Suppression]:
+    """The members of one group that are not notified now, by their keys."""
+    hidden: dict[str, Suppression] = {}
+    for place, suppressor in enumerate(ORDER):
+        rest = {key: member for key, member in members.items() if key not in hidden} if hidden else members
+        for key, by in suppressor.suppressed(around, route, rest).items():
+            hidden[key] = Suppression(place, by)
+    return hidden

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from msgspec import json
 from msgspec.structs import replace
 
+from sidecar.core.alerting import claims, ledger_document
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.delivery import claims, ledger_document
-from sidecar.core.delivery.claims import Standing, claimed, marked, standing
-from sidecar.core.delivery.ledger_document import CLOCK_SKEW, Claim, Entry, Ledger, believed
-from tests.core.delivery.test_ledger_document import HOUR, NOW, VACANCY, A, delivery_of
+from sidecar.core.alerting.claims import Standing, claimed, marked, standing
+from sidecar.core.alerting.ledger_document import CLOCK_SKEW, Claim, Entry, Ledger, believed
+from tests.core.alerting.test_ledger_document import HOUR, NOW, VACANCY, A, delivery_of
 
 NAME = "ops#0 group"
 FUTURE = NOW + CLOCK_SKEW + 1

@@ -9,10 +9,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from sidecar.core.alerting import ledger_document
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.delivery import ledger_document
-from sidecar.core.delivery.ledger_document import Claim, Entry, Ledger
-from sidecar.core.delivery.outbox import Delivery, Part
+from sidecar.core.alerting.ledger_document import Claim, Entry, Ledger
+from sidecar.core.alerting.outbox import Delivery, Part
 
 MOST_INTERVALS: Final = 2
 """Repeat intervals after which an alert that was not repeated counts as another alert."""

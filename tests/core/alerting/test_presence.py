@@ -4,9 +4,9 @@ import pytest
 from msgspec import json
 from msgspec.structs import replace
 
-from sidecar.core.delivery import ledger_document
-from sidecar.core.delivery.claims import claimed
-from sidecar.core.delivery.ledger_document import (
+from sidecar.core.alerting import ledger_document
+from sidecar.core.alerting.claims import claimed
+from sidecar.core.alerting.ledger_document import (
     CLOCK_SKEW,
     LONGEST_ADDRESS,
     LONGEST_NAME,
@@ -24,7 +24,7 @@ from sidecar.core.delivery.ledger_document import (
     written,
 )
 from sidecar.core.moment import SECOND
-from tests.core.delivery.test_ledger_document import NOW, VACANCY, A, delivery_of
+from tests.core.alerting.test_ledger_document import NOW, VACANCY, A, delivery_of
 
 HERE = Presence(NOW, "http://10.0.0.1:9250", NOW, NOW)
 

@@ -4,8 +4,18 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.delivery.outbox import Delivery, Outbox, Settled, Stage, claim
-from sidecar.core.delivery.settle import GIVE_UP_AFTER, GIVES_WAY_AFTER, LONGEST_WAIT, SLOWEST_RETRY, settle
+from sidecar.core.alerting.outbox import (
+    GIVE_UP_AFTER,
+    GIVES_WAY_AFTER,
+    LONGEST_WAIT,
+    SLOWEST_RETRY,
+    Delivery,
+    Outbox,
+    Settled,
+    Stage,
+    claim,
+    settle,
+)
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import DeliveryOutcome, DeliverySettled
 from sidecar.core.policy.policy import Severity

@@ -3,31 +3,38 @@
 A feed gets single alerts: it is a destination that groups, repeats and deduplicates by itself, which is an Alertmanager. An alert there is
 its labels: they are equal from every observer, and what differs is an annotation. It fires until a time that each sending moves on, so the
 alerts of a sidecar that has died end by themselves.
+
+What another configuration drops from an open incident is told to the services that show it, or it is recorded that none can be told.
+Groups know where they are shown, because the configuration before is not known after a restart. These messages hold names and times alone:
+the rule may be gone, and a group may come from a handover, which others can write.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
 from msgspec.structs import asdict, replace
 
-from sidecar.core.alerting import flushing
-from sidecar.core.alerting.active_silences import Documents
-from sidecar.core.alerting.alerts import MOST_OWED, Alert, Alerts, Group, Notice, Reason, Suppressed
-from sidecar.core.alerting.compose import compose
+from sidecar.core.alerting import flushing, ledger_document
+from sidecar.core.alerting.alerts import MOST_OWED, Alert, Alerts, Group, Member, Notice, Reason, Suppressed
+from sidecar.core.alerting.compose import MOST_ALERTS, bounded, compose
 from sidecar.core.alerting.grouping import is_observable
+from sidecar.core.alerting.outbox import Delivery, Part, Settled
+from sidecar.core.alerting.suppression import Documents
+from sidecar.core.alerting.title import WORST_FIRST
 from sidecar.core.cluster.failover import failover_in_progress
 from sidecar.core.cluster.state import ClusterState
 from sidecar.core.cluster.status import Status, ends_incident
+from sidecar.core.cluster.status_of import Statuses
 from sidecar.core.counted import counted
-from sidecar.core.delivery.ledger_document import MOST_ALERTS
-from sidecar.core.delivery.outbox import Delivery, Part
-from sidecar.core.message import Content, FeedAlert
-from sidecar.core.moment import SECOND, Moment
+from sidecar.core.message import Content, FeedAlert, MessageAlert
+from sidecar.core.moment import SECOND, Moment, timestamp
+from sidecar.core.policy.labels import Labels
 from sidecar.core.policy.policy import Destination, Feed, Policy, Severity
 from sidecar.core.policy.routing import Route, every
 from sidecar.core.quarantine import Quarantine
 from sidecar.core.records import record_id
+from sidecar.core.sanitize import clean
 
 RESEND_INTERVAL: Final = 60 * SECOND
 FIRES_FOR: Final = 4 * RESEND_INTERVAL
@@ -107,6 +114,7 @@ def due(
     clusters: Mapping[str, ClusterState],
     blind: Collection[str],
     documents: Documents,
+    statuses: Statuses,
     quarantine: Quarantine,
     now: Moment,
 ) -> Due:
@@ -125,7 +133,7 @@ def due(
 
     def deliver(part: Alerts) -> Due:
         after, notices, suppressed = flushing.flush(part, policy, blind, now, documents, decided_at, unsettled, ending)
-        deliveries = (_of_notice(policy, clusters, notice, now) for notice in notices)
+        deliveries = (_of_notice(policy, clusters, notice, statuses, now) for notice in notices)
         return after, [*chain.from_iterable(deliveries)], suppressed
 
     try:
@@ -147,9 +155,11 @@ def due(
         return deliver(replace(alerts, groups=groups))
 
 
-def _of_notice(policy: Policy, clusters: Mapping[str, ClusterState], notice: Notice, now: Moment) -> Iterator[Delivery]:
+def _of_notice(
+    policy: Policy, clusters: Mapping[str, ClusterState], notice: Notice, statuses: Statuses, now: Moment
+) -> Iterator[Delivery]:
     """One delivery for each destination of the notice's receiver; and one that closes the incident, if nothing of it goes on."""
-    delivery = delivery_of(policy, notice, compose(notice, policy, clusters, now), now)
+    delivery = delivery_of(policy, notice, compose(notice, policy, clusters, statuses), now)
     is_over = not delivery.goes_on and notice.reason is not Reason.RESOLVED
     for destination in policy.receivers.get(notice.route.receiver, ()):
         is_repeated = notice.settles and delivery.status == Status.DEGRADED  # people have read that before
@@ -167,7 +177,7 @@ def _of_notice(policy: Policy, clusters: Mapping[str, ClusterState], notice: Not
                 to_it = replace(to_it, parts=(), alerts=(), feed=fed)
             yield closing(to_it, after=0) if notice.closes else to_it
             if is_over and destination.keeps_incidents and destination.send_resolved:
-                over = compose(replace(notice, reason=Reason.RESOLVED, news=0), policy, clusters, now)
+                over = compose(replace(notice, reason=Reason.RESOLVED, news=0), policy, clusters, statuses)
                 yield closing(replace(to_it, title=over.title, body=over.body, facts=over.facts))
 
 
@@ -178,8 +188,8 @@ def delivery_of(policy: Policy, notice: Notice, content: Content, now: Moment) -
         id=record_id("delivery", policy.observer, notice.fingerprint, notice.reason, now.wall, now.steady),
         destination="",
         receiver=notice.route.receiver,
-        cluster_id=min(alert.cluster_id for alert in notice.alerts),
-        alert=", ".join(dict.fromkeys(alert.rule for alert in notice.alerts)),
+        cluster_id=min([alert.cluster_id for alert in notice.alerts]),
+        alert=", ".join(dict.fromkeys([alert.rule for alert in notice.alerts])),
         fingerprint=notice.fingerprint,
         reason=notice.reason,
         parts=_parts(notice),
@@ -189,7 +199,7 @@ def delivery_of(policy: Policy, notice: Notice, content: Content, now: Moment) -
         goes_on=notice.goes_on or notice.awaits_status,
         group_labels=notice.labels,
         alerts_left_out=len(notice.alerts) - len(content.alerts),
-        agreement=next((alert.agreement for alert in notice.alerts if alert.agreement), None),
+        agreement=next(iter([alert.agreement for alert in notice.alerts if alert.agreement]), None),
         repeat_interval=notice.route.repeat_interval,
         queued_at=now,
         next_at=now.steady,
@@ -210,11 +220,11 @@ def closing(delivery: Delivery, after: int = EVENT_OPEN) -> Delivery:
 
 
 def _parts(notice: Notice) -> tuple[Part, ...]:
-    """The alerts that are looked up in the ledger: at most MOST_ALERTS, of which every observer chooses the same."""
-    if all("observer" in alert.labels for alert in notice.alerts):
+    """The alerts that are looked up in the ledger: at most so many, of which every observer chooses the same."""
+    if not [alert for alert in notice.alerts if "observer" not in alert.labels]:
         return ()
     alerts, over = (sorted(some, key=lambda alert: alert.id) for some in (notice.alerts, notice.closing))
-    return tuple([*map(_part, alerts), *map(_closing, map(_part, over))][:MOST_ALERTS])
+    return tuple([*map(_part, alerts), *map(_closing, map(_part, over))][: ledger_document.MOST_ALERTS])
 
 
 def _part(alert: Alert) -> Part:
@@ -299,3 +309,96 @@ def complete(
         if receiver not in firing:
             firing[receiver] = resent_feed_alerts(policy, clusters, alerts, receiver, destination.feed)
         yield replace(delivery, feed=firing[receiver])
+
+
+def of_change(
+    policy: Policy, before: Mapping[str, Group], after: Mapping[str, Group], now: Moment
+) -> tuple[list[Delivery], list[Settled]]:
+    """The messages to the destinations that show an incident of `before`, of which `after` has less; and the incidents that `policy` has
+    no destination for any more.
+    """
+    destinations = policy.incident_destinations()
+    deliveries: list[Delivery] = []
+    lost: list[Settled] = []
+    for fingerprint, group in before.items():
+        notified = {key: member.alert for key, member in group.members.items() if member.notified}
+        members = after[fingerprint].members if fingerprint in after else {}
+        kept = {key for key, member in members.items() if member.notified}
+        dropped = [alert for key, alert in notified.items() if key not in kept]
+        for name in group.opened_at if notified else ():
+            if name not in destinations:
+                by_hand = f"this configuration can close no incident there: close {group.incident} by hand"
+                unsent = _delivery(policy, fingerprint, group, [*notified.values()], name, now)
+                lost.append(Settled(unsent, "gave_up", by_hand))
+            elif dropped:
+                sent = _delivery(policy, fingerprint, group, dropped, name, now)
+                deliveries.append(replace(sent, in_order=True, goes_on=bool(kept)))
+    return deliveries, lost
+
+
+def _delivery(
+    policy: Policy, fingerprint: str, group: Group, alerts: Sequence[Alert], destination: str, now: Moment
+) -> Delivery:
+    """That `alerts`, which this destination was notified of, are not notified in the group any more."""
+    receiver = destination.rpartition("#")[0]
+    labels = [_labels(policy, alert) for alert in alerts]
+    in_common = {name: text for name, text in group.labels.items() if all(own.get(name) == text for own in labels)}
+    notice = Notice(
+        *(fingerprint, Route(receiver, group.route), Reason.CONFIGURATION_CHANGED, tuple(alerts)),
+        labels=in_common,
+        thread=group.thread,
+        incident=group.incident,
+    )
+    delivery = delivery_of(policy, notice, _content(policy, alerts, labels, now), now)
+    return replace(
+        delivery,
+        id=record_id(delivery.id, destination),
+        destination=destination,
+        parts=tuple(replace(part, ended=part.ended or ledger_document.DROPPED) for part in delivery.parts),
+        owed=tuple(Member(alert, notified=True) for alert in alerts[:MOST_OWED]),
+    )
+
+
+def _content(policy: Policy, alerts: Sequence[Alert], labels: Sequence[Labels], now: Moment) -> Content:
+    rules = ", ".join(sorted({alert.rule for alert in alerts}))
+    clusters = ", ".join(sorted({clean(alert.cluster_id) for alert in alerts}))
+    lines = [*_lines(policy, alerts)]
+    return Content(
+        f"[CONFIGURATION CHANGED] {clusters}: {rules} is no longer notified here",
+        "\n".join(bounded(["This is no all-clear: the configuration has changed.", *lines])),
+        min((Severity(own["severity"]) for own in labels), key=WORST_FIRST.index),
+        (("alert", f"{rules} ({Reason.CONFIGURATION_CHANGED})"), ("cluster", clusters), ("observer", policy.observer)),
+        policy.link and f"{policy.link}/",
+        alerts=tuple(
+            MessageAlert(alert.id, dict(own), line, alert.began.wall, alert.ended.wall if alert.ended else now.wall)
+            for alert, own, line in zip(alerts[:MOST_ALERTS], labels, lines, strict=False)
+        ),
+    )
+
+
+def _lines(policy: Policy, alerts: Collection[Alert]) -> Iterator[str]:
+    rules = {rule.alert for rule in policy.rules}
+    for alert in alerts:
+        why = "it is routed elsewhere"
+        if not policy.watches(alert.cluster_id):
+            why = "its cluster is not watched any more"
+        elif alert.rule not in rules:
+            why = "its rule was removed"
+        about = f" of {clean(alert.component)}" if alert.component else ""
+        yield f"{alert.rule}{about}, since {timestamp(alert.began.wall)}: {why}"
+
+
+def _labels(policy: Policy, alert: Alert) -> Labels:
+    """Those that tell alerts apart, of names alone."""
+    severity = alert.labels.get("severity", "")
+    component = {"component": alert.component.component.value} if alert.component else {}
+    job = {"job_id": clean(alert.component.job_id)} if alert.component and alert.component.job_id else {}
+    return {
+        **policy.external_labels,
+        "alert": alert.rule,
+        "severity": severity if severity in WORST_FIRST else Severity.WARNING,
+        "cluster_id": clean(alert.cluster_id),
+        **component,
+        **job,
+        **({"observer": policy.observer} if "observer" in alert.labels else {}),
+    }

@@ -8,10 +8,11 @@ from msgspec.structs import replace
 
 from sidecar.core import handover
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome, HandoverRead, PolicyLoaded
-from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Trigger
+from sidecar.core.policy.policy import Destination, Policy, Rule, Severity
+from sidecar.core.policy.triggers import Trigger
 from tests.kit.cluster import CLUSTER, A
 from tests.kit.core_sidecar import POLICY, Sidecar, fail_over, watching, with_destinations
 from tests.kit.fake_flink import Flink
