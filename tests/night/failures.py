@@ -246,10 +246,10 @@ FAILURES: Final[Mapping[str, Scenario]] = {
         _sidecar_restarts_before, _GONE, final=ONE_LEFT, through=_BLIND
     ),
     "the sidecar is killed with the leader": Scenario(
-        _sidecar_dies_with_the_leader, _GONE, final=ONE_LEFT, unobserved=True
+        _sidecar_dies_with_the_leader, _GONE, final=ONE_LEFT, through=_BLIND, unobserved=True
     ),
     "the sidecar is killed after the leader": Scenario(
-        _sidecar_dies_after_the_leader, _GONE, final=ONE_LEFT, unobserved=True
+        _sidecar_dies_after_the_leader, _GONE, final=ONE_LEFT, through=_BLIND, unobserved=True
     ),
     "the leaders' ConfigMap is deleted by hand": Scenario(
         _leaders_deleted, _BY_HAND, _SELF, ONE_LEFT | LOST, _JOBS_LOST | {"BLIND"}, _ANY, stores=KUBERNETES
