@@ -22,7 +22,7 @@ from sidecar.core.records import (
     Recovery,
     TransitionRecord,
 )
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.core.views import episode_view, silence_view
 from sidecar.core.views.annotate import annotation, note
 from sidecar.core.views.episode_view import EpisodeView

@@ -4,10 +4,10 @@ from collections.abc import Collection, Generator
 from contextlib import closing, suppress
 
 from sidecar.app import history, viewer
-from sidecar.core.cluster.state import Sighting
+from sidecar.core.cluster.cluster_state import Sighting
 from sidecar.core.moment import Moment, timestamp
 from sidecar.core.rebase import rebased
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.status_view import JournalStatus, ShownStatus, joined, status, with_beginnings
 from sidecar.core.views.verdict import is_running

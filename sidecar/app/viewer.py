@@ -8,7 +8,8 @@ from contextlib import closing
 from queue import Empty, SimpleQueue
 from typing import ClassVar, Final, NamedTuple
 
-from sidecar.core.cluster.state import ClusterState, Missing
+from sidecar.core.cluster.cluster_state import ClusterState, Missing
+from sidecar.core.effects import Append
 from sidecar.core.errors import OperatorError
 from sidecar.core.flink.leadership import ConfigMapPosition, Held
 from sidecar.core.moment import SECOND, Moment
@@ -27,7 +28,7 @@ from sidecar.core.observations import (
 )
 from sidecar.core.policy.policy import Policy
 from sidecar.core.records import TransitionRecord
-from sidecar.core.state_and_effects import Append, State
+from sidecar.core.state import State
 from sidecar.core.step import step_all
 from sidecar.core.views.flink_view import FlinkView, LeaderAddress
 from sidecar.core.views.leader_view import Leader, leaders

@@ -13,11 +13,12 @@ from sidecar.core.alerting.alerts import Group, Suppressed
 from sidecar.core.cluster.record_writer import envelope
 from sidecar.core.delivery import new_deliveries
 from sidecar.core.delivery.outbox import Delivery, Settled, claim, queue, with_heartbeats
+from sidecar.core.effects import Append, Effect, ReadSilences, Send
 from sidecar.core.moment import Moment, timestamp
 from sidecar.core.policy.policy import Policy
 from sidecar.core.quarantine import Quarantine
 from sidecar.core.records import Notification, record_id
-from sidecar.core.state_and_effects import Append, Effect, ReadSilences, Send, State
+from sidecar.core.state import State
 
 
 def tick(

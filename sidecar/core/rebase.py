@@ -8,13 +8,13 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting.active_silences import Silence, Silences
 from sidecar.core.alerting.alerts import CountedFailover, Group, Pending
-from sidecar.core.cluster.downtime import LastLed
-from sidecar.core.cluster.failover.causes import Facts
-from sidecar.core.cluster.failover.episodes import Absence
-from sidecar.core.cluster.leadership_account import Account, Change
-from sidecar.core.cluster.split_leadership import Contest
-from sidecar.core.cluster.state import ComponentState, Confirmed, Fewer, Unanswered
+from sidecar.core.cluster.cluster_state import ComponentState, Confirmed, Fewer, Unanswered
 from sidecar.core.cluster.status import Stated
+from sidecar.core.failover.causes import Facts
+from sidecar.core.failover.episodes import Absence
+from sidecar.core.leadership.downtime import LastLed
+from sidecar.core.leadership.leadership_account import Account, Change
+from sidecar.core.leadership.split_leadership import Contest
 from sidecar.core.moment import Moment
 
 STEADY: Final[Mapping[type[Struct], frozenset[str]]] = {

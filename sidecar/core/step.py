@@ -9,22 +9,21 @@ from msgspec.structs import replace
 from sidecar.core import capturing, drilling, handover, notifying
 from sidecar.core.agreement import Peers
 from sidecar.core.alerting import active_silences, grouping, reactions, rules
-from sidecar.core.cluster import cluster_step, rest_server, status_of
+from sidecar.core.cluster import cluster_step, status_of
+from sidecar.core.cluster.cluster_state import ClusterState, fresh_cluster, without_memory
 from sidecar.core.cluster.cluster_step import accounted
-from sidecar.core.cluster.death import deaths
 from sidecar.core.cluster.draft import ClusterStep
-from sidecar.core.cluster.failover import plans
-from sidecar.core.cluster.failover_events import events
 from sidecar.core.cluster.record_writer import transition_record
-from sidecar.core.cluster.recovery import assessment
-from sidecar.core.cluster.recovery.recovery_state import BadRestore
-from sidecar.core.cluster.state import ClusterState, fresh_cluster, without_memory
-from sidecar.core.cluster.transitions import Transition
 from sidecar.core.delivery import dropped_alerts
 from sidecar.core.delivery.outbox import released
 from sidecar.core.delivery.settle import settle
+from sidecar.core.effects import Append, Effect, NamePod, Publish, TakePicture
+from sidecar.core.failover import assessment, deaths, plans, rest_server
+from sidecar.core.failover.failover_events import events
+from sidecar.core.failover.recovery_state import BadRestore
 from sidecar.core.finder import Finder
 from sidecar.core.flink.deployments import Maker
+from sidecar.core.leadership.transitions import Transition
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
     ANY,
@@ -60,7 +59,7 @@ from sidecar.core.pictures import PictureRequest
 from sidecar.core.pods import ip_addresses, with_pod
 from sidecar.core.policy.policy import Policy, Source
 from sidecar.core.quarantine import Quarantine, Quarantined
-from sidecar.core.state_and_effects import Append, Effect, NamePod, Publish, State, TakePicture
+from sidecar.core.state import State
 
 ALIVE_INTERVAL = 30 * SECOND
 """How often the journal records that the sidecar runs."""

@@ -5,11 +5,12 @@ from typing import Final
 
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.effects import Send
 from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome, DeliverySettled, Observation
 from sidecar.core.policy.policy import Policy
-from sidecar.core.state_and_effects import Send, State
+from sidecar.core.state import State
 from sidecar.core.step import step
 
 TICK: Final = SECOND // 2

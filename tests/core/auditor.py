@@ -10,6 +10,7 @@ from sidecar.core.alerting import flushing
 from sidecar.core.alerting.active_silences import CLOCK_SKEW, PATIENCE
 from sidecar.core.alerting.alerts import Alert, Alerts, Member, Notice, Reason
 from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.effects import Append, Effect, ReadSilences, Send
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import Moment
@@ -18,7 +19,7 @@ from sidecar.core.policy.labels import Labels
 from sidecar.core.policy.policy import Destination, Policy
 from sidecar.core.policy.routing import Route, every, is_inhibited, matching
 from sidecar.core.records import Notification, record_id
-from sidecar.core.state_and_effects import Append, Effect, ReadSilences, Send, State
+from sidecar.core.state import State
 from sidecar.core.step import step
 from tests.core.feed_auditor import AM, FeedAuditor
 from tests.kit.core_sidecar import Sidecar

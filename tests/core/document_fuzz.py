@@ -26,6 +26,7 @@ from sidecar.core.delivery import claims, ledger_document
 from sidecar.core.delivery.claims import Standing
 from sidecar.core.delivery.ledger_document import LEASE_UNRENEWED, Claim, ForeignFormatError
 from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.effects import Append, ReadSilences, Send
 from sidecar.core.handover.writer import MOST_BYTES
 from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import SECOND
@@ -44,7 +45,7 @@ from sidecar.core.observations import (
 from sidecar.core.policy.policy import Objective, Policy, Rule, Severity, Source, Trigger
 from sidecar.core.quarantine import Quarantined
 from sidecar.core.records import Notification
-from sidecar.core.state_and_effects import Append, ReadSilences, Send, State
+from sidecar.core.state import State
 from sidecar.core.step import step
 from tests.core.handover_fields import document
 from tests.kit.observed_failovers import CLUSTER, PATHS, POLICY, at, failover, first_sight, gone, held

@@ -13,7 +13,7 @@ from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.policy.policy import Policy, Rule, Severity, Trigger
 from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, TimeRange
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from tests.kit.cluster import CLUSTER, DISPATCHER, REST_SERVER, START
 from tests.kit.core_sidecar import POLICY
 

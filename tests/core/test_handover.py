@@ -11,7 +11,8 @@ from msgspec import inspect, json, to_builtins
 from msgspec.structs import replace
 
 from sidecar.core import handover
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.cluster_state import ClusterState
+from sidecar.core.effects import Append, Effect, Send
 from sidecar.core.flink.deployments import Candidate, FlinkDeployment, Maker, Seen
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId, Held
 from sidecar.core.handover import HandoverError, schema
@@ -35,7 +36,7 @@ from sidecar.core.observations import (
 from sidecar.core.policy.policy import Policy, Store
 from sidecar.core.quarantine import Quarantined
 from sidecar.core.records import EpisodeRecord, TransitionRecord
-from sidecar.core.state_and_effects import Append, Effect, Send, State
+from sidecar.core.state import State
 from tests.kit.observed_failovers import CLUSTER, PATHS, POLICY, at, first_sight, gone, held, play
 
 R = TypeVar("R")

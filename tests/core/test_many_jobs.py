@@ -9,7 +9,7 @@ from sidecar.core import moment
 from sidecar.core.observations import ChildrenObserved, SnapshotCompleted
 from sidecar.core.policy.policy import Rule, Trigger
 from sidecar.core.quarantine import Guard, Quarantine
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.core.step import step, step_all
 from tests.kit import observed_failovers as scenes
 

@@ -9,16 +9,17 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting import conditions, phrases
 from sidecar.core.alerting.alerts import Group, Member
-from sidecar.core.cluster import split_leadership
-from sidecar.core.cluster.split_leadership import Contest
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.cluster_state import ClusterState
+from sidecar.core.effects import Effect, Send
 from sidecar.core.flink.leadership import Component, ComponentId, Held
 from sidecar.core.journal_rows import Row, assemble, changes
+from sidecar.core.leadership import split_leadership
+from sidecar.core.leadership.split_leadership import Contest
 from sidecar.core.moment import LATEST, timestamp
 from sidecar.core.observations import Observation, Started, Ticked
 from sidecar.core.policy.policy import Policy, Store
 from sidecar.core.quarantine import Quarantined
-from sidecar.core.state_and_effects import Effect, Send, State
+from sidecar.core.state import State
 from tests.kit.observed_failovers import CLUSTER, PATHS, POLICY, at, first_sight, gone, play
 
 OTHER = "other"

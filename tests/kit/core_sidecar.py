@@ -10,9 +10,10 @@ from sidecar.core import handover
 from sidecar.core.alerting import silence_document
 from sidecar.core.alerting.silence_document import Written
 from sidecar.core.captures import Capture
-from sidecar.core.cluster.failover_events import KubernetesEvent
-from sidecar.core.cluster.state import ComponentState
+from sidecar.core.cluster.cluster_state import ComponentState
 from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.effects import Append, Gather, NamePod, Publish, ReadSilences, Send, TakePicture
+from sidecar.core.failover.failover_events import KubernetesEvent
 from sidecar.core.flink import configmaps, znode_paths
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.flink.znode_paths import ZNodeLayout
@@ -39,7 +40,7 @@ from sidecar.core.observations import (
 from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Store, Trigger
 from sidecar.core.policy.routing import Route
 from sidecar.core.records import AnyRecord, Coverage, EpisodeRecord, Notification, TransitionRecord
-from sidecar.core.state_and_effects import Append, Gather, NamePod, Publish, ReadSilences, Send, State, TakePicture
+from sidecar.core.state import State
 from sidecar.core.step import Step, step
 from tests.kit.cluster import CLUSTER, START, A, B, JobManager
 from tests.kit.config_maps import ConfigMaps

@@ -13,11 +13,11 @@ from sidecar.core.alerting.subject import Failover, Subject, jobs_line, jobs_now
 from sidecar.core.alerting.template_fields import fields
 from sidecar.core.captures import Gathered
 from sidecar.core.cluster.advice import next_step
-from sidecar.core.cluster.failover import makers_there
+from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.cluster.record_lines import succession_line
-from sidecar.core.cluster.state import ClusterState
 from sidecar.core.cluster.status import SHOWN, Shown
 from sidecar.core.counted import counted, shortened
+from sidecar.core.failover import makers_there
 from sidecar.core.message import Content, MessageAlert
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Policy, Trigger

@@ -6,8 +6,8 @@ from typing import Final
 from sidecar.core.alerting import phrases
 from sidecar.core.alerting.alerts import Alert
 from sidecar.core.alerting.subject import Failover, Subject
-from sidecar.core.cluster.death.death_verdict import DeathVerdict
 from sidecar.core.cluster.record_lines import death_line
+from sidecar.core.failover.death_verdict import DeathVerdict
 from sidecar.core.pods import Pods, name_at
 from sidecar.core.sanitize import clean
 

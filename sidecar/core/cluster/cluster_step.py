@@ -14,16 +14,7 @@ from typing import Final, NamedTuple, assert_never
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster import leadership_changes, split_leadership
-from sidecar.core.cluster.death import deaths, ends
-from sidecar.core.cluster.draft import ClusterStep, Draft, Happened
-from sidecar.core.cluster.failover import episodes, failover_in_progress, makers_there, plans
-from sidecar.core.cluster.failover.plans import Disruption
-from sidecar.core.cluster.leadership_account import Standing, changed, opened
-from sidecar.core.cluster.leadership_changes import Reading, apply
-from sidecar.core.cluster.leadership_table import Sight
-from sidecar.core.cluster.record_writer import envelope
-from sidecar.core.cluster.state import (
+from sidecar.core.cluster.cluster_state import (
     ClusterState,
     Confirmed,
     Drilled,
@@ -33,11 +24,18 @@ from sidecar.core.cluster.state import (
     View,
     last_known_state,
 )
-from sidecar.core.cluster.store import configmap_leaders, store_view, znode_leaders
-from sidecar.core.cluster.store.store_view import COVERAGE_INTERVAL
+from sidecar.core.cluster.draft import ClusterStep, Draft, Happened
+from sidecar.core.cluster.record_writer import envelope
+from sidecar.core.failover import deaths, ends, episodes, failover_in_progress, makers_there, plans
+from sidecar.core.failover.plans import Disruption
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId, Held, Unknown, Vacant
 from sidecar.core.ha.finding import Verdict
 from sidecar.core.ha.results import Checked, CheckResult, KnownCheck
+from sidecar.core.leadership import configmap_leaders, leadership_changes, split_leadership, store_view, znode_leaders
+from sidecar.core.leadership.leadership_account import Standing, changed, opened
+from sidecar.core.leadership.leadership_changes import Reading, apply
+from sidecar.core.leadership.leadership_table import Sight
+from sidecar.core.leadership.store_view import COVERAGE_INTERVAL
 from sidecar.core.moment import SECOND, Moment, timestamp
 from sidecar.core.observations import (
     ChildrenObserved,

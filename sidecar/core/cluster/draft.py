@@ -5,15 +5,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from sidecar.core.cluster.cluster_state import ClusterState, ComponentState
 from sidecar.core.cluster.record_writer import RecordWriter
-from sidecar.core.cluster.recovery.recovery_state import BadRestore
-from sidecar.core.cluster.state import ClusterState, ComponentState
-from sidecar.core.cluster.transitions import Transition
+from sidecar.core.failover.recovery_state import BadRestore
 from sidecar.core.flink.leadership import (
     ComponentId,
     Unknown,
     Vacant,
 )
+from sidecar.core.leadership.transitions import Transition
 from sidecar.core.moment import Moment
 from sidecar.core.overlay import with_items, without_items
 from sidecar.core.policy.policy import Policy

@@ -3,13 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, TypedDict
 
-from sidecar.core.cluster import downtime
-from sidecar.core.cluster.death.death_verdict import DeathVerdict
-from sidecar.core.cluster.failover.causes import Cause, Confidence, Loss, is_planned, verdict
-from sidecar.core.cluster.failover.episodes import Episode, failovers_of
-from sidecar.core.cluster.leadership_table import pattern
-from sidecar.core.cluster.state import ComponentState, View
-from sidecar.core.cluster.transitions import Transition
+from sidecar.core.cluster.cluster_state import ComponentState, View
+from sidecar.core.failover.causes import Cause, Confidence, Loss, is_planned, verdict
+from sidecar.core.failover.death_verdict import DeathVerdict
+from sidecar.core.failover.episodes import Episode, failovers_of
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import (
     Component,
@@ -20,6 +17,9 @@ from sidecar.core.flink.leadership import (
     Position,
     ZNodePosition,
 )
+from sidecar.core.leadership import downtime
+from sidecar.core.leadership.leadership_table import pattern
+from sidecar.core.leadership.transitions import Transition
 from sidecar.core.moment import Moment, Timestamp, in_seconds, seconds, stored_at, timestamp
 from sidecar.core.pods import Pods, name_at
 from sidecar.core.policy.policy import Policy

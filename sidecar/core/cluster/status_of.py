@@ -8,14 +8,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from sidecar.core.cluster.cluster_state import ClusterState, contending
 from sidecar.core.cluster.draft import ClusterStep
-from sidecar.core.cluster.failover import makers_there, plans
 from sidecar.core.cluster.record_writer import envelope
-from sidecar.core.cluster.recovery.recovery_state import Fault
-from sidecar.core.cluster.state import ClusterState, contending
 from sidecar.core.cluster.status import ClusterStatus, Stated, Status
 from sidecar.core.cluster.status_case import LONGEST_REASON, Case
 from sidecar.core.counted import counted, listed
+from sidecar.core.failover import makers_there, plans
+from sidecar.core.failover.recovery_state import Fault
 from sidecar.core.flink.leadership import Unknown
 from sidecar.core.moment import SECOND, Moment, age, timestamp
 from sidecar.core.policy.policy import Policy

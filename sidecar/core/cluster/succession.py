@@ -4,14 +4,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster import downtime
-from sidecar.core.cluster.downtime import Downtime, Gone, LastLed
-from sidecar.core.cluster.failover import plans
-from sidecar.core.cluster.failover.episodes import Episode
-from sidecar.core.cluster.leadership_account import Standing, changed, opened
-from sidecar.core.cluster.recovery import assessment
-from sidecar.core.cluster.state import ClusterState, ComponentState, View, fresh_cluster, last_known_state
+from sidecar.core.cluster.cluster_state import ClusterState, ComponentState, View, fresh_cluster, last_known_state
+from sidecar.core.failover import assessment, plans
+from sidecar.core.failover.episodes import Episode
 from sidecar.core.flink.leadership import Held, Vacant
+from sidecar.core.leadership import downtime
+from sidecar.core.leadership.downtime import Downtime, Gone, LastLed
+from sidecar.core.leadership.leadership_account import Standing, changed, opened
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Policy
 

@@ -16,12 +16,12 @@ from sidecar.core.alerting.active_silences import Documents
 from sidecar.core.alerting.alerts import MOST_OWED, Alert, Alerts, Group, Notice, Reason, Suppressed
 from sidecar.core.alerting.compose import compose
 from sidecar.core.alerting.grouping import is_observable
-from sidecar.core.cluster.failover import failover_in_progress
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.cluster.status import Status, ends_incident
 from sidecar.core.counted import counted
 from sidecar.core.delivery.ledger_document import MOST_ALERTS
 from sidecar.core.delivery.outbox import Delivery, Part
+from sidecar.core.failover import failover_in_progress
 from sidecar.core.message import Content, FeedAlert
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Destination, Feed, Policy, Severity

@@ -6,12 +6,10 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Alert, Group, Member
-from sidecar.core.cluster import rest_server, succession
-from sidecar.core.cluster.death import ends
-from sidecar.core.cluster.failover import plans
-from sidecar.core.cluster.failover.episodes import Episode
-from sidecar.core.cluster.recovery import assessment
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster import succession
+from sidecar.core.cluster.cluster_state import ClusterState
+from sidecar.core.failover import assessment, ends, plans, rest_server
+from sidecar.core.failover.episodes import Episode
 from sidecar.core.handover.contents import Handover, with_members
 from sidecar.core.moment import Moment
 from sidecar.core.pictures import MOST_HELD
@@ -19,7 +17,7 @@ from sidecar.core.pods import merged
 from sidecar.core.policy.labels import PLANNED
 from sidecar.core.policy.policy import EVENTS, Policy, Source
 from sidecar.core.rebase import rebased
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 
 
 def is_watched(cluster: ClusterState | None) -> bool:

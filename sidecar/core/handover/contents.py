@@ -7,14 +7,14 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Alerts, Group, Member, Reason
 from sidecar.core.cluster import succession
-from sidecar.core.cluster.failover import episodes
-from sidecar.core.cluster.failover.episodes import Absence, Episode
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.failover import episodes
+from sidecar.core.failover.episodes import Absence, Episode
 from sidecar.core.flink.leadership import ConfigMapPosition, Position
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Policy
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 
 
 class Handover(Struct, frozen=True):

@@ -11,14 +11,14 @@ from msgspec import Meta, Struct
 
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.bounds import HANDOVER, MOST_PORTS
-from sidecar.core.cluster.death.ends import MOST_ENDS, MOST_HOSTS, MOST_SIGNS, OperatorReason, Sign
-from sidecar.core.cluster.death.ends import MOST_PODS as MOST_ENDED_PODS
-from sidecar.core.cluster.failover.plans import MOST_DISRUPTIONS, Plan
-from sidecar.core.cluster.recovery import recovery_state
-from sidecar.core.cluster.standby import MOST_LACKED, MOST_LEFT
+from sidecar.core.failover import recovery_state
+from sidecar.core.failover.ends import MOST_ENDS, MOST_HOSTS, MOST_SIGNS, OperatorReason, Sign
+from sidecar.core.failover.ends import MOST_PODS as MOST_ENDED_PODS
+from sidecar.core.failover.plans import MOST_DISRUPTIONS, Plan
 from sidecar.core.flink.configmaps import LONGEST_LEASE
 from sidecar.core.flink.deployments import Maker, Reconciliation
 from sidecar.core.flink.leadership import Component
+from sidecar.core.leadership.standby import MOST_LACKED, MOST_LEFT
 from sidecar.core.moment import LATEST, Moment
 from sidecar.core.pictures import MOST_CHECKPOINTS
 from sidecar.core.pods import MOST_PODS

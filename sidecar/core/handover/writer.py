@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Failovers, Group
 from sidecar.core.bounds import HANDOVER
-from sidecar.core.cluster.death.ends import NOTHING, Ends
-from sidecar.core.cluster.failover import episodes
-from sidecar.core.cluster.failover.episodes import Episode
-from sidecar.core.cluster.state import ComponentState
+from sidecar.core.cluster.cluster_state import ComponentState
+from sidecar.core.failover import episodes
+from sidecar.core.failover.ends import NOTHING, Ends
+from sidecar.core.failover.episodes import Episode
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.handover import document, schema
 from sidecar.core.handover.contents import Handover

@@ -6,14 +6,14 @@ from typing import Final
 from msgspec import convert, json
 from msgspec.structs import replace
 
-from sidecar.core.cluster.death.deaths import death_of
-from sidecar.core.cluster.death.ends import KEPT
-from sidecar.core.cluster.failover import episodes
-from sidecar.core.cluster.failover.causes import Cause
-from sidecar.core.cluster.failover.failover_in_progress import facts_of
+from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.cluster.record_writer import RecordWriter
-from sidecar.core.cluster.recovery.assessment import current_rows
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.failover import episodes
+from sidecar.core.failover.assessment import current_rows
+from sidecar.core.failover.causes import Cause
+from sidecar.core.failover.deaths import death_of
+from sidecar.core.failover.ends import KEPT
+from sidecar.core.failover.failover_in_progress import facts_of
 from sidecar.core.moment import Timestamp
 from sidecar.core.records import Death, EpisodeRecord, Recovery
 from sidecar.core.views.outcome import EpisodeOutcome, outcomes_of

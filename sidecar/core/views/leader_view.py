@@ -5,7 +5,7 @@ from typing import Final, assert_never
 
 from msgspec import Struct
 
-from sidecar.core.cluster.state import ClusterState, TooOld, contending
+from sidecar.core.cluster.cluster_state import ClusterState, TooOld, contending
 from sidecar.core.flink import configmaps, znode_paths
 from sidecar.core.flink.leadership import (
     Blindness,

@@ -5,8 +5,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from sidecar.core.cluster import rest_server
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.cluster_state import ClusterState
+from sidecar.core.failover import rest_server
 from sidecar.core.flink.leadership import Component, Vacant
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Trigger

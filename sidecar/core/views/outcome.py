@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct, convert
 from msgspec.structs import replace
 
-from sidecar.core.cluster.failover.causes import Cause
+from sidecar.core.failover.causes import Cause
 from sidecar.core.moment import Timestamp
 from sidecar.core.records import Annotation, Death, EpisodeRecord, Recovery, StatusRecord
 

@@ -10,7 +10,7 @@ from sidecar.core.alerting.alerts import Group
 from sidecar.core.alerting.silence_document import Written
 from sidecar.core.moment import Moment, Timestamp, timestamp
 from sidecar.core.policy.policy import Policy
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.core.views.snapshot import Snapshot
 
 

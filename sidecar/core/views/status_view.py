@@ -6,12 +6,12 @@ from contextlib import suppress
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from sidecar.core.cluster.state import ClusterState, ComponentState, Sighting, contending
+from sidecar.core.cluster.cluster_state import ClusterState, ComponentState, Sighting, contending
 from sidecar.core.cluster.status import Status
 from sidecar.core.flink.leadership import ComponentId, ConfigMapPosition, Held, Vacant
 from sidecar.core.moment import SECOND, Moment, Timestamp, parsed, timestamp
 from sidecar.core.pods import merged
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.core.views.alert_view import AlertView, alerts
 from sidecar.core.views.leader_view import Leader, leaders
 from sidecar.core.views.snapshot import Snapshot

@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from sidecar.core.cluster.advice import next_step
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.cluster.status import LED, SHOWN, WORST_FIRST, ClusterStatus, Stated, Status
 from sidecar.core.cluster.status_of import status_of
 from sidecar.core.moment import SECOND, Moment, Timestamp, timestamp

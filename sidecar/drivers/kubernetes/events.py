@@ -4,7 +4,7 @@ from hashlib import sha256
 from http import HTTPStatus
 from typing import Any, Final
 
-from sidecar.core.cluster.failover_events import EventReason, KubernetesEvent
+from sidecar.core.failover.failover_events import EventReason, KubernetesEvent
 from sidecar.drivers.kubernetes.access import Access
 from sidecar.drivers.kubernetes.api import Api, Selector, Verb
 from sidecar.drivers.kubernetes.api_error import ApiError

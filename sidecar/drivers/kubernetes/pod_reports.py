@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster.death.ends import OperatorReason
+from sidecar.core.failover.ends import OperatorReason
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ANY, EventObserved, PodDisrupted, PodObserved
 from sidecar.core.process_end import ContainerEnd, SeenEvent

@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.failover.causes import Cause
 from sidecar.core.records import EpisodeRecord
 from sidecar.core.views import episode_view
 from sidecar.core.views.episode_words import facts

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster.failover_events import MOST_BYTES, EventReason
+from sidecar.core.failover.failover_events import MOST_BYTES, EventReason
 from sidecar.core.flink.configmaps import ConfigMapLayout
 from sidecar.core.observations import PodNamed
 from sidecar.core.pods import Pod

@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidecar.core.cluster.cluster_step import final_until
-from sidecar.core.cluster.leadership_account import Account, Lasted, Standing, totals
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
+from sidecar.core.leadership.leadership_account import Account, Lasted, Standing, totals
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import DeploymentObserved, ViewConfirmed
 from sidecar.core.records import AnyRecord, Coverage, TransitionRecord
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, REST_SERVER, THE_JOB, A, B
 from tests.kit.core_sidecar import Sidecar, watching
 from tests.kit.fake_flink import Flink

@@ -6,11 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.effects import Append, Send
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome, DeliverySettled, Observation
 from sidecar.core.policy.routing import Route
 from sidecar.core.records import EpisodeRecord, TransitionRecord
-from sidecar.core.state_and_effects import Append, Send, State
+from sidecar.core.state import State
 from tests.kit import zookeeper_recordings as recordings
 from tests.kit.core_sidecar import POLICY
 from tests.kit.core_witness import Witness

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sidecar.core import handover
-from sidecar.core.cluster import rest_server
-from sidecar.core.cluster.rest_server import LEAST_REQUESTS
-from sidecar.core.cluster.state import ClusterState, RestServer, Unanswered
+from sidecar.core.cluster.cluster_state import ClusterState, RestServer, Unanswered
+from sidecar.core.effects import Send, TakePicture
+from sidecar.core.failover import rest_server
+from sidecar.core.failover.rest_server import LEAST_REQUESTS
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 from sidecar.core.flink.leadership import LeaderInformation
 from sidecar.core.moment import SECOND, Moment
@@ -32,7 +33,6 @@ from sidecar.core.pictures import Picture
 from sidecar.core.policy.policy import Rule, Trigger
 from sidecar.core.policy.routing import Route
 from sidecar.core.reach import Reach
-from sidecar.core.state_and_effects import Send, TakePicture
 from sidecar.core.step import step
 from tests.core.cluster.pictures import ASSESSING, job, reaches, shows
 from tests.kit.cluster import CLUSTER, A, B, JobManager

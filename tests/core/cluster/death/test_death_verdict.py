@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sidecar.core.cluster.death.death_facts import DeathFacts
-from sidecar.core.cluster.death.death_verdict import DeathReason, verdict
-from sidecar.core.cluster.death.ends import (
+from sidecar.core.cluster.record_lines import ENDINGS, death_line
+from sidecar.core.failover.causes import Confidence
+from sidecar.core.failover.death_facts import DeathFacts
+from sidecar.core.failover.death_verdict import DeathReason, verdict
+from sidecar.core.failover.ends import (
     UNKNOWN_END,
     ContainerEnded,
     KnownPod,
@@ -20,8 +22,6 @@ from sidecar.core.cluster.death.ends import (
     Rebooted,
     Sign,
 )
-from sidecar.core.cluster.failover.causes import Confidence
-from sidecar.core.cluster.record_lines import ENDINGS, death_line
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.process_end import PodStatus, Pressure, ProcessEnd
 

@@ -6,11 +6,11 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.cluster.death.death_verdict import DeathReason, DeathVerdict
-from sidecar.core.cluster.death.deaths import RECORDED_AFTER, death_of
-from sidecar.core.cluster.death.ends import KEPT, MOST_ENDS, MOST_PODS, MOST_SIGNS, merged
-from sidecar.core.cluster.failover.causes import Confidence
 from sidecar.core.cluster.record_lines import succession_line
+from sidecar.core.failover.causes import Confidence
+from sidecar.core.failover.death_verdict import DeathReason, DeathVerdict
+from sidecar.core.failover.deaths import RECORDED_AFTER, death_of
+from sidecar.core.failover.ends import KEPT, MOST_ENDS, MOST_PODS, MOST_SIGNS, merged
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import (
     EventObserved,

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster.failover.causes import Cause, Confidence
+from sidecar.core.failover.causes import Cause, Confidence
 from sidecar.core.flink.leadership import Component, ComponentId, LeaderInformation
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import LogEndRead, ProcessEnded, ProcessSeen

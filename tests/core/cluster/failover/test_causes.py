@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.cluster.death.ends import OperatorReason, Restart
-from sidecar.core.cluster.failover.causes import AT_ONCE, RELATED, Cause, Confidence, Facts, Loss, verdict
-from sidecar.core.cluster.failover.plans import Intent, Plan
+from sidecar.core.failover.causes import AT_ONCE, RELATED, Cause, Confidence, Facts, Loss, verdict
+from sidecar.core.failover.ends import OperatorReason, Restart
+from sidecar.core.failover.plans import Intent, Plan
 from sidecar.core.flink.leadership import is_own_host
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Store

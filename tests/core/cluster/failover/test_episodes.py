@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.cluster.failover.episodes import JOB_PATIENCE, SETTLED, Phase
+from sidecar.core.failover.episodes import JOB_PATIENCE, SETTLED, Phase
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId
 from sidecar.core.moment import SECOND, timestamp
 from sidecar.core.observations import ConnectionState, PlaceRemoved

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sidecar.core.cluster.failover import plans
-from sidecar.core.cluster.failover.plans import AFTER, BEFORE, LATE, MOST_DISRUPTIONS, UNREAD, Intent, Plan
 from sidecar.core.cluster.status import Status
+from sidecar.core.failover import plans
+from sidecar.core.failover.plans import AFTER, BEFORE, LATE, MOST_DISRUPTIONS, UNREAD, Intent, Plan
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
 from sidecar.core.moment import SECOND, Moment, parsed

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sidecar.core.cluster.recovery.recovery_judge import Grade, Workers, job_ruling, judgement, task_managers
-from sidecar.core.cluster.recovery.recovery_state import JobAfter
-from sidecar.core.cluster.recovery.recovery_tables import (
+from sidecar.core.failover.recovery_judge import Grade, Workers, job_ruling, judgement, task_managers
+from sidecar.core.failover.recovery_state import JobAfter
+from sidecar.core.failover.recovery_tables import (
     ORIGINS,
     OUTCOMES,
     JobCase,

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from sidecar.core import handover
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.flink.configmaps import ConfigMapLayout
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.observations import (
@@ -14,7 +14,7 @@ from sidecar.core.observations import (
     ViewObserved,
 )
 from sidecar.core.policy.policy import Store
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from tests.kit.cluster import ALL_FOUR, CLUSTER, A
 from tests.kit.config_maps import ConfigMaps
 from tests.kit.core_sidecar import POLICY, LeaseSidecar, Sidecar

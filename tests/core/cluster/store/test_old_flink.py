@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecar.core.cluster.state import TooOld
+from sidecar.core.cluster.cluster_state import TooOld
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId
 from sidecar.core.flink.znode_paths import OLD_JOB_MANAGER, ZNodeLayout
 from sidecar.core.views.leader_view import leaders

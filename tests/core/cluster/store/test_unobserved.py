@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.cluster.store.unobserved import Gap, Look, look
 from sidecar.core.flink.leadership import Births, ZNodePosition
+from sidecar.core.leadership.unobserved import Gap, Look, look
 from sidecar.core.moment import Moment
 from sidecar.core.observations import NodeObserved
 

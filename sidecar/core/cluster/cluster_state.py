@@ -8,20 +8,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.agreement import Peers
-from sidecar.core.cluster.death.ends import Ends
-from sidecar.core.cluster.downtime import LastLed
-from sidecar.core.cluster.failover.causes import Loss
-from sidecar.core.cluster.failover.episodes import Absence, Episode
-from sidecar.core.cluster.failover.plans import Disruption, Operated
-from sidecar.core.cluster.leadership_account import Account, opened
-from sidecar.core.cluster.recovery.recovery_state import Assessed, Assessment, JobAfter, JobFault
-from sidecar.core.cluster.split_leadership import Contest
-from sidecar.core.cluster.standby import Standby
 from sidecar.core.cluster.status import Stated
-from sidecar.core.cluster.store.leases import Lease
-from sidecar.core.cluster.store.unobserved import Elections, Look
-from sidecar.core.cluster.transitions import Transition
 from sidecar.core.counted import counted
+from sidecar.core.failover.causes import Loss
+from sidecar.core.failover.ends import Ends
+from sidecar.core.failover.episodes import Absence, Episode
+from sidecar.core.failover.plans import Disruption, Operated
+from sidecar.core.failover.recovery_state import Assessed, Assessment, JobAfter, JobFault
 from sidecar.core.finder import PARTLY
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import (
@@ -35,6 +28,13 @@ from sidecar.core.flink.leadership import (
     Unknown,
 )
 from sidecar.core.ha.results import Checked
+from sidecar.core.leadership.downtime import LastLed
+from sidecar.core.leadership.leadership_account import Account, opened
+from sidecar.core.leadership.leases import Lease
+from sidecar.core.leadership.split_leadership import Contest
+from sidecar.core.leadership.standby import Standby
+from sidecar.core.leadership.transitions import Transition
+from sidecar.core.leadership.unobserved import Elections, Look
 from sidecar.core.moment import Moment
 from sidecar.core.observations import ConnectionState
 from sidecar.core.pictures import Picture

@@ -9,9 +9,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster.leadership_table import Kind
-from sidecar.core.cluster.state import ClusterState, PictureRequested, RestServer, Unanswered
-from sidecar.core.cluster.transitions import Transition
+from sidecar.core.cluster.cluster_state import ClusterState, PictureRequested, RestServer, Unanswered
+from sidecar.core.leadership.leadership_table import Kind
+from sidecar.core.leadership.transitions import Transition
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import PictureTaken
 from sidecar.core.pictures import ENDED, MOST_HELD, NOT_HELD, OLDEST, Picture, PictureRequest

@@ -1,6 +1,4 @@
-"""What a step changes and what it asks for: the state of the owner's thread, and effects that `sidecar.app.loop` carries out. All are
-immutable values: a step makes new ones and shares those that stay the same.
-"""
+"""The state of the owner's thread: immutable values, of which a step makes new ones and shares those that stay the same."""
 
 from collections.abc import Mapping
 
@@ -9,17 +7,13 @@ from msgspec import Struct
 from sidecar.core.alerting.active_silences import Silences
 from sidecar.core.alerting.alerts import Alerts
 from sidecar.core.captures import Capture
-from sidecar.core.cluster.failover.plans import Operated
-from sidecar.core.cluster.failover_events import KubernetesEvent
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.drills.drill import RunningDrill
+from sidecar.core.failover.plans import Operated
 from sidecar.core.finder import Finder
 from sidecar.core.flink.deployments import Candidate, Maker, Seen
 from sidecar.core.moment import Moment
-from sidecar.core.pictures import PictureRequest
-from sidecar.core.quarantine import Quarantined
-from sidecar.core.records import AnyRecord
 
 
 class State(Struct, frozen=True):
@@ -49,49 +43,3 @@ class State(Struct, frozen=True):
     """The clusters as they were when their status was last decided; without those of which it could not be."""
     status_due: int | None = None
     """When (steady) time alone may change the status of a cluster. None: never."""
-
-
-class Append(Struct, frozen=True):
-    """Write a record to the journal."""
-
-    record: AnyRecord
-
-
-class Send(Struct, frozen=True):
-    """Send a delivery, after the journal has recorded that it is being sent."""
-
-    delivery: Delivery
-
-
-class Publish(Struct, frozen=True):
-    """Write a Kubernetes Event."""
-
-    event: KubernetesEvent
-
-
-class NamePod(Struct, frozen=True):
-    """Find out which pod has the IP address `host`. The answer is a `PodNamed`."""
-
-    cluster_id: str
-    host: str
-
-
-class ReadSilences(Struct, frozen=True):
-    """Read a document of silences. The answer is a `SilencesRead`."""
-
-    document: str
-
-
-class Gather(Struct, frozen=True):
-    """Capture evidence, after the journal has recorded the request."""
-
-    capture: Capture
-
-
-class TakePicture(Struct, frozen=True):
-    """Ask Flink's REST server. The answer is a `PictureTaken`."""
-
-    request: PictureRequest
-
-
-Effect = Append | Send | Gather | Publish | NamePod | ReadSilences | TakePicture | Quarantined

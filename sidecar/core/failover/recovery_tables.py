@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from sidecar.core.cluster.recovery.recovery_state import Fault, JobAfter
 from sidecar.core.counted import counted
+from sidecar.core.failover.recovery_state import Fault, JobAfter
 from sidecar.core.moment import seconds
 from sidecar.core.pictures import ENDED, Checkpoint, Checkpoints, Job
 from sidecar.core.sanitize import clean

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster.failover import plans
-from sidecar.core.cluster.failover.plans import Operated
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.cluster_state import ClusterState
+from sidecar.core.failover import plans
+from sidecar.core.failover.plans import Operated
 from sidecar.core.flink.deployments import Candidate, Maker
 from sidecar.core.flink.leadership import Vacant
 from sidecar.core.moment import Moment

@@ -8,8 +8,8 @@ from uuid import UUID
 from msgspec import Struct, convert
 
 from sidecar.core import message
-from sidecar.core.cluster.failover.causes import Facts
-from sidecar.core.cluster.failover.plans import Plan
+from sidecar.core.failover.causes import Facts
+from sidecar.core.failover.plans import Plan
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.pictures import Restored, TaskManager
 from sidecar.core.records import Recovery

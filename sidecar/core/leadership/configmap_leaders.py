@@ -4,14 +4,9 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from sidecar.core.cluster.cluster_state import ClusterState, ComponentState
 from sidecar.core.cluster.draft import Draft
-from sidecar.core.cluster.failover import episodes, failover_in_progress, plans
-from sidecar.core.cluster.leadership_changes import Reading, apply, without_leader
-from sidecar.core.cluster.leadership_table import Sight, compare, kind_of
-from sidecar.core.cluster.state import ClusterState, ComponentState
-from sidecar.core.cluster.store import leases, store_view, unobserved
-from sidecar.core.cluster.store.leases import Lease, LeaseClock, LeaseVerdict
-from sidecar.core.cluster.store.store_view import jobs_listed
+from sidecar.core.failover import episodes, failover_in_progress, plans
 from sidecar.core.flink import configmaps
 from sidecar.core.flink.connection_info import Unreadable
 from sidecar.core.flink.leadership import (
@@ -23,6 +18,11 @@ from sidecar.core.flink.leadership import (
     Unknown,
     Vacant,
 )
+from sidecar.core.leadership import leases, store_view, unobserved
+from sidecar.core.leadership.leadership_changes import Reading, apply, without_leader
+from sidecar.core.leadership.leadership_table import Sight, compare, kind_of
+from sidecar.core.leadership.leases import Lease, LeaseClock, LeaseVerdict
+from sidecar.core.leadership.store_view import jobs_listed
 from sidecar.core.observations import ConfigMapObserved, NotProcessed
 
 

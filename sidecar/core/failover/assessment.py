@@ -9,18 +9,18 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster.death import deaths
+from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.cluster.draft import ClusterStep, Happened
-from sidecar.core.cluster.failover import plans
-from sidecar.core.cluster.failover.episodes import Episode
-from sidecar.core.cluster.recovery.compared_pictures import (
+from sidecar.core.failover import deaths, plans
+from sidecar.core.failover.compared_pictures import (
     LISTED_TIMES,
     compared,
     remembered,
     with_picture,
     without_old_faults,
 )
-from sidecar.core.cluster.recovery.recovery_judge import (
+from sidecar.core.failover.episodes import Episode
+from sidecar.core.failover.recovery_judge import (
     JobRuling,
     Judgement,
     Workers,
@@ -28,7 +28,7 @@ from sidecar.core.cluster.recovery.recovery_judge import (
     recovery_rows,
     task_managers,
 )
-from sidecar.core.cluster.recovery.recovery_state import (
+from sidecar.core.failover.recovery_state import (
     MOST_ROWS,
     Assessed,
     Assessment,
@@ -37,8 +37,7 @@ from sidecar.core.cluster.recovery.recovery_state import (
     JobFault,
     is_left_out,
 )
-from sidecar.core.cluster.recovery.recovery_tables import FAULTS, JobCase, Origin, Outcome, is_older, runs
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.failover.recovery_tables import FAULTS, JobCase, Origin, Outcome, is_older, runs
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId, Held
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import FailoverAnnotated, PictureTaken

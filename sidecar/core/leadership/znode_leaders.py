@@ -2,17 +2,17 @@
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster.downtime import LastLed
+from sidecar.core.cluster.cluster_state import ComponentState, Fewer, contending
 from sidecar.core.cluster.draft import Draft
-from sidecar.core.cluster.failover import episodes
-from sidecar.core.cluster.leadership_changes import Reading, apply, without_leader
-from sidecar.core.cluster.leadership_table import Sight, compare
-from sidecar.core.cluster.state import ComponentState, Fewer, contending
-from sidecar.core.cluster.store import unobserved
-from sidecar.core.cluster.store.store_view import jobs_listed, store_unreadable
+from sidecar.core.failover import episodes
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.connection_info import Unreadable, decode_connection_info
 from sidecar.core.flink.leadership import Blindness, Held, LeaderInformation, Unknown, Vacant, ZNodePosition
+from sidecar.core.leadership import unobserved
+from sidecar.core.leadership.downtime import LastLed
+from sidecar.core.leadership.leadership_changes import Reading, apply, without_leader
+from sidecar.core.leadership.leadership_table import Sight, compare
+from sidecar.core.leadership.store_view import jobs_listed, store_unreadable
 from sidecar.core.observations import ChildrenObserved, NodeObserved, NodeRefused, NotProcessed, PlaceRemoved
 from sidecar.core.records import record_id
 

@@ -8,10 +8,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster.death import ends
-from sidecar.core.cluster.death.death_facts import DeathFacts
-from sidecar.core.cluster.death.death_verdict import DeathReason, DeathVerdict, verdict
-from sidecar.core.cluster.death.ends import (
+from sidecar.core.cluster.cluster_state import ClusterState
+from sidecar.core.cluster.draft import ClusterStep, Draft
+from sidecar.core.failover import ends, failover_in_progress
+from sidecar.core.failover.causes import Cause, Confidence
+from sidecar.core.failover.death_facts import DeathFacts
+from sidecar.core.failover.death_verdict import DeathReason, DeathVerdict, verdict
+from sidecar.core.failover.ends import (
     Beside,
     ContainerEnded,
     Ends,
@@ -21,7 +24,9 @@ from sidecar.core.cluster.death.ends import (
     LogRead,
     Rebooted,
 )
-from sidecar.core.cluster.death.leader_process import (
+from sidecar.core.failover.episodes import Episode
+from sidecar.core.failover.failover_in_progress import cause_of
+from sidecar.core.failover.leader_process import (
     AFTER,
     BEFORE,
     ROUNDED,
@@ -31,12 +36,6 @@ from sidecar.core.cluster.death.leader_process import (
     nearest,
     process_of,
 )
-from sidecar.core.cluster.draft import ClusterStep, Draft
-from sidecar.core.cluster.failover import failover_in_progress
-from sidecar.core.cluster.failover.causes import Cause, Confidence
-from sidecar.core.cluster.failover.episodes import Episode
-from sidecar.core.cluster.failover.failover_in_progress import cause_of
-from sidecar.core.cluster.state import ClusterState
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
     EndObservation,

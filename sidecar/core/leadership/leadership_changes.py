@@ -3,21 +3,11 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.cluster import downtime, rest_server, split_leadership
-from sidecar.core.cluster.death import ends
-from sidecar.core.cluster.death.leader_process import BEFORE, Lost, process_of
-from sidecar.core.cluster.downtime import Gone, LastLed
+from sidecar.core.cluster.cluster_state import ComponentState, contending
 from sidecar.core.cluster.draft import Draft
-from sidecar.core.cluster.failover import episodes, failover_in_progress, plans
-from sidecar.core.cluster.failover.episodes import Episode
-from sidecar.core.cluster.leadership_table import Kind, Sight, kind_of
-from sidecar.core.cluster.recovery import recovery_state
-from sidecar.core.cluster.split_leadership import Contest
-from sidecar.core.cluster.state import ComponentState, contending
-from sidecar.core.cluster.store import unobserved
-from sidecar.core.cluster.store.leases import Vacancy
-from sidecar.core.cluster.store.unobserved import NOT_KNOWABLE, Gap
-from sidecar.core.cluster.transitions import Transition, transition_id
+from sidecar.core.failover import ends, episodes, failover_in_progress, plans, recovery_state, rest_server
+from sidecar.core.failover.episodes import Episode
+from sidecar.core.failover.leader_process import BEFORE, Lost, process_of
 from sidecar.core.flink.leadership import (
     Blindness,
     Component,
@@ -32,6 +22,13 @@ from sidecar.core.flink.leadership import (
     ZNodePosition,
     is_own_host,
 )
+from sidecar.core.leadership import downtime, split_leadership, unobserved
+from sidecar.core.leadership.downtime import Gone, LastLed
+from sidecar.core.leadership.leadership_table import Kind, Sight, kind_of
+from sidecar.core.leadership.leases import Vacancy
+from sidecar.core.leadership.split_leadership import Contest
+from sidecar.core.leadership.transitions import Transition, transition_id
+from sidecar.core.leadership.unobserved import NOT_KNOWABLE, Gap
 from sidecar.core.overlay import with_items
 from sidecar.core.policy.policy import Store
 from sidecar.core.sanitize import clean

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster.failover import plans
-from sidecar.core.cluster.recovery.recovery_state import KEPT, MOST_ROWS, Assessment, Fault, JobAfter, JobFault
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.cluster_state import ClusterState
+from sidecar.core.failover import plans
+from sidecar.core.failover.recovery_state import KEPT, MOST_ROWS, Assessment, Fault, JobAfter, JobFault
 from sidecar.core.flink.leadership import Component, ComponentId, Held
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.pictures import ENDED, OLDEST, Checkpoints, Job, Picture

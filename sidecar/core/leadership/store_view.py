@@ -10,13 +10,18 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from sidecar.core.cluster.cluster_state import (
+    Beyond,
+    ClusterState,
+    ComponentState,
+    Missing,
+    Sighting,
+    TooOld,
+    contending,
+)
 from sidecar.core.cluster.draft import Draft
-from sidecar.core.cluster.failover import plans
-from sidecar.core.cluster.failover.causes import Loss
-from sidecar.core.cluster.leadership_changes import Reading, apply, without_leader
-from sidecar.core.cluster.leadership_table import Sight
-from sidecar.core.cluster.state import Beyond, ClusterState, ComponentState, Missing, Sighting, TooOld, contending
-from sidecar.core.cluster.store import unobserved
+from sidecar.core.failover import plans
+from sidecar.core.failover.causes import Loss
 from sidecar.core.flink import configmaps, znode_paths
 from sidecar.core.flink.leadership import (
     Blindness,
@@ -27,6 +32,9 @@ from sidecar.core.flink.leadership import (
     ZNodePosition,
 )
 from sidecar.core.flink.znode_paths import JOB_STORES, ZNodeLayout
+from sidecar.core.leadership import unobserved
+from sidecar.core.leadership.leadership_changes import Reading, apply, without_leader
+from sidecar.core.leadership.leadership_table import Sight
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ConnectionState, LeftOut, NodeObserved, StoreRefused, ViewObserved
 

@@ -11,8 +11,8 @@ from typing import Final, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.cluster.death.ends import OperatorReason, Restart
-from sidecar.core.cluster.failover.plans import Intent, Plan
+from sidecar.core.failover.ends import OperatorReason, Restart
+from sidecar.core.failover.plans import Intent, Plan
 from sidecar.core.moment import LATEST, SECOND, Moment, seconds, spoken
 from sidecar.core.policy.policy import Store
 

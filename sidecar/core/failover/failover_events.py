@@ -9,12 +9,12 @@ from typing import Final
 
 from msgspec import Struct
 
+from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.cluster.draft import Happened
-from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.cluster.record_lines import episode_line, move
-from sidecar.core.cluster.state import ClusterState
-from sidecar.core.cluster.transitions import Transition
+from sidecar.core.failover.causes import Cause
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId, ConfigMapPosition
+from sidecar.core.leadership.transitions import Transition
 from sidecar.core.moment import Timestamp, timestamp
 from sidecar.core.pods import name_at, pod_at, spelled
 from sidecar.core.policy.policy import Policy

@@ -5,20 +5,19 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster.death import ends
-from sidecar.core.cluster.death.death_facts import NO_STATE
-from sidecar.core.cluster.death.leader_process import AFTER, end_of_pod, failed_successors, lost_leader, process_of
+from sidecar.core.cluster.cluster_state import ClusterState, ComponentState, contending
 from sidecar.core.cluster.draft import Draft
-from sidecar.core.cluster.failover import episodes, plans
-from sidecar.core.cluster.failover.causes import Facts, Verdict, verdict
-from sidecar.core.cluster.failover.episodes import Episode
-from sidecar.core.cluster.state import ClusterState, ComponentState, contending
-from sidecar.core.cluster.transitions import Transition
+from sidecar.core.failover import ends, episodes, plans
+from sidecar.core.failover.causes import Facts, Verdict, verdict
+from sidecar.core.failover.death_facts import NO_STATE
+from sidecar.core.failover.episodes import Episode
+from sidecar.core.failover.leader_process import AFTER, end_of_pod, failed_successors, lost_leader, process_of
 from sidecar.core.flink.leadership import (
     Component,
     ComponentId,
     LeaderInformation,
 )
+from sidecar.core.leadership.transitions import Transition
 from sidecar.core.moment import Moment
 from sidecar.core.overlay import without_items
 

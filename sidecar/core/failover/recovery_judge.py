@@ -7,8 +7,9 @@ from typing import Final, NamedTuple, TypedDict
 from msgspec import Struct
 
 from sidecar.core.cluster.record_writer import Envelope, envelope
-from sidecar.core.cluster.recovery.recovery_state import Assessment
-from sidecar.core.cluster.recovery.recovery_tables import (
+from sidecar.core.counted import counted, listed
+from sidecar.core.failover.recovery_state import Assessment
+from sidecar.core.failover.recovery_tables import (
     ORIGINS,
     OUTCOMES,
     JobCase,
@@ -20,7 +21,6 @@ from sidecar.core.cluster.recovery.recovery_tables import (
     is_older,
     reprocessed,
 )
-from sidecar.core.counted import counted, listed
 from sidecar.core.moment import SECOND, Moment, Timestamp, in_seconds, timestamp
 from sidecar.core.pictures import ENDED, MOST_JOBS, NOT_HELD, TaskManager
 from sidecar.core.policy.policy import Policy

@@ -4,7 +4,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from sidecar.core.cluster.death.ends import (
+from sidecar.core.failover.ends import (
     STARTS,
     UNKNOWN_END,
     ContainerEnded,

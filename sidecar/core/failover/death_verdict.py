@@ -11,9 +11,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster.death.death_facts import NO_STATE, ROUNDED, SIGKILL, SIGNALLED, SIGTERM, STOPPED, DeathFacts
-from sidecar.core.cluster.death.ends import KnownPod, Sign
-from sidecar.core.cluster.failover.causes import Confidence
+from sidecar.core.failover.causes import Confidence
+from sidecar.core.failover.death_facts import NO_STATE, ROUNDED, SIGKILL, SIGNALLED, SIGTERM, STOPPED, DeathFacts
+from sidecar.core.failover.ends import KnownPod, Sign
 from sidecar.core.message import MessageDeath
 from sidecar.core.moment import SECOND, spoken
 from sidecar.core.process_end import PodStatus, Pressure

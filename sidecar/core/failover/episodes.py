@@ -15,13 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.captures import Gathered
-from sidecar.core.cluster.death.death_verdict import DeathVerdict
-from sidecar.core.cluster.downtime import Downtime
-from sidecar.core.cluster.failover.causes import RELATED, Facts, Loss
-from sidecar.core.cluster.leadership_table import Kind
-from sidecar.core.cluster.recovery.recovery_state import Fault
-from sidecar.core.cluster.store.leases import VacancyReason
-from sidecar.core.cluster.transitions import Transition
+from sidecar.core.failover.causes import RELATED, Facts, Loss
+from sidecar.core.failover.death_verdict import DeathVerdict
+from sidecar.core.failover.recovery_state import Fault
 from sidecar.core.flink import configmaps, znode_paths
 from sidecar.core.flink.leadership import (
     Component,
@@ -35,6 +31,10 @@ from sidecar.core.flink.leadership import (
     host_port,
     is_own_host,
 )
+from sidecar.core.leadership.downtime import Downtime
+from sidecar.core.leadership.leadership_table import Kind
+from sidecar.core.leadership.leases import VacancyReason
+from sidecar.core.leadership.transitions import Transition
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.pods import host_of
 from sidecar.core.policy.policy import Store

@@ -2,10 +2,6 @@
 
 from msgspec import Struct
 
-from sidecar.core.cluster.downtime import Downtime, LastLed
-from sidecar.core.cluster.leadership_table import Kind
-from sidecar.core.cluster.store.leases import Vacancy
-from sidecar.core.cluster.store.unobserved import Gap
 from sidecar.core.flink.leadership import (
     ComponentId,
     ConfigMapPosition,
@@ -16,6 +12,10 @@ from sidecar.core.flink.leadership import (
     ZNodePosition,
     host_port,
 )
+from sidecar.core.leadership.downtime import Downtime, LastLed
+from sidecar.core.leadership.leadership_table import Kind
+from sidecar.core.leadership.leases import Vacancy
+from sidecar.core.leadership.unobserved import Gap
 from sidecar.core.moment import Moment
 from sidecar.core.observations import ConnectionState
 from sidecar.core.policy.policy import Store

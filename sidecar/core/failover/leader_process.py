@@ -5,10 +5,10 @@ machine has. So the end of another JobManager is never taken for its end, and a 
 from collections.abc import Container, Iterable, Iterator
 from typing import Final, NamedTuple, TypeVar
 
-from sidecar.core.cluster.death import ends
-from sidecar.core.cluster.death.ends import Beside, ContainerEnded, Ends, KnownPod, KnownProcess, KnownProcessEnd
-from sidecar.core.cluster.failover.episodes import Episode
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.cluster_state import ClusterState
+from sidecar.core.failover import ends
+from sidecar.core.failover.ends import Beside, ContainerEnded, Ends, KnownPod, KnownProcess, KnownProcessEnd
+from sidecar.core.failover.episodes import Episode
 from sidecar.core.flink.leadership import host_port, is_own_host
 from sidecar.core.moment import SECOND, Moment, seconds
 from sidecar.core.policy.policy import Store
