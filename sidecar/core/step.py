@@ -7,22 +7,21 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar.core import capturing, drilling, handover, notifying
-from sidecar.core.agreement import Peers
 from sidecar.core.alerting import active_silences, grouping, reactions, rules
 from sidecar.core.cluster import cluster_step, status_of
 from sidecar.core.cluster.cluster_state import ClusterState, fresh_cluster, without_memory
-from sidecar.core.cluster.cluster_step import accounted
 from sidecar.core.cluster.draft import ClusterStep
 from sidecar.core.cluster.record_writer import transition_record
 from sidecar.core.delivery import dropped_alerts
 from sidecar.core.delivery.outbox import released
 from sidecar.core.delivery.settle import settle
 from sidecar.core.effects import Append, Effect, NamePod, Publish, TakePicture
-from sidecar.core.failover import assessment, deaths, plans, rest_server
+from sidecar.core.failover import assessment, plans, rest_server
 from sidecar.core.failover.failover_events import events
 from sidecar.core.failover.recovery_state import BadRestore
 from sidecar.core.finder import Finder
 from sidecar.core.flink.deployments import Maker
+from sidecar.core.leadership.leadership_machine import accounted
 from sidecar.core.leadership.transitions import Transition
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
@@ -111,7 +110,7 @@ def _observe(
         before = fresh_cluster(observation.at)
 
     def act(policy: Policy, name: str, cluster: ClusterState, _: Moment) -> ClusterStep:
-        return cluster_step.observe(policy, name, cluster, observation)
+        return cluster_step.leaders_observed(policy, name, cluster, observation)
 
     state, effects = _act(policy, state, name, before, act, observation.at)
     after = state.clusters[name]
@@ -223,7 +222,7 @@ def _made(policy: Policy, state: State, name: str, at: Moment) -> Step:
 def _plan_of_one(policy: Policy, state: State, observation: PlanObservation) -> Step:
     name, at = observation.cluster_id, observation.at
     if cluster := state.clusters.get(name):
-        return _take(policy, state, name, cluster_step.plan_observed(policy, name, cluster, observation), at)
+        return _take(policy, state, name, cluster_step.informed(policy, name, cluster, observation), at)
     if isinstance(observation, MakersListed | RightRefused):
         return state, []
     if not policy.finds or not isinstance(observation, DeploymentObserved):
@@ -238,38 +237,18 @@ def _inform(policy: Policy, state: State, observation: _Informing) -> Step:
     """The state after an observation from outside of the leaders: of how a JobManager ended, of what Flink's REST server, other observers
     or people say, or of what the checks of high availability found.
     """
+
+    def act(policy: Policy, name: str, cluster: ClusterState, _: Moment) -> ClusterStep:
+        return cluster_step.informed(policy, name, cluster, observation)
+
     effects: list[Effect] = []
     for name in _meant(policy, state, observation.cluster_id):
         if before := state.clusters.get(name):
-            state, more = _inform_one(policy, state, name, before, observation)
+            if isinstance(observation, PictureTaken):
+                observation = rest_server.bounded(state.clusters, observation)
+            state, more = _act(policy, state, name, before, act, observation.at)
             effects += more
     return state, effects
-
-
-def _inform_one(
-    policy: Policy,
-    state: State,
-    name: str,
-    before: ClusterState,
-    observation: _Informing,
-) -> Step:
-    def act(policy: Policy, name: str, cluster: ClusterState, _: Moment) -> ClusterStep:
-        match observation:
-            case HaChecked():
-                return cluster_step.checks_observed(policy, name, cluster, observation)
-            case PeersAsked(known=peers, opinions=opinions, at=at):
-                return replace(cluster, peers=Peers(peers, opinions, at.steady)), []
-            case FailoverAnnotated():
-                return assessment.annotated(cluster, observation), []
-            case PictureTaken():
-                cluster, answer = rest_server.answered(cluster, rest_server.bounded(state.clusters, observation))
-                if answer is None:
-                    return cluster, []
-                return assessment.observe(policy, name, rest_server.observed(policy, cluster, answer), answer)
-            case _:
-                return deaths.observe(policy, name, cluster, observation)
-
-    return _act(policy, state, name, before, act, observation.at)
 
 
 def _begin(policy: Policy, state: State, observation: Started | PolicyLoaded | HandoverRead) -> Step:

@@ -11,7 +11,7 @@ from sidecar.core.captures import Gathered
 from sidecar.core.cluster.cluster_state import ComponentState, Confirmed, Drilled, Fewer, RestServer, Unanswered
 from sidecar.core.drills.drill import RunningDrill
 from sidecar.core.drills.findings import Findings
-from sidecar.core.failover.causes import Facts, Loss
+from sidecar.core.failover.causes import Facts
 from sidecar.core.failover.death_verdict import DeathVerdict
 from sidecar.core.failover.ends import (
     ContainerEnded,
@@ -36,7 +36,7 @@ from sidecar.core.leadership.leadership_account import Account, Change, Lasted
 from sidecar.core.leadership.leases import Lease
 from sidecar.core.leadership.split_leadership import Contest
 from sidecar.core.leadership.standby import Standby
-from sidecar.core.leadership.unobserved import Elections, Gap, Look
+from sidecar.core.leadership.unobserved import Elections, Gap, Look, Loss
 from sidecar.core.moment import Moment
 from sidecar.core.pictures import Checkpoint, Checkpoints, Job, Picture, Restored
 from sidecar.core.process_end import PodStatus, ProcessEnd

@@ -17,7 +17,7 @@ from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.cluster.record_lines import succession_line
 from sidecar.core.cluster.status import SHOWN, Shown
 from sidecar.core.counted import counted, shortened
-from sidecar.core.failover import makers_there
+from sidecar.core.failover import planned
 from sidecar.core.message import Content, MessageAlert
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Policy, Trigger
@@ -157,7 +157,7 @@ def _facts(about: Subject) -> Iterator[tuple[str, str]]:
         yield "cause", f"{failover.verdict.cause} ({failover.verdict.confidence} confidence)"
         if failover.planned:
             yield "planned", failover.planned
-        elif lacked := makers_there.lacks(policy, names[0], about.cluster):
+        elif lacked := planned.lacks(policy, names[0], about.cluster):
             yield "planned", f"not known without {lacked}"
         if death := failover.death:
             yield "death", f"{death.reason} ({death.confidence} confidence)"

@@ -18,9 +18,8 @@ from sidecar.core.counted import counted, data_size, shortened
 from sidecar.core.failover import assessment, episodes
 from sidecar.core.failover.causes import Verdict, is_planned, verdict
 from sidecar.core.failover.death_verdict import DeathReason, DeathVerdict
-from sidecar.core.failover.deaths import death_of, name_of
+from sidecar.core.failover.deaths import death_of, facts_of, name_of
 from sidecar.core.failover.episodes import Episode
-from sidecar.core.failover.failover_in_progress import facts_of
 from sidecar.core.failover.recovery_state import Assessed, RecoverySummary, summary
 from sidecar.core.failover.recovery_tables import MOST_OF_A_REASON, known_checkpoints
 from sidecar.core.moment import Moment, age, micros, seconds

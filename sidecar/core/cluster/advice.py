@@ -10,8 +10,7 @@ from sidecar.core.cluster.record_lines import ENDINGS
 from sidecar.core.cluster.status import Status
 from sidecar.core.failover.causes import Cause
 from sidecar.core.failover.death_verdict import DeathReason
-from sidecar.core.failover.deaths import death_of, name_of
-from sidecar.core.failover.failover_in_progress import cause_of
+from sidecar.core.failover.deaths import cause_of, death_of, name_of
 from sidecar.core.failover.recovery_state import Fault
 from sidecar.core.flink.leadership import Vacant
 from sidecar.core.pods import process

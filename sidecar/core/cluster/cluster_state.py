@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from sidecar.core.agreement import Peers
 from sidecar.core.cluster.status import Stated
 from sidecar.core.counted import counted
-from sidecar.core.failover.causes import Loss
+from sidecar.core.failover import plans
 from sidecar.core.failover.ends import Ends
-from sidecar.core.failover.episodes import Absence, Episode
+from sidecar.core.failover.episodes import Absence, Episode, is_away
 from sidecar.core.failover.plans import Disruption, Operated
 from sidecar.core.failover.recovery_state import Assessed, Assessment, JobAfter, JobFault
 from sidecar.core.finder import PARTLY
@@ -34,7 +34,7 @@ from sidecar.core.leadership.leases import Lease
 from sidecar.core.leadership.split_leadership import Contest
 from sidecar.core.leadership.standby import Standby
 from sidecar.core.leadership.transitions import Transition
-from sidecar.core.leadership.unobserved import Elections, Look
+from sidecar.core.leadership.unobserved import Elections, Look, Loss
 from sidecar.core.moment import Moment
 from sidecar.core.observations import ConnectionState
 from sidecar.core.pictures import Picture
@@ -79,6 +79,11 @@ class ComponentState(Struct, frozen=True, gc=False):
     """Jobs: whether it is in a job store. False: no longer, so it has ended. None: it was never observed there."""
     unregistered_at: int | None = None
     """When the job was first observed to be in no job store any more (steady)."""
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the component has had no leader since it lost one."""
+        return is_away(self.absence)
 
 
 def last_known_state(state: ComponentState, at: Moment) -> ComponentState:
@@ -316,6 +321,11 @@ class ClusterState(Struct, frozen=True):
         if component.job_id is None or self.beyond is None:
             return False
         return self.beyond.hides_leaders or not any(component.job_id in job_ids for job_ids in self.jobs.values())
+
+    @property
+    def wants_no_leader(self) -> bool:
+        """Whether the cluster is meant to have no leader, and that can be read."""
+        return plans.is_unwanted(self.operated)
 
     @property
     def ever_led(self) -> bool:

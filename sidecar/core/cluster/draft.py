@@ -9,6 +9,7 @@ from sidecar.core.cluster.cluster_state import ClusterState, ComponentState
 from sidecar.core.cluster.record_writer import RecordWriter
 from sidecar.core.failover.recovery_state import BadRestore
 from sidecar.core.flink.leadership import (
+    CLUSTER_COMPONENTS,
     ComponentId,
     Unknown,
     Vacant,
@@ -67,6 +68,10 @@ class Draft:
         for component in self.components():
             if state := self.state_of(component):
                 yield component, state
+
+    def own_states(self) -> list[tuple[ComponentId, ComponentState]]:
+        """The cluster's own components with their current state."""
+        return [(component, state) for component in CLUSTER_COMPONENTS if (state := self.state_of(component))]
 
     def keep(self, component: ComponentId, state: ComponentState) -> None:
         """Set the state of `component`."""

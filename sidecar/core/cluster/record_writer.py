@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypedDict
 
 from sidecar.core.cluster.cluster_state import ComponentState, View
-from sidecar.core.failover.causes import Cause, Confidence, Loss, is_planned, verdict
+from sidecar.core.failover.causes import Cause, Confidence, is_planned, verdict
 from sidecar.core.failover.death_verdict import DeathVerdict
 from sidecar.core.failover.episodes import Episode, failovers_of
 from sidecar.core.flink import znode_paths
@@ -17,13 +17,24 @@ from sidecar.core.flink.leadership import (
     Position,
     ZNodePosition,
 )
+from sidecar.core.ha.results import KnownCheck
 from sidecar.core.leadership import downtime
 from sidecar.core.leadership.leadership_table import pattern
 from sidecar.core.leadership.transitions import Transition
+from sidecar.core.leadership.unobserved import Loss
 from sidecar.core.moment import Moment, Timestamp, in_seconds, seconds, stored_at, timestamp
 from sidecar.core.pods import Pods, name_at
 from sidecar.core.policy.policy import Policy
-from sidecar.core.records import Contention, Coverage, Death, EpisodeRecord, PositionRecord, TransitionRecord, record_id
+from sidecar.core.records import (
+    Contention,
+    Coverage,
+    Death,
+    EpisodeRecord,
+    HaCheck,
+    PositionRecord,
+    TransitionRecord,
+    record_id,
+)
 
 NOT_CONNECTED: Final = "NOT_CONNECTED"
 """The view of a record before the first connection."""
@@ -208,6 +219,20 @@ class RecordWriter:
             after_address=address,
             failovers=0,
             **envelope(self._policy, self._cluster_id, self._at),
+        )
+
+    def ha_check(self, check: KnownCheck, before: KnownCheck | None) -> HaCheck:
+        """The result of a check, and its previous verdict."""
+        result, since = check.result, timestamp(self._at.wall)
+        return HaCheck(
+            id=record_id("ha_check", self._policy.observer, self._cluster_id, result.check, since),
+            **envelope(self._policy, self._cluster_id, self._at),
+            check_name=result.check,
+            verdict=result.verdict.value,
+            verdict_before=before.result.verdict.value if before else None,
+            since=timestamp(check.since.wall),
+            finding=result.text,
+            advice=result.advice or None,
         )
 
 

@@ -8,10 +8,8 @@ from sidecar.core.cluster import advice
 from sidecar.core.cluster.cluster_state import ClusterState, ComponentState, Unanswered, contending
 from sidecar.core.failover import assessment, plans, rest_server
 from sidecar.core.failover.causes import Confidence
-from sidecar.core.failover.deaths import death_of, name_of
+from sidecar.core.failover.deaths import cause_of, death_of, ended_since, name_of
 from sidecar.core.failover.episodes import Episode, has_part
-from sidecar.core.failover.failover_in_progress import cause_of
-from sidecar.core.failover.leader_process import ended_since
 from sidecar.core.failover.plans import Plan
 from sidecar.core.failover.recovery_judge import REGISTERED_WITHIN
 from sidecar.core.failover.recovery_state import KEPT, Assessed, Fault, JobFault, is_left_out

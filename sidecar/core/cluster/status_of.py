@@ -14,7 +14,7 @@ from sidecar.core.cluster.record_writer import envelope
 from sidecar.core.cluster.status import ClusterStatus, Stated, Status
 from sidecar.core.cluster.status_case import LONGEST_REASON, Case
 from sidecar.core.counted import counted, listed
-from sidecar.core.failover import makers_there, plans
+from sidecar.core.failover import planned, plans
 from sidecar.core.failover.recovery_state import Fault
 from sidecar.core.flink.leadership import Unknown
 from sidecar.core.moment import SECOND, Moment, age, timestamp
@@ -110,7 +110,7 @@ def _down(case: Case) -> Parts:
 
 def _refused(case: Case) -> Parts:
     """The rights that the API server refuses, without which a stop cannot be told from a loss."""
-    lacks = makers_there.rights(case.cluster)
+    lacks = planned.rights(case.cluster)
     return (f"whether it was meant is not known without {lacks}",) if lacks else ()
 
 

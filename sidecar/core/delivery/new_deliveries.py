@@ -21,7 +21,7 @@ from sidecar.core.cluster.status import Status, ends_incident
 from sidecar.core.counted import counted
 from sidecar.core.delivery.ledger_document import MOST_ALERTS
 from sidecar.core.delivery.outbox import Delivery, Part
-from sidecar.core.failover import failover_in_progress
+from sidecar.core.failover import failover_machine
 from sidecar.core.message import Content, FeedAlert
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Destination, Feed, Policy, Severity
@@ -115,13 +115,13 @@ def due(
     Alerts that cannot be notified are forgotten, so that the rest of their group is: a condition that still holds fires anew.
     """
 
-    decided_at = failover_in_progress.decided_at(clusters.values())
+    decided_at = failover_machine.decided_at(clusters.values())
     unsettled = {
         name
         for name, cluster in (clusters.items() if alerts.groups else ())
         if cluster.stated and not ends_incident(cluster.stated, now)
     }
-    ending = failover_in_progress.planned_ends(clusters, now) - unsettled if alerts.groups else set()
+    ending = failover_machine.planned_ends(clusters, now) - unsettled if alerts.groups else set()
 
     def deliver(part: Alerts) -> Due:
         after, notices, suppressed = flushing.flush(part, policy, blind, now, documents, decided_at, unsettled, ending)

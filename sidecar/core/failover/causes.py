@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from sidecar.core.failover.ends import OperatorReason, Restart
 from sidecar.core.failover.plans import Intent, Plan
-from sidecar.core.moment import LATEST, SECOND, Moment, seconds, spoken
+from sidecar.core.leadership.unobserved import Loss
+from sidecar.core.moment import LATEST, SECOND, seconds, spoken
 from sidecar.core.policy.policy import Store
 
 
@@ -71,19 +72,6 @@ RELATED: Final = 60 * SECOND
 """How long after an outage of the store leaders may still fail over because of it: Flink's session timeout."""
 AT_ONCE: Final = 10 * SECOND
 """A failover so soon after an outage of the store is attributed to it, unless other facts contradict."""
-
-
-class Loss(Struct, frozen=True):
-    """An interval in which this observer could not read the store."""
-
-    began: Moment
-    ended: Moment | None = None
-    obscured: bool = False
-    """Whether leaders became unknown, and no episode is related to it."""
-
-    def is_past(self, now: Moment) -> bool:
-        """Whether leaders were unknown, and it is clear that nothing else happened."""
-        return self.obscured and self.ended is not None and now.steady - self.ended.steady > RELATED
 
 
 class Facts(Struct, frozen=True):

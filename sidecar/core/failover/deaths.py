@@ -1,42 +1,37 @@
-"""Why the process of a JobManager that lost its leadership ended: a verdict with the facts it rests on, beside the cause in the store.
+"""The leader that a failover left: its process, why that ended (a verdict with the facts it rests on), and the cause of the failover.
 
 Facts come up to some seconds after the loss, so the verdict is made anew whenever it is asked for, until it is recorded: once for each
 failover, as soon as it is sure and the failover is over, else RECORDED_AFTER later.
+
+Its process is identified by its pod, or by the port of its address, which no other process of its machine has. So the end of another
+JobManager is never taken for its end, and a process that still runs has not ended.
 """
 
-from typing import Final
+from collections.abc import Container, Iterable, Iterator
+from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster.cluster_state import ClusterState
-from sidecar.core.cluster.draft import ClusterStep, Draft
-from sidecar.core.failover import ends, failover_in_progress
-from sidecar.core.failover.causes import Cause, Confidence
-from sidecar.core.failover.death_facts import DeathFacts
+from sidecar.core.cluster.cluster_state import ClusterState, contending
+from sidecar.core.cluster.draft import Draft
+from sidecar.core.failover import causes, ends, planned, plans
+from sidecar.core.failover.causes import Cause, Confidence, Facts
+from sidecar.core.failover.death_facts import NO_STATE, DeathFacts
 from sidecar.core.failover.death_verdict import DeathReason, DeathVerdict, verdict
 from sidecar.core.failover.ends import (
     Beside,
     ContainerEnded,
     Ends,
     KnownPod,
+    KnownProcess,
     KnownProcessEnd,
     LogFault,
     LogRead,
     Rebooted,
 )
 from sidecar.core.failover.episodes import Episode
-from sidecar.core.failover.failover_in_progress import cause_of
-from sidecar.core.failover.leader_process import (
-    AFTER,
-    BEFORE,
-    ROUNDED,
-    Lost,
-    end_of_pod,
-    lost_leader,
-    nearest,
-    process_of,
-)
-from sidecar.core.moment import SECOND, Moment
+from sidecar.core.flink.leadership import host_port, is_own_host
+from sidecar.core.moment import SECOND, Moment, seconds
 from sidecar.core.observations import (
     EndObservation,
     EventObserved,
@@ -47,9 +42,17 @@ from sidecar.core.observations import (
     ProcessSeen,
 )
 from sidecar.core.pods import name_at
-from sidecar.core.policy.policy import Policy, Store
+from sidecar.core.policy.policy import Store
 from sidecar.core.process_end import PodStatus
+from sidecar.core.sanitize import clean
 
+BEFORE: Final = 180 * SECOND
+"""How long before the loss of its leadership a JobManager may have ended: Flink's session timeout, or its lease."""
+AFTER: Final = 60 * SECOND
+"""How long after the loss of leadership a JobManager may still end: it shuts down, or its node does not report for a while."""
+ROUNDED: Final = 5 * SECOND
+"""The largest difference between the kubelet's and the kernel's time of one end."""
+_T = TypeVar("_T", bound=Beside | ContainerEnded)
 RECORDED_AFTER: Final = 20 * SECOND
 """How long to wait for more facts after the failover and the process have ended."""
 LOG_READ_WITHIN: Final = 5 * SECOND
@@ -67,9 +70,35 @@ _NOBODY_ENDED: Final = frozenset(
 """Causes that do without the end of a process."""
 
 
-def observe(policy: Policy, cluster_id: str, cluster: ClusterState, observation: EndObservation) -> ClusterStep:
-    """The cluster after `observation`, and what is to be recorded of it."""
-    at, hosts, recent = observation.at, policy.own_hosts, ends.recent(cluster.ends, observation.at)
+class Lost(NamedTuple):
+    """A leader that was lost, and when (steady) it may have ended."""
+
+    address: str
+    opened: Moment
+    since: int
+    until: int
+    is_own_place: bool
+    """Whether only one machine or pod can have its host name."""
+
+    def has(self, at: Moment) -> bool:
+        """Whether it may have ended then."""
+        return self.since <= at.steady <= self.until
+
+
+class LeaderProcess(NamedTuple):
+    """The process of a leader that was lost, as far as it is known."""
+
+    end: KnownProcessEnd | None = None
+    running: KnownProcess | None = None
+    """The process, if it has not ended."""
+    is_identified: bool = False
+    """Whether its port identifies the process. False: it may be another JobManager of the machine."""
+
+
+def observe(draft: Draft, observation: EndObservation) -> None:
+    """Update what is known of ends of processes by `observation`, and record the last failover's death if that is due."""
+    at, hosts, before = observation.at, draft.policy.own_hosts, draft.state.ends
+    recent = ends.recent(before, at)
     match observation:
         case PodObserved(pod=pod, gone=gone):
             recent = ends.with_pod(recent, pod, at, gone=gone)
@@ -83,14 +112,12 @@ def observe(policy: Policy, cluster_id: str, cluster: ClusterState, observation:
             recent = ends.with_log(recent, log, pod_uid, hosts, at)
         case HostRestarted(booted_at=booted_at):
             recent = ends.with_reboot(recent, booted_at, hosts, at)
-    if recent == cluster.ends:
-        return cluster, []
-    draft = Draft(policy, cluster_id, cluster, at)
+    if recent == before:
+        return
     draft.update(ends=recent)
-    failover_in_progress.consider_plans(draft)
+    planned.consider(draft)
     if is_due(draft.state, at):
         record(draft)
-    return draft.outcome()
 
 
 def death_of(cluster: ClusterState, episode: Episode) -> DeathVerdict | None:
@@ -132,6 +159,46 @@ def record(draft: Draft) -> None:
     if episode and episode.death is None and (death := death_of(draft.state, episode)):
         draft.happened.append(draft.writer.death(episode.id, death))
         draft.update(last_episode=replace(episode, death=death))
+
+
+# -- the cause ---------------------------------------------------------------------------------------------------------
+
+
+def facts_of(cluster: ClusterState, episode: Episode) -> Facts:
+    """The facts of one of the cluster's failovers. Of the one in progress: as if it were closed now."""
+    if cluster.episode is None or cluster.episode.id != episode.id:
+        return episode.facts
+    operated = episode.facts.operated and plans.expected_until(cluster.operated, episode.opened_at) is None
+    facts = replace(episode.facts, contend=contending(cluster.contenders), operated=operated)
+    return _with_process(facts, cluster, episode)
+
+
+def _with_process(facts: Facts, cluster: ClusterState, episode: Episode) -> Facts:
+    """`facts` with what is known of the leader's process: that it ended, or that it runs."""
+    if cluster.ends == ends.NOTHING:
+        return facts
+    facts = replace(facts, failed=tuple(failed_successors(cluster.ends, episode)))
+    lost = lost_leader(cluster, episode, AFTER)
+    process, (_, container) = process_of(cluster.ends, lost), end_of_pod(cluster.ends, lost)
+    if end := process.end:
+        return replace(facts, exit_code=end.end.exit_code, exited_at=end.at.steady)
+    if container and container.reason not in NO_STATE:
+        return replace(facts, exit_code=container.exit_code, exited_at=container.at.steady)
+    if (running := process.running) is None:
+        return facts
+    since, until = running.stood_still or (None, None)
+    relevant = since is not None and (until is None or until.steady >= lost.since)
+    return replace(
+        facts,
+        lives=True,
+        is_stopped=relevant and running.process.is_stopped,
+        stood_still=until.steady - since.steady if relevant and since and until else None,
+    )
+
+
+def cause_of(cluster: ClusterState, episode: Episode) -> causes.Verdict:
+    """Why it happened, as far as is known."""
+    return causes.verdict(facts_of(cluster, episode))
 
 
 # -- the facts of one failover -----------------------------------------------------------------------------------------
@@ -219,3 +286,86 @@ def _newcomers(remembered: Ends, pod: KnownPod) -> tuple[PodStatus, ...]:
 
 def _is_near(created_at: int, deleted_at: Moment) -> bool:
     return abs(created_at - deleted_at.wall) <= AFTER
+
+
+# -- the process of the leader that was lost ----------------------------------------------------------------------------
+
+
+def lost_leader(cluster: ClusterState, episode: Episode, after: int) -> Lost:
+    """The leader that a failover left. `after`: how long after the loss (microseconds) its end may have come."""
+    since, last = episode.opened_at.steady - BEFORE, cluster.last_episode
+    if last and last.id != episode.id:  # what ended before this leader led is not its end
+        since = max(since, last.moved_at.steady)
+    in_kubernetes = episode.facts.store is Store.KUBERNETES
+    is_own_place = is_own_host(episode.before.address, in_kubernetes=in_kubernetes)
+    until = episode.opened_at.steady + after
+    return Lost(episode.before.address, episode.opened_at, since, until, is_own_place)
+
+
+def process_of(known: Ends, lost: Lost) -> LeaderProcess:
+    """The process of this leader, ended or running."""
+    port = port_of(lost.address)
+    ended = [end for end in known.processes if lost.has(end.at) and ends.is_at(lost.address, end.hosts)]
+    if own := nearest((end for end in ended if port in end.end.ports), lost.opened):
+        return LeaderProcess(own, is_identified=True)
+    since = lost.opened.wall - (lost.opened.steady - lost.since)
+    for other in known.running:  # one that has started since may have taken its port
+        was_there = other.process.started_at <= since and ends.is_at(lost.address, other.hosts)
+        if was_there and port in other.process.ports:
+            return LeaderProcess(running=other, is_identified=True)
+    # Its address may be another one than that on which it listens.
+    possible = (end for end in ended if lost.is_own_place or not end.end.ports)
+    return LeaderProcess(nearest(possible, lost.opened))
+
+
+def ended_since(known: Ends, address: str, since: int) -> KnownProcessEnd | None:
+    """The end of the process that listened at this address, since then (steady). None: not observed, or another one listened there."""
+    own = (end for end in known.processes if _listened_at(address, end.end.ports, end.hosts))
+    last = max((end for end in own if end.at.steady >= since), key=lambda end: end.at.steady, default=None)
+    # One that has started in its place has published nothing yet.
+    others = (other for other in known.running if _listened_at(address, other.process.ports, other.hosts))
+    return None if last and any(other.process.started_at <= last.at.wall for other in others) else last
+
+
+def _listened_at(address: str, ports: Container[int | None], hosts: Iterable[str]) -> bool:
+    """Whether a process with these ports, on these hosts, is that of the leader at this address."""
+    return port_of(address) in ports and ends.is_at(address, hosts)
+
+
+def failed_successors(known: Ends, episode: Episode) -> Iterator[str]:
+    """JobManagers that took over in this failover and have ended since, a sentence each."""
+    said: set[int] = set()
+    for followed in episode.successors:
+        for end in known.processes:
+            is_its_own = _listened_at(followed.address, end.end.ports, end.hosts)
+            if not is_its_own or end.at < followed.at or end.end.pid in said:
+                continue
+            said.add(end.end.pid)
+            code = "" if end.end.exit_code is None else f" with exit code {end.end.exit_code}"
+            faults = (log.fault.text for log in known.logs if log.pid == end.end.pid and log.fault.text)
+            fault = next((f": {clean(text).rstrip('.')}" for text in faults), "")
+            waited = seconds(end.at.steady - followed.at.steady)
+            yield f"JobManager {clean(host_port(followed.address))} took over and ended {waited} later{code}{fault}."
+
+
+def end_of_pod(known: Ends, lost: Lost) -> tuple[KnownPod | None, ContainerEnded | None]:
+    """The leader's pod and the end of its container. Several pods may have had the address: then the one that ended."""
+    pods = [
+        (pod, nearest((end for end in pod.ends if lost.has(end.at)), lost.opened))
+        for pod in ends.pods_at(known, lost.address)
+        if pod.gone_at is None or pod.gone_at.steady >= lost.since
+    ]
+    if len(pods) > 1:
+        pods = [(pod, end) for pod, end in pods if end or pod.deleted_at or pod.gone_at or pod.status.phase == "Failed"]
+    return pods[0] if len(pods) == 1 else (None, None)
+
+
+def port_of(address: str) -> int | None:
+    """The port in a leader's address."""
+    port = host_port(address).rpartition(":")[2]
+    return int(port) if port.isascii() and port.isdecimal() and len(port) <= 5 else None
+
+
+def nearest(values: Iterable[_T], opened: Moment) -> _T | None:
+    """The one nearest to the loss of the leader: a container may end again and again."""
+    return min(values, key=lambda value: abs(value.at.steady - opened.steady), default=None)

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.captures import Gathered
-from sidecar.core.failover.causes import RELATED, Facts, Loss
+from sidecar.core.failover.causes import RELATED, Facts
 from sidecar.core.failover.death_verdict import DeathVerdict
 from sidecar.core.failover.recovery_state import Fault
 from sidecar.core.flink import configmaps, znode_paths
@@ -35,6 +35,7 @@ from sidecar.core.leadership.downtime import Downtime
 from sidecar.core.leadership.leadership_table import Kind
 from sidecar.core.leadership.leases import VacancyReason
 from sidecar.core.leadership.transitions import Transition
+from sidecar.core.leadership.unobserved import Loss
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.pods import host_of
 from sidecar.core.policy.policy import Store

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from sidecar.core.cluster.cluster_state import ClusterState, ComponentState
 from sidecar.core.cluster.draft import Draft
-from sidecar.core.failover import episodes, failover_in_progress, plans
+from sidecar.core.failover import failover_machine
 from sidecar.core.flink import configmaps
 from sidecar.core.flink.connection_info import Unreadable
 from sidecar.core.flink.leadership import (
@@ -33,9 +33,8 @@ def config_map_observed(draft: Draft, config_map: ConfigMapObserved) -> None:
     before = draft.state.leases.get(name)
     listed = _other_jobs(draft, config_map)
     if config_map.uid is None:
-        if before and _withdrew(draft):
-            draft.update(operated=plans.ended(draft.state.operated, draft.at))
-            failover_in_progress.consider_plans(draft)
+        if before:
+            failover_machine.ended_for_good(draft)
         draft.update(leases={other: lease for other, lease in draft.state.leases.items() if other != name})
     else:
         if draft.state.gone:
@@ -58,17 +57,6 @@ def _other_jobs(draft: Draft, config_map: ConfigMapObserved) -> frozenset[str] |
         return None
     job_ids = configmaps.job_ids(config_map.data)
     return None if job_ids == draft.state.jobs.get(config_map.name) else job_ids
-
-
-def _withdrew(draft: Draft) -> bool:
-    """Whether the leaders have removed their addresses themselves: after that Flink deletes its ConfigMap only when it ends for good."""
-    own = [state for component, state in draft.all_states() if not component.job_id]
-    gone = [state.absence for state in own if state.absence]
-    return (
-        bool(gone)
-        and all(isinstance(state.leadership, Vacant) for state in own)
-        and all(absence.withdrew for absence in gone)
-    )
 
 
 def not_processed(draft: Draft, failed: NotProcessed) -> None:
@@ -195,7 +183,7 @@ def _returned(state: ComponentState, leader: LeaderInformation, position: Config
     if leader != state.last_known or not isinstance(state.last_position, ConfigMapPosition):
         return None
     # After blindness only its absence remembers that it had left.
-    was_away = isinstance(state.leadership, Vacant) or episodes.is_away(state.absence)
+    was_away = isinstance(state.leadership, Vacant) or state.is_away
     return position.resource_version if was_away else state.last_position.returned
 
 

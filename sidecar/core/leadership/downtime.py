@@ -10,10 +10,10 @@ from typing import Final, TypedDict
 
 from msgspec import Struct
 
-from sidecar.core.failover.causes import Loss
 from sidecar.core.flink.configmaps import LEASE_MARGIN
 from sidecar.core.flink.leadership import ConfigMapPosition, Position, ZNodePosition
 from sidecar.core.leadership.leases import Lease, Term, Vacancy, VacancyReason
+from sidecar.core.leadership.unobserved import Loss
 from sidecar.core.moment import SECOND, in_seconds
 
 TICK: Final = 2 * SECOND

@@ -20,8 +20,6 @@ from sidecar.core.cluster.cluster_state import (
     contending,
 )
 from sidecar.core.cluster.draft import Draft
-from sidecar.core.failover import plans
-from sidecar.core.failover.causes import Loss
 from sidecar.core.flink import configmaps, znode_paths
 from sidecar.core.flink.leadership import (
     Blindness,
@@ -35,6 +33,7 @@ from sidecar.core.flink.znode_paths import JOB_STORES, ZNodeLayout
 from sidecar.core.leadership import unobserved
 from sidecar.core.leadership.leadership_changes import Reading, apply, without_leader
 from sidecar.core.leadership.leadership_table import Sight
+from sidecar.core.leadership.unobserved import Loss
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ConnectionState, LeftOut, NodeObserved, StoreRefused, ViewObserved
 
@@ -216,9 +215,6 @@ def snapshot_completed(draft: Draft) -> None:
     loss = draft.state.view.loss
     if loss and loss.ended is None:
         loss = replace(loss, ended=draft.at)
-        episode = draft.state.episode
-        if episode and episode.facts.loss:
-            draft.update(episode=replace(episode, facts=replace(episode.facts, loss=loss)))
     draft.update(
         view=replace(draft.state.view, complete=True, obscure_at=None, loss=loss), handed_over_by=None, refused=None
     )
@@ -251,7 +247,7 @@ def cover(draft: Draft, sighting: Sighting, until: Moment) -> None:
         sighting = Sighting.BLIND
     # The wall clock may jump back: stretches never overlap.
     until = Moment(until.steady, max(view.since.wall, until.wall))
-    suspended = plans.is_unwanted(draft.state.operated)
+    suspended = draft.state.wants_no_leader
     if view.sighting is not sighting:
         draft.update(view=replace(view, sighting=sighting, turned_at=until, suspended=suspended))
     elif view.suspended is not suspended:

@@ -16,6 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from sidecar.core.flink.leadership import Births
+from sidecar.core.moment import Moment
 from sidecar.core.observations import NodeObserved
 
 
@@ -28,6 +29,15 @@ class Gap(Struct, frozen=True):
     def __add__(self, more: "Gap") -> "Gap":
         exact = None if self.exact is None or more.exact is None else self.exact + more.exact
         return Gap(exact, self.at_least + more.at_least)
+
+
+class Loss(Struct, frozen=True):
+    """An interval in which this observer could not read the store."""
+
+    began: Moment
+    ended: Moment | None = None
+    obscured: bool = False
+    """Whether leaders became unknown, and no episode is related to it."""
 
 
 NO_GAP: Final = Gap()

@@ -4,12 +4,11 @@ from msgspec.structs import replace
 
 from sidecar.core.cluster.cluster_state import ComponentState, Fewer, contending
 from sidecar.core.cluster.draft import Draft
-from sidecar.core.failover import episodes
+from sidecar.core.failover import failover_machine
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.connection_info import Unreadable, decode_connection_info
 from sidecar.core.flink.leadership import Blindness, Held, LeaderInformation, Unknown, Vacant, ZNodePosition
 from sidecar.core.leadership import unobserved
-from sidecar.core.leadership.downtime import LastLed
 from sidecar.core.leadership.leadership_changes import Reading, apply, without_leader
 from sidecar.core.leadership.leadership_table import Sight, compare
 from sidecar.core.leadership.store_view import jobs_listed, store_unreadable
@@ -17,19 +16,7 @@ from sidecar.core.observations import ChildrenObserved, NodeObserved, NodeRefuse
 from sidecar.core.records import record_id
 
 
-def observed(draft: Draft, observation: NodeObserved | PlaceRemoved | NodeRefused | ChildrenObserved) -> None:
-    match observation:
-        case NodeObserved():
-            _node_observed(draft, observation)
-        case PlaceRemoved():
-            _place_removed(draft, observation)
-        case NodeRefused():
-            _node_refused(draft, observation)
-        case ChildrenObserved():
-            _children_observed(draft, observation)
-
-
-def _node_observed(draft: Draft, node: NodeObserved) -> None:
+def node_observed(draft: Draft, node: NodeObserved) -> None:
     component = znode_paths.component_of(node.path)
     if component is None:
         return
@@ -62,26 +49,15 @@ def _node_observed(draft: Draft, node: NodeObserved) -> None:
             draft.keep(component, replace(state, leadership=Unknown()))
 
 
-def _place_removed(draft: Draft, removed: PlaceRemoved) -> None:
+def place_removed(draft: Draft, removed: PlaceRemoved) -> None:
     """The leader removed its address itself, if there is no leader there now."""
     component = znode_paths.component_of(removed.path)
     state = draft.state_of(component) if component else None
-    if component is None or state is None or not isinstance(state.leadership, Vacant):
-        return
-    absence = state.absence
-    if absence is None or absence.withdrew:
-        return
-    led = state.last_led
-    if led and led.latest is not None:
-        led = LastLed(led.latest, led.latest)
-    draft.keep(component, replace(state, absence=replace(absence, withdrew=True), last_led=led))
-    episode = draft.state.episode
-    if episode and component.job_id is None:
-        facts = replace(episode.facts, orderly=True, withdrawn=episode.facts.withdrawn + 1)
-        draft.update(episode=replace(episode, facts=facts))
+    if component and state and isinstance(state.leadership, Vacant):
+        draft.keep(component, failover_machine.withdrew(draft, component, state))
 
 
-def _node_refused(draft: Draft, node: NodeRefused) -> None:
+def node_refused(draft: Draft, node: NodeRefused) -> None:
     if node.path in znode_paths.JOB_STORES:
         store_unreadable(draft, node.path)
     component = znode_paths.component_of(node.path)
@@ -99,7 +75,7 @@ def not_processed(draft: Draft, failed: NotProcessed) -> None:
         apply(draft, component, state, Reading(Sight.NO_VIEW, path=failed.path, obscured_by=failed.reason))
 
 
-def _children_observed(draft: Draft, children: ChildrenObserved) -> None:
+def children_observed(draft: Draft, children: ChildrenObserved) -> None:
     if znode_paths.is_latch(children.path):
         names = znode_paths.contenders(children.names)
         before = draft.state.contenders.get(children.path)
@@ -135,7 +111,7 @@ def _returned(state: ComponentState, leader: LeaderInformation, position: ZNodeP
     if last is None or not isinstance(place, ZNodePosition):
         return None
     same_write = leader == last and (position.czxid, position.mzxid) == (place.czxid, place.mzxid)
-    if same_write and not episodes.is_away(state.absence):
+    if same_write and not state.is_away:
         return place.returned
     known_session = leader.session_id in {last.session_id, *state.contest.earlier}
     went_back = position.mzxid < place.mzxid or place.returned is not None

@@ -11,9 +11,8 @@ from sidecar.core.cluster.record_writer import RecordWriter
 from sidecar.core.failover import episodes
 from sidecar.core.failover.assessment import current_rows
 from sidecar.core.failover.causes import Cause
-from sidecar.core.failover.deaths import death_of
+from sidecar.core.failover.deaths import death_of, facts_of
 from sidecar.core.failover.ends import KEPT
-from sidecar.core.failover.failover_in_progress import facts_of
 from sidecar.core.moment import Timestamp
 from sidecar.core.records import Death, EpisodeRecord, Recovery
 from sidecar.core.views.outcome import EpisodeOutcome, outcomes_of

@@ -6,10 +6,10 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.core.cluster.cluster_step import final_until
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
 from sidecar.core.leadership.leadership_account import Account, Lasted, Standing, totals
+from sidecar.core.leadership.leadership_machine import final_until
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import DeploymentObserved, ViewConfirmed
 from sidecar.core.records import AnyRecord, Coverage, TransitionRecord

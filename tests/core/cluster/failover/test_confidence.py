@@ -5,8 +5,8 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
+from sidecar.core.failover.deaths import cause_of
 from sidecar.core.failover.episodes import SETTLED
-from sidecar.core.failover.failover_in_progress import cause_of
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import PlaceRemoved
