@@ -17,7 +17,7 @@ from sidecar.core.failover.causes import Cause
 from sidecar.core.ha.flink_checks import FLINK_CHECKS
 from sidecar.core.ha.results import KUBERNETES_CHECKS
 from sidecar.core.ha.zookeeper_checks import ZOOKEEPER_CHECKS
-from sidecar.core.leadership.leadership_table import Kind
+from sidecar.core.leadership.transitions import Kind
 from sidecar.core.policy.policy import Trigger
 from sidecar.core.views.snapshot import OUTCOMES
 from sidecar.settings import load

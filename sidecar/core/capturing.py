@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from sidecar.core.captures import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
 from sidecar.core.cluster.cluster_state import ClusterState
-from sidecar.core.cluster.record_writer import envelope
+from sidecar.core.cluster.draft import envelope
 from sidecar.core.effects import Append, Effect, Gather
 from sidecar.core.failover import episodes
 from sidecar.core.failover.episodes import Episode

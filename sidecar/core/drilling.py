@@ -67,7 +67,7 @@ def failovers_of(state: State, cluster_id: str) -> Drills:
 
 def with_records(state: State, effects: Iterable[Effect]) -> State:
     """The state in which drills have what was recorded of their clusters."""
-    records = [effect.record for effect in effects if isinstance(effect, Append)] if state.drills else []
+    records = [effect.record for effect in effects if isinstance(effect, Append)]
     if not records:
         return state
     drills = dict(state.drills)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from sidecar.core.agreement import Agreement
 from sidecar.core.alerting import active_silences, grouping, rules
 from sidecar.core.alerting.alerts import Group, Suppressed
-from sidecar.core.cluster.record_writer import envelope
+from sidecar.core.cluster.draft import envelope
 from sidecar.core.delivery import new_deliveries
 from sidecar.core.delivery.outbox import Delivery, Settled, claim, queue, with_heartbeats
 from sidecar.core.effects import Append, Effect, ReadSilences, Send

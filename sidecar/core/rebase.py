@@ -12,9 +12,9 @@ from sidecar.core.cluster.cluster_state import ComponentState, Confirmed, Fewer,
 from sidecar.core.cluster.status import Stated
 from sidecar.core.failover.causes import Facts
 from sidecar.core.failover.episodes import Absence
-from sidecar.core.leadership.downtime import LastLed
+from sidecar.core.leadership.contenders import Contest
 from sidecar.core.leadership.leadership_account import Account, Change
-from sidecar.core.leadership.split_leadership import Contest
+from sidecar.core.leadership.unobserved import LastLed
 from sidecar.core.moment import Moment
 
 STEADY: Final[Mapping[type[Struct], frozenset[str]]] = {

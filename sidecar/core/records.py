@@ -19,7 +19,7 @@ _NAMESPACE: Final = UUID("5b5f6f0e-8f0b-5e0a-9d2c-3f1f5c1c6a11")
 
 def record_id(*what_happened: object) -> str:
     """The UUIDv5 of what happened: the same for every observer of it, and for the same observer a second time."""
-    return str(uuid5(_NAMESPACE, "\x1f".join(str(fact) for fact in what_happened)))
+    return str(uuid5(_NAMESPACE, "\x1f".join(map(str, what_happened))))
 
 
 class PositionRecord(Struct, frozen=True, kw_only=True):

@@ -31,12 +31,10 @@ from sidecar.core.failover.recovery_state import Assessed, JobFault
 from sidecar.core.flink.configmaps import LeaderElectionRecord
 from sidecar.core.flink.deployments import FlinkDeployment
 from sidecar.core.flink.leadership import Births, ConfigMapPosition, Held, LeaderInformation, ZNodePosition
-from sidecar.core.leadership.downtime import Downtime, LastLed
+from sidecar.core.leadership.contenders import Contest, Standby
 from sidecar.core.leadership.leadership_account import Account, Change, Lasted
 from sidecar.core.leadership.leases import Lease
-from sidecar.core.leadership.split_leadership import Contest
-from sidecar.core.leadership.standby import Standby
-from sidecar.core.leadership.unobserved import Elections, Gap, Look, Loss
+from sidecar.core.leadership.unobserved import Downtime, Elections, Gap, LastLed, Look, Loss
 from sidecar.core.moment import Moment
 from sidecar.core.pictures import Checkpoint, Checkpoints, Job, Picture, Restored
 from sidecar.core.process_end import PodStatus, ProcessEnd

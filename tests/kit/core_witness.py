@@ -6,7 +6,7 @@ from msgspec import msgpack
 from msgspec.structs import replace
 
 from sidecar.core.cluster.cluster_state import ClusterState, View
-from sidecar.core.cluster.record_writer import transition_record
+from sidecar.core.cluster.draft import transition_record
 from sidecar.core.delivery.outbox import Stage
 from sidecar.core.effects import Append, Effect, Gather
 from sidecar.core.flink.leadership import ComponentId, Held, Leadership, Unknown, Vacant

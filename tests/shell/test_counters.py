@@ -11,7 +11,7 @@ from sidecar.app.loop import Loop
 from sidecar.core.effects import Append
 from sidecar.core.failover.causes import Cause
 from sidecar.core.flink.leadership import Component
-from sidecar.core.leadership.leadership_table import Kind
+from sidecar.core.leadership.transitions import Kind
 from sidecar.core.policy.policy import Destination, Policy, Source
 from sidecar.core.views.snapshot import Snapshot, Tally
 from sidecar.journal import Journal

@@ -11,7 +11,7 @@ from sidecar.core.cluster.record_lines import lasted, move, without_leader
 from sidecar.core.counted import counted
 from sidecar.core.finder import PARTLY
 from sidecar.core.flink.leadership import Component, ComponentId
-from sidecar.core.leadership import split_leadership
+from sidecar.core.leadership import contenders
 from sidecar.core.moment import SECOND, age, seconds, spoken
 from sidecar.core.pods import Pods, name_at, spelled
 from sidecar.core.policy.policy import Rule, Trigger
@@ -88,7 +88,7 @@ PHRASES: Final = {
         "split leadership of {what}{sides}",
         "{what}: split leadership is over",
         "{what}: {before} and {after} replace each other since {began}, each deleting the other's address",
-        f"{{what}}: over, no replaced leader has returned for {seconds(split_leadership.CALM)}",
+        f"{{what}}: over, no replaced leader has returned for {seconds(contenders.CALM)}",
     ),
     Trigger.EPISODES: Phrases(
         "{count} failovers within {within}",

@@ -26,8 +26,8 @@ from sidecar.core.failover.causes import Cause
 from sidecar.core.failover.episodes import LOOK_BACK, Episode, has_part
 from sidecar.core.failover.recovery_state import BadRestore
 from sidecar.core.flink.leadership import Component, ComponentId
-from sidecar.core.leadership.downtime import bounds_in_seconds
 from sidecar.core.leadership.transitions import Transition
+from sidecar.core.leadership.unobserved import bounds_in_seconds
 from sidecar.core.moment import Moment, in_seconds
 from sidecar.core.policy.labels import PLANNED
 from sidecar.core.policy.policy import Policy, Rule, Severity, Trigger

@@ -14,7 +14,7 @@ from sidecar.core.failover import plans, rest_server
 from sidecar.core.finder import Finder
 from sidecar.core.flink.leadership import Held
 from sidecar.core.ha.finding import Verdict
-from sidecar.core.leadership.downtime import bounds_in_seconds
+from sidecar.core.leadership.unobserved import bounds_in_seconds
 from sidecar.core.moment import Moment, in_seconds
 from sidecar.core.policy.labels import CHECK
 from sidecar.core.policy.policy import Policy, Rule, Trigger

@@ -28,13 +28,11 @@ from sidecar.core.flink.leadership import (
     Unknown,
 )
 from sidecar.core.ha.results import Checked
-from sidecar.core.leadership.downtime import LastLed
+from sidecar.core.leadership.contenders import Contest, Standby
 from sidecar.core.leadership.leadership_account import Account, opened
 from sidecar.core.leadership.leases import Lease
-from sidecar.core.leadership.split_leadership import Contest
-from sidecar.core.leadership.standby import Standby
 from sidecar.core.leadership.transitions import Transition
-from sidecar.core.leadership.unobserved import Elections, Look, Loss
+from sidecar.core.leadership.unobserved import Elections, LastLed, Look, Loss
 from sidecar.core.moment import Moment
 from sidecar.core.observations import ConnectionState
 from sidecar.core.pictures import Picture
@@ -308,8 +306,10 @@ class ClusterState(Struct, frozen=True):
 
     def failover(self, episode_id: str | None) -> Episode | None:
         """The failover with this id, if it is the current or the last one."""
-        latest = (self.episode, self.last_episode)
-        return next((episode for episode in latest if episode and episode.id == episode_id), None)
+        for episode in (self.episode, self.last_episode):
+            if episode and episode.id == episode_id:
+                return episode
+        return None
 
     @property
     def stored_jobs(self) -> frozenset[str]:
@@ -378,7 +378,7 @@ def without_memory(cluster: ClusterState, at: Moment) -> ClusterState:
 
 def contending(contenders: Mapping[str, tuple[str, ...]]) -> int | None:
     """How many JobManagers contend; None: no latch was observed. Up to Flink 1.14 there is a latch per component."""
-    return max((len(names) for names in contenders.values()), default=None)
+    return max(map(len, contenders.values()), default=None)
 
 
 def zxid_headroom(cluster: ClusterState) -> int | None:

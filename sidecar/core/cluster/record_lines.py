@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 from sidecar.core.counted import counted
 from sidecar.core.failover.death_verdict import DeathVerdict
 from sidecar.core.failover.recovery_tables import MOST_OF_A_REASON
-from sidecar.core.leadership.leadership_table import Kind
+from sidecar.core.leadership.transitions import Kind
 from sidecar.core.moment import SECOND, bounds, micros, seconds
 from sidecar.core.pods import spelled
 from sidecar.core.records import (

@@ -14,7 +14,7 @@ from sidecar.core.failover.plans import Plan
 from sidecar.core.failover.recovery_judge import REGISTERED_WITHIN
 from sidecar.core.failover.recovery_state import KEPT, Assessed, Fault, JobFault, is_left_out
 from sidecar.core.flink.leadership import Component, ComponentId, Held, Vacant
-from sidecar.core.leadership import downtime
+from sidecar.core.leadership import unobserved
 from sidecar.core.moment import SECOND, Moment, age, bounds, micros
 from sidecar.core.pictures import ENDED, Job, Picture
 from sidecar.core.pods import process
@@ -398,7 +398,7 @@ class Case:
         """The longest time the recovery may have taken: from when the previous leader may have stopped working, long before that was
         observed. None: not known."""
         absences = [state.absence for state in self.own.values() if has_part(state.absence, episode)]
-        down = downtime.longest([absence.downtime for absence in absences if absence])
+        down = unobserved.longest([absence.downtime for absence in absences if absence])
         if down is None:
             return took
         return None if down.at_most is None else took + down.at_most - down.at_least

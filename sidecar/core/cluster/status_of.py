@@ -9,8 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar.core.cluster.cluster_state import ClusterState, contending
-from sidecar.core.cluster.draft import ClusterStep
-from sidecar.core.cluster.record_writer import envelope
+from sidecar.core.cluster.draft import ClusterStep, envelope
 from sidecar.core.cluster.status import ClusterStatus, Stated, Status
 from sidecar.core.cluster.status_case import LONGEST_REASON, Case
 from sidecar.core.counted import counted, listed

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.failover.causes import Cause
-from sidecar.core.leadership.leadership_table import Kind
+from sidecar.core.leadership.transitions import Kind
 from sidecar.core.moment import Timestamp, parsed, timestamp
 from sidecar.core.records import (
     AnyRecord,

@@ -9,7 +9,7 @@ from typing import Final
 from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.failover.deaths import death_of
 from sidecar.core.failover.episodes import Episode
-from sidecar.core.leadership.downtime import TICK
+from sidecar.core.leadership.unobserved import TICK
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Policy, Store
 

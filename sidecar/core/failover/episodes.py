@@ -31,11 +31,9 @@ from sidecar.core.flink.leadership import (
     host_port,
     is_own_host,
 )
-from sidecar.core.leadership.downtime import Downtime
-from sidecar.core.leadership.leadership_table import Kind
 from sidecar.core.leadership.leases import VacancyReason
-from sidecar.core.leadership.transitions import Transition
-from sidecar.core.leadership.unobserved import Loss
+from sidecar.core.leadership.transitions import Kind, Transition
+from sidecar.core.leadership.unobserved import Downtime, Loss
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.pods import host_of
 from sidecar.core.policy.policy import Store
@@ -159,11 +157,6 @@ def leaves(transition: Transition, absence: Absence | None) -> bool:
     return False
 
 
-def belongs(transition: Transition, absence: Absence | None, episode: Episode) -> bool:
-    """Whether the transition is a part of the episode."""
-    return transition.kind is not Kind.OBSCURED and (leaves(transition, absence) or has_part(absence, episode))
-
-
 def has_part(absence: Absence | None, episode: Episode) -> bool:
     """Whether a component with this absence failed over in the episode."""
     return absence is not None and absence.episode_id == episode.id
@@ -234,10 +227,9 @@ def _ends_quietly(store: Store, led: Collection[LeaderInformation]) -> bool:
 
 
 def after_transition(
-    episode: Episode | None, absence: Absence | None, transition: Transition
+    episode: Episode | None, absence: Absence | None, transition: Transition, *, is_departure: bool
 ) -> tuple[Episode | None, Absence | None]:
-    """The episode and the component's absence after `transition`."""
-    is_departure = leaves(transition, absence)
+    """The episode and the component's absence after `transition`. `is_departure`: see `leaves`."""
     away = is_away(absence)
     if transition.kind is Kind.OBSCURED or not (is_departure or away):
         return episode, absence
@@ -267,7 +259,7 @@ def is_away(absence: Absence | None) -> bool:
 
 
 def _absence_after(absence: Absence, transition: Transition) -> Absence:
-    if transition.leader is None:
+    if not isinstance(transition.after, Held):
         return absence if absence.since is not None else replace(absence, since=transition.at.steady)
     vacant = absence.vacant
     if transition.vacant_for is not None:
@@ -303,15 +295,15 @@ def _reason(transition: Transition) -> VacancyReason | None:
 def _with_facts(episode: Episode, transition: Transition, *, is_departure: bool) -> Episode:
     """`episode`, with the facts that a transition of one of the cluster's own components adds."""
     facts = _with_departure(episode.facts, transition) if is_departure else episode.facts
-    if transition.leader is None:
+    leader = transition.leader
+    if leader is None:
         return replace(episode, facts=facts)
     is_first = episode.after is None or transition.component.component is Component.DISPATCHER
-    after = transition.leader if is_first else episode.after
-    followed = Successor(transition.leader.address, transition.at)
+    after, address = leader if is_first else episode.after, leader.address
     known = {host_port(each.address) for each in episode.successors}
-    new = () if host_port(followed.address) in known else (followed,)
+    new = () if host_port(address) in known else (Successor(address, transition.at),)
     successors = (*episode.successors, *new)[-_MOST_SUCCESSORS:]
-    return replace(episode, facts=_with_arrival(facts, transition), after=after, successors=successors)
+    return replace(episode, facts=_with_arrival(facts, transition, address), after=after, successors=successors)
 
 
 def _with_departure(facts: Facts, transition: Transition) -> Facts:
@@ -331,13 +323,12 @@ def _with_departure(facts: Facts, transition: Transition) -> Facts:
     )
 
 
-def _with_arrival(facts: Facts, transition: Transition) -> Facts:
-    """`facts`, now that one of the cluster's own components has a leader again. The latest one counts, but if another process took over,
-    its own reelection in the same failover does not bring back the one that was lost.
+def _with_arrival(facts: Facts, transition: Transition, later: str) -> Facts:
+    """`facts`, now that one of the cluster's own components has a leader again, at the address `later`. The latest one counts,
+    but if another process took over, its own reelection in the same failover does not bring back the one that was lost.
     """
     before, after = transition.last_position, transition.position
-    leaders = (transition.last_known, transition.leader)
-    earlier, later = (leader.address if leader else "" for leader in leaders)
+    earlier = transition.last_known.address if transition.last_known else ""
     first, last = _number(earlier), _number(later)
     old = _version(transition.cluster_id, earlier, before)
     new = _version(transition.cluster_id, later, after)

@@ -17,7 +17,6 @@ from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, Compone
 from sidecar.core.leadership.transitions import Transition
 from sidecar.core.moment import Timestamp, timestamp
 from sidecar.core.pods import name_at, pod_at, spelled
-from sidecar.core.policy.policy import Policy
 from sidecar.core.records import EpisodeRecord
 from sidecar.core.sanitize import clean
 
@@ -54,11 +53,9 @@ class KubernetesEvent(Struct, frozen=True):
 
 
 def events(
-    policy: Policy, cluster_id: str, before: ClusterState | None, after: ClusterState, happened: Sequence[Happened]
+    cluster_id: str, before: ClusterState | None, after: ClusterState, happened: Sequence[Happened]
 ) -> Iterator[KubernetesEvent]:
     """The Events about the failovers that this step opened and closed."""
-    if cluster_id not in policy.events:
-        return
     if first := _opening(before, after, happened):
         former = first.last_known.address if first.last_known else None
         opened = EventReason.LEADER_LOST, _loss(first, after), timestamp(first.at.wall), first.episode_id or ""

@@ -47,17 +47,16 @@ from sidecar.core.flink.leadership import (
     ZNodePosition,
     is_own_host,
 )
-from sidecar.core.leadership import downtime
-from sidecar.core.leadership.downtime import Gone, LastLed
-from sidecar.core.leadership.leadership_table import Kind
-from sidecar.core.leadership.transitions import Transition
+from sidecar.core.leadership import unobserved
+from sidecar.core.leadership.transitions import Kind, Transition
+from sidecar.core.leadership.unobserved import Gone, LastLed
 from sidecar.core.moment import Moment
 from sidecar.core.observations import EndObservation, FailoverAnnotated, PictureTaken, PlanObservation
 from sidecar.core.overlay import with_items, without_items
 from sidecar.core.policy.policy import Store
 from sidecar.core.sanitize import clean
 
-Observed = PlanObservation | EndObservation | PictureTaken | FailoverAnnotated
+FailoverObservation = PlanObservation | EndObservation | PictureTaken | FailoverAnnotated
 
 
 # -- transitions -------------------------------------------------------------------------------------------------------
@@ -69,21 +68,23 @@ def follow(draft: Draft, state: ComponentState, transition: Transition) -> tuple
     """
     component = transition.component
     transition = _explained(draft, state, transition)
+    is_departure = episodes.leaves(transition, state.absence)
     before = draft.state.episode
-    begins = transition.episode_id is not None and (before is None or before.id != transition.episode_id)
-    if begins and component.job_id is None:
+    if before is None and is_departure and component.job_id is None:
+        transition = replace(transition, episode_id=_new_id(draft, transition))
         _open(draft, transition)
         before = draft.state.episode
-    episode, absence = episodes.after_transition(before, state.absence, transition)
+    elif before and (is_departure or episodes.has_part(state.absence, before)) and transition.kind is not Kind.OBSCURED:
+        transition = replace(transition, episode_id=before.id)
+    episode, absence = episodes.after_transition(before, state.absence, transition, is_departure=is_departure)
     if episode is not before:
         draft.update(episode=episode)
-    if component.component is Component.REST_SERVER:
-        server = rest_server.after_transition(draft.state.rest_server, transition)
-        if server is not draft.state.rest_server:
-            draft.update(rest_server=server)
+    if component.component is Component.REST_SERVER and draft.state.rest_server:
+        draft.update(rest_server=rest_server.after_transition(draft.state.rest_server, transition))
     if transition.kind is Kind.RETIRED:
         _lose(draft, transition, episode)
-    record_departed(draft, component)
+    if draft.state.departed:
+        record_departed(draft, component)
     if component.job_id and transition.kind is Kind.REVOKED and draft.state.episode is None:
         draft.update(departed=with_items(draft.state.departed, {component: transition}))
     else:
@@ -115,29 +116,23 @@ def ended_for_good(draft: Draft) -> None:
 
 
 def _explained(draft: Draft, state: ComponentState, transition: Transition) -> Transition:
-    """The transition with what it means."""
+    """The transition with when the lost leader worked last, how long none has worked, and whether a job's plan vanished."""
     held = transition.before if isinstance(transition.before, Held) else None
     led = state.last_led
     if held and transition.kind in {Kind.REVOKED, Kind.CHANGED, Kind.RETIRED}:
         led = _last_led(draft, state, transition, held)
     if transition.kind is Kind.RETIRED:
         vanished = _plan_vanished(draft, state, led if held else None)
-        transition = replace(transition, last_led=state.last_led, plan_vanished=vanished)
-    elif led:
-        is_same = transition.same_leader
-        down = downtime.downtime_since(led, draft.at.steady, same_leader=is_same) if transition.leader else None
-        transition = replace(transition, last_led=led, downtime=down)
-    episode_id = _episode_id(draft, state, transition)
-    return replace(transition, episode_id=episode_id) if episode_id else transition
+        return replace(transition, last_led=state.last_led, plan_vanished=vanished)
+    if led is None:
+        return transition
+    is_same = transition.same_leader
+    down = unobserved.downtime_since(led, draft.at.steady, same_leader=is_same) if transition.leader else None
+    return replace(transition, last_led=led, downtime=down)
 
 
-def _episode_id(draft: Draft, state: ComponentState, transition: Transition) -> str | None:
-    """The episode that the transition belongs to or opens, if any."""
-    if draft.state.episode:
-        is_part = episodes.belongs(transition, state.absence, draft.state.episode)
-        return draft.state.episode.id if is_part else None
-    if transition.component.job_id or not episodes.leaves(transition, state.absence):
-        return None
+def _new_id(draft: Draft, transition: Transition) -> str:
+    """The id of the episode that the transition opens."""
     own = [state for _, state in draft.own_states()]
     led = [state.last_known for state in own if state.last_known]
     places = [state.last_position for state in own if state.last_position]
@@ -149,14 +144,14 @@ def _last_led(draft: Draft, state: ComponentState, transition: Transition, held:
     view, at = draft.state.view, draft.at
     gone = Gone(held.position, at.steady, state.published_at, transition.vacancy, in_sight=view.complete)
     timeout = draft.policy.session_timeouts.get(draft.cluster_id)
-    led = downtime.last_led(gone, timeout, view.loss, draft.before.leases)
+    led = unobserved.last_led(gone, timeout, view.loss, draft.before.leases)
     if draft.state.ends == ends.NOTHING:
         return led  # of thousands of jobs that move at once, each asks
     is_own = is_own_host(held.leader.address, in_kubernetes=transition.store is Store.KUBERNETES)
     since = max(at.steady - BEFORE, state.published_at or 0)
     process = process_of(draft.state.ends, Lost(held.leader.address, at, since, at.steady, is_own))
     is_its_own = is_own or process.is_identified
-    return downtime.ended_at(led, process.end.at.steady) if process.end and is_its_own else led
+    return unobserved.ended_at(led, process.end.at.steady) if process.end and is_its_own else led
 
 
 def _plan_vanished(draft: Draft, state: ComponentState, led: LastLed | None) -> bool:
@@ -268,7 +263,7 @@ def _close_blindness(draft: Draft) -> None:
 # -- everything else ---------------------------------------------------------------------------------------------------
 
 
-def observe(draft: Draft, observation: Observed) -> None:
+def observe(draft: Draft, observation: FailoverObservation) -> None:
     """Update the cluster by an observation of plans, ends of processes, Flink's REST server, or what people say of a failover."""
     if isinstance(observation, PictureTaken):
         draft.state, answer = rest_server.answered(draft.state, observation)
@@ -289,10 +284,11 @@ def leaders_read(draft: Draft) -> None:
     before, loss, episode = draft.before.view.loss, draft.state.view.loss, draft.state.episode
     if episode and episode.facts.loss and before and before.ended is None and loss and loss.ended:
         draft.update(episode=replace(episode, facts=replace(episode.facts, loss=loss)))
-    planned.forget_earlier_stop(draft)
+    if draft.state.operated:
+        planned.forget_earlier_stop(draft)
 
 
-class Due(NamedTuple):
+class FailoverDue(NamedTuple):
     """What is due in a cluster because time has passed: usually nothing."""
 
     alone: list[ComponentId]
@@ -305,12 +301,12 @@ class Due(NamedTuple):
     """Nothing has happened while the store could not be read."""
 
 
-def due(cluster: ClusterState, now: Moment) -> Due:
+def due(cluster: ClusterState, now: Moment) -> FailoverDue:
     """What `tick` has to do now."""
     episode, loss = cluster.episode, cluster.view.loss
     in_sight = cluster.view.complete and not cluster.is_overdue(now)
     was_blind = loss is not None and loss.obscured and loss.ended and now.steady - loss.ended.steady > RELATED
-    return Due(
+    return FailoverDue(
         alone=[component for component in cluster.departed if _left_alone(cluster, component, now)],
         died=deaths.is_due(cluster, now),
         over=in_sight and episode is not None and _is_over(cluster, episode, now),
@@ -318,7 +314,7 @@ def due(cluster: ClusterState, now: Moment) -> Due:
     )
 
 
-def tick(draft: Draft, due: Due) -> None:
+def tick(draft: Draft, due: FailoverDue) -> None:
     """Record what time has decided, except for what is `alone`: that comes before what the leadership machine records."""
     if due.died or due.over:  # of the last failover, before another one takes its place
         deaths.record(draft)
@@ -353,13 +349,11 @@ def _left_alone(cluster: ClusterState, component: ComponentId, now: Moment) -> b
 
 
 def _is_over(cluster: ClusterState, episode: Episode, now: Moment) -> bool:
-    # Who leads is asked last: in most ticks of a failover it has no say.
-    return episodes.is_over(episode, now) and episodes.is_over(episode, now, divided=_is_divided(cluster))
-
-
-def _is_divided(cluster: ClusterState) -> bool:
-    own = (component for component in CLUSTER_COMPONENTS if component in cluster.components)
-    return episodes.is_divided((component, cluster.components[component].leadership) for component in own)
+    if not episodes.is_over(episode, now):  # who leads is asked last: in most ticks of a failover it has no say
+        return False
+    own = ((component, cluster.components.get(component)) for component in CLUSTER_COMPONENTS)
+    divided = episodes.is_divided((component, state.leadership) for component, state in own if state)
+    return episodes.is_over(episode, now, divided=divided)
 
 
 def decided_at(clusters: Iterable[ClusterState]) -> dict[str, int]:

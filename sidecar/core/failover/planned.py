@@ -38,7 +38,7 @@ def observe(draft: Draft, observation: PlanObservation) -> None:
         case MakerObserved(seen=seen) if plans.makes(operated, cluster_id, seen, *_hosts(draft)):
             operated = plans.observed(operated, seen.deployment, at, seen.kind, seen.name, seen.namespace)
         case MakersListed(there=there):
-            operated = listed(cluster, cluster_id, there.get(cluster_id.rpartition("/")[0], ()), at)
+            operated = _listed(cluster, cluster_id, there.get(cluster_id.rpartition("/")[0], ()), at)
         case RightRefused(right=right, refused=refused) if (right in cluster.refused_rights) is not refused:
             draft.update(refused_rights=cluster.refused_rights ^ {right})
         case DeploymentUnreadable(kind=kind) if operated and operated.kind is kind:
@@ -69,8 +69,6 @@ def consider(draft: Draft, *, opening: bool = False) -> None:
 def forget_earlier_stop(draft: Draft) -> None:
     """Once a leader is published again, an earlier stop no longer explains the next loss."""
     operated = draft.state.operated
-    if operated is None:
-        return
     began = [state.since for _, state in draft.own_states() if isinstance(state.leadership, Held)]
     if began and (after := plans.led(operated, max(began, key=lambda at: at.steady))) is not operated:
         draft.update(operated=after)
@@ -83,7 +81,7 @@ def _hosts(draft: Draft) -> tuple[set[str], set[str]]:
     return {host_of(state.leadership.leader.address) for state in own if isinstance(state.leadership, Held)}, last
 
 
-def listed(cluster: ClusterState, cluster_id: str, there: Iterable[Candidate], at: Moment) -> Operated | None:
+def _listed(cluster: ClusterState, cluster_id: str, there: Iterable[Candidate], at: Moment) -> Operated | None:
     """The state of the cluster's maker if it is one of the candidates `there`."""
     operated, plain = cluster.operated, cluster_id.rpartition("/")[2]
     own = [candidate for candidate in there if candidate.app in {"", plain}]

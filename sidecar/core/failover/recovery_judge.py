@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, TypedDict
 
 from msgspec import Struct
 
-from sidecar.core.cluster.record_writer import Envelope, envelope
+from sidecar.core.cluster.draft import Envelope, envelope
 from sidecar.core.counted import counted, listed
 from sidecar.core.failover.recovery_state import Assessment
 from sidecar.core.failover.recovery_tables import (

@@ -10,8 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar.core.cluster.cluster_state import ClusterState, PictureRequested, RestServer, Unanswered
-from sidecar.core.leadership.leadership_table import Kind
-from sidecar.core.leadership.transitions import Transition
+from sidecar.core.leadership.transitions import Kind, Transition
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import PictureTaken
 from sidecar.core.pictures import ENDED, MOST_HELD, NOT_HELD, OLDEST, Picture, PictureRequest
@@ -184,9 +183,9 @@ def _is_of_another(cluster: ClusterState, picture: Picture) -> bool:
     return bool(job_ids and stored) and job_ids.isdisjoint(stored)
 
 
-def after_transition(server: RestServer | None, transition: Transition) -> RestServer | None:
+def after_transition(server: RestServer, transition: Transition) -> RestServer:
     """The server when its leadership changes, or is seen again: the silence of the same leader goes on, and has to be proven anew."""
-    if server is None or server.unanswered is None or transition.kind is Kind.OBSCURED:
+    if server.unanswered is None or transition.kind is Kind.OBSCURED:
         return server
     at = transition.at
     return replace(server, unanswered=replace(server.unanswered, since=at, until=at.steady, requests=0))

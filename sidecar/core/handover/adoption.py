@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Alert, Group, Member
-from sidecar.core.cluster import succession
+from sidecar.core.cluster import cluster_step
 from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.failover import assessment, ends, plans, rest_server
 from sidecar.core.failover.episodes import Episode
@@ -43,7 +43,7 @@ def adopt(
         cluster = _informed(current, previous, handover.observer)
         return state if cluster is current else replace(state, clusters={**state.clusters, cluster_id: cluster}), {}
     own = handover.observer == policy.observer
-    cluster = succession.take_over(previous, handover.observer, now)
+    cluster = cluster_step.take_over(previous, handover.observer, now)
     if not own and not handover.ended:  # it answers another sidecar, in another place, which may still run
         cluster = replace(cluster, rest_server=None)
     if current:
@@ -65,7 +65,7 @@ def adopt(
 
 def _informed(current: ClusterState, previous: ClusterState, observer: str) -> ClusterState:
     """The watched cluster with what only the other sidecar knows; the same object if it is nothing."""
-    cluster = succession.informed(current, previous.episode, observer)
+    cluster = cluster_step.informed(current, previous.episode, observer)
     pods, of_ends = merged(current.pods, previous.pods), ends.merged(current.ends, previous.ends)
     if pods is current.pods and of_ends is current.ends:
         return cluster

@@ -18,8 +18,8 @@ from sidecar.core.flink.leadership import Component, ComponentId, Unknown
 from sidecar.core.handover import document, schema
 from sidecar.core.handover.contents import Handover, with_members
 from sidecar.core.handover.document import HandoverError, unbounded
+from sidecar.core.leadership.contenders import Standby
 from sidecar.core.leadership.leases import Lease
-from sidecar.core.leadership.standby import Standby
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.pictures import Picture
 from sidecar.core.pods import Pod, merged

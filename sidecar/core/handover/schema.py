@@ -18,7 +18,7 @@ from sidecar.core.failover.plans import MOST_DISRUPTIONS, Plan
 from sidecar.core.flink.configmaps import LONGEST_LEASE
 from sidecar.core.flink.deployments import Maker, Reconciliation
 from sidecar.core.flink.leadership import Component
-from sidecar.core.leadership.standby import MOST_LACKED, MOST_LEFT
+from sidecar.core.leadership.contenders import MOST_LACKED, MOST_LEFT
 from sidecar.core.moment import LATEST, Moment
 from sidecar.core.pictures import MOST_CHECKPOINTS
 from sidecar.core.pods import MOST_PODS

@@ -20,9 +20,9 @@ from sidecar.core.flink.leadership import (
 )
 from sidecar.core.leadership import leases, store_view, unobserved
 from sidecar.core.leadership.leadership_changes import Reading, apply, without_leader
-from sidecar.core.leadership.leadership_table import Sight, compare, kind_of
 from sidecar.core.leadership.leases import Lease, LeaseClock, LeaseVerdict
 from sidecar.core.leadership.store_view import jobs_listed
+from sidecar.core.leadership.transitions import Sight, compare, kind_of
 from sidecar.core.observations import ConfigMapObserved, NotProcessed
 
 

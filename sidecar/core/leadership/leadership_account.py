@@ -84,7 +84,7 @@ def opened(at: int) -> Account:
 def changed(account: Account, standing: Standing, at: int, final: int) -> Account:
     """The account with another standing since `at`; what it had of later times is void. Until `final` nothing can become void any more."""
     at = max(at, account.settled)
-    earlier = tuple(change for change in account.changes if change.at < at)
+    earlier = tuple([change for change in account.changes if change.at < at])
     before = earlier[-1].standing if earlier else account.standing
     if at == account.settled:
         changes: tuple[Change, ...] = ()

@@ -17,11 +17,10 @@ from sidecar.core.flink.leadership import (
     Vacant,
     ZNodePosition,
 )
-from sidecar.core.leadership import split_leadership, unobserved
-from sidecar.core.leadership.leadership_table import Kind, Sight, kind_of
+from sidecar.core.leadership import contenders, unobserved
+from sidecar.core.leadership.contenders import Contest
 from sidecar.core.leadership.leases import Vacancy
-from sidecar.core.leadership.split_leadership import Contest
-from sidecar.core.leadership.transitions import Transition, transition_id
+from sidecar.core.leadership.transitions import Kind, Sight, Transition, kind_of, transition_id
 from sidecar.core.leadership.unobserved import NOT_KNOWABLE, Gap
 
 
@@ -53,7 +52,7 @@ def apply(draft: Draft, component: ComponentId, state: ComponentState, reading: 
     if kind is None:
         _refresh(draft, component, state, reading)
         return
-    contest = split_leadership.succeeded(state.contest, state.last_known, reading.leader, draft.at)
+    contest = contenders.succeeded(state.contest, state.last_known, reading.leader, draft.at)
     transition = _transition(draft, component, state, reading, kind, contest)
     transition, absence = failover_machine.follow(draft, state, transition)
     if kind is Kind.RETIRED:

@@ -37,11 +37,11 @@ from sidecar.core.cluster.cluster_state import (
 )
 from sidecar.core.cluster.draft import Draft
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId, Held, Unknown, Vacant
-from sidecar.core.leadership import configmap_leaders, split_leadership, store_view, znode_leaders
+from sidecar.core.leadership import configmap_leaders, contenders, store_view, znode_leaders
 from sidecar.core.leadership.leadership_account import Standing, changed, opened
 from sidecar.core.leadership.leadership_changes import Reading, apply
-from sidecar.core.leadership.leadership_table import Sight
 from sidecar.core.leadership.store_view import COVERAGE_INTERVAL, cover
+from sidecar.core.leadership.transitions import Sight
 from sidecar.core.moment import Moment
 from sidecar.core.observations import (
     ChildrenObserved,
@@ -64,15 +64,14 @@ from sidecar.core.observations import (
 from sidecar.core.policy.policy import Store
 
 
-def is_late(cluster: ClusterState, observation: ClusterObservation | NotProcessed) -> bool:
-    """Whether it is an answer of a connection that is gone: all of it is read again on the next one."""
-    is_connected = cluster.view.connection is ConnectionState.CONNECTED
-    return not is_connected and not isinstance(observation, ViewObserved | StoreRefused)
-
-
-def observe(draft: Draft, observation: ClusterObservation | NotProcessed) -> None:
-    """Update the cluster by what was read of its store, which is not late."""
+def observe(draft: Draft, observation: ClusterObservation | NotProcessed) -> bool:
+    """Update the cluster by what was read of its store. False: it is a late answer of a connection that is gone, and all of it is read
+    again on the next one.
+    """
     cluster = draft.before
+    is_connected = cluster.view.connection is ConnectionState.CONNECTED
+    if not is_connected and not isinstance(observation, ViewObserved | StoreRefused):
+        return False
     if cluster.missing and is_trace(observation) and not isinstance(cluster.missing, TooOld):
         store_view.something_found(draft)
     match observation:
@@ -93,12 +92,17 @@ def observe(draft: Draft, observation: ClusterObservation | NotProcessed) -> Non
         case _:
             _view_observed(draft, observation)
     store_view.judge_version(draft)
+    return True
 
 
 def _view_observed(draft: Draft, observation: ClusterObservation) -> None:
     match observation:
-        case ViewObserved() | StoreRefused() | LeftOut():
-            store_view.view_changed(draft, observation)
+        case ViewObserved():
+            store_view.connection_changed(draft, observation.connection)
+        case StoreRefused():
+            draft.update(refused=observation.reason)
+        case LeftOut():
+            store_view.left_out(draft, observation)
         case SnapshotCompleted():
             if draft.policy.store_of(draft.cluster_id) is Store.KUBERNETES:
                 configmap_leaders.snapshot_completed(draft)
@@ -113,7 +117,7 @@ def _view_observed(draft: Draft, observation: ClusterObservation) -> None:
             draft.update(zxid=observation.zxid)
 
 
-class Due(NamedTuple):
+class LeadershipDue(NamedTuple):
     """What is due in a cluster because time has passed: usually nothing."""
 
     obscured: bool
@@ -128,11 +132,11 @@ class Due(NamedTuple):
     """The standby has made up for the time in which there was none."""
 
 
-def due(cluster: ClusterState, now: Moment) -> Due:
+def due(cluster: ClusterState, now: Moment) -> LeadershipDue:
     """What `tick` has to do now: a view that is lost, or not confirmed in time, is trusted no longer than the trust window."""
     view, stale = cluster.view, _is_stale(cluster, now)
     in_sight = view.complete and not stale
-    return Due(
+    return LeadershipDue(
         obscured=view.obscure_at is not None and now.steady >= view.obscure_at,
         turned=stale is not cluster.stale,
         long=now.steady - view.since.steady >= COVERAGE_INTERVAL,
@@ -141,7 +145,7 @@ def due(cluster: ClusterState, now: Moment) -> Due:
     )
 
 
-def tick(draft: Draft, due: Due) -> None:
+def tick(draft: Draft, due: LeadershipDue) -> None:
     """Do what is due, except for coverage, which is recorded last: `store_view.cover`."""
     cluster, now = draft.before, draft.at
     if due.reliable:
@@ -152,7 +156,7 @@ def tick(draft: Draft, due: Due) -> None:
         store_view.obscure(draft)
     for component in due.calm:
         state = cluster.components[component]
-        draft.keep(component, replace(state, contest=split_leadership.ended(state.contest)))
+        draft.keep(component, replace(state, contest=contenders.ended(state.contest)))
         draft.update(contested=draft.state.contested - {component})
 
 
@@ -180,19 +184,21 @@ def _is_stale(cluster: ClusterState, now: Moment) -> bool:
 
 
 def _is_calm(cluster: ClusterState, component: ComponentId, now: Moment) -> bool:
-    return split_leadership.is_calm(cluster.components[component].contest, cluster.view.turned_at.steady, now)
+    return contenders.is_calm(cluster.components[component].contest, cluster.view.turned_at.steady, now)
 
 
 def standing(cluster: ClusterState) -> Standing:
     """How the current moment counts in the account of leadership."""
     if cluster.view.sighting is Sighting.BLIND:
         return Standing.UNOBSERVED
-    own = [
-        state.leadership if (state := cluster.components.get(component)) else None for component in CLUSTER_COMPONENTS
-    ]
-    if any(isinstance(leadership, Vacant) for leadership in own):
-        return Standing.SUSPENDED if cluster.view.suspended else Standing.VACANT
-    return Standing.LED if all(isinstance(leadership, Held) for leadership in own) else Standing.UNOBSERVED
+    standing = Standing.LED
+    for component in CLUSTER_COMPONENTS:
+        state = cluster.components.get(component)
+        if state and isinstance(state.leadership, Vacant):
+            return Standing.SUSPENDED if cluster.view.suspended else Standing.VACANT
+        if state is None or not isinstance(state.leadership, Held):
+            standing = Standing.UNOBSERVED
+    return standing
 
 
 def accounted(before: ClusterState | None, after: ClusterState, alive: Moment | None, at: Moment) -> ClusterState:

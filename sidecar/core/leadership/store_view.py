@@ -32,10 +32,10 @@ from sidecar.core.flink.leadership import (
 from sidecar.core.flink.znode_paths import JOB_STORES, ZNodeLayout
 from sidecar.core.leadership import unobserved
 from sidecar.core.leadership.leadership_changes import Reading, apply, without_leader
-from sidecar.core.leadership.leadership_table import Sight
+from sidecar.core.leadership.transitions import Sight
 from sidecar.core.leadership.unobserved import Loss
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.observations import ConnectionState, LeftOut, NodeObserved, StoreRefused, ViewObserved
+from sidecar.core.observations import ConnectionState, LeftOut, NodeObserved
 
 KEPT_FOR: Final = 3600 * SECOND
 """How long a job in no store may be without a leader until it counts as ended, even if its leader's node is still there."""
@@ -113,25 +113,18 @@ COVERAGE_INTERVAL = 3600 * SECOND
 """A long period of coverage is recorded in parts of this length, so that the audit need not wait for its end."""
 
 
-def view_changed(draft: Draft, observation: ViewObserved | StoreRefused | LeftOut) -> None:
-    if isinstance(observation, LeftOut):
-        _leave_out(draft, observation)
-        return
-    if isinstance(observation, StoreRefused):
-        draft.update(refused=observation.reason)
-        return
-    connection, view = observation.connection, draft.state.view
+def connection_changed(draft: Draft, connection: ConnectionState) -> None:
+    view = draft.state.view
     # A view that was stale has been gone since it was confirmed last.
     gone_at = view.turned_at if draft.state.stale else draft.at
     draft.update(confirmed=None, stale=False, refused=None)
     if connection is ConnectionState.CONNECTED:
-        draft.update(beyond=None)  # reported again, if it is still so
-    if connection is ConnectionState.CONNECTED:
-        # Everything is read again: unreadable data may have changed.
+        # Everything is read again: unreadable data may have changed. What is left out is reported again.
         for component, state in draft.before.components.items():
             if isinstance(state.leadership, Unknown) and state.leadership != Unknown():
                 draft.keep(component, replace(state, leadership=Unknown()))
-        draft.update(view=replace(view, connection=connection, connected_at=draft.at.steady, complete=False))
+        view = replace(view, connection=connection, connected_at=draft.at.steady, complete=False)
+        draft.update(view=view, beyond=None)
         return
     deadline = view.obscure_at
     if deadline is None and view.connection is not None:
@@ -144,13 +137,11 @@ def view_changed(draft: Draft, observation: ViewObserved | StoreRefused | LeftOu
     draft.update(view=view)
 
 
-def _leave_out(draft: Draft, observation: LeftOut) -> None:
+def left_out(draft: Draft, observation: LeftOut) -> None:
     """Note which part of the cluster is not observed, or that all of it is again."""
-    if not observation.jobs and not observation.lists:
-        draft.update(beyond=None)
-        return
     since = draft.state.beyond.since if draft.state.beyond else draft.at
-    draft.update(beyond=Beyond(observation.jobs, observation.lists, since))
+    is_any = observation.jobs or observation.lists
+    draft.update(beyond=Beyond(observation.jobs, observation.lists, since) if is_any else None)
 
 
 def nothing_found(draft: Draft, missing: Missing | TooOld) -> None:
@@ -171,10 +162,13 @@ def something_found(draft: Draft) -> None:
 
 def judge_version(draft: Draft) -> None:
     """Note that a Flink is too old to be watched, or that it was upgraded."""
+    was_too_old = isinstance(draft.state.missing, TooOld)
+    if draft.state_of(_OLD_JOB_MANAGER) is None and not was_too_old:
+        return
     too_old = _is_too_old(draft)
     if too_old and draft.state.missing is None and draft.state.view.complete:
         nothing_found(draft, TooOld())
-    elif isinstance(draft.state.missing, TooOld) and not too_old:
+    elif was_too_old and not too_old:
         something_found(draft)
 
 

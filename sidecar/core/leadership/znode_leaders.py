@@ -10,8 +10,8 @@ from sidecar.core.flink.connection_info import Unreadable, decode_connection_inf
 from sidecar.core.flink.leadership import Blindness, Held, LeaderInformation, Unknown, Vacant, ZNodePosition
 from sidecar.core.leadership import unobserved
 from sidecar.core.leadership.leadership_changes import Reading, apply, without_leader
-from sidecar.core.leadership.leadership_table import Sight, compare
 from sidecar.core.leadership.store_view import jobs_listed, store_unreadable
+from sidecar.core.leadership.transitions import Sight, compare
 from sidecar.core.observations import ChildrenObserved, NodeObserved, NodeRefused, NotProcessed, PlaceRemoved
 from sidecar.core.records import record_id
 

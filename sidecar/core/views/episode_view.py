@@ -7,7 +7,7 @@ from msgspec import convert, json
 from msgspec.structs import replace
 
 from sidecar.core.cluster.cluster_state import ClusterState
-from sidecar.core.cluster.record_writer import RecordWriter
+from sidecar.core.cluster.draft import RecordWriter
 from sidecar.core.failover import episodes
 from sidecar.core.failover.assessment import current_rows
 from sidecar.core.failover.causes import Cause

@@ -15,7 +15,7 @@ from sidecar.core.delivery.outbox import SUPERSEDED
 from sidecar.core.delivery.settle import NOT_RESENT
 from sidecar.core.failover.causes import Cause
 from sidecar.core.flink.leadership import Component
-from sidecar.core.leadership.leadership_table import Kind
+from sidecar.core.leadership.transitions import Kind
 from sidecar.core.moment import Moment
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.policy.policy import Policy

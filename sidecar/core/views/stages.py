@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from sidecar.core.flink.leadership import Component
-from sidecar.core.leadership.leadership_table import Kind
+from sidecar.core.leadership.transitions import Kind
 from sidecar.core.moment import SECOND, Timestamp, in_seconds, parsed, seconds
 from sidecar.core.records import Death, Recovery, TransitionRecord
 from sidecar.core.sanitize import clean

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from sidecar.core.failover.episodes import HANDOVER_PATIENCE, SETTLED
 from sidecar.core.flink.configmaps import LEASE_MARGIN, ConfigMapLayout
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
-from sidecar.core.leadership.downtime import TICK
+from sidecar.core.leadership.unobserved import TICK
 from sidecar.core.moment import SECOND, bounds, timestamp
 from sidecar.core.observations import ConnectionState, PlaceRemoved
 from sidecar.core.records import EpisodeRecord, TransitionRecord

@@ -17,7 +17,7 @@ from sidecar.core.flink.leadership import (
     Vacant,
     ZNodePosition,
 )
-from sidecar.core.leadership.leadership_table import QUIET, TABLE, Kind, Sight, Unreachable, compare, kind_of, pattern
+from sidecar.core.leadership.transitions import QUIET, TABLE, Kind, Sight, Unreachable, compare, kind_of, pattern
 
 POSITION = ZNodePosition("/leader/dispatcher/connection_info", 1, 1, 0, 7, 0)
 LEADER = LeaderInformation("pekko.tcp://flink@jm-a:6123/user/rpc/dispatcher_0", UUID(int=1))

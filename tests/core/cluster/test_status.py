@@ -14,7 +14,7 @@ from sidecar.core.failover.plans import Operated
 from sidecar.core.failover.recovery_state import KEPT, Fault, JobFault
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 from sidecar.core.flink.leadership import Component, ComponentId
-from sidecar.core.leadership.standby import Standby
+from sidecar.core.leadership.contenders import Standby
 from sidecar.core.moment import Moment
 from sidecar.core.observations import ConnectionState, DeploymentObserved, Ticked
 from sidecar.core.policy.policy import Store
