@@ -23,7 +23,7 @@ from sidecar.core.records import StatusRecord
 from sidecar.core.state import State
 from sidecar.core.step import step
 from tests.core.cluster.pictures import ASSESSING, after, before, job, reaches, shows
-from tests.core.cluster.recovery.test_assessment import failed_over, looks
+from tests.core.failover.test_assessment import failed_over, looks
 from tests.kit.cluster import CLUSTER, DISPATCHER, JOB, THE_JOB, A, B
 from tests.kit.core_sidecar import Sidecar, watching
 from tests.kit.groups import examples

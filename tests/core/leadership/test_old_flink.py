@@ -7,7 +7,7 @@ from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, Compone
 from sidecar.core.flink.znode_paths import OLD_JOB_MANAGER, ZNodeLayout
 from sidecar.core.views.leader_view import leaders
 from sidecar.core.views.snapshot import Snapshot
-from tests.core.cluster.store.test_no_such_cluster import RULES
+from tests.core.leadership.test_no_such_cluster import RULES
 from tests.kit.cluster import CLUSTER, DISPATCHER, JOB, A
 from tests.kit.core_sidecar import Sidecar
 from tests.kit.fake_flink import Flink

@@ -10,7 +10,7 @@ from sidecar.core.cluster.status_of import status_of
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import FailoverAnnotated
 from tests.core.cluster.pictures import after, job, shows
-from tests.core.cluster.recovery.test_assessment import OTHER, cluster, failed_over, looks, lost_job
+from tests.core.failover.test_assessment import OTHER, cluster, failed_over, looks, lost_job
 from tests.kit.cluster import CLUSTER, JOB
 from tests.kit.core_sidecar import Sidecar
 

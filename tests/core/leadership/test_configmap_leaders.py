@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from sidecar.core.flink.configmaps import ConfigMapLayout
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Blindness, Held, Unknown
 from sidecar.core.journal_rows import changes
-from tests.core.cluster.store.test_leases import A_AGAIN, patterns, reasons
+from tests.core.leadership.test_leases import A_AGAIN, patterns, reasons
 from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, JOB, REST_SERVER, THE_JOB, A, B
 from tests.kit.config_maps import ONE, ConfigMap, ConfigMaps
 from tests.kit.core_sidecar import LeaseSidecar, leased
