@@ -30,7 +30,7 @@ from sidecar.core.flink.leadership import Held, Vacant
 from sidecar.core.ha.results import Checked, KnownCheck, known
 from sidecar.core.leadership import leadership_machine, unobserved
 from sidecar.core.leadership.leadership_account import Standing, changed, opened
-from sidecar.core.leadership.store_view import cover
+from sidecar.core.leadership.store_view import COVERAGE_INTERVAL, cover
 from sidecar.core.leadership.unobserved import Downtime, Gone, LastLed
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ClusterObservation, HaChecked, NotProcessed, PeersAsked
@@ -70,17 +70,15 @@ def facts_observed(
 
 def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> ClusterStep:
     """The cluster when nothing but time has passed."""
-    of_leaders, of_failover = leadership_machine.due(cluster, now), failover_machine.due(cluster, now)
-    unheard = cluster.peers.is_old(now)
-    if not (any(of_leaders) or any(of_failover) or unheard):
-        return cluster, []
     draft = Draft(policy, cluster_id, cluster, now)
-    if unheard:
+    if cluster.peers.is_old(now):
         draft.update(peers=replace(cluster.peers, opinions=()))
-    failover_machine.record_departed(draft, *of_failover.alone)
-    leadership_machine.tick(draft, of_leaders)
-    failover_machine.tick(draft, of_failover)
-    cover(draft, draft.state.view.sighting, now)
+    if cluster.departed:
+        failover_machine.record_alone(draft)
+    leadership_machine.tick(draft)
+    failover_machine.tick(draft)
+    if draft.state is not cluster or now.steady - cluster.view.since.steady >= COVERAGE_INTERVAL:
+        cover(draft, draft.state.view.sighting, now)
     return draft.outcome()
 
 

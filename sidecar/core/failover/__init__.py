@@ -1,1 +1,1 @@
-"""One failover of a cluster: its episode, the cause, and whether it was planned."""
+"""The failover machine: from transitions, ends of processes, plans and pictures to episodes, causes, deaths and recoveries."""

@@ -24,7 +24,6 @@ follow; a lost job is noted; then it is recorded.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -288,39 +287,33 @@ def leaders_read(draft: Draft) -> None:
         planned.forget_earlier_stop(draft)
 
 
-class FailoverDue(NamedTuple):
-    """What is due in a cluster because time has passed: usually nothing."""
-
-    alone: list[ComponentId]
-    """Jobs that left too long ago to be the first of a failover."""
-    died: bool
-    """Why the last leader ended is sure."""
-    over: bool
-    """The failover in progress is over."""
-    blind: bool
-    """Nothing has happened while the store could not be read."""
-
-
-def due(cluster: ClusterState, now: Moment) -> FailoverDue:
-    """What `tick` has to do now."""
-    episode, loss = cluster.episode, cluster.view.loss
-    in_sight = cluster.view.complete and not cluster.is_overdue(now)
-    was_blind = loss is not None and loss.obscured and loss.ended and now.steady - loss.ended.steady > RELATED
-    return FailoverDue(
-        alone=[component for component in cluster.departed if _left_alone(cluster, component, now)],
-        died=deaths.is_due(cluster, now),
-        over=in_sight and episode is not None and _is_over(cluster, episode, now),
-        blind=in_sight and episode is None and bool(was_blind),
+def record_alone(draft: Draft) -> None:
+    """Record the loss of job leaders that is too old to be the first of a failover."""
+    cluster, since = draft.before, draft.at.steady - episodes.LOOK_BACK
+    absences = {component: cluster.components[component].absence for component in cluster.departed}
+    record_departed(
+        draft, *[component for component, absence in absences.items() if not absence or absence.left_at < since]
     )
 
 
-def tick(draft: Draft, due: FailoverDue) -> None:
-    """Record what time has decided, except for what is `alone`: that comes before what the leadership machine records."""
-    if due.died or due.over:  # of the last failover, before another one takes its place
+def tick(draft: Draft) -> None:
+    """Record what time has decided: why a leader ended, that a failover is over, or that nothing happened in a time of blindness."""
+    cluster, now = draft.before, draft.at
+    episode, loss = cluster.episode, cluster.view.loss
+    in_sight = cluster.view.complete and not cluster.is_overdue(now)
+    is_over = in_sight and episode is not None and _is_over(cluster, episode, now)
+    if is_over or deaths.is_due(cluster, now):  # of the last failover, before another one takes its place
         deaths.record(draft)
-    if due.over:
+    if is_over:
         _close(draft)
-    if due.blind:
+    elif (
+        in_sight
+        and episode is None
+        and loss
+        and loss.obscured
+        and loss.ended
+        and now.steady - loss.ended.steady > RELATED
+    ):
         _close_blindness(draft)
 
 
@@ -341,11 +334,6 @@ def removed(draft: Draft) -> None:
         facts = replace(episode.facts, removed=episode_before.away > 0)
         draft.happened.append(draft.writer.episode(replace(episode, facts=facts), parts, draft.state.pods))
         draft.update(episode=None)
-
-
-def _left_alone(cluster: ClusterState, component: ComponentId, now: Moment) -> bool:
-    absence = cluster.components[component].absence
-    return absence is None or now.steady - absence.left_at > episodes.LOOK_BACK
 
 
 def _is_over(cluster: ClusterState, episode: Episode, now: Moment) -> bool:

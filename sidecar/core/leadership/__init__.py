@@ -1,1 +1,1 @@
-"""Reads one cluster's store: who leads, since when, and how much of it was not observed."""
+"""The leadership machine: from what was read of a store to transitions, and to how much of it was not observed."""

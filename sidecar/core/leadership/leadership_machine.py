@@ -22,8 +22,6 @@ transition at once (its story 1), `withdrew` where ZooKeeper shows that a leader
 deletes its ConfigMap. It reads of the other's state: whether a component is away, and whether no leader is wanted (coverage says so).
 """
 
-from typing import NamedTuple
-
 from msgspec.structs import replace
 
 from sidecar.core.cluster.cluster_state import (
@@ -36,11 +34,11 @@ from sidecar.core.cluster.cluster_state import (
     last_known_state,
 )
 from sidecar.core.cluster.draft import Draft
-from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId, Held, Unknown, Vacant
+from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Held, Unknown, Vacant
 from sidecar.core.leadership import configmap_leaders, contenders, store_view, znode_leaders
 from sidecar.core.leadership.leadership_account import Standing, changed, opened
 from sidecar.core.leadership.leadership_changes import Reading, apply
-from sidecar.core.leadership.store_view import COVERAGE_INTERVAL, cover
+from sidecar.core.leadership.store_view import cover
 from sidecar.core.leadership.transitions import Sight
 from sidecar.core.moment import Moment
 from sidecar.core.observations import (
@@ -117,47 +115,23 @@ def _view_observed(draft: Draft, observation: ClusterObservation) -> None:
             draft.update(zxid=observation.zxid)
 
 
-class LeadershipDue(NamedTuple):
-    """What is due in a cluster because time has passed: usually nothing."""
-
-    obscured: bool
-    """Leaders that were not read again become unknown."""
-    turned: bool
-    """The view has become stale, or fresh again."""
-    long: bool
-    """The period of coverage is recorded in parts."""
-    calm: list[ComponentId]
-    """The components whose split leadership is over."""
-    reliable: bool
-    """The standby has made up for the time in which there was none."""
-
-
-def due(cluster: ClusterState, now: Moment) -> LeadershipDue:
-    """What `tick` has to do now: a view that is lost, or not confirmed in time, is trusted no longer than the trust window."""
-    view, stale = cluster.view, _is_stale(cluster, now)
-    in_sight = view.complete and not stale
-    return LeadershipDue(
-        obscured=view.obscure_at is not None and now.steady >= view.obscure_at,
-        turned=stale is not cluster.stale,
-        long=now.steady - view.since.steady >= COVERAGE_INTERVAL,
-        calm=[component for component in cluster.contested if in_sight and _is_calm(cluster, component, now)],
-        reliable=in_sight and cluster.standby.settled(now) is not cluster.standby,
-    )
-
-
-def tick(draft: Draft, due: LeadershipDue) -> None:
-    """Do what is due, except for coverage, which is recorded last: `store_view.cover`."""
+def tick(draft: Draft) -> None:
+    """Do what time has decided: a view that is lost, or not confirmed in time, is trusted no longer than the trust window."""
     cluster, now = draft.before, draft.at
-    if due.reliable:
-        draft.update(standby=cluster.standby.settled(now))
-    if due.turned:
-        store_view.aged(draft, stale=_is_stale(cluster, now))
-    if due.obscured:
+    view, stale = cluster.view, cluster.view.complete and cluster.is_overdue(now)
+    in_sight = view.complete and not stale
+    standby = cluster.standby.settled(now)
+    if in_sight and standby is not cluster.standby:
+        draft.update(standby=standby)
+    if stale is not cluster.stale:
+        store_view.aged(draft, stale=stale)
+    if view.obscure_at is not None and now.steady >= view.obscure_at:
         store_view.obscure(draft)
-    for component in due.calm:
+    for component in cluster.contested if in_sight else ():
         state = cluster.components[component]
-        draft.keep(component, replace(state, contest=contenders.ended(state.contest)))
-        draft.update(contested=draft.state.contested - {component})
+        if contenders.is_calm(state.contest, view.turned_at.steady, now):
+            draft.keep(component, replace(state, contest=contenders.ended(state.contest)))
+            draft.update(contested=draft.state.contested - {component})
 
 
 def restart(draft: Draft, alive: Moment) -> None:
@@ -177,14 +151,6 @@ def removed(draft: Draft) -> None:
             apply(draft, component, state, Reading(Sight.JOB_ENDED))
         else:
             draft.remove(component)
-
-
-def _is_stale(cluster: ClusterState, now: Moment) -> bool:
-    return cluster.view.complete and cluster.is_overdue(now)
-
-
-def _is_calm(cluster: ClusterState, component: ComponentId, now: Moment) -> bool:
-    return contenders.is_calm(cluster.components[component].contest, cluster.view.turned_at.steady, now)
 
 
 def standing(cluster: ClusterState) -> Standing:

@@ -54,7 +54,9 @@ def place_removed(draft: Draft, removed: PlaceRemoved) -> None:
     component = znode_paths.component_of(removed.path)
     state = draft.state_of(component) if component else None
     if component and state and isinstance(state.leadership, Vacant):
-        draft.keep(component, failover_machine.withdrew(draft, component, state))
+        after = failover_machine.withdrew(draft, component, state)
+        if after is not state:
+            draft.keep(component, after)
 
 
 def node_refused(draft: Draft, node: NodeRefused) -> None:
