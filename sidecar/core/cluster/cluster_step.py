@@ -63,7 +63,9 @@ def facts_observed(
         draft.update(peers=Peers(observation.known, observation.opinions, observation.at.steady))
     else:
         failover_machine.observe(draft, observation)
-        if draft.state.wants_no_leader is not cluster.view.suspended:
+        after = draft.state
+        is_plan = after.operated is not cluster.operated or after.disruptions is not cluster.disruptions
+        if is_plan and after.wants_no_leader is not cluster.view.suspended:
             cover(draft, cluster.view.sighting, observation.at)
     return draft.outcome()
 

@@ -302,18 +302,12 @@ def tick(draft: Draft) -> None:
     episode, loss = cluster.episode, cluster.view.loss
     in_sight = cluster.view.complete and not cluster.is_overdue(now)
     is_over = in_sight and episode is not None and _is_over(cluster, episode, now)
+    was_blind = loss and loss.obscured and loss.ended and now.steady - loss.ended.steady > RELATED
     if is_over or deaths.is_due(cluster, now):  # of the last failover, before another one takes its place
         deaths.record(draft)
     if is_over:
         _close(draft)
-    elif (
-        in_sight
-        and episode is None
-        and loss
-        and loss.obscured
-        and loss.ended
-        and now.steady - loss.ended.steady > RELATED
-    ):
+    elif in_sight and episode is None and was_blind:
         _close_blindness(draft)
 
 

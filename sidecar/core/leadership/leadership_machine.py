@@ -1,7 +1,7 @@
 """The leadership machine: raw observations of a store in; transitions, gaps and views out.
 
 `observe` applies one observation to the draft of a cluster. The driver's bytes are decoded here (`znode_leaders`, `configmap_leaders`
-with `leases`), compared with what is known, and THE table (`leadership_table`) gives what happened: a transition, or nothing.
+with `leases`), compared with what is known, and THE table (in `transitions`) gives what happened: a transition, or nothing.
 `leadership_changes` makes it, with the changes that nobody could see (`unobserved`), and updates the component. `store_view` keeps the view
 itself: connection, completeness, age, jobs in Flink's stores, and the times that are covered. `leadership_account` adds up who led.
 
@@ -14,7 +14,7 @@ recorded.
    change of Flink's. On the next connection everything is read again, and what was missed is counted.
 3. In an upgrade two layouts exist at once: the empty place of one layout says nothing about the leader at another.
 4. A restored store shows old writes again, and a deposed leader may come back: `returned` tells these events from the first ones.
-5. In Kubernetes a dead leader's address stays: that it leads no longer follows from its lease, by this observer's clock alone.
+5. In Kubernetes a dead leader's address stays. Its lease shows that it leads no more, measured by this observer's clock alone.
 6. A job that is in no job store any more has ended; whether its leader's place or its plan goes first, it is RETIRED once.
 
 This folder knows the failover machine by its entrance alone, and calls it where an order cannot be had otherwise: `follow` for each
