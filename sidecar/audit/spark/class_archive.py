@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from sidecar.runtime.user_folders import cache_folder
+from sidecar.runtime.folders import cache_folder
 
 WRITE_SECONDS: Final = 900.0
 """A JVM needs about twenty seconds of CPU time to write the archive when it ends: much longer where many processes share few cores."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from sidecar.audit.audit_error import AuditError
-from sidecar.runtime.user_folders import cache_folder
+from sidecar.runtime.folders import cache_folder
 
 _VARIABLE: Final = "FLINK_HA_SIDECAR_AUDIT_JARS"
 

@@ -14,7 +14,7 @@ from sidecar.core.failover.plans import Plan
 from sidecar.core.failover.recovery_judge import REGISTERED_WITHIN
 from sidecar.core.failover.recovery_state import KEPT, Assessed, Fault, JobFault, is_left_out
 from sidecar.core.flink.leadership import Component, ComponentId, Held, Vacant
-from sidecar.core.leadership import unobserved
+from sidecar.core.leadership.unobserved import Downtime, longest
 from sidecar.core.moment import SECOND, Moment, age, bounds, micros
 from sidecar.core.pictures import ENDED, Job, Picture
 from sidecar.core.pods import process
@@ -391,20 +391,18 @@ class Case:
             return ()
         death, who = death_of(self.cluster, episode), self._process(episode.before.address)
         ending = advice.ending(cause_of(self.cluster, episode).cause, death.reason if death else None)
-        at_most = took if death and death.ended_at else self._took_at_most(episode, took)
-        return (f"{bounds(took, at_most)} after {who} {ending}",)
+        before = Downtime() if death and death.ended_at else self._lost_before(episode)
+        at_most = None if before.at_most is None else took + before.at_most
+        return (f"{bounds(took + before.at_least, at_most)} after {who} {ending}",)
 
-    def _took_at_most(self, episode: Episode, took: int) -> int | None:
-        """The longest time the recovery may have taken: from when the previous leader may have stopped working, long before that was
-        observed. None: not known."""
+    def _lost_before(self, episode: Episode) -> Downtime:
+        """For how long the previous leader had not worked when its loss was observed."""
         absences = [state.absence for state in self.own.values() if has_part(state.absence, episode)]
-        down = unobserved.longest([absence.downtime for absence in absences if absence])
-        if down is None:
-            return took
-        return None if down.at_most is None else took + down.at_most - down.at_least
+        unseen = [absence.not_working_before for absence in absences if absence]
+        return longest(unseen) or Downtime()
 
     def _took(self) -> int | None:
-        """How long it took until all jobs ran."""
+        """How long it took until all jobs ran, since the loss was observed, or since the process ended."""
         cluster, recovery, assessed = self.cluster, self.cluster.recovery, self.cluster.assessed
         if recovery is None:
             row = assessed.rows[0] if assessed and assessed.rows else None
