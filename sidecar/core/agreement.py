@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from sidecar.core.counted import Count
 from sidecar.core.flink.leadership import Component
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.reach import Reach
@@ -47,10 +48,10 @@ class Peers(Struct, frozen=True):
 class Agreement(Struct, frozen=True):
     """How many observers share one observation. The recording observer is always among them."""
 
-    sharing: int
-    connected: int
+    sharing: Count
+    connected: Count
     """The number of observers that can judge it, this one included."""
-    known: int
+    known: Count
     """All that observe the cluster."""
 
     @property

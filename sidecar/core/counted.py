@@ -1,8 +1,13 @@
-"""Numbers of things in words."""
+"""Numbers of things: their bounds, and in words."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Annotated, Final
 
+from msgspec import Meta
+
+Count = Annotated[int, Meta(ge=0, le=1_000_000)]
+Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+"""A number of ZooKeeper, Kubernetes or Flink: a Java `long`."""
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 

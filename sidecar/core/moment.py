@@ -18,16 +18,22 @@ _LATEST_MILLIS = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z."""
 LATEST: Final = _LATEST_MILLIS * 1000
 
+# Microseconds that are read from a file or a document are within the bounds of a calendar.
+Steady = Annotated[int, Meta(ge=-LATEST, le=LATEST)]
+"""A time on the steady clock. `rebase` moves all fields of this type."""
+Wall = Annotated[int, Meta(ge=0, le=LATEST)]
+"""A time since the epoch."""
+Duration = Annotated[int, Meta(ge=0, le=LATEST)]
+
 
 class Moment(Struct, frozen=True, order=True):
     """One instant on two clocks, in microseconds since the epoch.
 
-    `steady` never jumps: every duration and deadline uses it, and after a restart it continues. `wall` is for people and records. One that
-    is read from a file or a document is within the bounds of a calendar.
+    `steady` never jumps: every duration and deadline uses it, and after a restart it continues. `wall` is for people and records.
     """
 
-    steady: Annotated[int, Meta(ge=-LATEST, le=LATEST)]
-    wall: Annotated[int, Meta(ge=0, le=LATEST)]
+    steady: Steady
+    wall: Wall
 
 
 @lru_cache(maxsize=16)  # all records of one step have the same times

@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sidecar.core.counted import Number
 from sidecar.core.moment import SECOND
 
 MOST_JOBS: Final = 5_000
@@ -42,7 +43,7 @@ class Checkpoint(Struct, frozen=True):
 class Restored(Struct, frozen=True):
     """The checkpoint or savepoint from which the running JobMaster restored a job."""
 
-    id: int
+    id: Number
     is_savepoint: bool = False
 
 

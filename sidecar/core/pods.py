@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
-from typing import Final
+from typing import Annotated, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from sidecar.core.flink.leadership import host_port
+from sidecar.core.moment import Wall
 from sidecar.core.sanitize import clean
 
 MOST_PODS: Final = 16
@@ -20,13 +21,18 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[
 _UID: Final = re.compile(r"[-A-Za-z0-9]{1,64}")
 
 
+KubernetesName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,253}\Z")]
+Address = Annotated[str, Meta(pattern=r"^[!-~]{0,1000}\Z")]
+"""Without blanks: in a message it says little else. Empty: not known."""
+
+
 class Pod(Struct, frozen=True):
     """A pod at one address."""
 
-    name: str
-    uid: str | None = None
+    name: KubernetesName
+    uid: KubernetesName | None = None
     """None: not known."""
-    named_at: int = 0
+    named_at: Wall = 0
     """When the pod was found to have that address (wall). An address may belong to another pod later."""
 
 

@@ -1,44 +1,22 @@
 """Moves the steady times of a state to another process's clock. Wall times stay as they are."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, TypeVar, cast
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.alerting.active_silences import Silence, Silences
-from sidecar.core.alerting.alerts import CountedFailover, Group, Pending
-from sidecar.core.cluster.cluster_state import ComponentState, Confirmed, Fewer, Unanswered
-from sidecar.core.cluster.status import Stated
-from sidecar.core.failover.causes import Facts
-from sidecar.core.failover.episodes import Absence
-from sidecar.core.leadership.contenders import Contest
-from sidecar.core.leadership.leadership_account import Account, Change
-from sidecar.core.leadership.unobserved import LastLed
-from sidecar.core.moment import Moment
-
-STEADY: Final[Mapping[type[Struct], frozenset[str]]] = {
-    Moment: frozenset({"steady"}),
-    ComponentState: frozenset({"seen_at", "published_at", "unregistered_at"}),
-    Absence: frozenset({"since", "left_at"}),
-    LastLed: frozenset({"earliest", "latest"}),
-    Contest: frozenset({"returns"}),
-    Facts: frozenset({"opened", "exited_at"}),
-    Group: frozenset({"flush_at", "notified_at", "hastened_at"}),
-    CountedFailover: frozenset({"at"}),
-    Pending: frozenset({"due"}),
-    Silence: frozenset({"until", "known_at"}),
-    Silences: frozenset({"asked_at", "answered_at"}),
-    Confirmed: frozenset({"until"}),
-    Fewer: frozenset({"at"}),
-    Unanswered: frozenset({"until"}),
-    Stated: frozenset({"due"}),
-    Account: frozenset({"settled"}),
-    Change: frozenset({"at"}),
-}
-"""The fields that are steady times: numbers, or tuples of them."""
+from sidecar.core.moment import Steady
 
 _T = TypeVar("_T")
+
+
+@cache
+def steady_fields(kind: type[Struct]) -> frozenset[str]:
+    """The fields of a type that are steady times: numbers, or tuples of them."""
+    hints = get_type_hints(kind, include_extras=True)
+    return frozenset(name for name, hint in hints.items() if Steady in (hint, *get_args(hint)))
 
 
 def rebased(value: _T, by: int) -> _T:
@@ -46,7 +24,7 @@ def rebased(value: _T, by: int) -> _T:
     moved: Any = value
     match value:
         case Struct():
-            steady = STEADY.get(type(value), frozenset())
+            steady = steady_fields(type(value))
             fields = {
                 name: _later(getattr(value, name), by) if name in steady else rebased(getattr(value, name), by)
                 for name in value.__struct_fields__
@@ -64,7 +42,7 @@ def steady_times(value: object) -> Iterator[int]:
     """All steady times in `value`."""
     match value:
         case Struct():
-            steady = STEADY.get(type(value), frozenset())
+            steady = steady_fields(type(value))
             for name in value.__struct_fields__:
                 field = getattr(value, name)
                 if name not in steady:

@@ -5,14 +5,19 @@ with a word of a newer version is still read. The docstrings of types and fields
 (docs/reference/audit-schema.md): they are written for whoever queries it.
 """
 
-from typing import Final
+from typing import Annotated, Final
 from uuid import UUID, uuid5
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from sidecar.core.moment import Timestamp
 
 SCHEMA: Final = 15
+
+RecordId = Annotated[str, Meta(pattern=r"^[0-9a-f-]{36}\Z")]
+"""A UUID, as `record_id` makes it."""
+RecordIdOrNone = Annotated[str, Meta(pattern=r"^([0-9a-f-]{36})?\Z")]
+"""Empty: none."""
 
 _NAMESPACE: Final = UUID("5b5f6f0e-8f0b-5e0a-9d2c-3f1f5c1c6a11")
 

@@ -48,9 +48,9 @@ def _many_rows(document: dict[str, Any], random: Random) -> bytes:
 
 def _forged_plan(document: dict[str, Any], _: Random) -> bytes:
     """Flink's operator has suspended the job, for ever. There is no operator."""
-    deployment = {"uid": "u", "generation": 2, "suspended": True, "reconciliation": "UPGRADING", "reconciled_at": 1}
+    deployment = {"uid": "u", "generation": 2, "reconciled_at": 1}
     times = dict.fromkeys(("changed_at", "began", "unwanted_since"), document.get("alive"))
-    return json.dumps({**document, "operated": {"deployment": deployment, "plan": "suspension", **times}}).encode()
+    return json.dumps({**document, "operated": {**deployment, "plan": "suspension", **times}}).encode()
 
 
 def _other_format(document: dict[str, Any], _: Random) -> bytes:

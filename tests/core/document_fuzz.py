@@ -174,7 +174,9 @@ def _left(policy: Policy, observations: Sequence[Observation], second: float) ->
 
 
 UNWANTED: Final = {
-    "deployment": {"uid": "u", "generation": 2, "suspended": True, "reconciliation": "UPGRADING", "reconciled_at": 1},
+    "uid": "u",
+    "generation": 2,
+    "reconciled_at": 1,
     "changed_at": {"steady": 9_000_000, "wall": at(9).wall},
     "began": {"steady": 9_000_000, "wall": at(9).wall},
     "plan": "upgrade",

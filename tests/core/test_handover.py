@@ -7,7 +7,7 @@ from typing import TypeVar
 from uuid import UUID
 
 import pytest
-from msgspec import inspect, json, to_builtins
+from msgspec import inspect, json
 from msgspec.structs import replace
 
 from sidecar.core import handover
@@ -33,10 +33,11 @@ from sidecar.core.observations import (
     Ticked,
     ViewObserved,
 )
-from sidecar.core.policy.policy import Policy, Store
+from sidecar.core.policy.policy import Policy, Store, Trigger
 from sidecar.core.quarantine import Quarantined
 from sidecar.core.records import EpisodeRecord, TransitionRecord
 from sidecar.core.state import State
+from tests.core.triggers import LASTING, SCENES, reasons, watching
 from tests.kit.observed_failovers import CLUSTER, PATHS, POLICY, at, first_sight, gone, held, play
 
 R = TypeVar("R")
@@ -169,6 +170,24 @@ def test_a_condition_that_was_notified_is_resolved_by_the_next_sidecar() -> None
     later: list[Observation] = [*(held(200, path, 2) for path in PATHS), *(Ticked(at(200 + s)) for s in (1, 61, 120))]
     _, effects = play(later, state, NEXT)
     assert [title.partition(" ")[0] for title in sent(effects)] == ["[UNCHECKED]"]
+
+
+@pytest.mark.parametrize("trigger", [trigger for trigger in LASTING if trigger is not Trigger.BLIND])
+def test_no_open_alert_ends_or_is_notified_again_with_the_sidecar(trigger: Trigger) -> None:
+    """Without the jobs that are missing or waited for, the split, the standby, the silent leader, the last drill, the counted failovers or
+    the stop, its condition would be over for the next sidecar: it would be resolved, and most would fire again.
+    """
+    scene = SCENES[trigger]
+    flink, sidecar = watching(scene.rule)
+    scene.begins(flink, sidecar)
+    sidecar.waits(2)
+    assert reasons(sidecar) == ["FIRST"]
+    sidecar.is_replaced(down_for=3).connects().waits(20)
+    assert reasons(sidecar) == ["FIRST"]
+    assert scene.ends
+    scene.ends(flink, sidecar)
+    sidecar.waits(70)
+    assert reasons(sidecar) == ["FIRST", "RESOLVED"]
 
 
 def test_what_was_not_delivered_is_sent_by_the_next_sidecar() -> None:
@@ -389,13 +408,13 @@ def test_no_text_of_a_message_is_read() -> None:
     assert contents.cluster.episode.gathered.jobs == ()
 
 
-def test_a_split_without_its_returns_does_not_stop_time() -> None:
+def test_a_split_that_was_handed_over_ends() -> None:
     """It is over when nobody has returned for long enough, as any other."""
     content = left_by(first_sight(), 11)
     components = document(content)["components"]
     assert isinstance(components, list)
     for _, component in components:
-        component["contest"] = {"since": {"steady": 0, "wall": at(0).wall}, "returns": []}
+        component["split_since"] = {"steady": 0, "wall": at(0).wall}
     state = begin(20, forged(content, components=components))
     state, effects = play(look(21, *(held(0, path, 1) for path in PATHS)), state, NEXT)
     assert not [effect for effect in effects if isinstance(effect, Quarantined)]
@@ -429,10 +448,7 @@ def test_more_alerts_than_a_tick_can_compare_are_not_adopted() -> None:
 
 # -- plans -------------------------------------------------------------------------------------------------------------
 
-UNWANTED = {
-    "deployment": {"uid": "u", "generation": 2, "suspended": True},
-    "unwanted_since": {"steady": 0, "wall": at(0).wall},
-}
+UNWANTED = {"uid": "u", "generation": 2, "unwanted_since": {"steady": 0, "wall": at(0).wall}}
 VANISH: list[Observation] = [*(gone(200, path) for path in PATHS), *(Ticked(at(200 + s)) for s in range(1, 40))]
 
 
@@ -453,7 +469,7 @@ def test_a_deployment_that_was_read_before_the_handover_stays_what_it_is(*, hand
     seen = Seen(Maker.DEPLOYMENT, "jm", deployment, frozenset({"a"}), "", alone=True)
     content = left_by(first_sight(), 11)
     if handed_over:
-        content = forged(content, operated={"deployment": to_builtins(deployment), "kind": "Deployment", "name": "jm"})
+        content = forged(content, operated={"uid": "u", "generation": 1, "kind": "Deployment", "name": "jm"})
     read = [
         MakerObserved(at(20), CLUSTER, seen),
         HandoverRead(at(20), CLUSTER, content),
@@ -533,7 +549,6 @@ def test_each_field_of_a_cluster_is_handed_over_or_observed_anew() -> None:
         "pods",
         "operated",
         "disruptions",
-        "ends",
         "picture",
         "job_faults",
         "assessed",
@@ -541,6 +556,7 @@ def test_each_field_of_a_cluster_is_handed_over_or_observed_anew() -> None:
         "drilled",
     }
     anew = {
+        "ends",
         "account",
         "stated",
         "beyond",

@@ -38,7 +38,7 @@ from sidecar.core.leadership.unobserved import Downtime, Elections, Gap, LastLed
 from sidecar.core.moment import Moment
 from sidecar.core.pictures import Checkpoint, Checkpoints, Job, Picture, Restored
 from sidecar.core.process_end import PodStatus, ProcessEnd
-from sidecar.core.rebase import STEADY, rebased
+from sidecar.core.rebase import rebased, steady_fields
 
 HANDED_OVER: tuple[type[Struct], ...] = (
     *(ComponentState, Look, Elections, Gap, Births, Contest, Absence, LastLed, Downtime, Standby, Lease),
@@ -124,7 +124,7 @@ def test_each_number_is_a_steady_time_or_something_else(kind: type[Struct]) -> N
     numbers = {name for name, hint in typing.get_type_hints(kind).items() if has_numbers(hint)}
     numbers -= {*Alerts.__struct_fields__} if kind is Alerts else set()
     of_leases = OF_LEASES if kind is Lease else set()
-    assert numbers == STEADY.get(kind, frozenset()) | OTHER_NUMBERS.get(kind, set()) | of_leases
+    assert numbers == steady_fields(kind) | OTHER_NUMBERS.get(kind, set()) | of_leases
 
 
 def test_steady_times_move_and_wall_times_stay() -> None:

@@ -46,8 +46,7 @@ def many_alerts(document: Document) -> Document:
 
 def forged_plan(document: Document) -> Document:
     """Flink's operator has suspended the job. In ZooKeeper there is no operator."""
-    deployment = {"uid": "u", "generation": 2, "suspended": True}
-    return document | {"operated": {"deployment": deployment, "unwanted_since": {"steady": 0, "wall": 1}}}
+    return document | {"operated": {"uid": "u", "generation": 2, "unwanted_since": {"steady": 0, "wall": 1}}}
 
 
 def handed_over() -> Document:

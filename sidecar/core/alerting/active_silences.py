@@ -13,7 +13,7 @@ from msgspec.structs import asdict, replace
 
 from sidecar.core.alerting.alerts import Alert, Group, Member, Suppressed
 from sidecar.core.alerting.silence_document import SilencesError, Written, read
-from sidecar.core.moment import SECOND, Moment
+from sidecar.core.moment import SECOND, Moment, Steady
 from sidecar.core.policy.policy import DRILLED, Policy
 
 CLOCK_SKEW: Final = 2 * 3600 * SECOND
@@ -35,9 +35,9 @@ LOST: Final = 30 * SECOND
 class Silence(Written, frozen=True):
     """A silence that this sidecar knows."""
 
-    until: int = 0
+    until: Steady = 0
     """It ends here (steady) at the latest: its duration after it was first read. A wall clock that is set back does not prolong it."""
-    known_at: int = 0
+    known_at: Steady = 0
     """When it was first read (steady)."""
     hid: int = 0
     """How many alerts it kept from being notified, by this sidecar's records."""
@@ -53,9 +53,9 @@ class Silences(Struct, frozen=True):
 
     known: Mapping[str, Silence] = {}
     """By id. Kept in the journal: known silences hold while the store cannot be read."""
-    asked_at: int | None = None
+    asked_at: Steady | None = None
     """When (steady) the document was to be read last."""
-    answered_at: int | None = None
+    answered_at: Steady | None = None
     """When (steady) the last read that was answered began."""
     problem: str | None = None
     """Why it could not be read, or not be used as a whole."""

@@ -7,12 +7,13 @@ from typing import Annotated, Any, Final
 from msgspec import Meta, Struct
 
 from sidecar.core.agreement import Agreement
+from sidecar.core.counted import Count
 from sidecar.core.flink.leadership import ComponentId, host_port
-from sidecar.core.moment import Moment
+from sidecar.core.moment import Moment, Steady
 from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Trigger
 from sidecar.core.policy.routing import Route
 from sidecar.core.reach import Reach
-from sidecar.core.records import record_id
+from sidecar.core.records import RecordId, record_id
 
 NO_RANK = -1
 """Less than any severity: nothing fires, or it is not known."""
@@ -128,15 +129,15 @@ class Group(Struct, frozen=True, rename={"notified_at": "told_at"}):
     route: str
     labels: dict[str, str]
     members: Mapping[str, Member] = {}
-    flush_at: int | None = None
-    notified_at: int | None = None
+    flush_at: Steady | None = None
+    notified_at: Steady | None = None
     thread: str = ""
     """Identifies its messages from the first one until it is forgotten. The same for observers that began with the same alerts."""
     incident: str = ""
     """The key of its incident from the first message until it is forgotten, also if another configuration would give it another one."""
     worst: int = NO_RANK
     """The worst severity of what fires, or has just happened, by its last message: 0 is the least one."""
-    hastened_at: int | None = None
+    hastened_at: Steady | None = None
     """When it was last notified sooner than after `group_interval`, because it had got worse (steady)."""
     opened_at: tuple[str, ...] = ()
     """The names of the destinations that were last sent a message, and show its incident until they are notified of its end."""
@@ -149,16 +150,16 @@ PendingKey = tuple[str, str, ComponentId | None]
 class Pending(Struct, frozen=True):
     """A condition that has not held for `for` yet."""
 
-    due: int
+    due: Steady
     alert: Alert
 
 
 class CountedFailover(Struct, frozen=True):
     """A closed episode, for rules that count failovers."""
 
-    episode_id: str
-    at: int
-    times: int
+    episode_id: RecordId
+    at: Steady
+    times: Count
 
 
 class Failovers(Struct, frozen=True):

@@ -14,6 +14,7 @@ from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.leadership import contenders
 from sidecar.core.moment import SECOND, age, seconds, spoken
 from sidecar.core.pods import Pods, name_at, spelled
+from sidecar.core.policy.labels import CHECK
 from sidecar.core.policy.policy import Rule, Trigger
 from sidecar.core.reach import Reach
 from sidecar.core.sanitize import clean
@@ -261,7 +262,7 @@ def _fields(rule: Rule, alerts: Sequence[Alert], pods: Mapping[str, Pods]) -> di
         "count": str(first.count),
         "jobs": counted(first.count or 0, "job"),
         "risks": counted(len(alerts), "risk"),
-        "about": first.about or "",
+        "about": first.about or first.labels.get(CHECK, ""),
         "detail": first.detail,
         "total": str(sum(alert.count or 0 for alert in alerts)),
         "within": age(rule.within),

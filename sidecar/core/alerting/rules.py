@@ -237,7 +237,7 @@ def _new_risks(
     rule: Rule, policy: Policy, name: str, cluster: ClusterState, firing: Collection[Alert]
 ) -> Iterator[Alert]:
     """An alert for each check that is a RISK and has none. `firing`: the alerts of this rule and cluster that are not over."""
-    alerted = {alert.about for alert in firing}
+    alerted = {alert.labels.get(CHECK) for alert in firing}
     for check_id, check in (cluster.readiness.checks if cluster.readiness else {}).items():
         if check.result.verdict is Verdict.RISK and check_id not in alerted:
             # The id does not say since when: observers check at different times.
@@ -250,7 +250,7 @@ def _is_risk_over(alert: Alert, cluster: ClusterState) -> bool:
     """Whether the check passed, or does not apply any more. What cannot be read any more may still be a risk."""
     if cluster.readiness is None:
         return False  # not checked since the sidecar started
-    check = cluster.readiness.checks.get(alert.about or "")
+    check = cluster.readiness.checks.get(alert.labels.get(CHECK, ""))
     return check is None or check.result.verdict is Verdict.PASS
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from sidecar.core.agreement import Peers
 from sidecar.core.cluster.status import Stated
-from sidecar.core.counted import counted
+from sidecar.core.counted import Count, counted
 from sidecar.core.failover import plans
 from sidecar.core.failover.ends import Ends
 from sidecar.core.failover.episodes import Absence, Episode, is_away
@@ -33,11 +33,12 @@ from sidecar.core.leadership.leadership_account import Account, opened
 from sidecar.core.leadership.leases import Lease
 from sidecar.core.leadership.transitions import Transition
 from sidecar.core.leadership.unobserved import Elections, LastLed, Look, Loss
-from sidecar.core.moment import Moment
+from sidecar.core.moment import Moment, Steady, Wall
 from sidecar.core.observations import ConnectionState
 from sidecar.core.pictures import Picture
 from sidecar.core.pods import Pods
 from sidecar.core.reach import Reach
+from sidecar.core.records import RecordIdOrNone
 from sidecar.core.sanitize import clean
 
 _MOST_SHOWN: Final = 20
@@ -56,7 +57,7 @@ class ComponentState(Struct, frozen=True, gc=False):
     """The last observed leader, kept through vacancies, lost connections and restarts."""
     last_position: Position | None = None
     """The position of `last_known`."""
-    seen_at: int = 0
+    seen_at: Steady = 0
     """When the component was last read (steady)."""
     look: Look | None = None
     """The last read, and what was missed since the last transition."""
@@ -67,7 +68,7 @@ class ComponentState(Struct, frozen=True, gc=False):
     """When the current vacancy was observed to begin."""
     last_led: LastLed | None = None
     """When the leader before the current vacancy may have worked last."""
-    published_at: int | None = None
+    published_at: Steady | None = None
     """When the current leader was observed to publish itself (steady); None: it led already at the first observation."""
     absence: Absence | None = None
     """The component's part in the latest episode in which it lost its leader."""
@@ -75,7 +76,7 @@ class ComponentState(Struct, frozen=True, gc=False):
     """Whether it was already in this state at the first observation."""
     registered: bool | None = None
     """Jobs: whether it is in a job store. False: no longer, so it has ended. None: it was never observed there."""
-    unregistered_at: int | None = None
+    unregistered_at: Steady | None = None
     """When the job was first observed to be in no job store any more (steady)."""
 
     @property
@@ -122,7 +123,7 @@ class Confirmed(Struct, frozen=True):
     """How old our view is: everything up to `at` has been observed, and `until` (steady) that counts as fresh."""
 
     at: Moment
-    until: int
+    until: Steady
 
 
 class Missing(Struct, frozen=True):
@@ -147,7 +148,7 @@ class Fewer(Struct, frozen=True):
     """JobManagers stopped to contend: how many there were before, and when (steady)."""
 
     contended: int
-    at: int
+    at: Steady
 
 
 class Beyond(Struct, frozen=True):
@@ -180,11 +181,11 @@ class TooOld(Struct, frozen=True):
 class Drilled(Struct, frozen=True):
     """The drills of a cluster. Times are microseconds since the epoch, so that they outlast any process."""
 
-    since: int = 0
+    since: Wall = 0
     """Since when the cluster is watched, as far as is known. 0: not known."""
-    passed_at: int = 0
+    passed_at: Wall = 0
     """When the last drill that has passed was over. 0: none is known."""
-    passed: str = ""
+    passed: RecordIdOrNone = ""
     """Identifies that drill."""
 
 
@@ -210,11 +211,11 @@ class Unanswered(Struct, frozen=True):
 
     since: Moment
     """When the first one was sent."""
-    until: int
+    until: Steady
     """When the last one was given up (steady)."""
     reach: Reach
     """How far the last request got."""
-    requests: int = 0
+    requests: Count = 0
     """How many requests in a row were this sidecar's own, as far as they are counted: see `cluster.rest_server`."""
 
 

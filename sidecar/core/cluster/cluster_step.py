@@ -164,7 +164,6 @@ def hand_over(policy: Policy, cluster_id: str, cluster: ClusterState, now: Momen
         pods=cluster.pods,
         operated=plans.unread(cluster.operated, now),
         disruptions=cluster.disruptions,
-        ends=cluster.ends,
         picture=assessment.expected(cluster),
         assessed=assessment.handed_over(cluster, now),
         job_faults=cluster.job_faults,

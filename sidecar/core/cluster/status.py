@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from sidecar.core.moment import SECOND, Moment
+from sidecar.core.moment import SECOND, Moment, Steady
 
 
 class Status(StrEnum):
@@ -73,7 +73,7 @@ class Stated(Struct, frozen=True):
     status: Status
     since: Moment
     sentence: str
-    due: int | None = None
+    due: Steady | None = None
     """When time alone may change it (steady). None: never."""
 
     def is_due(self, now: Moment) -> bool:

@@ -195,9 +195,9 @@ def is_judged(cluster: ClusterState, episode: Episode) -> bool:
 
 
 def handed_over(cluster: ClusterState, now: Moment) -> Assessed | None:
-    """The jobs still waited for, which the next sidecar has to know. None: there are none."""
+    """The jobs still waited for, and the namesakes of these and of missing ones. None: there are none."""
     led, jobs = led_since(cluster), waiting(cluster)
-    if led is None or not jobs:
+    if led is None or not (jobs or cluster.job_faults):
         return None
     first = {job_id: clean(name) for job_id, name in sorted(jobs.items())[:MOST_ROWS]}
     return Assessed(led[1], now, (), first, led[0], _namesakes(cluster, first))

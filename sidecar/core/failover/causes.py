@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from sidecar.core.failover.ends import OperatorReason, Restart
 from sidecar.core.failover.plans import Intent, Plan
 from sidecar.core.leadership.unobserved import Loss
-from sidecar.core.moment import LATEST, SECOND, seconds, spoken
+from sidecar.core.moment import LATEST, SECOND, Steady, seconds, spoken
 from sidecar.core.policy.policy import Store
 
 
@@ -99,7 +99,7 @@ class Facts(Struct, frozen=True):
     """Whether it happened while the store was not observed."""
     loss: Loss | None = None
     """The period in which this observer was disconnected, shortly before or during the failover."""
-    opened: int = 0
+    opened: Steady = 0
     """When the failover began (steady)."""
     contended: int | None = None
     """How many JobManagers contended before the failover."""
@@ -129,7 +129,7 @@ class Facts(Struct, frozen=True):
     """The cluster's FlinkDeployment could be read all the time."""
     exit_code: int | None = None
     """The exit code of the leader's process or container."""
-    exited_at: int | None = None
+    exited_at: Steady | None = None
     """When the leader's process or container ended (steady)."""
     lives: bool = False
     """The leader's process has not ended."""

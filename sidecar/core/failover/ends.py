@@ -1,7 +1,7 @@
 """The recently observed ends of a cluster's JobManagers: bounded, and forgotten after some minutes.
 
-Free text, which others can write, is classified when it is observed, and kept for people alone: no verdict needs it afterwards, so a
-handover does without.
+Free text, which others can write, is classified when it is observed, and kept for people alone: no verdict needs it afterwards. None of it
+is handed over: the next sidecar reads pods and Events again, and what it does not find is not known.
 """
 
 import re
@@ -89,7 +89,7 @@ class LogFault(Struct, frozen=True):
     """The first error at the end of a log."""
 
     text: str | None = None
-    """The fault, for people. None: it came from a handover."""
+    """The fault, for people. None: not known."""
     age: int | None = None
     """How much later the log ends than the fault (microseconds). None: not known."""
     heap: bool = False
@@ -378,23 +378,6 @@ def recent(ends: Ends, now: Moment) -> Ends:
 def without_past(ends: Ends, moment: Moment) -> Ends:
     """`ends` without those up to `moment`: they belong to past failovers."""
     return _newer_than(ends, moment.steady + 1)
-
-
-def merged(ends: Ends, others: Ends) -> Ends:
-    """`ends` with those that another sidecar observed; the same object if nothing is new."""
-    pods = {**others.pods, **ends.pods}
-    for uid in ends.pods.keys() & others.pods.keys():
-        ours, theirs = ends.pods[uid], others.pods[uid]
-        ended = ours.ends
-        for end in theirs.ends:
-            ended = _with_end(ended, end)
-        deleted = (at for at in (ours.deleted_at, theirs.deleted_at) if at)
-        pods[uid] = replace(ours, ends=ended, deleted_at=min(deleted, key=lambda at: at.wall, default=None))
-    parts = {
-        "pods": _pods(pods),
-        **{name: _latest((*getattr(others, name), *getattr(ends, name)), most) for name, most in _MOST.items()},
-    }
-    return ends if all(part == getattr(ends, name) for name, part in parts.items()) else replace(ends, **parts)
 
 
 def restarted(ends: Ends) -> Ends:

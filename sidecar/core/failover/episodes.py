@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.captures import Gathered
+from sidecar.core.counted import Count
 from sidecar.core.failover.causes import RELATED, Facts
 from sidecar.core.failover.death_verdict import DeathVerdict
 from sidecar.core.failover.recovery_state import Fault
@@ -34,10 +35,10 @@ from sidecar.core.flink.leadership import (
 from sidecar.core.leadership.leases import VacancyReason
 from sidecar.core.leadership.transitions import Kind, Transition
 from sidecar.core.leadership.unobserved import Downtime, Loss
-from sidecar.core.moment import SECOND, Moment
+from sidecar.core.moment import SECOND, Duration, Moment, Steady
 from sidecar.core.pods import host_of
 from sidecar.core.policy.policy import Store
-from sidecar.core.records import record_id
+from sidecar.core.records import RecordId, record_id
 
 SETTLED: Final = 5 * SECOND
 """How long nothing may change before an episode is closed: a job gets its leader up to two seconds after the dispatcher."""
@@ -65,17 +66,17 @@ class Phase(StrEnum):
 class Absence(Struct, frozen=True, gc=False):
     """One component's part in the latest episode in which it lost its leader."""
 
-    episode_id: str | None
+    episode_id: RecordId | None
     """None: it failed over alone."""
-    since: int | None = None
+    since: Steady | None = None
     """Since when it has no leader (steady); None: it has one."""
-    left_at: int = 0
+    left_at: Steady = 0
     """When it last lost a leader (steady)."""
-    vacant: int | None = None
+    vacant: Duration | None = None
     """Total observed vacancy. None: no vacancy was observed."""
     downtime: Downtime = Downtime()
     """Total time without a working leader."""
-    leaders: int = 0
+    leaders: Count = 0
     """How many leaders it has had since."""
     withdrew: bool = False
     """Whether the last leader removed its address itself (in ZooKeeper observed shortly after the loss)."""

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from sidecar.core.flink.deployments import FlinkDeployment, Maker, Reconciliation, Seen
 from sidecar.core.moment import SECOND, Moment, lag, spoken
-from sidecar.core.pods import host_of, is_address
+from sidecar.core.pods import Address, KubernetesName, host_of, is_address
 from sidecar.core.sanitize import clean
 
 BEFORE: Final = 600 * SECOND
@@ -87,10 +87,10 @@ class Disruption(Struct, frozen=True):
 
     at: Moment
     """When the disruption was observed."""
-    pod: str
-    address: str
+    pod: KubernetesName
+    address: Address
     """The IP address of the pod. Empty: not known."""
-    node: str | None = None
+    node: KubernetesName | None = None
 
 
 class Operated(Struct, frozen=True):

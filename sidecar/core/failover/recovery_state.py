@@ -2,21 +2,23 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 from uuid import UUID
 
-from msgspec import Struct, convert
+from msgspec import Meta, Struct, convert
 
 from sidecar.core import message
 from sidecar.core.failover.causes import Facts
 from sidecar.core.failover.plans import Plan
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.pictures import Restored, TaskManager
-from sidecar.core.records import Recovery
+from sidecar.core.records import RecordId, Recovery
 
 KEPT: Final = 24 * 3600 * SECOND
 """How long a job counts as missing, resurrected or not running if nothing else is heard of it."""
 MOST_SUMMARISED: Final = 20
+JobName = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f]{0,201}\Z")]
+"""A name as `clean` makes it. One that others have written is cleaned again where it is shown."""
 MOST_ROWS: Final = 200
 """Jobs of the last recovery that are remembered, the worst first. The records have all of them."""
 
@@ -106,8 +108,8 @@ class JobFault(Struct, frozen=True):
 
     fault: Fault
     since: Moment
-    episode_id: str
-    name: str | None = None
+    episode_id: RecordId
+    name: JobName | None = None
     """None: not known."""
 
 

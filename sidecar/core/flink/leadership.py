@@ -2,11 +2,13 @@
 
 from enum import StrEnum
 from ipaddress import IPv6Address, ip_address
-from typing import Final
+from typing import Annotated, Final
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+from sidecar.core.counted import Number
 
 LOCAL_NAMES: Final = frozenset({"localhost", "ip6-localhost", "localhost4", "localhost6"})
 """First labels of names that every machine has."""
@@ -21,11 +23,14 @@ class Component(StrEnum):
     JOB = "job"
 
 
+JobId = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
+
+
 class ComponentId(Struct, frozen=True, order=True, cache_hash=True):
-    """One leadership: a cluster component, or one job's JobMaster (`job_id`: 32 lower-case hex digits)."""
+    """One leadership: a cluster component, or one job's JobMaster."""
 
     component: Component
-    job_id: str | None = None
+    job_id: JobId | None = None
 
     def __str__(self) -> str:
         return f"{self.component} {self.job_id}" if self.job_id else str(self.component)
@@ -126,8 +131,8 @@ class Births(Struct, frozen=True):
     Flink keeps one child there, the leader's node, which each new leader creates anew: these are elections.
     """
 
-    parent_czxid: int
-    count: int
+    parent_czxid: Number
+    count: Number
 
 
 class Blindness(StrEnum):

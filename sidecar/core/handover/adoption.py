@@ -8,7 +8,7 @@ from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Alert, Group, Member
 from sidecar.core.cluster import cluster_step
 from sidecar.core.cluster.cluster_state import ClusterState
-from sidecar.core.failover import assessment, ends, plans, rest_server
+from sidecar.core.failover import assessment, plans, rest_server
 from sidecar.core.failover.episodes import Episode
 from sidecar.core.handover.contents import Handover, with_members
 from sidecar.core.moment import Moment
@@ -66,19 +66,17 @@ def adopt(
 def _informed(current: ClusterState, previous: ClusterState, observer: str) -> ClusterState:
     """The watched cluster with what only the other sidecar knows; the same object if it is nothing."""
     cluster = cluster_step.informed(current, previous.episode, observer)
-    pods, of_ends = merged(current.pods, previous.pods), ends.merged(current.ends, previous.ends)
-    if pods is current.pods and of_ends is current.ends:
-        return cluster
-    return replace(cluster, pods=pods, ends=of_ends)
+    pods = merged(current.pods, previous.pods)
+    return cluster if pods is current.pods else replace(cluster, pods=pods)
 
 
 def _with_earlier(cluster: ClusterState, current: ClusterState, now: Moment) -> ClusterState:
     """The adopted cluster with what was observed before the handover was read."""
-    pods, of_ends = merged(cluster.pods, current.pods), ends.merged(current.ends, cluster.ends)
+    pods = merged(cluster.pods, current.pods)
     operated, read = cluster.operated, current.operated
     if operated and read:
         operated = plans.observed(operated, read.deployment, now, read.kind, read.name, read.namespace)
-    return replace(cluster, pods=pods, ends=of_ends, operated=operated or read)
+    return replace(cluster, pods=pods, ends=current.ends, operated=operated or read)
 
 
 def _is_adopted(policy: Policy, member: Member, *, own: bool) -> bool:
@@ -93,10 +91,6 @@ def _with_sources(policy: Policy, cluster_id: str, cluster: ClusterState) -> Clu
     planned = cluster_id in policy.plans
     if Source.FLINK_REST not in policy.evidence:
         cluster = assessment.without_rest(cluster)
-    of_ends = ends.restarted(cluster.ends)
-    if cluster_id not in policy.deaths:
-        logs = tuple(log for log in of_ends.logs if not log.pod_uid)
-        of_ends = replace(of_ends, pods={}, signs=(), operator=(), logs=logs)
 
     def without_foreign_facts(episode: Episode | None) -> Episode | None:
         if episode is None:
@@ -104,8 +98,6 @@ def _with_sources(policy: Policy, cluster_id: str, cluster: ClusterState) -> Clu
         facts = replace(episode.facts, store=policy.store_of(cluster_id), operated=episode.facts.operated and planned)
         if facts.intent and not planned:
             facts = replace(facts, intent=None)
-        if cluster_id not in policy.deaths:
-            facts = replace(facts, restart=None)
         return replace(episode, facts=facts)
 
     return replace(
@@ -114,7 +106,6 @@ def _with_sources(policy: Policy, cluster_id: str, cluster: ClusterState) -> Clu
         last_episode=without_foreign_facts(cluster.last_episode),
         operated=cluster.operated if planned else None,
         disruptions=cluster.disruptions if planned else {},
-        ends=of_ends,
     )
 
 

@@ -44,17 +44,7 @@ class Handover(Struct, frozen=True):
         jobs = {(job.id, job.state) for job in self.cluster.picture.jobs} if self.cluster.picture else set()
         failovers = _progress(self.cluster.episode), _progress(self.cluster.last_episode)
         pods = {host: pod.name for host, pod in self.cluster.pods.items()}
-        return components, failovers, alerts, pods, jobs, self._ends()
-
-    def _ends(self) -> object:
-        """The ends of JobManagers, as coarse as two sidecars see them alike."""
-        cluster_ends = self.cluster.ends
-        pods = {
-            (uid, len(pod.ends), pod.deleted_at is None, pod.gone_at is None) for uid, pod in cluster_ends.pods.items()
-        }
-        signs = {(sign.uid, sign.sign) for sign in cluster_ends.signs}
-        reasons = {event.reason for event in cluster_ends.operator}
-        return pods, signs, reasons, {process.end.ended_at for process in cluster_ends.processes}
+        return components, failovers, alerts, pods, jobs
 
     @property
     def leaders(self) -> int:

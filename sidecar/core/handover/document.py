@@ -7,9 +7,13 @@ from typing import Final, TypeVar
 
 import msgspec
 from msgspec import DecodeError, Struct, json
+from msgspec.structs import asdict
 
+from sidecar.core.cluster.cluster_state import ComponentState
 from sidecar.core.errors import OperatorError
-from sidecar.core.handover.schema import FORMAT, ComponentId, ComponentState, Document
+from sidecar.core.flink.leadership import ComponentId
+from sidecar.core.handover import schema
+from sidecar.core.handover.schema import FORMAT, Document
 
 MOST_UNPACKED: Final = 8 << 20
 
@@ -31,7 +35,7 @@ _T = TypeVar("_T")
 NOT_OURS: Final = "it is no handover of a sidecar: delete it"
 _DOCUMENT: Final = json.Decoder(Document)
 _HEADER: Final = json.Decoder(_Header)
-_COMPONENT: Final = json.Decoder(tuple[ComponentId, ComponentState])
+_COMPONENT: Final = json.Decoder(tuple[ComponentId, schema.ComponentState])
 
 
 def bounded(kind: type[_T], value: object) -> _T | None:
@@ -47,11 +51,13 @@ def bounded_values(kind: type[_T], values: Mapping[_K, object]) -> dict[_K, _T]:
     return {key: within for key, value in values.items() if (within := bounded(kind, value)) is not None}
 
 
-def components(items: Iterable[tuple[object, object]]) -> Iterator[tuple[ComponentId, ComponentState]]:
+def components(
+    items: Iterable[tuple[ComponentId, ComponentState]],
+) -> Iterator[tuple[ComponentId, schema.ComponentState]]:
     """The components that are within bounds."""
-    for item in items:
+    for component, state in items:
         try:
-            yield _COMPONENT.decode(json.encode(item))
+            yield _COMPONENT.decode(json.encode((component, {**asdict(state), "split_since": state.contest.since})))
         except (DecodeError, ValueError):
             continue
 

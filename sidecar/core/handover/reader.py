@@ -6,23 +6,23 @@ from typing import Final
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from sidecar.core.alerting.alerts import Alerts, CountedFailover, Failovers, Group
+from sidecar.core.alerting.alerts import Alerts, Failovers, Group
 from sidecar.core.cluster.cluster_state import ClusterState, ComponentState, Drilled, RestServer, fresh_cluster
 from sidecar.core.failover import episodes, plans
-from sidecar.core.failover.ends import NOTHING, Ends
 from sidecar.core.failover.episodes import Episode
-from sidecar.core.failover.plans import Disruption, Operated
-from sidecar.core.failover.recovery_state import Assessed, JobFault
+from sidecar.core.failover.plans import Operated
+from sidecar.core.failover.recovery_state import Assessed
 from sidecar.core.flink.configmaps import LeaderElectionRecord
+from sidecar.core.flink.deployments import FlinkDeployment
 from sidecar.core.flink.leadership import Component, ComponentId, Unknown
 from sidecar.core.handover import document, schema
 from sidecar.core.handover.contents import Handover, with_members
 from sidecar.core.handover.document import HandoverError, unbounded
-from sidecar.core.leadership.contenders import Standby
+from sidecar.core.leadership.contenders import Contest, Standby
 from sidecar.core.leadership.leases import Lease
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.pictures import Picture
-from sidecar.core.pods import Pod, merged
+from sidecar.core.pictures import Picture, TaskManager
+from sidecar.core.pods import merged
 from sidecar.core.policy.policy import Store
 from sidecar.core.rebase import steady_times
 
@@ -63,10 +63,9 @@ def _read(content: bytes, cluster_id: str, now: Moment) -> Handover:
 def _cluster(content: schema.Document) -> ClusterState:
     """The cluster of a document, of which nothing has been read yet."""
     alive, components = content.alive, _components(content)
-    pods = {host: unbounded(Pod, pod, named_at=min(pod.named_at, alive.wall)) for host, pod in content.pods.items()}
+    pods = {host: replace(pod, named_at=min(pod.named_at, alive.wall)) for host, pod in content.pods.items()}
     lapsed = {name: unbounded(LeaderElectionRecord, record) for name, record in content.lapsed.items()}
-    disruptions = {uid: unbounded(Disruption, disruption) for uid, disruption in content.disruptions.items()}
-    picture = unbounded(Picture, content.picture, at=min(content.picture.at, alive.wall)) if content.picture else None
+    picture = _picture(content.picture, alive) if content.picture else None
     return replace(
         fresh_cluster(alive),
         components=components,
@@ -74,16 +73,15 @@ def _cluster(content: schema.Document) -> ClusterState:
         leases={name: Lease(record=record, lapsed=True) for name, record in lapsed.items()},
         episode=_episode(content.episode, components),
         last_episode=_episode(content.last_episode, components),
-        standby=unbounded(Standby, content.standby) if content.standby else Standby(),
+        standby=content.standby or Standby(),
         pods=merged({}, pods),
-        operated=unbounded(Operated, content.operated, unread_since=alive) if content.operated else None,
-        disruptions=plans.latest(disruptions),
-        ends=unbounded(Ends, content.ends) if content.ends else NOTHING,
+        operated=_operated(content.operated, alive) if content.operated else None,
+        disruptions=plans.latest(content.disruptions),
         picture=picture,
         picture_kept=picture,
         assessed=unbounded(Assessed, content.assessed, rows=()) if content.assessed else None,
-        job_faults={job_id: unbounded(JobFault, fault) for job_id, fault in content.job_faults.items()},
-        rest_server=unbounded(RestServer, content.rest_server) if content.rest_server else None,
+        job_faults=content.job_faults,
+        rest_server=_rest_server(content.rest_server) if content.rest_server else None,
         drilled=_drills(content),
     )
 
@@ -92,20 +90,41 @@ def _components(content: schema.Document) -> dict[ComponentId, ComponentState]:
     components = dict(fresh_cluster(content.alive).components)
     for key, value in content.components:
         if (key.component is Component.JOB) == (key.job_id is not None):
-            state = unbounded(ComponentState, value, leadership=Unknown(), since=content.alive)
+            since = value.split_since
+            contest = Contest((), (since.steady,), since) if since else Contest()
+            state = unbounded(ComponentState, value, leadership=Unknown(), since=content.alive, contest=contest)
             if key.job_id is None:
                 state = replace(state, registered=None, unregistered_at=None)  # it cannot end, as a job does
-            if state.contest.since and not state.contest.returns:
-                state = replace(state, contest=replace(state.contest, returns=(state.contest.since.steady,)))
             components[ComponentId(key.component, key.job_id)] = state
     return components
+
+
+def _picture(picture: schema.Picture, alive: Moment) -> Picture:
+    ids = picture.task_managers
+    managers = None if ids is None else tuple(map(TaskManager, ids))
+    return unbounded(Picture, picture, at=min(picture.at, alive.wall), task_managers=managers)
+
+
+def _operated(operated: schema.Operated, alive: Moment) -> Operated:
+    """What makes the JobManagers, which the reader has not read yet."""
+    deployment = None
+    if operated.uid:
+        known = operated.generation, None, None, operated.reconciled_at, operated.unwanted_since is not None
+        deployment = FlinkDeployment(operated.uid, *known, kind=operated.kind, name=operated.name)
+    return unbounded(Operated, operated, deployment=deployment, unread_since=alive)
+
+
+def _rest_server(server: schema.RestServer) -> RestServer:
+    """The server, without the number of requests: the reader proves a silence by its own."""
+    unanswered = server.unanswered and replace(server.unanswered, requests=0)
+    return unbounded(RestServer, server, unanswered=unanswered)
 
 
 def _drills(content: schema.Document) -> Drilled:
     """The drills of the document, without times later than the document: those would put off an overdue drill."""
     if content.drilled is None or max(content.drilled.since, content.drilled.passed_at) > content.alive.wall:
         return Drilled(since=content.alive.wall)
-    return unbounded(Drilled, content.drilled)
+    return content.drilled
 
 
 def _episode(episode: schema.Episode | None, components: Mapping[ComponentId, ComponentState]) -> Episode | None:
@@ -124,7 +143,7 @@ def _episode(episode: schema.Episode | None, components: Mapping[ComponentId, Co
 
 def _alerts(content: schema.Document, cluster_id: str) -> Alerts:
     groups = {fingerprint: unbounded(Group, group) for fingerprint, group in content.groups.items()}
-    failovers = tuple(unbounded(CountedFailover, failover) for failover in content.failovers)
+    failovers = content.failovers
     return Alerts(
         groups=with_members(groups, lambda member: member.alert.cluster_id == cluster_id),
         failovers={cluster_id: Failovers(failovers)} if failovers else {},

@@ -9,14 +9,14 @@ A standby that has left is lacked until it has contended for two minutes, and th
 again comes back each time, and none of these times makes up for the one before. The state has a fixed size, whatever happens.
 """
 
-from typing import Final
+from typing import Annotated, Final
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from sidecar.core.flink.leadership import LeaderInformation
-from sidecar.core.moment import SECOND, Moment
+from sidecar.core.moment import SECOND, Moment, Steady
 
 RETURNS: Final = 3
 WITHIN: Final = 10 * SECOND
@@ -31,7 +31,7 @@ class Contest(Struct, frozen=True, gc=False):
 
     earlier: tuple[UUID, ...] = ()
     """Session ids of leaders before the one last known, the latest first."""
-    returns: tuple[int, ...] = ()
+    returns: tuple[Steady, ...] = ()
     """When (steady) earlier leaders came back: the latest few times."""
     since: Moment | None = None
     """Since when leadership is split; None: it is not."""
@@ -79,9 +79,9 @@ class Standby(Struct, frozen=True):
     """Since when one JobManager contends after there was a standby."""
     lacking_since: Moment | None = None
     """Since when the standby is unreliable: when it left, as long as the time without it is not made up for."""
-    left: int = 0
+    left: Annotated[int, Meta(ge=0, le=MOST_LEFT)] = 0
     """How often the standby has left since `lacking_since`."""
-    lacked: int = 0
+    lacked: Annotated[int, Meta(ge=0, le=MOST_LACKED)] = 0
     """Microseconds still to be made up for when several, or one, began to contend: see `counted_at`."""
     counted_at: Moment | None = None
 

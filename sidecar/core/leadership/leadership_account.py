@@ -15,6 +15,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sidecar.core.moment import Steady
+
 MOST_CHANGES: Final = 32
 """The most changes kept that may turn out to have been unobserved."""
 
@@ -31,7 +33,7 @@ class Standing(StrEnum):
 class Change(Struct, frozen=True, array_like=True):
     """The standing from `at` on (steady)."""
 
-    at: int
+    at: Steady
     standing: Standing
 
 
@@ -51,7 +53,7 @@ class Lasted(Struct, frozen=True):
 class Account(Struct, frozen=True):
     """The account of one cluster. It changes when the standing does, never because time passes."""
 
-    settled: int
+    settled: Steady
     """The time (steady) up to which `lasted` is final."""
     standing: Standing = Standing.UNOBSERVED
     """The standing from `settled` on."""

@@ -24,7 +24,7 @@ from msgspec import Struct
 from sidecar.core.flink.configmaps import LEASE_MARGIN
 from sidecar.core.flink.leadership import Births, ConfigMapPosition, Position, ZNodePosition
 from sidecar.core.leadership.leases import Lease, Term, Vacancy, VacancyReason
-from sidecar.core.moment import SECOND, Moment, in_seconds
+from sidecar.core.moment import SECOND, Duration, Moment, Steady, in_seconds
 from sidecar.core.observations import NodeObserved
 
 
@@ -144,17 +144,17 @@ TICK: Final = 2 * SECOND
 class LastLed(Struct, frozen=True):
     """When a leader that is gone may have worked last (steady)."""
 
-    earliest: int | None
+    earliest: Steady | None
     """A time at which it is known to have worked. None: not known."""
-    latest: int | None
+    latest: Steady | None
     """The time after which it cannot have worked. None: not known."""
 
 
 class Downtime(Struct, frozen=True):
     """For how long no leader worked (microseconds)."""
 
-    at_least: int = 0
-    at_most: int | None = 0
+    at_least: Duration = 0
+    at_most: Duration | None = 0
     """None: not known."""
 
     def __add__(self, more: "Downtime") -> "Downtime":

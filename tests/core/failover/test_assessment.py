@@ -113,8 +113,8 @@ def test_an_assessment_survives_a_kill() -> None:
     assert [row.verdict for row in rows(looks(sidecar, None))] == ["recovered"] * 2
 
 
-def test_a_failover_in_which_the_sidecar_ends_with_its_pod_is_assessed_by_the_next_one() -> None:
-    """The picture is handed over."""
+def replaced_in_failover() -> Sidecar:
+    """The next sidecar, if the first one ended when the leader was lost; now B leads."""
     flink, sidecar = watching(policy=ASSESSING)
     shows(sidecar, before(sidecar))
     sidecar.waits(1)
@@ -123,8 +123,26 @@ def test_a_failover_in_which_the_sidecar_ends_with_its_pod_is_assessed_by_the_ne
     sidecar.is_replaced(down_for=3)
     flink.elect(B)
     sidecar.connects().waits(0.5)
-    of_cluster, of_job = rows(looks(sidecar, None))
-    assert (of_cluster.verdict, of_job.restored_from, of_job.name) == ("recovered", "latest", "orders")
+    return sidecar
+
+
+@pytest.mark.parametrize(("restored", "origin"), [(41, "latest"), (40, "older"), (None, "nothing")])
+def test_a_failover_in_which_the_sidecar_ends_with_its_pod_is_assessed_by_the_next_one(
+    restored: int | None, origin: str
+) -> None:
+    """The jobs of the last picture are handed over, each with its last checkpoint: without it no state would be known to be lost."""
+    sidecar = replaced_in_failover()
+    for _ in range(8):
+        looks(sidecar, after(sidecar, restored, 42), seconds=1)
+    of_cluster, of_job = rows(sidecar)
+    assert (of_cluster.verdict == "recovered", of_job.restored_from, of_job.name) == (restored == 41, origin, "orders")
+
+
+def test_a_task_manager_that_is_missing_is_missed_by_the_next_sidecar() -> None:
+    """Without those of the last picture, everything would have come back."""
+    sidecar = replaced_in_failover()
+    of_cluster, _ = rows(looks(sidecar, None, seconds=200, task_managers=TASK_MANAGERS[:1]))
+    assert (of_cluster.verdict, of_cluster.task_managers_after) == ("degraded", 1)
 
 
 def test_jobs_that_do_not_run_yet_are_waited_for_by_the_next_sidecar() -> None:
@@ -192,14 +210,19 @@ def test_a_job_that_somebody_submits_under_the_same_name_is_another_job(
     assert rows(sidecar)[0].reasons == ["Job orders: Flink does not know it any more. Its last known checkpoint is 41."]
 
 
-def test_a_missing_job_is_back_once_somebody_has_submitted_it_again() -> None:
-    """Not by another one of that name that ran all the time, and each new one is one of the missing."""
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["the same sidecar", "the next one"])
+def test_a_missing_job_is_back_once_somebody_has_submitted_it_again(is_replaced: bool) -> None:
+    """Not by another one of that name that ran all the time, and each new one is one of the missing. Without the namesakes the next sidecar
+    would take it for back.
+    """
     third, fourth = "c" * 32, "d" * 32
     flink, sidecar = lost_job(beside=OTHER)
     flink.submit(third)
     beside = replace(job(job_id=OTHER), started_at=2)
     looks(sidecar, replace(after(sidecar, 41, 42), id=OTHER), seconds=40)
     assert list(cluster(sidecar).job_faults) == [JOB]
+    if is_replaced:
+        sidecar.is_replaced(down_for=3).connects()
     looks(sidecar, beside)
     assert list(cluster(sidecar).job_faults) == [JOB]
     for new in (third, fourth):

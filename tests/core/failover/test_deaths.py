@@ -10,7 +10,7 @@ from sidecar.core.cluster.record_lines import succession_line
 from sidecar.core.failover.causes import Confidence
 from sidecar.core.failover.death_verdict import DeathReason, DeathVerdict
 from sidecar.core.failover.deaths import RECORDED_AFTER, death_of
-from sidecar.core.failover.ends import KEPT, MOST_ENDS, MOST_PODS, MOST_SIGNS, merged
+from sidecar.core.failover.ends import KEPT, MOST_ENDS, MOST_PODS, MOST_SIGNS, NOTHING
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import (
     EventObserved,
@@ -22,7 +22,6 @@ from sidecar.core.observations import (
 )
 from sidecar.core.policy.policy import Policy
 from sidecar.core.process_end import ContainerEnd, LogEnd, PodStatus, ProcessEnd, SeenEvent
-from sidecar.core.rebase import rebased
 from sidecar.core.records import Death
 from tests.kit.cluster import CLUSTER, A, B, job_manager
 from tests.kit.core_sidecar import KUBERNETES, LEADER_CHANGED, POLICY, Sidecar, leased, watching
@@ -364,6 +363,22 @@ def test_a_restart_by_the_operator_is_a_cause(about: str) -> None:
     assert episode.cause == expected
 
 
+def test_the_next_sidecar_reads_the_operators_restart_again() -> None:
+    """The failover in progress is handed over without it, and is notified once."""
+    pods = Pods()
+    restart = SeenEvent("FlinkDeployment", "jm-a", "uid-a", "RestartUnhealthyJob", "", pods.sidecar.now)
+    pods.sidecar.observe(EventObserved(pods.sidecar.moment, CLUSTER, restart))
+    pods.sidecar.waits(3)
+    pods.flink.vacate()
+    pods.sidecar.sees_changes().is_replaced(3)
+    pods.sidecar.observe(EventObserved(pods.sidecar.moment, CLUSTER, restart))
+    pods.flink.grant(B).publish_all(B)
+    pods.sidecar.connects()
+    pods.sidecar.watches(20)
+    assert pods.sidecar.episodes()[0].cause == "operator_restart"
+    assert pods.sidecar.sent_reasons() == [("FlinkLeaderChanged", "FIRST")]
+
+
 def test_a_secret_in_the_operators_event_is_shown_nowhere() -> None:
     """It quotes the job's exception."""
     pods = Pods()
@@ -440,7 +455,7 @@ def test_the_order_of_observations_does_not_matter() -> None:
 
 
 def test_what_is_observed_again_is_remembered_once() -> None:
-    """Each list of Events and pods shows them all, while the clocks drift; so does each handover."""
+    """Each list of Events and pods shows them all, while the clocks drift."""
     pods = Pods()
     sidecar, ended = pods.sidecar, pods.sidecar.now
     end = replace(RUNNING, last_end=ContainerEnd(1, "Error", finished_at=ended))
@@ -455,8 +470,6 @@ def test_what_is_observed_again_is_remembered_once() -> None:
             sidecar.observe(EventObserved(at, CLUSTER, event))
     ends = sidecar.state.clusters[CLUSTER].ends
     assert (len(ends.signs), len(ends.operator), len(ends.pods["uid-a"].ends)) == (4, 1, 1)
-    theirs = rebased(ends, 7)
-    assert merged(ends, theirs) is ends
 
 
 def test_what_is_remembered_is_bounded() -> None:
@@ -479,40 +492,57 @@ def test_what_is_remembered_is_bounded() -> None:
 
 @pytest.mark.parametrize("lost", ["process", "disk"])
 def test_the_next_sidecar_knows_the_facts_of_the_end(lost: str) -> None:
-    """Killed, it has its journal; with its pod, it has the handover: without the words that others wrote, with the same verdict."""
+    """Killed, it has its journal; with its pod, it learns them again from the API server."""
     pods = Pods()
+    ended = pods.sidecar.now
     pods.ends(239, "Error", message="java.lang.OutOfMemoryError: Java heap space")
     pods.flink.vacate()
     pods.sidecar.sees_changes()
     (pods.sidecar.is_killed if lost == "process" else pods.sidecar.is_replaced)(3)
+    if lost == "disk":
+        assert pods.sidecar.state.clusters[CLUSTER].ends == NOTHING
+        end = ContainerEnd(239, "Error", "java.lang.OutOfMemoryError: Java heap space", finished_at=ended)
+        pods.shows(replace(RUNNING, last_end=end))
     pods.flink.grant(B).publish_all(B)
     pods.sidecar.connects()
     pods.sidecar.watches(40)
     death = the_death(pods.sidecar)
     assert (death.reason, death.confidence, death.exit_code) == ("heap_exhausted", "high", 239)
-    assert (death.fault is None) == (lost == "disk")
 
 
-def test_what_is_recorded_is_not_recorded_by_the_next_sidecar() -> None:
-    """It has the facts, and knows that it is."""
+def test_an_end_that_cannot_be_read_again_is_not_known() -> None:
+    """The pod is gone when the next sidecar lists pods: the failover is notified once, and no reason is named."""
     pods = Pods()
+    pods.ends()
+    pods.flink.vacate()
+    pods.sidecar.sees_changes()
+    pods.sidecar.is_replaced(3)
+    pods.shows(STANDBY)
+    pods.flink.grant(B).publish_all(B)
+    pods.sidecar.connects()
+    pods.sidecar.watches(120)
+    assert deaths(pods.sidecar) == []
+    assert pods.sidecar.sent_reasons() == [("FlinkLeaderChanged", "FIRST")]
+    assert "OOM" not in pods.sidecar.sent[0].body
+
+
+@pytest.mark.parametrize("is_read_again", [True, False])
+def test_what_is_recorded_is_not_recorded_by_the_next_sidecar(is_read_again: bool) -> None:
+    """It knows that it is, and notifies nobody a second time, whether or not it reads the end again."""
+    pods = Pods()
+    ended = pods.sidecar.now
     pods.ends()
     pods.fails_over()
     assert the_death(pods.sidecar).reason == "oom_killed"
+    sent = len(pods.sidecar.sent)
     pods.sidecar.is_replaced(3)
     pods.sidecar.connects()
+    if is_read_again:
+        pods.shows(replace(RUNNING, last_end=ContainerEnd(137, "OOMKilled", finished_at=ended)))
     pods.sidecar.watches(60)
     assert len(deaths(pods.sidecar)) == 1
-    assert judged(pods.sidecar)
-
-
-def test_a_sidecar_that_does_not_read_pods_takes_none_over() -> None:
-    """Anybody may write a handover: what its reader could not have observed is left out."""
-    pods = Pods()
-    pods.ends()
-    pods.sidecar.policy = KUBERNETES
-    pods.sidecar.is_replaced(3)
-    assert pods.sidecar.state.clusters[CLUSTER].ends.pods == {}
+    assert (judged(pods.sidecar) is not None) is is_read_again
+    assert len(pods.sidecar.sent) == sent
 
 
 def test_the_same_leader_again_is_said_so() -> None:

@@ -315,12 +315,18 @@ def unobserved(operator: Operator) -> FlinkDeployment:
     )
 
 
-def test_the_sidecar_in_the_pod_ends_with_it_and_the_next_one_knows() -> None:
-    """One JobManager, a sidecar beside it: all of the upgrade happens while no sidecar runs."""
+@pytest.mark.parametrize("last_seen", ["the changed spec", "UPGRADING", "the loss of the leader"])
+def test_the_sidecar_in_the_pod_ends_with_it_and_the_next_one_knows(last_seen: str) -> None:
+    """One JobManager, a sidecar beside it: the rest of the upgrade happens while no sidecar runs. Without what was known of the
+    FlinkDeployment it would page.
+    """
     flink, sidecar, operator = operated()
     operator.is_changed()
+    if last_seen == "UPGRADING":
+        operator.upgrades()
     flink.vacate()
-    sidecar.sees_changes()
+    if last_seen == "the loss of the leader":
+        sidecar.sees_changes()
     deployed = unobserved(operator)
     sidecar.is_replaced(down_for=30)
     flink.grant(B).publish_all(B)
@@ -330,6 +336,33 @@ def test_the_sidecar_in_the_pod_ends_with_it_and_the_next_one_knows() -> None:
     episode = the_episode(sidecar)
     assert (episode.cause, episode.planned) == ("planned_upgrade", True)
     assert sidecar.sent_reasons() == QUIETLY
+
+
+def test_the_pod_is_drained_and_its_sidecar_ends_with_it() -> None:
+    """Without the eviction, which nobody can read any more, the failover would page."""
+    flink, sidecar = leased(job_manager("10.1.2.3"), policy=PLANNED)
+    sidecar.observe(PodDisrupted(sidecar.moment, CLUSTER, "u-1", "orders-7d9f", "10.1.2.3", "node-7"))
+    sidecar.is_replaced(down_for=30)
+    flink.vacate()
+    flink.grant(B).publish_all(B)
+    sidecar.connects()
+    sidecar.watches(20)
+    assert (the_episode(sidecar).cause, the_episode(sidecar).planned) == ("node_drain", True)
+    assert sidecar.sent_reasons() == QUIETLY
+
+
+def test_a_cluster_that_starts_again_has_its_budget_with_the_next_sidecar_too() -> None:
+    """Without the time since when it is wanted, that it has no leader yet would page."""
+    flink, sidecar, operator = operated()
+    operator.is_suspended()
+    ends(flink, sidecar)
+    operator.deploys()
+    sidecar.waits(600, tick=10)
+    operator.is_resumed()
+    sidecar.is_replaced(down_for=3).connects().waits(60)
+    operator.reports()
+    sidecar.waits(20)
+    assert sidecar.sent_reasons() == []
 
 
 def test_the_next_one_may_read_the_deployment_before_what_was_handed_over() -> None:

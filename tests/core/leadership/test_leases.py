@@ -139,16 +139,18 @@ def test_a_short_blink_puts_the_end_of_a_lease_off() -> None:
     assert patterns(sidecar) == ["A->null"]
 
 
-@pytest.mark.parametrize("how", ["blind", "killed"])
+@pytest.mark.parametrize("how", ["blind", "killed", "replaced"])
 def test_a_lease_that_has_run_out_stays_so_until_it_is_renewed(how: str) -> None:
-    """Neither an outage nor a restart of ours brings a dead leader back, and nobody is notified that all is well."""
+    """Neither an outage nor a restart of ours brings a dead leader back, and nobody is notified that all is well. Without the expired lease
+    the next sidecar would take it for the leader.
+    """
     flink, sidecar = leased()
     sidecar.hears_nothing(60)
     assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
     if how == "blind":
         sidecar.is_cut_off().waits(60)
     else:
-        sidecar.is_killed(down_for=60)
+        (sidecar.is_killed if how == "killed" else sidecar.is_replaced)(down_for=60)
     sidecar.connects()
     sidecar.hears_nothing(60)
     assert patterns(sidecar) == ["A->null", *(["null->?"] if how == "blind" else []), "?->null"]
