@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from sidecar.core.cluster.failover_events import KubernetesEvent
+from sidecar.core.failover.failover_events import KubernetesEvent
 from sidecar.core.observations import ClusterObservation, EndObservation, FinderObservation, PlanObservation
 from sidecar.core.pods import Pod
 

@@ -13,11 +13,11 @@ import pytest
 from sidecar.cli.main import cli
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.cluster import advice
-from sidecar.core.cluster.failover.causes import Cause
-from sidecar.core.cluster.leadership_table import Kind
+from sidecar.core.failover.causes import Cause
 from sidecar.core.ha.flink_checks import FLINK_CHECKS
 from sidecar.core.ha.results import KUBERNETES_CHECKS
 from sidecar.core.ha.zookeeper_checks import ZOOKEEPER_CHECKS
+from sidecar.core.leadership.transitions import Kind
 from sidecar.core.policy.triggers import Trigger
 from sidecar.core.views.snapshot import OUTCOMES
 from sidecar.settings import load

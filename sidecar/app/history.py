@@ -22,7 +22,7 @@ from sidecar.core.records import (
     Recovery,
     TransitionRecord,
 )
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.core.views import alert_view, episode_view
 from sidecar.core.views.episode_view import EpisodeView, needs_review, outcomes_of
 from sidecar.core.views.explain import Explanation, UnknownEpisodeError, annotation, find, note

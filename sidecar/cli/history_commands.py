@@ -12,8 +12,8 @@ import click
 
 from sidecar.cli.options import CONFIG, OUTPUT, STATE_DIR, Output, cluster_options, options, output
 from sidecar.cli.printing import columns, print_document, print_line, print_table, print_text, print_value
-from sidecar.core.cluster.leadership_table import Kind
 from sidecar.core.flink.leadership import Component
+from sidecar.core.leadership.transitions import Kind
 from sidecar.core.moment import Timestamp, micros, parsed, seconds, timestamp
 from sidecar.core.pods import spelled
 from sidecar.core.records import AnyRecord

@@ -9,10 +9,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar.core.captures import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
-from sidecar.core.cluster.failover import episodes
-from sidecar.core.cluster.failover.episodes import Episode
-from sidecar.core.cluster.record_writer import envelope
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.cluster_state import ClusterState
+from sidecar.core.cluster.draft import envelope
+from sidecar.core.effects import Append, Effect, Gather
+from sidecar.core.failover import episodes
+from sidecar.core.failover.episodes import Episode
 from sidecar.core.flink.leadership import Component, ComponentId, Held
 from sidecar.core.moment import SECOND, Moment, timestamp
 from sidecar.core.observations import EvidenceGathered
@@ -21,7 +22,7 @@ from sidecar.core.policy.policy import Policy, Source
 from sidecar.core.quarantine import Quarantine
 from sidecar.core.records import Evidence, record_id
 from sidecar.core.sanitize import clean
-from sidecar.core.state_and_effects import Append, Effect, Gather, State
+from sidecar.core.state import State
 
 SOON: Final = SECOND // 4
 """How long all components and jobs must have had their new leaders before Flink is asked: the message, which waits a few seconds, shall

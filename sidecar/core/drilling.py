@@ -13,19 +13,20 @@ from sidecar.core.alerting import alerting_step, grouping
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.alerting.reactions import Drills
 from sidecar.core.alerting.suppression import Silence
-from sidecar.core.cluster import rest_server
-from sidecar.core.cluster.death.deaths import death_of
-from sidecar.core.cluster.state import ClusterState, Drilled
+from sidecar.core.cluster.cluster_state import ClusterState, Drilled
 from sidecar.core.drills import proof
 from sidecar.core.drills.drill import RunningDrill, began, ended
 from sidecar.core.drills.findings import Findings, with_record
 from sidecar.core.drills.judge import SETTLING, Result
 from sidecar.core.drills.messages import closing_messages, messages
+from sidecar.core.effects import Append, Effect, effects_of
+from sidecar.core.failover import rest_server
+from sidecar.core.failover.deaths import death_of
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.overlay import with_items
 from sidecar.core.policy.policy import Policy
 from sidecar.core.records import record_id
-from sidecar.core.state_and_effects import Append, Effect, State, effects_of
+from sidecar.core.state import State
 
 SHORTEST: Final = 60 * SECOND
 """The shortest time between the messages of two drills of one cluster, whatever its store contains."""

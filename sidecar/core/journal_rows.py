@@ -10,24 +10,24 @@ from sidecar.core.alerting.alerts import Alerts, Failovers, Group, Pending, Pend
 from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.alerting.suppression import Documents, Silence, Silences
 from sidecar.core.captures import Capture
-from sidecar.core.cluster.death.ends import NOTHING, Ends
-from sidecar.core.cluster.failover.episodes import Episode
-from sidecar.core.cluster.failover.plans import Disruption, Operated
-from sidecar.core.cluster.leadership_account import Account
-from sidecar.core.cluster.recovery.recovery_state import Assessed, Assessment, JobAfter, JobFault
-from sidecar.core.cluster.standby import Standby
-from sidecar.core.cluster.state import ClusterState, ComponentState, Drilled, RestServer, View
+from sidecar.core.cluster.cluster_state import ClusterState, ComponentState, Drilled, RestServer, View
 from sidecar.core.cluster.status import Stated
-from sidecar.core.cluster.store.leases import Lease
-from sidecar.core.cluster.transitions import Transition
 from sidecar.core.drills.drill import RunningDrill
+from sidecar.core.failover.ends import NOTHING, Ends
+from sidecar.core.failover.episodes import Episode
+from sidecar.core.failover.plans import Disruption, Operated
+from sidecar.core.failover.recovery_state import Assessed, Assessment, JobAfter, JobFault
 from sidecar.core.flink.configmaps import LeaderElectionRecord
 from sidecar.core.flink.leadership import ComponentId
+from sidecar.core.leadership.contenders import Standby
+from sidecar.core.leadership.leadership_account import Account
+from sidecar.core.leadership.leases import Lease
+from sidecar.core.leadership.transitions import Transition
 from sidecar.core.moment import Moment
 from sidecar.core.overlay import Overlay, differing
 from sidecar.core.pictures import Picture
 from sidecar.core.pods import Pod
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 
 _K = TypeVar("_K")
 _S = TypeVar("_S", bound=Struct)

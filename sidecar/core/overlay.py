@@ -75,6 +75,8 @@ class Overlay(Mapping[_K, _V]):
 
 def with_items(mapping: Mapping[_K, _V], items: Mapping[_K, _V]) -> Mapping[_K, _V]:
     """The mapping `{**mapping, **items}`."""
+    if isinstance(mapping, dict) and len(mapping) <= _SMALL:
+        return {**mapping, **items} if items else mapping
     base, changes = _layers(mapping)
     if any(changes.get(key) is _GONE for key in items):  # it does not return to the place that it had
         base, changes = _whole(base, changes), {}
@@ -84,8 +86,10 @@ def with_items(mapping: Mapping[_K, _V], items: Mapping[_K, _V]) -> Mapping[_K, 
 def without_items(mapping: Mapping[_K, _V], keys: Iterable[_K]) -> Mapping[_K, _V]:
     """The mapping without these keys; the same object if it has none of them."""
     gone = [key for key in keys if key in mapping]
+    if not gone:
+        return mapping
     base, changes = _layers(mapping)
-    return _joined(base, changes | dict.fromkeys(gone, _GONE)) if gone else mapping
+    return _joined(base, changes | dict.fromkeys(gone, _GONE))
 
 
 def differing(before: Mapping[_K, _V], after: Mapping[_K, _V]) -> tuple[list[_K], dict[_K, _V]]:

@@ -1,27 +1,24 @@
 """All state changes go through here: `step(policy, state, observation) → (state, effects)`."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
 from sidecar.core import capturing, drilling, handover
-from sidecar.core.agreement import Peers
 from sidecar.core.alerting import alerting_step
-from sidecar.core.cluster import cluster_step, rest_server, status_of
-from sidecar.core.cluster.cluster_step import accounted
-from sidecar.core.cluster.death import deaths
-from sidecar.core.cluster.draft import ClusterStep
-from sidecar.core.cluster.failover import plans
-from sidecar.core.cluster.failover_events import events
-from sidecar.core.cluster.record_writer import transition_record
-from sidecar.core.cluster.recovery import assessment
-from sidecar.core.cluster.recovery.recovery_state import BadRestore
-from sidecar.core.cluster.state import ClusterState, fresh_cluster, without_memory
-from sidecar.core.cluster.transitions import Transition
+from sidecar.core.cluster import cluster_step, status_of
+from sidecar.core.cluster.cluster_state import ClusterState, fresh_cluster, without_memory
+from sidecar.core.cluster.draft import ClusterStep, transition_record
+from sidecar.core.effects import Append, Effect, NamePod, Publish, TakePicture, effects_of
+from sidecar.core.failover import assessment, plans, rest_server
+from sidecar.core.failover.failover_events import events
+from sidecar.core.failover.recovery_state import BadRestore
 from sidecar.core.finder import Finder
 from sidecar.core.flink.deployments import Maker
+from sidecar.core.leadership.leadership_machine import accounted
+from sidecar.core.leadership.transitions import Transition
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
     ANY,
@@ -57,7 +54,7 @@ from sidecar.core.pictures import PictureRequest
 from sidecar.core.pods import ip_addresses, with_pod
 from sidecar.core.policy.policy import Policy, Source
 from sidecar.core.quarantine import Quarantine, Quarantined
-from sidecar.core.state_and_effects import Append, Effect, NamePod, Publish, State, TakePicture, effects_of
+from sidecar.core.state import State
 
 ALIVE_INTERVAL = 30 * SECOND
 """How often the journal records that the sidecar runs."""
@@ -65,13 +62,15 @@ MOST_UNCLAIMED: Final = 10_000
 """FlinkDeployments without a cluster that are remembered."""
 
 Step = tuple[State, list[Effect]]
+_T = TypeVar("_T")
+_Act = Callable[[Policy, str, ClusterState, _T], ClusterStep]
 _Informing = EndObservation | PictureTaken | HaChecked | PeersAsked | FailoverAnnotated
 
 
 def step(policy: Policy, state: State, observation: Observation) -> Step:
     """The state after `observation`, and its effects in order: append records, then the others."""
     after, effects = _step(policy, state, observation)
-    return drilling.with_records(after, effects), effects
+    return drilling.with_records(after, effects) if after.drills else after, effects
 
 
 def _step(policy: Policy, state: State, observation: Observation) -> Step:
@@ -108,10 +107,7 @@ def _observe(
             return state, []  # a late observation of a cluster that was removed
         before = fresh_cluster(observation.at)
 
-    def act(policy: Policy, name: str, cluster: ClusterState, _: Moment) -> ClusterStep:
-        return cluster_step.observe(policy, name, cluster, observation)
-
-    state, effects = _act(policy, state, name, before, act, observation.at)
+    state, effects = _act(policy, state, name, before, cluster_step.leaders_observed, observation, observation.at)
     after = state.clusters[name]
     if after.operated is None and after.components is not before.components and (state.makers or state.listed):
         state, more = _made(policy, state, name, observation.at)
@@ -132,7 +128,9 @@ def _find(policy: Policy, state: State, observation: ClusterFound | ClusterRemov
         case ClusterRemoved(cluster_id=name, on_purpose=on_purpose):
             cluster = state.clusters.get(name)
             if cluster and cluster_step.has_leader(cluster) and not on_purpose:
-                return replace(state, clusters=with_items(state.clusters, {name: _unconfirmed(cluster, at)})), []
+                # Nothing of it will be confirmed any more.
+                gone = replace(cluster, gone=at, confirmed=None, stale=False)
+                return replace(state, clusters=with_items(state.clusters, {name: gone})), []
             return _remove(policy, state, [name] if cluster else [], at)
         case ClustersListed(cluster_ids=names):
             state = replace(state, finder=Finder.from_listed(observation, state.finder))
@@ -141,16 +139,11 @@ def _find(policy: Policy, state: State, observation: ClusterFound | ClusterRemov
             return _remove(policy, state, sorted(ended - policy.stores.keys()) if names is not None else [], at)
 
 
-def _unconfirmed(cluster: ClusterState, at: Moment) -> ClusterState:
-    """A cluster whose place was deleted with leaders in it. Nothing of it will be confirmed any more."""
-    return replace(cluster, gone=at, confirmed=None, stale=False)
-
-
 def _remove(policy: Policy, state: State, names: Iterable[str], at: Moment) -> Step:
     """Retire clusters that were removed, resolve their alerts, and forget them."""
     effects: list[Effect] = []
     for name in names:
-        state, more = _act(policy, state, name, state.clusters[name], cluster_step.removed, at)
+        state, more = _act(policy, state, name, state.clusters[name], cluster_step.removed, at, at)
         effects += more
         alerts = alerting_step.without_cluster(policy, state.alerts, name, at)
         operated = state.clusters[name].operated
@@ -207,13 +200,13 @@ def _meant(policy: Policy, state: State, cluster_id: str) -> list[str]:
 def _made(policy: Policy, state: State, name: str, at: Moment) -> Step:
     """The state after somebody else leads a cluster: what makes its JobManagers may have been observed before."""
     effects: list[Effect] = []
-    for (meant, *_), seen in state.makers.items():
+    known: list[tuple[str, PlanObservation]] = [
+        *((meant, MakerObserved(at, name, seen)) for (meant, *_), seen in state.makers.items()),
+        *((meant, MakersListed(at, name, there)) for meant, there in state.listed.items()),
+    ]
+    for meant, observation in known:
         if meant == name or (meant.endswith(ANY) and name.startswith(meant[:-1])):
-            state, more = _plan_of_one(policy, state, MakerObserved(at, name, seen))
-            effects += more
-    for meant, there in state.listed.items():
-        if meant == name or (meant.endswith(ANY) and name.startswith(meant[:-1])):
-            state, more = _plan_of_one(policy, state, MakersListed(at, name, there))
+            state, more = _plan_of_one(policy, state, observation)
             effects += more
     return state, effects
 
@@ -221,7 +214,7 @@ def _made(policy: Policy, state: State, name: str, at: Moment) -> Step:
 def _plan_of_one(policy: Policy, state: State, observation: PlanObservation) -> Step:
     name, at = observation.cluster_id, observation.at
     if cluster := state.clusters.get(name):
-        return _take(policy, state, name, cluster_step.plan_observed(policy, name, cluster, observation), at)
+        return _take(policy, state, name, cluster_step.facts_observed(policy, name, cluster, observation), at)
     if isinstance(observation, MakersListed | RightRefused):
         return state, []
     if not policy.finds or not isinstance(observation, DeploymentObserved):
@@ -239,35 +232,11 @@ def _inform(policy: Policy, state: State, observation: _Informing) -> Step:
     effects: list[Effect] = []
     for name in _meant(policy, state, observation.cluster_id):
         if before := state.clusters.get(name):
-            state, more = _inform_one(policy, state, name, before, observation)
+            if isinstance(observation, PictureTaken):
+                observation = rest_server.bounded(state.clusters, observation)
+            state, more = _act(policy, state, name, before, cluster_step.facts_observed, observation, observation.at)
             effects += more
     return state, effects
-
-
-def _inform_one(
-    policy: Policy,
-    state: State,
-    name: str,
-    before: ClusterState,
-    observation: _Informing,
-) -> Step:
-    def act(policy: Policy, name: str, cluster: ClusterState, _: Moment) -> ClusterStep:
-        match observation:
-            case HaChecked():
-                return cluster_step.checks_observed(policy, name, cluster, observation)
-            case PeersAsked(known=peers, opinions=opinions, at=at):
-                return replace(cluster, peers=Peers(peers, opinions, at.steady)), []
-            case FailoverAnnotated():
-                return assessment.annotated(cluster, observation), []
-            case PictureTaken():
-                cluster, answer = rest_server.answered(cluster, rest_server.bounded(state.clusters, observation))
-                if answer is None:
-                    return cluster, []
-                return assessment.observe(policy, name, rest_server.observed(policy, cluster, answer), answer)
-            case _:
-                return deaths.observe(policy, name, cluster, observation)
-
-    return _act(policy, state, name, before, act, observation.at)
 
 
 def _begin(policy: Policy, state: State, observation: Started | PolicyLoaded | HandoverRead) -> Step:
@@ -400,24 +369,24 @@ def _stated(policy: Policy, state: State, quarantine: Quarantine, statuses: stat
     return replace(state, stated=without_items(state.clusters, undecided), status_due=min(dues, default=None)), effects
 
 
-def _each_cluster(policy: Policy, state: State, now: Moment, act: cluster_step.Act) -> Step:
+def _each_cluster(policy: Policy, state: State, now: Moment, act: _Act[Moment]) -> Step:
     effects: list[Effect] = []
     for name, before in state.clusters.items():
         try:
-            state, more = _act(policy, state, name, before, act, now)
+            state, more = _act(policy, state, name, before, act, now, now)
         except Exception as error:  # noqa: BLE001  whatever it is, the other clusters go on
             more = [Quarantined(f"cluster {name}", error)]
         effects += more
     return state, effects
 
 
-def _act(policy: Policy, state: State, name: str, before: ClusterState, act: cluster_step.Act, at: Moment) -> Step:
-    """The state after one cluster acted. If its memory of earlier failovers and plans makes it raise, it goes on without."""
+def _act(policy: Policy, state: State, name: str, before: ClusterState, act: _Act[_T], what: _T, at: Moment) -> Step:
+    """The state after one cluster acted on `what`. If its memory of earlier failovers and plans makes it raise, it goes on without."""
     try:
-        return _take(policy, state, name, act(policy, name, before, at), at)
+        return _take(policy, state, name, act(policy, name, before, what), at)
     except Exception as error:
         with suppress(Exception):
-            outcome = act(policy, name, without_memory(before, at), at)
+            outcome = act(policy, name, without_memory(before, at), what)
             state, effects = _take(policy, state, name, outcome, at)
             return state, [Quarantined(f"what was remembered of cluster {name}", error), *effects]
         raise
@@ -439,7 +408,8 @@ def _take(policy: Policy, state: State, cluster_id: str, outcome: ClusterStep, a
         if not isinstance(event, BadRestore)
     ]
     effects += left_out
-    effects += (Publish(event) for event in events(policy, cluster_id, before, after, happened))
+    if cluster_id in policy.events:
+        effects += (Publish(event) for event in events(cluster_id, before, after, happened))
     if cluster_id in policy.pod_names:
         own = (event for event in happened if isinstance(event, Transition) and not event.component.job_id)
         addresses = (transition.leader.address for transition in own if transition.leader)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from sidecar.core.journal_rows import FORMAT, Row, assemble
 from sidecar.core.records import Annotation, AnyRecord, Death, Record, Recovery, StatusRecord, record_id
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.journal.file import (
     FILE,
     DamagedError,

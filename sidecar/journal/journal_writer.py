@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from sidecar.core.journal_rows import Row, assemble, changes
 from sidecar.core.records import Annotation, AnyRecord
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.journal.file import (
     FILE,
     DamagedError,

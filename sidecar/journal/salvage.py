@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct, json
 
-from sidecar.core.cluster.state import View
+from sidecar.core.cluster.cluster_state import View
 from sidecar.core.journal_rows import KINDS, Row
 from sidecar.core.moment import Moment
 from sidecar.journal.file import connect, execute_rows, newest_in, sealed_in

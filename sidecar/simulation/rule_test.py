@@ -14,7 +14,7 @@ from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import DeliveryOutcome, DeliverySettled, Observation, Started, Stopped, Ticked
 from sidecar.core.policy.policy import Policy, Source, Store
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.core.step import step
 from sidecar.settings.model import Alerting
 from sidecar.settings.rule_tests import NotificationInTest, RuleTest, ScenarioEvent

@@ -13,7 +13,7 @@ from sidecar.core.moment import SECOND, Moment, seconds
 from sidecar.core.observations import HandoverRead, PodNamed
 from sidecar.core.pods import Pods, merged
 from sidecar.core.policy.policy import Policy
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.ports import LedgerError, LedgerRefusedError, LedgerStore, StoredDocument, only_ledger_errors
 from sidecar.runtime.clock import Clock
 from sidecar.runtime.threads import ServiceThread, jittered, join_all

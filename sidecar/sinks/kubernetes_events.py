@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from sidecar.core.cluster.failover_events import KubernetesEvent
+from sidecar.core.failover.failover_events import KubernetesEvent
 from sidecar.ports import EventStore, KubernetesError, KubernetesRefusedError
 from sidecar.runtime.threads import ServiceThread, jittered
 

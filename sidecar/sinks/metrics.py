@@ -17,12 +17,12 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from sidecar import __version__
-from sidecar.core.cluster.cluster_step import final_until
-from sidecar.core.cluster.leadership_account import Standing, totals
-from sidecar.core.cluster.state import ClusterState, contending, zxid_headroom
+from sidecar.core.cluster.cluster_state import ClusterState, contending, zxid_headroom
 from sidecar.core.cluster.status import Status
 from sidecar.core.cluster.status_of import status_of
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, Held
+from sidecar.core.leadership.leadership_account import Standing, totals
+from sidecar.core.leadership.leadership_machine import final_until
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.sanitize import printable
 from sidecar.core.views.leader_view import state_of

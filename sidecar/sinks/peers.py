@@ -15,7 +15,7 @@ from msgspec.json import Decoder
 from sidecar.core.agreement import Opinion
 from sidecar.core.alerting.ledger_document import Observers, Presence
 from sidecar.core.bounds import OBSERVER
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.flink.leadership import Held
 from sidecar.core.observations import PeersAsked
 from sidecar.core.policy.policy import ALL_FOUND

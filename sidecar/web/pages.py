@@ -14,9 +14,10 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.cluster import advice, rest_server
-from sidecar.core.cluster.failover.causes import Cause
-from sidecar.core.cluster.state import ClusterState, contending
+from sidecar.core.cluster import advice
+from sidecar.core.cluster.cluster_state import ClusterState, contending
+from sidecar.core.failover import rest_server
+from sidecar.core.failover.causes import Cause
 from sidecar.core.flink.leadership import Component
 from sidecar.core.moment import Moment, Timestamp, timestamp
 from sidecar.core.pods import process

@@ -8,8 +8,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.cluster.record_lines import lasted
+from sidecar.core.failover.causes import Cause
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.moment import SECOND, Timestamp, age, parsed, seconds, timestamp
 from sidecar.core.pods import Pods, name_at

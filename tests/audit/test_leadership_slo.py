@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 from sidecar.audit import open_audit
 from sidecar.audit.ingest.ingest import ingest
 from sidecar.audit.report.report import write_report
-from sidecar.core.cluster.leadership_account import totals
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
+from sidecar.core.leadership.leadership_account import totals
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeploymentObserved, ViewConfirmed
 from sidecar.core.policy.policy import Objective

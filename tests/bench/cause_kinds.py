@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from sidecar.core.cluster.failover.causes import RELATED, Cause
+from sidecar.core.failover.causes import RELATED, Cause
 from sidecar.core.moment import SECOND
 from tests.bench.cause_scene import CALM_SECONDS, Fault, Outcome, Scene
 from tests.kit.relay import Gate

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 
 from msgspec import json
 
-from sidecar.core.cluster.failover.causes import RELATED
+from sidecar.core.failover.causes import RELATED
 from sidecar.core.flink.configmaps import LEASE_MARGIN
 from sidecar.core.moment import SECOND
 from sidecar.journal import JournalReader

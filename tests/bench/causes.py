@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from sidecar.core.cluster.failover.causes import Cause
+from sidecar.core.failover.causes import Cause
 from tests.bench.cause_kinds import KINDS, Kind, Race
 from tests.bench.cause_labs import LABS, SESSION
 from tests.bench.cause_scene import Fault, FaultRecords, Outcome, Scene, epoch_seconds

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from sidecar.app.loop import MOST_A_TURN
 from sidecar.core.journal_rows import changes
 from sidecar.core.observations import Observation, Ticked
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.core.step import step, step_all
 from tests.bench.storm import POLICY
 from tests.kit import observed_failovers as scenes

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from sidecar.app.loop import Loop
 from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.captures import Capture
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.journal_rows import changes
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import ChildrenObserved, DeliveryOutcome, DeliverySettled, Observation
@@ -27,7 +27,7 @@ from sidecar.core.policy.policy import Destination, Policy, Rule, Severity
 from sidecar.core.policy.routing import Route
 from sidecar.core.policy.triggers import Trigger
 from sidecar.core.records import AnyRecord
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.journal import Journal
 from sidecar.runtime.clock import Clock
 from tests.kit import observed_failovers as scenes

@@ -6,11 +6,11 @@ from statistics import median
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import Ticked
 from sidecar.core.policy.policy import Objective, Store
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.core.step import step
 from tests.kit.cluster import CLUSTER
 from tests.kit.core_sidecar import POLICY, watching

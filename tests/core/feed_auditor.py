@@ -10,7 +10,7 @@ from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.observations import HandoverRead, Observation, PolicyLoaded, Started, Ticked
 from sidecar.core.policy.policy import Destination, Feed, Policy
 from sidecar.core.policy.routing import every
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from tests.kit.alertmanager_model import AlertmanagerModel, key
 
 EVENT_DURATION: Final = 2 * FIRES_FOR

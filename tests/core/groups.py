@@ -14,7 +14,7 @@ from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.policy.policy import Policy, Rule, Severity
 from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, TimeRange
 from sidecar.core.policy.triggers import Trigger
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from tests.kit.cluster import CLUSTER, DISPATCHER, REST_SERVER, START
 from tests.kit.core_sidecar import POLICY
 

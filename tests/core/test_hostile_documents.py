@@ -13,6 +13,7 @@ from sidecar.core.alerting.alerts import Reason
 from sidecar.core.alerting.claims import Standing
 from sidecar.core.alerting.ledger_document import MOST_BYTES, Claim, ForeignFormatError, Ledger
 from sidecar.core.alerting.outbox import Delivery, Part
+from sidecar.core.effects import Append
 from sidecar.core.flink.configmaps import LeaderElectionRecord, decode_leader, decode_lease, lapses_after
 from sidecar.core.flink.connection_info import Unreadable
 from sidecar.core.flink.leadership import LeaderInformation
@@ -28,7 +29,7 @@ from sidecar.core.observations import (
     ViewObserved,
 )
 from sidecar.core.policy.policy import Severity, Store
-from sidecar.core.state_and_effects import Append, State
+from sidecar.core.state import State
 from tests.kit import hostile
 from tests.kit.cluster import CLUSTER, JOB, START
 from tests.kit.core_sidecar import POLICY

@@ -12,7 +12,7 @@ from sidecar.core.alerting.alerts import Alerts
 from sidecar.core.observations import ChildrenObserved, SnapshotCompleted
 from sidecar.core.policy.policy import Policy, Rule
 from sidecar.core.policy.triggers import Trigger
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.core.step import step, step_all
 from tests.kit import observed_failovers as scenes
 

@@ -8,8 +8,12 @@ from msgspec import Struct
 from sidecar.core.alerting.alerts import Alert, Alerts, CountedFailover, Failovers, Group, Member, Pending
 from sidecar.core.alerting.suppression import Silence, Silences
 from sidecar.core.captures import Gathered
-from sidecar.core.cluster.death.death_verdict import DeathVerdict
-from sidecar.core.cluster.death.ends import (
+from sidecar.core.cluster.cluster_state import ComponentState, Confirmed, Drilled, Fewer, RestServer, Unanswered
+from sidecar.core.drills.drill import RunningDrill
+from sidecar.core.drills.findings import Findings
+from sidecar.core.failover.causes import Facts
+from sidecar.core.failover.death_verdict import DeathVerdict
+from sidecar.core.failover.ends import (
     ContainerEnded,
     Ends,
     KnownPod,
@@ -21,22 +25,16 @@ from sidecar.core.cluster.death.ends import (
     Rebooted,
     Restart,
 )
-from sidecar.core.cluster.downtime import Downtime, LastLed
-from sidecar.core.cluster.failover.causes import Facts, Loss
-from sidecar.core.cluster.failover.episodes import Absence, Episode
-from sidecar.core.cluster.failover.plans import Disruption, Intent, Operated
-from sidecar.core.cluster.leadership_account import Account, Change, Lasted
-from sidecar.core.cluster.recovery.recovery_state import Assessed, JobFault
-from sidecar.core.cluster.split_leadership import Contest
-from sidecar.core.cluster.standby import Standby
-from sidecar.core.cluster.state import ComponentState, Confirmed, Drilled, Fewer, RestServer, Unanswered
-from sidecar.core.cluster.store.leases import Lease
-from sidecar.core.cluster.store.unobserved import Elections, Gap, Look
-from sidecar.core.drills.drill import RunningDrill
-from sidecar.core.drills.findings import Findings
+from sidecar.core.failover.episodes import Absence, Episode
+from sidecar.core.failover.plans import Disruption, Intent, Operated
+from sidecar.core.failover.recovery_state import Assessed, JobFault
 from sidecar.core.flink.configmaps import LeaderElectionRecord
 from sidecar.core.flink.deployments import FlinkDeployment
 from sidecar.core.flink.leadership import Births, ConfigMapPosition, Held, LeaderInformation, ZNodePosition
+from sidecar.core.leadership.contenders import Contest, Standby
+from sidecar.core.leadership.leadership_account import Account, Change, Lasted
+from sidecar.core.leadership.leases import Lease
+from sidecar.core.leadership.unobserved import Downtime, Elections, Gap, LastLed, Look, Loss
 from sidecar.core.moment import Moment
 from sidecar.core.pictures import Checkpoint, Checkpoints, Job, Picture, Restored
 from sidecar.core.process_end import PodStatus, ProcessEnd

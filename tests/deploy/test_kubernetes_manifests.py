@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.core.cluster.failover_events import EventReason, KubernetesEvent, Subject
+from sidecar.core.failover.failover_events import EventReason, KubernetesEvent, Subject
 from sidecar.core.ha.finding import Unknown
 from sidecar.core.moment import Timestamp
 from sidecar.drivers.kubernetes import Access

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.core import handover
-from sidecar.core.cluster.failover.episodes import is_away
+from sidecar.core.failover.episodes import is_away
 from sidecar.core.flink.leadership import host_port
 from sidecar.runtime.clock import Clock
 from sidecar.sinks.handover import REFILL_SECONDS

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from sidecar.core.cluster.state import RestServer
+from sidecar.core.cluster.cluster_state import RestServer
 from sidecar.core.flink.leadership import Component, ComponentId, LeaderInformation
 from sidecar.journal import JournalReader
 from tests.kit.cluster import JobManager

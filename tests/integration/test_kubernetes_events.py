@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.cluster.failover_events import MOST_BYTES, EventReason, KubernetesEvent, Subject
+from sidecar.core.failover.failover_events import MOST_BYTES, EventReason, KubernetesEvent, Subject
 from sidecar.core.moment import Timestamp
 from sidecar.drivers.kubernetes import Access
 from sidecar.drivers.kubernetes.events import MOST_EPISODES, KubernetesEvents, event_name

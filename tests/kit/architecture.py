@@ -11,6 +11,8 @@ from tests import ROOT
 _CODE: Final = ROOT / "sidecar"
 _FOR_ALL: Final = frozenset({"sidecar.runtime", "sidecar.ports", "sidecar.__main__"})
 """What everybody may import: arrows to it would hide all others."""
+_TOGETHER: Final = {"core.failover": "core.cluster", "core.leadership": "core.cluster"}
+"""Rooms that share one state and import one another. They are drawn as one."""
 
 Rooms = Mapping[str, Collection[str]]
 """Each room, and those whose modules its modules import."""
@@ -59,7 +61,8 @@ def _room(module: str, divided: tuple[str, ...]) -> str | None:
     room = ".".join(parts[:depth])
     path = _CODE.joinpath(*parts[1:depth])
     is_room = parts[0] == "sidecar" and len(parts) >= depth and (path.is_dir() or path.with_suffix(".py").is_file())
-    return room.removeprefix("sidecar.") if is_room and room not in _FOR_ALL else None
+    name = room.removeprefix("sidecar.")
+    return _TOGETHER.get(name, name) if is_room and room not in _FOR_ALL else None
 
 
 def _imports(file: Path) -> Iterator[str]:

@@ -16,7 +16,7 @@ from sidecar.audit.log.closed_tables import CLOSED_TABLES
 from sidecar.audit.log.schema import BASE_VIEWS
 from sidecar.audit.views.catalog import ANSWERS
 from sidecar.cli.main import cli
-from sidecar.core.cluster.failover.causes import Cause
+from sidecar.core.failover.causes import Cause
 from sidecar.core.flink.configmaps import ConfigMapLayout
 from sidecar.core.flink.znode_paths import ZNodeLayout
 from sidecar.core.policy.triggers import Trigger

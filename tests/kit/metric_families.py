@@ -6,7 +6,7 @@ from typing import Final
 from prometheus_client.core import Metric
 
 from sidecar.core.finder import Finder
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.sinks.metrics import SinkHealth, SnapshotCollector
 from tests.kit.observed_failovers import at

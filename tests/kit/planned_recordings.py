@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster.failover import plans
+from sidecar.core.failover import plans
 from sidecar.core.flink import configmaps
 from sidecar.core.flink.deployments import Maker
 from sidecar.core.moment import SECOND, parsed

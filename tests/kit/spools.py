@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from sidecar.core.records import AnyRecord
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.journal import Journal, JournalReader
 from sidecar.sinks.spool.segment_store import segment_store
 from sidecar.sinks.spool.spool_writer import Spool

@@ -2,7 +2,7 @@
 
 Real: the API server with every object that the sidecar reads, its rules for deletion, generations and watches; Flink, its leases, its exit.
 Pretended: the controllers, the scheduler and the kubelet. This module writes what they write, in the order in which they did it in real
-pods (`deployment-scaled-to-0` and its like in tests/core/cluster/failover/test_planned_recordings.py). A "pod" is a process of this
+pods (`deployment-scaled-to-0` and its like in tests/core/failover/test_planned_recordings.py). A "pod" is a process of this
 machine with an address of its own (127.0.0.N). There are no images, probes, cgroups or networks.
 """
 

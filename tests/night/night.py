@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
-from sidecar.core.cluster.death.deaths import RECORDED_AFTER
+from sidecar.core.failover.deaths import RECORDED_AFTER
 from sidecar.core.moment import SECOND
 from tests.kit.recovery_scene import LABS, PICTURE_SECONDS, RetainingLab, Store
 from tests.kit.sidecar_process import Sidecar, command

@@ -16,7 +16,7 @@ from sidecar.core.moment import SECOND
 from sidecar.core.policy.policy import Policy, Rule, Severity
 from sidecar.core.policy.triggers import Trigger
 from sidecar.core.records import AnyRecord
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.core.views.snapshot import Snapshot
 from tests.core.alerting.test_silences import SILENCED
 from tests.kit.browser import chromium

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster.state import ComponentState
+from sidecar.core.cluster.cluster_state import ComponentState
 from sidecar.core.flink.leadership import Component, ComponentId, Held, LeaderInformation
 from sidecar.core.records import AnyRecord, Notification, TransitionRecord, record_id
 from sidecar.core.views.snapshot import Snapshot

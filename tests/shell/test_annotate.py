@@ -20,8 +20,8 @@ from sidecar.core.views.explain import annotation, find, note
 from sidecar.journal import FILE, Journal, JournalReader, append
 from sidecar.runtime.clock import Clock
 from tests.core.cluster.pictures import TASK_MANAGERS, after, rest_address
-from tests.core.cluster.recovery.test_acceptance import restored
-from tests.core.cluster.recovery.test_assessment import cluster
+from tests.core.failover.test_acceptance import restored
+from tests.core.failover.test_assessment import cluster
 from tests.kit.cluster import CLUSTER
 from tests.kit.core_sidecar import Sidecar
 from tests.kit.sidecar_process import command

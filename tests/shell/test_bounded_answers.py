@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from sidecar.core.flink.leadership import Component, ComponentId, Held, LeaderInformation
 from sidecar.core.records import record_id
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.core.views.explain import MOST_BYTES_KEPT, find
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.sinks.metrics import SnapshotCollector, renderer

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.core.records import AnyRecord
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.journal import FILE, Journal, JournalError, JournalReader
 from tests.kit.observed_failovers import failover, first_sight, play, records_of
 from tests.kit.spools import run_and_stop, spool

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from sidecar.core.bounds import JOURNAL, MIB
 from sidecar.core.observations import Ticked
 from sidecar.core.records import AnyRecord
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.journal import FILE, Journal, JournalReader
 from tests.kit.observed_failovers import at, failover, first_sight, play, records_of
 
@@ -217,7 +217,7 @@ from pathlib import Path
 from sidecar.journal import Journal
 from sidecar.core.records import Coverage
 from sidecar.core.moment import Moment, timestamp
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 journal = Journal(Path(sys.argv[1]))
 state = journal.open()
 number = state.alive.wall if state.alive else 0

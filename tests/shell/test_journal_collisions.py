@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.records import TransitionRecord
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.journal import Journal, append
 from tests.shell.test_journal import lines, scene
 

@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.app import checking
 from sidecar.core.cluster import advice
-from sidecar.core.cluster.failover.causes import Cause
+from sidecar.core.failover.causes import Cause
 from sidecar.core.policy.triggers import Trigger
 from sidecar.core.views.leader_view import web_ui
 from sidecar.net.endpoints import AppriseUrl, Secret

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.app import history
-from sidecar.core.cluster.recovery.recovery_tables import MOST_OF_A_REASON
+from sidecar.core.failover.recovery_tables import MOST_OF_A_REASON
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Destination, Source

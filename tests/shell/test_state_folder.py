@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.app.history import records as remembered
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.journal import FILE, Journal, JournalError
 from tests.kit.spools import journal_with, records, run_and_stop, spool
 from tests.shell.test_journal import kept, lines, scene
@@ -45,7 +45,7 @@ def as_nobody(code: str) -> str:
     """What the code prints that a user runs who owns nothing; without root, whoever runs the tests."""
     become = f"if os.geteuid() == 0: os.setgroups([]); os.setresgid(*[{NOBODY}] * 3); os.setresuid(*[{NOBODY}] * 3)"
     imports = (
-        "import os, logging\nfrom sidecar.app import history\nfrom sidecar.core.state_and_effects import State\n"
+        "import os, logging\nfrom sidecar.app import history\nfrom sidecar.core.state import State\n"
         "from sidecar.journal import Journal"
     )
     script = f"{imports}\nlogging.basicConfig(format='%(message)s')\n{become}\n{code}"

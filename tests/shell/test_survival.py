@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from sidecar.app.loop import Loop
 from sidecar.core.alerting.conditions import CONDITIONS, Condition, Holding
 from sidecar.core.alerting.rules import evaluate
-from sidecar.core.cluster.store import znode_leaders
 from sidecar.core.flink import connection_info
 from sidecar.core.flink.connection_info import Unreadable
 from sidecar.core.flink.leadership import LeaderInformation
+from sidecar.core.leadership import znode_leaders
 from sidecar.core.observations import (
     ConfigMapObserved,
     ConnectionState,
@@ -120,7 +120,7 @@ def test_a_config_map_that_cannot_be_processed_is_recorded_too(tmp_path: Path, m
         raise ZeroDivisionError
 
     with monkeypatch.context() as broken:
-        broken.setattr("sidecar.core.cluster.store.leases.take", raises)
+        broken.setattr("sidecar.core.leadership.leases.take", raises)
         house.bring([replace(config_map, resource_version="2", leader=lease % 1)])
         wait_until(lambda: transitions(house)[-1].kind == "OBSCURED")
     house.bring([replace(config_map, resource_version="3", leader=lease % 2)])

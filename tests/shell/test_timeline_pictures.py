@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from sidecar.core.moment import SECOND, Moment, timestamp
 from sidecar.core.pods import Pod
 from sidecar.core.records import AnyRecord, TransitionRecord, record_id
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.timeline import LeaderSpan, SpanState
 from sidecar.journal import JournalReader

@@ -24,7 +24,7 @@ from sidecar.core.observations import (
     ViewConfirmed,
     ViewObserved,
 )
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.core.views.explain import MOST_KEPT, find, in_words
 from sidecar.core.views.snapshot import Health, Snapshot
 from sidecar.journal import JournalReader

@@ -28,7 +28,7 @@ from sidecar.core.observations import (
 )
 from sidecar.core.pods import Pod
 from sidecar.core.policy.policy import Policy
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.ports import LedgerError, LedgerRefusedError, StoredDocument
 from sidecar.runtime.clock import Clock
 from sidecar.sinks import handover as sink

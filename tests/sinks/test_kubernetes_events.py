@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.cluster.failover_events import EventReason, KubernetesEvent, Subject
+from sidecar.core.failover.failover_events import EventReason, KubernetesEvent, Subject
 from sidecar.core.moment import Timestamp
 from sidecar.ports import KubernetesError, KubernetesRefusedError
 from sidecar.sinks import kubernetes_events as sink

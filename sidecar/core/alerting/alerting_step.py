@@ -37,9 +37,8 @@ from sidecar.core.alerting import grouping, new_deliveries, reactions, rules, su
 from sidecar.core.alerting.alerts import Alerts, Group, Suppressed
 from sidecar.core.alerting.outbox import Delivery, Settled, claim, queue, released, settle, with_heartbeats
 from sidecar.core.alerting.reactions import Drills
-from sidecar.core.cluster.draft import Happened
-from sidecar.core.cluster.record_writer import envelope
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.cluster_state import ClusterState
+from sidecar.core.cluster.draft import Happened, envelope
 from sidecar.core.cluster.status_of import Statuses
 from sidecar.core.finder import Finder
 from sidecar.core.moment import Moment, timestamp

@@ -12,13 +12,13 @@ from sidecar.core.alerting.alerts import Alert, Notice
 from sidecar.core.alerting.subject import Failover, Subject, jobs_line, jobs_now, subject
 from sidecar.core.captures import Gathered
 from sidecar.core.cluster.advice import next_step
-from sidecar.core.cluster.death.death_verdict import DeathVerdict
-from sidecar.core.cluster.failover import makers_there
+from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.cluster.record_lines import death_line, succession_line
-from sidecar.core.cluster.state import ClusterState
 from sidecar.core.cluster.status import SHOWN, Shown
 from sidecar.core.cluster.status_of import Statuses
 from sidecar.core.counted import counted, shortened
+from sidecar.core.failover import planned
+from sidecar.core.failover.death_verdict import DeathVerdict
 from sidecar.core.message import Content, MessageAlert
 from sidecar.core.pods import Pods, name_at
 from sidecar.core.policy.policy import Policy
@@ -162,7 +162,7 @@ def _facts(about: Subject) -> list[tuple[str, str]]:
         facts.append(("cause", f"{failover.verdict.cause} ({failover.verdict.confidence} confidence)"))
         if failover.planned:
             facts.append(("planned", failover.planned))
-        elif lacked := makers_there.lacks(policy, names[0], about.cluster):
+        elif lacked := planned.lacks(policy, names[0], about.cluster):
             facts.append(("planned", f"not known without {lacked}"))
         if death := failover.death:
             facts.append(("death", f"{death.reason} ({death.confidence} confidence)"))

@@ -12,13 +12,11 @@ from msgspec.structs import replace
 
 from sidecar.core import agreement as agreements
 from sidecar.core.alerting.alerts import Alert, Failovers, Pending, PendingKey, new_alert, place_of
-from sidecar.core.cluster import rest_server
-from sidecar.core.cluster.failover import plans
-from sidecar.core.cluster.failover.episodes import Episode
-from sidecar.core.cluster.failover.plans import Intent, Plan
-from sidecar.core.cluster.recovery import assessment
-from sidecar.core.cluster.recovery.recovery_state import Fault
-from sidecar.core.cluster.state import ClusterState, ComponentState, contending, zxid_headroom
+from sidecar.core.cluster.cluster_state import ClusterState, ComponentState, contending, zxid_headroom
+from sidecar.core.failover import assessment, plans, rest_server
+from sidecar.core.failover.episodes import Episode
+from sidecar.core.failover.plans import Intent, Plan
+from sidecar.core.failover.recovery_state import Fault
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import Component, ComponentId, ConfigMapPosition, Vacant
 from sidecar.core.ha.finding import Verdict

@@ -32,7 +32,7 @@ def flush(
     ending: Collection[str] = (),
 ) -> Flushed:
     """The groups after what is due was notified, the notifications, and what to record: alerts that will never be notified, or that a
-    silence hides now. `documents`: of silences; `decided_at`: see `failover_in_progress`; `unsettled`: the clusters
+    silence hides now. `documents`: of silences; `decided_at`: see `failover_machine`; `unsettled`: the clusters
     whose status ends no incident; `ending`: those of the others whose planned failover is about to be recorded.
 
     `blind`: the clusters that cannot be read. What was observed of them is still notified, but never repeated as if it were current.

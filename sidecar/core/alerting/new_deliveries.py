@@ -22,11 +22,11 @@ from sidecar.core.alerting.grouping import is_observable
 from sidecar.core.alerting.outbox import Delivery, Part, Settled
 from sidecar.core.alerting.suppression import Documents
 from sidecar.core.alerting.title import WORST_FIRST
-from sidecar.core.cluster.failover import failover_in_progress
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.cluster.status import Status, ends_incident
 from sidecar.core.cluster.status_of import Statuses
 from sidecar.core.counted import counted
+from sidecar.core.failover import failover_machine
 from sidecar.core.message import Content, FeedAlert, MessageAlert
 from sidecar.core.moment import SECOND, Moment, timestamp
 from sidecar.core.policy.labels import Labels
@@ -123,13 +123,13 @@ def due(
     Alerts that cannot be notified are forgotten, so that the rest of their group is: a condition that still holds fires anew.
     """
 
-    decided_at = failover_in_progress.decided_at(clusters.values())
+    decided_at = failover_machine.decided_at(clusters.values())
     unsettled = {
         name
         for name, cluster in (clusters.items() if alerts.groups else ())
         if cluster.stated and not ends_incident(cluster.stated, now)
     }
-    ending = failover_in_progress.planned_ends(clusters, now) - unsettled if alerts.groups else set()
+    ending = failover_machine.planned_ends(clusters, now) - unsettled if alerts.groups else set()
 
     def deliver(part: Alerts) -> Due:
         after, notices, suppressed = flushing.flush(part, policy, blind, now, documents, decided_at, unsettled, ending)

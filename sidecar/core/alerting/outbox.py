@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from sidecar.core.agreement import Agreement
 from sidecar.core.alerting.alerts import Member, Reason
-from sidecar.core.cluster.death.death_verdict import DeathVerdict
 from sidecar.core.cluster.record_lines import DUPLICATE_NOTE
-from sidecar.core.cluster.recovery.recovery_state import RecoverySummary
+from sidecar.core.failover.death_verdict import DeathVerdict
+from sidecar.core.failover.recovery_state import RecoverySummary
 from sidecar.core.message import Message
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import DeliveryOutcome, DeliverySettled

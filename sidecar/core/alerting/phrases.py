@@ -7,12 +7,12 @@ from typing import Final
 from sidecar.core.agreement import Agreement
 from sidecar.core.alerting.alerts import Alert
 from sidecar.core.alerting.conditions import JOBS
-from sidecar.core.cluster import split_leadership
+from sidecar.core.cluster.cluster_state import TooOld
 from sidecar.core.cluster.record_lines import lasted, move, without_leader
-from sidecar.core.cluster.state import TooOld
 from sidecar.core.counted import counted
 from sidecar.core.finder import PARTLY
 from sidecar.core.flink.leadership import Component, ComponentId
+from sidecar.core.leadership import contenders
 from sidecar.core.moment import SECOND, age, seconds, spoken
 from sidecar.core.pods import Pods, name_at, spelled
 from sidecar.core.policy.labels import CHECK
@@ -224,7 +224,7 @@ _FIELDS: Final[Mapping[str, Callable[[_Fields], str]]] = {
     "at": lambda of: _after(": ", of.previous),
     "formerly": lambda of: _after(" (previous leader: ", clean(of.places[0]), ")"),
     "led": lambda of: of.led,
-    "calm": lambda _: seconds(split_leadership.CALM),
+    "calm": lambda _: seconds(contenders.CALM),
 }
 
 

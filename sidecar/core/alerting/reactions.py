@@ -21,14 +21,14 @@ from sidecar.core.alerting.alerts import (
     with_severity,
 )
 from sidecar.core.alerting.conditions import MOST_NAME
-from sidecar.core.cluster.downtime import bounds_in_seconds
+from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.cluster.draft import Happened
-from sidecar.core.cluster.failover.causes import Cause
-from sidecar.core.cluster.failover.episodes import LOOK_BACK, Episode, has_part
-from sidecar.core.cluster.recovery.recovery_state import BadRestore
-from sidecar.core.cluster.state import ClusterState
-from sidecar.core.cluster.transitions import Transition
+from sidecar.core.failover.causes import Cause
+from sidecar.core.failover.episodes import LOOK_BACK, Episode, has_part
+from sidecar.core.failover.recovery_state import BadRestore
 from sidecar.core.flink.leadership import Component, ComponentId
+from sidecar.core.leadership.transitions import Transition
+from sidecar.core.leadership.unobserved import bounds_in_seconds
 from sidecar.core.moment import Moment, in_seconds
 from sidecar.core.policy.labels import PLANNED
 from sidecar.core.policy.policy import Policy, Rule, Severity

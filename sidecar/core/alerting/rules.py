@@ -17,13 +17,12 @@ from sidecar.core.alerting.conditions import (
     waiting_alerts,
 )
 from sidecar.core.alerting.reactions import as_known
-from sidecar.core.cluster import rest_server
-from sidecar.core.cluster.downtime import bounds_in_seconds
-from sidecar.core.cluster.failover import plans
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.cluster_state import ClusterState
+from sidecar.core.failover import plans, rest_server
 from sidecar.core.finder import Finder
 from sidecar.core.flink.leadership import Held
 from sidecar.core.ha.finding import Verdict
+from sidecar.core.leadership.unobserved import bounds_in_seconds
 from sidecar.core.moment import Moment, in_seconds
 from sidecar.core.policy.labels import CHECK
 from sidecar.core.policy.policy import Policy, Rule

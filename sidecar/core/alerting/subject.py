@@ -11,19 +11,17 @@ from msgspec import Struct
 from sidecar.core.alerting import title
 from sidecar.core.alerting.alerts import Alert, Notice
 from sidecar.core.alerting.title import Headline
-from sidecar.core.cluster.death.death_verdict import DeathReason, DeathVerdict
-from sidecar.core.cluster.death.deaths import death_of, name_of
-from sidecar.core.cluster.failover import episodes
-from sidecar.core.cluster.failover.causes import Verdict, is_planned, verdict
-from sidecar.core.cluster.failover.episodes import Episode
-from sidecar.core.cluster.failover.failover_in_progress import facts_of
-from sidecar.core.cluster.recovery import assessment
-from sidecar.core.cluster.recovery.recovery_state import Assessed, RecoverySummary, summary
-from sidecar.core.cluster.recovery.recovery_tables import MOST_OF_A_REASON, known_checkpoints
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.cluster.status import ClusterStatus
 from sidecar.core.cluster.status_of import Statuses
 from sidecar.core.counted import counted, data_size, shortened
+from sidecar.core.failover import assessment, episodes
+from sidecar.core.failover.causes import Verdict, is_planned, verdict
+from sidecar.core.failover.death_verdict import DeathReason, DeathVerdict
+from sidecar.core.failover.deaths import death_of, facts_of, name_of
+from sidecar.core.failover.episodes import Episode
+from sidecar.core.failover.recovery_state import Assessed, RecoverySummary, summary
+from sidecar.core.failover.recovery_tables import MOST_OF_A_REASON, known_checkpoints
 from sidecar.core.moment import age, micros, seconds
 from sidecar.core.pictures import ENDED, Checkpoint, Job, Picture
 from sidecar.core.pods import Pods, spelled

@@ -1,1 +1,1 @@
-"""One Flink cluster: leadership transitions, the failovers that they make, and the causes of these."""
+"""One Flink cluster: the state that both machines share, one step of it, its status, its records and their words."""

@@ -5,14 +5,13 @@ find the cause. docs/how-to/troubleshooting.md has a section for each cause and 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from sidecar.core.cluster.death.death_verdict import DeathReason
-from sidecar.core.cluster.death.deaths import death_of, name_of
-from sidecar.core.cluster.failover.causes import Cause
-from sidecar.core.cluster.failover.failover_in_progress import cause_of
+from sidecar.core.cluster.cluster_state import ClusterState, contending
 from sidecar.core.cluster.record_lines import ENDINGS
-from sidecar.core.cluster.recovery.recovery_state import Fault
-from sidecar.core.cluster.state import ClusterState, contending
 from sidecar.core.cluster.status import Status
+from sidecar.core.failover.causes import Cause
+from sidecar.core.failover.death_verdict import DeathReason
+from sidecar.core.failover.deaths import cause_of, death_of, name_of
+from sidecar.core.failover.recovery_state import Fault
 from sidecar.core.flink.leadership import Vacant
 from sidecar.core.pods import process
 from sidecar.core.policy.triggers import TRIGGERS, Trigger

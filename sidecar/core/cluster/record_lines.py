@@ -6,10 +6,10 @@ Addresses and job ids come from the store and are untrusted: control characters 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from sidecar.core.cluster.death.death_verdict import DeathVerdict
-from sidecar.core.cluster.leadership_table import Kind
-from sidecar.core.cluster.recovery.recovery_tables import MOST_OF_A_REASON
 from sidecar.core.counted import counted
+from sidecar.core.failover.death_verdict import DeathVerdict
+from sidecar.core.failover.recovery_tables import MOST_OF_A_REASON
+from sidecar.core.leadership.transitions import Kind
 from sidecar.core.moment import SECOND, bounds, micros, seconds
 from sidecar.core.pods import spelled
 from sidecar.core.records import (

@@ -4,20 +4,17 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Final
 
-from sidecar.core.cluster import advice, rest_server
-from sidecar.core.cluster.death.deaths import death_of, name_of
-from sidecar.core.cluster.death.leader_process import ended_since
-from sidecar.core.cluster.downtime import Downtime, longest
-from sidecar.core.cluster.failover import plans
-from sidecar.core.cluster.failover.causes import Confidence
-from sidecar.core.cluster.failover.episodes import Episode, has_part
-from sidecar.core.cluster.failover.failover_in_progress import cause_of
-from sidecar.core.cluster.failover.plans import Plan
-from sidecar.core.cluster.recovery import assessment
-from sidecar.core.cluster.recovery.recovery_judge import REGISTERED_WITHIN
-from sidecar.core.cluster.recovery.recovery_state import KEPT, Assessed, Fault, JobFault, is_left_out
-from sidecar.core.cluster.state import ClusterState, ComponentState, Unanswered, contending
+from sidecar.core.cluster import advice
+from sidecar.core.cluster.cluster_state import ClusterState, ComponentState, Unanswered, contending
+from sidecar.core.failover import assessment, plans, rest_server
+from sidecar.core.failover.causes import Confidence
+from sidecar.core.failover.deaths import cause_of, death_of, ended_since, name_of
+from sidecar.core.failover.episodes import Episode, has_part
+from sidecar.core.failover.plans import Plan
+from sidecar.core.failover.recovery_judge import REGISTERED_WITHIN
+from sidecar.core.failover.recovery_state import KEPT, Assessed, Fault, JobFault, is_left_out
 from sidecar.core.flink.leadership import Component, ComponentId, Held, Vacant
+from sidecar.core.leadership.unobserved import Downtime, longest
 from sidecar.core.moment import SECOND, Moment, age, bounds, micros
 from sidecar.core.pictures import ENDED, Job, Picture
 from sidecar.core.pods import process

@@ -8,14 +8,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster.draft import ClusterStep
-from sidecar.core.cluster.failover import makers_there, plans
-from sidecar.core.cluster.record_writer import envelope
-from sidecar.core.cluster.recovery.recovery_state import Fault
-from sidecar.core.cluster.state import ClusterState, contending
+from sidecar.core.cluster.cluster_state import ClusterState, contending
+from sidecar.core.cluster.draft import ClusterStep, envelope
 from sidecar.core.cluster.status import ClusterStatus, Stated, Status
 from sidecar.core.cluster.status_case import LONGEST_REASON, Case
 from sidecar.core.counted import counted, listed
+from sidecar.core.failover import planned, plans
+from sidecar.core.failover.recovery_state import Fault
 from sidecar.core.flink.leadership import Unknown
 from sidecar.core.moment import SECOND, Moment, age, timestamp
 from sidecar.core.policy.policy import Policy
@@ -123,7 +122,7 @@ def _down(case: Case) -> Parts:
 
 def _refused(case: Case) -> Parts:
     """The rights that the API server refuses, without which a stop cannot be told from a loss."""
-    lacks = makers_there.rights(case.cluster)
+    lacks = planned.rights(case.cluster)
     return (f"whether it was meant is not known without {lacks}",) if lacks else ()
 
 

@@ -5,7 +5,7 @@ from typing import Final
 from msgspec import Struct
 
 from sidecar.core.alerting.silence_document import Written
-from sidecar.core.cluster.record_writer import envelope
+from sidecar.core.cluster.draft import envelope
 from sidecar.core.drills.findings import Findings
 from sidecar.core.drills.judge import Result, figures, judged
 from sidecar.core.moment import Moment, timestamp

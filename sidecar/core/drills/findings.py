@@ -7,8 +7,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.cluster.failover.causes import Cause
-from sidecar.core.cluster.leadership_table import Kind
+from sidecar.core.failover.causes import Cause
+from sidecar.core.leadership.transitions import Kind
 from sidecar.core.moment import Timestamp, parsed, timestamp
 from sidecar.core.records import (
     AnyRecord,

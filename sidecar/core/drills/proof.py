@@ -6,10 +6,10 @@ that is written after a crash, and read before the store notices, must hide noth
 
 from typing import Final
 
-from sidecar.core.cluster.death.deaths import death_of
-from sidecar.core.cluster.downtime import TICK
-from sidecar.core.cluster.failover.episodes import Episode
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.cluster_state import ClusterState
+from sidecar.core.failover.deaths import death_of
+from sidecar.core.failover.episodes import Episode
+from sidecar.core.leadership.unobserved import TICK
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Policy, Store
 

@@ -99,7 +99,10 @@ def component_of(path: str) -> ComponentId | None:
 
 def layout_of(path: str) -> ZNodeLayout | None:
     """The only layout with this leader path, or None if several layouts have it."""
-    return next((layout for layout, pattern in _LEADER_NODES if pattern.fullmatch(path)), None)
+    for layout, pattern in _LEADER_NODES:
+        if pattern.fullmatch(path):
+            return layout
+    return None
 
 
 def is_latch(path: str) -> bool:

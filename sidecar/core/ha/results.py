@@ -10,7 +10,7 @@ from sidecar.core.ha.finding import Finding, Verdict, unknown
 from sidecar.core.ha.flink_checks import FLINK_CHECKS, FlinkFacts
 from sidecar.core.ha.kubernetes_facts import KubernetesFacts, with_pods
 from sidecar.core.ha.zookeeper_checks import ZOOKEEPER_CHECKS, ZooKeeperFacts
-from sidecar.core.moment import Moment
+from sidecar.core.moment import SECOND, Moment
 from sidecar.core.sanitize import clean
 
 KUBERNETES_CHECKS: Final[Mapping[str, Callable[[KubernetesFacts], Finding]]] = {
@@ -59,6 +59,28 @@ class KnownCheck(Struct, frozen=True):
     """When the result was last recorded."""
     risk_since: Moment | None = None
     """Since when the check is a RISK that has not passed since: a check that cannot be read any more may still be one."""
+
+
+RECORD_INTERVAL: Final = 86_400 * SECOND
+"""How often an unchanged result is recorded."""
+
+
+def known(last: KnownCheck | None, result: CheckResult, at: Moment) -> KnownCheck:
+    """The known state of a check after its result. Recorded are verdicts that changed, and each result once a day."""
+    same = last is not None and last.result.verdict is result.verdict
+    due = not same or last is None or at.steady - last.recorded_at.steady >= RECORD_INTERVAL
+    risk_since = last.risk_since if last else None
+    match result.verdict:
+        case Verdict.PASS:
+            risk_since = None
+        case Verdict.RISK:
+            risk_since = risk_since or at
+    return KnownCheck(
+        result,
+        since=last.since if last and same else at,
+        recorded_at=at if last is None or due else last.recorded_at,
+        risk_since=risk_since,
+    )
 
 
 class Checked(Struct, frozen=True):

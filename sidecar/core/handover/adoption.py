@@ -6,11 +6,10 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Alert, Group, Member
-from sidecar.core.cluster import rest_server, succession
-from sidecar.core.cluster.failover import plans
-from sidecar.core.cluster.failover.episodes import Episode
-from sidecar.core.cluster.recovery import assessment
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster import cluster_step
+from sidecar.core.cluster.cluster_state import ClusterState
+from sidecar.core.failover import assessment, plans, rest_server
+from sidecar.core.failover.episodes import Episode
 from sidecar.core.handover.contents import Handover, with_members
 from sidecar.core.moment import Moment
 from sidecar.core.pictures import MOST_HELD
@@ -19,7 +18,7 @@ from sidecar.core.policy.labels import PLANNED
 from sidecar.core.policy.policy import Policy, Source
 from sidecar.core.policy.triggers import EVENTS
 from sidecar.core.rebase import rebased
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 
 
 def is_watched(cluster: ClusterState | None) -> bool:
@@ -45,7 +44,7 @@ def adopt(
         cluster = _informed(current, previous, handover.observer)
         return state if cluster is current else replace(state, clusters={**state.clusters, cluster_id: cluster}), {}
     own = handover.observer == policy.observer
-    cluster = succession.take_over(previous, handover.observer, now)
+    cluster = cluster_step.take_over(previous, handover.observer, now)
     if not own and not handover.ended:  # it answers another sidecar, in another place, which may still run
         cluster = replace(cluster, rest_server=None)
     if current:
@@ -67,7 +66,7 @@ def adopt(
 
 def _informed(current: ClusterState, previous: ClusterState, observer: str) -> ClusterState:
     """The watched cluster with what only the other sidecar knows; the same object if it is nothing."""
-    cluster = succession.informed(current, previous.episode, observer)
+    cluster = cluster_step.informed(current, previous.episode, observer)
     pods = merged(current.pods, previous.pods)
     return cluster if pods is current.pods else replace(cluster, pods=pods)
 

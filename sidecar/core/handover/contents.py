@@ -7,14 +7,14 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Alerts, Group, Member, Reason
 from sidecar.core.alerting.outbox import Delivery
-from sidecar.core.cluster import succession
-from sidecar.core.cluster.failover import episodes
-from sidecar.core.cluster.failover.episodes import Absence, Episode
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster import cluster_step
+from sidecar.core.cluster.cluster_state import ClusterState
+from sidecar.core.failover import episodes
+from sidecar.core.failover.episodes import Absence, Episode
 from sidecar.core.flink.leadership import ConfigMapPosition, Position
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Policy
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 
 
 class Handover(Struct, frozen=True):
@@ -54,7 +54,7 @@ class Handover(Struct, frozen=True):
 
 def cluster_handover(policy: Policy, state: State, cluster_id: str, at: Moment, *, ended: bool = False) -> Handover:
     """The handover of one cluster now."""
-    cluster = succession.hand_over(policy, cluster_id, state.clusters[cluster_id], at)
+    cluster = cluster_step.hand_over(policy, cluster_id, state.clusters[cluster_id], at)
     undelivered = _with_undelivered(state.alerts.groups, state.outbox.values())
     groups = with_members(undelivered, lambda member: member.alert.cluster_id == cluster_id)
     failovers = state.alerts.failovers.get(cluster_id)

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import DecodeError, Struct, json
 from msgspec.structs import asdict
 
-from sidecar.core.cluster.state import ComponentState
+from sidecar.core.cluster.cluster_state import ComponentState
 from sidecar.core.errors import OperatorError
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.handover import schema

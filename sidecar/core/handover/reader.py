@@ -7,20 +7,19 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Alerts, Failovers, Group
-from sidecar.core.cluster.failover import episodes, plans
-from sidecar.core.cluster.failover.episodes import Episode
-from sidecar.core.cluster.failover.plans import Operated
-from sidecar.core.cluster.recovery.recovery_state import Assessed
-from sidecar.core.cluster.split_leadership import Contest
-from sidecar.core.cluster.standby import Standby
-from sidecar.core.cluster.state import ClusterState, ComponentState, Drilled, RestServer, fresh_cluster
-from sidecar.core.cluster.store.leases import Lease
+from sidecar.core.cluster.cluster_state import ClusterState, ComponentState, Drilled, RestServer, fresh_cluster
+from sidecar.core.failover import episodes, plans
+from sidecar.core.failover.episodes import Episode
+from sidecar.core.failover.plans import Operated
+from sidecar.core.failover.recovery_state import Assessed
 from sidecar.core.flink.configmaps import LeaderElectionRecord
 from sidecar.core.flink.deployments import FlinkDeployment
 from sidecar.core.flink.leadership import Component, ComponentId, Unknown
 from sidecar.core.handover import document, schema
 from sidecar.core.handover.contents import Handover, with_members
 from sidecar.core.handover.document import HandoverError, unbounded
+from sidecar.core.leadership.contenders import Contest, Standby
+from sidecar.core.leadership.leases import Lease
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.pictures import Picture, TaskManager
 from sidecar.core.pods import merged

@@ -13,17 +13,16 @@ from msgspec import Meta, Struct
 from sidecar.core.agreement import Agreement
 from sidecar.core.alerting.alerts import CountedFailover, Reason
 from sidecar.core.bounds import HANDOVER
-from sidecar.core.cluster.downtime import LastLed
-from sidecar.core.cluster.failover.causes import Loss
-from sidecar.core.cluster.failover.episodes import Absence
-from sidecar.core.cluster.failover.plans import MOST_DISRUPTIONS, Disruption, Plan
-from sidecar.core.cluster.recovery.recovery_state import JobFault, JobName
-from sidecar.core.cluster.standby import Standby
-from sidecar.core.cluster.state import Drilled, Unanswered
+from sidecar.core.cluster.cluster_state import Drilled, Unanswered
 from sidecar.core.counted import Count, Number
+from sidecar.core.failover.episodes import Absence
+from sidecar.core.failover.plans import MOST_DISRUPTIONS, Disruption, Plan
+from sidecar.core.failover.recovery_state import JobFault, JobName
 from sidecar.core.flink.configmaps import LONGEST_LEASE
 from sidecar.core.flink.deployments import Maker
 from sidecar.core.flink.leadership import ComponentId, JobId
+from sidecar.core.leadership.contenders import Standby
+from sidecar.core.leadership.unobserved import LastLed, Loss
 from sidecar.core.moment import Duration, Moment, Steady, Wall
 from sidecar.core.pictures import Restored
 from sidecar.core.pods import MOST_PODS, Address, KubernetesName, Pod

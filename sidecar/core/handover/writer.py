@@ -7,17 +7,17 @@ from msgspec.structs import asdict, replace
 
 from sidecar.core.alerting.alerts import CountedFailover, Failovers, Group
 from sidecar.core.bounds import HANDOVER
-from sidecar.core.cluster.failover import episodes
-from sidecar.core.cluster.failover.episodes import Episode
-from sidecar.core.cluster.failover.plans import Disruption, Operated
-from sidecar.core.cluster.recovery.recovery_state import JobFault
-from sidecar.core.cluster.recovery.recovery_tables import known_checkpoints
-from sidecar.core.cluster.standby import Standby
-from sidecar.core.cluster.state import ComponentState, Drilled
+from sidecar.core.cluster.cluster_state import ComponentState, Drilled
+from sidecar.core.failover import episodes
+from sidecar.core.failover.episodes import Episode
+from sidecar.core.failover.plans import Disruption, Operated
+from sidecar.core.failover.recovery_state import JobFault
+from sidecar.core.failover.recovery_tables import known_checkpoints
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.handover import document, schema
 from sidecar.core.handover.contents import Handover
 from sidecar.core.handover.document import HandoverError, bounded, bounded_values
+from sidecar.core.leadership.contenders import Standby
 from sidecar.core.pictures import ENDED, Job, Picture
 from sidecar.core.pods import Pod
 from sidecar.core.sanitize import clean

@@ -28,7 +28,7 @@ from sidecar.core.moment import Moment, Timestamp, timestamp
 from sidecar.core.policy.policy import Policy, Rule, Severity
 from sidecar.core.policy.routing import every, matching
 from sidecar.core.sanitize import clean
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.core.views.snapshot import Snapshot
 
 

@@ -14,7 +14,7 @@ from sidecar.core.errors import OperatorError
 from sidecar.core.moment import Timestamp, in_seconds, micros, parsed, seconds
 from sidecar.core.records import AnyRecord, Death, Drill, EpisodeRecord, Recovery
 from sidecar.core.sanitize import clean
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.core.views.explain import Fact, below_names
 
 MOST_EARLIER: Final = 10

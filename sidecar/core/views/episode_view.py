@@ -11,16 +11,15 @@ from typing import Final
 from msgspec import Struct, convert, json
 from msgspec.structs import replace
 
-from sidecar.core.cluster.death.deaths import death_of
-from sidecar.core.cluster.death.ends import KEPT
-from sidecar.core.cluster.failover import episodes
-from sidecar.core.cluster.failover.causes import Cause
-from sidecar.core.cluster.failover.failover_in_progress import facts_of
-from sidecar.core.cluster.leadership_table import Kind
-from sidecar.core.cluster.record_writer import RecordWriter
-from sidecar.core.cluster.recovery.assessment import current_rows
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.cluster_state import ClusterState
+from sidecar.core.cluster.draft import RecordWriter
+from sidecar.core.failover import episodes
+from sidecar.core.failover.assessment import current_rows
+from sidecar.core.failover.causes import Cause
+from sidecar.core.failover.deaths import death_of, facts_of
+from sidecar.core.failover.ends import KEPT
 from sidecar.core.flink.leadership import Component
+from sidecar.core.leadership.transitions import Kind
 from sidecar.core.moment import SECOND, Timestamp, in_seconds, parsed, seconds
 from sidecar.core.records import Annotation, Death, EpisodeRecord, Recovery, StatusRecord, TransitionRecord
 from sidecar.core.sanitize import clean

@@ -9,9 +9,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.cluster import rest_server
-from sidecar.core.cluster.death import ends
-from sidecar.core.cluster.state import ClusterState, contending
+from sidecar.core.cluster.cluster_state import ClusterState, contending
+from sidecar.core.failover import ends, rest_server
 from sidecar.core.flink.leadership import (
     LOCAL_NAMES,
     Blindness,

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from sidecar.core.cluster.state import ClusterState, TooOld, contending
+from sidecar.core.cluster.cluster_state import ClusterState, TooOld, contending
 from sidecar.core.flink import configmaps, znode_paths
 from sidecar.core.flink.connection_info import Unreadable, decode_connection_info
 from sidecar.core.flink.leadership import (

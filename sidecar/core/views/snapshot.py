@@ -12,14 +12,14 @@ from msgspec.structs import replace
 from sidecar.core import captures
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.alerting.outbox import NOT_RESENT, SUPERSEDED
-from sidecar.core.cluster.failover.causes import Cause
-from sidecar.core.cluster.leadership_table import Kind
+from sidecar.core.failover.causes import Cause
 from sidecar.core.flink.leadership import Component
+from sidecar.core.leadership.transitions import Kind
 from sidecar.core.moment import Moment
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.policy.policy import Policy
 from sidecar.core.records import AnyRecord, EpisodeRecord, Evidence, Notification, TransitionRecord
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 
 _Labels = TypeVar("_Labels", bound=tuple[str, ...])
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from sidecar.core.cluster.advice import next_step
-from sidecar.core.cluster.state import ClusterState, ComponentState, Sighting, contending
+from sidecar.core.cluster.cluster_state import ClusterState, ComponentState, Sighting, contending
 from sidecar.core.cluster.status import LED, SHOWN, WORST_FIRST, ClusterStatus, Stated, Status
 from sidecar.core.cluster.status_of import status_of
 from sidecar.core.flink.leadership import ComponentId, ConfigMapPosition, Held, Vacant
@@ -18,7 +18,7 @@ from sidecar.core.ha import finding
 from sidecar.core.moment import SECOND, Moment, Timestamp, parsed, timestamp
 from sidecar.core.pods import merged
 from sidecar.core.sanitize import clean
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.core.views.alert_view import AlertView, alerts
 from sidecar.core.views.leader_view import Leader, leaders
 from sidecar.core.views.snapshot import Snapshot

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.cluster.state import ClusterState
+from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.flink.leadership import Component, Held, Leadership, Unknown
 from sidecar.core.moment import Moment, parsed
 from sidecar.core.pods import process

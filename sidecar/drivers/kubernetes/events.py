@@ -4,7 +4,7 @@ from hashlib import sha256
 from http import HTTPStatus
 from typing import Any, Final
 
-from sidecar.core.cluster.failover_events import EventReason, KubernetesEvent
+from sidecar.core.failover.failover_events import EventReason, KubernetesEvent
 from sidecar.drivers.kubernetes.access import Access, ApiError
 from sidecar.drivers.kubernetes.api import Api, Selector, Verb
 from sidecar.drivers.kubernetes.objects import EPISODES_ANNOTATION, EventObject, read_event

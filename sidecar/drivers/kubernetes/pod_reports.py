@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster.death.ends import OperatorReason
+from sidecar.core.failover.ends import OperatorReason
 from sidecar.core.first_fault import log_end
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ANY, EventObserved, LogEndRead, PodDisrupted, PodObserved

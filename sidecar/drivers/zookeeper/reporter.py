@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 
-from sidecar.core.cluster.state import Missing
+from sidecar.core.cluster.cluster_state import Missing
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.connection_info import MAX_BYTES
 from sidecar.core.moment import Moment

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.alerting.outbox import Delivery
-from sidecar.core.cluster.failover.causes import Cause
+from sidecar.core.failover.causes import Cause
 from sidecar.core.records import EpisodeRecord
 from sidecar.core.views import episode_view
 from sidecar.core.views.explain import facts, find

@@ -8,7 +8,7 @@ from sidecar.core.policy.policy import Policy, Rule, Severity
 from sidecar.core.policy.triggers import Trigger
 from tests.core.auditor import PAGER
 from tests.core.cluster.pictures import ASSESSING, before, job, shows
-from tests.core.cluster.recovery.test_assessment import looks
+from tests.core.failover.test_assessment import looks
 from tests.kit.cluster import B
 from tests.kit.core_sidecar import POLICY, Sidecar, watching, with_destinations
 from tests.kit.fake_flink import Flink

@@ -16,7 +16,7 @@ from sidecar.core.policy.routing import Route
 from tests.core.alerting.test_to_its_end import MAIL, RESTARTING
 from tests.core.auditor import PAGER
 from tests.core.cluster.pictures import ASSESSING, before, shows
-from tests.core.cluster.recovery.test_assessment import looks
+from tests.core.failover.test_assessment import looks
 from tests.kit.cluster import ALL_FOUR, CLUSTER, B
 from tests.kit.core_sidecar import LeaseSidecar, Sidecar, leased, watching, with_destinations
 from tests.kit.fake_flink import Flink

@@ -15,7 +15,7 @@ from sidecar.core.policy.triggers import Trigger
 from tests.core import triggers
 from tests.core.auditor import PAGER
 from tests.core.cluster.pictures import ASSESSING, after, before, job, shows
-from tests.core.cluster.recovery.test_assessment import looks
+from tests.core.failover.test_assessment import looks
 from tests.core.triggers import SCENES
 from tests.kit.cluster import B
 from tests.kit.core_sidecar import Sidecar, watching, with_destinations

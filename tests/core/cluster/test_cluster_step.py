@@ -13,7 +13,7 @@ from sidecar.core.journal_rows import changes
 from sidecar.core.moment import timestamp
 from sidecar.core.observations import ChildrenObserved, SnapshotCompleted
 from sidecar.core.records import Contention
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, JOB, REST_SERVER, START, A, B, job_manager
 from tests.kit.core_sidecar import Sidecar, watching
 from tests.kit.fake_flink import Flink

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from sidecar.core.alerting.compose import MOST_BODY
 from sidecar.core.captures import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
 from sidecar.core.capturing import CALM, LIMIT, MOST_JOBS, MOST_PIECES, MOST_ROUNDS, MOST_TOLD, PATIENCE, SOON
-from sidecar.core.cluster.failover.episodes import JOB_PATIENCE, SETTLED
 from sidecar.core.cluster.record_lines import record_line
+from sidecar.core.failover.episodes import JOB_PATIENCE, SETTLED
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import EvidenceGathered

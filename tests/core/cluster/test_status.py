@@ -8,22 +8,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sidecar.core.cluster.failover.plans import Operated
-from sidecar.core.cluster.recovery.recovery_state import KEPT, Fault, JobFault
-from sidecar.core.cluster.standby import Standby
 from sidecar.core.cluster.status import SHOWN, ClusterStatus, Status
 from sidecar.core.cluster.status_of import ROWS, status_of
+from sidecar.core.failover.plans import Operated
+from sidecar.core.failover.recovery_state import KEPT, Fault, JobFault
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 from sidecar.core.flink.leadership import Component, ComponentId
+from sidecar.core.leadership.contenders import Standby
 from sidecar.core.moment import Moment
 from sidecar.core.observations import ConnectionState, DeploymentObserved, Ticked
 from sidecar.core.policy.policy import Store
 from sidecar.core.reach import Reach
 from sidecar.core.records import StatusRecord
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.core.step import step
 from tests.core.cluster.pictures import ASSESSING, after, before, job, reaches, shows
-from tests.core.cluster.recovery.test_assessment import failed_over, looks
+from tests.core.failover.test_assessment import failed_over, looks
 from tests.kit.cluster import CLUSTER, DISPATCHER, JOB, THE_JOB, A, B
 from tests.kit.core_sidecar import Sidecar, watching
 from tests.kit.groups import examples

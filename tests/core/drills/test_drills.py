@@ -23,7 +23,7 @@ from sidecar.core.alerting.silence_document import (
     written,
 )
 from sidecar.core.alerting.suppression import Silences
-from sidecar.core.cluster.state import Drilled
+from sidecar.core.cluster.cluster_state import Drilled
 from sidecar.core.drilling import SHORTEST
 from sidecar.core.drills.judge import SETTLING
 from sidecar.core.drills.messages import critical_receivers

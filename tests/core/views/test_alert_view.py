@@ -17,7 +17,7 @@ from sidecar.core.policy.policy import Policy, Rule, Severity
 from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, TimeRange
 from sidecar.core.policy.triggers import Trigger
 from sidecar.core.rebase import rebased
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.core.views.alert_view import AlertView, alerts
 from sidecar.core.views.snapshot import Snapshot
 from tests.core.alerting.test_silences import SILENCED, silence

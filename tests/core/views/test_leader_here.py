@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.cluster.state import Missing
+from sidecar.core.cluster.cluster_state import Missing
 from sidecar.core.flink.leadership import Blindness, ComponentId, Unknown
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ConnectionState, ViewConfirmed

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from sidecar.core.moment import SECOND, timestamp
 from sidecar.core.observations import ClustersListed, StoreRefused
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.status_view import (
     JournalStatus,

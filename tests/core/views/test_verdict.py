@@ -4,16 +4,16 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.cluster import advice
-from sidecar.core.cluster.death.death_verdict import DeathReason
-from sidecar.core.cluster.failover.causes import Cause
-from sidecar.core.cluster.failover.plans import Operated
 from sidecar.core.cluster.record_lines import ENDINGS
-from sidecar.core.cluster.standby import Standby
+from sidecar.core.failover.causes import Cause
+from sidecar.core.failover.death_verdict import DeathReason
+from sidecar.core.failover.plans import Operated
 from sidecar.core.finder import Finder
 from sidecar.core.flink.leadership import ComponentId
+from sidecar.core.leadership.contenders import Standby
 from sidecar.core.moment import SECOND, age
 from sidecar.core.policy.triggers import TRIGGERS, Trigger
-from sidecar.core.state_and_effects import State
+from sidecar.core.state import State
 from sidecar.core.views.snapshot import Health, Snapshot
 from sidecar.core.views.status_view import ClusterVerdict, verdicts
 from tests.kit.cluster import CLUSTER, DISPATCHER

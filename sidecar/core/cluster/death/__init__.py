@@ -1,1 +1,0 @@
-"""Why the process of a JobManager ended."""

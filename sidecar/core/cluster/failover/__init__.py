@@ -1,1 +1,0 @@
-"""One failover of a cluster: its episode, the cause, and whether it was planned."""

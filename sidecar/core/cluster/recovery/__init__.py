@@ -1,1 +1,0 @@
-"""Judges the recovery after a failover: jobs, their state, TaskManagers."""

@@ -1,0 +1,1 @@
+"""The failover machine: from transitions, ends of processes, plans and pictures to episodes, causes, deaths and recoveries."""
