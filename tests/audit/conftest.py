@@ -14,7 +14,7 @@ from sidecar.audit.ingest.ingest import ingest
 from sidecar.audit.log.audit_log import audit_folder
 from sidecar.audit.report.report_data import Findings, find
 from sidecar.audit.report.report_period import Wanted, find_period
-from sidecar.audit.spark.session import own_session, spark_session, tune
+from sidecar.audit.spark.spark_session import own_session, spark_session, tune
 from tests.audit import quarter
 from tests.audit.spooling import ids, seal, transition
 from tests.kit.s3_server import S3Server, reach
@@ -63,7 +63,7 @@ def batch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     """Which of its two ways an ingest takes: that of few rows, or that of as many as there may be."""
     if request.param == "many":
         monkeypatch.setattr("sidecar.audit.ingest.ingest._FEW_BYTES", -1)
-        monkeypatch.setattr("sidecar.audit.ingest.visible_ids._FEW", -1)
+        monkeypatch.setattr("sidecar.audit.ingest.table_writer._FEW", -1)
     return str(request.param)
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from sidecar.audit import open_audit
 from sidecar.audit.ask.sql import run_sql
 from sidecar.audit.log.closed_tables import CLOSED_TABLES
-from sidecar.audit.log.schema import BASE_VIEWS, QuarantinedLine, with_event_date
+from sidecar.audit.log.tables import BASE_VIEWS, QuarantinedLine, with_event_date
 from sidecar.audit.views.catalog import ANSWERS, catalog, comments, of_query, of_struct
 from sidecar.core.records import AnyRecord, PositionRecord
 from tests import ROOT

@@ -17,10 +17,9 @@ from sidecar.audit import AuditError
 from sidecar.audit.ask.sql import run_sql
 from sidecar.audit.ingest.ingest import ingest
 from sidecar.audit.log.audit_log import audit_folder
-from sidecar.audit.log.schema import EVENT_DATE, partition_column
-from sidecar.audit.report.report import failover_list, render, write_report
+from sidecar.audit.log.tables import EVENT_DATE, partition_column
+from sidecar.audit.report.report import failover_list, notices, render, tiles, write_report
 from sidecar.audit.report.report_data import _EPISODES, EDGES, LIST_ROWS, Findings, _query
-from sidecar.audit.report.report_figures import notices, tiles
 from sidecar.audit.report.report_page import cards
 from sidecar.audit.report.report_period import _CLUSTERS, Wanted, find_period
 from sidecar.audit.report.report_text import DASH, between, minute, parts, percent, planned, second, seconds, short

@@ -15,9 +15,9 @@ from pyspark.sql.types import StructType
 
 from sidecar.audit import open_audit
 from sidecar.audit.log.closed_tables import CLOSED_TABLES
-from sidecar.audit.log.schema import BASE_VIEWS, EVENT_DATE, partition_column, with_event_date
+from sidecar.audit.log.tables import BASE_VIEWS, EVENT_DATE, partition_column, with_event_date
 from sidecar.audit.log.tables import TABLES as LOGGED
-from sidecar.audit.spark.session import spark_session
+from sidecar.audit.spark.spark_session import spark_session
 from sidecar.audit.views.catalog import ANSWERS, comments, explained_elsewhere, of_struct
 from sidecar.core.records import PositionRecord, Record
 from tests import ROOT

@@ -12,12 +12,11 @@ from typing import Final, TextIO, TypeVar
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
-from sidecar.audit.ask.own_tables import OwnTable
 from sidecar.audit.ask.registration import RecentLeadership, register_views
-from sidecar.audit.ask.sql import OUTPUTS, Output, QueryResult, render, run_sql
+from sidecar.audit.ask.sql import OUTPUTS, Output, OwnTable, QueryResult, render, run_sql
 from sidecar.audit.audit_error import JVM_ENDED, AuditError, StoppedError, failing_to
 from sidecar.audit.log.audit_log import audit_folder
-from sidecar.audit.spark.session import own_session
+from sidecar.audit.spark.spark_session import own_session
 from sidecar.audit.views.catalog import catalog, comments
 from sidecar.core.sanitize import clean, printable
 

@@ -1,11 +1,25 @@
-"""The manifest of the materialised answers: which dates are closed, and from what. Readable without Spark."""
+"""What an audit log keeps beside its tables: what an ingest remembers, which dates are closed and from what. Readable without Spark."""
 
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from hashlib import sha256
 from typing import Final
 
 from msgspec import Struct
+
+CHECKPOINTS: Final = "_checkpoints"
+"""What an ingest remembers. May be deleted at any time (docs/project/adr/0004-audit-exactly-once.md)."""
+IDS: Final = f"{CHECKPOINTS}/ids"
+"""The folder of the index of ids, with a folder for each table."""
+SEGMENTS: Final = "segments"
+"""The folder of the segment log in a checkpoint."""
+
+
+def checkpoint_of(spool: str) -> str:
+    """The folder of the checkpoint of the spool with this full URL: each spool has its own."""
+    return f"{CHECKPOINTS}/ingest/{sha256(spool.encode()).hexdigest()[:16]}"
+
 
 CLOSED: Final = "_closed"
 """The folder of the manifests and carries."""

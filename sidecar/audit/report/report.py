@@ -23,14 +23,110 @@ from sidecar import __version__
 from sidecar.audit.ask.registration import RecentLeadership, register_views
 from sidecar.audit.audit_error import AuditError, failing_to, retried
 from sidecar.audit.log.audit_log import audit_folder
-from sidecar.audit.log.schema import BASE_VIEWS
-from sidecar.audit.report.report_data import VIEWS, Findings, find
-from sidecar.audit.report.report_figures import notices, tiles
+from sidecar.audit.log.tables import BASE_VIEWS
+from sidecar.audit.report.report_data import LANES, VIEWS, Findings, Stretch, Sums, find
 from sidecar.audit.report.report_page import cards
 from sidecar.audit.report.report_period import Period, Wanted, find_period, utc
-from sidecar.audit.report.report_text import between, counted, moved, outcome, parts, planned, second, short
-from sidecar.audit.spark.session import own_session, sizes_to_read, tune
+from sidecar.audit.report.report_text import (
+    DASH,
+    between,
+    counted,
+    minute,
+    moved,
+    outcome,
+    parts,
+    planned,
+    second,
+    seconds,
+    short,
+)
+from sidecar.audit.spark.spark_session import own_session, sizes_to_read, tune
 from sidecar.core.sanitize import clean
+
+
+class Tile(Struct, frozen=True):
+    """One figure at the top of the page."""
+
+    name: str
+    value: str
+    note: str
+    tone: str = ""
+    """`good`, `bad`, or neither."""
+
+
+def tiles(findings: Findings) -> list[Tile]:
+    """The figures above the pictures."""
+    total, sums = findings.total, Sums.together(findings.available_by_cluster.values())
+    available, unobserved = sums.shares
+    unknown = total.n - total.planned - total.unplanned
+    meant = [f"{total.planned:,} planned", f"{total.unplanned:,} not planned"] + [f"{unknown:,} not known"] * bool(
+        unknown
+    )
+    drills = [f"{counted(total.drills, 'drill')} not counted"] * bool(total.drills)
+    queued, delivered, gave_up = (
+        sum(row[name] for row in findings.alerts.values()) for name in ("queued", "delivered", "gave_up")
+    )
+    return [
+        Tile("Failovers", f"{total.n:,}", ", ".join((meant if total.n else []) + drills)),
+        Tile("No published leader", seconds(total.vacant_total), _vacancy_note(total)),
+        Tile("No working leader", _down_total(total), _down_note(total)),
+        Tile("Availability", available, "the part of the observed time with a published leader", _tone(sums)),
+        Tile("Unobserved", unobserved, "of all time; not counted as available"),
+        Tile("Alerts delivered", f"{delivered:,} of {queued:,}", f"{gave_up:,} given up", "bad" if gave_up else ""),
+    ]
+
+
+def _tone(sums: Sums) -> str:
+    return "good" if sums.led and not sums.vacant else ""
+
+
+def _vacancy_note(total: Any) -> str:
+    if total.vacant_longest is None:
+        return "none measured"
+    longest = total.vacant_longest
+    where = f"{short(longest.cluster_id)}, {minute(utc(longest.at))}"
+    return (
+        f"all failovers together; median {seconds(total.vacant_median)}, longest {seconds(longest.seconds)} ({where})"
+    )
+
+
+def _down_total(total: Any) -> str:
+    if total.down_total_at_least is None:
+        return DASH
+    most = None if total.without_down_bound else max(total.down_total_at_least, total.down_total_at_most)
+    return between(total.down_total_at_least, most)
+
+
+def _down_note(total: Any) -> str:
+    if total.down_total_at_least is None:
+        return "none measured"
+    unknown = f"; no upper bound is known of {total.without_down_bound:,}" if total.without_down_bound else ""
+    return f"all failovers together{unknown}"
+
+
+def notices(findings: Findings) -> list[str]:
+    """What a reader must not miss."""
+    lasting: dict[str, list[Stretch]] = {}
+    for stretch in findings.vacant:
+        if stretch.lasts:
+            lasting.setdefault(stretch.cluster_id, []).append(stretch)
+    texts = []
+    for cluster_id, stretches in lasting.items():
+        own = sorted({stretch.component or "" for stretch in stretches if stretch.job_id is None})
+        jobs = sum(stretch.job_id is not None for stretch in stretches)
+        leaderless = ", ".join([*own, *([counted(jobs, "job")] if jobs else [])])
+        since = minute(min(stretch.began for stretch in stretches))
+        texts.append(f"{short(cluster_id)} has no leader at the end of this period: {leaderless}, since {since}.")
+    if len(texts) > LANES:
+        texts[LANES:] = [f"Nor have {len(texts) - LANES} more clusters."]
+    if lost := findings.by_verdict.get("lost"):
+        texts.append(f"{counted(lost.n, 'failover')} lost a job, or the state of one.")
+    if unrecorded := sum(row.unrecorded for row in findings.changes.values()):
+        texts.append(
+            f"{counted(unrecorded, 'more failover')} began and {'is' if unrecorded == 1 else 'are'} in no figure of failovers:"
+            " not over when the period ended, or the end was not recorded."
+        )
+    return texts
 
 
 class ListedFailover(Struct, frozen=True):

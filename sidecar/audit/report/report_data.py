@@ -12,7 +12,8 @@ from msgspec import Struct
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from sidecar.audit.report.report_period import Period, utc
-from sidecar.audit.spark.collected import collected
+from sidecar.audit.report.report_text import percent
+from sidecar.audit.spark.spark_session import collected
 
 VIEWS: Final = frozenset(
     {
@@ -72,6 +73,18 @@ class Sums(Struct, frozen=True):
     led: float = 0.0
     vacant: float = 0.0
     unobserved: float = 0.0
+
+    @property
+    def shares(self) -> tuple[str, str]:
+        """The led part of the observed time, and the unobserved part of all time."""
+        observed = self.led + self.vacant
+        return percent(self.led, observed), percent(self.unobserved, observed + self.unobserved)
+
+    @staticmethod
+    def together(sums: "Iterable[Sums]") -> "Sums":
+        """The sums of all."""
+        parts = [*sums]
+        return Sums(*(sum(getattr(part, name) for part in parts) for name in Sums.__struct_fields__))
 
 
 class Findings(Struct, frozen=True):

@@ -3,18 +3,135 @@
 Of why JobManagers ended and of what came back, what nobody knows stands apart, and is never good.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from sidecar.audit.report import report_charts as charts
-from sidecar.audit.report.report_charts import MEANT, TABLE_ROWS, Card, ReportTable, Series
-from sidecar.audit.report.report_clusters import clusters
-from sidecar.audit.report.report_data import EDGES, NOT_ASSESSED, NOT_OBSERVED, Findings, Sums
-from sidecar.audit.report.report_figures import together
+from sidecar.audit.report.report_charts import MEANT, TABLE_ROWS, Card, LaneOf, Mark, ReportTable, Series, Span
+from sidecar.audit.report.report_data import (
+    EDGES,
+    LANES,
+    NOT_ASSESSED,
+    NOT_OBSERVED,
+    SLO_ROWS,
+    STRETCHES,
+    Findings,
+    Sums,
+)
 from sidecar.audit.report.report_period import utc
-from sidecar.audit.report.report_text import counted, minute, percent, second, seconds, short
+from sidecar.audit.report.report_text import DASH, counted, minute, percent, second, seconds, short
+
+_SHARES: Final = ("Availability", "Unobserved")
+_CLUSTER_ROWS: Final = 100
+"""The maximum number of clusters in the table."""
+
+
+def clusters(findings: Findings) -> Card:
+    """Failovers, vacancies and unobserved times, by cluster."""
+    period = findings.period
+    drawn = [LaneOf(short(name), _spans(findings, name), _marks(findings, name)) for name in findings.marks]
+    notes = ["Failovers, times without a leader of any component or job, and unobserved times."]
+    if len(period.clusters) > len(drawn):
+        notes.append(f"Drawn: the {LANES} that were without a leader for longest, of {len(period.clusters):,}.")
+    counts = Counter(
+        (stretch.cluster_id, stretches is findings.vacant)
+        for stretches in (findings.vacant, findings.unobserved)
+        for stretch in stretches
+    )
+    if any(counts[name, vacant] >= STRETCHES for name in findings.marks for vacant in (True, False)):
+        notes.append(f"Of each, the {STRETCHES} longest times of each kind.")
+    key = (
+        *((name, charts.swatch(look, mark=True)) for name, look in MEANT),
+        ("no leader", charts.swatch("vacant")),
+        ("unobserved", charts.swatch("unseen")),
+    )
+    picture = charts.lanes("Failovers of each cluster over time", period.begin, period.end, drawn)
+    return Card(
+        "Clusters",
+        " ".join(notes),
+        picture,
+        key,
+        (_cluster_table(findings), *_slo_table(findings), _unobserved_table(findings)),
+        width="wide",
+    )
+
+
+def _spans(findings: Findings, cluster_id: str) -> list[Span]:
+    spans = []
+    kinds = (("vacant", "no leader", findings.vacant), ("unseen", "unobserved", findings.unobserved))
+    for look, name, stretches in kinds:
+        for stretch in stretches:
+            if stretch.cluster_id == cluster_id:
+                which = f"job {short(stretch.job_id, 8)}" if stretch.job_id else stretch.component or "all"
+                title = f"{name} ({which}): {second(stretch.began)} to {second(stretch.ended)}"
+                spans.append(Span(look, stretch.began, stretch.ended, title))
+    return spans
+
+
+def _marks(findings: Findings, cluster_id: str) -> list[Mark]:
+    return [
+        Mark(
+            "unplanned" if row.unplanned else "planned" if row.planned == row.n else "unknown",
+            max(utc(row.at), findings.period.begin),
+            row.n > 1,
+            f"{counted(row.n, 'failover')}, {row.planned:,} planned: {'from ' * (row.n > 1)}{minute(utc(row.at))}",
+        )
+        for row in findings.marks[cluster_id]
+    ]
+
+
+def _cluster_table(findings: Findings) -> ReportTable:
+    rows = []
+    for name in findings.ranked[:_CLUSTER_ROWS]:
+        row, sums = findings.by_cluster.get(name), findings.available_by_cluster.get(name, Sums())
+        counts = (f"{row.n:,}", f"{row.planned:,}", seconds(row.vacant_total)) if row else ("0", "0", DASH)
+        changes = findings.changes[name].n if name in findings.changes else 0
+        rows.append((short(name), *counts, f"{changes:,}", *sums.shares))
+    cut = f" (the first {len(rows)} of {len(findings.ranked):,})" if len(findings.ranked) > len(rows) else ""
+    columns = ("Cluster", "Failovers", "Planned", "No published leader", "Changes of leader", *_SHARES)
+    return ReportTable(f"Clusters{cut}", columns, rows)
+
+
+def _slo_table(findings: Findings) -> list[ReportTable]:
+    """None without an objective. Of the window of each objective, whatever the period."""
+    rows = []
+    for row in findings.slos:
+        elapsed = row.led_seconds + row.vacant_seconds + row.suspended_seconds + row.unobserved_seconds
+        budget = DASH if row.remaining is None else percent(row.remaining, 1.0) if row.remaining >= 0 else "overspent"
+        rows.append(
+            (
+                short(row.cluster_id),
+                f"{row.objective:g} % of {row.window_seconds / 86_400:g} d",
+                seconds(row.budget_seconds),
+                seconds(row.vacant_seconds),
+                budget,
+                percent(row.unobserved_seconds, elapsed),
+                second(utc(row.until)),
+            )
+        )
+    columns = ("Cluster", "Objective", "Error budget", "Spent", "Left", "Unobserved", "Until")
+    title = f"Error budgets of leadership, each of its own window ({SLO_ROWS} at most)"
+    return [ReportTable(title, columns, rows)] if rows else []
+
+
+def _unobserved_table(findings: Findings) -> ReportTable:
+    longest = sorted(findings.unobserved, key=lambda stretch: stretch.began - stretch.ended)[:TABLE_ROWS]
+    rows = [
+        (
+            short(stretch.cluster_id),
+            stretch.component or "all",
+            second(stretch.began),
+            second(stretch.ended),
+            seconds((stretch.ended - stretch.began).total_seconds()),
+        )
+        for stretch in longest
+    ]
+    title = f"Longest unobserved times ({TABLE_ROWS} at most)"
+    return ReportTable(title, ("Cluster", "Component", "From", "To", "For"), rows)
+
 
 _REASONS: Final = 4
 """The maximum number of reasons in the picture, beside those that nobody knows."""
@@ -58,30 +175,19 @@ def _deaths(by_death: Mapping[str, Any]) -> Card:
         for reason in [*reasons, *apart]
     ]
     columns = ("Reason", "Failovers", "No working leader, median of the upper bounds")
-    return Card(
-        "Causes of death",
-        f"{text} Unknown and not observed are no reasons.",
-        charts.rows("Failovers by the reason of the death", drawn),
-        tables=(ReportTable("Failovers by the reason of the death", columns, rows),),
-    )
+    title = "Failovers by the reason of the death"
+    text += " Unknown and not observed are no reasons."
+    return Card("Causes of death", text, charts.rows(title, drawn), tables=(ReportTable(title, columns, rows),))
 
 
 def _verdicts(by_verdict: Mapping[str, Any]) -> Card:
     verdicts = [*_VERDICTS, *sorted(by_verdict.keys() - _VERDICTS.keys())]
     rows = [(verdict, by_verdict[verdict].n) for verdict in verdicts if verdict in by_verdict]
-    return Card(
-        "Recovery",
-        "Whether jobs, their state and TaskManagers came back. Unproven and not assessed may be either.",
-        charts.rows(
-            "Failovers by what came back",
-            {short(name): [Series("failovers", _VERDICTS.get(name, "unknown"), [n])] for name, n in rows},
-        ),
-        tables=(
-            ReportTable(
-                "Failovers by what came back", ("Verdict", "Failovers"), [(short(a), f"{n:,}") for a, n in rows]
-            ),
-        ),
-    )
+    title = "Failovers by what came back"
+    text = "Whether jobs, their state and TaskManagers came back. Unproven and not assessed may be either."
+    drawn = {short(name): [Series("failovers", _VERDICTS.get(name, "unknown"), [n])] for name, n in rows}
+    table = ReportTable(title, ("Verdict", "Failovers"), [(short(name), f"{n:,}") for name, n in rows])
+    return Card("Recovery", text, charts.rows(title, drawn), tables=(table,))
 
 
 def _slowest(episode: Any) -> Card:
@@ -90,15 +196,11 @@ def _slowest(episode: Any) -> Card:
         return Card(title, "Of no failover were all jobs seen running again.")
     ends = {name: episode[column] for name, column in _STEPS.items() if episode[column] is not None}
     began = "the end of the process" if episode.dead_at else "the observed loss"
-    return Card(
-        title,
-        f"{short(episode.cluster_id)}, {minute(utc(episode.opened_at))}: {short(episode.cause)}, recovery {short(episode.verdict)}."
-        f" Times since {began}.",
-        charts.steps(title, ends, seconds),
-        tables=(
-            ReportTable("Steps of the slowest recovery", ("Step", "After"), [(n, seconds(s)) for n, s in ends.items()]),
-        ),
-    )
+    which = f"{short(episode.cluster_id)}, {minute(utc(episode.opened_at))}: {short(episode.cause)}"
+    text = f"{which}, recovery {short(episode.verdict)}. Times since {began}."
+    rows = [(name, seconds(end)) for name, end in ends.items()]
+    table = ReportTable("Steps of the slowest recovery", ("Step", "After"), rows)
+    return Card(title, text, charts.steps(title, ends, seconds), tables=(table,))
 
 
 _CAUSES: Final = 8
@@ -181,13 +283,10 @@ def _causes(findings: Findings) -> Card:
     if others:
         which = ", ".join(f"{number:,} {short(cause)}" for cause, number in others)
         text += f" {counted(sum(n for _, n in others), 'episode')} without a change of leader: {which}."
-    table = [(short(row.cause), f"{row.n:,}", f"{row.planned:,}", seconds(row.vacant_total)) for row in by_cause]
-    return Card(
-        "Causes",
-        text,
-        charts.rows("Failovers by cause", drawn) if drawn else None,
-        tables=(ReportTable("Failovers by cause", ("Cause", "Failovers", "Planned", "No published leader"), table),),
-    )
+    title, columns = "Failovers by cause", ("Cause", "Failovers", "Planned", "No published leader")
+    rows = [(short(row.cause), f"{row.n:,}", f"{row.planned:,}", seconds(row.vacant_total)) for row in by_cause]
+    picture = charts.rows(title, drawn) if drawn else None
+    return Card("Causes", text, picture, tables=(ReportTable(title, columns, rows),))
 
 
 _SHOWN: Final = (("no published leader", "vacant"), ("no working leader, at most", "down"))
@@ -195,39 +294,24 @@ _SHOWN: Final = (("no published leader", "vacant"), ("no working leader, at most
 
 def _durations(findings: Findings) -> Card:
     names, labels = _histogram()
-    counts = [
-        [places.get(place, 0) for place in range(len(names))] for places in (findings.vacancies, findings.downtimes)
-    ]
+    shown = findings.vacancies, findings.downtimes
+    counts = [[places.get(place, 0) for place in range(len(names))] for places in shown]
     series = [Series(name, look, values) for (name, look), values in zip(_SHOWN, counts, strict=True)]
-    missing = (
-        ("no published leader", findings.total.without_vacant),
-        ("no working leader", findings.total.without_down_bound),
-    )
+    total = findings.total
+    missing = (("no published leader", total.without_vacant), ("no working leader", total.without_down_bound))
     unknown = [f"{name} of {n:,}" for name, n in missing if n]
     text = "How long a cluster's component was without a leader: the longest of each failover."
     text += f" Not known: {', '.join(unknown)}." if unknown else ""
-    drawn = any(map(any, counts))
-    rows = [
-        (name, *(f"{values[at]:,}" for values in counts))
-        for at, name in enumerate(names)
-        if any(values[at] for values in counts)
-    ]
+    rows = [(name, *(f"{n:,}" for n in own)) for name, *own in zip(names, *counts, strict=True) if any(own)]
+    title = "Failovers by the time without a leader"
+    columns = ("Seconds", "No published leader", "No working leader, at most")
+    picture = charts.bars(title, names, labels, series, "{:,.0f}".format, beside=True, whole=True) if rows else None
     return Card(
         "Without a leader per failover",
-        text if findings.total.n else "No failovers.",
-        charts.bars(
-            "Failovers by the time without a leader", names, labels, series, "{:,.0f}".format, beside=True, whole=True
-        )
-        if drawn
-        else None,
-        tuple((name, charts.swatch(look)) for name, look in _SHOWN) if drawn else (),
-        (
-            ReportTable(
-                "Failovers by the time without a leader",
-                ("Seconds", "No published leader", "No working leader, at most"),
-                rows,
-            ),
-        ),
+        text if total.n else "No failovers.",
+        picture,
+        tuple((name, charts.swatch(look)) for name, look in _SHOWN) if rows else (),
+        (ReportTable(title, columns, rows),),
     )
 
 
@@ -242,18 +326,10 @@ def _histogram() -> tuple[list[str], dict[float, str]]:
 
 def _availability(findings: Findings) -> Card:
     names, labels, grouped = _by_bar(findings, findings.available_by_day)
-    sums = [together(days) for days in grouped]
+    sums = [Sums.together(days) for days in grouped]
     shares = [bar.vacant / (bar.led + bar.vacant or 1.0) for bar in sums]
-    table = [
-        (
-            name,
-            percent(bar.led, bar.led + bar.vacant),
-            seconds(bar.vacant),
-            percent(bar.unobserved, bar.led + bar.vacant + bar.unobserved),
-        )
-        for name, bar in zip(names, sums, strict=True)
-        if bar != Sums()
-    ]
+    bars = [(name, bar.shares, seconds(bar.vacant)) for name, bar in zip(names, sums, strict=True) if bar != Sums()]
+    table = [(name, available, vacant, unobserved) for name, (available, unobserved), vacant in bars]
     known_until = min((until for until in findings.period.clusters.values() if until), default=None)
     if not table:
         text = "Unknown: no coverage is recorded."
@@ -263,12 +339,7 @@ def _availability(findings: Findings) -> Card:
             text += f" Later time than a cluster's last coverage record (the earliest: {second(known_until)}) is in no figure yet."
     title = _per_day(findings, "Without a leader")
     series = [Series("without a leader", "vacant", shares)]
-    columns = (
-        _bar_heading(findings),
-        "Availability",
-        "No leader, all components and jobs",
-        "Unobserved",
-    )
+    columns = (_bar_heading(findings), "Availability", "No leader, all components and jobs", "Unobserved")
     return Card(
         title,
         text,

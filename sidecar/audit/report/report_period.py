@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from sidecar.audit.log.audit_log import periods_of
 from sidecar.audit.log.manifest import SOURCES
 from sidecar.audit.log.storage import Storage
-from sidecar.audit.spark.collected import collected
+from sidecar.audit.spark.spark_session import collected
 from sidecar.core.counted import listed
 
 DEFAULT_SINCE: Final = timedelta(days=90)

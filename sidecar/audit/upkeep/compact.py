@@ -21,7 +21,7 @@ from sidecar.audit.audit_error import FILE_UNREADABLE, AuditError, defect, faili
 from sidecar.audit.log.audit_log import all_periods, open_audit_log
 from sidecar.audit.log.storage import ONLY_PARQUET, PARQUET, Storage
 from sidecar.audit.log.tables import TABLES
-from sidecar.audit.spark.collected import collected
+from sidecar.audit.spark.spark_session import collected
 
 _log = logging.getLogger("sidecar.audit")
 
@@ -78,7 +78,7 @@ def compact(spark: SparkSession, audit: str, *, before: date | None = None) -> C
     with open_audit_log(spark, audit, "compact") as (session, folder):
         session.conf.set("spark.sql.legacy.allowHashOnMapType", True)  # to compare whole rows
         with folder.locked():
-            _clear_staging(folder)
+            folder.staging.clear()
             folder.delete_replaced()
             folder.check_replace()
         rewritten, unchanged = list[_Rewritten](), dict[str, str]()
@@ -118,13 +118,8 @@ def _compact_together(
     if rewritten:
         _read_back(session, folder, rewritten)
         folder.replace({path: new.file for path, new in rewritten.items()})
-    _clear_staging(folder)
+    folder.staging.clear()
     return rewritten.values()
-
-
-def _clear_staging(folder: Storage) -> None:
-    for name in folder.staging.names():
-        folder.staging.delete(name)
 
 
 def _rewrite(session: SparkSession, audit: Storage, path: str) -> _Rewritten | None:
@@ -187,12 +182,7 @@ def _digest(columns: Sequence[str]) -> list[Column]:
     """Aggregates that are equal for the same rows in any order, and almost certainly different for others."""
     whole = F.xxhash64(*(F.col(f"`{name}`") for name in sorted(columns)))
     low, high = whole.bitwiseAND(F.lit(0xFFFFFFFF)), F.shiftrightunsigned(whole, 32)
-    return [
-        F.count("*").alias("rows"),
-        F.count("id").alias("ids"),
-        F.sum(low).alias("low"),
-        F.sum(high).alias("high"),
-    ]
+    return [F.count("*").alias("rows"), F.count("id").alias("ids"), F.sum(low).alias("low"), F.sum(high).alias("high")]
 
 
 def _write(rows: DataFrame, target: str, order: Sequence[str], *, ids: int) -> dict[str, Any]:

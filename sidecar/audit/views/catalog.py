@@ -10,6 +10,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
@@ -17,15 +18,18 @@ from typing import Final, NamedTuple, get_args
 
 from msgspec import Struct
 from msgspec.structs import fields, replace
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from sidecar.audit.log.schema import BASE_VIEWS, EVENT_DATE, QuarantinedLine, table_of
-from sidecar.audit.log.tables import TABLES
+from sidecar.audit.log.manifest import EPOCH
+from sidecar.audit.log.tables import BASE_VIEWS, EVENT_DATE, TABLES, QuarantinedLine, table_of
 from sidecar.core.records import AnyRecord
 
 _FIRST_SENTENCE: Final = re.compile(r".*?[.?](?=\s|$)")
 _HEAD: Final = re.compile(r"(?:--.*\n)+")
 _COLUMNS: Final = "* "
+_NAMED_QUERY: Final = re.compile(r"^---- (\w+)\n(.*?)\n(?=^---- |\Z)", re.DOTALL | re.MULTILINE)
+"""A query in a file of several: below a line with its name, before an empty one."""
 
 
 class Comments(Struct, frozen=True):
@@ -133,8 +137,17 @@ def catalog() -> Sequence[Relation]:
 
 def answer(name: str) -> str:
     """The query of an answer. It begins with the question, as a comment."""
-    folder = files("sidecar.audit.views")
-    return (folder / "terms" if name.startswith("_") else folder).joinpath(f"{name}.sql").read_text(encoding="utf-8")
+    return _queries()[name]
+
+
+@cache
+def _queries() -> Mapping[str, str]:
+    texts = (
+        file.read_text(encoding="utf-8")
+        for file in files("sidecar.audit.views").iterdir()
+        if file.name.endswith(".sql")
+    )
+    return dict(_NAMED_QUERY.findall("".join(texts)))
 
 
 @cache
@@ -143,13 +156,15 @@ def comments(name: str) -> Comments:
     if name in BASE_VIEWS:
         return _of_table(name)
     base = of_query(answer(_QUERIES.get(name, name)))
-    elsewhere = {column: comments(other).columns[column] for column, other in _explained_elsewhere(base).items()}
+    elsewhere = {column: comments(other).columns[column] for column, other in explained_elsewhere(name).items()}
     return replace(base, columns={**base.columns, **elsewhere})
 
 
 def explained_elsewhere(view: str) -> Mapping[str, str]:
     """The columns of a view whose comments are those of another table or view, and which one."""
-    return _explained_elsewhere(of_query(answer(view)))
+    columns = of_query(answer(_QUERIES.get(view, view))).columns
+    found = {column: re.fullmatch(r"as in (\w+)", text) for column, text in columns.items()}
+    return {column: match[1] for column, match in found.items() if match}
 
 
 def with_comments(schema: StructType, name: str) -> StructType:
@@ -169,6 +184,29 @@ def _of_table(name: str) -> Comments:
     return replace(base, columns=dict(base.columns) | last)
 
 
-def _explained_elsewhere(written: Comments) -> Mapping[str, str]:
-    found = {column: re.fullmatch(r"as in (\w+)", text) for column, text in written.columns.items()}
-    return {column: match[1] for column, match in found.items() if match}
+_HOST: Final = r"nullif(regexp_extract({}, r'^[a-z.]+://(?:[^/@]*@)?\[?([^/@\[\]]+?)\]?:[0-9]+(?:/|$)', 1), '')"
+"""The host in a leader's address, without the brackets of IPv6. Not a column of the materialized tables: old files would lack it."""
+_END: Final = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+def define(
+    session: SparkSession, name: str, begin: datetime = EPOCH, end: datetime = _END, *, commented: bool = False
+) -> None:
+    """Register the view `name` over the views that exist now; changing those later does not change it."""
+    create(session.sql(definition(name, begin, end)), name, commented=commented)
+
+
+def create(rows: DataFrame, name: str, *, commented: bool) -> None:
+    """`commented`: with what DESCRIBE shows, which Spark takes time for and a query does without."""
+    (rows.to(with_comments(rows.schema, name)) if commented else rows).createOrReplaceTempView(name)
+
+
+def definition(name: str, begin: datetime = EPOCH, end: datetime = _END) -> str:
+    """The query of a view, with SQL for `:begin`, `:end` and `:host(address)`."""
+    query = answer("sight" if name == "_sight" else name)
+    query = re.sub(r":host\(([\w.]+)\)", lambda address: _HOST.format(address[1]), query)
+    return query.replace(":begin", _literal(begin)).replace(":end", _literal(end))
+
+
+def _literal(moment: datetime) -> str:
+    return f"TIMESTAMP '{moment:%Y-%m-%d %H:%M:%S}Z'"

@@ -20,19 +20,12 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sidecar.audit.audit_error import AuditError, ChangedError
-from sidecar.audit.log.bucket.connection import connect, prepare
-from sidecar.audit.log.bucket.replacement import (
-    Replacement,
-    invisible,
-    name_behind,
-    put_barrier,
-    read_barriers,
-    settle,
-)
-from sidecar.audit.log.bucket.writer_lock import WriterLock, taken_over, writer_lock
+from sidecar.audit.log.bucket_client import connect, prepare
 from sidecar.audit.log.local_storage import LocalStorage
+from sidecar.audit.log.replacement import Replacement, invisible, name_behind, put_barrier, read_barriers, settle
 from sidecar.audit.log.storage import LOCK, PARQUET, STAGING, Selection, Storage
 from sidecar.audit.log.tables import TABLES
+from sidecar.audit.log.writer_lock import WriterLock, taken_over, writer_lock
 from sidecar.net.object_store import ObjectStore, StoredObject
 
 _T = TypeVar("_T")
