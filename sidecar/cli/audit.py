@@ -306,9 +306,9 @@ def report(
         raise click.UsageError("--from is later than --to")
     with _session(audit_url, **spark_options) as spark:
         from sidecar.audit.report.report import write_report
-        from sidecar.audit.report.report_period import DEFAULT_SINCE, Wanted
+        from sidecar.audit.report.report_period import DEFAULT_SINCE, ReportRequest
 
-        wanted = Wanted(period or DEFAULT_SINCE, first and first.date(), last and last.date(), clusters)
+        wanted = ReportRequest(period or DEFAULT_SINCE, first and first.date(), last and last.date(), clusters)
         write_report(spark, audit_url, html, wanted)
     click.echo(f"{html}: {html.stat().st_size / 1e3:.0f} kB")
 

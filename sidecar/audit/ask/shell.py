@@ -134,7 +134,7 @@ class Shell:
                 self._timing = not self._timing
                 self._say(f"Timing is {'on' if self._timing else 'off'}.")
             case "\\x", "":
-                self._set_output("table" if self._output == "vertical" else "vertical")
+                self._choose_output("table" if self._output == "vertical" else "vertical")
             case "\\o", output:
                 self._choose_output(output)
             case _:
@@ -155,13 +155,10 @@ class Shell:
 
     def _choose_output(self, name: str) -> None:
         if output := next((output for output in OUTPUTS if output == name), None):
-            self._set_output(output)
+            self._output = output
+            self._say(f"Output is {output}.")
         else:
             self._fail(f"\\o needs one of {', '.join(OUTPUTS)}")
-
-    def _set_output(self, output: Output) -> None:
-        self._output = output
-        self._say(f"Output is {output}.")
 
     def _answer(self, ask: Callable[[], QueryResult]) -> None:
         began = time.monotonic()

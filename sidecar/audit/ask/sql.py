@@ -25,6 +25,23 @@ from sidecar.core.counted import counted
 from sidecar.core.sanitize import clean, escaped
 
 _BETWEEN_ROWS: Final = "\0"
+Output = Literal["table", "vertical", "json", "csv"]
+OUTPUTS: Final[Sequence[Output]] = get_args(Output)
+_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
+"""Spreadsheets interpret a cell that begins with one of these as a formula."""
+_CSV_END: Final = "\r\n"
+_NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_WIDTH_ROWS: Final = 1000
+"""The number of rows that are buffered to compute the widths of a table's columns."""
+Plain = None | bool | int | float | str | list[Any] | dict[str, Any]
+"""A JSON value."""
+_SCALARS: Final[dict[type[T.DataType], Callable[[Any], Plain]]] = {
+    T.TimestampType: lambda value: value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+    T.TimestampNTZType: lambda value: value.isoformat(timespec="microseconds"),
+    T.DateType: lambda value: value.isoformat(),
+    T.BinaryType: lambda value: bytes(value).hex(),
+}
+"""Conversions of types whose text is not that of Python."""
 
 
 class OwnTable(Struct, frozen=True):
@@ -88,28 +105,6 @@ def _line(row: Sequence[str]) -> str:
     line = io.StringIO()
     csv.writer(line).writerow(row)
     return line.getvalue().removesuffix("\r\n")
-
-
-Output = Literal["table", "vertical", "json", "csv"]
-OUTPUTS: Final[Sequence[Output]] = get_args(Output)
-
-_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""Spreadsheets interpret a cell that begins with one of these as a formula."""
-_CSV_END: Final = "\r\n"
-_NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-_WIDTH_ROWS: Final = 1000
-"""The number of rows that are buffered to compute the widths of a table's columns."""
-
-Plain = None | bool | int | float | str | list[Any] | dict[str, Any]
-"""A JSON value."""
-
-_SCALARS: Final[dict[type[T.DataType], Callable[[Any], Plain]]] = {
-    T.TimestampType: lambda value: value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
-    T.TimestampNTZType: lambda value: value.isoformat(timespec="microseconds"),
-    T.DateType: lambda value: value.isoformat(),
-    T.BinaryType: lambda value: bytes(value).hex(),
-}
-"""Conversions of types whose text is not that of Python."""
 
 
 class QueryResult(Struct, frozen=True):

@@ -26,6 +26,17 @@ _FULL_BYTES: Final = 1 << 20
 GZIP: Final = 31
 """zlib's code of the format."""
 _FASTEST: Final = 1
+MOST_LINE_BYTES: Final = 4 << 20
+"""The maximum size of a parsed line. The sidecar's own lines are a thousandth of that."""
+SHOWN_CHARACTERS: Final = 8192
+"""The maximum size of a line in the quarantine."""
+_CHUNK: Final = 1 << 20
+_MOST_BYTES: Final = 64 << 20
+_MOST_RATIO: Final = 100
+"""The maximum ratio of a segment's unpacked size to its size: what the sidecar writes has 5 to 30."""
+_OVERSIZED: Final = f"more than {_MOST_BYTES >> 20} MiB, and more than {_MOST_RATIO} times its own size"
+_AT_ONCE: Final = 128
+"""Segments whose lines are held until they are packed."""
 
 
 class Packing:
@@ -61,19 +72,6 @@ class Packing:
             with self._file as file:
                 file.write(self._compressor.flush())
             self._file = None
-
-
-MOST_LINE_BYTES: Final = 4 << 20
-"""The maximum size of a parsed line. The sidecar's own lines are a thousandth of that."""
-SHOWN_CHARACTERS: Final = 8192
-"""The maximum size of a line in the quarantine."""
-_CHUNK: Final = 1 << 20
-_MOST_BYTES: Final = 64 << 20
-_MOST_RATIO: Final = 100
-"""The maximum ratio of a segment's unpacked size to its size: what the sidecar writes has 5 to 30."""
-_OVERSIZED: Final = f"more than {_MOST_BYTES >> 20} MiB, and more than {_MOST_RATIO} times its own size"
-_AT_ONCE: Final = 128
-"""Segments whose lines are held until they are packed."""
 
 
 class LongLine(Struct, frozen=True):

@@ -19,6 +19,7 @@ from sidecar.audit.log.storage import Storage, is_of_file_system
 if TYPE_CHECKING:
     from sidecar.net.object_store import StoredObject
 
+
 SUFFIX: Final = ".jsonl.gz"
 LOOK_SECONDS: Final = 10.0
 """The interval at which a followed spool is listed."""
@@ -26,6 +27,10 @@ _NO_FILE: Final = "its name cannot be that of a file: rename it"
 _NAME: Final = re.compile(r"[A-Za-z0-9_=.,@+-]{1,200}")
 _MOST_CHARACTERS: Final = 600
 _COLON: Final = "there is a colon in its name, which Hadoop cannot read: rename it"
+_log = logging.getLogger("sidecar.audit")
+_MOST_FILES: Final = 50
+"""Each batch adds a file; so many become one."""
+_FEW: Final = 1000
 
 
 class NewSegment(Struct, frozen=True, order=True):
@@ -57,10 +62,10 @@ def listing(spool: Storage, keys: AbstractSet[str]) -> SpoolListing:
     """
     if spool.local is not None:
         return _Walk(spool.local, keys).listing()
-    return _of_objects(spool.objects(SUFFIX), keys)
+    return _objects_listing(spool.objects(SUFFIX), keys)
 
 
-def _of_objects(objects: Sequence["StoredObject"], keys: AbstractSet[str]) -> SpoolListing:
+def _objects_listing(objects: Sequence["StoredObject"], keys: AbstractSet[str]) -> SpoolListing:
     problems = {item.path: f"unreadable segment: {_NO_FILE}" for item in objects if not _is_safe(item.path)}
     segments = [
         item
@@ -177,13 +182,6 @@ def _obstacle(path: str, status: os.stat_result, above: frozenset[tuple[int, int
     if not is_folder and not S_ISREG(status.st_mode):
         return "it is no file"
     return name_problem(path)
-
-
-_log = logging.getLogger("sidecar.audit")
-
-_MOST_FILES: Final = 50
-"""Each batch adds a file; so many become one."""
-_FEW: Final = 1000
 
 
 class SegmentLog:

@@ -27,6 +27,9 @@ _SCALARS: Final[dict[object, T.DataType]] = {
     float: T.DoubleType(),
     Timestamp: T.TimestampType(),
 }
+_PLURALS: Final = {"coverage": "coverage", "evidence": "evidence", "recovery": "recoveries", "status": "statuses"}
+_LENGTH: Final = {EVENT_DATE: len("2026-11-20"), EVENT_MONTH: len("2026-11")}
+"""How much of a date is the value in a folder's name."""
 
 
 def spark_type(annotation: Any) -> T.DataType:
@@ -81,8 +84,6 @@ class QuarantinedLine(Struct, kw_only=True):
 
 QUARANTINE: Final = struct_type(QuarantinedLine)
 
-_PLURALS: Final = {"coverage": "coverage", "evidence": "evidence", "recovery": "recoveries", "status": "statuses"}
-
 
 def table_of(record_type: str) -> str:
     """The name of the table and of the view with the records of a type."""
@@ -121,10 +122,6 @@ def any_record() -> T.StructType:
             if merged.setdefault(field.name, field).dataType != field.dataType:
                 raise TypeError(f"two types of record disagree about the type of {field.name}")
     return T.StructType(list(merged.values()))
-
-
-_LENGTH: Final = {EVENT_DATE: len("2026-11-20"), EVENT_MONTH: len("2026-11")}
-"""How much of a date is the value in a folder's name."""
 
 
 class Table(Struct, frozen=True):

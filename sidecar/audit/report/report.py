@@ -5,7 +5,7 @@ whatever the number of its components.
 import base64
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -24,9 +24,9 @@ from sidecar.audit.ask.registration import RecentLeadership, register_views
 from sidecar.audit.audit_error import AuditError, failing_to, retried
 from sidecar.audit.log.audit_log import audit_folder
 from sidecar.audit.log.tables import BASE_VIEWS
-from sidecar.audit.report.report_data import LANES, VIEWS, Findings, Stretch, Sums, find
+from sidecar.audit.report.report_data import LANES, VIEWS, ReportFigures, Stretch, Sums, find
 from sidecar.audit.report.report_page import cards
-from sidecar.audit.report.report_period import Period, Wanted, find_period, utc
+from sidecar.audit.report.report_period import ReportRequest, find_period, utc
 from sidecar.audit.report.report_text import (
     DASH,
     between,
@@ -43,6 +43,8 @@ from sidecar.audit.report.report_text import (
 from sidecar.audit.spark.spark_session import own_session, sizes_to_read, tune
 from sidecar.core.sanitize import clean
 
+_CLUSTERS_NAMED: Final = 5
+
 
 class Tile(Struct, frozen=True):
     """One figure at the top of the page."""
@@ -54,9 +56,9 @@ class Tile(Struct, frozen=True):
     """`good`, `bad`, or neither."""
 
 
-def tiles(findings: Findings) -> list[Tile]:
+def tiles(figures: ReportFigures) -> list[Tile]:
     """The figures above the pictures."""
-    total, sums = findings.total, Sums.together(findings.available_by_cluster.values())
+    total, sums = figures.total, Sums.together(figures.available_by_cluster.values())
     available, unobserved = sums.shares
     unknown = total.n - total.planned - total.unplanned
     meant = [f"{total.planned:,} planned", f"{total.unplanned:,} not planned"] + [f"{unknown:,} not known"] * bool(
@@ -64,7 +66,7 @@ def tiles(findings: Findings) -> list[Tile]:
     )
     drills = [f"{counted(total.drills, 'drill')} not counted"] * bool(total.drills)
     queued, delivered, gave_up = (
-        sum(row[name] for row in findings.alerts.values()) for name in ("queued", "delivered", "gave_up")
+        sum(row[name] for row in figures.alerts.values()) for name in ("queued", "delivered", "gave_up")
     )
     return [
         Tile("Failovers", f"{total.n:,}", ", ".join((meant if total.n else []) + drills)),
@@ -104,10 +106,10 @@ def _down_note(total: Any) -> str:
     return f"all failovers together{unknown}"
 
 
-def notices(findings: Findings) -> list[str]:
+def notices(figures: ReportFigures) -> list[str]:
     """What a reader must not miss."""
     lasting: dict[str, list[Stretch]] = {}
-    for stretch in findings.vacant:
+    for stretch in figures.vacant:
         if stretch.lasts:
             lasting.setdefault(stretch.cluster_id, []).append(stretch)
     texts = []
@@ -119,9 +121,9 @@ def notices(findings: Findings) -> list[str]:
         texts.append(f"{short(cluster_id)} has no leader at the end of this period: {leaderless}, since {since}.")
     if len(texts) > LANES:
         texts[LANES:] = [f"Nor have {len(texts) - LANES} more clusters."]
-    if lost := findings.by_verdict.get("lost"):
+    if lost := figures.by_verdict.get("lost"):
         texts.append(f"{counted(lost.n, 'failover')} lost a job, or the state of one.")
-    if unrecorded := sum(row.unrecorded for row in findings.changes.values()):
+    if unrecorded := sum(row.unrecorded for row in figures.changes.values()):
         texts.append(
             f"{counted(unrecorded, 'more failover')} began and {'is' if unrecorded == 1 else 'are'} in no figure of failovers:"
             " not over when the period ended, or the end was not recorded."
@@ -132,11 +134,13 @@ def notices(findings: Findings) -> list[str]:
 class ListedFailover(Struct, frozen=True):
     """One row, as texts."""
 
+    id: str
     at: str
     cluster: str
     moved: str
     parts: str
     cause: str
+    confidence: str
     planned: str
     outcome: str
     """Why the process ended and what came back; empty: nobody recorded it."""
@@ -146,47 +150,17 @@ class ListedFailover(Struct, frozen=True):
     down: str
 
 
-class UnreviewedFailover(Struct, frozen=True):
-    """One failover without a note, as texts."""
-
-    id: str
-    at: str
-    cluster: str
-    cause: str
-    outcome: str
-
-
-class FailoverList(Struct, frozen=True):
-    """The latest failovers, newest first."""
-
-    rows: Sequence[ListedFailover]
-    total: int
-    query: str
-    """The command that prints all of them, if they are more than these."""
-    unreviewed: Sequence[UnreviewedFailover]
-    """The latest without a note."""
-    unreviewed_total: int
-
-
-def failover_list(findings: Findings) -> FailoverList:
-    """The list, cut after the latest LIST_ROWS."""
-    rows = [_row(row) for row in findings.latest]
-    unreviewed = [
-        UnreviewedFailover(row.id, second(utc(row.opened_at)), short(row.cluster_id), short(row.cause), outcome(row))
-        for row in findings.unreviewed
-    ]
-    command = _command(findings.period) if findings.total.n > len(rows) else ""
-    return FailoverList(rows, findings.total.n, command, unreviewed, findings.total.unreviewed)
-
-
-def _row(row: Any) -> ListedFailover:
+def listed(row: Any) -> ListedFailover:
+    """A row of `latest` or `unreviewed` as texts."""
     author = f" ({clean(row.author)})" if row.author else ""
     return ListedFailover(
+        id=row.id,
         at=second(utc(row.opened_at)),
         cluster=short(row.cluster_id),
         moved=moved(row),
         parts=parts(row),
-        cause=f"{short(row.cause)} ({short(row.confidence)})",
+        cause=short(row.cause),
+        confidence=short(row.confidence),
         planned=planned(row.meant, noted=not row.planned),
         outcome=outcome(row),
         note=f"{clean(row.note)}{author}" if row.note else "",
@@ -195,8 +169,11 @@ def _row(row: Any) -> ListedFailover:
     )
 
 
-def _command(period: Period) -> str:
-    chosen = ""
+def command_for_all(figures: ReportFigures) -> str:
+    """The command that prints all failovers; empty if the list has all."""
+    if figures.total.n <= len(figures.latest):
+        return ""
+    period, chosen = figures.period, ""
     if period.chosen:
         names = ", ".join("'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'" for name in period.clusters)
         chosen = f" AND cluster_id IN ({names})"
@@ -205,10 +182,7 @@ def _command(period: Period) -> str:
     return f"flink-ha-sidecar audit sql --audit URL --output csv {quote(query)}"
 
 
-_CLUSTERS_NAMED: Final = 5
-
-
-def write_report(spark: SparkSession, audit: str, html: Path, wanted: Wanted | None = None) -> None:
+def write_report(spark: SparkSession, audit: str, html: Path, wanted: ReportRequest | None = None) -> None:
     """Atomically write the report on the audit log at `audit` (a path or any URL that Spark supports) to the file `html`.
 
     It is smaller than 300 kB however long the log is. Raises AuditError when there is no audit log, nothing that is wanted is recorded in
@@ -219,20 +193,20 @@ def write_report(spark: SparkSession, audit: str, html: Path, wanted: Wanted | N
     session, do_what = own_session(spark), "make a report on"
     folder = audit_folder(session, audit, do_what)
 
-    def read() -> Findings:
+    def read() -> ReportFigures:
         register_views(session, audit, VIEWS, recent=RecentLeadership())
         tables = map(session.table, BASE_VIEWS.keys() & VIEWS)
         tune(session, (size for table in tables for size in sizes_to_read(table)))
-        return find(session, find_period(session, folder, wanted or Wanted()))
+        return find(session, find_period(session, folder, wanted or ReportRequest()))
 
     with failing_to(f"{do_what} {audit}"):
-        findings = retried(read)
-    _write(html, render(findings))
+        figures = retried(read)
+    _write(html, render(figures))
 
 
-def render(findings: Findings) -> str:
+def render(figures: ReportFigures) -> str:
     """The page."""
-    period = findings.period
+    period = figures.period
     names = [short(name) for name in period.clusters][:_CLUSTERS_NAMED] if period.chosen else []
     more = len(period.clusters) - len(names)
     style = _text("report.css")
@@ -240,12 +214,15 @@ def render(findings: Findings) -> str:
         "begin": period.begin,
         "end": period.end,
         "clusters": ", ".join([*names, *([counted(more, "more cluster" if names else "cluster")] if more else [])]),
-        "tiles": tiles(findings),
-        "notices": notices(findings),
-        "cards": cards(findings),
-        "failovers": failover_list(findings),
-        "changes": sum(row.n for row in findings.changes.values()),
-        "alone": sum(row.alone for row in findings.changes.values()),
+        "tiles": tiles(figures),
+        "notices": notices(figures),
+        "cards": cards(figures),
+        "failovers": [listed(row) for row in figures.latest],
+        "unreviewed": [listed(row) for row in figures.unreviewed],
+        "total": figures.total,
+        "command": command_for_all(figures),
+        "changes": sum(row.n for row in figures.changes.values()),
+        "alone": sum(row.alone for row in figures.changes.values()),
     }
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
     return environment.from_string(_text("report.html.j2")).render(

@@ -11,24 +11,14 @@ from typing import Any, Final
 from msgspec import Struct
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from sidecar.audit.report.report_period import Period, utc
+from sidecar.audit.report.report_period import ReportPeriod, utc
 from sidecar.audit.report.report_text import percent
 from sidecar.audit.spark.spark_session import collected
 
 VIEWS: Final = frozenset(
     {
-        "transitions",
-        "coverage",
-        "notifications",
-        "episodes",
-        "annotations",
-        "leader_changes",
-        "recovery_time",
-        "leadership",
-        "unobserved",
-        "availability",
-        "leadership_slo",
-        "alert_deliveries",
+        *("transitions", "coverage", "notifications", "episodes", "annotations", "leader_changes", "recovery_time"),
+        *("leadership", "unobserved", "availability", "leadership_slo", "alert_deliveries"),
     }
 )
 """What must be registered."""
@@ -87,10 +77,10 @@ class Sums(Struct, frozen=True):
         return Sums(*(sum(getattr(part, name) for part in parts) for name in Sums.__struct_fields__))
 
 
-class Findings(Struct, frozen=True):
+class ReportFigures(Struct, frozen=True):
     """The figures of one period."""
 
-    period: Period
+    period: ReportPeriod
     total: Row
     """Of all failovers."""
     by_day: Mapping[int, Row]
@@ -128,7 +118,7 @@ class Findings(Struct, frozen=True):
     """The number of deliveries, by the place of their seconds among EDGES."""
 
 
-def find(session: SparkSession, period: Period) -> Findings:
+def find(session: SparkSession, period: ReportPeriod) -> ReportFigures:
     """The figures of the period. The views must be registered in the session."""
     _query(session, period, _EPISODES).createOrReplaceTempView("report_episodes")
     session.catalog.cacheTable("report_episodes")
@@ -138,7 +128,7 @@ def find(session: SparkSession, period: Period) -> Findings:
         session.catalog.uncacheTable("report_episodes")
 
 
-def _find(session: SparkSession, period: Period) -> Findings:
+def _find(session: SparkSession, period: ReportPeriod) -> ReportFigures:
     def ask(query: str, **more: Any) -> list[Row]:
         return collected(_query(session, period, query, **more))
 
@@ -154,7 +144,7 @@ def _find(session: SparkSession, period: Period) -> Findings:
     lanes = ranked[:LANES]
     marks = ask(_MARKS, lanes=lanes)
     stretches = ask(_STRETCHES, lanes=lanes)
-    return Findings(
+    return ReportFigures(
         period=period,
         total=next((row for row in failovers if row.of == "all"), _NO_EPISODE),
         by_day=by("day"),
@@ -190,7 +180,7 @@ def _ranked(clusters: Iterable[str], by_cluster: Mapping[str, Row], available: M
     return sorted(clusters, key=interest, reverse=True)
 
 
-def _stretches(rows: Sequence[Row], period: Period, *, vacant: bool) -> list[Stretch]:
+def _stretches(rows: Sequence[Row], period: ReportPeriod, *, vacant: bool) -> list[Stretch]:
     """Without the time of which no coverage is recorded yet: it is not known."""
     stretches = []
     for row in (row for row in rows if row.is_vacant == vacant):
@@ -204,7 +194,7 @@ def _sums(row: Row) -> Sums:
     return Sums(row.led, row.vacant, row.unobserved)
 
 
-def _query(session: SparkSession, period: Period, query: str, **more: Any) -> DataFrame:
+def _query(session: SparkSession, period: ReportPeriod, query: str, **more: Any) -> DataFrame:
     query = query.replace("{chosen}", "array_contains(:clusters, cluster_id)" if period.chosen else "true")
     values = period.arguments | more
     return session.sql(query, args={name: value for name, value in values.items() if f":{name}" in query})

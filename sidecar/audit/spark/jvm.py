@@ -22,7 +22,31 @@ from sidecar.audit.audit_error import AuditError, reason
 from sidecar.core.errors import installing
 from sidecar.runtime.user_folders import cache_folder
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 _DIRECTIVES: Final = Path(__file__).with_name("compiler_directives.json")
+WRITE_SECONDS: Final = 900.0
+"""A JVM needs about twenty seconds of CPU time to write the archive when it ends: much longer where many processes share few cores."""
+_SILENT: Final = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+_GATEWAY: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
+"""Where PySpark looks for a JVM that runs already. spark-submit sets them for the program that it starts."""
+_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
+"""Where Spark's script takes options of the JVM from, beside those of the configuration."""
+_NEEDED: Final = ("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "LANG", "SHELL", "TERM")
+_NEEDED_PREFIXES: Final = (
+    *("SPARK_", "PYSPARK_", "HADOOP_", "JAVA_", "JDK_", "_JAVA_"),
+    *("LC_", "LD_", "NSS_", "KRB5", "MALLOC_"),
+)
+"""The variables that Spark's scripts and Java itself read."""
+_MORE_CLASSES: Final = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH", "PYSPARK_SUBMIT_ARGS")
+"""Variables that may bring other classes than those of PySpark."""
+_CLOUD_JARS: Final = ("*aws*", "*azure*", "*gcs*", "*cloud*")
+"""Clients of clouds that somebody has put beside Spark's own jars."""
+_POLL_SECONDS: Final = 0.02
+_JAVA_CHECK_SECONDS: Final = 30.0
+_OLDEST_JAVA: Final = 17
+_EXCEPTION: Final = re.compile(r"\w(?:Exception|Error): (.+)")
 
 
 class Run(Enum):
@@ -51,11 +75,6 @@ def java_options(run: Run) -> str:
     return f"{of_run[run]} -XX:ReservedCodeCacheSize=240m"
 
 
-WRITE_SECONDS: Final = 900.0
-"""A JVM needs about twenty seconds of CPU time to write the archive when it ends: much longer where many processes share few cores."""
-_SILENT: Final = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
-
-
 def archive_places() -> Sequence[Path]:
     """Where the archive of Spark's classes may be: in the Python environment that Spark is installed in, preferably, or the user's cache.
 
@@ -82,38 +101,6 @@ def options_to_read(archive: Path) -> Sequence[str]:
 def options_to_write(archive: Path) -> Sequence[str]:
     """The options of a JVM that writes this archive when it ends."""
     return (f"-XX:ArchiveClassesAtExit={archive}", *_SILENT)
-
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-_GATEWAY: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
-"""Where PySpark looks for a JVM that runs already. spark-submit sets them for the program that it starts."""
-_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
-"""Where Spark's script takes options of the JVM from, beside those of the configuration."""
-_NEEDED: Final = ("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "LANG", "SHELL", "TERM")
-_NEEDED_PREFIXES: Final = (
-    "SPARK_",
-    "PYSPARK_",
-    "HADOOP_",
-    "JAVA_",
-    "JDK_",
-    "_JAVA_",
-    "LC_",
-    "LD_",
-    "NSS_",
-    "KRB5",
-    "MALLOC_",
-)
-"""The variables that Spark's scripts and Java itself read."""
-_MORE_CLASSES: Final = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH", "PYSPARK_SUBMIT_ARGS")
-"""Variables that may bring other classes than those of PySpark."""
-_CLOUD_JARS: Final = ("*aws*", "*azure*", "*gcs*", "*cloud*")
-"""Clients of clouds that somebody has put beside Spark's own jars."""
-_POLL_SECONDS: Final = 0.02
-_JAVA_CHECK_SECONDS: Final = 30.0
-_OLDEST_JAVA: Final = 17
-_EXCEPTION: Final = re.compile(r"\w(?:Exception|Error): (.+)")
 
 
 class Jvm:

@@ -19,7 +19,8 @@ from sidecar.audit.spark.jvm import WRITE_SECONDS, Jvm, Run, archive_options, ja
 from sidecar.runtime.user_folders import cache_folder
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
+
 
 SQL_SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -60,6 +61,10 @@ _SMALL_SETTINGS: Final = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 """For queries that read little: Spark would take longer to compile and plan them than to run them (docs/project/benchmarks.md)."""
+_PREFIX: Final = "flink-ha-audit-"
+_LOCK: Final = "in-use"
+_FILES: Final = "files"
+_VARIABLE: Final = "FLINK_HA_SIDECAR_AUDIT_JARS"
 
 
 @contextmanager
@@ -169,11 +174,6 @@ def _connect(settings: Mapping[str, str], gateway: Any) -> "SparkSession":
             signal.signal(signal.SIGINT, interrupt)  # SparkContext replaces the command's handler
 
 
-_PREFIX: Final = "flink-ha-audit-"
-_LOCK: Final = "in-use"
-_FILES: Final = "files"
-
-
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
     """A private folder below TMPDIR. It is removed in the end; if this process is killed, by the next one that makes such a folder."""
@@ -203,9 +203,6 @@ def _remove_abandoned() -> None:
                 os.close(lock)
 
 
-_VARIABLE: Final = "FLINK_HA_SIDECAR_AUDIT_JARS"
-
-
 def connector_jars() -> Sequence[Path]:
     """The jars of Hadoop's connector for S3, which PySpark lacks, for logs and spools in object stores.
 
@@ -218,10 +215,6 @@ def connector_jars() -> Sequence[Path]:
     if path and not jars_there:
         raise AuditError(f"cannot start Spark: {_VARIABLE} names {path}, where there are no jars")
     return jars_there
-
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
 
 
 def collected(rows: "DataFrame") -> "list[Row]":

@@ -29,7 +29,7 @@ from sidecar.audit.log.closed_tables import (
     read_files,
     read_manifest,
 )
-from sidecar.audit.log.manifest import CLOSED, SOURCES, Manifest, Source, days, start_of
+from sidecar.audit.log.manifest import CLOSED, SOURCES, DateSource, Manifest, days, start_of
 from sidecar.audit.log.storage import PARQUET, Storage
 from sidecar.audit.log.tables import BASE_VIEWS, EVENT_DATE, folder_of, period_of
 from sidecar.audit.spark.spark_session import collected, sizes_to_read, tune
@@ -38,6 +38,11 @@ from sidecar.audit.views.catalog import define
 LOOK_AHEAD: Final = timedelta(hours=2)
 """How much of the next date decides about a date: a stretch is fully known after an hour, and so is the next one (R2 to R4)."""
 _DAY: Final = timedelta(days=1)
+_log = logging.getLogger("sidecar.audit")
+_DENSE: Final = 4
+"""Carries of the last dates are all kept; of dates `_DENSE` times 2 to the n days old, one in 2 to the n."""
+_SPARSEST: Final = 64
+"""Days between the oldest carries, and the most days that are closed at once."""
 
 
 class Folded(Struct, frozen=True):
@@ -80,7 +85,8 @@ class Fold:
         begin, end = start_of(first), start_of(last + _DAY)
         self._register(first, last, self._only(carry), begin, end)
         stretches = self._stage_stretches(folder, end)
-        self._stage_carry(f"{folder}/carry", begin, end)
+        define(self._session, "_carry_on", begin, end)
+        self._write_carry(self._session.table("_carry_on"), f"{folder}/carry")
         since = max(first, since or first)
         files = dict[date, dict[str, str]]()
         if since <= last:
@@ -116,9 +122,8 @@ class Fold:
         transitions.where(F.col("observed_at") < F.lit(end + LOOK_AHEAD)).createOrReplaceTempView("_transitions")
         self._source("coverage", first - _DAY, last + _DAY).createOrReplaceTempView("_coverage")
         carry.createOrReplaceTempView("_carry")
-        define(self._session, "_periods", begin, end)
-        define(self._session, "_sight", begin, end)
-        define(self._session, "_stretches", begin, end)
+        for view in ("_periods", "_sight", "_stretches"):
+            define(self._session, view, begin, end)
 
     def _stage_stretches(self, folder: str, end: datetime) -> DataFrame:
         """What follows reads the result instead of computing it again."""
@@ -129,10 +134,6 @@ class Fold:
         limits = stretches.select("cluster_id").distinct().withColumn("until", F.lit(end))
         limits.createOrReplaceTempView("_limits")
         return stretches
-
-    def _stage_carry(self, folder: str, begin: datetime, end: datetime) -> None:
-        define(self._session, "_carry_on", begin, end)
-        self._write_carry(self._session.table("_carry_on"), folder)
 
     def _write_carry(self, rows: DataFrame, folder: str) -> None:
         typed = rows.select([F.col(field.name).cast(field.dataType) for field in CARRY])
@@ -154,14 +155,6 @@ class Fold:
             rows = rows.unionByName(stored.where(~F.col("cluster_id").isin([*self._clusters])))
         dated = rows.repartition(EVENT_DATE).sortWithinPartitions(EVENT_DATE, *ORDER[table])
         dated.write.partitionBy(EVENT_DATE).parquet(self._staging.full_url(f"{folder}/{table}"))
-
-
-_log = logging.getLogger("sidecar.audit")
-
-_DENSE: Final = 4
-"""Carries of the last dates are all kept; of dates `_DENSE` times 2 to the n days old, one in 2 to the n."""
-_SPARSEST: Final = 64
-"""Days between the oldest carries, and the most days that are closed at once."""
 
 
 class MaterializeResult(Struct, frozen=True):
@@ -253,7 +246,7 @@ class Closing:
         self._tune(changed)
         new_sources = self._sources(changed)
         manifest = replace(self.manifest, sources=sources | new_sources)
-        late = {day: _different(self._source(day).rows, new_sources.get(day, Source()).rows) for day in changed}
+        late = {day: _different(self._source(day).rows, new_sources.get(day, DateSource()).rows) for day in changed}
         clusters = {cluster for names in late.values() for cluster in names}
         if not clusters:
             self.manifest = commit(self._audit, manifest)
@@ -341,8 +334,8 @@ class Closing:
         stored = stored.where(F.col("cluster_id").isin([*clusters]))
         return stored.exceptAll(carry).isEmpty() and carry.exceptAll(stored).isEmpty()
 
-    def _source(self, day: date) -> Source:
-        return self.manifest.sources.get(day, Source())
+    def _source(self, day: date) -> DateSource:
+        return self.manifest.sources.get(day, DateSource())
 
     def _digests(self, day: date) -> dict[str, str]:
         return {
@@ -351,7 +344,7 @@ class Closing:
             if day in listed
         }
 
-    def _sources(self, dates: Iterable[date]) -> dict[date, Source]:
+    def _sources(self, dates: Iterable[date]) -> dict[date, DateSource]:
         """What there is to read of these dates."""
         counts: dict[date, dict[str, list[int]]] = {
             day: {} for day in dates if any(day in listed for listed in self._listed.values())
@@ -361,7 +354,7 @@ class Closing:
             rows = read_files(self._session, self._audit, table, BASE_VIEWS[table], paths)
             for row in collected(rows.groupBy(EVENT_DATE, "cluster_id").count()):
                 counts[row[EVENT_DATE]].setdefault(row.cluster_id or "", [0, 0])[number] = row["count"]
-        return {day: Source(files=self._digests(day), rows=rows) for day, rows in counts.items()}
+        return {day: DateSource(files=self._digests(day), rows=rows) for day, rows in counts.items()}
 
 
 def _listed(audit: Storage, table: str, base: date | None) -> dict[date, list[str]]:

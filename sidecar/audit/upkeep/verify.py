@@ -29,6 +29,11 @@ _FOOTERS_AT_ONCE: Final = 8
 _FILE, _FOLDER = "_file", "_folder"
 _MOST_REPEATED_IDS: Final = 100
 """The maximum of repeated ids that are reported for one table."""
+_DATE: Final = {"leadership": "ended_at", "leader_changes": "changed_at"}
+"""The column with the date of the folder."""
+_DAYS: Final = {"leadership": EVENT_DATE, "leader_changes": EVENT_DATE, "availability": "day"}
+"""The views that are made of the tables, and their dates."""
+_MOST_DIFFERENCES: Final = 100
 
 
 class VerifyResult(Struct, frozen=True):
@@ -245,13 +250,6 @@ def _irregular(audit: Storage, table: str) -> Iterator[tuple[str, str]]:
         yield Path(error.filename).relative_to(top).as_posix(), f"unreadable: {error.strerror}"
 
 
-_DATE: Final = {"leadership": "ended_at", "leader_changes": "changed_at"}
-"""The column with the date of the folder."""
-_DAYS: Final = {"leadership": EVENT_DATE, "leader_changes": EVENT_DATE, "availability": "day"}
-"""The views that are made of the tables, and their dates."""
-_MOST_DIFFERENCES: Final = 100
-
-
 def check_closed(session: SparkSession, audit: Storage) -> tuple[int, int, list[str]]:
     """The numbers of files and rows of the materialised tables, and the problems found, one line each.
 
@@ -289,11 +287,11 @@ def _checked_closed(session: SparkSession, audit: Storage, manifest: Manifest) -
         files = [file for file in sorted(manifest.paths()) if file.startswith(f"{table}/")]
         rows += sum(number for _, number in _read_apart(files, count, report))
     if not findings:
-        findings += _rows_of_another_date(session, audit, manifest)
+        findings += _misplaced(session, audit, manifest)
     return rows, findings
 
 
-def _rows_of_another_date(session: SparkSession, audit: Storage, manifest: Manifest) -> Iterator[str]:
+def _misplaced(session: SparkSession, audit: Storage, manifest: Manifest) -> Iterator[str]:
     for table, column in _DATE.items():
         rows = read_closed(session, audit, manifest, table)
         other = rows.where(F.col(column).isNull() | (F.to_date(column) != F.col(EVENT_DATE)))

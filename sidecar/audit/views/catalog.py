@@ -30,6 +30,18 @@ _HEAD: Final = re.compile(r"(?:--.*\n)+")
 _COLUMNS: Final = "* "
 _NAMED_QUERY: Final = re.compile(r"^---- (\w+)\n(.*?)\n(?=^---- |\Z)", re.DOTALL | re.MULTILINE)
 """A query in a file of several: below a line with its name, before an empty one."""
+ANSWERS: Final = (
+    *("leadership", "known_until", "sight", "leader_timeline", "leader_changes", "failovers", "recovery_time"),
+    *("reprocessed", "causes_of_death", "unreviewed", "mttr", "availability", "cluster_availability"),
+    *("cluster_months", "leadership_slo", "flapping", "unobserved", "alert_deliveries", "weekly_report"),
+)
+"""In this order: a view may query those before it."""
+_QUERIES: Final = {"availability_days": "_days"}
+"""The query that defines a materialised table, if it has another name."""
+_STRUCTS: Final = {table_of(str(record.__struct_config__.tag)): record for record in get_args(AnyRecord)}
+_HOST: Final = r"nullif(regexp_extract({}, r'^[a-z.]+://(?:[^/@]*@)?\[?([^/@\[\]]+?)\]?:[0-9]+(?:/|$)', 1), '')"
+"""The host in a leader's address, without the brackets of IPv6. Not a column of the materialized tables: old files would lack it."""
+_END: Final = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 class Comments(Struct, frozen=True):
@@ -43,7 +55,7 @@ class Comments(Struct, frozen=True):
     """The comment of each column, in their order."""
 
 
-def of_struct(struct: type[Struct]) -> Comments:
+def struct_comments(struct: type[Struct]) -> Comments:
     """Those of the table with the fields of `struct`: a docstring below each one."""
     written: dict[str, str] = {}
     for base in reversed(struct.__mro__):
@@ -53,7 +65,7 @@ def of_struct(struct: type[Struct]) -> Comments:
     return _comments(inspect.getdoc(struct) or "", columns)
 
 
-def of_query(query: str) -> Comments:
+def query_comments(query: str) -> Comments:
     """Those of the view that a query defines."""
     head = _HEAD.match(query)
     lines = [line.removeprefix("--").removeprefix(" ") for line in (head[0] if head else "").splitlines()]
@@ -92,33 +104,6 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-ANSWERS: Final = (
-    "leadership",
-    "known_until",
-    "sight",
-    "leader_timeline",
-    "leader_changes",
-    "failovers",
-    "recovery_time",
-    "reprocessed",
-    "causes_of_death",
-    "unreviewed",
-    "mttr",
-    "availability",
-    "cluster_availability",
-    "cluster_months",
-    "leadership_slo",
-    "flapping",
-    "unobserved",
-    "alert_deliveries",
-    "weekly_report",
-)
-"""In this order: a view may query those before it."""
-_QUERIES: Final = {"availability_days": "_days"}
-"""The query that defines a materialised table, if it has another name."""
-_STRUCTS: Final = {table_of(str(record.__struct_config__.tag)): record for record in get_args(AnyRecord)}
-
-
 class Relation(NamedTuple):
     """A table, or a view that answers a question."""
 
@@ -154,15 +139,15 @@ def _queries() -> Mapping[str, str]:
 def comments(name: str) -> Comments:
     """What a table or view, or a materialised table, is about, and its columns."""
     if name in BASE_VIEWS:
-        return _of_table(name)
-    base = of_query(answer(_QUERIES.get(name, name)))
+        return _table_comments(name)
+    base = query_comments(answer(_QUERIES.get(name, name)))
     elsewhere = {column: comments(other).columns[column] for column, other in explained_elsewhere(name).items()}
     return replace(base, columns={**base.columns, **elsewhere})
 
 
 def explained_elsewhere(view: str) -> Mapping[str, str]:
     """The columns of a view whose comments are those of another table or view, and which one."""
-    columns = of_query(answer(_QUERIES.get(view, view))).columns
+    columns = query_comments(answer(_QUERIES.get(view, view))).columns
     found = {column: re.fullmatch(r"as in (\w+)", text) for column, text in columns.items()}
     return {column: match[1] for column, match in found.items() if match}
 
@@ -175,18 +160,13 @@ def with_comments(schema: StructType, name: str) -> StructType:
     )
 
 
-def _of_table(name: str) -> Comments:
-    base = of_struct(_STRUCTS.get(name, QuarantinedLine))
+def _table_comments(name: str) -> Comments:
+    base = struct_comments(_STRUCTS.get(name, QuarantinedLine))
     table = TABLES[name]
     is_dated = table.partition == EVENT_DATE
     how = "reads only the folders of those dates" if is_dated else "skips the files of other months by their statistics"
     last = {EVENT_DATE: f"The UTC date of `{table.time}`. A condition on it {how}."}
     return replace(base, columns=dict(base.columns) | last)
-
-
-_HOST: Final = r"nullif(regexp_extract({}, r'^[a-z.]+://(?:[^/@]*@)?\[?([^/@\[\]]+?)\]?:[0-9]+(?:/|$)', 1), '')"
-"""The host in a leader's address, without the brackets of IPv6. Not a column of the materialized tables: old files would lack it."""
-_END: Final = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 def define(
