@@ -60,10 +60,11 @@ def audit_folder(session: SparkSession, audit: str, do_what: str) -> Storage:
 
 def periods_of(audit: Storage, table: str) -> dict[str, Period]:
     """The folders of a table, relative to the audit log, with their dates, in order; none if the table does not exist."""
-    if not audit.is_folder(table):
-        return {}
-    # Through the JVM, a year of names takes 0.3 s.
-    names = (path.name for path in (audit.local / table).iterdir()) if audit.local else audit.names(table)
+    if audit.local is None:
+        names = audit.names(table)
+    else:  # through the JVM, a year of names takes 0.3 s
+        folder = audit.local / table
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     return {f"{table}/{name}": period for name in sorted(names) if (period := period_of(table, name))}
 
 

@@ -151,10 +151,13 @@ def read_files(
     schema = with_event_date(schema)
     if not (audit.is_folder(table) if paths is None else paths):
         return no_rows(session, schema)
-    files = audit.selected(table, paths)
     reader = session.read.schema(schema).options(basePath=audit.full_url(table), **ONLY_PARQUET)
     with listing_here(session, audit):
+        files = audit.selected(table, paths)
         rows = reader.parquet(*map(audit.to_read, files.paths))
+        if audit.is_replacing(table, rows):
+            files = audit.selected(table, paths)
+            rows = reader.parquet(*map(audit.to_read, files.paths))
     if files.partitions is not None:
         rows = rows.where(F.col(partition_column(table)).cast("string").isin([*files.partitions]))
     if files.hidden:

@@ -10,9 +10,12 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from sidecar.audit.audit_error import AuditError, defect, reason
+
+if TYPE_CHECKING:
+    from sidecar.net.object_store import StoredObject
 
 _PATTERN: Final = re.compile(r"([{}\[\]*?\\])")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?(?=/|$)")
@@ -25,6 +28,21 @@ _NO_DATA: Final = frozenset(
     }
 )
 _NO_DATA_PREFIXES: Final = (".nfs", ".fuse_hidden", ".Trash")
+_MISSING: Final = ("ClassNotFoundException", "NoClassDefFoundError", "UnsupportedFileSystemException")
+_SPARK_SCHEMA: Final = "org.apache.spark.sql.parquet.row.metadata"
+PARQUET: Final = ".parquet"
+"""The suffix of all files that readers read."""
+ONLY_PARQUET: Final = {"pathGlobFilter": f"*{PARQUET}"}
+"""The option of Spark's readers with which they skip other files, as those that a storage appliance puts into every folder."""
+LOCK: Final = "_lock"
+"""Locked during every change."""
+INGESTING: Final = "_ingesting"
+"""Locked as long as an ingest runs, also while it waits for segments: no other ingest may use its checkpoint and its index of ids."""
+STAGING: Final = "_staging"
+"""Files that are not visible yet. The next writer deletes what it finds here."""
+_PARALLEL_LISTING: Final = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+REPLACED: Final = "_replaced"
+"""Files that are no longer visible."""
 
 
 def is_of_file_system(name: str) -> bool:
@@ -46,27 +64,7 @@ def check_path(url: str) -> None:
         )
 
 
-if TYPE_CHECKING:
-    from sidecar.net.object_store import StoredObject
-
-_MISSING: Final = ("ClassNotFoundException", "NoClassDefFoundError", "UnsupportedFileSystemException")
-_SPARK_SCHEMA: Final = "org.apache.spark.sql.parquet.row.metadata"
-PARQUET: Final = ".parquet"
-"""The suffix of all files that readers read."""
-ONLY_PARQUET: Final = {"pathGlobFilter": f"*{PARQUET}"}
-"""The option of Spark's readers with which they skip other files, as those that a storage appliance puts into every folder."""
-LOCK: Final = "_lock"
-"""Locked during every change."""
-INGESTING: Final = "_ingesting"
-"""Locked as long as an ingest runs, also while it waits for segments: no other ingest may use its checkpoint and its index of ids."""
-STAGING: Final = "_staging"
-"""Files that are not visible yet. The next writer deletes what it finds here."""
-_PARALLEL_LISTING: Final = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-REPLACED: Final = "_replaced"
-"""Files that are no longer visible."""
-
-
-class Selection(NamedTuple):
+class FilesToRead(NamedTuple):
     """What Spark has to read of a table."""
 
     paths: Sequence[str]
@@ -123,15 +121,12 @@ class Storage(ABC):
         """Whether `path` exists and is a folder."""
         return bool(self._fs.isDirectory(self._path(path)))
 
-    def entries(self, path: str = "") -> dict[str, bool]:
-        """The names in the folder `path`, sorted, and whether each is a folder."""
-        statuses = self._fs.listStatus(self._path(path))
-        entries = sorted((status.getPath().getName(), bool(status.isDirectory())) for status in statuses)
-        return {name: is_folder for name, is_folder in entries if not is_of_file_system(name)}
-
     def names(self, path: str = "") -> list[str]:
         """The names in the folder `path`, sorted; none if there is no such folder."""
-        return [*self.entries(path)] if self.is_folder(path) else []
+        if not self.is_folder(path):
+            return []
+        names = (str(status.getPath().getName()) for status in self._fs.listStatus(self._path(path)))
+        return sorted(name for name in names if not is_of_file_system(name))
 
     def files(self, path: str, suffix: str) -> list[str]:
         """The files below `path` whose paths end in `suffix`, sorted, relative to `path`; none if there is no such folder."""
@@ -224,9 +219,13 @@ class Storage(ABC):
         """What stands for a replacement of files that has not ended. See `reading`."""
         return []
 
-    def selected(self, table: str, paths: Collection[str] | None) -> Selection:
+    def selected(self, table: str, paths: Collection[str] | None) -> FilesToRead:
         """What Spark has to read of a table for its files or folders `paths`; None: for all."""
-        return Selection([table] if paths is None else [*paths])
+        return FilesToRead([table] if paths is None else [*paths])
+
+    def is_replacing(self, table: str, rows: DataFrame) -> bool:  # noqa: ARG002  nobody can see it here
+        """Whether some of what Spark has listed of a table, for these `rows`, is being replaced: then they are to be `selected` again."""
+        return False
 
     def parquet_schema(self, path: str) -> str | None:
         """Spark's schema in the footer of a Parquet file, as JSON; None if Spark did not write it. Raises when the footer is damaged."""

@@ -103,7 +103,7 @@ def _compact_together(
 
     def attempt(path: str) -> _Rewritten | _UnfitError | None:
         try:
-            return _rewrite(session, folder, path) if folder.is_folder(path) else None
+            return _rewrite(session, folder, path)
         except _UnfitError as unfit:
             return unfit
 
@@ -161,8 +161,9 @@ def _read_back(session: SparkSession, audit: Storage, rewritten: Mapping[str, _R
 
 def _files(audit: Storage, path: str) -> dict[str, int]:
     """The files of a folder, and their sizes. Raises _UnfitError when one is not of an audit log."""
-    sizes = audit.sizes(path)
-    for name in audit.names(path):
+    names = audit.names(path)
+    sizes = audit.sizes(path) if names else {}  # it may have expired
+    for name in names:
         if not name.endswith(PARQUET) or name not in sizes:
             raise _UnfitError(f"{name} in it is not of an audit log")
     return sizes
