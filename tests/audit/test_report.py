@@ -22,7 +22,7 @@ from sidecar.audit.report.report import command_for_all, listed, notices, render
 from sidecar.audit.report.report_data import _EPISODES, EDGES, LIST_ROWS, ReportFigures, _query
 from sidecar.audit.report.report_page import cards
 from sidecar.audit.report.report_period import _CLUSTERS, ReportRequest, find_period
-from sidecar.audit.report.report_text import DASH, between, minute, parts, percent, planned, second, seconds, short
+from sidecar.audit.report.report_text import DASH, bounds, minute, parts, percent, planned, second, seconds, short
 from sidecar.cli.audit import audit as command
 from tests.audit.conftest import QuarterRead
 from tests.audit.histories import at
@@ -71,9 +71,9 @@ def test_the_figures_at_the_top_are_those_of_the_log(quarter_found: ReportFigure
     """Failovers, the time without a leader, availability, alerts; and what is not over is said first."""
     all_of_it = [failover for _, failover in happened()]
     vacant = sorted(each.vacant for each in all_of_it)
-    bounds = [each.down for each in all_of_it if each.down]
-    least, most = (sum(values) for values in zip(*bounds, strict=True))
-    assert len(bounds) == len(all_of_it) - 1
+    downtimes = [each.down for each in all_of_it if each.down]
+    least, most = (sum(values) for values in zip(*downtimes, strict=True))
+    assert len(downtimes) == len(all_of_it) - 1
     assert most > least
     sums = together(truth(cluster, day) for cluster in CLUSTERS for day in days())
     of, longest = max(happened(), key=lambda pair: pair[1].vacant)
@@ -84,7 +84,7 @@ def test_the_figures_at_the_top_are_those_of_the_log(quarter_found: ReportFigure
         seconds(sum(vacant)),
         f"all failovers together; median {seconds(vacant[5])}, longest {seconds(longest.vacant)} ({of.id}, {minute(at(longest.began))})",
     )
-    assert shown["No working leader"][0] == between(least, None)
+    assert shown["No working leader"][0] == bounds(least, None)
     assert shown["No working leader"][1].endswith("no upper bound is known of 1")
     assert (shown["Availability"][0], shown["Unobserved"][0]) == shares(sums)
     assert shown["Alerts delivered"] == ("11 of 12", "1 given up")
@@ -104,7 +104,7 @@ def test_one_failover_is_one_row(quarter_found: ReportFigures) -> None:
     ]
     assert [(row.at, row.cluster, row.planned, row.note.removesuffix(" (Ada)") or None) for row in rows] == expected
     assert [(row.cause, row.confidence, row.vacant, row.down) for row in rows] == [
-        (each.cause, "medium", between(each.vacant, each.vacant), between(*(each.down or (None, None))))
+        (each.cause, "medium", bounds(each.vacant, each.vacant), bounds(*(each.down or (None, None))))
         for _, each in reversed(happened())
     ]
     (latest,) = (row for row in rows if row.at == "2025-11-23 17:30:00")
@@ -472,7 +472,7 @@ def test_a_duration_reads_well() -> None:
     }
     assert {value: seconds(value) for value in expected} == expected
     assert seconds(None) == "\N{EN DASH}"
-    assert [between(1.0, 3.0), between(None, None), between(8.84, None), between(100, 1000)] == [
+    assert [bounds(1.0, 3.0), bounds(None, None), bounds(8.84, None), bounds(100, 1000)] == [
         "1.0 to 3.0 s",
         "not known",
         "at least 8.8 s",

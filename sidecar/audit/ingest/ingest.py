@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from sidecar.audit.audit_error import AuditError, StoppedError, failing_to
-from sidecar.audit.ingest.inspection import Inspection, Packing, with_inspections
+from sidecar.audit.ingest.inspection import Inspection, Packing, read_inspected
 from sidecar.audit.ingest.segments import COMMON, Segment, bad_lines, bad_segments, common_records, read_segments
 from sidecar.audit.ingest.spool_listing import LOOK_SECONDS, SegmentLog, batches_of, listing
 from sidecar.audit.ingest.table_writer import Writer
@@ -168,7 +168,7 @@ class _Batches:
         # Counted before the rows are visible: a stop in between must not report rows of no segment.
         self._files += len(segments)
         with self._writer.packing() as packing:
-            with_inspections(spool, urls, lambda found: self._write(spool, segments, found, packing), packing)
+            read_inspected(spool, urls, lambda found: self._write(spool, segments, found, packing), packing)
 
     def _write(
         self,

@@ -123,7 +123,7 @@ def inspect(
     return problems
 
 
-def with_inspections(
+def read_inspected(
     spool: Storage, urls: Sequence[str], use: Callable[[Mapping[str, Inspection]], _T], packing: Packing | None = None
 ) -> _T:
     """What `use`, which has Spark read the segments, returns for the problems of segments that were inspected.

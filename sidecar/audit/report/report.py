@@ -29,7 +29,7 @@ from sidecar.audit.report.report_page import cards
 from sidecar.audit.report.report_period import ReportRequest, find_period, utc
 from sidecar.audit.report.report_text import (
     DASH,
-    between,
+    bounds,
     counted,
     minute,
     moved,
@@ -96,7 +96,7 @@ def _down_total(total: Any) -> str:
     if total.down_total_at_least is None:
         return DASH
     most = None if total.without_down_bound else max(total.down_total_at_least, total.down_total_at_most)
-    return between(total.down_total_at_least, most)
+    return bounds(total.down_total_at_least, most)
 
 
 def _down_note(total: Any) -> str:
@@ -164,8 +164,8 @@ def listed(row: Any) -> ListedFailover:
         planned=planned(row.meant, noted=not row.planned),
         outcome=outcome(row),
         note=f"{clean(row.note)}{author}" if row.note else "",
-        vacant=between(row.vacant_seconds, row.vacant_seconds),
-        down=between(row.downtime_seconds_at_least, row.downtime_seconds_at_most),
+        vacant=bounds(row.vacant_seconds, row.vacant_seconds),
+        down=bounds(row.downtime_seconds_at_least, row.downtime_seconds_at_most),
     )
 
 

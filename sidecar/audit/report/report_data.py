@@ -134,10 +134,10 @@ def _find(session: SparkSession, period: ReportPeriod) -> ReportFigures:
 
     failovers, available, alerts = ask(_FAILOVERS), ask(_AVAILABILITY), ask(_ALERTS)
 
-    def by(of: str, column: str = "") -> dict[Any, Row]:
+    def failovers_by(of: str, column: str = "") -> dict[Any, Row]:
         return {row[column or of]: row for row in failovers if row.of == of and row.n}
 
-    by_cluster = by("cluster", "cluster_id")
+    by_cluster = failovers_by("cluster", "cluster_id")
     available_by_cluster = {row.cluster_id: _sums(row) for row in available if row.day is None}
 
     ranked = _ranked(period.clusters, by_cluster, available_by_cluster)
@@ -147,15 +147,15 @@ def _find(session: SparkSession, period: ReportPeriod) -> ReportFigures:
     return ReportFigures(
         period=period,
         total=next((row for row in failovers if row.of == "all"), _NO_EPISODE),
-        by_day=by("day"),
+        by_day=failovers_by("day"),
         by_cause={row.cause: row for row in failovers if row.of == "cause"},
         by_cluster=by_cluster,
-        by_death=by("death"),
-        by_verdict=by("verdict"),
+        by_death=failovers_by("death"),
+        by_verdict=failovers_by("verdict"),
         slowest=next(iter(ask(_SLOWEST)), None),
         unreviewed=ask(_UNREVIEWED),
-        vacancies={place: row.n for place, row in by("vacant", "vacant_place").items()},
-        downtimes={place: row.n for place, row in by("down", "down_place").items()},
+        vacancies={place: row.n for place, row in failovers_by("vacant", "vacant_place").items()},
+        downtimes={place: row.n for place, row in failovers_by("down", "down_place").items()},
         latest=ask(_LATEST),
         ranked=ranked,
         marks={name: [row for row in marks if row.cluster_id == name] for name in lanes},

@@ -40,7 +40,7 @@ def seconds(value: float | None) -> str:
     raise AssertionError(value)
 
 
-def between(least: float | None, most: float | None) -> str:
+def bounds(least: float | None, most: float | None) -> str:
     """The bounds of a duration. `most` None: not known."""
     if least is None:
         return "not known"

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from sidecar.audit.audit_error import AuditError
-from sidecar.audit.ingest.inspection import Inspection, with_inspections
+from sidecar.audit.ingest.inspection import Inspection, read_inspected
 from sidecar.audit.ingest.segments import Segment, bad_lines, bad_segments, read_segments
 from sidecar.audit.ingest.spool_listing import SUFFIX, name_problem
 from sidecar.audit.log.audit_log import all_periods, open_audit_log, open_storage, table_names
@@ -62,7 +62,7 @@ def _expire_segments(session: SparkSession, audit: Storage, spool_url: str, olde
     missing = {file for file in old if name_problem(file)}
     if readable := [file for file in old if file not in missing]:
         urls = [spool.full_url(file) for file in readable]
-        missing |= with_inspections(spool, urls, partial(_not_ingested, session, audit, spool, urls, oldest))
+        missing |= read_inspected(spool, urls, partial(_not_ingested, session, audit, spool, urls, oldest))
     for file in old:
         if file not in missing:
             spool.delete(file)

@@ -134,7 +134,7 @@ class _TableCheck:
         contents = parts[0][1] if len(parts) == 1 else self._contents(files)
         self.rows = contents.rows
         if contents.of_another_date:
-            self._report_rows(self._read(files).where(self._of_another_date()), "of another date")
+            self._report_rows(self._read(files).where(self._is_of_another_date()), "of another date")
         if contents.different_ids < contents.rows:
             self._check_ids(files)
 
@@ -178,11 +178,11 @@ class _TableCheck:
         """What is in these files, of which every column is decoded. Raises what Spark raises for a file that is damaged."""
         if not files:
             return _Contents(0, 0, 0)
-        counts = F.count("*"), F.count_distinct("id"), F.count_if(self._of_another_date())
+        counts = F.count("*"), F.count_distinct("id"), F.count_if(self._is_of_another_date())
         [row] = collected(self._read(files).agg(*counts, _every(self._schema)))
         return _Contents(*row[:3])
 
-    def _of_another_date(self) -> Column:
+    def _is_of_another_date(self) -> Column:
         date = F.to_date(TABLES[self._name].time)
         other = date.isNull() | (partition_value(self._name, date) != F.col(_FOLDER))
         return other | ~date.eqNullSafe(F.col(EVENT_DATE)) if EVENT_DATE in self._schema.names else other
