@@ -108,7 +108,7 @@ def only_ledger_errors(log: logging.Logger) -> Iterator[None]:
         raise LedgerError(f"the ledger: unexpected {type(error).__name__}: {error}") from error
 
 
-class Document(Struct, frozen=True):
+class StoredDocument(Struct, frozen=True):
     """The content of a ledger at one moment."""
 
     content: bytes = b""
@@ -124,10 +124,10 @@ class LedgerStore(Protocol):
     the configured seconds.
     """
 
-    def read(self) -> Document:
+    def read(self) -> StoredDocument:
         """The current document, not older than this call. Raises LedgerError."""
 
-    def write(self, content: bytes, over: Document) -> Document | None:
+    def write(self, content: bytes, over: StoredDocument) -> StoredDocument | None:
         """Compare-and-swap: replace `over`, as it was last read or written, by `content`.
 
         None: the document had changed and nothing was written; read again. Raises LedgerError; unless it is a LedgerRefusedError, it is

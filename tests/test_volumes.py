@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.runtime.volumes import MOUNTS, empty_dir
+from sidecar.runtime.folders import MOUNTS, empty_dir
 
 POD = "/var/lib/kubelet/pods/0d4e3f0c-6a53-4d7c-9d0b-1c4a5b6f7e80/volumes"
 IN_A_POD = f"""\

@@ -24,7 +24,7 @@ from sidecar.net.rest_client import RestConnection, RestError
 from sidecar.runtime.clock import Clock
 from sidecar.runtime.threads import ServiceThread, jittered
 from sidecar.settings import ClusterSettings, LedgerMode, Settings, SettingsError, TlsSettings
-from sidecar.settings.cluster.flink_facts import read_flink_facts
+from sidecar.settings.cluster.flink_conf import read_flink_facts
 from sidecar.sinks.pictures.described_cluster import DescribedCluster
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class CheckedCluster(Struct, frozen=True, kw_only=True):
     checks: tuple[CheckResult, ...]
 
     def count(self, verdict: Verdict) -> int:
-        """How many checks have this verdict."""
+        """The number of checks with this verdict."""
         return sum(check.verdict is verdict for check in self.checks)
 
 

@@ -74,7 +74,7 @@ class WantedRecords(Struct, frozen=True):
     """Kinds of transitions, or types of records."""
 
     def fits(self, record: AnyRecord) -> bool:
-        """Whether the record is wanted, apart from `last`."""
+        """True if the record is wanted, apart from `last`."""
         kind = record.kind if isinstance(record, TransitionRecord) else ""
         return (
             (self.since is None or record.observed_at >= self.since)
@@ -164,7 +164,7 @@ def _id_of(state_dir: Path, name: str) -> str:
 
 
 def hidden(state_dir: Path, policy: Policy) -> Mapping[str, int] | None:
-    """How many alerts each silence has hidden, those that it hides now included; None: there is no journal that can be read."""
+    """The number of alerts that each silence has hidden, those that it hides now included; None: there is no journal that can be read."""
     try:
         silences = (record.silence_id for record in records(state_dir) if isinstance(record, Notification))
         recorded = Counter(silence_id for silence_id in silences if silence_id)

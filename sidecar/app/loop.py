@@ -51,7 +51,7 @@ from sidecar.core.step import step
 from sidecar.core.views.snapshot import Health, Snapshot, Tally
 from sidecar.journal import Journal
 from sidecar.runtime.clock import Clock
-from sidecar.runtime.watchdog import Watchdog
+from sidecar.runtime.threads import Watchdog
 
 log = logging.getLogger("sidecar.loop")
 
@@ -68,9 +68,9 @@ MOST_SECONDS: Final = 0.4
 MOST_LOGGED: Final = 100
 """Log lines of one turn."""
 FAILURE_SECONDS: Final = 60.0
-"""The same error is logged again only after this time."""
+"""An error is logged again only after this time."""
 QUARANTINE_SECONDS: Final = 600.0
-"""How long the source of an error stays listed as quarantined after its last error."""
+"""The time for which the source of an error stays listed as quarantined after its last error."""
 MOST_QUARANTINED: Final = 20
 """Shown, the latest ones."""
 JOIN_SECONDS: Final = 10.0
@@ -124,7 +124,7 @@ class Loop:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="owner", daemon=True)
         self._turned_at = 0.0
-        """When the last turn, or the wait for it, began (monotonic)."""
+        """The start of the last turn, or of the wait for it (monotonic)."""
         self._watchdog = Watchdog("owner", lambda: self._turned_at)
         # The state of the previous process, not connected: the web server answers before the first turn.
         now = clock()
@@ -200,7 +200,7 @@ class Loop:
     def _not_processed(self, observation: Observation, error: Exception) -> list[Effect]:
         """Log the error, and record that the state of its path is unknown. The state is unchanged."""
         self._unprocessed += 1
-        self._log_error("skipped an observation that raised an error", _about(observation), error)
+        self._log_error("skipped an observation that raised an error", _description(observation), error)
         if not isinstance(observation, NodeObserved | ConfigMapObserved):
             return []
         reason = f"an observation of it could not be processed ({type(error).__name__})"
@@ -295,7 +295,7 @@ class Loop:
                     self._take_picture(request)
 
 
-def _about(observation: Observation) -> str:
+def _description(observation: Observation) -> str:
     """The observation's type, cluster and path."""
     cluster = f" of {observation.cluster_id}" if isinstance(observation, SeenInCluster) else ""
     path = f", {clean(_path(observation))}" if _path(observation) else ""

@@ -15,7 +15,7 @@ from sidecar.runtime.threads import ServiceThread
 from sidecar.settings import Settings, SettingsError
 
 LOOK_SECONDS: Final = 5.0
-"""How often files are checked for changes."""
+"""The time between two checks of the files for changes."""
 _JOIN_SECONDS: Final = 5.0
 _ALONE: Final = (
     *("clusters", "finder", "observer", "own_pod", "external_labels"),
@@ -108,7 +108,7 @@ class Reloader:
 
 
 def _differences(before: Iterable[str], after: Iterable[str]) -> str:
-    """Which names came and went: ` (new: A; removed: B)`; nothing if none did."""
+    """The names that came and went: ` (new: A; removed: B)`; nothing if none did."""
     changes = {"new": sorted({*after} - {*before}), "removed": sorted({*before} - {*after})}
     parts = [f"{change}: {', '.join(names)}" for change, names in changes.items() if names]
     return f" ({'; '.join(parts)})" if parts else ""

@@ -1,25 +1,266 @@
-"""Runs the sidecar: until it is asked to end, or its owner's thread has ended."""
+"""Runs the sidecar until it is asked to end, or its owner's thread has ended: its parts, what each of them gets of the others, and in which
+order they start and stop."""
 
 import logging
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from sidecar import __version__
 from sidecar.app.checking import checked
-from sidecar.app.parts import Sidecar, StartError
-from sidecar.journal import Journal
+from sidecar.app.ha_checking import HaChecker, rest_settings
+from sidecar.app.loop import Loop
+from sidecar.app.reloading import Reloader
+from sidecar.app.this_machine import own_address, own_hosts, restarted_at
+from sidecar.core.errors import OperatorError
+from sidecar.core.handover import is_watched
+from sidecar.core.observations import DeliverySettled, EvidenceGathered, HostRestarted, PodNamed, PolicyLoaded
+from sidecar.core.pods import Pod
+from sidecar.core.policy.policy import ALL_FOUND
+from sidecar.core.views.snapshot import Snapshot
+from sidecar.drivers import (
+    Drivers,
+    event_stores_of,
+    ledger_of,
+    ledger_of_found,
+    pod_directories_of,
+    process_ends_of,
+    silence_stores_of,
+)
+from sidecar.drivers.pod_names import PodNames
+from sidecar.journal import Journal, JournalReader
+from sidecar.ports import LedgerStore
+from sidecar.runtime.clock import Clock
+from sidecar.runtime.folders import empty_dir
 from sidecar.runtime.stopping import Stopping, Termination
-from sidecar.runtime.volumes import empty_dir
-from sidecar.settings import Settings
+from sidecar.settings import LedgerMode, Settings
+from sidecar.sinks import metrics
+from sidecar.sinks.evidence.collector import Collector, Items
+from sidecar.sinks.handover import Handovers
+from sidecar.sinks.kubernetes_events import Events
+from sidecar.sinks.notify.ledger_client import SharedLedger
+from sidecar.sinks.notify.notifier import Attempt, Notifier
+from sidecar.sinks.peers import PeerExchange
+from sidecar.sinks.pictures.picture_taker import PictureTaker
+from sidecar.sinks.silences import SilenceReader
+from sidecar.sinks.spool.segment_store import segment_store
+from sidecar.sinks.spool.spool_writer import Spool
+from sidecar.web.application import Application
+from sidecar.web.server import WebServer
+
+_FIXED: Final = (
+    *("observer", "stores", "places", "finds", "external_labels", "trust_window", "evidence", "pod_names", "events"),
+    *("plans", "deaths", "own_hosts", "picture_interval", "recovery_patience"),
+    *("silence_documents", "longest_silence"),
+)
+"""The parts of the policy that a reload does not change."""
+
+
+class StartError(OperatorError):
+    """The sidecar cannot start."""
+
+
+class Sidecar:
+    """All parts of a running sidecar."""
+
+    def __init__(
+        self, settings: Settings, journal: Journal, load: Callable[[], Settings], died: Callable[[], None]
+    ) -> None:
+        """Build all of them; none runs yet. `load` loads the settings again, `died` is called when the owner's thread fails.
+
+        Raises StartError.
+        """
+        self._settings = settings
+        self._policy = replace(settings.policy(), own_hosts=own_hosts(settings.own_pod))
+        self._previous_state = journal.open()
+        """The state that the previous process left."""
+        clock = self._clock = Clock(self._previous_state.alive)
+        reader = partial(JournalReader, settings.state_dir, journal.check_soon)
+        self._spool = _spool(settings, reader())
+        self._ledgers = _ledgers(settings, clock)
+        self._notifier = Notifier(settings.endpoints(), self._settled, self._ledgers, others=ALL_FOUND)
+        self._collector = _collector(settings, self._gathered)
+        self._events = Events(event_stores_of(settings.clusters))
+        self._pods = PodNames(pod_directories_of(settings.clusters), clock)
+        self._pictures = PictureTaker(clock, settings.evidence.tls)
+        silence_stores = silence_stores_of(settings) if settings.receivers else {}
+        self._silences = SilenceReader(silence_stores, clock, settings.silences.longest)
+        is_shared = settings.ledger is not LedgerMode.LOCAL
+        self._checker = HaChecker(
+            settings.clusters, clock, interval=settings.ha_check, ledger=is_shared, rest=rest_settings(settings)
+        )
+        self._loop = self._owner(journal, died)
+        self._handovers = Handovers(
+            _handover_documents(settings), self._policy, lambda: self._snapshot().state, self._loop.observe, clock
+        )
+        collected = metrics.SnapshotCollector(
+            self._snapshot, lambda cluster_id: self._policy.store_of(cluster_id).value, self._health
+        )
+        self._web = _web_server(settings, self._snapshot, metrics.renderer(collected), clock, reader)
+        address = own_address(settings.own_pod, settings.http.host, self._web.port)
+        self._peers = PeerExchange(self._ledgers, address, self._snapshot, clock)
+        known = self._previous_state.clusters.keys()
+        self._drivers = Drivers(settings.clusters, clock, settings.finder, process_ends_of(settings, clock), known)
+        self.reloader = Reloader(settings, load, self._adopt, self._report)
+
+    def start(self, stopping: Stopping) -> None:
+        """Start everything. `stopping` ends it in reverse: end observing, finish deliveries in progress, record and seal everything. Parts
+        that may wait for a hanging store or receiver get little time, so that enough is left for recording.
+        """
+        self._web.start()
+        stopping.add("the web server", self._web.stop)
+        self._spool.start()
+        stopping.add("the spool", self._spool.stop)
+        stopping.add("the handover", self._handovers.stop, at_most=4.0)
+        self._loop.start()
+        stopping.add("the owner", self._loop.stop)
+        stopping.add("the ledgers", *(ledger.stop for ledger in self._ledgers.values()), at_most=0.5)
+        sending = (self._notifier, self._collector, self._events)
+        for worker in sending:
+            worker.start()
+        asking = (self._pods, self._pictures, self._silences, self._checker, self._peers)
+        for asker in asking:
+            asker.start(self._loop.observe)
+        ends = (worker.stop for worker in (*sending, *asking))
+        stopping.add("all that works in the background", *ends, at_most=4.0)
+        self._observe_own_place()
+        self._start_drivers()
+        self.reloader.start()
+        stopping.add("the drivers", self._drivers.stop, self.reloader.stop, at_most=3.0)
+
+    def _observe_own_place(self) -> None:
+        """The pod that this sidecar is in, and that its machine was started again."""
+        pod = self._settings.own_pod
+        booted_at = restarted_at(self._settings.state_dir, pod, self._previous_state.alive, self._clock())
+        for name in self._policy.stores:
+            now = self._clock()
+            if pod:
+                self._loop.observe(PodNamed(now, name, pod.address, Pod(pod.name, pod.uid, now.wall)))
+            if booted_at is not None:
+                self._loop.observe(HostRestarted(now, name, booted_at))
+
+    def _start_drivers(self) -> None:
+        """Start the drivers of clusters that were not watched before, after their handovers were read."""
+        new = [name for name in self._policy.stores if not is_watched(self._previous_state.clusters.get(name))]
+        self._handovers.start(new, lambda name: self._drivers.start(self._loop.observe, name))
+        self._drivers.find(self._loop.observe)
+
+    def _owner(self, journal: Journal, died: Callable[[], None]) -> Loop:
+        return Loop(
+            self._policy,
+            journal,
+            self._previous_state,
+            self._clock,
+            send=self._notifier.send,
+            gather=self._collector.gather,
+            publish=self._events.publish,
+            name_pod=self._pods.find,
+            read_silences=self._silences.read,
+            take_picture=self._pictures.take,
+            sealed=lambda: self._spool.sealed,
+            died=died,
+        )
+
+    def _snapshot(self) -> Snapshot:
+        return self._loop.snapshot
+
+    def _settled(self, delivery_id: str, attempt: Attempt) -> None:
+        self._loop.observe(DeliverySettled(self._clock(), delivery_id, *attempt))
+
+    def _gathered(self, capture_id: str, items: Items) -> None:
+        self._loop.observe(EvidenceGathered(self._clock(), capture_id, items))
+
+    def _adopt(self, changed: Settings) -> None:
+        self._notifier.adopt(changed.endpoints())
+        fixed = {name: getattr(self._policy, name) for name in _FIXED}
+        self._loop.observe(PolicyLoaded(self._clock(), replace(changed.policy(), **fixed)))
+
+    def _report(self, problem: str | None) -> None:
+        self._loop.rules_problem = problem
+
+    def _health(self) -> metrics.SinkHealth:
+        ledgers = self._ledgers
+        return metrics.SinkHealth(
+            self._spool.is_up,
+            {name: ledger.is_up for name, ledger in ledgers.items() if ledger.is_up is not None},
+            self._handovers.up,
+            self._events.counts,
+            {name: ledger.observers for name, ledger in ledgers.items() if ledger.observers},
+        )
+
+
+def _spool(settings: Settings, journal: JournalReader) -> Spool:
+    spool = settings.spool
+    return Spool(
+        segment_store(spool.place, settings.observer),
+        journal,
+        observer=settings.observer,
+        roll_interval=spool.roll_interval,
+        roll_records=spool.roll_records,
+    )
+
+
+def _collector(settings: Settings, report: Callable[[str, Items], None]) -> Collector:
+    evidence = settings.evidence
+    return Collector(
+        evidence.folder,
+        report,
+        clusters=settings.clusters,
+        tls=evidence.tls,
+        keep=evidence.keep,
+        most_bytes=evidence.most_bytes,
+    )
+
+
+def _web_server(
+    settings: Settings,
+    snapshot: Callable[[], Snapshot],
+    metrics: Callable[[], bytes],
+    clock: Clock,
+    journal: Callable[[], JournalReader],
+) -> WebServer:
+    """Listens, and serves nothing yet. Raises StartError."""
+    http = settings.http
+    names = http.names | {settings.observer.lower(), socket.gethostname().lower()}
+    application = Application(snapshot, metrics, clock, journal, allowed_hosts=names)
+    try:
+        return WebServer(application, http.host, http.port)
+    except OSError as error:
+        where = f"{http.host}:{http.port}"
+        raise StartError(f"cannot listen on {where}: {error.strerror}; set http.port to a free one") from error
+
+
+def _ledgers(settings: Settings, clock: Clock) -> dict[str, SharedLedger]:
+    """A ledger for each cluster, in its own store, and one for all found ones, if several sidecars are to notify once."""
+    if settings.ledger is LedgerMode.LOCAL or not settings.receivers:
+        return {}
+    alone = settings.ledger is LedgerMode.AUTO
+
+    def shared(store: LedgerStore) -> SharedLedger:
+        return SharedLedger(store, settings.observer, clock, alone_if_refused=alone)
+
+    if settings.finder:
+        return {ALL_FOUND: shared(ledger_of_found(settings.finder))}
+    return {cluster.cluster_id: shared(ledger_of(cluster)) for cluster in settings.clusters}
+
+
+def _handover_documents(settings: Settings) -> dict[str, LedgerStore]:
+    if settings.ledger is LedgerMode.LOCAL:
+        return {}
+    return {cluster.cluster_id: ledger_of(cluster, "handover") for cluster in settings.clusters}
+
 
 log = logging.getLogger("sidecar")
 
 CLAIM_SECONDS: Final = 20.0
-"""How long to wait for the previous sidecar on this folder: longer than its stop may take."""
+"""The wait for the previous sidecar on this folder: longer than its stop may take."""
 _CLAIM_PAUSE: Final = 0.2
 
 

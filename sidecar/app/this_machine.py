@@ -1,5 +1,5 @@
-"""Where this sidecar runs: which leader is the JobManager beside it, where others reach it, and whether this machine was started anew since
-the sidecar last ran on it.
+"""The place where this sidecar runs: which leader is the JobManager beside it, where others reach it, and whether this machine was
+started anew since the sidecar last ran on it.
 """
 
 import logging
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from sidecar.core.moment import SECOND, Moment
+from sidecar.runtime.folders import write_durably
 from sidecar.settings.model import OwnPod
-from sidecar.sinks import durable_file
 
 _ROUTES: Final = Path("/proc/net/fib_trie")
 _LOCAL: Final = re.compile(r"-- (\d+\.\d+\.\d+\.\d+)\n\s+/32 host LOCAL")
@@ -50,7 +50,7 @@ _log = logging.getLogger("sidecar")
 
 
 def restarted_at(folder: Path, pod: OwnPod | None, alive: Moment | None, now: Moment) -> int | None:
-    """When the machine was started again (wall microseconds) after the last sidecar on this folder, which last ran at `alive`.
+    """The time at which the machine was started again (wall microseconds) after the last sidecar on this folder, which last ran at `alive`.
 
     None: it was not, or nothing says so: the folder may have come from another machine.
     """
@@ -60,7 +60,7 @@ def restarted_at(folder: Path, pod: OwnPod | None, alive: Moment | None, now: Mo
         lines = [place, _BOOT_ID.read_text().strip()]
         before = file.read_text().splitlines() if file.exists() else []
         if lines != before:
-            durable_file.write(file, "".join(f"{line}\n" for line in lines).encode(), 0o600, ".tmp")
+            write_durably(file, "".join(f"{line}\n" for line in lines).encode(), 0o600, ".tmp")
     except (OSError, ValueError) as error:
         _log.info("whether this machine was started again is not known: %s", error)
         return None

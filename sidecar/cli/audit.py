@@ -13,7 +13,6 @@ from sidecar.cli.options import options
 from sidecar.cli.printing import print_line
 from sidecar.core.sanitize import printable
 from sidecar.runtime.stopping import Termination
-from sidecar.settings.file.durations import parse_duration
 
 _LONGEST_DAYS = 36_500
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -54,6 +53,8 @@ def _days(_context: click.Context, _parameter: click.Parameter, keep: str | None
 def _period(_context: click.Context, _parameter: click.Parameter, since: str | None) -> timedelta | None:
     if since is None:
         return None
+    from sidecar.settings.file.durations import parse_duration
+
     try:
         period = timedelta(microseconds=parse_duration(since))
     except ValueError as error:

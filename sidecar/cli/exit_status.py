@@ -23,7 +23,7 @@ WRONG_USAGE: Final = 2
 CANNOT_TELL: Final = 3
 """The requested state cannot be read, or is not known yet."""
 CLOSED_PIPE: Final = 128 + signal.SIGPIPE
-"""What a shell reports for a tool whose reader is gone. Not 0, because the output is incomplete."""
+"""The status that a shell reports for a tool whose reader is gone. Not 0, because the output is incomplete."""
 
 
 class ClosedPipeError(Exception):
@@ -74,7 +74,7 @@ def _closed_pipe() -> Iterator[None]:
 
 
 def _is_closed() -> bool:
-    """Whether the reader of our output is gone."""
+    """True if the reader of our output is gone."""
     poll = select.poll()
     for stream in (sys.stdout, sys.stderr):
         poll.register(stream.fileno(), 0)

@@ -13,7 +13,6 @@ import click
 from sidecar.cli.options import CONFIG, OUTPUT, STATE_DIR, Output, cluster_options, options, output
 from sidecar.cli.printing import columns, print_document, print_line, print_table, print_text, print_value
 from sidecar.core.cluster.leadership_table import Kind
-from sidecar.core.cluster.record_lines import lasted, move, record_line
 from sidecar.core.flink.leadership import Component
 from sidecar.core.moment import Timestamp, micros, parsed, seconds, timestamp
 from sidecar.core.pods import spelled
@@ -68,6 +67,7 @@ def timeline(
     Leader changes, failovers, contenders, coverage, messages.
     """
     from sidecar.app import history
+    from sidecar.core.cluster.record_lines import record_line
 
     folder = _state_dir(config, state_dir, overrides)
     begin = _moment(since) if since is not None else None
@@ -186,6 +186,8 @@ def _print_episodes(episodes: "Sequence[EpisodeView]", width: int | None) -> Non
 
 
 def _row(row: "EpisodeView", *, wide: bool) -> list[str]:
+    from sidecar.core.cluster.record_lines import lasted, move
+
     began = row.opened_at[:19].replace("T", " ")
     at_least, at_most = row.downtime_seconds_at_least, row.downtime_seconds_at_most
     down = "" if at_least is None else lasted(at_least, at_most).replace("at least", "≥")
@@ -206,7 +208,7 @@ def _row(row: "EpisodeView", *, wide: bool) -> list[str]:
 
 
 _PHASES: Final = {"OPEN": "no leader", "LEADER_BACK": "jobs"}
-"""What a failover in progress still waits for, by its phase."""
+"""The things that a failover in progress still waits for, by its phase."""
 
 
 def _state_dir(config: Path | None, folder: Path | None, overrides: dict[str, Any]) -> Path:

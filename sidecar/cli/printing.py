@@ -100,7 +100,7 @@ def columns() -> int:
 
 
 def is_coloured() -> bool:
-    """Whether to print colours: on a terminal, unless NO_COLOR is set (https://no-color.org) or the terminal is dumb."""
+    """True if colours are printed: on a terminal, unless NO_COLOR is set (https://no-color.org) or the terminal is dumb."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

@@ -40,14 +40,14 @@ def check_(files: tuple[Path, ...], config: Path | None, output: Output) -> int:
     FILE is a rule file or a configuration with its rule files. No secret is read. Prints every mistake; exit status 2 if there is one.
     """
     from sidecar.settings import SettingsError
-    from sidecar.settings.mistakes import check_rules, in_order
+    from sidecar.settings.mistakes import check_rules, sorted_mistakes
 
     if files and config:
         raise click.UsageError("give files, or --config")
     status = 0
     for file in files or (config,):
         alerting, mistakes = check_rules(file)
-        lines = [str(mistake) for mistake in in_order(mistakes)]
+        lines = [str(mistake) for mistake in sorted_mistakes(mistakes)]
         rules = alerting.rules if alerting and not mistakes else ()
         if output == "json":
             print_value(
@@ -67,7 +67,7 @@ def check_(files: tuple[Path, ...], config: Path | None, output: Output) -> int:
 @options(RULES_CONFIG, output("text", "wide", "json", "yaml"))
 def show(config: Path | None, output: str) -> None:
     """Print the rules, and the route tree as `amtool config routes show` does."""
-    from sidecar.settings.rules_only import read_rules
+    from sidecar.settings.loader import read_rules
 
     alerting = read_rules(config)
     if output in {"json", "yaml"}:
@@ -90,7 +90,7 @@ def _print_rules(rules: "Sequence[Rule]") -> None:
 
 
 def _print_left_out(rules: "Sequence[Rule]") -> None:
-    from sidecar.settings.rules_only import read_rules
+    from sidecar.settings.loader import read_rules
 
     own = {rule.alert for rule in rules}
     if left_out := [rule.alert for rule in read_rules(None).rules if rule.alert not in own]:
@@ -207,7 +207,7 @@ def _receivers(labels: str, config: Path | None) -> list[str]:
     from sidecar.core.policy.labels import OWN_LABELS
     from sidecar.core.policy.routing import matching
     from sidecar.settings.file.setting import Setting
-    from sidecar.settings.rules_only import labels_in, read_rules
+    from sidecar.settings.loader import labels_in, read_rules
 
     alerting = read_rules(config)
     values = labels_in(Setting(labels, "--labels"))
@@ -275,7 +275,7 @@ def preview(config: Path | None, output: Output, **overrides: Any) -> None:
     """
     from sidecar.app.checking import identified
     from sidecar.settings import load
-    from sidecar.simulation.preview import in_words, previews
+    from sidecar.simulation.preview import preview_lines, previews
 
     settings = identified(load(config, overrides))
     messages = [*previews(settings.policy(), settings.endpoints())]
@@ -283,7 +283,7 @@ def preview(config: Path | None, output: Output, **overrides: Any) -> None:
         if output == "json":
             print_value(message, "", output)
         else:
-            for line in in_words(message):
+            for line in preview_lines(message):
                 print_line(line)
     if not messages:
         print("flink-ha-sidecar: no receiver gets a message about this failover", file=sys.stderr)

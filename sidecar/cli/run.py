@@ -65,9 +65,9 @@ def check(config: Path | None, output: Output, **overrides: Any) -> int:
             errors.append(SettingsError(f"{read.state_dir}: {problem}"))
     summary = _summary(settings) if settings and not errors else {}
     if output == "json":
-        print_value({"mistakes": [*map(str, reading.in_order(errors))], **summary}, "", output)
+        print_value({"mistakes": [*map(str, reading.sorted_mistakes(errors))], **summary}, "", output)
         return SettingsError.exit_status if errors else 0
-    for mistake in reading.in_order(errors):
+    for mistake in reading.sorted_mistakes(errors):
         print_mistake(str(mistake))
     if errors or not settings:
         return SettingsError.exit_status

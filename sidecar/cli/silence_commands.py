@@ -167,7 +167,7 @@ def start(
     Each receiver that a critical alert of the cluster would reach gets a message that says that it is a drill. End the leader ten
     seconds later: every sidecar knows of the drill then.
     """
-    from sidecar.app import drills
+    from sidecar.app import silencing
     from sidecar.core.alerting.silence_document import LONGEST_DRILL, LONGEST_NAME, LONGEST_TEXT, Expectation
     from sidecar.settings import load
     from sidecar.settings.file.durations import SECOND
@@ -178,7 +178,7 @@ def start(
     lasts = Setting(window, "--window").duration(at_least=60 * SECOND, at_most=most)
     why = text_line("--comment", comment, LONGEST_TEXT) if comment else ""
     who = text_line("--author", author or login(), LONGEST_NAME)
-    entry = drills.start(settings, cluster, lasts, Expectation(expect), why, who)
+    entry = silencing.start_drill(settings, cluster, lasts, Expectation(expect), why, who)
     print_value(entry, entry.id, output)
 
 
@@ -191,10 +191,10 @@ def stop(name: str | None, output: Output, config: Path | None, **overrides: Any
 
     Without ID the only open one. The first characters of the id are enough.
     """
-    from sidecar.app import drills
+    from sidecar.app import silencing
     from sidecar.settings import load
 
-    ended = drills.stop(load(config, overrides, secrets=False), name)
+    ended = silencing.stop_drill(load(config, overrides, secrets=False), name)
     print_value({"id": ended}, ended, output)
 
 
@@ -208,12 +208,12 @@ def report(name: str, output: Output, config: Path | None, state_dir: Path | Non
     ID is `last`, or the first characters of an id. From the records of the sidecar in the state folder. Exit status: 0 passed, 1 failed,
     3 cannot tell yet.
     """
-    from sidecar.app import drills
+    from sidecar.app import silencing
     from sidecar.core.views.drill_report import exit_status, in_words, table
     from sidecar.settings import load
 
     folder = state_dir or load(config, overrides, secrets=False).state_dir
-    result = drills.report(folder, name)
+    result = silencing.report_drill(folder, name)
     if output == "json":
         print_value(result, "", output)
         return exit_status(result)

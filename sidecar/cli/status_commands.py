@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
@@ -17,8 +17,10 @@ from sidecar.core.cluster.status import SHOWN, Status
 from sidecar.core.counted import counted
 from sidecar.core.moment import SECOND, age
 from sidecar.core.pods import spelled
-from sidecar.core.views.alert_view import AlertView
-from sidecar.core.views.status_view import JournalStatus, LeaderStatus, ShownCluster, ShownStatus
+
+if TYPE_CHECKING:
+    from sidecar.core.views.alert_view import AlertView
+    from sidecar.core.views.status_view import JournalStatus, LeaderStatus, ShownCluster, ShownStatus
 
 _COLOURS: Final = {"red": "red", "amber": "yellow", "grey": "magenta", "blue": "blue", "green": "green"}
 """The terminal colour of each status colour."""
@@ -65,12 +67,12 @@ def status(config: Path | None, output: Form, watch: bool, timeout: float, **ove
     return DONE
 
 
-def _watch(statuses: Iterator[ShownStatus], output: Form) -> None:
+def _watch(statuses: Iterator["ShownStatus"], output: Form) -> None:
     """Print each status that differs; on a terminal in place of the previous one, with growing ages."""
     is_screen = output in {"text", "wide"} and sys.stdout.isatty()
     printed: object = None
     for now in statuses:
-        comparable: object = now.at[:19] if is_screen else _without_times(now)
+        comparable: object = now.at[:19] if is_screen else _comparable(now)
         if comparable == printed:
             continue
         if is_screen:
@@ -83,7 +85,7 @@ def _watch(statuses: Iterator[ShownStatus], output: Form) -> None:
         printed = comparable
 
 
-def _without_times(status: ShownStatus) -> object:
+def _comparable(status: "ShownStatus") -> object:
     """The status without its times: `status --watch` prints again when this changes."""
     clusters = [
         (
@@ -98,7 +100,7 @@ def _without_times(status: ShownStatus) -> object:
     return clusters, status.problems, status.journal is not None and status.journal.running
 
 
-def _print(status: ShownStatus, output: Form) -> None:
+def _print(status: "ShownStatus", output: Form) -> None:
     if output in {"json", "yaml"}:
         print_document(status, output)
         return
@@ -111,7 +113,7 @@ def _print(status: ShownStatus, output: Form) -> None:
         print_text(line, width=width, indent="  ")
 
 
-def _print_cluster(cluster: ShownCluster, width: int | None) -> None:
+def _print_cluster(cluster: "ShownCluster", width: int | None) -> None:
     colour = _COLOURS[SHOWN[Status(cluster.status)].colour]
     print_text(f"[{cluster.status}] {cluster.cluster_id}: {cluster.sentence}", colour, width=width, indent="  ")
     if any(leader.state != "unknown" for leader in cluster.leaders):
@@ -123,11 +125,11 @@ def _print_cluster(cluster: ShownCluster, width: int | None) -> None:
         print_text(line, _colour(first), width=width, indent="    ")
 
 
-def _colour(alert: AlertView) -> str | None:
+def _colour(alert: "AlertView") -> str | None:
     return _SEVERITIES.get(alert.severity) if alert.state == "firing" else None
 
 
-def _print_leaders(cluster: ShownCluster, width: int | None) -> None:
+def _print_leaders(cluster: "ShownCluster", width: int | None) -> None:
     leaders, more, led = _leaders_in_table(cluster.leaders, width)
     header = _HEADER if width else _WIDE_HEADER
     rows = (_row(leader) if width else _wide_row(leader, cluster.standbys) for leader in leaders)
@@ -140,8 +142,8 @@ def _print_leaders(cluster: ShownCluster, width: int | None) -> None:
 
 
 def _leaders_in_table(
-    leaders: Sequence[LeaderStatus], width: int | None
-) -> tuple[list[LeaderStatus], list[LeaderStatus], int]:
+    leaders: Sequence["LeaderStatus"], width: int | None
+) -> tuple[list["LeaderStatus"], list["LeaderStatus"], int]:
     """The leaderships to list, jobs that are only counted, and how many jobs have a leader: a table for people has few lines."""
     if not width:
         return list(leaders), [], 0
@@ -156,32 +158,32 @@ _HEADER: Final[_Row] = ("COMPONENT", "LEADER", "SINCE", "AGE")
 _WIDE_HEADER: Final[_Row] = (*_HEADER, "STANDBYS", "SESSION", "FLINK")
 
 
-def _row(leader: LeaderStatus) -> _Row:
+def _row(leader: "LeaderStatus") -> _Row:
     component = f"job {leader.job_id[:8]}" if leader.job_id else leader.component
     return [component, _leader(leader), _term_text(leader), _age(leader)]
 
 
-def _wide_row(leader: LeaderStatus, standbys: int | None) -> _Row:
+def _wide_row(leader: "LeaderStatus", standbys: int | None) -> _Row:
     component = f"job {leader.job_id}" if leader.job_id else leader.component
     ready = "?" if standbys is None else str(standbys)
     session = leader.leader_session_id or ""
     return [component, _leader(leader), _term_text(leader), _age(leader), ready, session, leader.flink or ""]
 
 
-def _leader(leader: LeaderStatus) -> Cell:
+def _leader(leader: "LeaderStatus") -> Cell:
     if leader.state == "held":
         return Cell(spelled(leader.leader_address, leader.pod))
     return Cell("no leader" if leader.state == "vacant" else leader.reason or "unknown", _STATES[leader.state])
 
 
-def _term_text(leader: LeaderStatus) -> str:
-    """When the leader's term began; where that is not known, the latest time at which it can have begun."""
+def _term_text(leader: "LeaderStatus") -> str:
+    """The start of the leader's term; where that is not known, the latest time at which it can have begun."""
     if leader.state == "unknown":
         return ""
     return _time(leader.since) if leader.since else f"before {_time(leader.observed_since)}"
 
 
-def _age(leader: LeaderStatus) -> str:
+def _age(leader: "LeaderStatus") -> str:
     if leader.state == "unknown":
         return ""
     return f"{'' if leader.since else '> '}{age(round(leader.age_seconds * SECOND))}"
@@ -191,7 +193,7 @@ def _time(stamp: str) -> str:
     return f"{stamp[:19].replace('T', ' ')}Z"
 
 
-def _journal_lines(journal: JournalStatus | None, problem: str | None = None) -> Iterator[str]:
+def _journal_lines(journal: "JournalStatus | None", problem: str | None = None) -> Iterator[str]:
     """The lines that say why statements about alerts may be incomplete."""
     if journal is None:
         yield f"Alerts are not known: {problem}."
@@ -228,10 +230,10 @@ _ALERTS_HEADER: Final[_Row] = ("STATE", "SEVERITY", "ALERT", "ABOUT", "AGE")
 _WIDE_ALERTS_HEADER: Final[_Row] = (*_ALERTS_HEADER, "RECEIVERS", "SUMMARY", "REASON")
 
 
-def _print_alerts(alerts: Sequence[AlertView], now: int, width: int | None) -> None:
+def _print_alerts(alerts: Sequence["AlertView"], now: int, width: int | None) -> None:
     from sidecar.core.moment import parsed
 
-    def row(alert: AlertView) -> _Row:
+    def row(alert: "AlertView") -> _Row:
         state = Cell(alert.state, _colour(alert))
         about = " ".join(part for part in (alert.cluster_id, alert.component, alert.job_id) if part)
         cells = state, alert.severity, alert.alert, about, age(now - parsed(alert.since))

@@ -11,7 +11,6 @@ from sidecar.cli.exit_status import CANNOT_TELL, DONE, FAILED, not_told_if_inter
 from sidecar.cli.logs import only_warnings
 from sidecar.cli.options import CONFIG, OUTPUT, TIMEOUT, Output, cluster_options, options, output
 from sidecar.cli.printing import columns, print_document, print_line, print_table, print_text, print_value
-from sidecar.core.cluster.record_lines import transition_line
 from sidecar.core.cluster.status import Status
 from sidecar.core.counted import counted
 from sidecar.core.flink.leadership import host_port
@@ -35,17 +34,18 @@ if TYPE_CHECKING:
 @cluster_options
 def watch(view: Literal["transitions", "flink"], output: Output, **overrides: Any) -> None:
     """Print leader changes from now on. Keeps no state and sends no alerts; ends when interrupted."""
-    from sidecar.app import viewer
+    from sidecar.app import status_reader
+    from sidecar.core.cluster.record_lines import transition_line
     from sidecar.settings import load_cluster
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     cluster = load_cluster(overrides)
     if view == "flink":
-        for call in viewer.flink_calls(cluster):
+        for call in status_reader.flink_calls(cluster):
             leader = f"{clean(call.leader_address or 'null')} {call.leader_session_id or 'null'}"
             print_value(call, f"{call.at} {_component(call.component, call.job_id):45} {leader}", output)
     else:
-        for record in viewer.transitions(cluster):
+        for record in status_reader.transitions(cluster):
             print_value(record, f"{record.observed_at} {transition_line(record)}", output)
 
 
@@ -61,13 +61,13 @@ def who(output: str, timeout: float, **overrides: Any) -> int:
 
     In Kubernetes, where the address of a dead leader stays, the command waits until each lease is renewed or expires.
     """
-    from sidecar.app import viewer
+    from sidecar.app import status_reader
     from sidecar.settings import load_cluster
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     only_warnings()
     with not_told_if_interrupted():
-        verdict, leaders = viewer.who(load_cluster(overrides), timeout)
+        verdict, leaders = status_reader.who(load_cluster(overrides), timeout)
     if output == "json":
         for leader in leaders:
             print_value(leader, "", "json")

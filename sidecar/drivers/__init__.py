@@ -151,7 +151,7 @@ def pod_directories_of(clusters: Sequence[ClusterSettings]) -> dict[str, PodDire
     if not wanted:
         return {}
     from sidecar.drivers.kubernetes import Access
-    from sidecar.drivers.kubernetes.pods import KubernetesPods
+    from sidecar.drivers.kubernetes.pod_objects import KubernetesPods
 
     return {
         cluster.cluster_id: KubernetesPods(Access(cluster.kubeconfig, cluster.context), cluster.namespace)
@@ -201,7 +201,7 @@ def plan_source_of(
     if not wanted and finding is None:
         return None
     from sidecar.drivers.kubernetes import Access
-    from sidecar.drivers.kubernetes.plans import KubernetesPlans
+    from sidecar.drivers.kubernetes.plan_watch import KubernetesPlans
     from sidecar.drivers.kubernetes.pod_reports import Scope
 
     together: dict[tuple[Path | None, str | None, str, tuple[bool, bool]], set[str]] = {}
@@ -220,7 +220,7 @@ def plan_source_of(
 
 
 def _plan_kinds(settings: KubernetesSettings | FinderSettings) -> tuple[bool, bool]:
-    """Whether it is read what is meant to happen, and how JobManagers end."""
+    """Two flags: read what is meant to happen, and how JobManagers end."""
     return settings.plans, settings.deaths
 
 
@@ -248,14 +248,14 @@ def _kubernetes_ledger(
     settings: KubernetesSettings | FinderSettings, namespace: str, cluster_id: str, name: str
 ) -> LedgerStore:
     from sidecar.drivers.kubernetes import Access
-    from sidecar.drivers.kubernetes.ledger import KubernetesLedger
+    from sidecar.drivers.kubernetes.kubernetes_ledger import KubernetesLedger
 
     return KubernetesLedger(Access(settings.kubeconfig, settings.context), namespace, cluster_id, name=name)
 
 
 def _zookeeper_ledger(settings: ZooKeeperSettings | ZooKeeperFinderSettings, root: str, name: str) -> LedgerStore:
-    from sidecar.drivers.zookeeper.ledger import ZooKeeperLedger
     from sidecar.drivers.zookeeper.security import Security
+    from sidecar.drivers.zookeeper.zookeeper_ledger import ZooKeeperLedger
 
     security = Security(settings.tls, settings.sasl, settings.authorization)
     return ZooKeeperLedger(settings.quorum, root, name=name, security=security)

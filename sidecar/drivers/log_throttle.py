@@ -17,7 +17,7 @@ class LogThrottle:
         return line in self._logged
 
     def is_due(self, line: str) -> bool:
-        """Whether to log `line` now; it then counts as logged."""
+        """True if `line` is to be logged now; it then counts as logged."""
         now = time.monotonic()
         if now - self._logged.get(line, -_INTERVAL_SECONDS) < _INTERVAL_SECONDS:
             return False

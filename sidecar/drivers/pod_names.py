@@ -16,9 +16,9 @@ from sidecar.runtime.threads import ServiceThread, jittered
 CAPACITY: Final = 1000
 """Addresses that may wait. Beyond that, their pods stay unnamed."""
 ASKED_SECONDS: Final = 60.0
-"""How long the same address is not looked up again: a JobManager leads several components, and each is reported."""
+"""The time in which an address is not looked up again: a JobManager leads several components, and each is reported."""
 REFUSED_SECONDS: Final = 600.0
-"""How long an API server that has refused is not asked again."""
+"""The time in which an API server that has refused is not asked again."""
 _PAUSES: Final = (0.5, 1.0, 2.0, 0.0)
 """Seconds after each try; after the last one, that there is no such pod is the answer."""
 _STOP_SECONDS: Final = 1.0
@@ -43,7 +43,7 @@ class PodNames:
         self._observer: Callable[[PodNamed], None] | None = None
         self._wanted: Queue[_Wanted | None] = Queue(CAPACITY)
         self._asked: dict[tuple[str, str], float] = {}
-        """When (monotonic) each cluster's address was asked for."""
+        """The times (monotonic) at which each cluster's address was asked for."""
         self._refused: dict[str, float] = {}
         """Until when (monotonic) a cluster's pods are not asked for."""
         self._stopping = threading.Event()

@@ -1,8 +1,12 @@
-"""Shares of a total among owners: a folder or the root in ZooKeeper, a namespace in Kubernetes, a configured cluster."""
+"""Shares of a total among owners (a folder or the root in ZooKeeper, a namespace in Kubernetes, a configured cluster), and the jobs that
+are watched with them."""
 
 import threading
-from collections.abc import Hashable
+from collections import Counter
+from collections.abc import Hashable, Iterable
 from typing import Final
+
+from sidecar.core.bounds import JOBS_OF_CLUSTER
 
 
 def folder_of(path: str) -> str:
@@ -62,3 +66,83 @@ class Shares:
             self._taken[owner] = count
         else:
             self._taken.pop(owner, None)
+
+
+_EVENTS: Final = ""
+"""The place that stands for observed jobs that are in no list."""
+
+
+class WatchedJobs:
+    """The jobs of one cluster, at most `most`, and no more than the share that its owner has of the jobs of all. Used by one thread.
+
+    A job is in the lists of several places. One that is watched stays so until it is in none of them.
+    """
+
+    def __init__(self, shares: Shares, owner: str, most: int = JOBS_OF_CLUSTER.most_items, part: str = "") -> None:
+        """`part`: of the owner's parts."""
+        self._shares = shares
+        self._part = part
+        self._owner = owner
+        self._most = most
+        self._lists: dict[str, frozenset[str]] = {}
+        """The watched jobs by the place that lists them."""
+        self._watched = Counter[str]()
+        """The number of lists that each watched job is in."""
+        self._seen = set[str]()
+        """The observed jobs that are in no list read since."""
+        self._beyond: dict[str, int] = {}
+
+    @property
+    def left_out(self) -> int:
+        """The least number of jobs that are not watched: a job may be in several lists."""
+        return max(self._beyond.values(), default=0)
+
+    def listed(self, place: str, job_ids: Iterable[str]) -> frozenset[str]:
+        """The jobs of this list that are watched."""
+        there = frozenset(job_ids)
+        previous, kept = self._lists.get(place, frozenset()), there & self._watched.keys()
+        self._enter(kept - previous)
+        self._leave((previous - there) | (self._seen & there))
+        self._seen -= there
+        new = sorted(there - kept)
+        room = min(len(new), max(0, self._most - len(self._watched)))
+        given = frozenset(new[: self._shares.take(self._owner, room, self._part) if room else 0])
+        self._enter(given)
+        self._lists[place] = kept | given
+        self._beyond.pop(_EVENTS, None)
+        self._beyond[place] = len(new) - len(given)
+        return self._lists[place]
+
+    def came(self, job_id: str) -> bool:
+        """Note that something was observed of a job. Returns whether the job is watched."""
+        if job_id in self._watched:
+            return True
+        if len(self._watched) >= self._most or not self._shares.take(self._owner, 1, self._part):
+            self._beyond[_EVENTS] = self._beyond.get(_EVENTS, 0) + 1
+            return False
+        self._enter([job_id])
+        self._seen.add(job_id)
+        return True
+
+    def went(self, job_id: str) -> None:
+        """Nothing is left of a job, if no list has it."""
+        if job_id in self._seen:
+            self._seen.discard(job_id)
+            self._leave([job_id])
+
+    def end(self) -> None:
+        """None is watched any more."""
+        self._shares.give_back(self._owner, len(self._watched), self._part)
+        for contents in (self._lists, self._watched, self._beyond, self._seen):
+            contents.clear()
+
+    def _enter(self, job_ids: Iterable[str]) -> None:
+        self._watched.update(job_ids)
+
+    def _leave(self, job_ids: Iterable[str]) -> None:
+        before = len(self._watched)
+        for job_id in job_ids:
+            self._watched[job_id] -= 1
+            if not self._watched[job_id]:
+                del self._watched[job_id]
+        self._shares.give_back(self._owner, before - len(self._watched), self._part)

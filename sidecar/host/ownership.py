@@ -30,7 +30,7 @@ class Owner(Enum):
     UNKNOWN = "unknown"
 
 
-class Selection(NamedTuple):
+class VisibleProcesses(NamedTuple):
     """The processes that may be captured, and how many may not."""
 
     ours: list[FlinkProcess]
@@ -46,13 +46,13 @@ def identity(cluster: "ClusterSettings") -> dict[str, str]:
     return {"store": cluster.store.value} | {name: value for name, value in values.items() if value is not None}
 
 
-def select(processes: Sequence[FlinkProcess], cluster: Mapping[str, str] | None) -> Selection:
+def select(processes: Sequence[FlinkProcess], cluster: Mapping[str, str] | None) -> VisibleProcesses:
     """The processes that may be captured for the cluster with this `identity`; None: all.
 
     A process of unknown owner counts as ours while no other cluster's process is visible, as in a pod.
     """
     if cluster is None:
-        return Selection(list(processes))
+        return VisibleProcesses(list(processes))
     owners: dict[int, Owner] = {}
     for process in processes:  # JVMs come first
         master = process.works_for
@@ -61,7 +61,7 @@ def select(processes: Sequence[FlinkProcess], cluster: Mapping[str, str] | None)
     shared = bool(count(Owner.OTHER))
     chosen = {Owner.OURS} if shared else {Owner.OURS, Owner.UNKNOWN}
     ours = [process for process in processes if owners[process.pid] in chosen]
-    return Selection(ours, count(Owner.OTHER), count(Owner.UNKNOWN) if shared else 0)
+    return VisibleProcesses(ours, count(Owner.OTHER), count(Owner.UNKNOWN) if shared else 0)
 
 
 def owner(process: FlinkProcess, cluster: Mapping[str, str]) -> Owner:

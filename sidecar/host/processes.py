@@ -114,12 +114,12 @@ def jvm_options(process: FlinkProcess) -> list[str]:
 
 
 def has_option(pid: int, option: str) -> bool:
-    """Whether the process was started with this option. Raises OSError."""
+    """True if the process was started with this option. Raises OSError."""
     return option in read(pid, "cmdline").split("\0")
 
 
 def has_ended(process: FlinkProcess) -> bool:
-    """Whether the process has ended, even if its id is in use again."""
+    """True if the process has ended, even if its id is in use again."""
     try:
         state, *others = fields(process.pid)
         return int(others[18]) != process.started or state in {"Z", "X"}
@@ -128,7 +128,7 @@ def has_ended(process: FlinkProcess) -> bool:
 
 
 def is_another(process: FlinkProcess) -> bool:
-    """Whether its id is in use again."""
+    """True if its id is in use again."""
     try:
         return int(fields(process.pid)[19]) != process.started
     except (OSError, ValueError, LookupError):
@@ -136,7 +136,7 @@ def is_another(process: FlinkProcess) -> bool:
 
 
 def is_stopped(process: FlinkProcess) -> bool:
-    """Whether it does nothing until it is continued: after SIGSTOP, or while a debugger holds it."""
+    """True if it does nothing until it is continued: after SIGSTOP, or while a debugger holds it."""
     try:
         return fields(process.pid)[0] in {"T", "t"} and not has_ended(process)
     except (OSError, LookupError):
@@ -196,7 +196,7 @@ def open_regular(path: str | Path, flags: int = 0, folder: int | None = None) ->
 
 
 def is_in_a_container(pid: int) -> bool:
-    """Whether it sees other mounts than we do."""
+    """True if it sees other mounts than we do."""
     try:
         return (PROC / str(pid) / "ns/mnt").readlink() != (PROC / "self/ns/mnt").readlink()
     except OSError:  # then we may not see what it sees either
@@ -210,7 +210,7 @@ def _file(path: Path) -> str:
 
 
 def maps(pid: int, library: str) -> bool | None:
-    """Whether the library is mapped into the process; None: nothing is mapped, the process is ending. Raises OSError."""
+    """True if the library is mapped into the process; None: nothing is mapped, the process is ending. Raises OSError."""
     mapped = None
     with (PROC / str(pid) / "maps").open(errors="replace") as lines:
         for line in lines:

@@ -219,7 +219,7 @@ def execute_rows(cursor: sqlite3.Cursor, statement: str, rows: Iterable[tuple[ob
 
 
 def _is_full(path: Path) -> bool:
-    """Whether the journal, and not the disk, has no room left."""
+    """True if the journal, and not the disk, has no room left."""
     try:
         return path.stat().st_size + _LATEST > JOURNAL.most_bytes
     except OSError:

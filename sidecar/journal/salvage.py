@@ -34,7 +34,7 @@ class Salvaged(Struct, frozen=True):
 
     @property
     def missing(self) -> int | None:
-        """How many unsealed records are unreadable; None: unknown."""
+        """The number of unreadable unsealed records; None: unknown."""
         if self.sealed is None or self.newest is None:
             return None
         return max(0, self.newest - self.sealed - sum(1 for number, _, _ in self.records if number > self.sealed))
@@ -113,11 +113,11 @@ def _records(connection: sqlite3.Connection, newest: int | None) -> Iterator[tup
     else:
         last = ends.get("DESC", (newest or ends.get("ASC", 0)) + 1) - 1
         first = ends.get("ASC", last - _MOST_RECORDS) + 1
-        rows |= {row[0]: row for row in _between(connection, first, last)}
+        rows |= {row[0]: row for row in _records_between(connection, first, last)}
     yield from (row for row in rows.values() if _is_whole(*row))
 
 
-def _between(connection: sqlite3.Connection, first: int, last: int) -> Iterator[tuple[int, str, bytes]]:
+def _records_between(connection: sqlite3.Connection, first: int, last: int) -> Iterator[tuple[int, str, bytes]]:
     """Records with these numbers: a range that cannot be read is halved, and each half is tried."""
     waiting = [(first, last)]
     for _ in range(_MOST_PROBES):
@@ -136,7 +136,7 @@ def _between(connection: sqlite3.Connection, first: int, last: int) -> Iterator[
 
 
 def _is_whole(number: object, record_id: object, line: object) -> bool:
-    """Whether the line is the record of this row: a damaged page may hold anything."""
+    """True if the line is the record of this row: a damaged page may hold anything."""
     if not (isinstance(number, int) and isinstance(record_id, str) and isinstance(line, bytes)):
         return False
     with suppress(msgspec.DecodeError, UnicodeDecodeError):

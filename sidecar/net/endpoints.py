@@ -9,7 +9,27 @@ from typing import ClassVar, Final
 
 from msgspec import Struct
 
-from sidecar.net.secret import Secret
+
+class Secret:
+    """A text that no output shows. Call `reveal` only where it is used."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text: Final = text
+
+    def reveal(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return "<secret>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
 
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9]{0,29}")
 INCIDENT_SCHEMES: Final = frozenset(
@@ -36,7 +56,7 @@ class AppriseUrl(Struct, frozen=True, tag="apprise"):
 
     @property
     def may_be_native(self) -> bool:
-        """Whether only Apprise knows the service: no plugin declares these schemes."""
+        """True if only Apprise knows the service: no plugin declares these schemes."""
         return self.scheme in {"http", "https"}
 
     @property
@@ -46,12 +66,12 @@ class AppriseUrl(Struct, frozen=True, tag="apprise"):
 
     @property
     def keeps_incidents(self) -> bool:
-        """Whether the service keeps an incident open until it is closed."""
+        """True if the service keeps an incident open until it is closed."""
         return self.scheme in INCIDENT_SCHEMES
 
     @property
     def in_order(self) -> bool:
-        """Whether each message changes what the service shows of the incident."""
+        """True if each message changes what the service shows of the incident."""
         return self.keeps_incidents
 
 

@@ -106,7 +106,7 @@ class ObjectStore:
         return dict(sorted((folders | files).items()))
 
     def exists(self, path: str) -> bool:
-        """Whether there is such an object. Raises OSError."""
+        """True if there is such an object. Raises OSError."""
         try:
             self.size(path)
         except FileNotFoundError:

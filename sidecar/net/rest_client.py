@@ -70,11 +70,11 @@ class RestConnection:
             raise RefusedAddressError(f"port {self._port} is not allowed: below 1024 only 80 and 443 are")
         self._stream: _Stream | None = None
         self.reach: Reach | None = None
-        """How far the last request got. None: nothing was sent."""
+        """The reach of the last request. None: nothing was sent."""
 
     @property
     def is_open(self) -> bool:
-        """Whether the next request is sent over a connection that exists, as far as is known."""
+        """True if the next request is sent over a connection that exists, as far as is known."""
         return self._stream is not None
 
     def close(self) -> None:
@@ -183,7 +183,7 @@ def _size(size: int) -> str:
 
 
 def is_off(why: str) -> bool:
-    """Whether Flink refuses to speak of a job's checkpoints because it takes none: with other words in each of its handlers."""
+    """True if Flink refuses to speak of a job's checkpoints because it takes none: with other words in each of its handlers."""
     return _OFF.search(why) is not None
 
 
@@ -233,7 +233,7 @@ def _resolved(host: str, port: int, deadline: float) -> list[str]:
 
 
 def _is_plausible(host: str) -> bool:
-    """Whether a JobManager can have this address."""
+    """True if a JobManager can have this address."""
     address = ip_address(host.partition("%")[0])
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:

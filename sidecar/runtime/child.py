@@ -22,7 +22,7 @@ from sidecar.core.bounds import CHILD, OUT_OF_MEMORY
 
 _REAP_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.5
-"""How soon a change of `until` takes effect."""
+"""The time until a change of `until` takes effect."""
 
 _T = TypeVar("_T")
 

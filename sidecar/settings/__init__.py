@@ -1,6 +1,6 @@
 """Typed, strict settings with one loader. Every mistake is one line (SettingsError) without a secret."""
 
-from sidecar.net.secret import Secret
+from sidecar.net.endpoints import Secret
 from sidecar.settings.cluster.stores import (
     AnyFinderSettings,
     ClusterSettings,
@@ -13,7 +13,7 @@ from sidecar.settings.cluster.stores import (
 from sidecar.settings.file.settings_error import SettingsError
 from sidecar.settings.loader import load, load_cluster
 from sidecar.settings.model import LedgerMode, LogFormat, Settings
-from sidecar.settings.security import SaslSettings, TlsSettings
+from sidecar.settings.tls_and_sasl import SaslSettings, TlsSettings
 
 __all__ = [
     "AnyFinderSettings",

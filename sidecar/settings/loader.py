@@ -12,17 +12,24 @@ from typing import Annotated, Final
 from msgspec import Struct, structs
 
 from sidecar.core.pods import is_address
-from sidecar.core.policy.labels import OWN_LABELS
+from sidecar.core.policy.labels import OWN_LABELS, Operator
 from sidecar.core.policy.policy import Objective, Source
 from sidecar.settings.alerting.alerting import RULE_FILE, RuleFile, read_alerting
-from sidecar.settings.cluster.cluster import find_cluster, names_cluster, zookeeper_settings
-from sidecar.settings.cluster.cluster_finder import ZooKeeperFinderKeys, read_finder
+from sidecar.settings.alerting.receivers import UNUSED_URL
+from sidecar.settings.alerting.routes import matchers
+from sidecar.settings.cluster.cluster import (
+    ZooKeeperFinderKeys,
+    find_cluster,
+    names_cluster,
+    read_finder,
+    zookeeper_settings,
+)
 from sidecar.settings.cluster.stores import ClusterSettings, FinderSettings, KubernetesSettings, ZooKeeperSettings
-from sidecar.settings.file.hosts import spool_place
 from sidecar.settings.file.key import Key, Keys, keys_of
 from sidecar.settings.file.section import ReadFile, Section, read_file
-from sidecar.settings.file.setting import CLUSTER_OVERRIDES, Setting, overrides_of
+from sidecar.settings.file.setting import CLUSTER_OVERRIDES, Setting, overrides_of, spool_place
 from sidecar.settings.model import (
+    Alerting,
     EvidenceSettings,
     FlinkRestSettings,
     OwnPod,
@@ -31,7 +38,7 @@ from sidecar.settings.model import (
     SpoolSettings,
     read_objective,
 )
-from sidecar.settings.security import NamedSettings, read_tls, security_settings
+from sidecar.settings.tls_and_sasl import NamedSettings, read_tls, security_settings
 
 _OBSERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
 _CLUSTER_KEYS: Final = ("flink_conf_dir", "zookeeper.quorum", "kubernetes.cluster_id")
@@ -98,10 +105,10 @@ def load(
         finder=finder,
         clusters=(),
     )
-    return settings if finder else _with_clusters(settings, *_clusters(*cluster_overrides, file))
+    return settings if finder else _add_clusters(settings, *_clusters(*cluster_overrides, file))
 
 
-def _with_clusters(settings: Settings, *clusters: tuple[ClusterSettings, Objective | None]) -> Settings:
+def _add_clusters(settings: Settings, *clusters: tuple[ClusterSettings, Objective | None]) -> Settings:
     objectives = {cluster.cluster_id: objective for cluster, objective in clusters if objective}
     return structs.replace(settings, clusters=tuple(cluster for cluster, _ in clusters), objectives=objectives)
 
@@ -233,3 +240,36 @@ def _evidence_folder(setting: Setting, state_dir: Path, spool: Path | str) -> Pa
         if isinstance(other, Path) and Path(os.path.realpath(other)).is_relative_to(real):
             raise setting.error(f"old evidence is removed from it, and {key} is the same folder or in it: give another")
     return folder
+
+
+_DEFAULT_RECEIVER: Final = f"receivers: [{{name: ops, urls: ['{UNUSED_URL}']}}]"
+
+
+def read_rules(config: Path | None) -> Alerting:
+    """The alerting settings of `config` (a rule file or a whole configuration) and its rule files; None: the shipped rules.
+
+    Raises SettingsError.
+    """
+    return rules_in(read_file(config, CONFIG))
+
+
+def rules_in(file: Section, read: ReadFile = read_file) -> Alerting:
+    """The alerting settings of `file` and its rule files; each may be a whole configuration with rule files. Raises SettingsError."""
+    from sidecar.settings.file.yaml_document import parse  # noqa: PLC0415  imports ruamel.yaml
+
+    configurations = [read(setting.path(), CONFIG) for setting in file.texts("rule_files")]
+    rule_files = [setting for document in configurations for setting in document.texts("rule_files")]
+    documents = [file, *configurations, *(read(setting.path(), RULE_FILE) for setting in rule_files)]
+    if not any("receivers" in document for document in documents):
+        documents.append(Section(parse(_DEFAULT_RECEIVER, "defaults"), RULE_FILE, "defaults"))
+    labels = {name: text for document in documents for name, text in external_labels(document).items()}
+    return read_alerting(documents, labels, secrets=False)
+
+
+def labels_in(setting: Setting) -> dict[str, str]:
+    """The labels of an alert, written as matchers: `alert="X",severity="critical"`. Any name is accepted. Raises SettingsError."""
+    pairs = matchers(setting, None) if setting.text.strip() else []
+    for matcher in pairs:
+        if matcher.operator is not Operator.EQUAL:
+            raise setting.error(f'an alert has labels, not conditions: write {matcher.label}="…"')
+    return {matcher.label: matcher.value for matcher in pairs}

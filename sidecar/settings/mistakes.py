@@ -10,16 +10,23 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from sidecar.settings.alerting.matchers import label_values, matchers, no_rule_has
 from sidecar.settings.alerting.receivers import UNUSED_URL
+from sidecar.settings.alerting.routes import label_values, matchers, no_rule_has
 from sidecar.settings.file.key import Keys, keys_of
-from sidecar.settings.file.nodes import GONE, ListNode, MappingNode, Node, ScalarNode
-from sidecar.settings.file.section import Section, in_file_at, read_nodes
+from sidecar.settings.file.section import (
+    GONE,
+    ListNode,
+    MappingNode,
+    Node,
+    ScalarNode,
+    Section,
+    file_section,
+    read_nodes,
+)
 from sidecar.settings.file.setting import CLUSTER_OVERRIDES, overrides_of
-from sidecar.settings.file.settings_error import Place, SettingsError
-from sidecar.settings.loader import CONFIG, ClusterKeys, load
+from sidecar.settings.file.settings_error import SettingPlace, SettingsError
+from sidecar.settings.loader import CONFIG, ClusterKeys, load, rules_in
 from sidecar.settings.model import Alerting, Settings
-from sidecar.settings.rules_only import rules_in
 
 MOST: Final = 100
 """Mistakes that are looked for."""
@@ -36,7 +43,7 @@ _LINE: Final = re.compile(r"(?P<file>.*?):(?P<line>\d+): ")
 T = TypeVar("T")
 
 
-class Checked(NamedTuple):
+class CheckedConfiguration(NamedTuple):
     """The settings of a configuration without its mistakes, and the mistakes."""
 
     settings: Settings | None
@@ -46,7 +53,7 @@ class Checked(NamedTuple):
     """The place where `state_dir` is set."""
 
 
-def in_order(mistakes: Iterable[SettingsError]) -> list[SettingsError]:
+def sorted_mistakes(mistakes: Iterable[SettingsError]) -> list[SettingsError]:
     """Mistakes by file and line; those without come first."""
 
     def order(error: SettingsError) -> tuple[str, int]:
@@ -56,14 +63,14 @@ def in_order(mistakes: Iterable[SettingsError]) -> list[SettingsError]:
     return sorted(mistakes, key=order)
 
 
-def check(config: Path | None, overrides: Mapping[str, object]) -> Checked:
+def check(config: Path | None, overrides: Mapping[str, object]) -> CheckedConfiguration:
     """The settings that `load` would read if nothing were wrong, and everything that is."""
     draft = _Draft()
     settings = draft.complete(lambda: load(config, overrides, read=draft.read))
     if settings is None:
         line = {name: value for name, value in overrides.items() if name not in CLUSTER_OVERRIDES}
         settings = draft.complete(lambda: load(config, {**line, **_STAND_IN}, read=draft.read))
-    return Checked(settings, draft.mistakes(settings), draft.state_dir(config, overrides))
+    return CheckedConfiguration(settings, draft.mistakes(settings), draft.state_dir(config, overrides))
 
 
 def check_rules(config: Path | None) -> tuple[Alerting | None, list[SettingsError]]:
@@ -80,9 +87,9 @@ class _Draft:
     def __init__(self) -> None:
         self._files: dict[Path | None, MappingNode] = {}
         self._sections: dict[Path | None, Section] = {}
-        self._gone: list[Place] = []
+        self._gone: list[SettingPlace] = []
         self._is_readable = True
-        """Whether the first file can be read, which is the configuration."""
+        """True if the first file can be read, which is the configuration."""
         self._mistakes: dict[str, SettingsError] = {}
 
     def read(self, path: Path | None, keys: Keys) -> Section:
@@ -94,7 +101,7 @@ class _Draft:
                 self._mistakes[str(error)] = error
                 self._is_readable = self._is_readable and bool(self._files)
                 self._files[path] = MappingNode()
-        self._sections[path] = in_file_at(path, self._files[path], keys)
+        self._sections[path] = file_section(path, self._files[path], keys)
         return self._sections[path]
 
     def complete(self, attempt: Callable[[], T]) -> T | None:
@@ -134,13 +141,13 @@ class _Draft:
             self._mistakes[str(error)] = error
         self._gone.append(place)
         before = self._files[path]
-        after = self._with_receiver(before) if place.path == ("route",) else _without(before, place.path)
+        after = self._add_receiver(before) if place.path == ("route",) else _remove(before, place.path)
         if not isinstance(after, MappingNode) or after is before:
             return False
         self._files[path] = after
         return True
 
-    def _with_receiver(self, file: MappingNode) -> Node:
+    def _add_receiver(self, file: MappingNode) -> Node:
         """The file with a receiver for its route, which is wrong without one; without the route if it has one."""
         route = file.entries.get("route", MappingNode())
         names = (
@@ -152,22 +159,22 @@ class _Draft:
         )
         name = next(names, None)
         if not isinstance(route, MappingNode) or "receiver" in route.entries or name is None:
-            return _without(file, ("route",))
-        return _with(file, "route", _with(route, "receiver", name))
+            return _remove(file, ("route",))
+        return _put(file, "route", _put(route, "receiver", name))
 
 
-def _is_within(inner: Place, outer: Place) -> bool:
-    """Whether `inner` is below `outer`."""
+def _is_within(inner: SettingPlace, outer: SettingPlace) -> bool:
+    """True if `inner` is below `outer`."""
     depth = len(outer.path)
     return inner.file == outer.file and len(inner.path) > depth and inner.path[:depth] == outer.path
 
 
-def _names_cluster(place: Place) -> bool:
+def _names_cluster(place: SettingPlace) -> bool:
     key = str(place.path[0])
     return not _CLUSTER.isdisjoint([key] if key in CONFIG else get_close_matches(key, CONFIG, n=1))
 
 
-def _without(node: Node, path: Sequence[str | int], of: str = "") -> Node:
+def _remove(node: Node, path: Sequence[str | int], of: str = "") -> Node:
     """`node` without what is at `path`; the same object if nothing is there. `of`: the key of a list."""
     if not path:
         return _stand_in(node, of)
@@ -175,7 +182,7 @@ def _without(node: Node, path: Sequence[str | int], of: str = "") -> Node:
     if isinstance(node, MappingNode) and isinstance(step, str) and step in node.entries:
         entries = dict(node.entries)
         if rest:
-            entries[step] = _without(entries[step], rest, step)
+            entries[step] = _remove(entries[step], rest, step)
             if entries[step] is node.entries[step]:
                 return node
         else:
@@ -183,7 +190,7 @@ def _without(node: Node, path: Sequence[str | int], of: str = "") -> Node:
         return MappingNode(entries, {key: line for key, line in node.lines.items() if key in entries}, node.line)
     if isinstance(node, ListNode) and isinstance(step, int) and node.items[step] is not GONE:
         items = list(node.items)
-        items[step] = _without(items[step], rest, of)
+        items[step] = _remove(items[step], rest, of)
         return node if items[step] is node.items[step] else ListNode(tuple(items), node.line)
     return node
 
@@ -194,12 +201,12 @@ def _stand_in(entry: Node, of: str) -> Node:
     if not isinstance(entry, MappingNode) or name not in entry.entries:
         return GONE
     if key not in entry.entries:
-        return _with(entry, key, value)
-    least = _with(MappingNode({name: entry.entries[name]}, {name: entry.lines[name]}, entry.line), key, value)
+        return _put(entry, key, value)
+    least = _put(MappingNode({name: entry.entries[name]}, {name: entry.lines[name]}, entry.line), key, value)
     return GONE if entry.entries == least.entries else least
 
 
-def _with(node: MappingNode, key: str, value: Node) -> MappingNode:
+def _put(node: MappingNode, key: str, value: Node) -> MappingNode:
     return MappingNode({**node.entries, key: value}, {**node.lines, key: node.line}, node.line)
 
 

@@ -32,11 +32,10 @@ from sidecar.settings.cluster.stores import (
     session_timeouts,
 )
 from sidecar.settings.file.durations import DAY, HOUR, MILLISECOND, MINUTE, SECOND
-from sidecar.settings.file.hosts import host_name, listening_host, public_url, spool_place
 from sidecar.settings.file.key import Choice, Duration, Integer, Key, section_of
 from sidecar.settings.file.section import Section
-from sidecar.settings.file.setting import Setting
-from sidecar.settings.security import TlsSettings
+from sidecar.settings.file.setting import Setting, host_name, listening_host, public_url, spool_place
+from sidecar.settings.tls_and_sasl import TlsSettings
 
 _PERCENT: Final = re.compile(r"[0-9]{1,2}(\.[0-9]{1,4})?")
 
@@ -296,7 +295,7 @@ class Settings(Alerting, frozen=True, kw_only=True):
         )
 
     def _needs(self) -> Iterator[tuple[Need, bool]]:
-        """Whether at least one cluster has what triggers need."""
+        """The needs of triggers, each True if at least one cluster has it."""
         watched = (*self.clusters, *((self.finder,) if self.finder else ()))
         yield Need.ZOOKEEPER, any(cluster.store is Store.ZOOKEEPER for cluster in watched)
         yield Need.KUBERNETES, any(cluster.store is Store.KUBERNETES for cluster in watched)
@@ -316,7 +315,7 @@ class Settings(Alerting, frozen=True, kw_only=True):
     def identified(self, natives: Mapping[str, str]) -> Self:
         """The settings with the schemes of services' own URLs, by destination."""
 
-        def with_native(name: str, endpoint: Endpoint) -> Endpoint:
+        def add_native(name: str, endpoint: Endpoint) -> Endpoint:
             return (
                 replace(endpoint, native=natives[name])
                 if isinstance(endpoint, AppriseUrl) and name in natives
@@ -327,7 +326,7 @@ class Settings(Alerting, frozen=True, kw_only=True):
             replace(
                 receiver,
                 endpoints=tuple(
-                    with_native(f"{receiver.name}#{index}", endpoint)
+                    add_native(f"{receiver.name}#{index}", endpoint)
                     for index, endpoint in enumerate(receiver.endpoints)
                 ),
             )

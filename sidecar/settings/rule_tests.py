@@ -16,14 +16,13 @@ from sidecar.core.ha.finding import Verdict
 from sidecar.core.ha.results import CHECKS
 from sidecar.core.reach import Reach
 from sidecar.settings.alerting.alerting import RuleFile
-from sidecar.settings.file.did_you_mean import did_you_mean
 from sidecar.settings.file.durations import DAY, MINUTE
 from sidecar.settings.file.key import Choice, Duration, Integer, Key, keys_of
 from sidecar.settings.file.section import Section, read_file, unique_sections
 from sidecar.settings.file.setting import Setting
-from sidecar.settings.file.settings_error import SettingsError
+from sidecar.settings.file.settings_error import SettingsError, did_you_mean
+from sidecar.settings.loader import rules_in
 from sidecar.settings.model import Alerting
-from sidecar.settings.rules_only import rules_in
 
 AFTERWARDS: Final = 10 * MINUTE
 """A test without `until` goes on for this long after its last event or expectation."""
@@ -107,7 +106,7 @@ class ScenarioEvent(Struct, frozen=True):
 
     @property
     def is_of_rest(self) -> bool:
-        """Whether it says anything of Flink's REST server."""
+        """True if it says anything of Flink's REST server."""
         return bool(self.jobs or self.rest)
 
 

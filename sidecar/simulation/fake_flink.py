@@ -1,12 +1,15 @@
-"""A simulated Flink cluster: the ZooKeeper nodes that a test describes, and a driver's observations of them."""
+"""A simulated Flink cluster: the ZooKeeper nodes, FlinkDeployment and REST server that a test describes, and the observations of them."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
 from uuid import UUID
 from zlib import crc32
 
+from msgspec.structs import replace
+
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.connection_info import decode_connection_info, encode_connection_info
+from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 from sidecar.core.flink.leadership import Component, ComponentId, LeaderInformation, ZNodePosition
 from sidecar.core.ha.finding import Verdict
 from sidecar.core.ha.results import CheckResult
@@ -15,6 +18,7 @@ from sidecar.core.observations import (
     ChildrenObserved,
     ClusterObservation,
     ConnectionState,
+    DeploymentObserved,
     HaChecked,
     NodeObserved,
     PictureTaken,
@@ -23,11 +27,112 @@ from sidecar.core.observations import (
     StoreObserved,
     ViewObserved,
 )
+from sidecar.core.pictures import Checkpoint, Checkpoints, Job, Picture, Restored
+from sidecar.core.reach import Reach
 from sidecar.core.records import record_id
-from sidecar.settings.rule_tests import JobAct, ScenarioEvent, Who
-from sidecar.simulation.fake_operator import SimulatedDeployment
-from sidecar.simulation.fake_rest import SimulatedRest
-from sidecar.simulation.job_ids import ID_SEED, job_id
+from sidecar.settings.rule_tests import JobAct, OperatorAct, ScenarioEvent, Who
+
+ID_SEED: Final = "rehearsal"
+"""Part of job ids and session ids, which titles in existing test files may have."""
+
+
+def job_id(name: str) -> str:
+    """The id of the job with this name."""
+    return UUID(record_id(ID_SEED, "job", name)).hex
+
+
+_RECONCILIATIONS: Final = {
+    OperatorAct.UPGRADING: Reconciliation.UPGRADING,
+    OperatorAct.DEPLOYED: Reconciliation.DEPLOYED,
+    OperatorAct.ROLLING_BACK: Reconciliation.ROLLING_BACK,
+    OperatorAct.ROLLED_BACK: Reconciliation.ROLLED_BACK,
+}
+
+
+class SimulatedDeployment:
+    """The FlinkDeployment of one cluster. There is none until something happens to it."""
+
+    def __init__(self, cluster_id: str) -> None:
+        self._cluster_id = cluster_id
+        self._deployment: FlinkDeployment | None = None
+
+    def observed(self, at: Moment) -> Iterator[DeploymentObserved]:
+        """The observation of a driver that reads it, if there is one."""
+        if self._deployment:
+            yield DeploymentObserved(at, self._cluster_id, self._deployment)
+
+    def apply(self, act: OperatorAct, at: Moment) -> Iterator[DeploymentObserved]:
+        """Change it; a driver's observations."""
+        if self._deployment is None:  # until now it was deployed, and stable
+            self._deployment = FlinkDeployment(self._cluster_id, 1, 1, Reconciliation.DEPLOYED)
+            yield from self.observed(at)
+        deployment = self._deployment
+        if state := _RECONCILIATIONS.get(act):
+            deployment = replace(
+                deployment, reconciliation=state, reconciled_at=at.wall, observed_generation=deployment.generation
+            )
+        elif act is OperatorAct.DELETED:
+            deployment = replace(deployment, deleting=True)
+        else:
+            suspended = act is OperatorAct.SUSPENDED
+            deployment = replace(deployment, generation=deployment.generation + 1, suspended=suspended)
+        self._deployment = deployment
+        yield from self.observed(at)
+
+
+_STATES: Final = {JobAct.RESTARTING: "RESTARTING", JobAct.FAILED: "FAILED"}
+_A_TERM: Final = 10
+"""Checkpoints that a job completes under one leader."""
+
+
+class SimulatedRest:
+    """The REST server of one cluster. It is not asked until a test says something of it, and describes nothing until that is a job."""
+
+    def __init__(self, cluster_id: str) -> None:
+        self._cluster_id = cluster_id
+        self._acts: dict[str, JobAct] = {}
+        self._terms: dict[str, int] = {}
+        """The number of leaders that a job has had."""
+        self._started: dict[str, int] = {}
+        self._speaks = False
+        self._reach: Reach | None = None
+
+    def apply(self, event: ScenarioEvent, at: Moment) -> None:
+        """Apply an event to the jobs."""
+        for job in event.submitted:
+            self._acts[job] = JobAct.RUNNING
+        for job in (who for who in event.leader if isinstance(who, str)):
+            self._terms[job] = self._terms.get(job, 0) + 1
+            self._started[job] = at.wall
+        for job in event.ended:
+            self._acts.pop(job, None)
+        for job, act in event.jobs.items():
+            if act is JobAct.RUNNING and self._acts.get(job) in _STATES:
+                self._started[job] = at.wall
+        self._acts |= event.jobs
+        self._speaks = self._speaks or bool(event.jobs)
+        self._reach = event.rest or self._reach or (Reach.ANSWERS if event.jobs else None)
+
+    def pictured(self, address: str, at: Moment) -> Iterator[PictureTaken]:
+        """The picture of now, as the leader at `address` describes it, or that it does not."""
+        if self._reach is None:
+            return
+        if self._reach is not Reach.ANSWERS or not self._speaks:
+            yield PictureTaken(at, self._cluster_id, address, None, "no description", self._reach)
+        else:
+            jobs = tuple(self._job(name, act, at) for name, act in self._acts.items() if act is not JobAct.MISSING)
+            yield PictureTaken(at, self._cluster_id, address, Picture(at.wall, address, jobs))
+
+    def _job(self, name: str, act: JobAct, at: Moment) -> Job:
+        state, term = _STATES.get(act, "RUNNING"), self._terms.get(name, 1)
+        started, tasks = self._started.get(name, at.wall), int(state == "RUNNING")
+        last = (term - 1) * _A_TERM
+        restored = None if act is JobAct.FROM_NOTHING or term == 1 else last - (act is JobAct.FROM_OLDER)
+        completed = tuple(Checkpoint(number, at.wall, at.wall) for number in (last + _A_TERM - 1, last + _A_TERM))
+        origin = None if restored is None else Restored(restored)
+        checkpoints = Checkpoints(at.wall + 1, completed, origin, last + 1)  # asked for after the jobs
+        return Job(job_id(name), name, state, started, started, tasks, 1, checkpoints)
+
 
 _JOB_STORE: Final = znode_paths.JOB_STORES[-1]
 _EPOCH: Final = 1 << 32

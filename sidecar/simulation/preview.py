@@ -67,7 +67,7 @@ def _failover(cluster: str) -> list[ScenarioEvent]:
     ]
 
 
-def in_words(preview: Preview) -> Iterator[str]:
+def preview_lines(preview: Preview) -> Iterator[str]:
     """The message, a line each."""
     yield f"{preview.destination}: {preview.payload}"
     yield f"  at      {preview.at}"

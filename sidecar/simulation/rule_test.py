@@ -7,14 +7,42 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from sidecar.core.alerting.alerts import Reason
 from sidecar.core.delivery.outbox import Delivery
+from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.observations import Started, Stopped, Ticked
+from sidecar.core.observations import DeliveryOutcome, DeliverySettled, Observation, Started, Stopped, Ticked
 from sidecar.core.policy.policy import Policy, Source, Store
+from sidecar.core.state_and_effects import Send, State
+from sidecar.core.step import step
 from sidecar.settings.model import Alerting
 from sidecar.settings.rule_tests import NotificationInTest, RuleTest, ScenarioEvent
 from sidecar.simulation.fake_flink import SimulatedFlink
-from sidecar.simulation.simulator import TICK, Simulator
+
+TICK: Final = SECOND // 2
+
+
+class Simulator:
+    """Runs `step` with a policy over observations."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._state = State()
+
+    def observe(self, observations: Iterable[Observation]) -> Iterator[Delivery]:
+        """The deliveries that these observations cause, in order, without resends."""
+        for observation in observations:
+            self._state, effects = step(self._policy, self._state, observation)
+            sent = [effect.delivery for effect in effects if isinstance(effect, Send)]
+            yield from (delivery for delivery in sent if delivery.reason is not Reason.RESEND)
+            yield from self.observe(
+                DeliverySettled(observation.at, delivery.id, DeliveryOutcome.DELIVERED) for delivery in sent
+            )
+
+    def restart(self) -> None:
+        """End the process: only the state in the journal is left."""
+        self._state, _ = assemble(changes(State(), self._state))
+
 
 PUNCTUAL: Final = 1 * SECOND
 """The tolerance for the time of a notification."""
@@ -31,7 +59,7 @@ class Difference(NamedTuple):
 
 
 def compare(test: RuleTest, sent: Iterable[NotificationInTest]) -> Difference:
-    """How `sent` differs from the expectations. Each expectation matches one notification."""
+    """The differences between `sent` and the expectations. Each expectation matches one notification."""
     unexpected = [*sent]
     missing = []
     for expectation in sorted(test.expect, key=attrgetter("at")):

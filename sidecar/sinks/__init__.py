@@ -1,0 +1,1 @@
+"""Effects go out: notifications, events, metrics, evidence, pictures, records, and the documents that sidecars share."""

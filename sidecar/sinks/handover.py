@@ -14,12 +14,12 @@ from sidecar.core.observations import HandoverRead, PodNamed
 from sidecar.core.pods import Pods, merged
 from sidecar.core.policy.policy import Policy
 from sidecar.core.state_and_effects import State
-from sidecar.ports import Document, LedgerError, LedgerRefusedError, LedgerStore, only_ledger_errors
+from sidecar.ports import LedgerError, LedgerRefusedError, LedgerStore, StoredDocument, only_ledger_errors
 from sidecar.runtime.clock import Clock
 from sidecar.runtime.threads import ServiceThread, jittered, join_all
 
 READ_SECONDS: Final = 60.0
-"""How long an unreachable store is tried before its cluster is watched without a handover."""
+"""The time for which an unreachable store is tried before its cluster is watched without a handover."""
 CONFIRM_SECONDS: Final = 600.0
 """The interval of writes without a change, so that a sidecar that is killed is known to have watched until then."""
 BURST: Final = 3
@@ -29,7 +29,7 @@ PAUSE_SECONDS: Final = 1.0
 REFILL_SECONDS: Final = 10.0
 """The time after which one more write is allowed, up to BURST: six a minute while changes do not end, and at most eight in any minute."""
 FOLLOW_SECONDS: Final = 30.0
-"""How long the document of a previous sidecar that has not ended is read again: in a rolling update both run for a while."""
+"""The time for which the document of a previous sidecar that has not ended is read again: in a rolling update both run for a while."""
 STOP_SECONDS: Final = 3.0
 _LONGEST_PAUSE: Final = 600.0
 _POLL_SECONDS: Final = 1.0
@@ -64,7 +64,7 @@ class Handovers:
 
     @property
     def up(self) -> dict[str, bool]:
-        """Whether the handover could be written when it was last due, by cluster."""
+        """True if the handover could be written when it was last due, by cluster."""
         return {name: document.is_up for name, document in self._documents.items() if document.is_up is not None}
 
     def start(self, new: Collection[str], watch: Callable[[str], None]) -> None:
@@ -138,21 +138,21 @@ class _ClusterDocument:
         self._lock = threading.Lock()
         self.pods: Pods = {}
         """The pods in the document of another sidecar, as last read."""
-        self._document: Document | None = None
+        self._document: StoredDocument | None = None
         """The document as last read or written. None: not known."""
         self._gist: object = None
         self._parts: tuple[object, ...] = ()
         """The parts of the state when it was last written."""
         self._next_at = 0.0
         self._full_at = 0.0
-        """When BURST writes are allowed again."""
+        """The time at which BURST writes are allowed again."""
         self._confirm_at = 0.0
         self._pause = REFILL_SECONDS
         self._follow_until = 0.0
         self._followed: Moment | None = None
         self._problem: str | None = None
         self.is_up: bool | None = None
-        """Whether it could be written when it was last due. None: it was not due yet."""
+        """True if it could be written when it was last due. None: it was not due yet."""
 
     def follow(self) -> bytes | None:
         """The document that the previous sidecar has written since, as long as it may be running. None: nothing new."""
@@ -169,7 +169,7 @@ class _ClusterDocument:
         return content
 
     def is_due(self, state: State) -> bool:
-        """Whether it may be written again, and something may have changed or is to be confirmed."""
+        """True if it may be written again, and something may have changed or is to be confirmed."""
         now = time.monotonic()
         if now < self._next_at or self.name not in state.clusters:
             return False
@@ -256,8 +256,8 @@ class _ClusterDocument:
                 return True
         return False
 
-    def _is_current(self, document: Document, current: Handover, gist: object) -> bool:
-        """Whether another sidecar, still running, has written the same not long ago."""
+    def _is_current(self, document: StoredDocument, current: Handover, gist: object) -> bool:
+        """True if another sidecar, still running, has written the same not long ago."""
         try:
             previous = handover.read(document.content, self.name, self._clock())
         except ForeignFormatError:

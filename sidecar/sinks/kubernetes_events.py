@@ -18,9 +18,9 @@ CAPACITY: Final = 256
 PAUSE_SECONDS: Final = 0.2
 """The pause after each Event: at most five a second, for all clusters together."""
 KEPT_SECONDS: Final = 600.0
-"""How long an Event that cannot be written is tried again."""
+"""The time for which an Event that cannot be written is tried again."""
 REFUSED_SECONDS: Final = 600.0
-"""How long a store that has refused is not tried again."""
+"""The time in which a store that has refused is not tried again."""
 OUTCOMES: Final = ("written", "dropped")
 _LONGEST_PAUSE: Final = 30.0
 _STOP_SECONDS: Final = 1.0

@@ -33,17 +33,17 @@ _COMPONENTS: Final = tuple(component.value for component in Component)
 
 
 class SinkHealth(NamedTuple):
-    """Whether the last write of each sink succeeded. A cluster whose document was not written yet is absent."""
+    """The success of the last write of each sink. A cluster whose document was not written yet is absent."""
 
     spool: bool
     ledgers: Mapping[str, bool]
-    """Whether each cluster's ledger works, by cluster."""
+    """True where the cluster's ledger works, by cluster."""
     handovers: Mapping[str, bool]
-    """Whether each cluster's handover could be written, by cluster."""
+    """True where the cluster's handover could be written, by cluster."""
     events: Mapping[str, int]
     """The number of Kubernetes Events by outcome."""
     observers: Mapping[str, int] = {}
-    """How many sidecars share each cluster's ledger, by cluster."""
+    """The number of sidecars that share each cluster's ledger, by cluster."""
 
 
 def renderer(collector: "SnapshotCollector") -> Callable[[], bytes]:

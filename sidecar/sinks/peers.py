@@ -28,8 +28,8 @@ from sidecar.sinks.notify.ledger_client import SharedLedger
 
 PATH: Final = "/api/v1/observations"
 PUBLISH_SECONDS: Final = 60.0
-"""How often an observer looks who else is there, and publishes itself where that is due: far more often than the others forget it. At first
-more often, because several sidecars often start together, and each knows those alone that have published before it.
+"""The time between two looks who else is there, after which an observer publishes itself where that is due: far more often than the others
+forget it. At first more often, because several sidecars often start together, and each knows those alone that have published before it.
 """
 _FIRST_PUBLISH_SECONDS: Final = 5.0
 ASK_SECONDS: Final = 5.0
@@ -43,7 +43,7 @@ _ANSWER: Final = Decoder(Annotated[list[ObservationView], Meta(max_length=OBSERV
 _log = logging.getLogger("sidecar.peers")
 
 
-class Peers:
+class PeerExchange:
     """Publishes this observer in the ledgers, and observes a `PeersAsked` for each cluster that is in dispute."""
 
     def __init__(

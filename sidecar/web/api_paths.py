@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_plus
 
-from msgspec import Struct
+from msgspec import Struct, json
 
+from sidecar import __version__
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId
 from sidecar.core.records import TransitionRecord
 from sidecar.core.views.alert_view import AlertView, alerts
@@ -21,7 +22,7 @@ from sidecar.core.views.verdict import ClusterVerdict, verdicts
 from sidecar.web.queries import EpisodeDetails
 
 COMPONENTS: Final = {component.component.value: component for component in reversed(CLUSTER_COMPONENTS)}
-"""What `component=` may be."""
+"""The values of `component=`."""
 DEFAULT_LAST: Final = 100
 MOST_LAST: Final = 1000
 EPISODE_ID: Final = re.compile(r"[0-9a-f-]{4,36}")
@@ -41,11 +42,11 @@ class ApiPath(Struct, frozen=True):
     summary: str
     answers: Any
     view: Callable[[Snapshot], object] | None = None
-    """What it answers, where a snapshot is enough."""
+    """The answer, where a snapshot is enough."""
     takes: str | None = None
     """The parameter that it takes: `last` or `component`."""
     id_of: str | None = None
-    """What the id in the path is one of: `episode` or `cluster`."""
+    """The kind of the id in the path: `episode` or `cluster`."""
 
 
 API: Final = (
@@ -90,16 +91,16 @@ def last(path: str, query: str) -> int:
 
 
 class PageQuery(NamedTuple):
-    """What the status page is asked to show."""
+    """The part that the status page is asked to show."""
 
     cluster: str | None = None
     """None: all clusters."""
     hours: int = RANGES[-1]
-    """Of its pictures."""
+    """The hours of its pictures."""
 
 
 def page_query(path: str, query: str) -> PageQuery:
-    """What `cluster=ID` and `hours=N` ask for. Raises ParameterError."""
+    """The query of `cluster=ID` and `hours=N`. Raises ParameterError."""
     try:
         values = _parameters(query, "cluster", "hours")
         return PageQuery(
@@ -119,7 +120,7 @@ class LeaderQuery(NamedTuple):
 
 
 def leader_query(path: str, query: str, *, names_cluster: bool = False) -> LeaderQuery:
-    """What `component=NAME` asks for, and where the path does not name the cluster, `cluster_id=ID`. Raises ParameterError."""
+    """The query of `component=NAME`, and where the path does not name the cluster, `cluster_id=ID`. Raises ParameterError."""
     try:
         parameters = _parameters(query, "component", *([] if names_cluster else ["cluster_id"]))
         component = COMPONENTS[parameters.get("component", DEFAULT_COMPONENT)]
@@ -155,3 +156,84 @@ def _parameters(query: str, *names: str) -> Mapping[str, str]:
             raise ParameterError
         values[name] = unquote_plus(value)
     return values
+
+
+_ERRORS: Final = {
+    "400": "A parameter is unknown or has a wrong value.",
+    "404": "There is no such failover or watched cluster, or there are several failovers.",
+    "421": "The name in the Host header is not one of http.allowed_hosts.",
+    "503": "The journal cannot be read, or too many requests are being answered: try again. Or the answer would be too large.",
+}
+_PARAMETERS: Final[dict[str, dict[str, Any]]] = {
+    "last": {
+        "name": "last",
+        "in": "query",
+        "description": "The number of newest entries. Fewer are answered if they are larger than 4 MiB together.",
+        "schema": {"type": "integer", "minimum": 1, "maximum": MOST_LAST, "default": DEFAULT_LAST},
+    },
+    "component": {
+        "name": "component",
+        "in": "query",
+        "description": "Whose leader.",
+        "schema": {"type": "string", "enum": [*COMPONENTS], "default": DEFAULT_COMPONENT},
+    },
+    "episode": {
+        "name": "id",
+        "in": "path",
+        "required": True,
+        "description": "The episode's id, or its first characters, at least four.",
+        "schema": {"type": "string", "pattern": f"^{EPISODE_ID.pattern}$"},
+    },
+    "cluster": {
+        "name": "id",
+        "in": "path",
+        "required": True,
+        "description": "The id of a watched cluster. Slashes in it may be encoded or not.",
+        "schema": {"type": "string", "minLength": 1},
+    },
+}
+
+
+def openapi_document() -> dict[str, Any]:
+    """OpenAPI 3.1."""
+    schemas, components = json.schema_components(
+        [path.answers for path in API], ref_template="#/components/schemas/{name}"
+    )
+    paths = {path.path: _operation(path, schema) for path, schema in zip(API, schemas, strict=True)}
+    itself = {"type": "object", "description": "An OpenAPI 3.1 document."}
+    paths[OPENAPI_PATH] = _get("openapi", "This document", itself, [], ["400", "421", "503"])
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "flink-ha-sidecar",
+            "version": __version__,
+            "description": "Read only. Times are RFC 3339 in UTC with microseconds. Fields are added, never renamed or removed.",
+        },
+        "servers": [{"url": "../.."}],
+        "paths": paths,
+        "components": {"schemas": components},
+    }
+
+
+def _operation(path: ApiPath, schema: dict[str, Any]) -> dict[str, Any]:
+    parameters = [_PARAMETERS[name] for name in (path.id_of, path.takes) if name]
+    errors = ["400", *(["404"] if path.id_of else []), "421", "503"]
+    name = "episode" if path.id_of == "episode" else path.path.rpartition("/")[2]
+    return _get(name, path.summary, schema, parameters, errors)
+
+
+def _get(
+    name: str, summary: str, schema: dict[str, Any], parameters: list[dict[str, Any]], errors: list[str]
+) -> dict[str, Any]:
+    line = {"text/plain": {"schema": {"type": "string"}}}
+    return {
+        "get": {
+            "operationId": name,
+            "summary": summary,
+            "parameters": parameters,
+            "responses": {
+                "200": {"description": summary, "content": {"application/json": {"schema": schema}}},
+                **{code: {"description": _ERRORS[code], "content": line} for code in errors},
+            },
+        }
+    }

@@ -32,16 +32,16 @@ from sidecar.core.views.leader_view import Leader, leaders, web_ui
 from sidecar.core.views.silence_view import problems, silences
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.verdict import ClusterVerdict, verdicts
-from sidecar.web import prose, stage_picture
+from sidecar.web import stage_picture, templating
 from sidecar.web.api_paths import RANGES, PageQuery
-from sidecar.web.last_day import LastDay
+from sidecar.web.queries import LastDay
 from sidecar.web.templating import POLICY, render
-from sidecar.web.timeline_picture import of_cluster, of_episode
+from sidecar.web.timeline_picture import cluster_picture, episode_picture
 
 __all__ = ["POLICY", "episode", "status", "troubleshooting"]
 
 EVERY_SECONDS: Final = 3
-"""How often the status page, and the page of a failover that is not over, are updated."""
+"""The time between two updates of the status page, and of the page of a failover that is not over."""
 VERDICTS_SHOWN: Final = 100
 STEPS_SHOWN: Final = 10
 """Verdicts with a next step: the worst."""
@@ -54,7 +54,7 @@ EPISODES_SHOWN: Final = 10
 DELIVERIES_SHOWN: Final = 20
 SILENCES_SHOWN: Final = 20
 TRANSITIONS_SHOWN: Final = 100
-"""Of the cluster's components."""
+"""Transitions of the cluster's components."""
 JOBS_SHOWN: Final = 20
 """Transitions of jobs."""
 MESSAGES_SHOWN: Final = 50
@@ -66,7 +66,7 @@ _STEPS: Final = {
 
 
 class StoreView(Struct, frozen=True):
-    """Whether the store is connected and fully read, and since when. `since` is null until it has been read once."""
+    """The store's connection: connected and fully read, and since when. `since` is null until it has been read once."""
 
     connected: bool
     connection: str
@@ -84,7 +84,7 @@ class JobCounts(Struct, frozen=True):
 
 
 class PageCluster(Struct, frozen=True):
-    """What the status page shows of one cluster."""
+    """The part of the status page about one cluster."""
 
     cluster_id: str
     store: StoreView
@@ -99,7 +99,7 @@ class PageCluster(Struct, frozen=True):
     ui: str | None
     """The URL of Flink's UI at the leader."""
     alone: bool
-    """Whether there was a standby, and is none any more."""
+    """True if there was a standby, and is none any more."""
     picture_problem: str | None
     """Why Flink's REST server does not describe the cluster: the next failover cannot be assessed."""
 
@@ -133,7 +133,9 @@ def status(
         unjudged=len(judged[VERDICTS_SHOWN:]),
         detailed=detailed,
         steps=_STEPS,
-        clusters=[(view, of_cluster(snapshot, day, view.cluster_id, hours)) for view in _clusters(snapshot, detailed)],
+        clusters=[
+            (view, cluster_picture(snapshot, day, view.cluster_id, hours)) for view in _clusters(snapshot, detailed)
+        ],
         watched=len(watched),
         finder=snapshot.state.finder,
         job_names=day.job_names,
@@ -207,7 +209,7 @@ def episode(explained: Explanation, snapshot: Snapshot, now: Moment) -> str:
         now=now.wall,
         explained=explained,
         failover=failover,
-        drawn=of_episode(explained, snapshot),
+        drawn=episode_picture(explained, snapshot),
         facts=list(facts(explained)),
         stages=stage_picture.drawn(explained.stages),
         next=_next_step(failover),
@@ -224,11 +226,11 @@ def episode(explained: Explanation, snapshot: Snapshot, now: Moment) -> str:
 @cache
 def troubleshooting() -> str:
     """The page that says of each alert and each cause what it means, what to check and what to do."""
-    return render("troubleshooting.html.j2", every=0, prose=prose.html(prose.troubleshooting()))
+    return render("troubleshooting.html.j2", every=0, prose=templating.html(templating.troubleshooting()))
 
 
 def _counts(judged: Sequence[ClusterVerdict]) -> str:
-    """How many there are of each status: text that changes only when something happened."""
+    """The numbers of clusters by status: text that changes only when something happened."""
     numbers = Counter(verdict.status for verdict in judged)
     return ", ".join(f"{number} {status}" for status, number in numbers.items())
 

@@ -17,8 +17,7 @@ from waitress.channel import HTTPChannel
 from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 
-from sidecar.web.application import Application
-from sidecar.web.health import HEALTH
+from sidecar.web.application import HEALTH, Application
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -33,7 +32,7 @@ MOST_UNREAD: Final = 16 << 20
 """Bytes of unread answers, beyond which only health is answered. Each thread can add one more answer."""
 
 _SEND_BUFFER: Final = 128 << 10
-"""Of a connection, in the kernel, which would let it grow to megabytes and counts it as our memory."""
+"""The send buffer of a connection, in the kernel, which would let it grow to megabytes and counts it as our memory."""
 _THREADS: Final = 4
 _TICK_SECONDS: Final = 1
 _JOIN_SECONDS: Final = 5.0

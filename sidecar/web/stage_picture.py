@@ -11,7 +11,7 @@ from sidecar.core.sanitize import clean
 from sidecar.core.views.stages import FailoverStage, label, slowest
 
 TICKS: Final = 5
-"""Of the axis, at equal distances."""
+"""Marks of the axis, at equal distances."""
 _NARROWEST: Final = 0.5
 """Per cent of the width: what took no time is still seen."""
 _UNLED: Final = frozenset({"dead", "seen_dead", "no_leader", "elected"})
@@ -32,7 +32,7 @@ class StageRow(Struct, frozen=True):
 
     label: str
     after: str
-    """When it was reached."""
+    """The time at which it was reached."""
     title: str
     """The row in one sentence."""
     bars: Sequence[Bar]
@@ -55,22 +55,22 @@ def drawn(stages: Sequence[FailoverStage]) -> StagePicture | None:
     whole = max(stage.seconds for stage in slow) or 1.0
     own = [stage for stage in slow if stage.job_id is None]
     led = own[-1].seconds if own else 0.0
-    rows = [_of_cluster(before, stage, whole) for before, stage in pairwise([own[0], *own])] if own else []
+    rows = [_cluster_row(before, stage, whole) for before, stage in pairwise([own[0], *own])] if own else []
     rows += [
-        _of_job(stage, slow[place + 1 : place + 2], led, whole)
+        _job_row(stage, slow[place + 1 : place + 2], led, whole)
         for place, stage in enumerate(slow)
         if stage.stage == "running"
     ]
     return StagePicture([_spoken(whole * tick / (TICKS - 1)) for tick in range(TICKS)], rows, others)
 
 
-def _of_cluster(before: FailoverStage, stage: FailoverStage, whole: float) -> StageRow:
+def _cluster_row(before: FailoverStage, stage: FailoverStage, whole: float) -> StageRow:
     after = _spoken(stage.seconds)
     bar = _bar("vacant" if stage.stage in _UNLED else "led1", before.seconds, stage.seconds, whole)
     return StageRow(label(stage), after, f"{label(stage)} after {after}", [bar])
 
 
-def _of_job(running: FailoverStage, following: Sequence[FailoverStage], led: float, whole: float) -> StageRow:
+def _job_row(running: FailoverStage, following: Sequence[FailoverStage], led: float, whole: float) -> StageRow:
     after, name = _spoken(running.seconds), clean(running.name or running.job_id, 40)
     bars, title = [_bar("led1", led, running.seconds, whole)], f"{label(running)} after {after}"
     if following and following[0].stage == "checkpointed":

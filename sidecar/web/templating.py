@@ -2,13 +2,15 @@
 
 import base64
 import hashlib
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from importlib.resources import files
+from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from sidecar import __version__
 from sidecar.core.cluster.record_lines import OUTCOMES, lasted, moved, restored_from
@@ -22,11 +24,57 @@ from sidecar.core.sanitize import clean, printable
 from sidecar.core.views.episode_view import EpisodeView
 from sidecar.web.timeline_picture import COLUMNS
 
+_CODE: Final = re.compile(r"`([^`]+)`")
+_LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
+
+
+def troubleshooting() -> str:
+    """The text of docs/how-to/troubleshooting.md: from the installed package, or from the repository of an editable installation."""
+    package = Path(str(files("sidecar")))
+    installed = package / "web" / "troubleshooting.md"
+    page = installed if installed.is_file() else package.parent / "docs" / "how-to" / "troubleshooting.md"
+    return page.read_text("utf-8")
+
+
+def html(text: str) -> Markup:
+    """Headings (with the anchors that links name), paragraphs, lists, code and links to anchors of this page. Other links lead
+    elsewhere in the repository: their text alone is shown.
+    """
+    return Markup("\n").join(_blocks(text))
+
+
+def anchor(heading: str) -> str:
+    """The name of a heading in links."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def _blocks(text: str) -> Iterator[Markup]:
+    for block in re.split(r"\n{2,}", text.strip()):
+        level = len(block) - len(block.lstrip("#"))
+        if level:
+            heading = block[level:].strip()
+            yield Markup('<h{} id="{}">{}</h{}>').format(level, anchor(heading), _inline(heading), level)
+        elif block.startswith("- "):
+            items = (item.replace("\n", " ") for item in re.split(r"\n?^- ", block, flags=re.MULTILINE) if item)
+            yield Markup("<ul>{}</ul>").format(Markup().join(Markup("<li>{}</li>").format(_inline(i)) for i in items))
+        else:
+            yield Markup("<p>{}</p>").format(_inline(block.replace("\n", " ")))
+
+
+def _inline(text: str) -> Markup:
+    coded = _CODE.sub(r"<code>\1</code>", str(escape(text)))
+    return Markup(_LINK.sub(_link, coded))  # noqa: S704  escaped above
+
+
+def _link(link: re.Match[str]) -> str:
+    return f'<a href="{link[2]}">{link[1]}</a>' if link[2].startswith("#") else link[1]
+
+
 REFRESH_SECONDS: Final = 15
-"""How often a page refreshes itself in a browser without JavaScript."""
+"""The time after which a page refreshes itself in a browser without JavaScript."""
 _LONGEST_LINK: Final = 600
 _CLASSES: Final = {"red": "bad", "amber": "degraded", "grey": "unseen", "blue": "quiet", "green": "good"}
-"""Of a status in a table, by its colour."""
+"""The class of a status in a table, by its colour."""
 
 
 def _own(name: str) -> str:
@@ -62,7 +110,7 @@ def _clock(time: str) -> Markup:
 
 
 def _ago(time: str, now: int) -> str:
-    """How long before `now` (wall), or after."""
+    """The time before `now` (wall), or after."""
     passed = now - parsed(time)
     return f"{age(passed)} ago" if passed >= 0 else f"in {age(-passed)}"
 
@@ -80,7 +128,7 @@ def _moved(failover: EpisodeView) -> str:
 
 
 def _downtime(of: EpisodeView | TransitionRecord) -> str:
-    """How long there was no working leader."""
+    """The time without a working leader."""
     if of.downtime_seconds_at_least is None:
         return "not known"
     return lasted(of.downtime_seconds_at_least, of.downtime_seconds_at_most)

@@ -19,14 +19,14 @@ from sidecar.core.views.episode_view import in_progress
 from sidecar.core.views.explain import Explanation
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.timeline import OWN, LeaderSpan, SpanState, Switch, blind_now, change, current, spans, totals
-from sidecar.web.last_day import DAY, LastDay
+from sidecar.web.queries import DAY, LastDay
 
 COLUMNS: Final = 288
-"""Of a picture. What is shorter than a column is as wide as one; a column shows the worst of what was in it."""
+"""The columns of a picture. What is shorter than a column is as wide as one; a column shows the worst of what was in it."""
 COLOURS: Final = 6
-"""Of leaders; further ones share them."""
+"""The colours of leaders; further ones share them."""
 TICKS: Final = 5
-"""Of the axis."""
+"""Labels of the axis."""
 SPANS_IN_TEXT: Final = 10
 """The latest of a row, in its text alternative."""
 _MARK_COLUMNS: Final = 12
@@ -41,7 +41,7 @@ _STATES: Final = {
 _LINE: Final = "M{x} 7h{w}"
 """A thick line is a rectangle. The style sheet sets its thickness: the states differ in shape too."""
 JOBS_DRAWN: Final = 3
-"""Of a failover."""
+"""The jobs of a failover that are drawn."""
 _MARGIN: Final = 5
 """A failover's picture begins and ends by a part of its length, this many to one, before and after it."""
 _SOON: Final = 15 * SECOND
@@ -79,7 +79,7 @@ class PictureRow(Struct, frozen=True):
     title: str
     """The picture in one sentence."""
     summary: str
-    """What is worth reading beside it, and not of all rows."""
+    """Text worth reading beside it, and not of all rows."""
     paths: Sequence[Path]
     names: Sequence[Name]
     text: Sequence[TextSpan]
@@ -95,7 +95,7 @@ class Happening(Struct, frozen=True):
     text: str
     link: str | None = None
     left: float = 0.0
-    """Where its mark is: per cent of the width."""
+    """The place of its mark: per cent of the width."""
 
 
 class TimelinePicture(Struct, frozen=True):
@@ -104,14 +104,14 @@ class TimelinePicture(Struct, frozen=True):
     ticks: Sequence[Timestamp]
     """At equal distances, the first at its left end, the last at its right one."""
     summary: str
-    """What is worth reading of all rows, as far as it is the same."""
+    """Text worth reading of all rows, as far as it is the same."""
     rows: Sequence[PictureRow]
     marks: Sequence[Happening]
     leaders: Sequence[tuple[str, str]]
     """The class and the name of each leader that is shown."""
 
 
-def of_cluster(snapshot: Snapshot, day: LastDay, cluster_id: str, hours: int) -> TimelinePicture:
+def cluster_picture(snapshot: Snapshot, day: LastDay, cluster_id: str, hours: int) -> TimelinePicture:
     """The last hours of one watched cluster, at most a day, with its failovers."""
     cluster, end = snapshot.state.clusters[cluster_id], snapshot.at.wall
     start, blind = end - min(hours * 3600 * SECOND, DAY), list(day.blind.get(cluster_id, ()))
@@ -123,23 +123,23 @@ def of_cluster(snapshot: Snapshot, day: LastDay, cluster_id: str, hours: int) ->
         state = current(component_state.leadership) if component_state else None
         changes = day.changes.get((cluster_id, component), ())
         row = spans(changes, blind, state, start, end, day.since or end)
-        rows[component] = _with_pods(row, cluster.pods)
+        rows[component] = _name_pods(row, cluster.pods)
     going_on = [view for view in in_progress(snapshot) if view.id not in day.episodes]
     marks = [_mark(episode) for episode in (*day.episodes.values(), *going_on) if episode.cluster_id == cluster_id]
     return drawn(rows, marks, start, end)
 
 
-def _with_pods(spans: Iterable[LeaderSpan], pods: Pods) -> list[LeaderSpan]:
+def _name_pods(spans: Iterable[LeaderSpan], pods: Pods) -> list[LeaderSpan]:
     """The spans with the names of pods in place of hosts, as far as they are known."""
     return [replace(span, leader=name_at(pods, span.leader) or span.leader) for span in spans]
 
 
 def _mark(episode: EpisodeRecord) -> Happening:
     kind = "unseen" if episode.cause == Cause.OBSERVER_BLIND else "planned" if episode.planned else "episode"
-    return Happening(parsed(episode.opened_at), kind, _in_words(episode), f"episodes/{episode.id}")
+    return Happening(parsed(episode.opened_at), kind, _episode_words(episode), f"episodes/{episode.id}")
 
 
-def _in_words(episode: EpisodeRecord) -> str:
+def _episode_words(episode: EpisodeRecord) -> str:
     vacant = (
         ""
         if episode.vacant_seconds is None
@@ -149,7 +149,7 @@ def _in_words(episode: EpisodeRecord) -> str:
     return f"{episode.opened_at[11:19]} {episode.cause}{vacant}{going_on}"
 
 
-def of_episode(explained: Explanation, snapshot: Snapshot) -> TimelinePicture | None:
+def episode_picture(explained: Explanation, snapshot: Snapshot) -> TimelinePicture | None:
     """One failover, of each component and of the first jobs, with its messages. None: nothing is recorded of it yet."""
     if not explained.transitions:
         return None
@@ -162,7 +162,7 @@ def of_episode(explained: Explanation, snapshot: Snapshot) -> TimelinePicture | 
     cluster = snapshot.state.clusters.get(explained.transitions[0].cluster_id)
     pods = cluster.pods if cluster else {}
     spans_of = {label: spans(changes, (), None, start, end, start) for label, changes in _changes(explained)}
-    rows = {label: _with_pods(row, pods) for label, row in spans_of.items()}
+    rows = {label: _name_pods(row, pods) for label, row in spans_of.items()}
     return drawn(rows, map(_message, explained.notifications), start, end)
 
 
@@ -276,7 +276,7 @@ def _names(columns: Sequence[Column]) -> list[Name]:
 
 
 def _vacancies(spans: Sequence[LeaderSpan]) -> str:
-    """How often there was no leader, and for how long; empty: never."""
+    """The number of times without a leader, and their length; empty: never."""
     number, total = totals(spans).get(SpanState.VACANT, (0, 0))
     if number == 1:
         return f"no leader once, {_duration(total)}"

@@ -8,12 +8,14 @@ import time
 from collections import Counter
 from datetime import date, timedelta
 from pathlib import Path
+from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
 from sidecar.audit.ask.registration import register_views
 from sidecar.audit.ingest.ingest import ingest
 from sidecar.audit.spark.spark_session import own_session, tune
+from sidecar.audit.upkeep import materialize as upkeep
 from sidecar.audit.upkeep.materialize import materialize
 from sidecar.core.records import AnyRecord
 from tests.audit.killing import end_what_it_began, running
@@ -27,8 +29,9 @@ _PATIENCE = 1.3
 
 
 def materialize_before(spark: SparkSession, audit: str, before: str) -> None:
-    """As `materialize`, with a date of the command line."""
-    materialize(spark, audit, before=date.fromisoformat(Path(before).name))
+    """As `materialize`, with a date of the command line, in several runs of dates."""
+    with patch.object(upkeep, "LITTLE", 0):
+        materialize(spark, audit, before=date.fromisoformat(Path(before).name))
 
 
 class Rounds:

@@ -16,6 +16,7 @@ from sidecar.audit import AuditError
 from sidecar.audit.ask.registration import RecentLeadership, register_views
 from sidecar.audit.ingest.ingest import ingest
 from sidecar.audit.spark.spark_session import _SMALL_BYTES, own_session, tune
+from sidecar.audit.upkeep import materialize as upkeep
 from sidecar.audit.upkeep.materialize import Fold, is_kept, materialize
 from sidecar.audit.upkeep.retention import expire
 from sidecar.audit.upkeep.verify import verify
@@ -216,8 +217,12 @@ def test_a_week_reads_the_files_of_that_week(from_tables: SparkSession, cases: P
 # -- late records, retention, deletion -----------------------------------------------------------------------------------
 
 
-def test_random_histories_have_the_same_answers(spark: SparkSession, spool: Path, audit: Path) -> None:
+@pytest.mark.parametrize("little", [0, upkeep.LITTLE], ids=["in several runs", "at once"])
+def test_random_histories_have_the_same_answers(
+    spark: SparkSession, spool: Path, audit: Path, monkeypatch: pytest.MonkeyPatch, little: int
+) -> None:
     """Some observers, skewed clocks, blindness, lost state, returned leaders, twins; late segments, retention, and again late ones."""
+    monkeypatch.setattr(upkeep, "LITTLE", little)
     seed = random.randrange(2**32)
     print(f"seed {seed}")  # noqa: T201  shown when it fails
     chance = random.Random(seed)
@@ -247,6 +252,20 @@ def test_what_came_before_the_first_carry_is_not_forgotten(spark: SparkSession, 
     recorded(spark, spool, audit, late.records)
     assert materialize(spark, str(audit), before=FIRST + timedelta(days=8)).redone > 0
     assert_same_answers(spark, audit)
+
+
+def test_the_last_dates_of_many_records_have_carries_of_their_own(
+    spark: SparkSession, spool: Path, audit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Late records come to them. Few records are closed at once, because each run costs seconds: what there is, is soon folded again."""
+    history = History("orders")
+    history.granted(0, A, None, None).covered(0, 9 * DAY)
+    recorded(spark, spool, audit, history.records)
+    shutil.copytree(audit, audit.with_name("many"))
+    for log, little, carries in ((audit, upkeep.LITTLE, 1), (audit.with_name("many"), 0, 4)):
+        monkeypatch.setattr(upkeep, "LITTLE", little)
+        materialize(spark, str(log), before=FIRST + timedelta(days=8))
+        assert len([*(log / "_closed").glob("carry-*")]) == carries
 
 
 def test_a_damaged_or_forgotten_file_is_found(spark: SparkSession, cases: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from sidecar.host import processes
-from sidecar.sinks.evidence import jvm_attach
+from sidecar.sinks.evidence import thread_dumps
 from tests.bench.stage import Table
 from tests.kit.waiting import wait_for
 from tests.lab import rest
@@ -111,7 +111,7 @@ def _measured(jobmanager: Logging, dump: Callable[[], str]) -> Still:
 
 def _attached(jobmanager: JobManager) -> str:
     (process,) = (each for each in processes.find(()) if each.pid == jobmanager.pid)
-    return jvm_attach.thread_dump(process, _DUMP_SECONDS)
+    return thread_dumps.thread_dump(process, _DUMP_SECONDS)
 
 
 def _by_rest(jobmanager: JobManager) -> str:

@@ -9,7 +9,7 @@ import pytest
 from sidecar.core.observations import SnapshotCompleted
 from sidecar.core.policy.policy import ALL_FOUND
 from sidecar.drivers.kubernetes import Access, KubernetesFinder
-from sidecar.drivers.kubernetes.ledger import LABELS, KubernetesLedger, ledger_name
+from sidecar.drivers.kubernetes.kubernetes_ledger import LABELS, KubernetesLedger, ledger_name
 from sidecar.ports import LedgerRefusedError
 from sidecar.settings import FinderSettings, load
 from tests.deploy.manifests import DEPLOY, apply, document, example, of_kind, pod_of

@@ -13,7 +13,7 @@ import pytest
 from ruamel.yaml import YAML
 
 import sidecar
-from sidecar.drivers.kubernetes.ledger import ledger_name
+from sidecar.drivers.kubernetes.kubernetes_ledger import ledger_name
 from sidecar.settings import KubernetesSettings, load
 from sidecar.settings.cluster.kubernetes import FLAGS
 from tests.deploy.manifests import CHART, apply, document, example, of_kind, pod_of, without_hashes

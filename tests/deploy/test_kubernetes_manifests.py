@@ -19,9 +19,9 @@ from sidecar.core.moment import Timestamp
 from sidecar.drivers.kubernetes import Access
 from sidecar.drivers.kubernetes.deployment_probe import DeploymentProbe
 from sidecar.drivers.kubernetes.events import KubernetesEvents
-from sidecar.drivers.kubernetes.ledger import ANNOTATIONS, LABELS, KubernetesLedger, ledger_name
-from sidecar.drivers.kubernetes.pods import KubernetesPods
-from sidecar.ports import Document, LedgerRefusedError
+from sidecar.drivers.kubernetes.kubernetes_ledger import ANNOTATIONS, LABELS, KubernetesLedger, ledger_name
+from sidecar.drivers.kubernetes.pod_objects import KubernetesPods
+from sidecar.ports import LedgerRefusedError, StoredDocument
 from sidecar.settings import KubernetesSettings, load
 from tests.deploy.manifests import DEPLOY, apply, copied, document, example, of_kind, pod_of
 from tests.deploy.test_manifests import BASE, mounts
@@ -197,7 +197,7 @@ def test_that_is_enough_to_keep_the_ledger(kubernetes: Kubernetes, account: Path
     with pytest.raises(LedgerRefusedError, match="allows the verb get "):
         neighbours.read()
     with pytest.raises(LedgerRefusedError, match="allows the verb create "):
-        neighbours.write(b"claims", Document())
+        neighbours.write(b"claims", StoredDocument())
 
 
 @pytest.mark.covers("deployment:kubernetes/flink-1.14")

@@ -11,9 +11,9 @@ from kazoo.client import KazooClient
 
 from sidecar.drivers import ledger_of
 from sidecar.drivers.kubernetes import Access
-from sidecar.drivers.kubernetes.ledger import KubernetesLedger, ledger_name
-from sidecar.drivers.zookeeper.ledger import ROOT, ZooKeeperLedger
-from sidecar.ports import Document, LedgerError, LedgerRefusedError, LedgerStore
+from sidecar.drivers.kubernetes.kubernetes_ledger import KubernetesLedger, ledger_name
+from sidecar.drivers.zookeeper.zookeeper_ledger import ROOT, ZooKeeperLedger
+from sidecar.ports import LedgerError, LedgerRefusedError, LedgerStore, StoredDocument
 from sidecar.settings import KubernetesSettings, ZooKeeperSettings
 from tests.kit.kubernetes_server import Kubernetes
 from tests.kit.waiting import LOADED_MACHINE_SECONDS
@@ -94,7 +94,7 @@ def client(hosts: str, *identities: tuple[str, str]) -> AbstractContextManager[K
     return connected(hosts, auth_data=identities)
 
 
-def put(store: LedgerStore, content: bytes) -> Document:
+def put(store: LedgerStore, content: bytes) -> StoredDocument:
     """Have it stand there, whatever does."""
     written = store.write(content, store.read())
     assert written is not None

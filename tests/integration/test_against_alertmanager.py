@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from sidecar.settings import SettingsError
-from sidecar.settings.rules_only import read_rules
+from sidecar.settings.loader import read_rules
 from tests.kit.amtool import AmtoolError, find_amtool, receivers
 from tests.kit.route_trees import Tree, label_set, one_matcher, our_receivers
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from sidecar.drivers.kubernetes import Access
+from sidecar.drivers.kubernetes.access import ApiError
 from sidecar.drivers.kubernetes.api import Api, Selector
-from sidecar.drivers.kubernetes.api_error import ApiError
 
 SERVER = "http://api.example:8001"
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from sidecar.drivers.kubernetes import Access, KubernetesDriver, access
-from sidecar.drivers.kubernetes.api_error import ApiError
+from sidecar.drivers.kubernetes.access import ApiError
 from tests.kit.certificates import Authority
 from tests.kit.configmap_recorder import Recorder, drivers, said, version_of
 from tests.kit.driver_recorder import CONNECTED, SUSPENDED, now

@@ -8,11 +8,10 @@ import pytest
 
 from sidecar.core.observations import EndObservation, EventObserved, LogEndRead, PlanObservation, PodObserved
 from sidecar.core.process_end import PodStatus, SeenEvent
-from sidecar.drivers.kubernetes import Access, object_watch, previous_logs
+from sidecar.drivers.kubernetes import Access, plan_watch, pod_reports
 from sidecar.drivers.kubernetes.api import Api
-from sidecar.drivers.kubernetes.plans import EVENTS_ROLE, PODS_ROLE, KubernetesPlans
-from sidecar.drivers.kubernetes.pod_reports import Scope
-from sidecar.drivers.kubernetes.previous_logs import LOGS_ROLE
+from sidecar.drivers.kubernetes.plan_watch import EVENTS_ROLE, PODS_ROLE, KubernetesPlans
+from sidecar.drivers.kubernetes.pod_reports import LOGS_ROLE, Scope
 from tests.kit.driver_recorder import Observations, now
 from tests.kit.kubernetes_server import Json, Kubernetes, Namespace
 from tests.kit.waiting import wait_for
@@ -44,8 +43,8 @@ Read = Callable[..., Recorder]
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A refusal is tried again soon."""
-    monkeypatch.setattr(object_watch, "_REFUSED_SECONDS", 1.0)
-    monkeypatch.setattr(previous_logs, "_PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(plan_watch, "_REFUSED_SECONDS", 1.0)
+    monkeypatch.setattr(pod_reports, "_PAUSES", (0.01, 0.01))
 
 
 @pytest.fixture

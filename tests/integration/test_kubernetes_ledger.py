@@ -10,8 +10,8 @@ import pytest
 from sidecar.core.delivery.ledger_document import Presence
 from sidecar.core.flink.configmaps import is_leaders
 from sidecar.drivers.kubernetes import Access
-from sidecar.drivers.kubernetes.ledger import ANNOTATIONS, LABELS, KubernetesLedger, ledger_name
-from sidecar.ports import Document, LedgerRefusedError
+from sidecar.drivers.kubernetes.kubernetes_ledger import ANNOTATIONS, LABELS, KubernetesLedger, ledger_name
+from sidecar.ports import LedgerRefusedError, StoredDocument
 from sidecar.runtime.clock import Clock
 from sidecar.sinks.notify.ledger_client import SharedLedger
 from tests.integration.ledgers import CLUSTER, PATIENCE_SECONDS, SECONDS, out_of_reach, put, refused
@@ -41,7 +41,7 @@ def test_what_a_role_must_allow(kubernetes: Kubernetes, flink: Namespace) -> Non
     assert f"allows the verb get on the resource configmaps with resourceNames [{NAME}]" in refused(store.read)
     flink.allow("somebody", "get", names=[NAME])
     allowed(store.read)
-    line = refused(lambda: store.write(b"1", Document()))
+    line = refused(lambda: store.write(b"1", StoredDocument()))
     assert "allows the verb create on the resource configmaps (" in line
     flink.create(NAME)
     line = refused(lambda: store.write(b"1", store.read()))
@@ -127,8 +127,8 @@ def test_a_name_that_kubernetes_does_not_take_is_refused(kubernetes: Kubernetes,
 def test_a_namespace_or_a_user_that_is_not_known_is_said(kubernetes: Kubernetes, flink: Namespace) -> None:
     """What may be put right at any time is no refusal."""
     missing = KubernetesLedger(Access(kubernetes.kubeconfig()), "nowhere", CLUSTER, seconds=PATIENCE_SECONDS)
-    assert missing.read() == Document()
-    assert 'namespaces "nowhere" not found' in out_of_reach(lambda: missing.write(b"1", Document()))
+    assert missing.read() == StoredDocument()
+    assert 'namespaces "nowhere" not found' in out_of_reach(lambda: missing.write(b"1", StoredDocument()))
     unknown = KubernetesLedger(
         Access(kubernetes.kubeconfig(token=WRONG)), flink.name, CLUSTER, seconds=PATIENCE_SECONDS
     )

@@ -18,8 +18,8 @@ from sidecar.core.observations import (
     PodDisrupted,
     RightRefused,
 )
-from sidecar.drivers.kubernetes import Access, object_watch
-from sidecar.drivers.kubernetes.plans import DEPLOYMENTS_ROLE, PODS_ROLE, KubernetesPlans
+from sidecar.drivers.kubernetes import Access, plan_watch
+from sidecar.drivers.kubernetes.plan_watch import DEPLOYMENTS_ROLE, PODS_ROLE, KubernetesPlans
 from sidecar.drivers.kubernetes.pod_reports import NODES_ROLE, Scope
 from tests.kit.driver_recorder import Observations, now
 from tests.kit.flink_deployments import GROUP, Deployment, install, uninstall
@@ -69,7 +69,7 @@ Read = Callable[..., Recorder]
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A refusal is tried again soon."""
-    monkeypatch.setattr(object_watch, "_REFUSED_SECONDS", 1.0)
+    monkeypatch.setattr(plan_watch, "_REFUSED_SECONDS", 1.0)
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def test_more_than_one_page(read: Read, deploy: Callable[..., Deployment], monke
         deploy(f"orders-{number}")
     recorder = read()
     wait_for("all", lambda: all(recorder.latest(f"orders-{number}") for number in range(5)))
-    monkeypatch.setattr(object_watch, "MOST_OBJECTS", 3)
+    monkeypatch.setattr(plan_watch, "MOST_OBJECTS", 3)
     few = read()
     wait_for("three", lambda: len(few.there()) == 3)
 

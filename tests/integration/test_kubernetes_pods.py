@@ -6,7 +6,7 @@ import pytest
 
 from sidecar.core.pods import Pod
 from sidecar.drivers.kubernetes import Access
-from sidecar.drivers.kubernetes.pods import KubernetesPods
+from sidecar.drivers.kubernetes.pod_objects import KubernetesPods
 from sidecar.ports import KubernetesError, KubernetesRefusedError
 from tests.kit.kubernetes_server import Kubernetes, Namespace
 from tests.kit.waiting import wait_for

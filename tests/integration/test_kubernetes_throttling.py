@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from sidecar.drivers.kubernetes import Access, KubernetesDriver, expectations
+from sidecar.drivers.kubernetes.access import ApiError
 from sidecar.drivers.kubernetes.api import Api, Selector
-from sidecar.drivers.kubernetes.api_error import ApiError
 from tests.kit.configmap_recorder import Recorder, drivers, said
 from tests.kit.driver_recorder import CONNECTED, SUSPENDED, now
 from tests.kit.impostor import Impostor

@@ -13,7 +13,7 @@ import pytest
 from sidecar.core.delivery.settle import HELD_PAUSE
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
-from sidecar.ports import LONGEST_DOCUMENT, Document, LedgerStore
+from sidecar.ports import LONGEST_DOCUMENT, LedgerStore, StoredDocument
 from sidecar.runtime.clock import Clock
 from sidecar.sinks.notify.ledger_client import SharedLedger
 from tests.integration.conftest import RelayTo
@@ -66,7 +66,7 @@ def wire(place: Place, relay_to: RelayTo) -> Wire:
 def test_it_is_empty_at_first_and_then_what_was_written(place: Place) -> None:
     """Everybody reads what was written last, and what a write returns is what a read would, for the next write too."""
     ours, theirs = place.settled(), place.settled()
-    assert ours.read() == Document(b"", None)
+    assert ours.read() == StoredDocument(b"", None)
     first = ours.write(b'{"claims": []}', ours.read())
     assert first is not None
     assert (first.content, theirs.read()) == (b'{"claims": []}', first)
@@ -107,7 +107,7 @@ def test_what_was_deleted_meanwhile_is_a_lost_race(place: Place, open_: Open) ->
     before = put(store, b"before")
     place.delete()
     assert store.write(b"after", before) is None
-    assert store.read() == Document()
+    assert store.read() == StoredDocument()
     assert put(store, b"anew") == store.read()
 
 
@@ -171,7 +171,7 @@ def test_a_server_that_is_not_there_is_said_in_time(open_: Open) -> None:
     """Read and write end with one line that names what is out of reach and why."""
     address = f"127.0.0.1:{free_port()}"
     store = open_(address, seconds=SECONDS)
-    for act in (store.read, lambda: store.write(b"1", Document())):
+    for act in (store.read, lambda: store.write(b"1", StoredDocument())):
         line = out_of_reach(act)
         assert address in line
         assert "Connection refused" in line

@@ -4,7 +4,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from sidecar.core.observations import ChildrenObserved, LeftOut
-from sidecar.drivers import watched_jobs
+from sidecar.drivers import shares
 from tests.integration.conftest import Watch
 from tests.kit.driver_recorder import CONNECTED, Recorder
 from tests.kit.waiting import wait_for
@@ -41,7 +41,7 @@ def test_jobs_beyond_the_bound_are_left_out_and_reported(
     """A stranger fills both job stores and the leaders: the cluster's own leaders are observed, and as many jobs as are watched; what is
     left out is reported before the lists are.
     """
-    monkeypatch.setattr(watched_jobs.WatchedJobs.__init__, "__defaults__", (5, ""))
+    monkeypatch.setattr(shares.WatchedJobs.__init__, "__defaults__", (5, ""))
     flink.create(LEADER, b"leader", makepath=True)
     flink.create(JOB, b"job", makepath=True)
     for store in ("/jobgraphs", "/execution-plans", "/leader"):

@@ -5,11 +5,11 @@ from http import HTTPStatus
 from typing import Any
 
 from sidecar.core.flink.deployments import FlinkDeployment
+from sidecar.drivers.kubernetes.access import ApiError
 from sidecar.drivers.kubernetes.api import Selector
-from sidecar.drivers.kubernetes.api_error import ApiError
-from sidecar.drivers.kubernetes.namespaces import Namespaces
-from sidecar.drivers.kubernetes.object_watch import ObjectWatch
+from sidecar.drivers.kubernetes.makers import Namespaces
 from sidecar.drivers.kubernetes.objects import flink_deployment, read_terminating
+from sidecar.drivers.kubernetes.plan_watch import ObjectWatch
 
 
 class Refusing:

@@ -17,9 +17,8 @@ import pytest
 from sidecar.core.observations import EndObservation, ProcessEnded, ProcessSeen
 from sidecar.core.process_end import ProcessEnd, RunningProcess
 from sidecar.drivers.processes import ProcessWatch, process_watch
-from sidecar.drivers.processes.jvm_files import average, exhausted, jvm_files, longest_pause
-from sidecar.drivers.processes.watched_process import WatchedProcess
-from sidecar.host import memory_cgroup, processes
+from sidecar.drivers.processes.watched_process import WatchedProcess, average, exhausted, jvm_files, longest_pause
+from sidecar.host import process_attributes, processes
 from sidecar.runtime.clock import Clock
 from sidecar.settings import ZooKeeperSettings
 from tests.kit.waiting import until
@@ -414,7 +413,7 @@ import sys
 from queue import Queue
 from sidecar.runtime.clock import Clock
 from sidecar.drivers.processes import ProcessWatch
-from sidecar.host import memory_cgroup, processes
+from sidecar.host import processes
 from tests.integration.test_process_ends import CLUSTER, watched
 find, pid = processes.find, int(sys.argv[1])
 processes.find = lambda ours: [each for each in find(ours) if each.pid == pid]
@@ -507,8 +506,8 @@ def test_files_of_both_versions_of_cgroups(
     """As a kernel of each version writes them; a held file shows what is written later."""
     (tmp_path / counters).write_text(before.format(after[0]))
     (tmp_path / limit).write_text(f"{limited}\n")
-    monkeypatch.setattr(memory_cgroup, "_folders", lambda _pid: [(tmp_path, counters, limit)])
-    cgroup = memory_cgroup.MemoryCgroup(1)
+    monkeypatch.setattr(process_attributes, "_folders", lambda _pid: [(tmp_path, counters, limit)])
+    cgroup = process_attributes.MemoryCgroup(1)
     assert cgroup.oom_kills() == after[0]
     (tmp_path / counters).write_text(before.format(after[1]))
     assert cgroup.oom_kills() == after[1]

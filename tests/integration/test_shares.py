@@ -4,13 +4,11 @@ from msgspec.structs import replace
 
 from sidecar.core.moment import Moment
 from sidecar.core.observations import ClusterFound, ConfigMapObserved, FinderObservation, LeftOut, ViewObserved
-from sidecar.drivers.kubernetes.configmap_reports import FoundReports
-from sidecar.drivers.kubernetes.found_clusters import FoundClusters
+from sidecar.drivers.kubernetes.configmap_reports import FoundClusters, FoundReports
 from sidecar.drivers.kubernetes.objects import ConfigMap
-from sidecar.drivers.shares import Shares
-from sidecar.drivers.watched_jobs import WatchedJobs
+from sidecar.drivers.shares import Shares, WatchedJobs
 from sidecar.drivers.zookeeper.discovery import ROOT, Discovery
-from sidecar.drivers.zookeeper.session import Children
+from sidecar.drivers.zookeeper.zookeeper_session import Children
 
 LEASE = '{"holderIdentity": "jvm", "leaseDuration": 15, "renewTime": "1"}'
 JOBS = tuple(f"{number:032x}" for number in range(9))

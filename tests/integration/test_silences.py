@@ -19,8 +19,8 @@ import pytest
 from sidecar.core.alerting.active_silences import INTERVAL
 from sidecar.core.moment import SECOND
 from sidecar.drivers.kubernetes import Access
-from sidecar.drivers.kubernetes.ledger import KubernetesLedger
-from sidecar.drivers.zookeeper.ledger import ZooKeeperLedger
+from sidecar.drivers.kubernetes.kubernetes_ledger import KubernetesLedger
+from sidecar.drivers.zookeeper.zookeeper_ledger import ZooKeeperLedger
 from sidecar.ports import LedgerStore
 from tests.integration.conftest import RelayTo
 from tests.kit.cluster import CLUSTER, job_manager

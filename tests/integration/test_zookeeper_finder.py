@@ -23,7 +23,7 @@ from sidecar.core.observations import (
 from sidecar.drivers.zookeeper import clusters_below_root
 from sidecar.drivers.zookeeper.clusters_below_root import ZooKeeperFinder
 from sidecar.drivers.zookeeper.discovery import Discovery
-from sidecar.drivers.zookeeper.session import Absent, Children, Question
+from sidecar.drivers.zookeeper.zookeeper_session import Absent, Children, Question
 from sidecar.settings import ZooKeeperFinderSettings
 from tests.integration.conftest import writer
 from tests.kit import zookeeper_recordings as recordings
@@ -216,7 +216,7 @@ def test_a_root_that_may_not_be_listed_is_said_and_nothing_is_concluded(
     find: Find, run: Run, flink: KazooClient, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when that begins later: the clusters are still there, and nobody knows of others."""
-    monkeypatch.setattr("sidecar.drivers.zookeeper.connection._REFUSED_INTERVAL", 1.0)
+    monkeypatch.setattr("sidecar.drivers.zookeeper.zookeeper_driver._REFUSED_INTERVAL", 1.0)
     run("orders")
     recorder = find()
     recorder.wait_listed({"orders"})

@@ -10,7 +10,7 @@ import pytest
 
 from sidecar.core.ha.finding import Verdict
 from sidecar.core.ha.zookeeper_checks import ZOOKEEPER_CHECKS
-from sidecar.drivers.zookeeper import ensemble_probe, server_probe
+from sidecar.drivers.zookeeper import ensemble_probe
 from sidecar.drivers.zookeeper.ensemble_probe import EnsembleProbe
 from sidecar.settings import TlsSettings, ZooKeeperSettings
 from tests.kit.certificates import Authority
@@ -38,7 +38,7 @@ def test_a_server_that_is_no_zookeeper_is_not_waited_for(
     behaviour: Callable[[socket.socket], None], reason: str, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever it answers, or never does: nothing passes that needs an answer."""
-    monkeypatch.setattr(server_probe, "_SECONDS", 0.5)
+    monkeypatch.setattr(ensemble_probe, "_ANSWER_SECONDS", 0.5)
     monkeypatch.setattr(ensemble_probe, "_SECONDS", 3.0)
     with answering(behaviour) as address:
         begun = time.monotonic()
@@ -55,7 +55,7 @@ def test_one_strange_server_beside_a_good_one(
 ) -> None:
     """It is named, and all else is read."""
     assert orders.leader
-    monkeypatch.setattr(server_probe, "_SECONDS", 1.0)
+    monkeypatch.setattr(ensemble_probe, "_ANSWER_SECONDS", 1.0)
     with answering(silent) as address:
         results = findings(f"{shared_zookeeper.address},{address}", place)
     assert results["zookeeper_servers"].text == (

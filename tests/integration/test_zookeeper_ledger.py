@@ -10,9 +10,9 @@ import pytest
 from kazoo.exceptions import NoAuthError
 from kazoo.security import make_digest_acl
 
-from sidecar.drivers.zookeeper.ledger import ROOT, ZooKeeperLedger
 from sidecar.drivers.zookeeper.security import Security
-from sidecar.ports import Document, LedgerStore
+from sidecar.drivers.zookeeper.zookeeper_ledger import ROOT, ZooKeeperLedger
+from sidecar.ports import LedgerStore, StoredDocument
 from sidecar.settings import SaslSettings, Secret, TlsSettings
 from tests.integration.ledgers import SECONDS, client, out_of_reach, put, refused
 from tests.kit.certificates import Authority
@@ -79,7 +79,7 @@ def test_without_credentials_it_stands_beside_flinks_namespace(chroot: str) -> N
 def test_it_never_stands_where_flink_is(chroot: str, namespace: str) -> None:
     """Where Flink's root is ours, there is no ledger, and the line says what to do."""
     with ledger(chroot, Security(), namespace) as store:
-        for act in (store.read, lambda: store.write(b"x", Document())):
+        for act in (store.read, lambda: store.write(b"x", StoredDocument())):
             assert "Flink's root must not be /flink-ha-sidecar or below it" in refused(act)
 
 
@@ -88,7 +88,7 @@ def test_where_we_may_not_create_it_the_root_is_asked_for(chroot: str) -> None:
     with ledger(chroot, ALICE) as store, client(chroot, ("digest", "admin:hunter4")) as admin:
         admin.set_acls("/", [make_digest_acl("admin", "hunter4", all=True)])
         assert f"no permission to create {ROOT}: create {ROOT} with the permission to create below it" in refused(
-            lambda: store.write(b"1", Document())
+            lambda: store.write(b"1", StoredDocument())
         )
         admin.create(ROOT)
         assert put(store, b"1") == store.read()
@@ -97,8 +97,8 @@ def test_where_we_may_not_create_it_the_root_is_asked_for(chroot: str) -> None:
 def test_a_chroot_that_does_not_exist_is_named(shared_zookeeper: ZooKeeper) -> None:
     """Flink would not work there either; nobody makes it by the way."""
     with ledger(f"{shared_zookeeper.address}/nowhere", Security()) as store:
-        assert store.read() == Document()
-        line = out_of_reach(lambda: store.write(b"1", Document()))
+        assert store.read() == StoredDocument()
+        line = out_of_reach(lambda: store.write(b"1", StoredDocument()))
         assert f"the chroot of {shared_zookeeper.address}/nowhere does not exist" in line
 
 

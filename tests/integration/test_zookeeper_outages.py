@@ -17,8 +17,8 @@ from sidecar.core.flink.leadership import ZNodePosition
 from sidecar.core.observations import ClusterObservation, SnapshotCompleted, ViewObserved
 from sidecar.drivers.zookeeper import ZooKeeperDriver
 from sidecar.drivers.zookeeper.place import Inquiry
-from sidecar.drivers.zookeeper.session import Question, Value
 from sidecar.drivers.zookeeper.watch_set import Ask
+from sidecar.drivers.zookeeper.zookeeper_session import Question, Value
 from tests.integration.conftest import Watch
 from tests.kit.driver_recorder import CLUSTER, CONNECTED, LOST, SUSPENDED, Recorder, now, running
 from tests.kit.relay import Wire

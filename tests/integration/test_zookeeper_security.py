@@ -14,8 +14,8 @@ import pytest
 from kazoo.security import make_acl, make_digest_acl
 
 from sidecar.drivers.zookeeper import ZooKeeperDriver
-from sidecar.drivers.zookeeper.handler import Handler
 from sidecar.drivers.zookeeper.security import PLAIN, Security
+from sidecar.drivers.zookeeper.zookeeper_session import Handler
 from sidecar.settings import SaslSettings, Secret, TlsSettings
 from tests.kit.certificates import Authority
 from tests.kit.cluster import A

@@ -15,8 +15,8 @@ from sidecar.core.observations import NodeObserved, PlaceRemoved
 from sidecar.core.policy.policy import Policy, Store
 from sidecar.core.records import TransitionRecord
 from sidecar.drivers.zookeeper import persistent
-from sidecar.drivers.zookeeper.connection import Connection
-from sidecar.drivers.zookeeper.handler import Handler
+from sidecar.drivers.zookeeper.zookeeper_driver import Connection
+from sidecar.drivers.zookeeper.zookeeper_session import Handler
 from tests.integration.conftest import Watch, writer
 from tests.kit.cluster import DISPATCHER, A, B, JobManager, job_manager
 from tests.kit.driver_recorder import CLUSTER, CONNECTED, SUSPENDED, Recorder, now, recorded
@@ -197,7 +197,7 @@ def test_more_than_can_be_taken_in_is_read_anew(
     recorder: Recorder, flink: KazooClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where changes come faster than they are taken, the queue does not grow for ever: they are dropped, and what stands is read."""
-    monkeypatch.setattr("sidecar.drivers.zookeeper.connection._MOST_WAITING", 50)
+    monkeypatch.setattr("sidecar.drivers.zookeeper.zookeeper_driver._MOST_WAITING", 50)
     taken, report = threading.Event(), recorder.driver._reporter.observer
     assert report
 

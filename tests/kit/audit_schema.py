@@ -30,12 +30,10 @@ _BEGIN: Final = """\
 
 Made from the code by `python -m tests.kit.audit_schema`. `DESCRIBE NAME` in `audit sql`, and `\\d NAME` in `audit shell`, show the same.
 
-- Types are those of Spark. A `timestamp` has microseconds, in UTC.
-- A column that has a unit names it: `…_seconds` are seconds, `…_bytes` bytes.
-- **Null.** The comment says when a column is null. A newer column is also null in records of older sidecars.
-- `event_date` is in the names of the folders of `transitions`, `coverage` and the materialized tables. All others have a folder for each
-  month (`event_month=2026-11`, which views do not show), and `event_date` in their files. A condition on a view's `event_date`, `day` or
-  `week` is passed on to it.
+- Types are those of Spark. Times have microseconds, in UTC.
+- A newer column is null in records of older sidecars.
+- `event_date` is in the names of folders or, where these are months, in the files ([which](../explanation/audit.md)).
+  [Conditions](../explanation/audit.md#materialized-answers) on it, on `day`, `week` and `month` read only the files of those dates.
 """
 
 
@@ -67,15 +65,14 @@ def tables() -> Iterator[str]:
 
 
 def _contents() -> Iterator[str]:
-    yield "\n| name | |\n|---|---|\n"
-    for name in (*BASE_VIEWS, *ANSWERS):
-        yield f"| [{name}](#{name}) | {_linked(comments(name).about)} |\n"
+    for kind, names in (("Tables", BASE_VIEWS), ("Views", ANSWERS)):
+        yield f"\n{kind}: {', '.join(f'[{name}](#{name})' for name in names)}.\n"
 
 
 def _tables() -> Iterator[str]:
     yield "\n## Tables\n\nFolders of Parquet files, one row for each record: [the audit log](../explanation/audit.md).\n\n"
     yield "### Every record\n\nThe first columns of every table but `quarantine`, and its last one. "
-    yield "A line of the spool also has a `type`: here it is the table.\n\n"
+    yield "A line of the spool also has a `type`.\n\n"
     schema = with_event_date(BASE_VIEWS["transitions"])
     yield from _columns(schema, {name: comments("transitions").columns[name] for name in _ENVELOPE})
     for name, schema in BASE_VIEWS.items():
@@ -105,7 +102,7 @@ def _materialized(session: SparkSession) -> Iterator[str]:
     for name, closed in CLOSED_TABLES.items():
         if name in ANSWERS:
             left_out = [column for column in session.table(name).columns if column not in with_event_date(closed).names]
-            without = "".join(f", without `{column}`" for column in left_out)
+            without = f", without {', '.join(f'`{column}`' for column in left_out)}" if left_out else ""
             yield f"- `{name}`: the columns of [the view]({'#' + name}){without}.\n"
     for name, closed in CLOSED_TABLES.items():
         if name not in ANSWERS:

@@ -10,7 +10,7 @@ from types import NoneType
 from typing import Final, get_args, get_origin
 
 from sidecar.audit.views.catalog import struct_comments
-from sidecar.net.secret import Secret
+from sidecar.net.endpoints import Secret
 from sidecar.settings.file.key import Declared, Keys, keys_of
 from sidecar.settings.loader import CONFIG
 from tests import ROOT

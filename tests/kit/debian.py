@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from sidecar.runtime.user_folders import cache_folder
+from sidecar.runtime.folders import cache_folder
 
 _FETCH_SECONDS: Final = 120.0
 _FOLDERS: Final = ("usr/bin", "usr/sbin")

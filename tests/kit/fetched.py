@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from sidecar.runtime.user_folders import cache_folder
+from sidecar.runtime.folders import cache_folder
 from tests.kit.groups import Tier
 from tests.kit.kubernetes_server import API_SERVER
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from sidecar.runtime.user_folders import cache_folder
+from sidecar.runtime.folders import cache_folder
 from tests import ROOT
 
 TOOLS: Final = ("buildah", "debootstrap", "unshare", "setpriv", "chroot")

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ruamel.yaml import YAML
 
-from sidecar.runtime.user_folders import cache_folder
+from sidecar.runtime.folders import cache_folder
 
 _RELEASE: Final = "trixie"
 _KEYRING: Final = "/usr/share/keyrings/debian-archive-keyring.gpg"

@@ -3,14 +3,14 @@
 import time
 from threading import Event, Lock
 
-from sidecar.ports import Document, LedgerError
+from sidecar.ports import LedgerError, StoredDocument
 
 
 class Shared:
     """One document in memory."""
 
     def __init__(self) -> None:
-        self.document = Document()
+        self.document = StoredDocument()
         self.lock = Lock()
 
 
@@ -29,7 +29,7 @@ class Memory:
         self.hangs: Event | None = None
         """Until it is set, no call is answered; then each fails."""
 
-    def read(self) -> Document:
+    def read(self) -> StoredDocument:
         self.reads += 1
         time.sleep(self.slow)
         if self.hangs:
@@ -39,17 +39,17 @@ class Memory:
             raise self.fault
         return self.shared.document
 
-    def write(self, content: bytes, over: Document) -> Document | None:
+    def write(self, content: bytes, over: StoredDocument) -> StoredDocument | None:
         if self.fault:
             raise self.fault
         with self.shared.lock:
             if self.races:
                 self.races -= 1
                 document = self.shared.document
-                self.shared.document = Document(document.content, int(document.version or 0) + 1)
+                self.shared.document = StoredDocument(document.content, int(document.version or 0) + 1)
             if over.version != self.shared.document.version:
                 return None
-            self.shared.document = Document(content, int(over.version or 0) + 1)
+            self.shared.document = StoredDocument(content, int(over.version or 0) + 1)
             return self.shared.document
 
     def rest(self) -> None:

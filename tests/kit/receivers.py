@@ -16,8 +16,7 @@ from typing import Any, Final, NamedTuple, Self
 from msgspec.structs import replace
 
 from sidecar.core.message import Message
-from sidecar.net.endpoints import AppriseUrl, Endpoint
-from sidecar.net.secret import Secret
+from sidecar.net.endpoints import AppriseUrl, Endpoint, Secret
 from sidecar.settings import Settings
 from sidecar.sinks.notify.sender_protocol import Answer
 from tests.lab.receivers import HttpReceiver, MailReceiver

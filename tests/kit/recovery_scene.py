@@ -14,8 +14,8 @@ from kazoo.client import KazooClient
 from kubernetes.client import CoreV1Api
 from kubernetes.config import new_client_from_config
 
-from sidecar.drivers.kubernetes.ledger import LABELS
-from sidecar.drivers.zookeeper.ledger import ROOT
+from sidecar.drivers.kubernetes.kubernetes_ledger import LABELS
+from sidecar.drivers.zookeeper.zookeeper_ledger import ROOT
 from tests.kit.job_programs import program_jar
 from tests.kit.kubernetes_server import Kubernetes, assets
 from tests.kit.sidecar_process import Sidecar

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from sidecar.core.policy.routing import matching
 from sidecar.settings.file.setting import Setting
+from sidecar.settings.loader import labels_in, read_rules
 from sidecar.settings.model import Alerting
-from sidecar.settings.rules_only import labels_in, read_rules
 
 LABELS: Final = ("severity", "team", "l0", "l1")
 VALUES: Final = (

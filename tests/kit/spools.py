@@ -6,7 +6,7 @@ from sidecar.core.records import AnyRecord
 from sidecar.core.state_and_effects import State
 from sidecar.journal import Journal, JournalReader
 from sidecar.sinks.spool.segment_store import segment_store
-from sidecar.sinks.spool.spool import Spool
+from sidecar.sinks.spool.spool_writer import Spool
 from tests.kit.observed_failovers import failover, first_sight, play, records_of
 
 

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from sidecar.runtime.user_folders import cache_folder
+from sidecar.runtime.folders import cache_folder
 from tests import ROOT
 
 _FETCH_SECONDS: Final = 600.0

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from sidecar.runtime.user_folders import cache_folder
+from sidecar.runtime.folders import cache_folder
 from tests.lab.lab_error import LabError
 from tests.lab.processes import Process
 

@@ -61,9 +61,14 @@ class JobManager(_FlinkServer):
                 "high-availability.jobmanager.port": self.rpc_port,  # with ZooKeeper
                 "jobmanager.rpc.port": self.rpc_port,  # with Kubernetes
                 **dict.fromkeys(("jobmanager.rpc.address", "rest.address"), self.host),
-                **dict.fromkeys(("jobmanager.bind-host", "rest.bind-address"), self.ip_address),
+                "rest.bind-address": self.ip_address,
+                "jobmanager.bind-host": self._bind_host(),
             },
         )
+
+    def _bind_host(self) -> str:
+        # Flink 1 uploads a job to its own BLOB server by the name localhost, wherever that listens.
+        return "0.0.0.0" if any(self._home.glob("lib/flink-dist-1.*")) else self.ip_address  # noqa: S104
 
     def is_ready(self) -> bool:
         try:

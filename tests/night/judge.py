@@ -1,6 +1,8 @@
 """Whether what was said of a scenario was true: every message at the moment at which it arrived, and all surfaces with each other."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from typing import Any, Final
 
 from msgspec import Struct
@@ -21,6 +23,9 @@ _HOLDS: Final[Mapping[str, float]] = {
     "FlinkLeadersOutOfSight": 120.0,
 }
 """`for` of the shipped rules."""
+_RUN_AGAIN: Final = re.compile(
+    r"jobs run again, (?P<at_least>at least )?(?P<low>[\d.]+)(?: to (?P<high>[\d.]+))? s after"
+)
 
 
 class Judged(Struct, frozen=True):
@@ -159,24 +164,35 @@ def _of_the_end(messages: Sequence[Said], played: Played, scenario: Scenario) ->
 
 
 def _durations(played: Played) -> Iterator[Finding]:
-    """Of a failover by the end of a process: the bounds of the time without a working leader."""
+    """Of a failover by the end of a process: the bounds of the time without a working leader, and until all jobs ran again.
+
+    What hung until another one led ends too, but later.
+    """
     episodes, ends = _records(played, "episode"), [end for end in played.ends if played.led_before in end.addresses]
     if (
         len(episodes) != 1
         or len(ends) != 1
         or len(played.ends) != 1
         or not all(sample.store for sample in played.truth)
+        or any(sample.at < ends[0].at and sample.leader not in {played.led_before, None} for sample in played.truth)
     ):
         return
-    led = next((sample.at for sample in played.truth if sample.at > ends[0].at and sample.leader), None)
+    after = [sample for sample in played.truth if sample.at > ends[0].at]
+    led = next((sample.at for sample in after if sample.leader), None)
     least, most = (episodes[0][f"downtime_seconds_at_{which}"] for which in ("least", "most"))
-    if led is None or least is None or most is None:
-        return
-    truly = led - ends[0].at
+    if led and least is not None and most is not None:
+        yield from _duration("without a working leader for", least, most, led - ends[0].at)
+    ran = next((sample.at for sample in after if sample.leader and sample.running == played.jobs), None)
+    said = next((found for one in played.said if (found := _RUN_AGAIN.search(one.title))), None)
+    if ran and said:
+        low = float(said["low"])
+        high = float(said["high"]) if said["high"] else inf if said["at_least"] else low
+        yield from _duration("all jobs ran again after", low, high, ran - ends[0].at)
+
+
+def _duration(what: str, least: float, most: float, truly: float) -> Iterator[Finding]:
     if not least - INEXACT_SECONDS <= truly <= most + INEXACT_SECONDS:
-        yield Finding(
-            Kind.DURATION, f"without a working leader for {least:.1f} to {most:.1f} s, in truth {truly:.1f} s"
-        )
+        yield Finding(Kind.DURATION, f"{what} {least:.1f} to {most:.1f} s, in truth {truly:.1f} s")
 
 
 # -- records -----------------------------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from sidecar.core.message import Message
+from sidecar.net.endpoints import Secret
 from sidecar.net.endpoints import Slack as Endpoint
-from sidecar.net.secret import Secret
 from sidecar.sinks.notify.sender import send
 from sidecar.sinks.notify.sender_protocol import Answer
 from tests.kit.browser import chromium

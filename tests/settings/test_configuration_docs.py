@@ -10,10 +10,10 @@ import pytest
 
 from sidecar.settings import SettingsError, load, model
 from sidecar.settings.cluster import flink_conf
-from sidecar.settings.file.document import parse
 from sidecar.settings.file.key import keys_of
 from sidecar.settings.file.section import Section
 from sidecar.settings.file.setting import ENVIRONMENT_PREFIX, OVERRIDES
+from sidecar.settings.file.yaml_document import parse
 from tests import ROOT
 from tests.kit.configuration_page import page, sections, table
 from tests.kit.receivers import apprise_urls

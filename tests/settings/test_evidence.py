@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from sidecar.core.policy.policy import Source, Store
 from sidecar.settings import Secret, SettingsError, TlsSettings, load
 from sidecar.settings.file.durations import DAY, HOUR, SECOND
+from sidecar.settings.loader import read_rules
 from sidecar.settings.model import EvidenceSettings
-from sidecar.settings.rules_only import read_rules
 from tests.kit.certificates import Authority
 from tests.settings.conftest import Write
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.settings import SettingsError, load
-from sidecar.settings.mistakes import check, check_rules, in_order
+from sidecar.settings.mistakes import check, check_rules, sorted_mistakes
 from tests.settings.conftest import Write
 
 CONFIG = """\
@@ -49,7 +49,7 @@ rules:
 
 
 def lines(errors: list[SettingsError], folder: Path) -> list[str]:
-    return [str(mistake).removeprefix(f"{folder}/") for mistake in in_order(errors)]
+    return [str(mistake).removeprefix(f"{folder}/") for mistake in sorted_mistakes(errors)]
 
 
 def test_every_mistake_is_found_at_once(write: Write, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_what_is_right_has_no_mistakes(write: Write) -> None:
 )
 def test_a_mistake_is_not_reported_for_what_it_causes(config: str, expected: list[str], write: Write) -> None:
     """Each cause is one line, and the search always ends."""
-    errors = [str(mistake) for mistake in in_order(check(write(config), {}).mistakes)]
+    errors = [str(mistake) for mistake in sorted_mistakes(check(write(config), {}).mistakes)]
     assert len(errors) == len(expected), errors
     assert all(part in line for part, line in zip(expected, errors, strict=True)), errors
 

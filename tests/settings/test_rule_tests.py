@@ -9,8 +9,8 @@ from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
 from sidecar.core.moment import SECOND
 from sidecar.settings import SettingsError
 from sidecar.settings.file.setting import Setting
+from sidecar.settings.loader import labels_in, read_rules
 from sidecar.settings.rule_tests import NotificationInTest, ScenarioEvent, read_tests
-from sidecar.settings.rules_only import labels_in, read_rules
 from tests.settings.conftest import Write
 
 WHOLE = """

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from msgspec import json, to_builtins
 
 from sidecar.core.views.alert_view import alerts
-from sidecar.web.api_paths import API, OPENAPI_PATH, ApiPath
-from sidecar.web.openapi import document
+from sidecar.web.api_paths import API, OPENAPI_PATH, ApiPath, openapi_document
 from tests import ROOT
 from tests.core.alerting.test_silences import SILENCED, silence
 from tests.core.views.test_alert_view import vacant
@@ -74,7 +73,7 @@ def test_alerts_as_data(tmp_path: Path, silenced: Sidecar) -> None:
 def test_the_document_is_the_code(site: Site) -> None:
     """Each path under /api is in it and nothing else; each answer has the fields that it says, and all that it requires."""
     found = site.data(OPENAPI_PATH)
-    assert found == json.decode(json.encode(document()))
+    assert found == json.decode(json.encode(openapi_document()))
     answered = {path for path in site.get("/nothing")[1].split() if path.startswith("/api/")}
     assert {path.replace("{id}", "ID") for path in found["paths"]} == answered
     for path in API:

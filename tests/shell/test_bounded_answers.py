@@ -13,7 +13,7 @@ from sidecar.core.state_and_effects import State
 from sidecar.core.views.explain import MOST_BYTES_KEPT, find
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.sinks.metrics import SnapshotCollector, renderer
-from sidecar.web.answers import MOST_BYTES
+from sidecar.web.application import MOST_BYTES
 from tests.kit.cluster import CLUSTER
 from tests.kit.core_sidecar import Sidecar, watching
 from tests.kit.metric_families import WELL

@@ -7,7 +7,7 @@ from pathlib import Path
 EARLY = """
 import os, signal
 from pathlib import Path
-from sidecar.app import parts, reloading, running
+from sidecar.app import reloading, running
 from sidecar.settings import load
 
 reloads = []
@@ -16,7 +16,7 @@ class Reloader(reloading.Reloader):
         reloads.append("asked")
         super().ask()
         os.kill(os.getpid(), signal.SIGTERM)
-parts.Reloader = Reloader
+running.Reloader = Reloader
 
 early_signals = [signal.SIGHUP]
 def early():

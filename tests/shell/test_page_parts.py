@@ -12,8 +12,7 @@ from sidecar.core.cluster import advice
 from sidecar.core.cluster.failover.causes import Cause
 from sidecar.core.policy.policy import Trigger
 from sidecar.core.views.leader_view import web_ui
-from sidecar.net.endpoints import AppriseUrl
-from sidecar.net.secret import Secret
+from sidecar.net.endpoints import AppriseUrl, Secret
 from sidecar.settings import load
 from sidecar.web.templating import receiver
 from tests import ROOT

@@ -13,7 +13,7 @@ import pytest
 
 from sidecar.journal import FILE, Journal, JournalReader
 from sidecar.sinks.spool.segment_store import Folder
-from sidecar.sinks.spool.spool import Chain, read_chain
+from sidecar.sinks.spool.spool_writer import Chain, read_chain
 from tests.kit.spools import journal_with, records, run_and_stop, spool
 from tests.shell.test_spool import sealed_ids
 
@@ -184,8 +184,8 @@ def test_a_segment_that_is_too_large_is_named_and_ignored(
     tmp_path: Path, content: bytes, problem: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Packed, and unpacked."""
-    monkeypatch.setattr("sidecar.sinks.spool.spool._MOST_BYTES", 1000)
-    monkeypatch.setattr("sidecar.sinks.spool.spool._MOST_UNPACKED", 10_000)
+    monkeypatch.setattr("sidecar.sinks.spool.spool_writer._MOST_BYTES", 1000)
+    monkeypatch.setattr("sidecar.sinks.spool.spool_writer._MOST_UNPACKED", 10_000)
     (tmp_path / f"{1:016d}-{9999:016d}.jsonl.gz").write_bytes(content)
     assert read_chain(Folder(tmp_path), OWN, 0, {}, latest=9999) == Chain(0, 0, frozenset())
     assert problem in caplog.text

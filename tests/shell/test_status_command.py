@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sidecar.app import status_reader, viewer
+from sidecar.app import status_reader
 from sidecar.cli import options
 from sidecar.cli import status_commands as status_command
 from sidecar.core.flink.leadership import Component, ComponentId
@@ -26,7 +26,7 @@ def test_a_store_that_the_running_sidecar_cannot_read_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sidecar knows since when, and who led last."""
-    monkeypatch.setattr(viewer, "ALONE_SECONDS", 0.2)
+    monkeypatch.setattr(status_reader, "ALONE_SECONDS", 0.2)
     _, sidecar = watching()
     state = sidecar.is_cut_off().waits(60).state
     now = Clock()()

@@ -37,14 +37,14 @@ print(ended.wait(30))
 _RUN = """
 from collections.abc import Iterator
 from pathlib import Path
-from sidecar.app import parts, reloading, running
+from sidecar.app import reloading, running
 from sidecar.settings import load
 
 class Reloader(reloading.Reloader):
     def start(self):
         super().start()
         asked.set()
-parts.Reloader = Reloader
+running.Reloader = Reloader
 print(running.run(lambda: load(Path("sidecar.yaml"), {})))
 """
 

@@ -14,7 +14,7 @@ from sidecar.journal import JournalReader
 from sidecar.runtime import threads
 from sidecar.runtime.threads import ServiceThread, poll_pause
 from sidecar.settings import load
-from sidecar.sinks.spool.spool import Spool
+from sidecar.sinks.spool.spool_writer import Spool
 from tests.kit.spools import journal_with, records
 from tests.shell.site import Site
 

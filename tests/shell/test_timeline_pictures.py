@@ -15,8 +15,8 @@ from sidecar.core.state_and_effects import State
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.timeline import LeaderSpan, SpanState
 from sidecar.journal import JournalReader
-from sidecar.web import last_day
-from sidecar.web.last_day import LastDay
+from sidecar.web import queries
+from sidecar.web.queries import LastDay
 from sidecar.web.timeline_picture import COLUMNS, Happening, TimelinePicture, drawn
 from tests.kit.cluster import CLUSTER
 from tests.kit.core_sidecar import Sidecar
@@ -170,8 +170,8 @@ def test_the_journal_is_read_again_only_for_a_new_record(
         reads.append(what)
         return real(*what)
 
-    real = last_day.read
-    monkeypatch.setattr(last_day, "read", read_and_count)
+    real = queries.read_last_day
+    monkeypatch.setattr(queries, "read_last_day", read_and_count)
     sidecar = two_failovers()
     remember(tmp_path, sidecar)
     show(site, sidecar)
@@ -189,8 +189,8 @@ def test_the_last_day_is_read_in_parts(tmp_path: Path) -> None:
     remember(tmp_path, sidecar, [])
     for record in sidecar.records:
         remember(tmp_path, sidecar, [record])
-        day = last_day.read(journal, sidecar.now, day)
-    at_once = last_day.read(journal, sidecar.now)
+        day = queries.read_last_day(journal, sidecar.now, day)
+    at_once = queries.read_last_day(journal, sidecar.now)
     assert day == replace(at_once, since=day.since if day else 0)
     assert {len(changes) for changes in at_once.changes.values()} == {5}
     journal.close()

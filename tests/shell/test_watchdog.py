@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from sidecar.runtime import watchdog
-from sidecar.runtime.watchdog import Watchdog, stack
+from sidecar.runtime import threads
+from sidecar.runtime.threads import Watchdog, stack
 from tests.shell.test_loop import House, house, wait_until
 
 __all__ = ["house"]
@@ -22,8 +22,8 @@ def test_a_blocked_owner_shows_where_it_hangs(
     house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Once for each time that it hangs; the owner comes first."""
-    monkeypatch.setattr(watchdog, "STALLED_SECONDS", 0.2)
-    monkeypatch.setattr(watchdog, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(threads, "STALLED_SECONDS", 0.2)
+    monkeypatch.setattr(threads, "_LOOK_SECONDS", 0.05)
     blocked, released = threading.Event(), threading.Event()
 
     def hang(*_: object) -> None:
@@ -50,8 +50,8 @@ def test_a_process_that_was_stopped_as_a_whole_has_not_hung(
 ) -> None:
     """As by SIGSTOP, or with its machine: the watchdog was late itself."""
     looks = threading.Semaphore(0)
-    monkeypatch.setattr(watchdog, "STALLED_SECONDS", 0.0)
-    monkeypatch.setattr(watchdog, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(threads, "STALLED_SECONDS", 0.0)
+    monkeypatch.setattr(threads, "_LOOK_SECONDS", 0.01)
 
     def turned_at() -> float:
         looks.release()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.settings import load
-from sidecar.web import host_header, server
+from sidecar.web import application, server
 from sidecar.web.server import MOST_UNREAD
 from tests.shell.site import Site
 from tests.sinks.running import Eventually
@@ -125,7 +125,7 @@ def test_unread_answers_take_bounded_memory(
 )
 def test_a_name_that_anybody_may_register_is_not_answered_to(host: str | None, allowed: bool) -> None:
     """The host name of a foreign page can resolve to this address."""
-    assert host_header.is_allowed(host, {"ha.example.com"}) is allowed
+    assert application.is_allowed(host, {"ha.example.com"}) is allowed
 
 
 def test_the_refusal_names_the_setting(site: Site) -> None:
@@ -148,4 +148,4 @@ def test_allowed_hosts_are_settings(tmp_path: Path) -> None:
     )
     allowed = load(file, {}).http.names
     assert {"ha.example.com", "sidecar.flink", "ha-2.example.com"} <= allowed
-    assert not host_header.is_allowed("evil.example", allowed)
+    assert not application.is_allowed("evil.example", allowed)

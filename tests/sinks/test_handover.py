@@ -29,7 +29,7 @@ from sidecar.core.observations import (
 from sidecar.core.pods import Pod
 from sidecar.core.policy.policy import Policy
 from sidecar.core.state_and_effects import State
-from sidecar.ports import Document, LedgerError, LedgerRefusedError
+from sidecar.ports import LedgerError, LedgerRefusedError, StoredDocument
 from sidecar.runtime.clock import Clock
 from sidecar.sinks import handover as sink
 from sidecar.sinks.handover import STOP_SECONDS, Handovers
@@ -252,7 +252,7 @@ def test_who_cannot_see_writes_nothing() -> None:
     with running(store, World(blind), new=False) as handovers:
         time.sleep(0.2)
         assert handovers.up == {}
-    assert store.shared.document == Document()
+    assert store.shared.document == StoredDocument()
 
 
 def test_who_loses_a_race_writes_on_top_of_it() -> None:
@@ -283,7 +283,7 @@ def test_a_store_that_gives_nothing_does_not_keep_a_cluster_from_being_watched(
 def test_a_sidecar_that_is_still_running_is_followed() -> None:
     """Until it has ended: what it writes is observed before it is replaced."""
     store = Memory(Shared())
-    store.shared.document = Document(
+    store.shared.document = StoredDocument(
         handover.written(CLUSTER, handover.cluster_handover(POLICY, led_by(1), CLUSTER, CLOCK())), 1
     )
     world = World(State())
@@ -291,7 +291,7 @@ def test_a_sidecar_that_is_still_running_is_followed() -> None:
         until(lambda: world.watched)
         world.state = led_by(1)
         later = handover.cluster_handover(POLICY, led_by(2), CLUSTER, CLOCK(), ended=True)
-        store.shared.document = Document(handover.written(CLUSTER, later), 7)
+        store.shared.document = StoredDocument(handover.written(CLUSTER, later), 7)
         until(lambda: len(world.observed) > 1)
         world.state = led_by(3)
         until(lambda: (found := left_there(store)) and found.observer == NEXT.observer)
@@ -305,7 +305,7 @@ def test_a_sidecar_that_is_still_running_is_followed() -> None:
 def test_a_store_that_is_back_in_time_is_read(caplog: pytest.LogCaptureFixture) -> None:
     """Before the cluster is watched. The log names the store's problem at once."""
     store = Memory(Shared())
-    store.shared.document = Document(
+    store.shared.document = StoredDocument(
         handover.written(CLUSTER, handover.cluster_handover(POLICY, led_by(1), CLUSTER, CLOCK())), 1
     )
     store.fault = LedgerError("no answer in 5 s")
@@ -321,7 +321,7 @@ def test_a_store_that_is_back_in_time_is_read(caplog: pytest.LogCaptureFixture) 
 def test_a_document_of_somebody_else_is_named_and_not_used(caplog: pytest.LogCaptureFixture) -> None:
     """The cluster is watched without, and the document is replaced when there is something to hand over."""
     store = Memory(Shared())
-    store.shared.document = Document(b"hello", 1)
+    store.shared.document = StoredDocument(b"hello", 1)
     world = World(State())
     with caplog.at_level(logging.WARNING), running(store, world, new=True):
         until(lambda: world.watched)
@@ -336,7 +336,7 @@ def test_a_document_of_somebody_else_is_named_and_not_used(caplog: pytest.LogCap
 def test_a_document_of_a_newer_version_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
     """It is not used, and not replaced: who wrote it may still run. The log says what to do, and the metric that there is no handover."""
     store = Memory(Shared())
-    newer = Document(b64encode(gzip.compress(b'{"format":2,"leaders":"another shape"}')), 1)
+    newer = StoredDocument(b64encode(gzip.compress(b'{"format":2,"leaders":"another shape"}')), 1)
     store.shared.document = newer
     world = World(State())
     with caplog.at_level(logging.WARNING), running(store, world, new=True) as handovers:

@@ -19,7 +19,7 @@ from sidecar.core.views.snapshot import Snapshot
 from sidecar.ports import LedgerError
 from sidecar.runtime.clock import Clock
 from sidecar.sinks.notify.ledger_client import SharedLedger
-from sidecar.sinks.peers import Peers
+from sidecar.sinks.peers import PeerExchange
 from tests.core.test_agreement import OWN
 from tests.kit.cluster import CLUSTER
 from tests.kit.core_sidecar import BY_ALERT, NO_LEADER, Sidecar, watching
@@ -51,7 +51,7 @@ class Asking:
         self.memory = Memory(Shared())
         self.asked: list[PeersAsked] = []
         self.ledger = SharedLedger(self.memory, sidecar.policy.observer, Clock(), alone_if_refused=False)
-        self.peers = Peers({ledger: self.ledger}, "http://10.0.0.1:9250", self.snapshot, Clock())
+        self.peers = PeerExchange({ledger: self.ledger}, "http://10.0.0.1:9250", self.snapshot, Clock())
 
     def snapshot(self) -> Snapshot:
         return Snapshot(Clock()(), self.sidecar.state, policy=self.sidecar.policy)

@@ -14,7 +14,7 @@ from sidecar.core.captures import Capture, EvidenceItem, Occasion
 from sidecar.core.moment import Moment
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.policy.policy import Source
-from sidecar.ports import Document
+from sidecar.ports import StoredDocument
 from sidecar.sinks.evidence.collector import Collector
 from sidecar.sinks.notify.ledger_client import SharedLedger
 from sidecar.sinks.notify.notifier import Attempt, Notifier
@@ -73,7 +73,7 @@ def test_a_poisoned_ledger_document_stops_no_message(
     observers: Observers, notifier: Start, settled: Queue[Settled]
 ) -> None:
     """Nested lists exhaust the stack. The document counts as unreadable, and the first claim replaces it."""
-    observers.shared.document = Document(POISON, 1)
+    observers.shared.document = StoredDocument(POISON, 1)
     send(notifier(observers.make("a")), "1", "2")
     assert sorted(settled.get(timeout=120) for _ in range(2)) == [
         ("1", DeliveryOutcome.DELIVERED),
@@ -128,7 +128,7 @@ def test_what_was_sent_is_delivered_although_the_mark_fails(
     broken = Broken(observers)
     ask, asked = broken.store.read, 0
 
-    def read() -> Document:
+    def read() -> StoredDocument:
         nonlocal asked
         asked += 1
         if 3 <= asked <= 6:  # the first two make it at the start, and claim

@@ -19,7 +19,7 @@ from sidecar.audit.ask.sql import OUTPUTS
 from sidecar.audit.log.tables import BASE_VIEWS, with_event_date
 from sidecar.audit.views.catalog import catalog
 from sidecar.core.sanitize import printable
-from sidecar.runtime.user_folders import state_folder
+from sidecar.runtime.folders import state_folder
 
 _PROMPT: Final = "audit> "
 _CONTINUATION: Final = "    -> "

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from sidecar.audit.audit_error import AuditError, reason
 from sidecar.core.errors import installing
-from sidecar.runtime.user_folders import cache_folder
+from sidecar.runtime.folders import cache_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sidecar.audit.audit_error import AuditError, reason
 from sidecar.audit.spark.jvm import WRITE_SECONDS, Jvm, Run, archive_options, java_options, options_to_write
-from sidecar.runtime.user_folders import cache_folder
+from sidecar.runtime.folders import cache_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

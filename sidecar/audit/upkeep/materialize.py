@@ -4,7 +4,7 @@ Whoever is killed leaves files that no manifest names; the next run deletes them
 """
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from hashlib import sha256
 from itertools import chain
@@ -42,7 +42,9 @@ _log = logging.getLogger("sidecar.audit")
 _DENSE: Final = 4
 """Carries of the last dates are all kept; of dates `_DENSE` times 2 to the n days old, one in 2 to the n."""
 _SPARSEST: Final = 64
-"""Days between the oldest carries, and the most days that are closed at once."""
+"""Days between the oldest carries."""
+LITTLE: Final = 32 * 2**20
+"""Bytes of records that are read at once, of however many dates: each run takes three seconds however little there is to read."""
 
 
 class Folded(Struct, frozen=True):
@@ -195,14 +197,6 @@ def is_kept(day: date, newest: date) -> bool:
     return (newest - day).days < _DENSE * (number & -number) or number % _SPARSEST == 0
 
 
-def _is_stop(day: date, target: date) -> bool:
-    """Whether the dates until `day` are closed at once: each run takes three seconds however little there is to read.
-
-    Late records come to the last dates, from whose carries they are redone.
-    """
-    return (target - day).days < _DENSE or day.toordinal() % _SPARSEST == 0
-
-
 class Closing:
     """The materialised answers of one audit log, whose lock the caller holds."""
 
@@ -221,7 +215,7 @@ class Closing:
         last = self.manifest.last or (min(dates) - _DAY if dates else target)
         if last >= target:
             return 0
-        stop = next(day for day in days(last + _DAY, target) if day == target or _is_stop(day, target))
+        stop = self._stop(last, target)
         fold = Fold(self._session, self._audit, self._listed)
         carry = read_carry(self._session, self._audit, self.manifest, self.manifest.last)
         self._tune(days(last, stop + _DAY), carry)
@@ -232,6 +226,18 @@ class Closing:
         self._publish(manifest, [folded], {stop: fold.merged_carry(folded)})
         _log.debug("closed %s to %s", last + _DAY, stop)
         return (stop - last).days
+
+    def _stop(self, last: date, target: date) -> date:
+        """The date until which those after `last` are closed at once: all, or those up to one whose carry is worth its cost.
+
+        Where there is much to read, late records of the last dates are redone from a carry not far before them.
+        """
+        read = 0
+        for day in days(last + _DAY, target):
+            read += sum(map(self._audit.size, self._files(day)))
+            if read > LITTLE and ((target - day).days < _DENSE or day.toordinal() % _SPARSEST == 0):
+                return day
+        return target
 
     def redo(self) -> tuple[int, int]:
         """Redo the dates that late records touch, of their clusters; returns how many dates and clusters."""
@@ -322,8 +328,11 @@ class Closing:
 
     def _tune(self, dates: Iterable[date], *carried: DataFrame) -> None:
         """For queries that read the records of these dates, and what was carried over from the time before."""
-        files = (path for day in dates for listed in self._listed.values() for path in listed.get(day, ()))
+        files = chain.from_iterable(map(self._files, dates))
         tune(self._session, chain(map(self._audit.size, files), *map(sizes_to_read, carried)))
+
+    def _files(self, day: date) -> Iterator[str]:
+        return chain.from_iterable(listed.get(day, ()) for listed in self._listed.values())
 
     @staticmethod
     def _is_needed(day: date, manifest: Manifest) -> bool:

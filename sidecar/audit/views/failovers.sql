@@ -47,7 +47,7 @@ SELECT episode_id FROM drills WHERE phase = 'ended' AND episode_id IS NOT NULL G
 -- Which failovers were there, why, who took over from whom, and for how long was no leader working?
 --
 -- One row for each, however many components and jobs failed over; `leader_changes` has one for each of these. It is recorded when it is over:
--- until then it is only there. Episodes without a change of leader (`observer_blind`, `registration_lost`, …) are in `episodes`. A condition on
+-- until then it is only there. Episodes without a change of leader (`observer_blind`, `rewritten_by_flink`) are in `episodes`. A condition on
 -- `event_date` reads only the failovers of those dates, and for `death_reason`, `recovery_verdict` and `drill` all of `deaths`, `recoveries` and
 -- `drills`: these are recorded when they are known, whenever that is.
 --

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Final
 
-from sidecar.core.cluster import advice, downtime, rest_server
+from sidecar.core.cluster import advice, rest_server
 from sidecar.core.cluster.death.deaths import death_of, name_of
 from sidecar.core.cluster.death.leader_process import ended_since
+from sidecar.core.cluster.downtime import Downtime, longest
 from sidecar.core.cluster.failover import plans
 from sidecar.core.cluster.failover.causes import Confidence
 from sidecar.core.cluster.failover.episodes import Episode, has_part
@@ -393,20 +394,18 @@ class Case:
             return ()
         death, who = death_of(self.cluster, episode), self._process(episode.before.address)
         ending = advice.ending(cause_of(self.cluster, episode).cause, death.reason if death else None)
-        at_most = took if death and death.ended_at else self._took_at_most(episode, took)
-        return (f"{bounds(took, at_most)} after {who} {ending}",)
+        before = Downtime() if death and death.ended_at else self._lost_before(episode)
+        at_most = None if before.at_most is None else took + before.at_most
+        return (f"{bounds(took + before.at_least, at_most)} after {who} {ending}",)
 
-    def _took_at_most(self, episode: Episode, took: int) -> int | None:
-        """The longest time the recovery may have taken: from when the previous leader may have stopped working, long before that was
-        observed. None: not known."""
+    def _lost_before(self, episode: Episode) -> Downtime:
+        """For how long the previous leader had not worked when its loss was observed."""
         absences = [state.absence for state in self.own.values() if has_part(state.absence, episode)]
-        down = downtime.longest([absence.downtime for absence in absences if absence])
-        if down is None:
-            return took
-        return None if down.at_most is None else took + down.at_most - down.at_least
+        unseen = [absence.not_working_before for absence in absences if absence]
+        return longest(unseen) or Downtime()
 
     def _took(self) -> int | None:
-        """How long it took until all jobs ran."""
+        """How long it took until all jobs ran, since the loss was observed, or since the process ended."""
         cluster, recovery, assessed = self.cluster, self.cluster.recovery, self.cluster.assessed
         if recovery is None:
             row = assessed.rows[0] if assessed and assessed.rows else None

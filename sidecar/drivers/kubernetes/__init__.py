@@ -1,16 +1,15 @@
 """Observes Flink's leaders in Kubernetes ConfigMaps.
 
-- `access`: the address of the API server, and the credentials. `api`: requests. `stream`: an open watch. `objects`: decoded answers.
+- `access`: the address of the API server, and the credentials. `api`: requests and open watches. `objects`: decoded answers.
 - `list_watch`: the thread that lists, watches, and decides what each answer of the API server means. All others say what is listed, and
   what is made of it.
 - `configmap_watch`: ConfigMaps with leaders. `expectations`: when to confirm the view, whether the watch is silent or delivers.
-  `configmap_reports`: what was reported.
-- `driver`: one cluster, a `sidecar.ports.LeaderRetrievalDriver`.
-- `clusters_by_labels`: finds clusters, a `sidecar.ports.ClusterFinder`. `found_clusters`: what counts as
-  one, and how many are watched.
-- `plans`: FlinkDeployments, pods and Events, where wanted. `object_watch`: reads them.
-- `ledger`: independent of all that; writes a ConfigMap of its own. `events`: writes Events, where wanted.
-- `pods`: finds the pod of a leader's address, where wanted.
+  `configmap_reports`: what counts as a cluster, and what was reported.
+- `kubernetes_driver`: one cluster, a `sidecar.ports.LeaderRetrievalDriver`.
+- `clusters_by_labels`: finds clusters, a `sidecar.ports.ClusterFinder`.
+- `plan_watch`: FlinkDeployments, pods, Events and logs, where wanted; `makers` and `pod_reports` make observations of them, which
+  `pod_objects` decodes. It also finds the pod of a leader's address.
+- `kubernetes_ledger`: independent of all that; writes a ConfigMap of its own. `events`: writes Events, where wanted.
 
 Load: while a leader renews its lease, one watch every four to five minutes and one list every ten seconds. Without a leader, a list and a
 watch every 7 s, and when its lease expires. Of found clusters: one watch for all, and a small request every 7 s.
@@ -22,6 +21,6 @@ requests per second). Requests use urllib3, as the package does (docs/project/ad
 
 from sidecar.drivers.kubernetes.access import Access
 from sidecar.drivers.kubernetes.clusters_by_labels import KubernetesFinder
-from sidecar.drivers.kubernetes.driver import KubernetesDriver
+from sidecar.drivers.kubernetes.kubernetes_driver import KubernetesDriver
 
 __all__ = ["Access", "KubernetesDriver", "KubernetesFinder"]

@@ -11,9 +11,8 @@ from sidecar.core.observations import ClustersListed, ConnectionState, FinderObs
 from sidecar.core.sanitize import clean
 from sidecar.drivers.kubernetes.access import Access
 from sidecar.drivers.kubernetes.api import Api, Selector
-from sidecar.drivers.kubernetes.configmap_reports import FoundReports
+from sidecar.drivers.kubernetes.configmap_reports import FoundClusters, FoundReports, cluster_of
 from sidecar.drivers.kubernetes.configmap_watch import ConfigMapWatch
-from sidecar.drivers.kubernetes.found_clusters import FoundClusters, cluster_of
 from sidecar.drivers.kubernetes.list_watch import end
 from sidecar.drivers.kubernetes.objects import ConfigMap, ConfigMapList
 from sidecar.drivers.shares import Shares
@@ -32,7 +31,7 @@ _MOST_LARGE: Final = 1_000
 _log = logging.getLogger("sidecar.kubernetes")
 
 
-class Scope(ConfigMapWatch):
+class FoundClustersWatch(ConfigMapWatch):
     """Reports each cluster as `sidecar.ports.LeaderRetrievalDriver` does, between ClusterFound and ClusterRemoved."""
 
     def __init__(
@@ -52,7 +51,7 @@ class Scope(ConfigMapWatch):
         self._publish = publish
         self._left_out = 0
         self._long = False
-        """Whether the last list with values was."""
+        """True if the last list with values was."""
         self._large: list[str] = []
         """The large ConfigMaps that were logged last."""
         self._larger: list[str] = []
@@ -62,7 +61,7 @@ class Scope(ConfigMapWatch):
 
     @property
     def complete(self) -> bool:
-        """Whether everything has been read since it connected."""
+        """True if everything has been read since it connected."""
         return self._reports.complete
 
     @property
@@ -166,7 +165,7 @@ class KubernetesFinder:
         jobs = Shares(JOBS_OF_ALL.most_items)
         namespaces: tuple[str | None, ...] = (None,) if settings.namespaces is None else settings.namespaces
         self._scopes = [
-            Scope(
+            FoundClustersWatch(
                 Api(access, namespace, qualified=settings.qualified),
                 Selector(labels=settings.selector),
                 self._found_clusters,

@@ -10,13 +10,12 @@ from msgspec import Struct
 
 from sidecar.core.moment import Moment
 from sidecar.core.observations import ConnectionState
-from sidecar.drivers.kubernetes.api import Api, Selector
-from sidecar.drivers.kubernetes.api_error import ApiError
-from sidecar.drivers.kubernetes.configmap_reports import Reports
+from sidecar.drivers.kubernetes.access import ApiError
+from sidecar.drivers.kubernetes.api import Api, Selector, Stream
+from sidecar.drivers.kubernetes.configmap_reports import ConfigMapReports
 from sidecar.drivers.kubernetes.expectations import is_older
 from sidecar.drivers.kubernetes.list_watch import ListWatch
 from sidecar.drivers.kubernetes.objects import ConfigMap, ConfigMapList, Version, WatchEvent, read_watch_event
-from sidecar.drivers.kubernetes.stream import Stream
 
 _log = logging.getLogger("sidecar.kubernetes")
 
@@ -44,7 +43,7 @@ class ConfigMapWatch(ListWatch[_Listing, ConfigMap]):
         selector: Selector,
         subject: str,
         thread_name: str,
-        reports: Reports,
+        reports: ConfigMapReports,
         clock: Callable[[], Moment],
     ) -> None:
         """`subject`: whose ConfigMaps, for the log."""
@@ -61,11 +60,11 @@ class ConfigMapWatch(ListWatch[_Listing, ConfigMap]):
 
     @abstractmethod
     def _is_wanted(self, config_map: ConfigMap) -> bool:
-        """Whether the ConfigMap holds the leaders of a cluster that is watched."""
+        """True if the ConfigMap holds the leaders of a cluster that is watched."""
 
     @property
     def _is_short(self) -> bool:
-        """Whether everything is listed to confirm the view."""
+        """True if everything is listed to confirm the view."""
         return True
 
     def _view_changed(self, previous: ConnectionState | None) -> None:

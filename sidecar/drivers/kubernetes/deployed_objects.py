@@ -40,8 +40,8 @@ from sidecar.core.pods import host_of
 from sidecar.drivers.kubernetes.objects import (
     LEADER_ANNOTATION,
     Full,
+    ObjectStatus,
     Spec,
-    Status,
     mapping,
     mappings,
     number,
@@ -205,7 +205,7 @@ def is_allowed(body: bytes) -> bool:
     return allowed is True
 
 
-def _runs(status: Status, container: str) -> bool:
+def _runs(status: ObjectStatus, container: str) -> bool:
     for container_status in mappings(status.container_statuses):
         if container_status.get("name") == container:
             return bool(mapping(container_status.get("state")).get("running"))
@@ -233,7 +233,7 @@ def _liveness(value: object) -> LivenessProbe | None:
 
 
 def _apart(spec: Spec) -> str:
-    """Whether the pods of this kind are kept on different nodes, by the rule's name."""
+    """The rule that keeps the pods of this kind on different nodes, by its name."""
     affinity = mapping(mapping(spec.affinity).get("podAntiAffinity"))
     if _keeps_apart(mappings(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))):
         return "required pod anti-affinity"

@@ -26,9 +26,8 @@ from sidecar.core.ha.kubernetes_facts import (
     job_managers_of,
 )
 from sidecar.core.sanitize import clean
-from sidecar.drivers.kubernetes.access import Access
+from sidecar.drivers.kubernetes.access import Access, ApiError
 from sidecar.drivers.kubernetes.api import Api, Selector
-from sidecar.drivers.kubernetes.api_error import ApiError
 from sidecar.drivers.kubernetes.deployed_objects import (
     configured_options,
     deployed_job_managers,
@@ -39,19 +38,18 @@ from sidecar.drivers.kubernetes.deployed_objects import (
     is_allowed,
     workload,
 )
-from sidecar.drivers.kubernetes.ledger import ledger_name
+from sidecar.drivers.kubernetes.kubernetes_ledger import ledger_name
 from sidecar.drivers.kubernetes.objects import Full, read_object, read_objects
-from sidecar.drivers.kubernetes.plans import GROUP
+from sidecar.drivers.kubernetes.plan_watch import GROUP
 from sidecar.settings import KubernetesSettings
 from sidecar.settings.file.settings_error import SettingsError
 
 REVIEWS: Final = "authorization.k8s.io/v1"
-REVIEWS_ROLE: Final = "{apiGroups: [authorization.k8s.io], resources: [localsubjectaccessreviews], verbs: [create]}"
 _FLINK_VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
 """The verbs that Flink needs for ConfigMaps. `patch`: fabric8 renews the lease by it since Flink 1.18."""
 
 
-class Need(NamedTuple):
+class NeededPermission(NamedTuple):
     """A permission that an account needs."""
 
     purpose: str
@@ -61,30 +59,30 @@ class Need(NamedTuple):
     name: str = ""
 
 
-def needs_of(cluster: KubernetesSettings, *, ledger: bool) -> Iterator[Need]:
+def needs_of(cluster: KubernetesSettings, *, ledger: bool) -> Iterator[NeededPermission]:
     """The permissions that the sidecar needs with its present settings. `ledger`: whether it keeps its documents in Kubernetes."""
-    yield Need("the leaders", ("list", "watch"), "configmaps", name=cluster_config_map(cluster.cluster_id))
+    yield NeededPermission("the leaders", ("list", "watch"), "configmaps", name=cluster_config_map(cluster.cluster_id))
     if ledger:
         name = ledger_name(cluster.cluster_id)
-        yield Need("ledger, handover and silences", ("get", "patch"), "configmaps", name=name)
+        yield NeededPermission("ledger, handover and silences", ("get", "patch"), "configmaps", name=name)
     if cluster.pod_names:
-        yield Need("pod_names", ("list",), "pods")
+        yield NeededPermission("pod_names", ("list",), "pods")
     if cluster.events:
-        yield Need("events", ("create", "get", "patch"), "events")
+        yield NeededPermission("events", ("create", "get", "patch"), "events")
     if cluster.plans:
-        yield Need("plans", ("list", "watch"), "flinkdeployments", "flink.apache.org", cluster.cluster_id)
-        yield Need("plans", ("list", "watch"), "deployments", "apps")
-        yield Need("plans", ("list", "watch"), "statefulsets", "apps")
-        yield Need("plans", ("list", "watch"), "jobs", "batch")
-        yield Need("plans", ("get",), "namespaces", name=cluster.namespace)
+        yield NeededPermission("plans", ("list", "watch"), "flinkdeployments", "flink.apache.org", cluster.cluster_id)
+        yield NeededPermission("plans", ("list", "watch"), "deployments", "apps")
+        yield NeededPermission("plans", ("list", "watch"), "statefulsets", "apps")
+        yield NeededPermission("plans", ("list", "watch"), "jobs", "batch")
+        yield NeededPermission("plans", ("get",), "namespaces", name=cluster.namespace)
     if cluster.plans or cluster.deaths:
-        yield Need("deaths" if cluster.deaths else "plans", ("list", "watch"), "pods")
+        yield NeededPermission("deaths" if cluster.deaths else "plans", ("list", "watch"), "pods")
     if cluster.deaths:
-        yield Need("deaths", ("list", "watch"), "events")
-        yield Need("deaths", ("get",), "pods/log")
+        yield NeededPermission("deaths", ("list", "watch"), "events")
+        yield NeededPermission("deaths", ("get",), "pods/log")
 
 
-def own_rights(access_reviews: Api, namespace: str, needs: Iterator[Need]) -> Iterator[Right]:
+def own_rights(access_reviews: Api, namespace: str, needs: Iterator[NeededPermission]) -> Iterator[Right]:
     """The rights of the sidecar's account among `needs`, one request each. `access_reviews` has no namespace. Raises ApiError."""
     ask = partial(_is_allowed, access_reviews, "SelfSubjectAccessReview", namespace, {})
     return (_right(need, verb, allowed=ask(need, verb)) for need in needs for verb in need.verbs)
@@ -93,7 +91,7 @@ def own_rights(access_reviews: Api, namespace: str, needs: Iterator[Need]) -> It
 def flink_rights(api: Api, namespace: str, account: str) -> Iterator[Right]:
     """The rights of a service account of `namespace` among those that Flink needs, one request each. `api` is of that namespace. Raises
     ApiError."""
-    need = Need("Flink's high availability", _FLINK_VERBS, "configmaps")
+    need = NeededPermission("Flink's high availability", _FLINK_VERBS, "configmaps")
     user: dict[str, object] = {
         "user": f"system:serviceaccount:{namespace}:{account}",
         "groups": ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"],
@@ -102,7 +100,9 @@ def flink_rights(api: Api, namespace: str, account: str) -> Iterator[Right]:
     return (_right(need, verb, allowed=ask(need, verb)) for verb in need.verbs)
 
 
-def _is_allowed(api: Api, kind: str, namespace: str, user: Mapping[str, object], need: Need, verb: str) -> bool:
+def _is_allowed(
+    api: Api, kind: str, namespace: str, user: Mapping[str, object], need: NeededPermission, verb: str
+) -> bool:
     resource, _, part = need.resource.partition("/")
     about = {"namespace": namespace, "verb": verb, "group": need.group, "resource": resource, "subresource": part}
     review = {
@@ -114,7 +114,7 @@ def _is_allowed(api: Api, kind: str, namespace: str, user: Mapping[str, object],
     return api.exchange("create", Selector(kind=kind, group=REVIEWS), review, is_allowed)
 
 
-def _right(need: Need, verb: str, *, allowed: bool) -> Right:
+def _right(need: NeededPermission, verb: str, *, allowed: bool) -> Right:
     return Right(verb, need.resource, need.group, need.name, need.purpose, allowed)
 
 
@@ -258,20 +258,20 @@ class DeploymentProbe:
         return rights if isinstance(rights, Unknown) else FlinkRights(account, rights)
 
     def _rights(self, rights: Iterator[Right], selector: Selector) -> tuple[Right, ...] | Unknown:
-        return self._ask(lambda: tuple(self._until_deadline(rights)), "create", selector)
+        return self._ask(lambda: tuple(self._answers_in_time(rights)), "create", selector)
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def _list(self, selector: Selector, read: Callable[[Full], _T | None]) -> tuple[_T, ...] | Unknown:
         """All objects that `selector` selects; `_NO_SUCH_KIND` where the API server does not know them."""
-        pages = self._until_deadline(self._api.pages(selector, partial(read_objects, read=read)))
+        pages = self._answers_in_time(self._api.pages(selector, partial(read_objects, read=read)))
         limited = islice(chain.from_iterable(pages), _MOST_OBJECTS + 1)
         objects = self._ask(lambda: tuple(limited), "list", selector)
         if not isinstance(objects, Unknown) and len(objects) > _MOST_OBJECTS:
             return Unknown(f"there are more than {_MOST_OBJECTS} {selector}")
         return objects
 
-    def _until_deadline(self, answers: Iterator[_T]) -> Iterator[_T]:
+    def _answers_in_time(self, answers: Iterator[_T]) -> Iterator[_T]:
         """The answers, each to one request. Raises ApiError after the time for everything."""
         for answer in answers:
             yield answer

@@ -5,9 +5,8 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from sidecar.core.cluster.failover_events import EventReason, KubernetesEvent
-from sidecar.drivers.kubernetes.access import Access
+from sidecar.drivers.kubernetes.access import Access, ApiError
 from sidecar.drivers.kubernetes.api import Api, Selector, Verb
-from sidecar.drivers.kubernetes.api_error import ApiError
 from sidecar.drivers.kubernetes.objects import EPISODES_ANNOTATION, EventObject, read_event
 from sidecar.ports import KubernetesError, KubernetesRefusedError
 
@@ -51,7 +50,7 @@ class KubernetesEvents:
         )
 
     def _create(self, event: KubernetesEvent) -> bool:
-        """Whether the Event was written; False: there is one."""
+        """True if the Event was written; False: there is one."""
         subject, time = event.subject, _seconds(event)
         body = {
             "metadata": {
@@ -77,7 +76,7 @@ class KubernetesEvents:
         return self._call("create", event, body, unless=HTTPStatus.CONFLICT) is not None
 
     def _count(self, event: KubernetesEvent) -> bool:
-        """Whether the Event that exists counts this one; False: it has expired or changed meanwhile."""
+        """True if the Event that exists counts this one; False: it has expired or changed meanwhile."""
         existing = self._call("get", event, None, unless=HTTPStatus.NOT_FOUND)
         if existing is None or event.episode_id in existing.episodes:
             return existing is not None

@@ -14,7 +14,7 @@ CONFIRMED_WITHIN: Final = round(15 * SECOND)
 _CONFIRM_SECONDS: Final = 7.0
 """A living leader renews its lease every 5 s."""
 _CATCH_UP_SECONDS: Final = 1.5
-"""How long the watch may be silent although it has changes to deliver."""
+"""The time that the watch may be silent although it has changes to deliver."""
 _LONGEST_CATCH_UP: Final = 10.0
 _JUST_AFTER: Final = 0.05
 
@@ -47,7 +47,7 @@ class Leases:
         self._leases.pop(name, None)
 
     def next(self) -> float | None:
-        """When the next lease expires."""
+        """The time at which the next lease expires."""
         while self._due:
             at, name = self._due[0]
             if (lease := self._leases.get(name)) and lease.expires_at == at:
@@ -109,21 +109,21 @@ class Expectations:
 
     @property
     def caught_up(self) -> bool:
-        """Whether the watch has delivered all that was asked for."""
+        """True if the watch has delivered all that was asked for."""
         return not self.undelivered and self._asked is None
 
     def given_up(self, now: float) -> bool:
-        """Whether the watch takes too long to deliver what was asked for."""
+        """True if the watch takes too long to deliver what was asked for."""
         return self._asked is not None and now > self._asked.give_up_at
 
     def is_due(self, now: float) -> bool:
-        """Whether to ask although the watch delivers: its events may be old."""
+        """True if it is time to ask although the watch delivers: its events may be old."""
         if self._asked or now < self._not_before:
             return False
         return now > self._asked_at + _CONFIRM_SECONDS or self.leases.expired(now) is not None
 
     def deadline(self) -> float:
-        """When to ask if the watch stays silent until then: the core concludes only from what was read that a lease has expired."""
+        """The time to ask if the watch stays silent until then: the core concludes only from what was read that a lease has expired."""
         silent_since = max(self._heard_at, self._asked_at)
         if self._asked:
             return min(silent_since + _CATCH_UP_SECONDS, self._asked.give_up_at)
@@ -142,7 +142,7 @@ class Expectations:
 
 
 def is_older(resource_version: str, other: str) -> bool | None:
-    """Whether one resource version is older than another; None: not known. They are numbers in every API server so far."""
+    """True if one resource version is older than another; None: not known. They are numbers in every API server so far."""
     if resource_version == other:
         return False
     if not all(version.isdecimal() and len(version) < 20 for version in (resource_version, other)):

@@ -16,7 +16,7 @@ from kubernetes.config import ConfigException, load_kube_config
 from requests.utils import should_bypass_proxies
 
 from sidecar.runtime.answering import answer_once
-from sidecar.settings.cluster.kubeconfig_features import proxy_problem
+from sidecar.settings.cluster.kubernetes import proxy_problem
 
 _LONGEST_REASON: Final = 500
 

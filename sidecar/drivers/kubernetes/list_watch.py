@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Final, Generic, Protocol, TypeVar
 
-from sidecar.drivers.kubernetes.api import Api, Selector
-from sidecar.drivers.kubernetes.api_error import ApiError
+from sidecar.drivers.kubernetes.access import ApiError
+from sidecar.drivers.kubernetes.api import Api, Selector, Stream
 from sidecar.drivers.kubernetes.objects import OF_OBJECTS, WatchEvent
-from sidecar.drivers.kubernetes.stream import Stream
 from sidecar.drivers.log_throttle import LogThrottle
 from sidecar.runtime.threads import ServiceThread, jittered
 
@@ -49,7 +48,7 @@ class ListWatch(ABC, Generic[_List, _Item]):
         self._until: str | None = None
         """The resource version up to which everything was reported; None: changes since then are lost."""
         self._doubtful = True
-        """Whether everything is listed before the next watch."""
+        """True if everything is listed before the next watch."""
         self._pause = 0.0
         """The pause before the next attempt, with jitter: it grows with each attempt that fails or ends early."""
         self._throttle = LogThrottle()
@@ -73,7 +72,7 @@ class ListWatch(ABC, Generic[_List, _Item]):
 
     @abstractmethod
     def _deadline(self) -> float | None:
-        """When to list if the watch stays silent until then (monotonic); None: at once. Raises ApiError."""
+        """The time to list if the watch stays silent until then (monotonic); None: at once. Raises ApiError."""
 
     @abstractmethod
     def _decode(self, line: bytes) -> WatchEvent[_Item]:
@@ -153,7 +152,7 @@ class ListWatch(ABC, Generic[_List, _Item]):
         return delivered
 
     def _process(self, event: WatchEvent[_Item]) -> bool:
-        """Whether the watch continues."""
+        """True if the watch continues."""
         if event.kind in OF_OBJECTS:
             if not self._changed(event):
                 return False
@@ -169,7 +168,7 @@ class ListWatch(ABC, Generic[_List, _Item]):
     # -- failures ------------------------------------------------------------------------------------------------------
 
     def _is_forgotten(self, status: int | None) -> bool:
-        """Whether the API server has forgotten the changes after `_until` (410)."""
+        """True if the API server has forgotten the changes after `_until` (410)."""
         if status == HTTPStatus.GONE:
             self._until = None
         return status == HTTPStatus.GONE

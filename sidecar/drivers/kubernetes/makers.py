@@ -1,8 +1,12 @@
-"""The makers of JobManagers: Deployments, StatefulSets and Jobs, joined with the pods that they make."""
+"""The makers of JobManagers: Deployments, StatefulSets and Jobs, joined with the pods that they make; and namespaces that are deleted."""
 
+import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
+from http import HTTPStatus
+from threading import Lock
 from typing import Final
 
 import msgspec
@@ -13,10 +17,48 @@ from sidecar.core.flink.deployments import Candidate, FlinkDeployment, Maker, Re
 from sidecar.core.ha.kubernetes_facts import JOB_MANAGER
 from sidecar.core.moment import Moment
 from sidecar.core.observations import DeploymentUnreadable, MakerObserved, MakersListed
-from sidecar.drivers.kubernetes.namespaces import Namespaces
-from sidecar.drivers.kubernetes.objects import Full, mapping, mappings, number, text
+from sidecar.drivers.kubernetes.access import ApiError
+from sidecar.drivers.kubernetes.api import Api, Selector
+from sidecar.drivers.kubernetes.objects import Full, mapping, mappings, number, read_terminating, text
 from sidecar.drivers.kubernetes.pod_objects import OWN_CONTAINER, JobManagerPod
 from sidecar.ports import PlanObserver
+
+NAMESPACES_ROLE: Final = '{apiGroups: [""], resources: [namespaces], verbs: [get]}'
+_REFUSED_SECONDS: Final = 600.0
+
+_log = logging.getLogger("sidecar.plans")
+
+
+class Namespaces:
+    """Asks for the namespaces of one scope. Several threads call it: one asks at a time."""
+
+    def __init__(self, api: Api, namespace: str | None) -> None:
+        """`namespace`: the only one; None: those that names begin with."""
+        self._api = api
+        self._namespace = namespace
+        self._lock = Lock()
+        self._refused_until = 0.0
+
+    def ended_with(self, name: str) -> str:
+        """The namespace of what has this name and is deleted, if that is being deleted too; empty: it is not, or that is not known."""
+        namespace = self._namespace or name.rpartition("/")[0]
+        with self._lock:
+            return namespace if namespace and self._is_terminating(namespace) else ""
+
+    def _is_terminating(self, namespace: str) -> bool:
+        if time.monotonic() < self._refused_until:
+            return False
+        try:
+            return self._api.exchange("get", Selector(name=namespace, kind="Namespace"), None, read_terminating)
+        except ApiError as error:
+            if error.status == HTTPStatus.FORBIDDEN:
+                self._refused_until = time.monotonic() + _REFUSED_SECONDS
+                why = f"{error}; the Role needs {NAMESPACES_ROLE}"
+                _log.warning("whether a deletion is that of the whole namespace is not known: %s", why)
+            return False
+        finally:
+            self._api.reopen()  # it is asked seldom: no connection is kept
+
 
 GROUPS: Final[Mapping[Maker, str]] = {Maker.DEPLOYMENT: "apps/v1", Maker.STATEFUL_SET: "apps/v1", Maker.JOB: "batch/v1"}
 MOST_HOSTS: Final = 32
@@ -34,17 +76,17 @@ class MakerStatus(Struct, frozen=True):
     """The maker as a FlinkDeployment, without the action in progress, which takes more than one read."""
     app: str
     makes_job_managers: bool
-    """Whether the labels of its pods are those of JobManagers."""
+    """True if the labels of its pods are those of JobManagers."""
     may_make_them: bool
-    """Whether anything about it suggests JobManagers: people who describe pods themselves choose their labels."""
+    """True if anything about it suggests JobManagers: people who describe pods themselves choose their labels."""
     native_app: str
     """Its label `app`, if that is certainly a cluster's id."""
     revision: str
     """The revision of its pod template."""
     settled: bool
-    """Whether its pods are of this revision, and one is ready."""
+    """True if its pods are of this revision, and one is ready."""
     mixed: bool
-    """Whether its pods are of several revisions."""
+    """True if its pods are of several revisions."""
     owned: bool
     """A FlinkDeployment makes it."""
 
@@ -99,7 +141,7 @@ def maker_status(kind: Maker) -> Callable[[Full], MakerStatus]:
 
 
 def _may_make_them(labels: Mapping[str, object], template: object) -> bool:
-    """Whether pods of this template may be JobManagers: Flink's, but no TaskManagers, nor the operator or this sidecar."""
+    """True if pods of this template may be JobManagers: Flink's, but no TaskManagers, nor the operator or this sidecar."""
     if labels.get("component") == "taskmanager" or labels.get("app.kubernetes.io/name") == "flink-kubernetes-operator":
         return False
     others = [

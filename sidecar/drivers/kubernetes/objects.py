@@ -49,7 +49,7 @@ class ConfigMap(Struct, frozen=True):
     size: int = 0
     """Characters of all its values."""
     left_out: int | None = None
-    """How many jobs were taken out of `data`, because they are too many to be watched; None: nobody has looked."""
+    """The number of jobs taken out of `data`, because they are too many to be watched; None: nobody has looked."""
 
     @property
     def version(self) -> Version:
@@ -139,7 +139,7 @@ class Spec(Struct, rename="camel", frozen=True):
     volumes: Any = None
 
 
-class Status(Struct, rename="camel", frozen=True):
+class ObjectStatus(Struct, rename="camel", frozen=True):
     """The statuses of all kinds that are read."""
 
     allowed: Any = None
@@ -177,7 +177,7 @@ class Full(_Object, rename="camel"):
     """An object of any kind that is read. The fields below `binary_data` are those of an Event."""
 
     spec: Spec = Spec()
-    status: Status = Status()
+    status: ObjectStatus = ObjectStatus()
     binary_data: Any = None
     involved_object: Any = None
     reason: Any = None
@@ -299,13 +299,13 @@ def flink_deployment(manifest: Full) -> FlinkDeployment:
 
 
 def read_terminating(body: bytes) -> bool:
-    """Whether a namespace is being deleted. Raises ValueError."""
+    """True if a namespace is being deleted. Raises ValueError."""
     manifest = read_object(body, "Namespace")
     return manifest.metadata.deletion_timestamp is not None or manifest.status.phase == "Terminating"
 
 
 def read_cordoned(body: bytes) -> bool:
-    """Whether a node is cordoned. Raises ValueError."""
+    """True if a node is cordoned. Raises ValueError."""
     return read_object(body, "Node").spec.unschedulable is True
 
 

@@ -1,16 +1,24 @@
-"""Decodes JobManagers' pods, and Events. Odd values count as absent: nothing but a ValueError is raised, and that for no JSON alone."""
+"""Decodes JobManagers' pods and Events, and finds the pod of an address.
+
+Odd values count as absent: nothing but a ValueError is raised, and that for no JSON alone.
+"""
 
 import math
 import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from http import HTTPStatus
 from typing import Any, Final
 
 from msgspec import Struct
 
 from sidecar.core.flink.deployments import Maker
+from sidecar.core.pods import Pod
 from sidecar.core.process_end import ContainerEnd, PodStatus, SeenEvent
+from sidecar.drivers.kubernetes.access import Access, ApiError
+from sidecar.drivers.kubernetes.api import Api, Selector
 from sidecar.drivers.kubernetes.objects import Full, mapping, mappings, number, text, wall_time
+from sidecar.ports import KubernetesError, KubernetesRefusedError
 
 MAIN_CONTAINER: Final = "flink-main-container"
 """The main container in pods of Flink's native integration and of the operator."""
@@ -42,7 +50,7 @@ class JobManagerPod(Struct, frozen=True):
     app: str
     """Its label `app`: in pods of Flink's native integration and of the operator the cluster id."""
     is_named: bool
-    """Whether `app` is certainly the cluster id."""
+    """True if `app` is certainly the cluster id."""
     container: str
     """The name of the main container."""
     status: PodStatus
@@ -61,7 +69,7 @@ def job_manager_pod(manifest: Full) -> JobManagerPod:
     labels = mapping(manifest.metadata.labels)
     main = main_container(manifest.spec.containers)
     container = text(main.get("name"))
-    status = next(_with_name(manifest.status.container_statuses, container), {})
+    status = next(_named(manifest.status.container_statuses, container), {})
     state, last = mapping(status.get("state")), mapping(status.get("lastState"))
     deleted = manifest.metadata.deletion_timestamp
     revisions = (text(labels.get(label)) for label in _REVISIONS)
@@ -132,7 +140,7 @@ def seen_event(manifest: Full) -> SeenEvent:
 def main_container(containers: object) -> Mapping[str, Any]:
     """The main container: that of Flink's native integration, else the first one that is not the sidecar. Empty: there is none."""
     others = [container for container in mappings(containers) if container.get("name") != OWN_CONTAINER]
-    return next(_with_name(others, MAIN_CONTAINER), others[0] if others else {})
+    return next(_named(others, MAIN_CONTAINER), others[0] if others else {})
 
 
 def _end(value: object) -> ContainerEnd | None:
@@ -171,9 +179,32 @@ def _disruption(conditions: object) -> str | None:
     return None
 
 
-def _with_name(values: object, name: str) -> Iterator[Mapping[str, Any]]:
+def _named(values: object, name: str) -> Iterator[Mapping[str, Any]]:
     return (value for value in mappings(values) if name and value.get("name") == name)
 
 
 def _message(value: object) -> str:
     return value[:_LONGEST_MESSAGE] if isinstance(value, str) else ""
+
+
+ROLE: Final = '{apiGroups: [""], resources: [pods], verbs: [list]}'
+
+
+class KubernetesPods:
+    """A `sidecar.ports.PodDirectory`. It asks for metadata alone, not for what pods are made of."""
+
+    def __init__(self, access: Access, namespace: str) -> None:
+        self._api = Api(access, namespace)
+
+    def find(self, address: str, wall: int) -> Pod | None:
+        # A pod that has ended keeps its address; pods with `hostNetwork` share that of their node.
+        selector = Selector(kind="Pod", fields=f"status.podIP={address},status.phase=Running")
+        try:
+            pods = [*self._api.read_pages(selector, names_only=True).config_maps.values()]
+        except ApiError as error:
+            if error.status == HTTPStatus.FORBIDDEN:
+                raise KubernetesRefusedError(f"{error}; the Role needs {ROLE}") from error
+            raise KubernetesError(str(error)) from error
+        finally:
+            self._api.reopen()  # leaders change seldom: no connection is kept
+        return Pod(pods[0].name, pods[0].uid, wall) if len(pods) == 1 else None

@@ -132,7 +132,7 @@ def tail(descriptor: int, until: int | None = None) -> bytes:
 
 
 def same_file(path: Path, held: os.stat_result) -> bool:
-    """Whether the path still leads to this file, or to none."""
+    """True if the path still leads to this file, or to none."""
     try:
         return os.path.samestat(path.stat(), held)
     except OSError:
@@ -165,7 +165,7 @@ class FollowedLog(OpenLog):
         return replace(log_end(path.name, text), followed=True) if text.strip() else None
 
     def _has_begun(self, descriptor: int) -> bool:
-        """Whether a run has begun in the lines that were added. A file that has become shorter was copied and truncated."""
+        """True if a run has begun in the lines that were added. A file that has become shorter was copied and truncated."""
         size = os.fstat(descriptor).st_size
         start = max(min(self._offset, size), size - MOST_CHARACTERS)
         lines, end, _ = os.pread(descriptor, size - start, start).rpartition(b"\n")

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 MOST_WATCHED: Final = 20
 """Processes; each has up to nine descriptors open."""
 LOOK_SECONDS: Final = 2.0
-"""How often the counters of OOM kills are read."""
+"""The time between two reads of the counters of OOM kills."""
 SEEN_SECONDS: Final = 60.0
-"""How often a running JobManager is reported again without a change: the first report may have been too early."""
+"""The time after which a running JobManager is reported again without a change: the first report may have been too early."""
 SCAN_SHARE: Final = 50
 """Looking for processes takes at most this part of the time: thousands may run here."""
 STATUS_SECONDS: Final = 2.0
-"""How long the parent of an ended process may take to wait for it. Beyond that its exit code is not known."""
+"""The time that the parent of an ended process may take to wait for it. Beyond that its exit code is not known."""
 _STATUS_PAUSE: Final = 0.05
 _STOP_SECONDS: Final = 1.0
 JOB_MANAGER: Final = re.compile(r"(Entrypoint|EntryPoint|ClusterDriver)$")

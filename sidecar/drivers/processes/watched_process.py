@@ -1,20 +1,116 @@
 """Watches one JobManager's process, and opens before its end what is gone afterwards: its entries in /proc, and perhaps its cgroup."""
 
 import os
+import re
 import time
 from collections import deque
+from collections.abc import Iterable
 from contextlib import ExitStack, suppress
+from datetime import datetime
 from pathlib import Path, PurePosixPath
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from msgspec.structs import replace
 
+from sidecar.core.first_fault import log_end
 from sidecar.core.process_end import Pressure, ProcessEnd, RunningProcess
-from sidecar.drivers.processes import jvm_files
 from sidecar.drivers.processes.held_log import HeldLog
 from sidecar.host import processes
-from sidecar.host.memory_cgroup import MemoryCgroup
+from sidecar.host.process_attributes import MemoryCgroup
 from sidecar.host.processes import PROC, FlinkProcess, exit_code
+
+_ERROR_FILE: Final = "-XX:ErrorFile="
+_TEMPORARY: Final = "-Djava.io.tmpdir="
+_LOG: Final = "-Dlog.file="
+_GC_LOG: Final = re.compile(r"-Xlog:[^:]*gc[^:]*:(?:file=)?\"?(?P<path>[^:\"]+)\"?(?::.*)?|-Xloggc:(?P<older>.+)")
+_NO_FILES: Final = frozenset({"stdout", "stderr"})
+
+_PRINTED: Final = re.compile(
+    r"^(?:Terminating|Aborting) due to (java\.lang\.OutOfMemoryError: .{1,100})$", re.MULTILINE
+)
+_CRASHED: Final = re.compile(r"^#\s+fatal error: OutOfMemory encountered: (.{1,100})$", re.MULTILINE)
+_PAUSE: Final = re.compile(r"\bPause\b.{0,200}?(\d{1,9}[.,]\d{1,6})ms\s*$")
+_UPTIME: Final = re.compile(r"\[(\d{1,12}[.,]\d{3})s\]")
+_TIME: Final = re.compile(r"\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.,]\d{3}[+-]\d{4})\]")
+_LAST: Final = 60.0
+"""Seconds before the end in which a pause counts."""
+
+
+class JvmFiles(NamedTuple):
+    """Absolute paths, or relative to its working directory, as it sees them."""
+
+    temporary: str
+    log: str | None
+    printed: str | None
+    """The file to which Flink's scripts redirect the JVM's output, beside its log."""
+    crash_files: tuple[str, ...]
+    """The files to which the JVM writes when it crashes: it takes the first one that it can write."""
+    gc_log: str | None
+
+
+def jvm_files(options: Iterable[str], pid: int) -> JvmFiles:
+    """`pid`: as the JVM itself sees it."""
+    temporary, crash_file, log, gc_log = "/tmp", f"hs_err_pid{pid}.log", None, None  # noqa: S108  HotSpot's, whatever java.io.tmpdir is
+    for option in options:
+        if option.startswith(_ERROR_FILE):
+            crash_file = option.removeprefix(_ERROR_FILE).replace("%p", str(pid))
+        elif option.startswith(_TEMPORARY):
+            temporary = option.removeprefix(_TEMPORARY)
+        elif option.startswith(_LOG):
+            log = option.removeprefix(_LOG)
+        elif match := _GC_LOG.fullmatch(option):
+            gc_log = (match["path"] or match["older"]).replace("%p", str(pid))
+    fallback = f"/tmp/hs_err_pid{pid}.log"  # noqa: S108  likewise
+    return JvmFiles(
+        temporary,
+        log,
+        str(PurePosixPath(log).with_suffix(".out")) if log and PurePosixPath(log).suffix == ".log" else None,
+        (crash_file, fallback),
+        None if gc_log in _NO_FILES else gc_log,
+    )
+
+
+def crash_problem(text: str) -> str | None:
+    """The line of an `hs_err_pid*.log` that names the problem."""
+    head = "\n".join(line for line in text.splitlines() if line.startswith("#"))
+    return log_end("", head).first_fault
+
+
+def exhausted(printed: str, crash: str) -> str | None:
+    """The error for which a JVM ended itself, by what it printed at its end or by its `hs_err_pid*.log`. None: neither says so."""
+    if line := _PRINTED.search(printed):
+        return line[1]
+    line = _CRASHED.search(crash)
+    return f"java.lang.OutOfMemoryError: {line[1]}" if line else None
+
+
+def longest_pause(text: str, uptime: float, wall: float) -> float | None:
+    """Seconds of the longest pause in the last minute of a GC log; both times are of the JVM's end, in seconds. None: there is none, or its
+    lines have no time.
+    """
+    pauses = [
+        float(pause[1].replace(",", ".")) / 1000
+        for line in text.splitlines()
+        if (pause := _PAUSE.search(line)) and _is_late(line, uptime, wall)
+    ]
+    return max(pauses, default=None)
+
+
+def _is_late(line: str, uptime: float, wall: float) -> bool:
+    if at := _UPTIME.search(line):
+        return uptime - float(at[1].replace(",", ".")) <= _LAST
+    at = _TIME.search(line)
+    try:
+        return at is not None and wall - datetime.fromisoformat(at[1].replace(",", ".")).timestamp() <= _LAST
+    except ValueError:
+        return False
+
+
+def average(pressure: str) -> float | None:
+    """The share (percent) of the last minute in which some task waited, by a file of /proc/pressure."""
+    match = re.search(r"^some .*\bavg60=(\d{1,3}\.\d\d)", pressure, re.MULTILINE)
+    return float(match[1]) if match else None
+
 
 _COUNTS: Final = 3
 """The oldest of so many is compared with the one at the end: a process that is killed takes a while to give its memory back."""
@@ -27,7 +123,7 @@ _SECOND: Final = 1_000_000
 _STARTING: Final = 60.0
 """Seconds in which a JobManager opens its ports: until then they are read at each look."""
 PORTS_SECONDS: Final = 30.0
-"""How often the ports are read after the first time: that takes a millisecond."""
+"""The time between two reads of the ports after the first: that takes a millisecond."""
 
 
 class WatchedProcess:
@@ -112,14 +208,14 @@ class WatchedProcess:
             pressure=Pressure(*(_pressure(name) for name in ("cpu", "memory", "io"))),
             full_disk=next((name for name, folder in self._folders.items() if _is_full(folder)), None),
             crash_file=crash[0] if crash else None,
-            crash_problem=jvm_files.crash_problem(crash[1]) if crash else None,
-            exhausted=jvm_files.exhausted(printed or "", crash[1] if crash else ""),
+            crash_problem=crash_problem(crash[1]) if crash else None,
+            exhausted=exhausted(printed or "", crash[1] if crash else ""),
             last_pause=self._last_pause(wall / _SECOND),
             ports=self.running.ports,
         )
 
     def has_status(self) -> bool:
-        """Whether its exit code is known by now."""
+        """True if its exit code is known by now."""
         code = exit_code(self.pidfd)
         if self.ended and code is not None:
             self.ended = replace(self.ended, exit_code=code)
@@ -133,7 +229,7 @@ class WatchedProcess:
 
     def _hold_folders(self) -> None:
         pid = int(processes.status(self.process.pid)["NSpid"].split()[-1])
-        files = jvm_files.jvm_files(processes.jvm_options(self.process), pid)
+        files = jvm_files(processes.jvm_options(self.process), pid)
         self._crash_files, self._gc_log, self._printed = files.crash_files, files.gc_log, files.printed
         self._hold(".")
         self._log_name = PurePosixPath(files.log).name if files.log else None
@@ -160,7 +256,7 @@ class WatchedProcess:
 
     def _last_pause(self, wall: float) -> float | None:
         text = self._content(self._gc_log, end=True) if self._gc_log else None
-        return jvm_files.longest_pause(text, processes.age(self.process.started), wall) if text else None
+        return longest_pause(text, processes.age(self.process.started), wall) if text else None
 
     def _content(self, path: str, *, end: bool) -> str | None:
         """The beginning of a file that was written by the process, or its end."""
@@ -204,5 +300,5 @@ def _is_full(folder: int) -> bool:
 
 def _pressure(name: str) -> float | None:
     with suppress(OSError):
-        return jvm_files.average((PROC / "pressure" / name).read_text())
+        return average((PROC / "pressure" / name).read_text())
     return None

@@ -9,7 +9,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from sidecar.core.observations import ConnectionState
 from sidecar.drivers.zookeeper.security import Security
-from sidecar.drivers.zookeeper.session import Question, Session
+from sidecar.drivers.zookeeper.zookeeper_session import Question, Session
 
 GOODBYE_SECONDS: Final = 1.0
 
@@ -37,12 +37,12 @@ class BlockingSession(Session):
         )
 
     def await_connected(self) -> bool:
-        """Whether the session is connected by the deadline."""
+        """True if the session is connected by the deadline."""
         self._settled.wait(self.seconds_left())
         return self.connected
 
     def still_serves(self) -> bool:
-        """Whether the server answers. Asked before each call: a write whose answer is lost may have been done."""
+        """True if the server answers. Asked before each call: a write whose answer is lost may have been done."""
         try:
             self._client.exists_async("/").get(timeout=self._patience)
         except (KazooException, KazooTimeoutError):

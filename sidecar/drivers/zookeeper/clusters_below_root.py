@@ -14,23 +14,20 @@ from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ClusterFound, ClusterRemoved, ClustersListed, ConnectionState, FinderObservation
 from sidecar.core.sanitize import clean
 from sidecar.drivers.log_throttle import LogThrottle
-from sidecar.drivers.shares import Shares, owner_below_root
-from sidecar.drivers.watched_jobs import WatchedJobs
-from sidecar.drivers.zookeeper.connection import Connection
+from sidecar.drivers.shares import Shares, WatchedJobs, owner_below_root
 from sidecar.drivers.zookeeper.discovery import ROOT, Discovery
-from sidecar.drivers.zookeeper.driver import root_of
 from sidecar.drivers.zookeeper.persistent import ZNodeEvent
 from sidecar.drivers.zookeeper.place import Inquiry, Place
-from sidecar.drivers.zookeeper.probe import Probe
-from sidecar.drivers.zookeeper.reporter import Reporter
+from sidecar.drivers.zookeeper.reporter import Probe, Reporter
 from sidecar.drivers.zookeeper.security import Security
-from sidecar.drivers.zookeeper.session import Answer
+from sidecar.drivers.zookeeper.zookeeper_driver import Connection, root_of
+from sidecar.drivers.zookeeper.zookeeper_session import Answer
 from sidecar.ports import FinderObserver
 from sidecar.settings import ZooKeeperFinderSettings
 
 REMOVED_SECONDS: Final = 15.0
-"""How long nothing of a cluster has to exist until it counts as removed. A JobManager that runs writes it again within a second, and one
-that is restarted is missed less soon than anybody is paged.
+"""The time without anything of a cluster until it counts as removed. A JobManager that runs writes it again within a second, and one that
+is restarted is missed less soon than anybody is paged.
 """
 CONFIRM_SECONDS: Final = 5.0
 MOST_NAMED: Final = 5

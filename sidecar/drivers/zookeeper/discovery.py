@@ -10,7 +10,7 @@ from msgspec import Struct
 from sidecar.core.bounds import STORE_LIST
 from sidecar.core.flink import znode_paths
 from sidecar.drivers.shares import Shares, folder_of
-from sidecar.drivers.zookeeper.session import (
+from sidecar.drivers.zookeeper.zookeeper_session import (
     Absent,
     Answer,
     Children,
@@ -36,16 +36,16 @@ class _Folder(Struct, eq=False):
     below: frozenset[str] = frozenset()
     """The paths below it that are listed, too. Others are only counted: anybody may create as many as they like."""
     left_out: int = 0
-    """How many more children there are than are listed."""
+    """The number of children beyond those that are listed."""
     is_cluster: bool = False
     reading: bool = False
     stale: bool = False
-    """Whether the folder changed while it was read."""
+    """True if the folder changed while it was read."""
     refused: bool = False
     too_long: bool = False
-    """Whether the folder's list is too long to be read: it is then read now and then, not at each change."""
+    """True if the folder's list is too long to be read: it is then read now and then, not at each change."""
     absent: bool = False
-    """Whether the folder did not exist when it was last asked for: nothing was watched then."""
+    """True if the folder did not exist when it was last asked for: nothing was watched then."""
 
 
 class Discovery:
@@ -66,7 +66,7 @@ class Discovery:
         """Paths that are not listed because there are too many, by the folder below the root; "": the root itself."""
         self._shares = Shares(most)
         self._has_room = False
-        """Whether there are fewer paths than when those that are left out were counted."""
+        """True if there are fewer paths than when those that are left out were counted."""
         self._known = _paths_to(known)
         self._folders = {ROOT: _Folder()}
         self._queue: deque[tuple[Question, str]] = deque()
@@ -74,7 +74,7 @@ class Discovery:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything has been listed since `read_all`."""
+        """True if everything has been listed since `read_all`."""
         return not self._unread and self.problem is None
 
     @property
@@ -160,7 +160,7 @@ class Discovery:
         self._follow(path, folder, names)
 
     def _decide(self, path: str, folder: _Folder) -> None:
-        """Whether `path` is a cluster, and what that changes below it."""
+        """Decides whether `path` is a cluster, and what that changes below it."""
         leader = self._folders.get(path + _LEADER)
         was, folder.is_cluster = (
             folder.is_cluster,

@@ -185,7 +185,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         self._listener = listener
         self._unread = bytearray()
         self._was_cut = False
-        """Whether the last message was longer than `_MOST_BYTES`."""
+        """True if the last message was longer than `_MOST_BYTES`."""
 
     def _connect(self, *address: Any) -> Any:
         self._unread.clear()

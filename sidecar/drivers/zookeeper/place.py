@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ConnectionState
 from sidecar.drivers.log_throttle import LogThrottle
-from sidecar.drivers.watched_jobs import WatchedJobs
+from sidecar.drivers.shares import WatchedJobs
 from sidecar.drivers.zookeeper.persistent import ZNodeEvent
 from sidecar.drivers.zookeeper.reporter import Reporter
-from sidecar.drivers.zookeeper.session import Answer, Question, Value
 from sidecar.drivers.zookeeper.tree import Tree
 from sidecar.drivers.zookeeper.watch_set import Ask
+from sidecar.drivers.zookeeper.zookeeper_session import Answer, Question, Value
 
 _READ_AT_ONCE: Final = 8
 
@@ -28,7 +28,7 @@ class Inquiry(NamedTuple):
     question: Question
     path: str
     watch: bool
-    """Whether it sets a one-shot watch."""
+    """True if it sets a one-shot watch."""
     answered: Callable[[Moment, Answer], None]
 
 
@@ -79,12 +79,12 @@ class Place:
 
     @property
     def throttled(self) -> bool:
-        """Whether there are contested paths, for `read_throttled`."""
+        """True if there are contested paths, for `read_throttled`."""
         return bool(self._contested)
 
     @property
     def ever_found(self) -> bool:
-        """Whether anything of the clusters has ever been found."""
+        """True if anything of the clusters has ever been found."""
         return any(cluster.reporter.ever_found for cluster in self._clusters.values())
 
     # -- the connection ------------------------------------------------------------------------------------------------

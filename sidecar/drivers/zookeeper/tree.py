@@ -6,9 +6,10 @@ from itertools import islice
 from sidecar.core.bounds import STORE_LIST
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import ZNodePosition
-from sidecar.drivers.watched_jobs import WatchedJobs
+from sidecar.drivers.shares import WatchedJobs
 from sidecar.drivers.zookeeper.persistent import ZNodeEvent
-from sidecar.drivers.zookeeper.session import (
+from sidecar.drivers.zookeeper.watch_set import DISCOVERY, Ask, ParentGone, Watched, WatchReport
+from sidecar.drivers.zookeeper.zookeeper_session import (
     Absent,
     Answer,
     Children,
@@ -19,7 +20,6 @@ from sidecar.drivers.zookeeper.session import (
     TooManyChildren,
     Value,
 )
-from sidecar.drivers.zookeeper.watch_set import DISCOVERY, Ask, ParentGone, Watched, WatchReport
 
 MOST_CHILDREN = STORE_LIST.most_items
 """A longer list is not read. New children are still reported by the watch."""
@@ -88,11 +88,11 @@ class Tree:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything has been read since `read_all`, and `completed` has returned that."""
+        """True if everything has been read since `read_all`, and `completed` has returned that."""
         return self._unread is None
 
     def completed(self) -> bool:
-        """Whether everything has been read since `read_all`; true once, and not while a list of discovery is refused."""
+        """True if everything has been read since `read_all`; true once, and not while a list of discovery is refused."""
         if self._unread is None or self._unread:
             return False
         self._unread = None
@@ -248,7 +248,7 @@ class Tree:
         )
 
     def _only_sets_watch(self, ask: Ask) -> bool:
-        """Whether nothing is to be learned from the answer: a read has found the path absent, which sets no one-shot watch."""
+        """True if nothing is to be learned from the answer: a read has found the path absent, which sets no one-shot watch."""
         return ask.question is Question.EXISTS and not self.persistent
 
     def _follow_up(self, ask: Ask, answer: Answer) -> None:
@@ -304,7 +304,7 @@ class Tree:
         queue.append(Ask(watched, question, watched.path))
 
     def _counts_children_first(self, watched: Watched) -> bool:
-        """Whether to ask for the length of a list before reading it. Not with one-shot watches: each question would set one."""
+        """True if it is right to ask for the length of a list before reading it. Not with one-shot watches: each question would set one."""
         return self.persistent and watched.question is Question.CHILDREN
 
     def _add(self, path: str, question: Question, *, notified: bool = True) -> Watched:

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import Births
-from sidecar.drivers.zookeeper.session import Absent, Answer, Children, Question, TooManyChildren, Value
+from sidecar.drivers.zookeeper.zookeeper_session import Absent, Answer, Children, Question, TooManyChildren, Value
 
 DISCOVERY = frozenset({znode_paths.LEADER, znode_paths.JOBS})
 """The lists that lead to all leaders."""
@@ -29,7 +29,7 @@ class Watched(Struct, eq=False):
     past: tuple[int, ...] = ()
     """The hashes of a few earlier values, latest first."""
     churn: tuple[float, ...] = ()
-    """When (monotonic) the node was deleted or, with more weight, an earlier value came back. Bounded."""
+    """The time (monotonic) at which the node was deleted or, with more weight, an earlier value came back. Bounded."""
     reading: bool = False
     """A question is queued or in progress: never more than one."""
     stale: bool = False
@@ -40,9 +40,9 @@ class Watched(Struct, eq=False):
     events: int = 0
     """Writes since the last report; of a list, children created or deleted."""
     notified: bool = False
-    """Whether any watch event arrived since the last report."""
+    """True if any watch event arrived since the last report."""
     counted: bool = False
-    """Whether `events` counts all writes since the last report."""
+    """True if `events` counts all writes since the last report."""
     births: Births | None = None
 
     def renewed(self) -> "Watched":
@@ -51,12 +51,12 @@ class Watched(Struct, eq=False):
 
     @property
     def leads_on(self) -> bool:
-        """Whether other paths to watch depend on this list."""
+        """True if other paths to watch depend on this list."""
         return self.question is Question.CHILDREN and znode_paths.leads_on(self.path)
 
     @property
     def was_written(self) -> bool:
-        """Whether something was written since the last report, for certain."""
+        """True if something was written since the last report, for certain."""
         return self.counted and self.events > 0
 
     def state_in(self, answer: Answer) -> object:

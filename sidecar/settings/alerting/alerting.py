@@ -11,7 +11,7 @@ from msgspec import Struct
 from sidecar.core.policy.labels import OWN_LABELS
 from sidecar.core.policy.policy import DRILL_AGE, LASTING, PLANNABLE, PLANNED_BUDGET, Rule, Severity, Template, Trigger
 from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, with_feeds
-from sidecar.settings.alerting.receivers import NAME, ReceiverKeys, receiver, without_endpoint
+from sidecar.settings.alerting.receivers import NAME, ReceiverKeys, no_endpoint_error, receiver
 from sidecar.settings.alerting.routes import InhibitRuleKeys, Names, RouteKeys, inhibit_rules, root_route
 from sidecar.settings.alerting.time_intervals import TimeIntervalKeys, time_intervals
 from sidecar.settings.file.durations import SECOND
@@ -92,7 +92,7 @@ def read_alerting(documents: Sequence[Section], labels: Mapping[str, str], *, se
     sections = [*unique_sections(documents, "receivers")]
     receivers = tuple(receiver(section, secrets=secrets) for section in sections)
     if receivers and not any(target.endpoints for target in receivers):
-        raise without_endpoint(sections[0])  # nobody would ever be notified
+        raise no_endpoint_error(sections[0])  # nobody would ever be notified
     notified = (section.get("name") for section in sections if "heartbeat" not in section)
     names = Names({name.written: name.text for name in notified}, {*OWN_LABELS, *labels}, time_intervals(documents))
     return Alerting(

@@ -9,16 +9,14 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from sidecar.core.policy.policy import Feed
-from sidecar.net.endpoints import Alertmanager, AppriseUrl, Endpoint, Slack, Webhook
-from sidecar.net.secret import Secret
+from sidecar.net.endpoints import Alertmanager, AppriseUrl, Endpoint, Secret, Slack, Webhook
 from sidecar.settings.file.durations import SECOND
-from sidecar.settings.file.hosts import is_host
 from sidecar.settings.file.key import Duration, Key, Matching, keys_of
 from sidecar.settings.file.section import Section
-from sidecar.settings.file.setting import Setting
+from sidecar.settings.file.setting import Setting, is_host
 from sidecar.settings.file.settings_error import SettingsError
 from sidecar.settings.model import Receiver
-from sidecar.settings.security import TlsSettings
+from sidecar.settings.tls_and_sasl import TlsSettings
 
 NAME: Final = Matching(re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"), "1 to 64 letters, digits, _, - or .")
 UNUSED_URL: Final = "json://127.0.0.1"
@@ -183,7 +181,7 @@ def receiver(section: Section, *, secrets: bool) -> Receiver:
     section.value("name")  # a mistake in it is the first, as the name is used elsewhere
     notifies = any(kind in section for kind in KINDS)
     if "urls" in section and not section.items("urls") and not any(kind in section for kind in KINDS[1:]):
-        raise without_endpoint(section)
+        raise no_endpoint_error(section)
     if "heartbeat" in section and not notifies:
         raise section.error("heartbeat", "is for a receiver with an endpoint: give it one, or remove this")
     endpoints = [*_endpoints(section)] if secrets else [(section.location, AppriseUrl(Secret(UNUSED_URL)))] * notifies
@@ -195,7 +193,7 @@ def receiver(section: Section, *, secrets: bool) -> Receiver:
     )
 
 
-def without_endpoint(section: Section) -> SettingsError:
+def no_endpoint_error(section: Section) -> SettingsError:
     """The error that the receiver has none."""
     return section.mistake(f"the receiver has no endpoint: give it at least one of {', '.join(KINDS)}")
 

@@ -16,8 +16,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from sidecar.core.alerting.template_fields import EXAMPLE
 from sidecar.core.policy.policy import Template
-from sidecar.settings.file.did_you_mean import did_you_mean
 from sidecar.settings.file.setting import Setting
+from sidecar.settings.file.settings_error import did_you_mean
 
 MOST_CHARACTERS: Final = 2000
 """The most characters of a template."""

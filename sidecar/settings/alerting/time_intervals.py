@@ -10,10 +10,10 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct
 
 from sidecar.core.policy.routing import Span, TimeInterval, TimeRange
-from sidecar.settings.file.did_you_mean import did_you_mean
 from sidecar.settings.file.key import Key
 from sidecar.settings.file.section import Section, unique_sections
 from sidecar.settings.file.setting import Setting
+from sidecar.settings.file.settings_error import did_you_mean
 
 _TIME: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])|24:00")
 _LONGEST_MONTH: Final = 31
@@ -146,12 +146,12 @@ def _range(section: Section) -> TimeRange:
 
 
 def _lengths(month: int) -> tuple[int, ...]:
-    """How many days the month may have."""
+    """The numbers of days that the month may have."""
     return (28, 29) if month == _FEBRUARY else (monthrange(2001, month)[1],)
 
 
 def _has_day(time_range: TimeRange, month: int, length: int) -> bool:
-    """Whether a month of `length` days has a day in the range."""
+    """True if a month of `length` days has a day in the range."""
     spans = [[day if day > 0 else length + 1 + day for day in span] for span in time_range.days_of_month]
     in_month = not time_range.months or any(first <= month <= last for first, last in time_range.months)
     return in_month and (not spans or any(max(first, 1) <= min(last, length) for first, last in spans))

@@ -1,24 +1,33 @@
-"""Reads which cluster to watch: from the command line, the environment, the configuration, or Flink's own configuration."""
+"""Reads which cluster to watch (from the command line, the environment, the configuration, or Flink's own configuration), or where clusters
+are found in place of a list of them; and the servers of a ZooKeeper ensemble as ZooKeeper's Java client reads them, which is Flink's."""
 
 import logging
 import os
+import re
 from collections import ChainMap
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.flink.znode_paths import namespace
 from sidecar.settings.cluster.flink_conf import configurations, read_flink_conf
-from sidecar.settings.cluster.kubernetes import read_kubernetes
-from sidecar.settings.cluster.quorum import check_path, read_quorum
-from sidecar.settings.cluster.stores import TIMEOUT, ClusterSettings, KubernetesSettings, ZooKeeperSettings
-from sidecar.settings.file.key import default_of, keys_of, read_settings
+from sidecar.settings.cluster.kubernetes import PLAN_FLAGS, find_access, read_kubernetes, read_namespace
+from sidecar.settings.cluster.stores import (
+    TIMEOUT,
+    AnyFinderSettings,
+    ClusterSettings,
+    FinderSettings,
+    KubernetesSettings,
+    ZooKeeperFinderSettings,
+    ZooKeeperSettings,
+)
+from sidecar.settings.file.key import Key, default_of, keys_of, read_settings
 from sidecar.settings.file.section import Section
-from sidecar.settings.file.setting import Setting
+from sidecar.settings.file.setting import Setting, is_host
 from sidecar.settings.file.settings_error import SettingsError
-from sidecar.settings.security import (
+from sidecar.settings.tls_and_sasl import (
     SECURITY,
     NamedSettings,
     read_authorization,
@@ -26,6 +35,58 @@ from sidecar.settings.security import (
     read_tls,
     security_settings,
 )
+
+_LIKE: Final = "is not a list of ZooKeeper servers: "
+_EXAMPLE: Final = "write it like zk-1:2181,zk-2:2181"
+_HOST = re.compile(r"[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]")
+_PORT = re.compile(r"\+?[0-9]{1,9}", re.ASCII)
+
+
+def read_quorum(setting: Setting) -> str:
+    """`h1:2181,h2:2181[/chroot]`, without blanks around them, empty parts and colons without a port; IPv6 addresses in brackets.
+
+    Raises SettingsError.
+    """
+    if "://" in setting.text:
+        raise setting.invalid(f"{_LIKE}it is no URL: {_EXAMPLE}")
+    servers, slash, chroot = setting.text.strip().partition("/")
+    addresses = [_server(setting, part.strip()) for part in servers.split(",") if part.strip()]
+    if not addresses:
+        raise setting.invalid(f"{_LIKE}{_EXAMPLE}")
+    if not slash or not chroot:
+        return ",".join(addresses)
+    if "," in chroot:
+        raise setting.invalid(
+            f"{_LIKE}ZooKeeper's client takes everything after the first slash for the chroot: "
+            "give the chroot once, after the last server, like zk-1:2181,zk-2:2181/chroot"
+        )
+    check_path(setting, chroot)
+    return f"{','.join(addresses)}/{chroot}"
+
+
+def check_path(setting: Setting, path: str) -> None:
+    """Raise SettingsError if `path`, without its outer slashes, breaks ZooKeeper's rules."""
+    if path and any(part in {"", ".", ".."} for part in path.split("/")):
+        raise setting.invalid("is not a ZooKeeper path: it has an empty part, or one that is . or ..")
+
+
+def _server(setting: Setting, part: str) -> str:
+    """Mirrors the loop of `ConnectStringParser`: the port follows the last colon, in an IPv6 address without brackets too."""
+    host, colon, port = (part, "", "") if part.endswith("]") or ":" not in part else part.rpartition(":")
+    port_is_missing = bool(colon) and not port and host.endswith("]")
+    port_is_wrong = bool(port) and not (_PORT.fullmatch(port) and 0 < int(port) < 1 << 16)
+    bracketed = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    if port_is_missing or port_is_wrong or not _HOST.fullmatch(bracketed):
+        raise setting.invalid(f"{_LIKE}{_EXAMPLE}")
+    if not is_host(bracketed):
+        hint = (
+            "write an IPv6 address in brackets, like [2001:db8::1]:2181"
+            if is_host(part)
+            else f"{host} is no IP address"
+        )
+        raise setting.invalid(f"{_LIKE}{hint}")
+    return f"{bracketed}:{int(port)}" if port else bracketed
+
 
 FLINK_CONF_DIR: Final = "FLINK_CONF_DIR"
 """Flink's own variable."""
@@ -39,7 +100,7 @@ _WAYS: Final = ("flink_conf", "zookeeper", "kubernetes")
 
 
 def names_cluster(source: NamedSettings) -> bool:
-    """Whether `source` names a cluster."""
+    """True if `source` names a cluster."""
     return any(way in source for way in _WAYS)
 
 
@@ -132,5 +193,107 @@ def read_zookeeper(settings: NamedSettings, flink_settings: NamedSettings | None
 
 
 def _has_identity(settings: ZooKeeperSettings) -> bool:
-    """Whether the server can identify us."""
+    """True if the server can identify us."""
     return bool(settings.sasl or settings.authorization or (settings.tls and settings.tls.certificate_file))
+
+
+ALL: Final = "all"
+_FINDING: Final = ("selector", "namespaces")
+_MOST_NAMESPACES: Final = 50
+
+
+class ZooKeeperFinderKeys(Struct, frozen=True):
+    """The keys of `zookeeper` at the top level, where it may find clusters."""
+
+    clusters: Annotated[str, Key()]
+    """`all`: [every cluster below `root` is found](../how-to/zookeeper.md#clusters-that-are-found)"""
+
+
+def read_finder(file: Section, *overrides: NamedSettings) -> AnyFinderSettings | None:
+    """The place where the configuration finds clusters; None: it names them. `overrides`: the command line and the environment.
+
+    Raises SettingsError.
+    """
+    if "zookeeper" in file and (below := _read_zookeeper_finder(file, *overrides)):
+        return below
+    if "kubernetes" not in file:
+        return None
+    section = file.section("kubernetes")
+    key = next((key for key in _FINDING if key in section), None)
+    if key is None:
+        return None
+    own = {name: setting for name in keys_of(KubernetesSettings) if (setting := section.find(name))}
+    settings = ChainMap(*map(dict, overrides), own)
+    _names_no_cluster(file, section, key, settings)
+    kubeconfig, context, home = find_access(settings)
+    namespaces = (
+        _namespaces(section) if "namespaces" in section else (read_namespace(settings.get("namespace") or home),)
+    )
+    return section.make(
+        FinderSettings,
+        namespaces=namespaces,
+        home=read_namespace(home),
+        kubeconfig=kubeconfig,
+        context=context,
+        **{flag: flag in settings and settings[flag].flag() for flag in PLAN_FLAGS},
+    )
+
+
+def _names_no_cluster(file: Section, section: Section, key: str, settings: NamedSettings) -> None:
+    """Nothing else says which clusters there are. `key`: the one of the section that finds them. Raises SettingsError."""
+    for other in ("clusters", "flink_conf_dir", "zookeeper"):
+        if other in file:
+            raise file.error(other, f"kubernetes.{key} finds clusters, and names them all: remove one of the two")
+    for name in ("pod_names", "events"):
+        if name in section:
+            raise section.error(name, f"is for clusters that are named, and kubernetes.{key} finds them: remove it")
+    if "cluster_id" in settings:
+        problem = f"names one cluster, and kubernetes.{key} finds all of them: remove one of the two"
+        raise settings["cluster_id"].error(problem)
+    if "namespace" in settings and "namespaces" in section:
+        raise settings["namespace"].error("namespaces is given too: remove one of the two")
+
+
+def _read_zookeeper_finder(file: Section, *overrides: NamedSettings) -> ZooKeeperFinderSettings | None:
+    section = file.section("zookeeper")
+    if "clusters" not in section:
+        return None
+    section.get("clusters").one_of(
+        {ALL}, "choices: all clusters below zookeeper.root; to name some, list them under clusters"
+    )
+    for other in ("clusters", "flink_conf_dir", "kubernetes"):
+        if other in file:
+            raise file.error(other, "zookeeper.clusters finds clusters, and names them all: remove one of the two")
+    if "tolerate_suspended_connections" in section:
+        raise section.error(
+            "tolerate_suspended_connections",
+            "is for a cluster that is named, and zookeeper.clusters finds them: remove it",
+        )
+    settings = dict(ChainMap(*map(dict, overrides), zookeeper_settings(section)))
+    if "cluster_id" in settings:
+        raise settings["cluster_id"].error(
+            "names one cluster, and zookeeper.clusters finds all of them: remove one of the two"
+        )
+    if "zookeeper" not in settings:
+        raise section.error("clusters", "needs zookeeper.quorum: the servers, like zk-1:2181,zk-2:2181")
+    root = settings.get("root") or default_of(ZooKeeperSettings, "root")
+    zookeeper = read_zookeeper({**settings, "cluster_id": Setting(ALL, "the clusters that are found")})
+    return ZooKeeperFinderSettings(
+        quorum=zookeeper.quorum,
+        root=namespace(root.text, ""),
+        session_timeout=zookeeper.session_timeout,
+        connection_timeout=zookeeper.connection_timeout,
+        tls=zookeeper.tls,
+        sasl=zookeeper.sasl,
+        authorization=zookeeper.authorization,
+    )
+
+
+def _namespaces(section: Section) -> tuple[str, ...] | None:
+    if not section.is_list("namespaces"):
+        section.get("namespaces").one_of({ALL}, "choices; otherwise it is a list of namespaces")
+        return None
+    names = tuple(map(read_namespace, section.texts("namespaces")))
+    if not names or len({*names}) < len(names) or len(names) > _MOST_NAMESPACES:
+        raise section.error("namespaces", f"must be {ALL}, or a list of 1 to {_MOST_NAMESPACES} different namespaces")
+    return names

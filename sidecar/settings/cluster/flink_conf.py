@@ -8,17 +8,72 @@ import codecs
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from sidecar.core.bounds import FLINK_CONF
-from sidecar.settings.cluster.flink_map import parse_flink_map
+from sidecar.core.ha.finding import Unknown
+from sidecar.core.ha.flink_checks import OPTIONS, FlinkFacts
+from sidecar.core.sanitize import clean
 from sidecar.settings.cluster.stores import ZooKeeperSettings
 from sidecar.settings.file.durations import format_duration, parse_flink_duration
 from sidecar.settings.file.key import keys_of
-from sidecar.settings.file.nodes import ListNode, MappingNode, ScalarNode
+from sidecar.settings.file.section import ListNode, MappingNode, ScalarNode
 from sidecar.settings.file.setting import Setting
 from sidecar.settings.file.settings_error import NO_VALUE, SettingsError
+
+_PART: Final = (
+    r"""\s*(?:'(?P<single>(?:[^']|'')*)'|"(?P<double>(?:[^"]|"")*)"|(?P<bare>[^\s'"{0}][^{0}]*))\s*(?:{0}|$)"""
+)
+_ITEM = re.compile(_PART.format(","))
+_HALF = re.compile(_PART.format(":"))
+
+
+def parse_flink_map(text: str, *, yaml: bool) -> dict[str, str]:
+    """Mirrors `ConfigurationUtils.convertToProperties`: parts may be quoted, with doubled quotes inside. `yaml`: try YAML first.
+
+    Raises ValueError without the text, which holds secrets.
+    """
+    if yaml and (entries := _yaml(text)) is not None:
+        return entries
+    entries = {}
+    for item in _split(_ITEM, text):
+        halves = _split(_HALF, item)
+        if len(halves) != 2 or halves[0] in entries:
+            raise ValueError
+        entries[halves[0]] = halves[1]
+    return entries
+
+
+def _yaml(text: str) -> dict[str, str] | None:
+    from sidecar.settings.file.yaml_document import parse  # noqa: PLC0415  imports ruamel.yaml
+
+    with suppress(SettingsError):
+        entries = parse(text, "").entries
+        texts = {key: node.text for key, node in entries.items() if isinstance(node, ScalarNode) and not node.empty}
+        if len(texts) < len(entries):
+            raise ValueError
+        return texts
+    return None
+
+
+def _split(part: re.Pattern[str], text: str) -> list[str]:
+    """Mirrors `StructuredOptionsSplitter.splitEscaped`."""
+    parts, at = [], 0
+    while at < len(text):
+        match = part.match(text, at)
+        if match is None:
+            raise ValueError
+        single, double, bare = match.group("single", "double", "bare")
+        parts.append(bare.strip() if bare is not None else _unquoted(single, double))
+        at = match.end()
+    return parts
+
+
+def _unquoted(single: str | None, double: str | None) -> str:
+    return single.replace("''", "'") if single is not None else (double or "").replace('""', '"')
+
 
 STANDARD: Final = "config.yaml"
 LEGACY: Final = "flink-conf.yaml"
@@ -181,7 +236,7 @@ def read_configuration(path: Path) -> str:
     """The text of Flink's configuration `path`, decoded as Flink decodes it. Raises SettingsError: Flink cannot read it either, or it is
     too large.
     """
-    from sidecar.settings.file.document import decoded, read_bytes  # noqa: PLC0415  imports ruamel.yaml
+    from sidecar.settings.file.yaml_document import decoded, read_bytes  # noqa: PLC0415  imports ruamel.yaml
 
     content = read_bytes(path, FLINK_CONF)
     if path.name == LEGACY:  # with its byte order mark
@@ -280,7 +335,7 @@ def _lines(text: str, path: Path) -> Iterator[tuple[str, _Entry]]:
 
 
 def _nested(text: str, path: Path) -> Iterator[tuple[str, _Entry]]:
-    from sidecar.settings.file.document import parse  # noqa: PLC0415  imports ruamel.yaml
+    from sidecar.settings.file.yaml_document import parse  # noqa: PLC0415  imports ruamel.yaml
 
     return _flat(parse(text, str(path), FLINK_CONF, shared=True), path, "", iter(range(FLINK_CONF.most_items)))
 
@@ -305,3 +360,45 @@ def _flat(table: MappingNode, path: Path, prefix: str, left: Iterator[int]) -> I
             case _ if key in _KEYS:
                 problem = "must be a single value" if isinstance(node, ListNode) else NO_VALUE
                 raise SettingsError(f"{path}:{table.lines[name]}: {key} {problem}")
+
+
+_MASTERS: Final = "masters"
+_UNTOUCHED: Final = ["localhost:8081"]
+"""The content of the file as Flink ships it, in its image too: it says nothing about a cluster that is not started by it."""
+_MOST_BYTES: Final = 64 << 10
+_NOT_READ: Final = Unknown(
+    "Flink's configuration was not read: give --flink-conf, or flink_conf_dir in the configuration"
+)
+
+
+def read_flink_facts(folder: Path | None, contenders: int | Unknown | None) -> FlinkFacts:
+    """The facts of the folder. `contenders`: JobManagers that contend for leadership; None: the file `masters` says nothing of them."""
+    masters = None if folder is None or contenders is None else _masters(folder)
+    return FlinkFacts(
+        options=_NOT_READ if folder is None else _judged_options(folder),
+        masters=masters,
+        contenders=_NOT_READ if contenders is None else contenders,
+    )
+
+
+def _judged_options(folder: Path) -> dict[str, str] | Unknown:
+    """The options that are judged. All others are left out, since they may be secrets."""
+    path = next((folder / name for name in (STANDARD, LEGACY) if (folder / name).exists()), folder / STANDARD)
+    try:
+        options = plain_options(path, read_configuration(path))
+    except (SettingsError, OSError) as error:
+        return Unknown(clean(error))
+    values = {name: next((options[key] for key in keys if key in options), None) for name, keys in OPTIONS.items()}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _masters(folder: Path) -> int | Unknown | None:
+    try:
+        with (folder / _MASTERS).open("rb") as file:
+            text = file.read(_MOST_BYTES).decode(errors="replace")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return Unknown(f"{folder / _MASTERS} cannot be read: {error.strerror}")
+    lines = [line for line in (line.partition("#")[0].strip() for line in text.splitlines()) if line]
+    return None if lines == _UNTOUCHED else len(lines)

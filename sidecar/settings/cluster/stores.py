@@ -8,11 +8,11 @@ from typing import Annotated, ClassVar, Final
 from msgspec import Struct
 
 from sidecar.core.policy.policy import Store
-from sidecar.net.secret import Secret
+from sidecar.net.endpoints import Secret
 from sidecar.settings.file.durations import DAY, MILLISECOND, SECOND
 from sidecar.settings.file.key import Duration, Key, Matching
 from sidecar.settings.file.setting import Setting
-from sidecar.settings.security import Authorization, SaslSettings, TlsSettings
+from sidecar.settings.tls_and_sasl import Authorization, SaslSettings, TlsSettings
 
 _SELECTOR: Final = Matching(re.compile(r"[A-Za-z0-9_./=!,() -]{1,1000}"), "a label selector, as kubectl takes it")
 TIMEOUT: Final = Duration(10 * MILLISECOND, 24 * DAY, SECOND)  # the protocol has 31 bits of milliseconds
@@ -125,7 +125,7 @@ class FinderSettings(Struct, frozen=True):
 
     @property
     def qualified(self) -> bool:
-        """Whether a cluster's id begins with its namespace: `namespace/cluster-id`."""
+        """True if a cluster's id begins with its namespace: `namespace/cluster-id`."""
         return self.namespaces is None or len(self.namespaces) > 1
 
     @property

@@ -55,7 +55,7 @@ class Declared(NamedTuple):
         return self.field.default is not NODEFAULT or self.field.default_factory is not NODEFAULT
 
     def value(self, name: str, find: Find, missing: Callable[[str], Exception], path: str = "") -> Iterator[object]:
-        """What is read of the key; nothing if it may be absent, and is. Raises SettingsError."""
+        """The value that is read of the key; nothing if it may be absent, and is. Raises SettingsError."""
         if self.key.read is None:
             return
         setting = find(name)

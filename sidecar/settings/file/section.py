@@ -1,17 +1,61 @@
-"""One mapping of a file, read key by key. Its errors have file, line and key."""
+"""One mapping of a file, read key by key. Its errors have file, line and key.
+
+The key decides what a text means (a number, a flag, a duration), never YAML: `no` and `12:30` stay texts.
+"""
+
+from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
-from sidecar.settings.file.did_you_mean import did_you_mean
 from sidecar.settings.file.key import Declared, Keys, keys_of
-from sidecar.settings.file.nodes import GONE, ListNode, MappingNode, Node, ScalarNode
-from sidecar.settings.file.setting import Setting, in_file
-from sidecar.settings.file.settings_error import NO_VALUE, Place, SettingsError, quoted
+from sidecar.settings.file.setting import Setting, file_setting
+from sidecar.settings.file.settings_error import NO_VALUE, SettingPlace, SettingsError, did_you_mean, quoted
+
+
+class ScalarNode(Struct, frozen=True):
+    """A text. `plain`: written without quotes, so that `~` and nothing at all mean "no value"."""
+
+    text: str
+    line: int
+    plain: bool
+
+    @property
+    def empty(self) -> bool:
+        """True if YAML reads null."""
+        return self.plain and self.text in {"", "~", "null", "Null", "NULL"}
+
+
+class ListNode(Struct, frozen=True):
+    """A list."""
+
+    items: tuple[Node, ...]
+    line: int
+
+
+class MappingNode(Struct, frozen=True):
+    """A mapping. `lines`: the line of each key."""
+
+    entries: dict[str, Node] = {}
+    lines: dict[str, int] = {}
+    line: int = 1
+
+
+Node = ScalarNode | ListNode | MappingNode
+
+
+def text_of(node: Node | None) -> str:
+    """The text of a scalar; empty: it is none, or null."""
+    return node.text if isinstance(node, ScalarNode) and not node.empty else ""
+
+
+GONE: Final = ScalarNode("", 0, plain=True)
+"""Stands for an entry of a list that was removed, so that the others keep their numbers."""
+
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -50,7 +94,7 @@ class Section:
         return f"{self._name}:{self._node.line}: {self._path.removesuffix('.')}".removesuffix(": ")
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SettingPlace:
         """The place of the section itself."""
         return self._place()
 
@@ -61,7 +105,7 @@ class Section:
         return isinstance(self._node.entries.get(key), ListNode)
 
     def is_word(self, key: str) -> bool:
-        """Whether it is a single value, where a mapping may stand, too."""
+        """True if it is a single value, where a mapping may stand, too."""
         return isinstance(self._node.entries.get(key), ScalarNode)
 
     def error(self, key: str, message: str) -> SettingsError:
@@ -123,23 +167,23 @@ class Section:
             else:
                 yield read(self.section(name))
 
-    def section(self, key: str) -> "Section":
+    def section(self, key: str) -> Section:
         """The mapping under `key`; an empty one if the key is absent."""
         node = self._node.entries.get(key, MappingNode(line=self._node.line))
         if not isinstance(node, MappingNode):
             raise self.error(key, "must be a mapping of keys to values")
-        return self._within(key, node, f"{self._path}{key}.", key)
+        return self._inner_section(key, node, f"{self._path}{key}.", key)
 
-    def sections(self, key: str) -> "list[Section]":
+    def sections(self, key: str) -> list[Section]:
         """The mappings listed under `key`."""
         listed = []
         for place, node in self._present(key):
             if not isinstance(node, MappingNode):
                 raise self.error(key, f"must be a list of mappings, but entry {place + 1} is not a mapping")
-            listed.append(self._within(key, node, f"{self._path}{key}[{place}].", key, place))
+            listed.append(self._inner_section(key, node, f"{self._path}{key}[{place}].", key, place))
         return listed
 
-    def _within(self, key: str, node: MappingNode, path: str, *steps: str | int) -> "Section":
+    def _inner_section(self, key: str, node: MappingNode, path: str, *steps: str | int) -> Section:
         keys = keys_of(*self._keys[key].key.inside)
         return Section(node, keys, self._name, self._folder, path, (*self._steps, *steps))
 
@@ -169,8 +213,8 @@ class Section:
     def _present(self, key: str) -> Iterator[tuple[int, Node]]:
         return ((place, node) for place, node in enumerate(self.items(key)) if node is not GONE)
 
-    def _place(self, *steps: str | int) -> Place:
-        return Place(self._name, (*self._steps, *steps))
+    def _place(self, *steps: str | int) -> SettingPlace:
+        return SettingPlace(self._name, (*self._steps, *steps))
 
     def _setting(self, key: str, node: Node, line: int, *steps: str | int) -> Setting:
         location, place = f"{self._name}:{line}: {self._path}{key}", self._place(*steps)
@@ -178,7 +222,7 @@ class Section:
             raise SettingsError(f"{location}: must be a single value", place)
         if node.empty:
             raise SettingsError(f"{location}: {NO_VALUE}", place)
-        return in_file(node.text, location, self._folder, place)
+        return file_setting(node.text, location, self._folder, place)
 
 
 ReadFile = Callable[[Path | None, Keys], Section]
@@ -187,19 +231,19 @@ ReadFile = Callable[[Path | None, Keys], Section]
 
 def read_file(path: Path | None, keys: Keys) -> Section:
     """The mapping in the file at `path`; None: an empty configuration. Raises SettingsError."""
-    return in_file_at(path, read_nodes(path), keys)
+    return file_section(path, read_nodes(path), keys)
 
 
 def read_nodes(path: Path | None) -> MappingNode:
     """The content of the file at `path`. Raises SettingsError."""
     if path is None:
         return MappingNode()
-    from sidecar.settings.file.document import parse, read_text  # noqa: PLC0415  imports ruamel.yaml
+    from sidecar.settings.file.yaml_document import parse, read_text  # noqa: PLC0415  imports ruamel.yaml
 
     return parse(read_text(path), str(path))
 
 
-def in_file_at(path: Path | None, node: MappingNode, keys: Keys) -> Section:
+def file_section(path: Path | None, node: MappingNode, keys: Keys) -> Section:
     """The mapping that was read from the file at `path`. Raises SettingsError."""
     if path is None:
         return Section(node, keys, "the configuration")

@@ -4,16 +4,56 @@ import os
 import re
 from collections.abc import Collection, Mapping
 from enum import Enum
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, TypeVar
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from msgspec import Struct
 
-from sidecar.settings.file.did_you_mean import did_you_mean
 from sidecar.settings.file.durations import LONGEST, format_duration, parse_duration
-from sidecar.settings.file.settings_error import Place, SettingsError, quoted
-from sidecar.settings.file.variables import filled, remember_secrets
+from sidecar.settings.file.settings_error import SettingPlace, SettingsError, did_you_mean, quoted
+
+_VARIABLE = re.compile(r"\$?\$\{([^}]*)(\}?)")
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_secret_variables: Final[set[str]] = set()
+"""The names of all variables with secrets: one set for the process, like the environment."""
+
+
+def filled(text: str, location: str, place: SettingPlace | None) -> str:
+    """`text` with the content of each variable; `$${` is a plain `${`.
+
+    A variable from a Secret that was made with `echo` ends with a line break: it is left out.
+    Raises SettingsError with the name of a variable that is not set, or has more than one line, and never with a content.
+    """
+
+    def content(match: re.Match[str]) -> str:
+        if match[0].startswith("$$"):
+            return match[0][1:]
+        name = match[1]
+        if not match[2] or not _VARIABLE_NAME.fullmatch(name):
+            problem = "only ${NAME} is understood after a dollar sign; write $${ for a plain ${"
+            raise SettingsError(f"{location}: {problem}", place)
+        if name not in os.environ:
+            raise SettingsError(f"{location}: the environment variable {name} is not set", place)
+        value = os.environ[name].rstrip("\r\n")
+        if not value.isprintable():
+            problem = f"the environment variable {name} must hold one line of printable text"
+            raise SettingsError(f"{location}: {problem}", place)
+        return value
+
+    return _VARIABLE.sub(content, text)
+
+
+def remember_secrets(text: str) -> None:
+    """The variables in `text` hold secrets."""
+    _secret_variables.update(match[1] for match in _VARIABLE.finditer(text) if not match[0].startswith("$$"))
+
+
+def secret_variables() -> frozenset[str]:
+    """The environment variables from which this process read secrets (`${NAME}` in a URL or password). Child programs must not get them."""
+    return frozenset(_secret_variables)
+
 
 E = TypeVar("E", bound=Enum)
 
@@ -38,7 +78,7 @@ class Setting(Struct, frozen=True):
     """The value as written in a file, before `${NAME}` is replaced; None: the same as `text`."""
     folder: Path | None = None
     """Relative paths begin here; None: in the working directory."""
-    place: Place | None = None
+    place: SettingPlace | None = None
     """None: it is not in a configuration or rule file."""
 
     @property
@@ -137,7 +177,7 @@ class Setting(Struct, frozen=True):
             raise self.invalid(f"cannot be read: {reason}") from None
 
 
-def in_file(text: str, location: str, folder: Path | None = None, place: Place | None = None) -> Setting:
+def file_setting(text: str, location: str, folder: Path | None = None, place: SettingPlace | None = None) -> Setting:
     """A value of a file: `${NAME}` is replaced by that environment variable.
 
     Raises SettingsError: the variable is not set, or the text has more than one line.
@@ -165,3 +205,65 @@ def _printable(setting: Setting) -> Setting:
     if not setting.text.isprintable():
         raise setting.error("must be one line of printable text")
     return setting
+
+
+_OBJECT_STORES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss")
+_HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})|\*")
+
+
+def is_host(text: str) -> bool:
+    """True if `text` can be a host: what ends in a number is an IP address, or a mistake (RFC 1123), like 300.1.1.1."""
+    bare = text.removeprefix("[").removesuffix("]")
+    if not bare.rpartition(".")[2].isdigit() and ":" not in bare:
+        return bool(bare)
+    try:
+        ip_address(bare)
+    except ValueError:
+        return False
+    return True
+
+
+def spool_place(url: Setting) -> Path | str:
+    """The folder that a path or a `file://` URL names, or the URL of a place in an object store."""
+    if "://" not in url.text:
+        return url.path()
+    parts = url.url()
+    if parts.scheme in _OBJECT_STORES:
+        return _object_url(url, parts)
+    if parts.scheme != "file":
+        raise url.error(
+            f"must be a folder on this machine, file:///…, or begin with one of {', '.join(_OBJECT_STORES)} and ://"
+        )
+    if parts.netloc not in {"", "localhost"} or not parts.path:
+        raise url.error("must be like file:///var/spool/flink-ha-sidecar, with three slashes")
+    return Path(unquote(parts.path))
+
+
+def _object_url(url: Setting, parts: SplitResult) -> str:
+    """The URL, which holds no secret. In Azure's `abfss://container@account…` the part before the host is not a user."""
+    if "@" in parts.netloc and (":" in parts.netloc or not parts.scheme.startswith("abfs")):
+        raise url.error("must hold no user and no password: credentials come from the environment")
+    if "?" in url.text or "#" in url.text:
+        raise url.error("must end with its path, without ? and #: credentials and options come from the environment")
+    if not parts.netloc:
+        raise url.error(f"names no bucket: give one like {parts.scheme}://bucket/prefix")
+    return url.text
+
+
+def listening_host(setting: Setting) -> str:
+    if not is_host(setting.not_empty()):
+        raise setting.invalid("is no IP address, and no host name")
+    return setting.text.removeprefix("[").removesuffix("]")
+
+
+def public_url(setting: Setting) -> str:
+    parts = setting.url()
+    extra = "@" in parts.netloc or parts.query or parts.fragment
+    if parts.scheme not in {"http", "https"} or not is_host(parts.hostname or "") or extra:
+        raise setting.error("must be like https://host/path, without a user, ? and #: messages show it")
+    return setting.text.rstrip("/")
+
+
+def host_name(setting: Setting) -> str:
+    """The name of a host in lower case, or `*`."""
+    return setting.matching(_HOST_NAME, "a host name without a port, or *").lower().removesuffix(".")

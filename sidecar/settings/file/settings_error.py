@@ -1,6 +1,8 @@
-"""SettingsError, and how it quotes a value."""
+"""SettingsError, how it quotes a value, and its hint about a word that is none of the known ones."""
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Final, NamedTuple
 
 from sidecar.core.errors import OperatorError
@@ -18,7 +20,7 @@ _ADDRESS = re.compile(r"(?:https?|tcp|zk|zookeeper)://[\w.:\[\]-]+(?:,[\w.:\[\]-
 """A URL of servers, without anything that could be a secret."""
 
 
-class Place(NamedTuple):
+class SettingPlace(NamedTuple):
     """The place of a value: the name of a file, and the keys and indexes that lead to it."""
 
     file: str
@@ -30,7 +32,7 @@ class SettingsError(OperatorError):
 
     exit_status = 2
 
-    def __init__(self, message: str, place: Place | None = None) -> None:
+    def __init__(self, message: str, place: SettingPlace | None = None) -> None:
         """`place`: of the mistake; None: it is not in a configuration or rule file."""
         self.place = place
         super().__init__("".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in message))
@@ -42,3 +44,10 @@ def quoted(text: str) -> str:
         return "<not shown: it may be a secret>"
     excerpt = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
     return f"'{excerpt}'" if '"' in excerpt and "'" not in excerpt else f'"{excerpt}"'
+
+
+def did_you_mean(words: Iterable[str], text: str) -> str:
+    """The one of `words` that is nearest to `text`, else all of them."""
+    words = sorted(words)
+    near = get_close_matches(text, words, n=1)
+    return f'did you mean "{near[0]}"?' if near else f"expected one of {', '.join(words)}"

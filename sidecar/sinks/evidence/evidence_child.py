@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from sidecar.host import ownership, processes
-from sidecar.host.attributes import attributes
+from sidecar.host.process_attributes import attributes
 from sidecar.host.processes import FlinkProcess
 from sidecar.runtime.answering import answer_once
-from sidecar.sinks.evidence import flink_rest, jvm_attach, py_spy
+from sidecar.sinks.evidence import flink_rest, thread_dumps
 from sidecar.sinks.evidence.evidence_files import (
     ABSENT,
     CAPTURED,
@@ -93,9 +93,9 @@ def _stacks(process: FlinkProcess, files: EvidenceFolder, deadline: float) -> di
         if seconds <= 0:
             raise NotCapturedError(FAILED, "no time was left")
         if not process.is_java:
-            text, threads = py_spy.stacks(process, seconds)
+            text, threads = thread_dumps.stacks(process, seconds)
             return files.save(kind, process.pid, process.subject, text, threads=threads)
-        text = jvm_attach.thread_dump(process, seconds)
+        text = thread_dumps.thread_dump(process, seconds)
     except NotCapturedError as error:
         return evidence_item(kind, process.subject, error.outcome, str(error))
     threads = sum(line.startswith('"') for line in text.splitlines())

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sidecar.core.sanitize import clean
-from sidecar.sinks import durable_file
+from sidecar.runtime.folders import write_durably
 
 CAPTURED: Final = "captured"
 ABSENT: Final = "absent"
@@ -60,7 +60,7 @@ class EvidenceFolder:
         try:
             for folder in (file.parent.parent, file.parent):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            durable_file.write(file, content, 0o600, UNFINISHED_SUFFIX)
+            write_durably(file, content, 0o600, UNFINISHED_SUFFIX)
         except OSError as error:
             problem = f"could not write {file}: {error.strerror or error}"
             return evidence_item(kind, subject, FAILED, problem, **attributes)

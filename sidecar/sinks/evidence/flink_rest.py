@@ -53,12 +53,12 @@ class PatientClient:
 
     @property
     def is_patient(self) -> bool:
-        """Whether temporary failures are still retried."""
+        """True if temporary failures are still retried."""
         return time.monotonic() + _RETRY_SECONDS < min(self._patient_until, self._end)
 
     @property
     def is_out_of_time(self) -> bool:
-        """Whether no request is sent any more."""
+        """True if no request is sent any more."""
         return time.monotonic() >= self._end
 
     def pause(self) -> None:
@@ -141,7 +141,7 @@ def _context(tls: Mapping[str, str | None]) -> ssl.SSLContext:
 TOTAL_SECONDS: Final = 40.0
 """The time for all requests together."""
 PATIENCE_SECONDS: Final = 8.0
-"""How long to wait for an election to end and for a job to be restored."""
+"""The wait for an election to end and for a job to be restored."""
 
 _MOST_NAME: Final = 100
 _JOB_ID: Final = re.compile("[0-9a-f]{32}")

@@ -79,7 +79,7 @@ class _Client:
 
 
 def _posted(alert: FeedAlert, now: int) -> dict[str, Any]:
-    """As the API takes it. An end before the beginning would be refused: clocks jump."""
+    """The alert as the API takes it. An end before the beginning would be refused: clocks jump."""
     began = min(alert.began, now)
     return {
         "labels": alert.labels,

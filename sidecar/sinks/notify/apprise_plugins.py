@@ -1,4 +1,4 @@
-"""What Apprise's plugins are made to do beyond sending one message. Used only in the sender's child process.
+"""The things that Apprise's plugins are made to do beyond sending one message. Used only in the sender's child process.
 
 Incidents at services are opened, updated and closed by one key. Where the plugin can be told the key and what to do, it does all of it.
 Those of Opsgenie and Jira Service Management close and comment on only what the same process has opened: this is done here. Mails of one
@@ -55,8 +55,8 @@ def prepare(scheme: str, service: Any, message: Message) -> None:
     service.action = "new" if scheme in _NOTED else "map"
 
 
-def by_plugin(scheme: str, message: Message) -> bool:
-    """Whether the plugin sends a request for the message. Opening what is open already does nothing but count."""
+def plugin_sends(scheme: str, message: Message) -> bool:
+    """True if the plugin sends a request for the message. Opening what is open already does nothing but count."""
     return scheme not in _NOTED or message.reason not in {"SHRANK", "RESOLVED"}
 
 
@@ -106,7 +106,7 @@ def bounded_replies() -> Iterator[None]:
     """
     getreply = SMTP.getreply
 
-    def of_bounded_file(connection: Any) -> tuple[int, bytes]:
+    def bounded_reply(connection: Any) -> tuple[int, bytes]:
         file = connection.file or connection.sock.makefile("rb")
         connection.file = _Reply(file)
         try:
@@ -115,7 +115,7 @@ def bounded_replies() -> Iterator[None]:
             if connection.file:  # else smtplib has closed it
                 connection.file = file
 
-    SMTP.getreply = of_bounded_file  # type: ignore[assignment, method-assign]  # it has no option for it
+    SMTP.getreply = bounded_reply  # type: ignore[assignment, method-assign]  # it has no option for it
     try:
         yield
     finally:
@@ -123,7 +123,7 @@ def bounded_replies() -> Iterator[None]:
 
 
 class _Reply:
-    """What smtplib uses of a file, for one reply."""
+    """The part of a file that smtplib uses, for one reply."""
 
     def __init__(self, file: Any) -> None:
         self._file = file

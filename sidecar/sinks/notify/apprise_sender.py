@@ -22,9 +22,8 @@ from apprise import Apprise, AppriseAsset, NotifyBase, NotifyFormat, NotifyType,
 from sidecar.core.message import Message
 from sidecar.net.endpoints import AppriseUrl
 from sidecar.sinks.notify import apprise_plugins
-from sidecar.sinks.notify.ambiguous_url import ambiguity, cut_password, host_may_be_secret
-from sidecar.sinks.notify.http_outcome import chain, observing, of_exception
-from sidecar.sinks.notify.pasted_url import instead
+from sidecar.sinks.notify.apprise_url import ambiguity, cut_password, host_may_be_secret, instead
+from sidecar.sinks.notify.http_client import chain, exception_outcome, observing
 from sidecar.sinks.notify.sender_protocol import Answer
 
 MessageFacts = Sequence[tuple[str, str]]
@@ -77,7 +76,7 @@ def formatted(service: NotifyBase, message: Message) -> tuple[str, str, NotifyFo
 
 
 def _is_mail(service: NotifyBase) -> bool:
-    """Whether the service supports HTML but not Markdown. Chats have Markdown, or both."""
+    """True if the service supports HTML but not Markdown. Chats have Markdown, or both."""
     declared: Any = service.notify_format  # one, or several
     formats = declared if isinstance(declared, tuple) else (declared,)
     return NotifyFormat.HTML in formats and NotifyFormat.MARKDOWN not in formats
@@ -96,7 +95,7 @@ def _html(title: str, body: str, facts: MessageFacts, link: str | None, colour: 
 
 
 MOST_CHARACTERS: Final = 200
-"""Of a detail."""
+"""Characters of a detail."""
 
 _ASSET: Final = AppriseAsset(
     app_id="flink-ha-sidecar",
@@ -117,7 +116,7 @@ _NATIVE_OPTION: Final = re.compile(r"[A-Za-z][A-Za-z_-]{0,30}")
 _BY_VARIABLE: Final = re.compile(r"qsd[\"']\]\[\s*\w+\s*\]")
 _OPTION_ENDS: Final = re.compile(r"[&;]")
 _PASSED_ON: Final = ("+", "-", ":")
-"""How the names of values begin that a plugin passes on."""
+"""The start of names of values that a plugin passes on."""
 _SCHEME: Final = re.compile(r"\s*([a-z0-9]{1,32})://", re.IGNORECASE)
 _PERMANENT: Final = 500
 """SMTP codes from here on are permanent refusals."""
@@ -159,11 +158,11 @@ def deliver(message: Message, endpoint: AppriseUrl, seconds: float) -> Answer:
 
 
 def _notify(scheme: str, service: NotifyBase, message: Message) -> bool:
-    """Whether the service accepted the message."""
+    """True if the service accepted the message."""
     apprise = Apprise(asset=_ASSET)
     apprise.add(service)
     title, body, body_format = formatted(service, message)
-    if apprise_plugins.by_plugin(scheme, message) and not apprise.notify(
+    if apprise_plugins.plugin_sends(scheme, message) and not apprise.notify(
         body, title, _kind(scheme, message), body_format=body_format
     ):
         return False
@@ -224,7 +223,7 @@ def _option_mistake(url: str, service: NotifyBase) -> str | None:
 
 
 def _is_read(name: str, sources: list[str]) -> bool:
-    """Whether a plugin looks the option up in the query of a URL: by its name, or by a variable, which may have any quoted name."""
+    """True if a plugin looks the option up in the query of a URL: by its name, or by a variable, which may have any quoted name."""
     quoted = rf"[\"']{re.escape(name)}[\"']"
     looked_up = rf"qsd[\"']?\]?(?:\[|\.(?:get|pop)\()\s*{quoted}"
     return any(
@@ -318,7 +317,7 @@ class _Report(logging.Handler):
         """A value of `Outcome`, by the exceptions."""
         if any(code >= _PERMANENT for code in _smtp_codes(chain(self._error))):
             return "rejected"
-        return of_exception(self._error)
+        return exception_outcome(self._error)
 
 
 def _do_not_wait(*_: object, **__: object) -> None:

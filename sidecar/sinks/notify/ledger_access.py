@@ -20,7 +20,7 @@ from sidecar.core.delivery import ledger_document
 from sidecar.core.delivery.ledger_document import Claim, Ledger
 from sidecar.core.delivery.outbox import Delivery
 from sidecar.core.observations import DeliveryOutcome
-from sidecar.ports import Document, LedgerError, LedgerRefusedError, LedgerStore, only_ledger_errors
+from sidecar.ports import LedgerError, LedgerRefusedError, LedgerStore, StoredDocument, only_ledger_errors
 from sidecar.runtime.clock import Clock
 from sidecar.runtime.threads import ServiceThread
 
@@ -28,16 +28,16 @@ _ENDING: Final = (Reason.RESOLVED, Reason.CONFIGURATION_CHANGED)
 
 
 class Permit(Struct, frozen=True):
-    """What the ledger allows. `outcome` None: send it, under `claim`."""
+    """The ledger's answer about a notification. `outcome` None: send it, under `claim`."""
 
     claim: Claim | None = None
     possible_duplicate: bool = False
     outcome: DeliveryOutcome | None = None
     detail: str = ""
     ends: bool = True
-    """Whether nothing of its group fires any more once it is sent, if it is a resolve: other observers may know of more."""
+    """True if nothing of its group fires any more once it is sent, if it is a resolve: other observers may know of more."""
     until: float = math.inf
-    """When sending must have ended (monotonic) if the claim is not renewed: others may take it over soon after."""
+    """The time at which sending must have ended (monotonic) if the claim is not renewed: others may take it over soon after."""
 
     def permitted(self, delivery: Delivery) -> Delivery:
         """The delivery as it is to be sent. A resolve closes no incident of which another observer knows an alert that fires."""
@@ -57,7 +57,7 @@ class RenewedClaim:
     def __init__(self, until: float, renew: Callable[[float], float], every: float) -> None:
         """`renew` is called every `every` seconds. It gets `until`, and returns the next one; -inf: others have the claim."""
         self.until = until
-        """When sending must have ended (monotonic): from then on others may send."""
+        """The time at which sending must have ended (monotonic): from then on others may send."""
         self._renew = renew
         self._every = every
         self._stopping = threading.Event()
@@ -102,16 +102,16 @@ class LedgerAccess:
         self._unreachable_since: float | None = None
         """Monotonic."""
         self.is_up: bool | None = None
-        """Whether it could be used when it was last needed. None: it was not needed yet."""
+        """True if it could be used when it was last needed. None: it was not needed yet."""
         self.failed_at = -math.inf
-        """When it was last unreachable (monotonic), and `failure` why."""
+        """The time at which it was last unreachable (monotonic), and `failure` why."""
         self.failure = ""
         self.doubtful_until = 0
         """Until then (microseconds since the epoch) others may have sent notifications that they could not mark."""
 
     @property
     def is_alone(self) -> bool:
-        """Whether the store permits no ledger."""
+        """True if the store permits no ledger."""
         return time.monotonic() < self._alone_until
 
     @only_ledger_errors(_log)
@@ -148,7 +148,7 @@ class LedgerAccess:
         """End the store in bounded time. May be called twice."""
         self._store.stop()
 
-    def _decoded(self, document: Document) -> Ledger:
+    def _decoded(self, document: StoredDocument) -> Ledger:
         """The ledger in the document. A deleted or damaged one starts anew, without knowing what was sent before; one of a newer version
         counts as unreachable.
         """
@@ -162,7 +162,7 @@ class LedgerAccess:
         self._has_existed = self._has_existed or ledger.began > 0
         return ledger_document.begun(ledger, wall)
 
-    def _write(self, changed: Ledger, over: Document) -> bool:
+    def _write(self, changed: Ledger, over: StoredDocument) -> bool:
         return self._store.write(ledger_document.written(changed, self._clock().wall), over) is not None
 
     def refused(self, error: LedgerRefusedError) -> bool:

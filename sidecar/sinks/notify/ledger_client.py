@@ -53,11 +53,11 @@ class SharedLedger:
         self._unmarked: deque[tuple[Delivery, Claim | None, DeliveryOutcome]] = deque(maxlen=MOST_UNMARKED)
         self._senders: Senders = {}
         self.observers = 0
-        """How many observers had lately announced themselves when this one last did. 0: it has not yet."""
+        """The number of observers that had lately announced themselves when this one last did. 0: it has not yet."""
 
     @property
     def is_up(self) -> bool | None:
-        """Whether it could be used when it was last needed. None: it was not needed yet."""
+        """True if it could be used when it was last needed. None: it was not needed yet."""
         return self._access.is_up
 
     def begin(self) -> None:
@@ -74,7 +74,7 @@ class SharedLedger:
                 )
 
     def claim(self, delivery: Delivery) -> Permit:
-        """Whether to send the notification. One that has waited too long for its claim needs none, unless it is known to have been sent."""
+        """The permit to send. A notification that has waited too long for its claim needs none, unless it is known to have been sent."""
         called_at = time.monotonic()
         with self._lock:
             if not delivery.is_shared:
@@ -130,7 +130,7 @@ class SharedLedger:
 
     @property
     def has_unmarked(self) -> bool:
-        """Whether `retry_marks` has something to mark."""
+        """True if `retry_marks` has something to mark."""
         return bool(self._unmarked)
 
     def retry_marks(self) -> None:
@@ -270,7 +270,7 @@ class SharedLedger:
         return {name: presence for name, presence in observers.items() if name != self._observer}
 
     def _failed(self, error: LedgerError) -> Permit:
-        """What is allowed after it could not be used: without a ledger, all; else nothing for now."""
+        """The permit after it could not be used: without a ledger, all; else nothing for now."""
         if isinstance(error, LedgerRefusedError) and self._access.refused(error):
             return FREE
         return self._unreachable(error)

@@ -26,7 +26,7 @@ from sidecar.runtime.child import Child, NoAnswerError
 from sidecar.runtime.threads import ServiceThread, join_all
 from sidecar.sinks.notify import sender_protocol
 from sidecar.sinks.notify.ledger_client import SharedLedger
-from sidecar.sinks.notify.sender_protocol import Answer, Checked, Order, Request
+from sidecar.sinks.notify.sender_protocol import Answer, CheckedEndpoints, Order, SenderRequest
 
 CAPACITY: Final = 1024
 """Deliveries that may wait for a worker: more than there are, since the core sends one per destination at a time."""
@@ -50,7 +50,7 @@ class Attempt(NamedTuple):
     outcome: DeliveryOutcome
     detail: str = ""
     retry_after: int | None = None
-    """How long the service asks to wait, in microseconds."""
+    """The time that the service asks to wait, in microseconds."""
     possible_duplicate: bool = False
 
 
@@ -228,7 +228,7 @@ class Notifier:
         try:
             if time.monotonic() > until():  # this process was frozen: another sidecar may be about to send it
                 return Attempt(DeliveryOutcome.FAILED, "not sent: too much time has passed since it was claimed")
-            request = sender_protocol.written(Request(Order(outgoing(delivery), endpoint, self._time_limit)))
+            request = sender_protocol.written(SenderRequest(Order(outgoing(delivery), endpoint, self._time_limit)))
             answer = child.ask(request, _ANSWER, self._time_limit, until)
             outcome = DeliveryOutcome(answer.outcome)
         except Exception as error:  # noqa: BLE001  every attempt is settled
@@ -256,19 +256,19 @@ class Notifier:
             _log.exception("could not record that delivery %s is %s", delivery.id, attempt.outcome)
 
 
-def check_endpoints(endpoints: Mapping[str, Endpoint]) -> Checked:
-    """Which endpoints are unusable, and which services they are of. Sends nothing."""
+def check_endpoints(endpoints: Mapping[str, Endpoint]) -> CheckedEndpoints:
+    """The endpoints that are unusable, and the services of all. Sends nothing."""
     if not endpoints:
-        return Checked({}, {})
+        return CheckedEndpoints({}, {})
     try:
         child = _sender()
     except OSError as error:
         problem = f"could not be checked: could not start the sender: {error.strerror}"
-        return Checked(dict.fromkeys(endpoints, problem), {})
+        return CheckedEndpoints(dict.fromkeys(endpoints, problem), {})
     try:
-        return child.ask(sender_protocol.written(Request(endpoints=endpoints)), _CHECKED, _CHECK_LIMIT)
+        return child.ask(sender_protocol.written(SenderRequest(endpoints=endpoints)), _CHECKED, _CHECK_LIMIT)
     except NoAnswerError as error:
-        return Checked(dict.fromkeys(endpoints, f"could not be checked: {error}"), {})
+        return CheckedEndpoints(dict.fromkeys(endpoints, f"could not be checked: {error}"), {})
     finally:
         child.end()
 
@@ -280,4 +280,4 @@ def _sender() -> Child:
 
 
 _ANSWER: Final = json.Decoder(Answer)
-_CHECKED: Final = json.Decoder(Checked)
+_CHECKED: Final = json.Decoder(CheckedEndpoints)

@@ -1,4 +1,4 @@
-"""Whether the body of an answer with a status of 2xx refuses the message: many services say so only there.
+"""Finds out if the body of an answer with a status of 2xx refuses the message: many services say so only there.
 
 For a service whose documentation says what it answers, only that is an acceptance: SERVICES. Any other body is read by what is common, in
 JSON and in XML: an explicit no, an error, a code that is neither 0 nor 2xx.
@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 
 class ServiceAnswer(NamedTuple):
-    """How a service accepts a message. Paths have dots; `*` is every item of a list.
+    """The way in which a service accepts a message. Paths have dots; `*` is every item of a list.
 
     Values are compared as text in lower case; `*` accepts what is not empty.
     """
@@ -22,7 +22,7 @@ class ServiceAnswer(NamedTuple):
     fields: Mapping[str, tuple[str, ...]]
     """The values that accept, by path. The first path that the answer has decides. Empty: the answer is a text."""
     reasons: tuple[str, ...] = ()
-    """Where the reason of a refusal is."""
+    """The path to the reason of a refusal."""
     later: tuple[str, ...] = ()
     """Values that ask to come back later: too many messages, or a busy service."""
     text: str = ""
@@ -98,13 +98,13 @@ SERVICES: Final[Mapping[str, ServiceAnswer]] = {
 
 
 _MOST_CHARACTERS: Final = 4096
-"""Of a reason. Who reports it takes secrets out, and cuts it then: a secret that is cut is not recognized."""
+"""Characters of a reason. Who reports it takes secrets out, and cuts it then: a secret that is cut is not recognized."""
 _SHORT: Final = 300
 """Characters of a text that is a refusal as a whole."""
 _DEEPEST: Final = 3
 """Levels of a body that are looked into."""
 _MOST_ITEMS: Final = 100
-"""Of a list of answers that are looked at."""
+"""The answers of a list that are looked at."""
 
 _CODES: Final = frozenset(
     (
@@ -133,7 +133,7 @@ _TEXTS: Final = (
 _REFUSED: Final = "err|errors?|fail|failed|failure|invalid|denied|unauthori[sz]ed|forbidden"
 """Words of texts and of codes."""
 _REFUSAL: Final = re.compile(rf"(?:{_REFUSED}|ko|nok|not[ _-]?ok|fails|rejected|refused)(?![a-z])", re.IGNORECASE)
-"""How a refusal begins."""
+"""The start of a refusal."""
 _PING_REFUSED: Final = re.compile(r"ok \((not found|rate limited)\)", re.IGNORECASE)
 """Healthchecks answers so, with 200, for an unknown check and for too many pings."""
 _LATER: Final = str(HTTPStatus.TOO_MANY_REQUESTS.value)
@@ -149,7 +149,7 @@ _REFUSAL_IN_A_CODE: Final = re.compile(
 """In the words of a code such as InvalidParameter or isv.BUSINESS_LIMIT_CONTROL."""
 _TITLE: Final = re.compile(r"<title>([^<]{0,300})</title>", re.IGNORECASE)
 _LOGIN: Final = re.compile(r"(?:log|sign)[ -]?(?:in|on)\b", re.IGNORECASE)
-"""How the title of a page begins that wants to know who asks."""
+"""The start of the title of a page that wants to know who asks."""
 _MOST_XML: Final = 1 << 16
 """Characters of XML that are read."""
 
@@ -160,7 +160,7 @@ class Refusal(NamedTuple):
     reason: str
     """One line, not scrubbed of secrets."""
     later: bool = False
-    """Whether the service asks to come back later."""
+    """True if the service asks to come back later."""
 
     @property
     def outcome(self) -> str:
@@ -180,30 +180,32 @@ def refusal(content: bytes, scheme: str = "") -> Refusal | None:
 def _refusal(body: object, text: str, scheme: str) -> Refusal | None:
     """`body`: None if the text is no JSON."""
     if service := SERVICES.get(scheme):
-        return _by_service(service, body, text)
+        return _service_refusal(service, body, text)
     if isinstance(body, dict):
-        return _of_object(body)
+        return _object_refusal(body)
     if isinstance(body, list):
         items = islice((item for item in body if isinstance(item, dict)), _MOST_ITEMS)
-        refusals = [_of_object(item) for item in items]
+        refusals = [_object_refusal(item) for item in items]
         return refusals[0] if refusals and all(refusals) else None
     if body is None and text.startswith("<"):
-        return _of_markup(text[:_MOST_XML])
-    return _of_text(body if isinstance(body, str) else text)
+        return _markup_refusal(text[:_MOST_XML])
+    return _text_refusal(body if isinstance(body, str) else text)
 
 
-def _by_service(service: ServiceAnswer, body: object, text: str) -> Refusal | None:
+def _service_refusal(service: ServiceAnswer, body: object, text: str) -> Refusal | None:
     if body is None and not service.fields:
         return None if text.lower() == service.text else Refusal(_line(text) or "the answer is empty")
     for path, accepted in service.fields.items():
-        values = [*_at(body, path.split("."))]
+        values = [*_values_at(body, path.split("."))]
         refused = [str(value) for value in values if not _accepts(value, accepted)]
         if refused:
-            reason = next(filter(None, (_first_text([*_at(body, path.split("."))]) for path in service.reasons)), "")
+            reason = next(
+                filter(None, (_first_text([*_values_at(body, path.split("."))]) for path in service.reasons)), ""
+            )
             return Refusal(_line(f"{refused[0]} {reason}"), refused[0].lower() in service.later)
         if values:
             return None
-    common = _of_object(body) if isinstance(body, dict) else None
+    common = _object_refusal(body) if isinstance(body, dict) else None
     return common or Refusal(_line(f"not an answer that the service documents: {text or 'an empty body'}"))
 
 
@@ -211,21 +213,21 @@ def _accepts(value: object, accepted: tuple[str, ...]) -> bool:
     return str(value).lower() in accepted or (accepted == ("*",) and bool(value))
 
 
-def _at(value: object, path: list[str]) -> Iterator[object]:
+def _values_at(value: object, path: list[str]) -> Iterator[object]:
     """The values at a path; `*` is every item of a list."""
     if not path:
         yield value
     elif path[0] == "*" and isinstance(value, list):
         for item in value:
-            yield from _at(item, path[1:])
+            yield from _values_at(item, path[1:])
     elif isinstance(value, dict) and path[0] in value:
-        yield from _at(value[path[0]], path[1:])
+        yield from _values_at(value[path[0]], path[1:])
 
 
-def _of_object(body: Mapping[str, Any], depth: int = _DEEPEST) -> Refusal | None:
+def _object_refusal(body: Mapping[str, Any], depth: int = _DEEPEST) -> Refusal | None:
     fields = {_plain(name): value for name, value in body.items()}
     for name in sorted(_WRAPPERS & fields.keys()):
-        if depth and isinstance(fields[name], dict) and (refusal := _of_object(fields[name], depth - 1)):
+        if depth and isinstance(fields[name], dict) and (refusal := _object_refusal(fields[name], depth - 1)):
             return refusal
     code = _code(fields)
     answers = {str(fields[name]).lower() for name in _ANSWERS & fields.keys() if not isinstance(fields[name], dict)}
@@ -251,16 +253,16 @@ def _says_no(fields: Mapping[str, Any], answers: set[str]) -> bool:
     )
 
 
-def _of_text(text: str) -> Refusal | None:
+def _text_refusal(text: str) -> Refusal | None:
     refused = len(text) <= _SHORT and (_REFUSAL.match(text) or _PING_REFUSED.fullmatch(text))
     return Refusal(_line(text), "rate limited" in text.lower()) if refused else None
 
 
-def _of_markup(text: str) -> Refusal | None:
-    """Of XML, or of a page of HTML, which stands for the service if something in front of it answers."""
+def _markup_refusal(text: str) -> Refusal | None:
+    """The refusal in XML or in a page of HTML, which stands for the service if something in front of it answers."""
     if match := _TITLE.search(text):
         title = match[1].strip()
-        return Refusal(_line(title)) if _LOGIN.match(title) else _of_text(title)
+        return Refusal(_line(title)) if _LOGIN.match(title) else _text_refusal(title)
     if "<!" in text:  # its own entities are not expanded
         return None
     try:
@@ -268,7 +270,7 @@ def _of_markup(text: str) -> Refusal | None:
     except (ElementTree.ParseError, RecursionError):
         return None
     [(name, body)] = _fields([root]).items()
-    return _of_object({name: body}) or (_of_object(body) if isinstance(body, dict) else _of_text(body))
+    return _object_refusal({name: body}) or (_object_refusal(body) if isinstance(body, dict) else _text_refusal(body))
 
 
 def _fields(elements: Iterable[ElementTree.Element], depth: int = _DEEPEST) -> dict[str, Any]:
@@ -306,7 +308,7 @@ def _is_no_word(value: object) -> bool:
 
 
 def _is_error(value: object) -> bool:
-    """Whether the value of `error` is one."""
+    """True if the value of `error` is one."""
     if isinstance(value, dict):
         codes = [code for name, code in value.items() if _plain(name) in _CODES]
         return bool(value) and not (codes and all(str(code).lower() in _NO_ERROR for code in codes))

@@ -15,8 +15,7 @@ from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.policy.policy import Destination, Severity
 from sidecar.core.records import record_id
 from sidecar.settings import Settings, SettingsError
-from sidecar.settings.file.did_you_mean import did_you_mean
-from sidecar.settings.file.settings_error import quoted
+from sidecar.settings.file.settings_error import did_you_mean, quoted
 from sidecar.sinks.notify.notifier import Notifier, check_endpoints
 
 

@@ -1,7 +1,7 @@
 """Sends one message and ends: the short-lived child process of every attempt to deliver.
 
-One JSON line arrives on stdin: a `Request`. One JSON line leaves on stdout: an `Answer`, or what was found out about the endpoints that
-were to be checked. When the parent closes stdin, this process ends. It loads little of the sidecar, and only the module of the endpoint's
+One JSON line arrives on stdin: a `SenderRequest`. One leaves on stdout: an `Answer`, or what was found out about the endpoints that were to
+be checked. When the parent closes stdin, this process ends. It loads little of the sidecar, and only the module of the endpoint's
 kind.
 """
 
@@ -14,7 +14,7 @@ from sidecar.core.message import Message
 from sidecar.net.endpoints import Alertmanager, AppriseUrl, Endpoint, Slack, Webhook
 from sidecar.runtime.answering import answer_once
 from sidecar.sinks.notify import sender_protocol
-from sidecar.sinks.notify.sender_protocol import Answer, Checked
+from sidecar.sinks.notify.sender_protocol import Answer, CheckedEndpoints
 
 _MODULES: Final[dict[type[Endpoint], str]] = {
     AppriseUrl: "apprise_sender",
@@ -37,7 +37,7 @@ def _answer(**fields: Any) -> object:
     request = sender_protocol.read(fields)
     if order := request.order:
         return msgspec.to_builtins(send(order.message, order.endpoint, order.seconds))
-    checked = Checked({}, {})
+    checked = CheckedEndpoints({}, {})
     for destination, endpoint in request.endpoints.items():
         if not isinstance(endpoint, AppriseUrl):
             continue  # the settings have checked it

@@ -1,4 +1,4 @@
-"""What the notifier and its child process say to each other. Imports little of the sidecar, so that a child starts fast."""
+"""The messages between the notifier and its child process. Imports little of the sidecar, so that a child starts fast."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,8 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from sidecar.core.message import Message
-from sidecar.net.endpoints import Endpoint
-from sidecar.net.secret import Secret
+from sidecar.net.endpoints import Endpoint, Secret
 
 
 class Answer(Struct, frozen=True):
@@ -19,7 +18,7 @@ class Answer(Struct, frozen=True):
     detail: str = ""
     """One line without secrets."""
     retry_after: int | None = None
-    """How long the service asks to wait, in seconds."""
+    """The time that the service asks to wait, in seconds."""
 
 
 class Order(Struct, frozen=True):
@@ -28,18 +27,18 @@ class Order(Struct, frozen=True):
     message: Message
     endpoint: Endpoint
     seconds: float
-    """How long the service may take to answer."""
+    """The time that the service may take to answer."""
 
 
-class Request(Struct, frozen=True, omit_defaults=True):
+class SenderRequest(Struct, frozen=True, omit_defaults=True):
     """A message to send; else endpoints to check, by destination."""
 
     order: Order | None = None
     endpoints: Mapping[str, Endpoint] = {}
 
 
-class Checked(Struct, frozen=True):
-    """What was found out about endpoints, by destination."""
+class CheckedEndpoints(Struct, frozen=True):
+    """The result of checking endpoints, by destination."""
 
     problems: dict[str, str]
     """One line without secrets for each unusable one."""
@@ -47,15 +46,15 @@ class Checked(Struct, frozen=True):
     """Apprise's scheme of each URL that a service itself gives out."""
 
 
-def written(request: Request) -> dict[str, Any]:
+def written(request: SenderRequest) -> dict[str, Any]:
     """The request for the child's stdin, with its secrets."""
     built: dict[str, Any] = msgspec.to_builtins(request, enc_hook=_reveal)
     return built
 
 
-def read(request: Mapping[str, Any]) -> Request:
+def read(request: Mapping[str, Any]) -> SenderRequest:
     """The request in the child."""
-    return msgspec.convert(request, Request, dec_hook=_hide)
+    return msgspec.convert(request, SenderRequest, dec_hook=_hide)
 
 
 def _reveal(value: object) -> object:

@@ -46,7 +46,7 @@ class _Incident(NamedTuple):
 
     ts: str
     is_current: bool
-    """Whether its incident is open, or it is of these very messages."""
+    """True if its incident is open, or it is of these very messages."""
 
 
 def deliver(message: Message, endpoint: Slack, seconds: float) -> Answer:
@@ -94,7 +94,7 @@ class _Conversation:
         for _ in range(_PAGES):
             page = self._call("conversations.history", limit=_PAGE, include_all_metadata="true", cursor=cursor)
             for message in page.get("messages") or []:
-                about = _about(message)
+                about = _incident_of(message)
                 if about.get("incident") == self._message.incident and isinstance(message.get("ts"), str):
                     same = about.get("thread") == self._message.thread
                     return _Incident(message["ts"], same or about.get("state") == "open")
@@ -110,7 +110,7 @@ class _Conversation:
         return ts
 
     def _update(self, ts: str) -> bool:
-        """Whether the message is still there."""
+        """True if the message is still there."""
         try:
             self._call("chat.update", ts=ts, **self._content())
         except UnacceptedError as error:
@@ -144,7 +144,7 @@ class _Conversation:
         }
 
     def _call(self, method: str, **arguments: Any) -> dict[str, Any]:
-        """What the method returns. Raises UnacceptedError."""
+        """The answer of the method. Raises UnacceptedError."""
         fields = {"channel": self._endpoint.channel, "unfurl_links": "false", **arguments}
         content = urlencode({name: _text(value) for name, value in fields.items() if value != ""}).encode()
         reply = accepted(self._client.post(f"{self._endpoint.api_url}/{method}", content))
@@ -164,8 +164,8 @@ def _error(method: str, code: str) -> UnacceptedError:
     return UnacceptedError(Answer(outcome, f"Slack answered {name} to {method}{f': {hint}' if hint else ''}"), name)
 
 
-def _about(message: object) -> Mapping[str, object]:
-    """Which incident a message says that it is about. Any app may have written it."""
+def _incident_of(message: object) -> Mapping[str, object]:
+    """The incident that a message says that it is about. Any app may have written it."""
     metadata = message.get("metadata") if isinstance(message, dict) else None
     if not isinstance(metadata, dict) or metadata.get("event_type") != _EVENT:
         return {}

@@ -42,7 +42,7 @@ class PayloadAlert(Struct, frozen=True, kw_only=True, rename="camel"):
     """0001-01-01T00:00:00Z while it fires."""
     generator_url: str = field(name="generatorURL")
     fingerprint: str
-    """The same for every observer of the same event."""
+    """Equal for every observer of an event."""
 
 
 class Payload(Struct, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ class Payload(Struct, frozen=True, kw_only=True):
     recovery: MessageRecovery | None = None
     """Null: not assessed."""
     possible_duplicate: bool
-    """Whether an earlier attempt may have arrived."""
+    """True if an earlier attempt may have arrived."""
 
 
 def payload(message: Message) -> Payload:
@@ -119,7 +119,7 @@ def _alert(message: Message, alert: MessageAlert) -> PayloadAlert:
 
 
 def _common(maps: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """What all have in common."""
+    """The labels or annotations that all have in common."""
     first = maps[0] if maps else {}
     return {name: value for name, value in first.items() if all(other.get(name) == value for other in maps)}
 

@@ -53,23 +53,23 @@ class DescribedCluster:
     def __init__(self, address: str, connection: RestConnection, clock: Callable[[], Moment]) -> None:
         self.address = address
         self.is_slow = False
-        """Whether the last picture took long."""
+        """True if the last picture took long."""
         self.reach: Reach | None = None
-        """How far the requests of the last picture got, the one that got furthest."""
+        """The furthest reach of the requests of the last picture."""
         self._connection = connection
         self._clock = clock
         self._deadline = 0.0
         self._jobs: dict[str, Job] = {}
         """The jobs of the previous picture."""
         self._tried: dict[str, int] = {}
-        """When each job's checkpoints were last asked for (steady)."""
+        """The times at which each job's checkpoints were last asked for (steady)."""
         self._refresh = _DEFAULT_REFRESH
-        """How old an answer may be that Flink has cached, in microseconds."""
+        """The greatest age of an answer that Flink has cached, in microseconds."""
         self._has_applications = True
 
     @property
     def jobs(self) -> int:
-        """How many jobs are remembered."""
+        """The number of remembered jobs."""
         return len(self._jobs)
 
     def close(self) -> None:

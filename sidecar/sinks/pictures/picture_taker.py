@@ -36,7 +36,7 @@ HEAD_START_SECONDS: Final = 30.0
 MOST_SECONDS_LATE: Final = 120.0
 """A request that has waited longer is not sent: the owner repeats it, less often."""
 REST: Final = 9
-"""How many times the CPU time of a picture a thread rests after it: of thousands of clusters pictures are rare, and cost little."""
+"""The rest of a thread after a picture, in times of its CPU time: of thousands of clusters pictures are rare, and cost little."""
 _STOP_SECONDS: Final = 1.0
 
 _log = logging.getLogger("sidecar.pictures")

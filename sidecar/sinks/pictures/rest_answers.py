@@ -221,7 +221,7 @@ class CheckpointStatistics(Struct):
         )
 
     def _contradicts(self, job: Job, latest: Iterable[_Statistics], numbers: list[int]) -> bool:
-        """Whether they cannot be those of the running JobMaster. `numbers`: of the checkpoints that it completed, in order."""
+        """True if they cannot be those of the running JobMaster. `numbers`: of the checkpoints that it completed, in order."""
         restored, before = self.latest.restored, job.checkpoints
         times = [statistics.trigger_timestamp for statistics in latest]
         times += [restored.restore_timestamp] if restored else []

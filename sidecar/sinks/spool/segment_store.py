@@ -5,14 +5,18 @@ import logging
 import os
 import re
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from sidecar.core.errors import installing
+from sidecar.runtime.folders import write_durably
 from sidecar.settings import SettingsError
-from sidecar.sinks import durable_file
+
+if TYPE_CHECKING:
+    from sidecar.net.object_store import ObjectStore
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 
@@ -40,11 +44,11 @@ def segment_store(where: Path | str, observer: str) -> SegmentStore:
     if isinstance(where, Path):
         return Folder(where / own)
     try:
-        from sidecar.sinks.spool.object_store import ObjectStore  # noqa: PLC0415  imports obstore: 6 MiB, and an extra
+        from sidecar.net.object_store import ObjectStore  # noqa: PLC0415  imports obstore: 6 MiB, and an extra
     except ModuleNotFoundError as error:
         raise SettingsError(f"spool.url: {where} needs one more package: {installing('spool-remote')}") from error
     try:
-        return ObjectStore(where, own)
+        return Bucket(ObjectStore(where, retries=_RETRIES, retry_for=_RETRY_FOR), own)
     except OSError as error:
         raise SettingsError(f"spool.url: {where} cannot be used: {error}") from error
 
@@ -94,7 +98,7 @@ class Folder:
     def put(self, name: str, content: bytes) -> None:
         """Store a segment. A foreign file of that name is renamed, never overwritten. Raises OSError."""
         self.path.mkdir(parents=True, exist_ok=True)
-        durable_file.write(self.path / name, content, _READABLE, ".tmp", partial(self._make_room, name, content))
+        write_durably(self.path / name, content, _READABLE, ".tmp", partial(self._make_room, name, content))
 
     def _make_room(self, name: str, content: bytes) -> None:
         target = self.path / name
@@ -106,3 +110,40 @@ class Folder:
         away = target.with_name(f"{name}.not-ours-{token_hex(4)}")
         target.rename(away)
         log.warning("%s exists but is not a segment of this observer: renamed to %s", target, away.name)
+
+
+_RETRIES: Final = 2
+"""The retries after short interruptions. The spool retries after longer ones."""
+_RETRY_FOR: Final = timedelta(seconds=10)
+
+
+class Bucket:
+    """A segment is one object. Objects of others are never overwritten."""
+
+    def __init__(self, store: "ObjectStore", folder: str) -> None:
+        self._store = store
+        self._folder = folder
+
+    @property
+    def name(self) -> str:
+        """The name for logs and errors."""
+        return f"{self._store.url}/{self._folder}"
+
+    def recover(self, first: str) -> list[str]:
+        """The names of the stored segments from `first` on. Raises OSError."""
+        objects = self._store.list(self._folder, after=f"{self._folder}/{first}")
+        return [stored.path.removeprefix(f"{self._folder}/") for stored in objects]
+
+    def read(self, name: str, most_bytes: int) -> bytes:
+        """A stored segment. Raises OSError: EFBIG if it is larger."""
+        return self._store.read(f"{self._folder}/{name}", most_bytes)
+
+    def put(self, name: str, content: bytes) -> None:
+        """Store a segment, unless it exists: an earlier put may have lost only its answer. Raises OSError."""
+        try:
+            self._store.create(f"{self._folder}/{name}", content)
+        except FileExistsError as error:
+            raise OSError(
+                f"{name} exists, is not ours, and is not overwritten: give every sidecar an observer or a spool.url of its own, "
+                "or remove that object"
+            ) from error

@@ -13,8 +13,10 @@ from sidecar.core.flink.configmaps import LEASE_MARGIN, ConfigMapLayout
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
 from sidecar.core.moment import SECOND, bounds, timestamp
 from sidecar.core.observations import ConnectionState, PlaceRemoved
+from sidecar.core.policy.policy import Source
 from sidecar.core.records import EpisodeRecord, TransitionRecord
 from tests.core.cluster import test_recorded_configmaps, test_recorded_failovers
+from tests.core.cluster.pictures import after, before, shows
 from tests.kit import configmap_recordings, zookeeper_recordings
 from tests.kit.cluster import CLUSTER, DISPATCHER, RESOURCE_MANAGER, THE_JOB, A, B, job_manager
 from tests.kit.core_sidecar import KUBERNETES, POLICY, RENEWAL, Sidecar, fail_over, leased, watching
@@ -285,6 +287,22 @@ def test_a_message_gives_the_better_figure_alone() -> None:
     sent = sidecar.sent[0]
     assert "no working leader for 8.9 to 16 s" in sent.body
     assert "no published leader" not in sent.body
+
+
+def test_jobs_run_again_after_the_time_without_a_working_leader() -> None:
+    """The status counts from when the leader stopped, not from when that was observed: it still was the published one for 15 s."""
+    flink, sidecar = leased(policy=replace(KUBERNETES, evidence=frozenset({Source.FLINK_REST})))
+    shows(sidecar, before(sidecar))
+    sidecar.hears_nothing(15)
+    flink.grant(B)
+    sidecar.sees_changes().waits(0.4)
+    flink.publish_all(B)
+    sidecar.sees_changes().waits(2)
+    shows(sidecar, after(sidecar, 41, 42))
+    sidecar.waits(1)
+    stated = sidecar.state.clusters[CLUSTER].stated
+    assert stated is not None
+    assert stated.sentence == "1 of 1 jobs run again, 10 to 18 s after jm-a was lost"
 
 
 # -- recordings of real faults -----------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import sidecar
-from sidecar.runtime.user_folders import cache_folder
+from sidecar.runtime.folders import cache_folder
 from tests import ROOT
 from tests.kit.images import BUILD_SECONDS, Builder, missing
 from tests.lab.distribution import flink_home

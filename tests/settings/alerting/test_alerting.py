@@ -11,7 +11,7 @@ from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.policy.policy import Destination, Heartbeat, Rule, Trigger
 from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, TimeRange, every
 from sidecar.settings import Settings, SettingsError, load
-from sidecar.settings.alerting.matchers import matchers
+from sidecar.settings.alerting.routes import matchers
 from sidecar.settings.file.setting import Setting
 from tests.settings.conftest import Write
 

@@ -8,10 +8,9 @@ from msgspec.structs import replace
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.policy import Feed
 from sidecar.core.policy.routing import FEED_INTERVAL
-from sidecar.net.endpoints import Alertmanager, AppriseUrl, Endpoint, Slack, Webhook
-from sidecar.net.secret import Secret
+from sidecar.net.endpoints import Alertmanager, AppriseUrl, Endpoint, Secret, Slack, Webhook
 from sidecar.settings import SettingsError, load
-from sidecar.settings.rules_only import read_rules
+from sidecar.settings.loader import read_rules
 from tests.kit.certificates import Authority
 from tests.kit.sidecar_process import command
 from tests.settings.conftest import Write

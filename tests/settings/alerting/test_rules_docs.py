@@ -18,11 +18,10 @@ from sidecar.core.policy.policy import Source, Store, Trigger
 from sidecar.settings import rule_tests
 from sidecar.settings.alerting import templates
 from sidecar.settings.file.key import Keys, keys_of
+from sidecar.settings.loader import read_rules
 from sidecar.settings.rule_tests import read_tests
-from sidecar.settings.rules_only import read_rules
 from sidecar.simulation.fake_flink import SimulatedFlink
-from sidecar.simulation.rule_test import Difference, compare, play
-from sidecar.simulation.simulator import Simulator
+from sidecar.simulation.rule_test import Difference, Simulator, compare, play
 from tests import ROOT
 
 TEXT = (ROOT / "docs" / "reference" / "rules.md").read_text(encoding="utf-8")

@@ -11,8 +11,8 @@ from sidecar.core.moment import SECOND
 from sidecar.settings import SettingsError
 from sidecar.settings.alerting.alerting import RULE_FILE
 from sidecar.settings.alerting.time_intervals import time_intervals
-from sidecar.settings.file.document import parse
 from sidecar.settings.file.section import Section
+from sidecar.settings.file.yaml_document import parse
 
 WEEKDAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 MONTHS = (

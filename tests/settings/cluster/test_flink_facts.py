@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.core.ha.finding import Unknown
-from sidecar.settings.cluster.flink_facts import read_flink_facts
+from sidecar.settings.cluster.flink_conf import read_flink_facts
 
 NESTED = """\
 high-availability:

@@ -8,8 +8,7 @@ import pytest
 
 from sidecar.core.bounds import FLINK_CONF
 from sidecar.settings import SettingsError, load_cluster
-from sidecar.settings.cluster.flink_conf import LEGACY, STANDARD, plain_options, read_configuration
-from sidecar.settings.cluster.flink_facts import read_flink_facts
+from sidecar.settings.cluster.flink_conf import LEGACY, STANDARD, plain_options, read_configuration, read_flink_facts
 from tests.kit.flink_options import flink_options
 from tests.lab.distribution import flink_home
 from tests.lab.java import find_java

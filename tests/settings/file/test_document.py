@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.core.bounds import CONFIGURATION, FLINK_CONF
-from sidecar.settings.file.document import parse, read_text
-from sidecar.settings.file.nodes import ListNode, MappingNode, ScalarNode
+from sidecar.settings.file.section import ListNode, MappingNode, ScalarNode
 from sidecar.settings.file.settings_error import SettingsError
+from sidecar.settings.file.yaml_document import parse, read_text
 
 
 def test_texts_stay_what_was_written() -> None:

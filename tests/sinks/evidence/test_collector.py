@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from sidecar.core.captures import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Source
-from sidecar.net.secret import Secret
+from sidecar.net.endpoints import Secret
 from sidecar.settings import TlsSettings
 from sidecar.sinks.evidence import collector
 from sidecar.sinks.evidence.collector import CAPACITY, Collector

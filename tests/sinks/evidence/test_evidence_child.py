@@ -12,9 +12,9 @@ import pytest
 
 from sidecar.core.captures import CaptureOutcome, EvidenceItem, EvidenceKind
 from sidecar.host import processes
-from sidecar.host.attributes import attributes
+from sidecar.host.process_attributes import attributes
 from sidecar.host.processes import FlinkProcess
-from sidecar.sinks.evidence import evidence_child, jvm_attach, py_spy
+from sidecar.sinks.evidence import evidence_child, thread_dumps
 from tests.lab import rest
 from tests.lab.java import java_command, java_environment
 from tests.lab.processes import Process, free_port
@@ -133,7 +133,7 @@ def test_a_process_named_java_that_is_no_jvm_gets_no_signal(python: Run, alive: 
     Path(f"/tmp/.java_pid{process.pid}").unlink(missing_ok=True)  # noqa: S108  of a killed JVM that had the same id
     [found] = [found for found in processes.find(set()) if found.pid == process.pid]
     assert (found.is_java, found.subject) == (True, f"pid {process.pid} (Pretender)")
-    assert refused(lambda: jvm_attach.thread_dump(found, 5)) == (
+    assert refused(lambda: thread_dumps.thread_dump(found, 5)) == (
         "refused",
         "not a HotSpot JVM, despite its command line",
     )
@@ -214,7 +214,7 @@ def test_a_python_of_pyflink_is_captured(python: Run, tmp_path: Path, monkeypatc
 
 def test_a_python_of_another_user_is_not_read(python: Run) -> None:
     """One line names the missing right."""
-    assert as_nobody("py_spy", "stacks", python(PYFLINK)) == (
+    assert as_nobody("thread_dumps", "stacks", python(PYFLINK)) == (
         "refused",
         "py-spy is not permitted to read it: the container needs the capability SYS_PTRACE",
     )
@@ -222,12 +222,12 @@ def test_a_python_of_another_user_is_not_read(python: Run) -> None:
 
 def test_a_failure_of_py_spy_is_one_line(jvm: Run, python: Run) -> None:
     """No Python, no time left, and one that has ended."""
-    outcome, detail = refused(lambda: py_spy.stacks(jvm(), 10))
+    outcome, detail = refused(lambda: thread_dumps.stacks(jvm(), 10))
     assert (outcome, detail.partition(":")[0], "\n" in detail) == ("failed", "py-spy", False)
     process = python(PYFLINK)
-    assert refused(lambda: py_spy.stacks(process, 0)) == ("failed", "py-spy has not answered in time")
+    assert refused(lambda: thread_dumps.stacks(process, 0)) == ("failed", "py-spy has not answered in time")
     kill(process)
-    assert refused(lambda: py_spy.stacks(process, 10)) == ("failed", "the process has ended")
+    assert refused(lambda: thread_dumps.stacks(process, 10)) == ("failed", "the process has ended")
 
 
 def test_a_py_spy_that_does_not_answer_is_ended(python: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,8 +235,8 @@ def test_a_py_spy_that_does_not_answer_is_ended(python: Run, tmp_path: Path, mon
     hangs = tmp_path / "py-spy"
     hangs.write_text(f"#!{sys.executable} -S\nimport time\n\ntime.sleep(600)\n")
     hangs.chmod(0o700)
-    monkeypatch.setattr(py_spy, "_program", lambda: hangs)
-    assert refused(lambda: py_spy.stacks(python(PYFLINK), 1)) == ("failed", "py-spy has not answered in time")
+    monkeypatch.setattr(thread_dumps, "_program", lambda: hangs)
+    assert refused(lambda: thread_dumps.stacks(python(PYFLINK), 1)) == ("failed", "py-spy has not answered in time")
 
 
 def test_stacks_without_a_frame_are_no_evidence(python: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,8 +245,8 @@ def test_stacks_without_a_frame_are_no_evidence(python: Run, tmp_path: Path, mon
     program = tmp_path / "py-spy"
     program.write_text(f"#!{sys.executable} -S\nprint('[{thread}]')\n")
     program.chmod(0o700)
-    monkeypatch.setattr(py_spy, "_program", lambda: program)
-    assert refused(lambda: py_spy.stacks(python(PYFLINK), 30)) == (
+    monkeypatch.setattr(thread_dumps, "_program", lambda: program)
+    assert refused(lambda: thread_dumps.stacks(python(PYFLINK), 30)) == (
         "failed",
         "py-spy: no thread has a stack: the process is starting or ending",
     )

@@ -10,7 +10,7 @@ import pytest
 
 from sidecar.core.bounds import STACKS
 from sidecar.host.processes import FlinkProcess
-from sidecar.sinks.evidence import jvm_attach
+from sidecar.sinks.evidence import thread_dumps
 from tests.sinks.running import NOBODY, Alive, Run, as_nobody, kill, pause, refused
 
 
@@ -18,7 +18,7 @@ def test_a_jvm_is_asked_twice_and_no_file_of_ours_stays(jvm: Run) -> None:
     """The second time it listens already."""
     process = jvm()
     for _ in range(2):
-        assert '"Reference Handler" #' in jvm_attach.thread_dump(process, 10)
+        assert '"Reference Handler" #' in thread_dumps.thread_dump(process, 10)
     assert not Path(f"/.attach_pid{process.pid}").exists()
     assert not Path(f"/tmp/.attach_pid{process.pid}").exists()  # noqa: S108  where HotSpot looks
 
@@ -29,15 +29,15 @@ def test_a_file_that_was_left_behind_is_no_hindrance(jvm: Run) -> None:
     left = Path(f"/proc/{process.pid}/cwd/.attach_pid{process.pid}")
     left.touch()
     os.utime(left, (0, 0))
-    jvm_attach.thread_dump(process, 10)
+    thread_dumps.thread_dump(process, 10)
     assert not left.exists()
 
 
 def test_a_jvm_that_does_not_catch_sigquit_lives_on(jvm: Run, alive: Alive) -> None:
     """With -Xrs the signal would end it. It is not sent: most such JVMs listen from the start, and others cannot be asked."""
-    assert '"Reference Handler" #' in jvm_attach.thread_dump(jvm("-Xrs"), 10)
+    assert '"Reference Handler" #' in thread_dumps.thread_dump(jvm("-Xrs"), 10)
     process = jvm("-Xrs", "-XX:+DisableAttachMechanism")
-    assert refused(lambda: jvm_attach.thread_dump(process, 10)) == (
+    assert refused(lambda: thread_dumps.thread_dump(process, 10)) == (
         "refused",
         "the process does not catch SIGQUIT, which would end it",
     )
@@ -47,7 +47,7 @@ def test_a_jvm_that_does_not_catch_sigquit_lives_on(jvm: Run, alive: Alive) -> N
 def test_a_jvm_that_must_not_listen_is_not_asked_to(jvm: Run, alive: Alive) -> None:
     """It would answer the signal with a dump in its own log, and never listen."""
     process = jvm("-XX:+DisableAttachMechanism")
-    assert refused(lambda: jvm_attach.thread_dump(process, 5)) == (
+    assert refused(lambda: thread_dumps.thread_dump(process, 5)) == (
         "refused",
         "attaching is disabled: -XX:+DisableAttachMechanism",
     )
@@ -59,10 +59,10 @@ def test_a_jvm_that_must_not_listen_is_not_asked_to(jvm: Run, alive: Alive) -> N
 def test_a_stopped_jvm_is_not_waited_for(jvm: Run, alive: Alive) -> None:
     """Its state is the answer."""
     process = jvm()
-    jvm_attach.thread_dump(process, 10)
+    thread_dumps.thread_dump(process, 10)
     pause(process)
     began = time.monotonic()
-    assert refused(lambda: jvm_attach.thread_dump(process, 10)) == (
+    assert refused(lambda: thread_dumps.thread_dump(process, 10)) == (
         "failed",
         "the process is stopped (state T (stopped)) and cannot answer",
     )
@@ -73,18 +73,18 @@ def test_a_stopped_jvm_is_not_waited_for(jvm: Run, alive: Alive) -> None:
 def test_an_ended_process_is_reported(jvm: Run) -> None:
     """Also where its number belongs to another one by now."""
     process = jvm()
-    assert refused(lambda: jvm_attach.thread_dump(process._replace(started=process.started - 1), 10)) == (
+    assert refused(lambda: thread_dumps.thread_dump(process._replace(started=process.started - 1), 10)) == (
         "failed",
         "the process has ended",
     )
     kill(process)
-    assert refused(lambda: jvm_attach.thread_dump(process, 10)) == ("failed", "the process has ended")
+    assert refused(lambda: thread_dumps.thread_dump(process, 10)) == ("failed", "the process has ended")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="to run a JVM as somebody else takes root")
 def test_root_asks_a_jvm_of_another_user(jvm: Run) -> None:
     """A new one is glad to answer."""
-    assert '"Reference Handler" #' in jvm_attach.thread_dump(jvm(user=NOBODY), 10)
+    assert '"Reference Handler" #' in thread_dumps.thread_dump(jvm(user=NOBODY), 10)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="to be somebody else takes root")
@@ -94,14 +94,14 @@ def test_root_asks_as_the_user_of_the_jvm(pretender: Callable[..., FlinkProcess]
         f"import ctypes; os.setresgid(*[{NOBODY}] * 3); os.setresuid(*[{NOBODY}] * 3); ctypes.CDLL(None).prctl(4, 1)"
     )
     process = pretender("b'0\\n%d %d' % struct.unpack('3i', connection.getsockopt(1, 17, 12))[1:]", become)
-    assert jvm_attach.thread_dump(process, 10) == f"{NOBODY} {NOBODY}"
+    assert thread_dumps.thread_dump(process, 10) == f"{NOBODY} {NOBODY}"
     assert (os.geteuid(), os.getegid()) == (0, 0)
 
 
 def test_a_jvm_of_another_user_is_not_asked(jvm: Run) -> None:
     """One line names both users."""
     ours = NOBODY if os.geteuid() == 0 else os.geteuid()
-    assert as_nobody("jvm_attach", "thread_dump", jvm()) == (
+    assert as_nobody("thread_dumps", "thread_dump", jvm()) == (
         "refused",
         f"the process runs as user 0, the sidecar as {ours}: they must be the same",
     )
@@ -148,19 +148,19 @@ def test_a_bad_answer_of_a_jvm_is_one_line(
     pretender: Callable[..., FlinkProcess], answer: str, seconds: float, expected: str
 ) -> None:
     """In bounded time."""
-    assert refused(lambda: jvm_attach.thread_dump(pretender(answer), seconds)) == ("failed", expected)
+    assert refused(lambda: thread_dumps.thread_dump(pretender(answer), seconds)) == ("failed", expected)
 
 
 def test_a_thread_dump_is_bounded(pretender: Callable[..., FlinkProcess]) -> None:
     """What comes after 4 MiB is cut off."""
-    text = jvm_attach.thread_dump(pretender("b'0\\n' + b'x' * (20 << 20)"), 10)
+    text = thread_dumps.thread_dump(pretender("b'0\\n' + b'x' * (20 << 20)"), 10)
     assert len(text) < STACKS.most_bytes + 100
     assert text.endswith("x\n… cut off after 4 MiB\n")
 
 
 def test_the_request_is_a_thread_dump_without_a_walk_through_the_heap(pretender: Callable[..., FlinkProcess]) -> None:
     """Version, command and three arguments, as HotSpot reads them; `-l` would stop a large JVM for seconds."""
-    assert jvm_attach.thread_dump(pretender("b'0\\n' + repr(request).encode()"), 5) == repr(b"1\0threaddump\0\0\0\0")
+    assert thread_dumps.thread_dump(pretender("b'0\\n' + repr(request).encode()"), 5) == repr(b"1\0threaddump\0\0\0\0")
 
 
 def test_a_socket_of_another_process_is_not_spoken_to(jvm: Run) -> None:
@@ -171,13 +171,13 @@ def test_a_socket_of_another_process_is_not_spoken_to(jvm: Run) -> None:
         with socket.socket(socket.AF_UNIX) as server:
             server.bind(str(place))
             server.listen()
-            assert refused(lambda: jvm_attach.thread_dump(process, 5)) == (
+            assert refused(lambda: thread_dumps.thread_dump(process, 5)) == (
                 "refused",
                 "its attach socket belongs to another process",
             )
         place.unlink()
         place.symlink_to("/dev/null")
-        assert refused(lambda: jvm_attach.thread_dump(process, 5))[1] == (
+        assert refused(lambda: thread_dumps.thread_dump(process, 5))[1] == (
             "the file at the path of its attach socket is not the JVM's"
         )
     finally:

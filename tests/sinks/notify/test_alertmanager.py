@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from sidecar.core.message import FeedAlert, Message
 from sidecar.net.endpoints import Alertmanager as Endpoint
-from sidecar.net.secret import Secret
+from sidecar.net.endpoints import Secret
 from sidecar.sinks.notify import alertmanager as sender
 from sidecar.sinks.notify.sender_protocol import Answer
 from tests.kit.alertmanager import Alertmanager

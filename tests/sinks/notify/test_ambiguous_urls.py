@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.net.endpoints import Webhook
-from sidecar.net.secret import Secret
+from sidecar.net.endpoints import Secret, Webhook
 from sidecar.sinks.notify import apprise_sender
 from sidecar.sinks.notify.http_client import Client
 from sidecar.sinks.notify.sender_protocol import Answer

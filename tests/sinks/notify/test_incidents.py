@@ -14,8 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.message import Message
-from sidecar.net.endpoints import INCIDENT_SCHEMES, Endpoint, Slack
-from sidecar.net.secret import Secret
+from sidecar.net.endpoints import INCIDENT_SCHEMES, Endpoint, Secret, Slack
 from sidecar.sinks.notify import apprise_plugins
 from sidecar.sinks.notify.sender import send
 from sidecar.sinks.notify.sender_protocol import Answer

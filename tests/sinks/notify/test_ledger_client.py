@@ -18,7 +18,7 @@ from sidecar.core.alerting.alerts import Reason
 from sidecar.core.delivery.outbox import Delivery, Part
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
-from sidecar.ports import Document, LedgerError, LedgerRefusedError
+from sidecar.ports import LedgerError, LedgerRefusedError, StoredDocument
 from sidecar.runtime.clock import Clock
 from sidecar.sinks.notify.ledger_access import FREE, Permit
 from sidecar.sinks.notify.ledger_client import SharedLedger
@@ -304,7 +304,7 @@ def test_a_store_that_refuses_leaves_us_alone_or_waiting(
     observers.stores["auto"].fault = None
     auto.settle(FIRST, None, DeliveryOutcome.DELIVERED)
     assert auto.claim(LATER) is FREE
-    assert observers.shared.document == Document()
+    assert observers.shared.document == StoredDocument()
     assert strict.claim(FIRST).outcome is DeliveryOutcome.NO_LEDGER
     assert [record.message for record in caplog.records] == [
         "no ledger: this sidecar sends every notification itself, and other sidecars may send the same: no permission"
@@ -321,7 +321,7 @@ def test_a_store_that_refuses_after_a_ledger_existed_is_unreachable(observers: O
 
 def test_a_ledger_of_a_newer_version_counts_as_unreachable_and_is_left_alone(observers: Observers) -> None:
     """What it says is not known: nothing is sent by that attempt, and nothing is written over it."""
-    newer = Document(b'{"format":2,"entries":["another shape"]}', 7)
+    newer = StoredDocument(b'{"format":2,"entries":["another shape"]}', 7)
     observers.shared.document = newer
     permit = observers.make("a").claim(FIRST)
     assert permit.outcome is DeliveryOutcome.NO_LEDGER
@@ -338,7 +338,7 @@ def test_after_a_lost_ledger_duplicates_are_possible(observers: Observers, left:
     waits = replace(FIRST, queued_at=NOW)
     a, b, c = (observers.make(name) for name in "abc")
     a.begin()
-    observers.shared.document = Document(left, 7 if left else None)
+    observers.shared.document = StoredDocument(left, 7 if left else None)
     if restarted:
         a = observers.make("a")
         a.begin()
@@ -357,7 +357,7 @@ def test_a_ledger_is_created_before_the_first_notification(observers: Observers)
     for name in "abc":
         observers.make(name).begin()
         made.append(observers.shared.document)
-    assert made == [Document(made[0].content, 1)] * 3
+    assert made == [StoredDocument(made[0].content, 1)] * 3
     permit = observers.make("d").claim(replace(FIRST, queued_at=Clock()()))
     assert (permit.outcome, permit.possible_duplicate) == (None, False)
 

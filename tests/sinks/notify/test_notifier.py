@@ -584,7 +584,7 @@ def test_apprise_and_the_sidecar_do_not_meet(module: str, package: str, loaded: 
 def test_a_sender_loads_one_plugin(web: HttpReceiver) -> None:
     """All of them would double its memory above a bare interpreter's."""
     code = (
-        "import sys; from sidecar.net.endpoints import AppriseUrl; from sidecar.net.secret import Secret; "
+        "import sys; from sidecar.net.endpoints import AppriseUrl; from sidecar.net.endpoints import Secret; "
         "from sidecar.core.message import Message; from sidecar.sinks.notify.sender import send; "
         "print(send(Message('t', 'b', 'info', reason='FIRST', receiver='ops'), AppriseUrl(Secret(sys.argv[1])), 5.0).outcome, "
         "*[name for name in sys.modules if name in {'apprise.plugins.custom_json', 'apprise.plugins.discord'}])"

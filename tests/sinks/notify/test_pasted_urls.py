@@ -3,7 +3,7 @@
 import pytest
 
 from sidecar.sinks.notify import apprise_sender
-from sidecar.sinks.notify.pasted_url import PASTED_URLS, instead, row_of
+from sidecar.sinks.notify.apprise_url import PASTED_URLS, instead, row_of
 from tests.kit.receivers import apprise
 
 # Apprise's mail plugin imports it before Python 3.13.

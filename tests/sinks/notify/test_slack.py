@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.message import Message
+from sidecar.net.endpoints import Secret
 from sidecar.net.endpoints import Slack as Endpoint
-from sidecar.net.secret import Secret
 from sidecar.sinks.notify import sender
 from sidecar.sinks.notify.sender_protocol import Answer
 from tests.kit.paging import CHANNEL, TOKEN, Internet, Reply, Slack

@@ -12,8 +12,7 @@ from msgspec import json as typed
 from msgspec.structs import replace
 
 from sidecar.core.message import Message, MessageAlert, MessageDeath
-from sidecar.net.endpoints import Webhook
-from sidecar.net.secret import Secret
+from sidecar.net.endpoints import Secret, Webhook
 from sidecar.sinks.notify import sender
 from sidecar.sinks.notify.sender_protocol import Answer
 from sidecar.sinks.notify.webhook import SIGNATURE, Payload

@@ -81,6 +81,13 @@ class Absence(Struct, frozen=True, gc=False):
     withdrew: bool = False
     """Whether the last leader removed its address itself (in ZooKeeper observed shortly after the loss)."""
 
+    @property
+    def not_working_before(self) -> Downtime:
+        """For how long the leader had not worked when its loss was observed. Of several in turn, none of it is sure."""
+        vacant, down = self.vacant or 0, self.downtime
+        at_least = max(0, down.at_least - vacant) if self.leaders <= 1 else 0
+        return Downtime(at_least, None if down.at_most is None else max(0, down.at_most - vacant))
+
 
 class Successor(Struct, frozen=True):
     """A leader that followed, and when."""

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from msgspec import Struct
 
-from sidecar.net.secret import Secret
+from sidecar.net.endpoints import Secret
 from sidecar.net.tls import client_context
 from sidecar.settings.file.key import Key, keys_of, read_settings
 from sidecar.settings.file.section import Section
@@ -18,7 +18,7 @@ NamedSettings = Mapping[str, Setting]
 
 
 def read_secret(setting: Setting) -> Secret:
-    """What stands there, which was read from its file if it is in one."""
+    """The secret that stands there, which was read from its file if it is in one."""
     return Secret(setting.not_empty())
 
 
@@ -103,7 +103,7 @@ def security_settings(section: Section) -> dict[str, Setting]:
     return settings
 
 
-def _within(name: str, settings: NamedSettings) -> dict[str, Setting]:
+def _section_settings(name: str, settings: NamedSettings) -> dict[str, Setting]:
     """The settings of the section `name`."""
     inside = f"{name}."
     return {key.removeprefix(inside): setting for key, setting in settings.items() if key.startswith(inside)}
@@ -113,7 +113,7 @@ def read_tls(settings: NamedSettings) -> TlsSettings | None:
     """The TLS settings; None without `tls`. Reads the files once, so that a mistake is an error at start. Raises SettingsError."""
     if "tls" not in settings:
         return None
-    given = _within("tls", settings)
+    given = _section_settings("tls", settings)
     for dependent in ("key_file", "key_password"):
         if dependent in given and "certificate_file" not in given:
             raise given[dependent].error("needs certificate_file: give it too, or remove this")
@@ -129,7 +129,7 @@ def read_sasl(settings: NamedSettings) -> SaslSettings | None:
     """User name and password; None without `sasl`. Raises SettingsError if one of them is missing."""
     if "sasl" not in settings:
         return None
-    given = _within("sasl", settings)
+    given = _section_settings("sasl", settings)
     for key in keys_of(SaslSettings):
         if key not in given:
             raise settings["sasl"].error(f"{key} is missing")
@@ -139,7 +139,7 @@ def read_sasl(settings: NamedSettings) -> SaslSettings | None:
 def read_authorization(settings: NamedSettings) -> dict[str, Secret]:
     """The credentials of each scheme in `authorization.SCHEME`. Raises SettingsError."""
     authorization = {}
-    for scheme, credentials in _within("authorization", settings).items():
+    for scheme, credentials in _section_settings("authorization", settings).items():
         if scheme == "sasl":
             raise credentials.error("sasl is not an authorization scheme: use zookeeper.sasl")
         user, colon, _ = credentials.text.partition(":")

@@ -23,7 +23,7 @@ from ruamel.yaml.events import (
 )
 
 from sidecar.core.bounds import CONFIGURATION, Bound
-from sidecar.settings.file.nodes import ListNode, MappingNode, Node, ScalarNode
+from sidecar.settings.file.section import ListNode, MappingNode, Node, ScalarNode
 from sidecar.settings.file.settings_error import SettingsError, quoted
 
 _QUOTED = re.compile(r"'([^']*)'")
@@ -75,7 +75,7 @@ def parse(text: str, name: str, bound: Bound = CONFIGURATION, *, shared: bool = 
         mark = error.problem_mark or error.context_mark
         place = f"{name}:{mark.line + 1}" if mark else name
         raise SettingsError(
-            f"{place}: is not valid YAML: {_without_content(error.problem or 'unknown reason')}"
+            f"{place}: is not valid YAML: {_problem_alone(error.problem or 'unknown reason')}"
         ) from None
     except (YAMLError, ValueError, OverflowError):
         raise SettingsError(f"{name}: is not valid YAML: it has characters that YAML does not allow") from None
@@ -89,9 +89,9 @@ def parse(text: str, name: str, bound: Bound = CONFIGURATION, *, shared: bool = 
 class _Anchored(NamedTuple):
     node: Node
     size: int
-    """How many nodes are in it. -1: it is still being built."""
+    """The number of nodes in it. -1: it is still being built."""
     height: int
-    """How many levels are in it."""
+    """The number of levels in it."""
 
 
 class _Composer:
@@ -172,6 +172,6 @@ def _line(event: Event) -> int:
     return int(event.start_mark.line) + 1 if event.start_mark else 1
 
 
-def _without_content(problem: str) -> str:
+def _problem_alone(problem: str) -> str:
     """ruamel's message without its quotes from the file; single characters and token names stay."""
     return _QUOTED.sub(lambda quoted: quoted[0] if len(quoted[1]) < 2 or quoted[1][0] == "<" else "…", problem)

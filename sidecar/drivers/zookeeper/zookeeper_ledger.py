@@ -18,7 +18,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
 from sidecar.drivers.zookeeper.blocking_session import GOODBYE_SECONDS, BlockingSession
 from sidecar.drivers.zookeeper.security import PLAIN, Security
-from sidecar.ports import LONGEST_DOCUMENT, Document, LedgerError, LedgerRefusedError
+from sidecar.ports import LONGEST_DOCUMENT, LedgerError, LedgerRefusedError, StoredDocument
 
 ROOT: Final = "/flink-ha-sidecar"
 
@@ -46,27 +46,27 @@ class ZooKeeperLedger:
         self._is_flinks = f"{namespace}/".startswith(f"{ROOT}/")
         self._session: _Session | None = None
 
-    def read(self) -> Document:
+    def read(self) -> StoredDocument:
         with self._session_to("read") as session:
             try:
                 content, stat = session.read(self._path)
             except NoNodeError:
-                return Document()
+                return StoredDocument()
         if len(content) > LONGEST_DOCUMENT:
             raise LedgerError(f"{self._doing('read')}: {len(content)} bytes are too many for a ledger: delete it")
-        return Document(content, stat.version)
+        return StoredDocument(content, stat.version)
 
-    def write(self, content: bytes, over: Document) -> Document | None:
+    def write(self, content: bytes, over: StoredDocument) -> StoredDocument | None:
         if len(content) > LONGEST_DOCUMENT:
             raise LedgerError(f"{self._doing('write')}: {len(content)} bytes, of at most {LONGEST_DOCUMENT}")
         with self._session_to("write") as session:
             try:
                 if isinstance(over.version, int):
-                    return Document(content, session.change(self._path, content, over.version).version)
+                    return StoredDocument(content, session.change(self._path, content, over.version).version)
                 self._create(session, self._path, content)
             except (BadVersionError, NodeExistsError, NoNodeError):
                 return None
-        return Document(content, 0)
+        return StoredDocument(content, 0)
 
     def rest(self) -> None:
         self._disconnect(GOODBYE_SECONDS)

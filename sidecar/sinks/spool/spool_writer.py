@@ -168,7 +168,7 @@ class Spool:
 
     @property
     def is_up(self) -> bool:
-        """Whether the last attempt to seal succeeded."""
+        """True if the last attempt to seal succeeded."""
         return not self._problem
 
     def start(self) -> None:

@@ -1,14 +1,16 @@
-"""The memory cgroup of a process: its files are held open, because they are gone soon after the process.
+"""The attributes of a process as /proc shows them, and its memory cgroup: whose files are held open, because they are gone soon after it.
 
 In version 1 a held file can be read for a moment after the container's end, in version 2 as long as the cgroup exists.
 """
 
 import os
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
 from sidecar.host import processes
+from sidecar.host.processes import TICKS, age, fields, read, status
 
 _MOST_BYTES: Final = 4096
 _UNLIMITED: Final = 1 << 60
@@ -30,7 +32,7 @@ class MemoryCgroup:
         self._counters, self._limit = next(opened, (None, None))
 
     def oom_kills(self) -> int | None:
-        """How many processes in it the kernel has killed for memory."""
+        """The number of processes in it that the kernel has killed for memory."""
         for line in _read(self._counters).splitlines():
             name, _, value = line.partition(" ")
             if name == "oom_kill" and value.isdecimal():
@@ -84,3 +86,44 @@ def _read(file: int | None) -> str:
         return os.pread(file, _MOST_BYTES, 0).decode(errors="replace")
     except OSError:
         return ""
+
+
+def attributes(pid: int) -> dict[str, str]:
+    """The attributes that we may read, by name."""
+    readable = {}
+    for name, attribute in _ATTRIBUTES.items():
+        with suppress(OSError, ValueError, LookupError):
+            readable[name] = attribute(pid)
+    return {name: value for name, value in readable.items() if value is not None}
+
+
+def _age(pid: int) -> str:
+    return f"{age(int(fields(pid)[19])):.0f}"
+
+
+def _cpu(pid: int) -> str:
+    stat = fields(pid)
+    return f"{(int(stat[11]) + int(stat[12])) / TICKS:.1f}"
+
+
+def _resident(pid: int) -> str:
+    return str(int(status(pid)["VmRSS"].removesuffix(" kB")) * 1024)
+
+
+def _oom_kills(pid: int) -> str | None:
+    """The number of processes in the cgroup of `pid` that the OOM killer ended."""
+    with closing(MemoryCgroup(pid)) as cgroup:
+        kills = cgroup.oom_kills()
+    return None if kills is None else str(kills)
+
+
+_ATTRIBUTES: Final[Mapping[str, Callable[[int], str | None]]] = {
+    "state": lambda pid: status(pid)["State"],
+    "threads": lambda pid: str(int(status(pid)["Threads"])),
+    "rss_bytes": _resident,
+    "cpu_seconds": _cpu,
+    "started_seconds_ago": _age,
+    "oom_score": lambda pid: str(int(read(pid, "oom_score"))),
+    "cgroup_oom_kills": _oom_kills,
+    "uid": lambda pid: str(int(status(pid)["Uid"].split()[1])),
+}

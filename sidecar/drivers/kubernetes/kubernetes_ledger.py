@@ -9,11 +9,10 @@ from http import HTTPStatus
 from threading import Thread
 from typing import Any, Final
 
-from sidecar.drivers.kubernetes.access import Access
+from sidecar.drivers.kubernetes.access import Access, ApiError
 from sidecar.drivers.kubernetes.api import Api, Verb
-from sidecar.drivers.kubernetes.api_error import ApiError
 from sidecar.drivers.kubernetes.objects import ConfigMap
-from sidecar.ports import LONGEST_DOCUMENT, Document, LedgerError, LedgerRefusedError
+from sidecar.ports import LONGEST_DOCUMENT, LedgerError, LedgerRefusedError, StoredDocument
 
 LABELS: Final = {"app.kubernetes.io/name": "flink-ha-sidecar", "app.kubernetes.io/component": "ledger"}
 ANNOTATIONS: Final = {"argocd.argoproj.io/ignore-resource-updates": "true"}
@@ -41,16 +40,16 @@ class KubernetesLedger:
         self._name = ledger_name(cluster_id)
         self._api = Api(access, namespace)
 
-    def read(self) -> Document:
+    def read(self) -> StoredDocument:
         config_map = self._call("get", unless={HTTPStatus.NOT_FOUND})
         if config_map is None:
-            return Document()
+            return StoredDocument()
         content = config_map.data.get(self._key, "").encode(errors="replace")
         if len(content) > LONGEST_DOCUMENT:
             raise LedgerError(f"{self._doing('get')}: {len(content)} bytes are too many for a ledger: delete it")
-        return Document(content, config_map.resource_version)
+        return StoredDocument(content, config_map.resource_version)
 
-    def write(self, content: bytes, over: Document) -> Document | None:
+    def write(self, content: bytes, over: StoredDocument) -> StoredDocument | None:
         if len(content) > LONGEST_DOCUMENT:
             raise LedgerError(f"{self._doing('patch')}: {len(content)} bytes, of at most {LONGEST_DOCUMENT}")
         body: dict[str, Any] = {"data": {self._key: content.decode()}}
@@ -60,7 +59,7 @@ class KubernetesLedger:
         else:
             body["metadata"] = {"resourceVersion": str(over.version)}
             written = self._call("patch", body, unless={HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND})
-        return None if written is None else Document(content, written.resource_version)
+        return None if written is None else StoredDocument(content, written.resource_version)
 
     def rest(self) -> None:
         self._api.reopen()

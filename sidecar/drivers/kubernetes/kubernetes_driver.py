@@ -8,10 +8,9 @@ from sidecar.core.bounds import JOBS_OF_ALL
 from sidecar.core.flink.configmaps import cluster_config_map, dispatcher_config_map, is_leaders, owner_of
 from sidecar.core.moment import Moment
 from sidecar.core.observations import ClusterObservation, NothingFound, StoreRefused
-from sidecar.drivers.kubernetes.access import Access
+from sidecar.drivers.kubernetes.access import Access, ApiError
 from sidecar.drivers.kubernetes.api import Api, Keep, Selector
-from sidecar.drivers.kubernetes.api_error import ApiError
-from sidecar.drivers.kubernetes.configmap_reports import Reports
+from sidecar.drivers.kubernetes.configmap_reports import ConfigMapReports
 from sidecar.drivers.kubernetes.configmap_watch import ConfigMapWatch
 from sidecar.drivers.kubernetes.list_watch import end
 from sidecar.drivers.kubernetes.objects import ConfigMap, ConfigMapList, WatchEvent
@@ -37,13 +36,13 @@ class LeaderConfigMaps:
         self._namespace = namespace
         self._cluster_id = cluster_id
         self.ever_found = False
-        """Whether anything of the cluster has ever been found."""
+        """True if anything of the cluster has ever been found."""
         self.beside: tuple[str, ...] | None = None
         """The ids of the other clusters in the namespace, read when this one is missing; None: they cannot be read."""
         self._missing_logged = False
 
     def includes(self, selector: Selector, name: str) -> bool:
-        """Whether the ConfigMap `name`, found by `selector`, has leaders of this cluster."""
+        """True if the ConfigMap `name`, found by `selector`, has leaders of this cluster."""
         if selector is self.cluster:
             return name == self.cluster.name
         return owner_of(self._cluster_id, name) is not None
@@ -107,7 +106,7 @@ class KubernetesDriver(ConfigMapWatch):
     ) -> None:
         """`cluster_id` is Flink's `kubernetes.cluster-id`. `jobs`: of all clusters together; None: it is the only one."""
         jobs = jobs or Shares(JOBS_OF_ALL.most_items)
-        api, reports = Api(access, namespace), Reports(cluster_id, self._report, jobs)
+        api, reports = Api(access, namespace), ConfigMapReports(cluster_id, self._report, jobs)
         self._cluster_id = cluster_id
         self._config_maps = LeaderConfigMaps(api, namespace, cluster_id)
         self._observer: Observer | None = None

@@ -1,8 +1,12 @@
 """Reports what is meant to happen to clusters, and how their JobManagers end: FlinkDeployments, pods, Events and logs."""
 
+import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from functools import partial
+from http import HTTPStatus
+from typing import Final, Protocol, TypeVar
 
 from sidecar.core.flink.deployments import FlinkDeployment, Maker
 from sidecar.core.moment import Moment
@@ -14,17 +18,124 @@ from sidecar.core.observations import (
     RightRefused,
 )
 from sidecar.core.process_end import SeenEvent
-from sidecar.drivers.kubernetes.access import Access
+from sidecar.drivers.kubernetes.access import Access, ApiError
 from sidecar.drivers.kubernetes.api import Api, Selector
-from sidecar.drivers.kubernetes.list_watch import end
-from sidecar.drivers.kubernetes.makers import GROUPS, MakerReports, Makers, MakerStatus, maker_status
-from sidecar.drivers.kubernetes.namespaces import Namespaces
-from sidecar.drivers.kubernetes.object_watch import ObjectWatch, Refusals
-from sidecar.drivers.kubernetes.objects import flink_deployment
+from sidecar.drivers.kubernetes.list_watch import ListWatch, end
+from sidecar.drivers.kubernetes.makers import GROUPS, MakerReports, Makers, MakerStatus, Namespaces, maker_status
+from sidecar.drivers.kubernetes.objects import Item, Read, WatchEvent, flink_deployment, read_change, read_page
 from sidecar.drivers.kubernetes.pod_objects import JobManagerPod, job_manager_pod, seen_event
-from sidecar.drivers.kubernetes.pod_reports import EventReports, PodReports, Scope
-from sidecar.drivers.kubernetes.previous_logs import PreviousLogs
+from sidecar.drivers.kubernetes.pod_reports import EventReports, PodReports, PreviousLogs, Scope
 from sidecar.ports import PlanObserver
+
+MOST_OBJECTS: Final = 5_000
+"""Objects that are read; the rest is left out, and the log says so."""
+_SILENCE_SECONDS: Final = 90.0
+"""A watch without an event, and without the bookmark of each minute, is not trusted."""
+_REFUSED_SECONDS: Final = 20.0
+"""Pause after a refusal: somebody may grant the permission, or install the CRD."""
+
+_log = logging.getLogger("sidecar.plans")
+_T = TypeVar("_T")
+_T_contra = TypeVar("_T_contra", contravariant=True)
+
+
+class ObjectReports(Protocol[_T_contra]):
+    """Receives the objects of a watch. Called by one thread."""
+
+    def listed(self, items: Mapping[str, _T_contra], *, complete: bool) -> None:
+        """The objects that there are now, by name. `complete`: there are no others."""
+
+    def changed(self, name: str, value: _T_contra, *, deleted: bool = False) -> None:
+        """Note one object. `deleted`: `value` is its last state."""
+
+    def lost(self) -> None:
+        """Note that the objects cannot be read any more."""
+
+
+def _nobody(*, refused: bool) -> None:
+    """Ignore whether the API server refuses to list the objects."""
+
+
+class Refusals(Protocol):
+    """Told whether the API server refuses to list the objects, at each attempt."""
+
+    def __call__(self, *, refused: bool) -> None: ...
+
+
+class ObjectWatch(ListWatch[tuple[Mapping[str, _T], int], Item[_T]]):
+    """A list is the objects, and how many others are left out."""
+
+    def __init__(
+        self,
+        api: Api,
+        selector: Selector,
+        read: Read[_T],
+        reports: ObjectReports[_T],
+        role: str,
+        without: str,
+        refusals: Refusals = _nobody,
+    ) -> None:
+        """`role`: the rule that the Role needs; `without`: what is not known without it, for the log."""
+        super().__init__(api, selector, without, "kubernetes-plans", _log, role)
+        self._read_page = partial(read_page, read=read, qualified=api.qualified)
+        self._read_change = partial(read_change, read=read, qualified=api.qualified)
+        self._reports = reports
+        self._connected = False
+        self._refusals = refusals
+
+    def _list(self) -> tuple[str, tuple[Mapping[str, _T], int]]:
+        objects: dict[str, _T] = {}
+        version, left_out = "", 0
+        for page in self._api.pages(self._selector, self._read_page):
+            version = version or page.resource_version
+            room = MOST_OBJECTS - len(objects)
+            objects |= {item.name: item.value for item in page.items[:room]}
+            left_out += page.left_out + len(page.items[room:])
+            if len(objects) >= MOST_OBJECTS:
+                break
+        return version, (objects, left_out)
+
+    def _begin(self, listing: tuple[Mapping[str, _T], int]) -> None:
+        objects, left_out = listing
+        if not self._connected:
+            _log.info("watching %s", self._selector)
+            self._throttle.reset()
+        self._connected = True
+        self._refusals(refused=False)
+        if left_out:
+            self._warn(
+                f"{left_out} {self._selector} are left out: they cannot be decoded, or are more than {MOST_OBJECTS}"
+            )
+        self._reports.listed(objects, complete=not left_out)
+
+    def _deadline(self) -> float:
+        return time.monotonic() + _SILENCE_SECONDS
+
+    def _decode(self, line: bytes) -> WatchEvent[Item[_T]]:
+        return self._read_change(line)
+
+    def _changed(self, event: WatchEvent[Item[_T]]) -> bool:
+        if item := event.item:
+            self._reports.changed(item.name, item.value, deleted=event.kind == "DELETED")
+        else:
+            self._warn(f"one of {self._selector} cannot be decoded")
+        return True
+
+    def _shortest_pause(self, error: ApiError) -> float:
+        refused = error.status in {HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND}
+        return _REFUSED_SECONDS if refused else super()._shortest_pause(error)
+
+    def _disconnected(self, error: ApiError | None) -> None:
+        status = error.status if error else None
+        if status == HTTPStatus.FORBIDDEN:
+            self._refusals(refused=True)
+        if self._connected:
+            self._connected = False
+            self._reports.lost()
+        if status == HTTPStatus.NOT_FOUND:  # no such kind is installed: there are none
+            self._refusals(refused=False)
+            self._reports.listed({}, complete=True)
+
 
 DEPLOYMENTS_ROLE: Final = "{apiGroups: [flink.apache.org], resources: [flinkdeployments], verbs: [list, watch]}"
 PODS_ROLE: Final = '{apiGroups: [""], resources: [pods], verbs: [list, watch]}'

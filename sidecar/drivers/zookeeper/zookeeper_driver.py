@@ -9,13 +9,17 @@ from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 
-from sidecar.core.moment import Moment
+from sidecar.core.bounds import JOBS_OF_ALL
+from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ConnectionState
+from sidecar.drivers.log_throttle import LogThrottle
+from sidecar.drivers.shares import Shares, WatchedJobs
 from sidecar.drivers.zookeeper.persistent import ZNodeEvent
 from sidecar.drivers.zookeeper.place import Inquiry, Place
-from sidecar.drivers.zookeeper.probe import Confirmations, Probe
-from sidecar.drivers.zookeeper.security import Security
-from sidecar.drivers.zookeeper.session import Answer, Done, Interrupted, Question, Refused, Session
+from sidecar.drivers.zookeeper.reporter import Confirmations, Probe, Reporter
+from sidecar.drivers.zookeeper.security import PLAIN, Security
+from sidecar.drivers.zookeeper.zookeeper_session import Answer, Done, Interrupted, Question, Refused, Session
+from sidecar.ports import Observer
 from sidecar.runtime.threads import ServiceThread, jittered
 
 _log = logging.getLogger("sidecar.zookeeper")
@@ -129,13 +133,13 @@ class Connection:
             self._watch()
             while self._reads_in_flight < _READS_IN_FLIGHT and (inquiry := self._place.next()):
                 self._reads_in_flight += 1
-                answered = self._on_answer(partial(self._process_answer, inquiry))
+                answered = self._answer_callback(partial(self._process_answer, inquiry))
                 self._session.ask(inquiry.question, inquiry.path, answered, watch=inquiry.watch)
 
     def _schedule(self, seconds: float, act: Callable[[], None]) -> None:
         self._due[act] = time.monotonic() + seconds
 
-    def _on_answer(self, act: Callable[[Moment, Answer], None]) -> Callable[[Answer], None]:
+    def _answer_callback(self, act: Callable[[Moment, Answer], None]) -> Callable[[Answer], None]:
         """A callback for kazoo's thread. It makes this thread call `act`, unless the connection has ended by then."""
         connection = self._connection
 
@@ -267,7 +271,7 @@ class Connection:
         """Watch new roots before anything below them is read."""
         for root, wanted in self._place.changed_roots():
             if wanted:
-                self._session.ask(Question.WATCH_BELOW, root, self._on_answer(self._watch_answered))
+                self._session.ask(Question.WATCH_BELOW, root, self._answer_callback(self._watch_answered))
             else:
                 self._session.ask(Question.WATCH_NO_MORE, root, lambda _: None)
 
@@ -289,7 +293,7 @@ class Connection:
         self._confirmations.answered += 1
         inquiry.answered(at, answer)
         if self._place.completed(at, self._connected_at, self._session.zxid):
-            answered = self._on_answer(self._place.nothing_found)
+            answered = self._answer_callback(self._place.nothing_found)
             if not self._place.ever_found and not self._session.ask_siblings(answered):
                 self._place.nothing_found(at, Refused("the root has no parent"))
         self._confirm()
@@ -297,3 +301,52 @@ class Connection:
             _log.warning("%s changed in ZooKeeper %s but no watch reported it: reconnecting", path, self._where)
             self._one_shot_next = True
             self._session.drop()
+
+
+class ZooKeeperDriver(Connection):
+    """Observes one Flink cluster's leaders in ZooKeeper. Mirrors `org.apache.flink.runtime.leaderretrieval.ZooKeeperLeaderRetrievalDriver`.
+
+    All components and jobs, the layouts of all Flink versions, one connection, two threads.
+    """
+
+    def __init__(
+        self,
+        quorum: str,
+        namespace: str,
+        cluster_id: str,
+        clock: Callable[[], Moment],
+        jobs: Shares | None = None,
+        *,
+        session_timeout: float = 60.0,
+        connection_timeout: float = 15.0,
+        security: Security = PLAIN,
+    ) -> None:
+        """`quorum` as in `h1:2181,h2:2181[/chroot]`, `namespace` as in `/flink/default`; observed paths are relative to it.
+
+        `clock` is called in several threads. `jobs`: of all clusters together; None: it is the only one. Timeouts in seconds, as Flink's
+        `high-availability.zookeeper.client.*`. Raises ValueError when the quorum is malformed.
+        """
+        where, probe, throttle = root_of(quorum, namespace), Probe(session_timeout), LogThrottle()
+        self._reporter = Reporter(cluster_id, where, throttle, round(probe.interval * SECOND))
+        place = Place(throttle)
+        jobs = jobs or Shares(JOBS_OF_ALL.most_items)
+        place.add("", self._reporter, WatchedJobs(jobs, cluster_id))
+        timeouts = {"session_timeout": session_timeout, "connection_timeout": connection_timeout}
+        try:
+            super().__init__(where, place, probe, clock, **timeouts, security=security)
+        except ValueError as error:
+            raise ValueError(f"ZooKeeper quorum {quorum!r} is not like host:port,host:port/chroot: {error}") from error
+
+    def start(self, observer: Observer) -> None:
+        if self._reporter.observer is None:
+            self._reporter.observer = observer
+            self._begin()
+
+    def stop(self) -> None:
+        self._reporter.observer = None
+        super().stop()
+
+
+def root_of(quorum: str, namespace: str) -> str:
+    """`host:port/root`, as a Connection takes it."""
+    return f"{''.join(quorum.split()).rstrip('/')}/{namespace.strip('/')}".rstrip("/")
