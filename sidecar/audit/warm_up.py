@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from sidecar.audit.audit_error import AuditError, failing_to
-from sidecar.audit.spark import class_archive
-from sidecar.audit.spark.jvm import script_environment, spark_home
-from sidecar.audit.spark.session import LOCAL_ENVIRONMENT, spark_session
+from sidecar.audit.spark.jvm import archive_places, options_to_read, script_environment, spark_home
+from sidecar.audit.spark.spark_session import LOCAL_ENVIRONMENT, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +31,7 @@ def warm_up() -> tuple[Path, bool]:
     Raises AuditError when Spark does not start, when no place for an archive can be written, or when this Java writes none.
     """
     with failing_to(_DO_WHAT):
-        for place in class_archive.places():
+        for place in archive_places():
             if place.is_file() and _is_accepted(place):
                 return place, False
         return _write_archive(_writable_place()), True
@@ -53,7 +52,7 @@ def _write_archive(place: Path) -> Path:
 def _is_accepted(archive: Path) -> bool:
     """Whether the JVM that Spark's script starts accepts the archive, with the class path that the script gives it."""
     home = spark_home()
-    options = ("-Xshare:on", *class_archive.reading(archive))
+    options = ("-Xshare:on", *options_to_read(archive))
     with tempfile.TemporaryDirectory() as folder:  # a JVM that crashes leaves a report
         tried = subprocess.run(
             [f"{home}/bin/spark-submit", "--version"],
@@ -68,14 +67,14 @@ def _is_accepted(archive: Path) -> bool:
 
 
 def _writable_place() -> Path:
-    for place in class_archive.places():
+    for place in archive_places():
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
         except OSError:
             continue
         if os.access(place.parent, os.W_OK):
             return place
-    folders = " nor ".join(str(place.parent) for place in class_archive.places())
+    folders = " nor ".join(str(place.parent) for place in archive_places())
     raise AuditError(
         f"cannot {_DO_WHAT}: neither {folders} can be written; FLINK_HA_SIDECAR_CACHE names another folder"
     )
@@ -99,22 +98,9 @@ def exercise(spark: "SparkSession", folder: Path) -> None:
 
 def _records() -> Sequence[dict[str, object]]:
     """Two leaders of a component, and the time in which they were observed."""
-    common: dict[str, object] = {
-        "schema_version": 1,
-        "cluster_id": "warm-up",
-        "observer": "warm-up",
-        "observed_at": "2026-01-01T00:01:00.000000Z",
-    }
-    began = "2026-01-01T00:00:00.000000Z"
-    terms: list[dict[str, object]] = [
-        {"type": "transition", "id": leader, "component": "dispatcher", "kind": "GRANTED", "after_session_id": leader}
-        for leader in ("00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002")
-    ]
-    observed: dict[str, object] = {
-        "type": "coverage",
-        "id": "coverage",
-        "began_at": began,
-        "ended_at": common["observed_at"],
-        "state": "seeing",
-    }
-    return [common | record for record in (*terms, observed)]
+    began, ended = "2026-01-01T00:00:00.000000Z", "2026-01-01T00:01:00.000000Z"
+    common = {"schema_version": 1, "cluster_id": "warm-up", "observer": "warm-up", "observed_at": ended}
+    term = common | {"type": "transition", "component": "dispatcher", "kind": "GRANTED"}
+    leaders = (f"00000000-0000-4000-8000-{number:012}" for number in (1, 2))
+    observed = {"type": "coverage", "id": "coverage", "began_at": began, "ended_at": ended, "state": "seeing"}
+    return [*(term | {"id": leader, "after_session_id": leader} for leader in leaders), common | observed]

@@ -110,7 +110,7 @@ def _session(
     Import audit modules inside it: only the session reports a missing Spark in one line.
     """
     from sidecar.audit.log.workload import folder_of, run_of_ingest, run_of_materialization, run_over
-    from sidecar.audit.spark.session import spark_session
+    from sidecar.audit.spark.spark_session import spark_session
 
     if spool is not None:
         run = run_of_ingest(spool, audit_url)
@@ -163,9 +163,8 @@ def sql(
     if files and print_views:
         raise click.UsageError("--with is for a query: the script has the views of the audit log alone")
     with _session(audit_url, **spark_options) as spark:
-        from sidecar.audit.ask.own_tables import read_own_tables
         from sidecar.audit.ask.registration import views_script
-        from sidecar.audit.ask.sql import render, run_sql
+        from sidecar.audit.ask.sql import read_own_tables, render, run_sql
 
         if query is None:
             click.echo(views_script(spark, audit_url), nl=False)
@@ -186,8 +185,8 @@ def shell(
 ) -> None:
     """Query the audit log many times, at a prompt or from a pipe. Spark starts once; statements end with a semicolon."""
     with _session(audit_url, **spark_options) as spark:
-        from sidecar.audit.ask.own_tables import read_own_tables
         from sidecar.audit.ask.shell import Shell
+        from sidecar.audit.ask.sql import read_own_tables
 
         shell = Shell(spark, audit_url, output, sys.stdout, sys.stderr, read_own_tables(spark, files))
         if sys.stdin.isatty() and sys.stdout.isatty():
@@ -308,9 +307,9 @@ def report(
         raise click.UsageError("--from is later than --to")
     with _session(audit_url, **spark_options) as spark:
         from sidecar.audit.report.report import write_report
-        from sidecar.audit.report.report_period import DEFAULT_SINCE, Wanted
+        from sidecar.audit.report.report_period import DEFAULT_SINCE, ReportRequest
 
-        wanted = Wanted(period or DEFAULT_SINCE, first and first.date(), last and last.date(), clusters)
+        wanted = ReportRequest(period or DEFAULT_SINCE, first and first.date(), last and last.date(), clusters)
         write_report(spark, audit_url, html, wanted)
     click.echo(f"{html}: {html.stat().st_size / 1e3:.0f} kB")
 

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from sidecar.audit.ask.registration import register_views
 from sidecar.audit.ingest.ingest import ingest
 from sidecar.audit.log.audit_log import audit_folder
-from sidecar.audit.report.report_data import Findings, find
-from sidecar.audit.report.report_period import Wanted, find_period
-from sidecar.audit.spark.session import own_session, spark_session, tune
+from sidecar.audit.report.report_data import ReportFigures, find
+from sidecar.audit.report.report_period import ReportRequest, find_period
+from sidecar.audit.spark.spark_session import own_session, spark_session, tune
 from tests.audit import quarter
 from tests.audit.spooling import ids, seal, transition
 from tests.kit.s3_server import S3Server, reach
@@ -22,7 +22,7 @@ from tests.kit.s3_server import S3Server, reach
 YESTERDAY = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=1)
 
 
-QuarterRead = Callable[[Wanted], Findings]
+QuarterRead = Callable[[ReportRequest], ReportFigures]
 
 
 class Log(NamedTuple):
@@ -63,7 +63,7 @@ def batch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     """Which of its two ways an ingest takes: that of few rows, or that of as many as there may be."""
     if request.param == "many":
         monkeypatch.setattr("sidecar.audit.ingest.ingest._FEW_BYTES", -1)
-        monkeypatch.setattr("sidecar.audit.ingest.visible_ids._FEW", -1)
+        monkeypatch.setattr("sidecar.audit.ingest.table_writer._FEW", -1)
     return str(request.param)
 
 
@@ -139,6 +139,6 @@ def quarter_read(quarter_session: SparkSession, quarter_log: Path) -> QuarterRea
 
 
 @pytest.fixture(scope="session")
-def quarter_found(quarter_read: QuarterRead) -> Findings:
+def quarter_found(quarter_read: QuarterRead) -> ReportFigures:
     """The report's figures of all of it."""
-    return quarter_read(Wanted())
+    return quarter_read(ReportRequest())

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from sidecar.audit.ask.registration import register_views
 from sidecar.audit.ingest.ingest import ingest
-from sidecar.audit.spark.session import own_session, tune
+from sidecar.audit.spark.spark_session import own_session, tune
 from sidecar.audit.upkeep import materialize as upkeep
 from sidecar.audit.upkeep.materialize import materialize
 from sidecar.core.records import AnyRecord

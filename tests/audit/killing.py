@@ -20,7 +20,7 @@ from tests.audit.spooling import NOON, ids_seen, seal, transition
 
 _OWN_JVM = """
 import sys
-from sidecar.audit.spark.session import spark_session
+from sidecar.audit.spark.spark_session import spark_session
 {imports}
 
 with spark_session("local[2]") as spark:

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError, open_audit
 from sidecar.audit.ingest.ingest import ingest
-from sidecar.audit.log.schema import BASE_VIEWS, with_event_date
-from sidecar.audit.spark.session import tune
+from sidecar.audit.log.tables import BASE_VIEWS, with_event_date
+from sidecar.audit.spark.spark_session import tune
 from sidecar.audit.views.catalog import ANSWERS, answer, with_comments
 from sidecar.core.records import AnyRecord, PositionRecord, record_id
 from tests.audit.histories import A, B, C, History, address, at

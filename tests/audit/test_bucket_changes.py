@@ -20,11 +20,11 @@ from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError
 from sidecar.audit.audit_error import ChangedError
-from sidecar.audit.log.bucket import writer_lock as lock_module
-from sidecar.audit.log.bucket.replacement import BARRIER, Replacement
-from sidecar.audit.log.bucket.storage import ObjectStorage
+from sidecar.audit.log import writer_lock as lock_module
+from sidecar.audit.log.bucket_storage import ObjectStorage
 from sidecar.audit.log.closed_tables import commit, read_manifest
 from sidecar.audit.log.manifest import Manifest
+from sidecar.audit.log.replacement import BARRIER, Replacement
 from sidecar.audit.log.storage import PARQUET
 from sidecar.net.object_store import Content, ObjectStore
 

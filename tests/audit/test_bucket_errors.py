@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from sidecar.audit import AuditError
 from sidecar.audit.ask.sql import run_sql
 from sidecar.audit.ingest.ingest import ingest
-from sidecar.audit.spark.connector import connector_jars
+from sidecar.audit.spark.spark_session import connector_jars
 from sidecar.audit.upkeep.compact import compact
 from sidecar.audit.upkeep.verify import VerifyResult, verify
 from tests.audit.conftest import Log, reach_anew

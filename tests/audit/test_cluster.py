@@ -14,7 +14,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from sidecar.audit.spark import class_archive
+from sidecar.audit.spark.jvm import archive_options
 from sidecar.core.records import TransitionRecord
 from tests.audit.spooling import NOON, ids, ids_seen_without_spark, seal, transition
 from tests.kit.files import files_below
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.spark
 _HOME = Path(pyspark.__file__).parent
 _DEPLOY = "org.apache.spark.deploy"
 _DEADLINE = 200
-_BRIEF = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *class_archive.options())
+_BRIEF = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *archive_options())
 _SMALL = (*_BRIEF, "-Xmx128m")
 _CONF = (
     *("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1"),

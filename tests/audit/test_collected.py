@@ -9,15 +9,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sidecar.audit.audit_error import JVM_ENDED, reason
-from sidecar.audit.spark.collected import collected
+from sidecar.audit.spark.spark_session import collected
 
 AUDIT = Path(__file__).parents[2] / "sidecar/audit"
 
 KILLED = """
 import os, pathlib, signal
 from sidecar.audit.audit_error import AuditError, failing_to
-from sidecar.audit.spark.collected import collected
-from sidecar.audit.spark.session import spark_session
+from sidecar.audit.spark.spark_session import collected
+from sidecar.audit.spark.spark_session import spark_session
 
 class Killing:
     def __init__(self, rows):

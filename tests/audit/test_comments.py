@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from sidecar.audit import open_audit
 from sidecar.audit.ask.sql import run_sql
 from sidecar.audit.log.closed_tables import CLOSED_TABLES
-from sidecar.audit.log.schema import BASE_VIEWS, QuarantinedLine, with_event_date
-from sidecar.audit.views.catalog import ANSWERS, catalog, comments, of_query, of_struct
+from sidecar.audit.log.tables import BASE_VIEWS, QuarantinedLine, with_event_date
+from sidecar.audit.views.catalog import ANSWERS, catalog, comments, query_comments, struct_comments
 from sidecar.core.records import AnyRecord, PositionRecord
 from tests import ROOT
 from tests.audit.conftest import Log
@@ -32,7 +32,7 @@ def test_each_table_and_view_says_what_it_is_about() -> None:
 @pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: struct.__name__)
 def test_each_field_says_what_it_is_and_when_it_is_null(struct: type[Struct]) -> None:
     """Every field of every record has a docstring, which is the comment of its column."""
-    about = of_struct(struct).columns
+    about = struct_comments(struct).columns
     assert [*about] == [field.encode_name for field in fields(struct)]
     nullable = [field.encode_name for field in fields(struct) if NoneType in get_args(field.type)]
     assert [name for name in nullable if "Null" not in about[name]] == []
@@ -92,7 +92,7 @@ def test_a_comment_fits_into_a_statement() -> None:
 
 def test_the_head_of_a_query_is_read_as_it_is_written() -> None:
     """The question, more about it, and the columns: several with one comment, and a comment of several lines."""
-    head = of_query(
+    head = query_comments(
         "-- Who? In A.B too.\n--\n-- One row\n-- each.\n--\n-- * a, b: Some\n--   text: long.\n-- * c: as in d\nSELECT 1 -- * e: no\n"
     )
     assert (head.about, head.more) == ("Who?", "In A.B too. One row each.")

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sidecar.audit import AuditError
 from sidecar.audit.ask.sql import run_sql
 from sidecar.audit.ingest.ingest import ingest
-from sidecar.audit.log.schema import BASE_VIEWS
+from sidecar.audit.log.tables import BASE_VIEWS
 from sidecar.audit.upkeep import compact as compaction
 from sidecar.audit.upkeep.compact import CompactResult, compact
 from sidecar.audit.upkeep.verify import verify
@@ -36,7 +36,7 @@ NOTHING = CompactResult(folders=0, files=0, bytes_before=0, bytes_after=0, uncha
 COMMAND = """
 import sys
 from sidecar.audit.upkeep.compact import compact
-from sidecar.audit.spark.session import spark_session
+from sidecar.audit.spark.spark_session import spark_session
 
 with spark_session("local[2]") as spark:
     print("started", flush=True)

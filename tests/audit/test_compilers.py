@@ -20,14 +20,14 @@ from sidecar.audit.audit_error import AuditError
 from sidecar.audit.ingest.ingest import ingest
 from sidecar.audit.log import workload
 from sidecar.audit.log.workload import run_of_ingest, run_of_materialization, run_over
-from sidecar.audit.spark import compilers, session
-from sidecar.audit.spark.compilers import Run, options
+from sidecar.audit.spark import jvm, spark_session
+from sidecar.audit.spark.jvm import Run, java_options
 from sidecar.audit.upkeep.materialize import materialize
 from sidecar.cli.audit import audit
 from tests.audit.conftest import YESTERDAY
 from tests.audit.spooling import seal, transition
 
-DIRECTIVES = Path(compilers.__file__).with_name("compiler_directives.json")
+DIRECTIVES = Path(jvm.__file__).with_name("compiler_directives.json")
 PATTERNS = json.loads(DIRECTIVES.read_text())[0]["match"]
 OF_JAVA = ("java/", "jdk/", "sun/")
 LARGE = 20_000_001
@@ -36,11 +36,11 @@ HUGE_DATES = 100_000_001
 START = """
 import sys
 from pathlib import Path
-from sidecar.audit.spark import compilers
-from sidecar.audit.spark.compilers import Run
-from sidecar.audit.spark.session import spark_session
+from sidecar.audit.spark import jvm
+from sidecar.audit.spark.jvm import Run
+from sidecar.audit.spark.spark_session import spark_session
 
-compilers._DIRECTIVES = Path(sys.argv[1])
+jvm._DIRECTIVES = Path(sys.argv[1])
 with spark_session("local[1]", {"spark.driver.memory": "600m"}, run=Run.LARGE) as spark:
     java = spark._jvm.java.lang.management.ManagementFactory
     print(spark.range(3).count(), *java.getRuntimeMXBean().getInputArguments(), sep="\\n")
@@ -141,7 +141,7 @@ def test_every_command_looks_at_its_log(command: str, tmp_path: Path, monkeypatc
         sizes.append(run)
         raise AuditError("no further")
 
-    monkeypatch.setattr(session, "spark_session", started)
+    monkeypatch.setattr(spark_session, "spark_session", started)
     more = {"ingest": ["--spool", str(tmp_path / "spool")], "sql": ["SELECT 1"], "report": ["--html", "report.html"]}
     arguments = [command, "--audit", str(tmp_path / "log"), *more.get(command, [])]
     CliRunner().invoke(audit, arguments)
@@ -152,7 +152,7 @@ def test_every_command_looks_at_its_log(command: str, tmp_path: Path, monkeypatc
 
 def test_java_knows_every_directive(java: Path) -> None:
     """It reads each of the patterns."""
-    command = [str(java), *shlex.split(options(Run.LARGE)), "-XX:+CompilerDirectivesPrint", "-version"]
+    command = [str(java), *shlex.split(java_options(Run.LARGE)), "-XX:+CompilerDirectivesPrint", "-version"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     lists = [line.partition("matching: ")[2] for line in done.stdout.splitlines() if "matching: " in line]
     assert {pattern for patterns in lists for pattern in patterns.strip().split(", ")} == {*PATTERNS, "*.*"}

@@ -15,7 +15,7 @@ from sidecar.audit import open_audit
 from sidecar.audit.ask.registration import views_script
 from sidecar.audit.ask.sql import render, run_sql
 from sidecar.audit.ingest.ingest import ingest
-from sidecar.audit.spark.session import tune
+from sidecar.audit.spark.spark_session import tune
 from sidecar.audit.views.catalog import ANSWERS
 from sidecar.core.moment import Timestamp
 from sidecar.core.records import AnyRecord, EpisodeRecord, TransitionRecord, record_id

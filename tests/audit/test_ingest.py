@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sidecar.audit import AuditError
 from sidecar.audit.ask.sql import run_sql
 from sidecar.audit.ingest.ingest import IngestResult, ingest
-from sidecar.audit.ingest.writer import Writer
+from sidecar.audit.ingest.table_writer import Writer
 from sidecar.audit.log.tables import Table
 from sidecar.audit.upkeep.compact import compact
 from sidecar.core.records import SCHEMA

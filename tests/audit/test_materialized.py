@@ -15,10 +15,9 @@ from pyspark.sql import SparkSession
 from sidecar.audit import AuditError
 from sidecar.audit.ask.registration import RecentLeadership, register_views
 from sidecar.audit.ingest.ingest import ingest
-from sidecar.audit.spark.session import _SMALL_BYTES, own_session, tune
+from sidecar.audit.spark.spark_session import _SMALL_BYTES, own_session, tune
 from sidecar.audit.upkeep import materialize as upkeep
-from sidecar.audit.upkeep.fold import Fold
-from sidecar.audit.upkeep.materialize import is_kept, materialize
+from sidecar.audit.upkeep.materialize import Fold, is_kept, materialize
 from sidecar.audit.upkeep.retention import expire
 from sidecar.audit.upkeep.verify import verify
 from sidecar.core.records import AnyRecord, PositionRecord

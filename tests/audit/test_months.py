@@ -12,8 +12,7 @@ from pyspark.sql import SparkSession
 from sidecar.audit import open_audit
 from sidecar.audit.ingest.ingest import ingest
 from sidecar.audit.log.manifest import SOURCES
-from sidecar.audit.log.schema import BASE_VIEWS
-from sidecar.audit.log.tables import TABLES, Period, folder_of, period_of
+from sidecar.audit.log.tables import BASE_VIEWS, TABLES, Period, folder_of, period_of
 from sidecar.audit.upkeep.compact import compact
 from sidecar.audit.upkeep.retention import ExpireResult, expire
 from sidecar.audit.upkeep.verify import verify

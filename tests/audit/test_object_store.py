@@ -21,9 +21,9 @@ from sidecar.audit import AuditError
 from sidecar.audit.ask.sql import run_sql
 from sidecar.audit.ingest import ingest as ingesting
 from sidecar.audit.ingest.ingest import ingest
-from sidecar.audit.log.bucket.replacement import Replacement, put_barrier
+from sidecar.audit.log.audit_log import open_storage
 from sidecar.audit.log.closed_tables import read_files
-from sidecar.audit.log.file_systems import open_storage
+from sidecar.audit.log.replacement import Replacement, put_barrier
 from sidecar.audit.log.tables import TABLES
 from sidecar.audit.upkeep.compact import compact
 from sidecar.audit.upkeep.retention import ExpireResult, expire
@@ -79,7 +79,7 @@ def test_every_command_takes_a_bucket(
     spark: SparkSession, bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ingest, compaction with retention, a query, a check, a report, the statements of the views: on the command line."""
-    monkeypatch.setattr("sidecar.audit.spark.session.spark_session", lambda *_, **__: nullcontext(spark))
+    monkeypatch.setattr("sidecar.audit.spark.spark_session.spark_session", lambda *_, **__: nullcontext(spark))
     records = recorded("2.3.0")
     seal(bucket / "spool", "jm-0", 1, records)
     # Without a date, those from then until today would be closed, too.

@@ -8,9 +8,8 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError
-from sidecar.audit.ask.own_tables import read_own_tables
 from sidecar.audit.ask.shell import Shell
-from sidecar.audit.ask.sql import Output, render, run_sql
+from sidecar.audit.ask.sql import Output, read_own_tables, render, run_sql
 from sidecar.audit.ingest.ingest import ingest
 from sidecar.cli.audit import audit
 from tests.audit.spooling import NOON, seal, transition

@@ -4,7 +4,7 @@ import gzip
 import os
 from pathlib import Path
 
-from sidecar.audit.ingest.packing import Packing
+from sidecar.audit.ingest.inspection import Packing
 
 
 def test_lines_of_many_segments_are_one_file_in_order(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from sidecar.audit import AuditError
-from sidecar.audit.log.paths import check_path, escape_pattern, is_of_file_system
+from sidecar.audit.log.storage import check_path, escape_pattern, is_of_file_system
 
 
 @pytest.mark.parametrize(

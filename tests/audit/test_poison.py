@@ -15,7 +15,7 @@ from sidecar.audit import AuditError
 from sidecar.audit.ingest import inspection
 from sidecar.audit.ingest.ingest import IngestResult, ingest
 from sidecar.audit.ingest.inspection import Inspection, inspect
-from sidecar.audit.ingest.spool import SUFFIX
+from sidecar.audit.ingest.spool_listing import SUFFIX
 from sidecar.audit.upkeep.retention import expire
 from sidecar.audit.upkeep.verify import verify
 from tests.audit.conftest import Log
@@ -174,7 +174,7 @@ def test_a_segment_may_vanish_at_any_moment(
             waiting.pop().unlink()
         return inspection
 
-    monkeypatch.setattr("sidecar.audit.ingest.ingest.inspect", inspected)
+    monkeypatch.setattr("sidecar.audit.ingest.inspection.inspect", inspected)
     ingest(spark, str(spool), str(audit))
     assert ids_seen(spark, audit, "transitions") == ids([transition(1), transition(4)])
     gone = "unreadable segment: No such file or directory"

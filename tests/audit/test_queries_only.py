@@ -13,8 +13,8 @@ from sidecar.audit.ask.query_check import Asked, check_query
 from sidecar.audit.ask.registration import register_views
 from sidecar.audit.ask.sql import run_sql
 from sidecar.audit.ingest.ingest import ingest
-from sidecar.audit.log.schema import BASE_VIEWS
-from sidecar.audit.spark.session import own_session
+from sidecar.audit.log.tables import BASE_VIEWS
+from sidecar.audit.spark.spark_session import own_session
 from sidecar.audit.views.catalog import ANSWERS
 from tests.audit.spooling import NOON, seal, transition
 

@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from sidecar.audit.ingest.ingest import ingest
-from sidecar.audit.log.bucket.replacement import BARRIER
 from sidecar.audit.log.closed_tables import CLOSED_TABLES
-from sidecar.audit.log.schema import BASE_VIEWS, EVENT_DATE, EVENT_MONTH, partition_column, with_event_date
+from sidecar.audit.log.replacement import BARRIER
+from sidecar.audit.log.tables import BASE_VIEWS, EVENT_DATE, EVENT_MONTH, partition_column, with_event_date
 from sidecar.audit.upkeep.materialize import materialize
 from tests import ROOT
 from tests.audit.conftest import reach_anew

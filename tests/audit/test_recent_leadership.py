@@ -14,7 +14,7 @@ from sidecar.audit.ask.registration import RecentLeadership, register_views
 from sidecar.audit.ask.shell import Shell
 from sidecar.audit.ask.sql import run_sql
 from sidecar.audit.ingest.ingest import ingest
-from sidecar.audit.spark.session import own_session, sizes_to_read, tune
+from sidecar.audit.spark.spark_session import own_session, sizes_to_read, tune
 from sidecar.audit.upkeep.compact import compact
 from sidecar.audit.upkeep.materialize import materialize
 from sidecar.audit.upkeep.retention import expire

@@ -17,13 +17,12 @@ from sidecar.audit import AuditError
 from sidecar.audit.ask.sql import run_sql
 from sidecar.audit.ingest.ingest import ingest
 from sidecar.audit.log.audit_log import audit_folder
-from sidecar.audit.log.schema import EVENT_DATE, partition_column
-from sidecar.audit.report.report import failover_list, render, write_report
-from sidecar.audit.report.report_data import _EPISODES, EDGES, LIST_ROWS, Findings, _query
-from sidecar.audit.report.report_figures import notices, tiles
+from sidecar.audit.log.tables import EVENT_DATE, partition_column
+from sidecar.audit.report.report import command_for_all, listed, notices, render, tiles, write_report
+from sidecar.audit.report.report_data import _EPISODES, EDGES, LIST_ROWS, ReportFigures, _query
 from sidecar.audit.report.report_page import cards
-from sidecar.audit.report.report_period import _CLUSTERS, Wanted, find_period
-from sidecar.audit.report.report_text import DASH, between, minute, parts, percent, planned, second, seconds, short
+from sidecar.audit.report.report_period import _CLUSTERS, ReportRequest, find_period
+from sidecar.audit.report.report_text import DASH, bounds, minute, parts, percent, planned, second, seconds, short
 from sidecar.cli.audit import audit as command
 from tests.audit.conftest import QuarterRead
 from tests.audit.histories import at
@@ -45,7 +44,7 @@ from tests.audit.spooling import NOON, seal, transition
 pytestmark = pytest.mark.spark
 
 
-def table(findings: Findings, caption: str) -> list[tuple[str, ...]]:
+def table(findings: ReportFigures, caption: str) -> list[tuple[str, ...]]:
     """The rows of the table whose caption begins like that."""
     (rows,) = (each.rows for card in cards(findings) for each in card.tables if each.caption.startswith(caption))
     return [tuple(row) for row in rows]
@@ -68,13 +67,13 @@ def counts(failovers: Sequence[Failover]) -> tuple[str, str, str]:
     return str(number_of[True]), str(number_of[False]), str(number_of[None])
 
 
-def test_the_figures_at_the_top_are_those_of_the_log(quarter_found: Findings) -> None:
+def test_the_figures_at_the_top_are_those_of_the_log(quarter_found: ReportFigures) -> None:
     """Failovers, the time without a leader, availability, alerts; and what is not over is said first."""
     all_of_it = [failover for _, failover in happened()]
     vacant = sorted(each.vacant for each in all_of_it)
-    bounds = [each.down for each in all_of_it if each.down]
-    least, most = (sum(values) for values in zip(*bounds, strict=True))
-    assert len(bounds) == len(all_of_it) - 1
+    downtimes = [each.down for each in all_of_it if each.down]
+    least, most = (sum(values) for values in zip(*downtimes, strict=True))
+    assert len(downtimes) == len(all_of_it) - 1
     assert most > least
     sums = together(truth(cluster, day) for cluster in CLUSTERS for day in days())
     of, longest = max(happened(), key=lambda pair: pair[1].vacant)
@@ -85,7 +84,7 @@ def test_the_figures_at_the_top_are_those_of_the_log(quarter_found: Findings) ->
         seconds(sum(vacant)),
         f"all failovers together; median {seconds(vacant[5])}, longest {seconds(longest.vacant)} ({of.id}, {minute(at(longest.began))})",
     )
-    assert shown["No working leader"][0] == between(least, None)
+    assert shown["No working leader"][0] == bounds(least, None)
     assert shown["No working leader"][1].endswith("no upper bound is known of 1")
     assert (shown["Availability"][0], shown["Unobserved"][0]) == shares(sums)
     assert shown["Alerts delivered"] == ("11 of 12", "1 given up")
@@ -96,28 +95,28 @@ def test_the_figures_at_the_top_are_those_of_the_log(quarter_found: Findings) ->
     ]
 
 
-def test_one_failover_is_one_row(quarter_found: Findings) -> None:
+def test_one_failover_is_one_row(quarter_found: ReportFigures) -> None:
     """Newest first, whatever the number of components and jobs; with an operator's note. Who returned is no failover."""
-    rows = failover_list(quarter_found).rows
+    rows = [listed(row) for row in quarter_found.latest]
     expected = [
         (second(at(each.began)), short(cluster.id), planned(each.meant, noted=each.note is not None), each.note)
         for cluster, each in reversed(happened())
     ]
     assert [(row.at, row.cluster, row.planned, row.note.removesuffix(" (Ada)") or None) for row in rows] == expected
-    assert [(row.cause, row.vacant, row.down) for row in rows] == [
-        (f"{each.cause} (medium)", between(each.vacant, each.vacant), between(*(each.down or (None, None))))
+    assert [(row.cause, row.confidence, row.vacant, row.down) for row in rows] == [
+        (each.cause, "medium", bounds(each.vacant, each.vacant), bounds(*(each.down or (None, None))))
         for _, each in reversed(happened())
     ]
     (latest,) = (row for row in rows if row.at == "2025-11-23 17:30:00")
     assert (latest.moved, latest.parts) == ("jm-6:6123 → jm-8:6123", "3 components; 14 of 14 jobs")
-    assert failover_list(quarter_found).query == ""
+    assert command_for_all(quarter_found) == ""
     outcomes = [
         f"death: {each.death}, recovery: {each.verdict}" if each.death else "" for _, each in reversed(happened())
     ]
     assert [row.outcome for row in rows] == outcomes
 
 
-def test_what_nobody_knows_is_no_reason_and_no_recovery(quarter_found: Findings) -> None:
+def test_what_nobody_knows_is_no_reason_and_no_recovery(quarter_found: ReportFigures) -> None:
     """Each failover counts once, by the observer that knows most; what nobody knows has rows of its own."""
     failovers = [each for _, each in happened()]
 
@@ -136,7 +135,7 @@ def test_what_nobody_knows_is_no_reason_and_no_recovery(quarter_found: Findings)
     ]
 
 
-def test_the_slowest_recovery_shows_where_the_time_went(quarter_found: Findings) -> None:
+def test_the_slowest_recovery_shows_where_the_time_went(quarter_found: ReportFigures) -> None:
     """From the end of the process to the first checkpoint."""
     cluster, slowest = max(happened(), key=lambda pair: pair[1].total or 0)
     steps = (5, 5 + slowest.vacant, 5 + slowest.vacant, 7 + slowest.vacant, slowest.total)
@@ -149,23 +148,23 @@ def test_the_slowest_recovery_shows_where_the_time_went(quarter_found: Findings)
     )
 
 
-def test_the_latest_failovers_without_a_note_are_listed(quarter_found: Findings) -> None:
+def test_the_latest_failovers_without_a_note_are_listed(quarter_found: ReportFigures) -> None:
     """With the id that `annotate` takes; how many there are is said above."""
-    shown = failover_list(quarter_found)
+    shown = [listed(row) for row in quarter_found.unreviewed]
     expected = [(second(at(each.began)), short(of.id)) for of, each in reversed(happened()) if each.note is None]
-    assert [(row.at, row.cluster) for row in shown.unreviewed] == expected
-    assert shown.unreviewed_total == len(expected) == 10
-    assert f"<code>{shown.unreviewed[0].id[:8]}</code>" in render(quarter_found)
+    assert [(row.at, row.cluster) for row in shown] == expected
+    assert quarter_found.total.unreviewed == len(expected) == 10
+    assert f"<code>{shown[0].id[:8]}</code>" in render(quarter_found)
 
 
-def test_a_log_without_deaths_and_recoveries_has_no_pictures_of_them(quarter_found: Findings) -> None:
+def test_a_log_without_deaths_and_recoveries_has_no_pictures_of_them(quarter_found: ReportFigures) -> None:
     """That of an older sidecar: nothing was observed, which is no figure."""
     (nobody,) = (row for reason, row in quarter_found.by_death.items() if reason == "not_observed")
     older = replace(quarter_found, by_death={"not_observed": nobody}, by_verdict={"not_assessed": nobody}, slowest=None)
     assert [card.title for card in cards(older)] == [card.title for card in cards(quarter_found)][:6]
 
 
-def test_what_moved_is_said_in_words(quarter_found: Findings) -> None:
+def test_what_moved_is_said_in_words(quarter_found: ReportFigures) -> None:
     """Of a smaller failover the components are named; jobs without a leader and chains are counted."""
     row = quarter_found.latest[0].asDict()
     small = row | {"components": ["dispatcher", "job"], "jobs_missing": 2, "failovers": 3}
@@ -174,7 +173,7 @@ def test_what_moved_is_said_in_words(quarter_found: Findings) -> None:
     )
 
 
-def test_the_tables_are_those_of_the_log(quarter_found: Findings) -> None:
+def test_the_tables_are_those_of_the_log(quarter_found: ReportFigures) -> None:
     """Each picture has one, and each number in it is computed from the lists of the test too."""
     by_day: dict[date, list[Failover]] = {}
     for _, failover in happened():
@@ -226,7 +225,7 @@ def test_the_tables_are_those_of_the_log(quarter_found: Findings) -> None:
     assert sum(quarter_found.delays.values()) == 11
 
 
-def test_each_cluster_has_its_figures(quarter_found: Findings) -> None:
+def test_each_cluster_has_its_figures(quarter_found: ReportFigures) -> None:
     """One row per cluster, that without a leader for longest first; and the longest unobserved times."""
     sums = {cluster.id: together(truth(cluster, day) for day in days()) for cluster in CLUSTERS}
     expected = []
@@ -256,7 +255,9 @@ def changes(cluster: Cluster) -> int:
 
 def test_a_week_agrees_with_the_weekly_report(quarter_session: SparkSession, quarter_read: QuarterRead) -> None:
     """Of the clusters asked for: availability and changes of leader are those of the view; a failover is an episode, and words say so."""
-    findings = quarter_read(Wanted(first=date(2025, 11, 24), last=date(2025, 11, 30), clusters=("payments", "clicks")))
+    findings = quarter_read(
+        ReportRequest(first=date(2025, 11, 24), last=date(2025, 11, 30), clusters=("payments", "clicks"))
+    )
     week = quarter_session.sql(
         "SELECT * FROM weekly_report WHERE week = '2025-11-24' AND cluster_id IN ('payments', 'clicks')"
     )
@@ -278,14 +279,14 @@ def test_a_week_agrees_with_the_weekly_report(quarter_session: SparkSession, qua
 @pytest.mark.parametrize(
     ("wanted", "begin", "end"),
     [
-        (Wanted(), "2025-09-02 00:00", "2025-12-01 00:00"),
-        (Wanted(since=timedelta(hours=12)), "2025-11-30 00:00", "2025-12-01 00:00"),
-        (Wanted(last=date(2025, 10, 1)), "2025-09-02 00:00", "2025-10-01 23:59"),
-        (Wanted(first=date(2025, 11, 30), last=date(2026, 1, 31)), "2025-11-30 00:00", "2025-12-01 00:00"),
+        (ReportRequest(), "2025-09-02 00:00", "2025-12-01 00:00"),
+        (ReportRequest(since=timedelta(hours=12)), "2025-11-30 00:00", "2025-12-01 00:00"),
+        (ReportRequest(last=date(2025, 10, 1)), "2025-09-02 00:00", "2025-10-01 23:59"),
+        (ReportRequest(first=date(2025, 11, 30), last=date(2026, 1, 31)), "2025-11-30 00:00", "2025-12-01 00:00"),
     ],
 )
 def test_a_period_is_whole_days(
-    quarter_session: SparkSession, quarter_log: Path, wanted: Wanted, begin: str, end: str
+    quarter_session: SparkSession, quarter_log: Path, wanted: ReportRequest, begin: str, end: str
 ) -> None:
     """UTC, the last one included; at most what is recorded."""
     period = find_period(quarter_session, audit_folder(quarter_session, str(quarter_log), "read"), wanted)
@@ -296,7 +297,7 @@ def test_a_period_is_whole_days(
 def test_only_the_partitions_of_the_period_are_read(quarter_session: SparkSession, quarter_log: Path) -> None:
     """Each scan of a table has a condition on its partitions; deaths and recoveries are few."""
     folder = audit_folder(quarter_session, str(quarter_log), "read")
-    period = find_period(quarter_session, folder, Wanted(last=date(2025, 10, 1)))
+    period = find_period(quarter_session, folder, ReportRequest(last=date(2025, 10, 1)))
     days = {"first": period.begin.date(), "last": period.end.date()}
     assert scans(quarter_session.sql(_CLUSTERS, args=days)) == 3
     read = partitions(
@@ -401,11 +402,11 @@ def test_a_time_without_a_failover_is_reported(spark: SparkSession, spool: Path,
 
 
 def test_the_command_for_the_rest_names_the_clusters(
-    spark: SparkSession, quarter_log: Path, quarter_found: Findings
+    spark: SparkSession, quarter_log: Path, quarter_found: ReportFigures
 ) -> None:
     """Whatever their names are: the query is one word of a shell, and Spark reads it."""
     period = replace(quarter_found.period, clusters={HOSTILE: None}, chosen=True)
-    query = split(failover_list(replace(quarter_found, period=period, latest=())).query)[-1]
+    query = split(command_for_all(replace(quarter_found, period=period, latest=())))[-1]
     assert [row[1] for row in run_sql(spark, str(quarter_log), query.replace("*", "id, cluster_id", 1)).rows] == [
         HOSTILE
     ]
@@ -419,21 +420,21 @@ def test_what_cannot_be_reported_is_one_line(
     ingest(spark, str(spool), str(audit))
     before = sorted(path.name for path in tmp_path.iterdir())
     for log, file, wanted, problem in (
-        (tmp_path / "nowhere", "r.html", Wanted(), r"^cannot make a report on .*: there is no such folder$"),
-        (audit, "r.html", Wanted(), r"^cannot make a report on .*: nothing is recorded in it yet$"),
+        (tmp_path / "nowhere", "r.html", ReportRequest(), r"^cannot make a report on .*: there is no such folder$"),
+        (audit, "r.html", ReportRequest(), r"^cannot make a report on .*: nothing is recorded in it yet$"),
         (
             quarter_log,
             "r.html",
-            Wanted(first=date(2026, 5, 1)),
+            ReportRequest(first=date(2026, 5, 1)),
             r"^cannot make a report on .*: nothing is recorded from 2026-05-01 to 2025-12-01$",
         ),
         (
             quarter_log,
             "r.html",
-            Wanted(clusters=("order",)),
+            ReportRequest(clusters=("order",)),
             r"^cannot .*: cluster 'order' is not recorded from 2025-09-02 to 2025-12-01; recorded: .*orders",
         ),
-        (audit, "nowhere/r.html", Wanted(), r"^cannot write the report .*: there is no such folder$"),
+        (audit, "nowhere/r.html", ReportRequest(), r"^cannot write the report .*: there is no such folder$"),
     ):
         with pytest.raises(AuditError, match=problem):
             write_report(spark, str(log), tmp_path / file, wanted)
@@ -471,7 +472,7 @@ def test_a_duration_reads_well() -> None:
     }
     assert {value: seconds(value) for value in expected} == expected
     assert seconds(None) == "\N{EN DASH}"
-    assert [between(1.0, 3.0), between(None, None), between(8.84, None), between(100, 1000)] == [
+    assert [bounds(1.0, 3.0), bounds(None, None), bounds(8.84, None), bounds(100, 1000)] == [
         "1.0 to 3.0 s",
         "not known",
         "at least 8.8 s",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.audit.report.report import render
-from sidecar.audit.report.report_data import Findings
+from sidecar.audit.report.report_data import ReportFigures
 from sidecar.audit.report.report_page import cards
 from tests.audit.quarter import happened
 from tests.kit.axe import barriers
@@ -20,7 +20,7 @@ _PAPER = (718, 1047)
 
 
 @pytest.fixture(scope="module")
-def report(quarter_found: Findings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def report(quarter_found: ReportFigures, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report on a quarter with a hostile cluster, a failover without bounds, unobserved days, and a cluster without a leader."""
     file = tmp_path_factory.mktemp("report") / "report.html"
     file.write_text(render(quarter_found), encoding="utf-8")
@@ -88,7 +88,7 @@ def test_on_paper_the_pictures_are_one_page(report: Path, page: Page) -> None:
     page.call("Emulation.setEmulatedMedia", media="", features=[])
 
 
-def test_the_pictures_show_the_figures(report: Path, page: Page, quarter_found: Findings) -> None:
+def test_the_pictures_show_the_figures(report: Path, page: Page, quarter_found: ReportFigures) -> None:
     """A mark for each failover, unless two are close; a bar for each day with one; texts for those who point at them."""
     page.visit(report.as_uri(), 1280)
     marks = page.value("[...document.querySelectorAll('circle.mark title')].map(t => t.textContent)")
@@ -103,7 +103,7 @@ def test_the_pictures_show_the_figures(report: Path, page: Page, quarter_found: 
     assert page.value("document.querySelectorAll('.wide rect.unseen > title').length") == len(quarter_found.unobserved)
 
 
-def test_each_picture_has_a_name_and_a_table(report: Path, page: Page, quarter_found: Findings) -> None:
+def test_each_picture_has_a_name_and_a_table(report: Path, page: Page, quarter_found: ReportFigures) -> None:
     """The table opens with the keyboard, because it is a `details`; its first column is a heading."""
     page.visit(report.as_uri(), 1280)
     drawn = [card.title for card in cards(quarter_found) if card.picture is not None]

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from pyspark.sql.types import ArrayType, DoubleType, LongType, MapType, StringType, StructType, TimestampType
 
-from sidecar.audit.log.schema import BASE_VIEWS, RECORDS, any_record, spark_type, table_of
+from sidecar.audit.log.tables import BASE_VIEWS, RECORDS, any_record, spark_type, table_of
 from sidecar.core.moment import Timestamp
 from sidecar.core.records import AnyRecord, PositionRecord
 from tests.audit.spooling import (

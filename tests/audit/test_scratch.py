@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.audit.spark.scratch import scratch_folder
+from sidecar.audit.spark.spark_session import scratch_folder
 from tests.kit.waiting import PATIENCE_SECONDS
 
 HOLDER = """
 import sys
-from sidecar.audit.spark.scratch import scratch_folder
+from sidecar.audit.spark.spark_session import scratch_folder
 
 with scratch_folder() as folder:
     (folder / "spilled").write_text("much")

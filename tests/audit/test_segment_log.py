@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.audit.ingest.segment_log import SegmentLog
-from sidecar.audit.ingest.spool import listing
-from sidecar.audit.log.file_systems import open_storage
+from sidecar.audit.ingest.spool_listing import SegmentLog, listing
+from sidecar.audit.log.audit_log import open_storage
 from sidecar.audit.log.storage import Storage
 from tests.audit.spooling import seal
 

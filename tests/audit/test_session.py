@@ -15,7 +15,7 @@ from sidecar.audit.spark.jvm import script_environment
 START = """
 import sys
 from sidecar.audit import AuditError
-from sidecar.audit.spark.session import spark_session
+from sidecar.audit.spark.spark_session import spark_session
 
 try:
     with spark_session(sys.argv[1], dict(pair.split("=") for pair in sys.argv[2:])) as spark:
@@ -27,7 +27,7 @@ except AuditError as error:
 
 KILLED = """
 import os, pathlib, signal
-from sidecar.audit.spark.session import spark_session
+from sidecar.audit.spark.spark_session import spark_session
 
 with spark_session("local[1]") as spark:
     spark.range(3).localCheckpoint()
@@ -98,7 +98,7 @@ def test_the_host_name_need_not_be_resolved(tmp_path: Path) -> None:
 
 
 NAMELESS = """
-from sidecar.audit.spark.session import spark_session
+from sidecar.audit.spark.spark_session import spark_session
 
 with spark_session("local[1]") as spark:
     system = spark.sparkContext._jvm.java.lang.System
@@ -194,7 +194,7 @@ def test_a_missing_or_old_java_is_one_line(tmp_path: Path) -> None:
 
 def test_importing_the_package_does_not_import_spark(tmp_path: Path) -> None:
     """So that `--help` is fast, and works without the `audit` extra."""
-    code = "import sys, sidecar.audit, sidecar.audit.spark.session; print('pyspark' in sys.modules)"
+    code = "import sys, sidecar.audit, sidecar.audit.spark.spark_session; print('pyspark' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=tmp_path, check=True
     )

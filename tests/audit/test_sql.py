@@ -15,7 +15,7 @@ from sidecar.audit import AuditError
 from sidecar.audit.ask.registration import register_views
 from sidecar.audit.ask.sql import OUTPUTS, Output, render, run_sql
 from sidecar.audit.ingest.ingest import ingest
-from sidecar.audit.spark import session
+from sidecar.audit.spark import spark_session as session
 from tests.audit.spooling import NOON, coverage, seal, transition
 
 pytestmark = pytest.mark.spark

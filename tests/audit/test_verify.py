@@ -175,7 +175,7 @@ def test_a_full_disk_is_one_clear_line(
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free - 64 * 1024))
     # The command, but with the Spark that runs already.
-    monkeypatch.setattr("sidecar.audit.spark.session.spark_session", lambda *_, **__: nullcontext(spark))
+    monkeypatch.setattr("sidecar.audit.spark.spark_session.spark_session", lambda *_, **__: nullcontext(spark))
     for arguments in (["compact"], ["ingest", "--spool", str(log.spool)]):
         monkeypatch.setattr("sys.argv", ["flink-ha-sidecar", "audit", *arguments, "--audit", str(target)])
         with pytest.raises(SystemExit) as ended:

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sidecar.audit.ingest.ingest import ingest
-from sidecar.audit.ingest.visible_ids import HASH, Hashes, VisibleIds
-from sidecar.audit.log.checkpoints import IDS
-from sidecar.audit.log.file_systems import open_storage
+from sidecar.audit.ingest.table_writer import HASH, Hashes, VisibleIds
+from sidecar.audit.log.audit_log import open_storage
+from sidecar.audit.log.manifest import IDS
 from sidecar.audit.log.storage import PARQUET
 from sidecar.audit.upkeep.compact import compact
 from tests.audit.conftest import Log

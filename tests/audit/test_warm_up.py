@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditError, warm_up
 from sidecar.audit.ask.sql import run_sql
-from sidecar.audit.spark import class_archive
+from sidecar.audit.spark.jvm import archive_options, archive_places, options_to_read
 from tests.audit.test_session import start
 
 
@@ -18,7 +18,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]
     """Where an archive may be: in a Python environment of its own, in a cache of its own."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "environment"))
     monkeypatch.setenv("FLINK_HA_SIDECAR_CACHE", str(tmp_path / "cache"))
-    preferred, other = class_archive.places()
+    preferred, other = archive_places()
     for place in (preferred, other):
         place.parent.mkdir(parents=True)
     return preferred, other
@@ -26,7 +26,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]
 
 def test_without_an_archive_the_jvm_is_given_nothing(places: tuple[Path, Path]) -> None:
     """As before the first `audit warm-up`."""
-    assert class_archive.options() == ()
+    assert archive_options() == ()
 
 
 def test_the_newer_archive_is_used(places: tuple[Path, Path]) -> None:
@@ -34,9 +34,9 @@ def test_the_newer_archive_is_used(places: tuple[Path, Path]) -> None:
     for age, place in enumerate(places):
         place.touch()
         os.utime(place, (1e9 - age, 1e9 - age))
-    assert class_archive.options() == class_archive.reading(places[0])
+    assert archive_options() == options_to_read(places[0])
     os.utime(places[1])
-    assert class_archive.options() == class_archive.reading(places[1])
+    assert archive_options() == options_to_read(places[1])
 
 
 @pytest.mark.spark

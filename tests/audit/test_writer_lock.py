@@ -13,9 +13,9 @@ import pytest
 
 from sidecar.audit import AuditError
 from sidecar.audit.audit_error import StoppedError
-from sidecar.audit.log.bucket import writer_lock as module
-from sidecar.audit.log.bucket.writer_lock import WriterLock, writer_lock
+from sidecar.audit.log import writer_lock as module
 from sidecar.audit.log.storage import LOCK
+from sidecar.audit.log.writer_lock import WriterLock, writer_lock
 from sidecar.net.object_store import ObjectStore
 from tests.kit.s3_server import Line, S3Server, reach
 
@@ -23,7 +23,7 @@ AUDIT = "s3://bucket/audit"
 TAKEN_OVER = rf"^another process has taken over the lock of {AUDIT}, because this one stalled: run it again$"
 HOLD = f"""
 from datetime import timedelta
-from sidecar.audit.log.bucket.writer_lock import writer_lock
+from sidecar.audit.log.writer_lock import writer_lock
 from sidecar.net.object_store import ObjectStore
 
 with writer_lock(ObjectStore("{AUDIT}", retries=8, retry_for=timedelta(minutes=1))) as lock:

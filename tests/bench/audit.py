@@ -23,9 +23,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from sidecar.audit.ingest.ingest import ingest
-from sidecar.audit.log.schema import EVENT_DATE, RECORDS
+from sidecar.audit.log.tables import EVENT_DATE, RECORDS
 from sidecar.audit.log.workload import run_of_ingest
-from sidecar.audit.spark.session import SQL_SETTINGS, spark_session
+from sidecar.audit.spark.spark_session import SQL_SETTINGS, spark_session
 from tests.bench.audit_spool import fill
 from tests.bench.stage import Table
 

@@ -16,16 +16,16 @@ from pathlib import Path
 from statistics import median
 
 from sidecar.audit.ingest.ingest import ingest
-from sidecar.audit.spark.session import spark_session
+from sidecar.audit.spark.spark_session import spark_session
 from sidecar.audit.warm_up import warm_up
 from tests.audit.spooling import NOON, seal, transition
 from tests.bench.stage import Table
 from tests.kit.sidecar_process import COMMAND
 
 QUERY = "SELECT changed_at, component, before_address, after_address, vacant_seconds FROM leader_changes ORDER BY changed_at DESC LIMIT 10"
-_NO_ARCHIVE = "from sidecar.audit.spark import class_archive; class_archive.options = lambda: ()\n"
-_COMPILED = "from sidecar.audit.spark import session; session._SMALL_BYTES = -1\n"
-_SECOND_COMPILER = "from sidecar.audit.spark import compilers; compilers.is_large = lambda *_: True\n"
+_NO_ARCHIVE = "from sidecar.audit.spark import spark_session; spark_session.archive_options = lambda: ()\n"
+_COMPILED = "from sidecar.audit.spark import spark_session; spark_session._SMALL_BYTES = -1\n"
+_SECOND_COMPILER = "from sidecar.audit.log import workload; workload.run_over = lambda _: workload.Run.LARGE\n"
 _MAIN = "\nfrom sidecar.cli.main import main; main()"
 WAYS = {
     "as it is": "",

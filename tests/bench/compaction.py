@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from sidecar.audit.ingest.ingest import ingest
-from sidecar.audit.spark.compilers import Run
-from sidecar.audit.spark.session import spark_session
+from sidecar.audit.spark.jvm import Run
+from sidecar.audit.spark.spark_session import spark_session
 from tests.audit.spooling import seal, transition
 from tests.bench.reading import KINDS, Reader
 from tests.bench.stage import Table

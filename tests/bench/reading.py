@@ -19,7 +19,7 @@ from typing import Self
 import duckdb
 import pyarrow.dataset
 
-from sidecar.audit.spark.session import spark_session
+from sidecar.audit.spark.spark_session import spark_session
 
 KINDS = ("spark", "duckdb", "pyarrow")
 _END_SECONDS = 60

@@ -17,7 +17,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar.audit.ingest.ingest import ingest
-from sidecar.audit.spark.session import spark_session
+from sidecar.audit.spark.spark_session import spark_session
 from sidecar.audit.upkeep.compact import compact
 from sidecar.audit.upkeep.verify import verify
 from sidecar.core.records import AnyRecord

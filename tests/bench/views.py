@@ -21,9 +21,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sidecar.audit.ask.registration import RecentLeadership, leadership_reads, register_views
 from sidecar.audit.log.manifest import CLOSED
-from sidecar.audit.log.schema import RECORDS
-from sidecar.audit.spark.compilers import Run
-from sidecar.audit.spark.session import own_session, sizes_to_read, spark_session, tune
+from sidecar.audit.log.tables import RECORDS
+from sidecar.audit.spark.jvm import Run
+from sidecar.audit.spark.spark_session import own_session, sizes_to_read, spark_session, tune
 from sidecar.audit.upkeep.materialize import materialize
 from sidecar.audit.views.catalog import ANSWERS
 from tests.bench.stage import Table

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from sidecar.audit.ask.sql import render, run_sql
 from sidecar.audit.ingest.ingest import ingest
-from sidecar.audit.spark.session import spark_session
+from sidecar.audit.spark.spark_session import spark_session
 from sidecar.core.errors import OperatorError
 from tests.lab.flink import Lab
 from tests.lab.processes import free_port

@@ -15,10 +15,10 @@ from pyspark.sql.types import StructType
 
 from sidecar.audit import open_audit
 from sidecar.audit.log.closed_tables import CLOSED_TABLES
-from sidecar.audit.log.schema import BASE_VIEWS, EVENT_DATE, partition_column, with_event_date
+from sidecar.audit.log.tables import BASE_VIEWS, EVENT_DATE, partition_column, with_event_date
 from sidecar.audit.log.tables import TABLES as LOGGED
-from sidecar.audit.spark.session import spark_session
-from sidecar.audit.views.catalog import ANSWERS, comments, explained_elsewhere, of_struct
+from sidecar.audit.spark.spark_session import spark_session
+from sidecar.audit.views.catalog import ANSWERS, comments, explained_elsewhere, struct_comments
 from sidecar.core.records import PositionRecord, Record
 from tests import ROOT
 
@@ -123,7 +123,7 @@ def _columns(schema: StructType, about: Mapping[str, str]) -> Iterator[str]:
         kind = schema[name].dataType
         yield f"| `{name}` | `{kind.typeName() if isinstance(kind, StructType) else kind.simpleString()}` | {_linked(text)} |\n"
         if isinstance(kind, StructType):
-            nested = of_struct(PositionRecord).columns  # the only one
+            nested = struct_comments(PositionRecord).columns  # the only one
             yield from (
                 f"| `{name}.{column.name}` | `{column.dataType.simpleString()}` | {_linked(nested[column.name])} |\n"
                 for column in kind

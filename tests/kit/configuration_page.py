@@ -9,7 +9,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Final, get_args, get_origin
 
-from sidecar.audit.views.catalog import of_struct
+from sidecar.audit.views.catalog import struct_comments
 from sidecar.net.endpoints import Secret
 from sidecar.settings.file.key import Declared, Keys, keys_of
 from sidecar.settings.loader import CONFIG
@@ -73,7 +73,7 @@ def _type(declared: Declared) -> str:
 
 
 def _sentence(declared: Declared) -> str:
-    sentence = of_struct(declared.struct).columns.get(declared.field.name, "")
+    sentence = struct_comments(declared.struct).columns.get(declared.field.name, "")
     is_required = (
         declared.key.read and not declared.key.inside and declared.key.default is None and not declared.may_be_absent
     )

@@ -13,7 +13,7 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 
 from sidecar.audit.log.closed_tables import CLOSED_TABLES
-from sidecar.audit.log.schema import BASE_VIEWS
+from sidecar.audit.log.tables import BASE_VIEWS
 from sidecar.audit.views.catalog import ANSWERS
 from sidecar.cli.main import cli
 from sidecar.core.failover.causes import Cause

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from sidecar.audit.ingest.ingest import ingest
 from sidecar.audit.report.report import write_report
-from sidecar.audit.spark.session import spark_session
+from sidecar.audit.spark.spark_session import spark_session
 from tests.audit.quarter import CLUSTERS, HOSTILE, records
 from tests.audit.spooling import seal
 from tests.kit.browser import chromium

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from sidecar.audit.ask.query_check import FUNCTIONS
 from sidecar.audit.ask.shell import Shell, is_complete
 from sidecar.audit.ask.sql import OUTPUTS
-from sidecar.audit.log.schema import BASE_VIEWS, with_event_date
+from sidecar.audit.log.tables import BASE_VIEWS, with_event_date
 from sidecar.audit.views.catalog import catalog
 from sidecar.core.sanitize import printable
 from sidecar.runtime.folders import state_folder

@@ -13,7 +13,7 @@ from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
 
 from sidecar.audit.audit_error import AuditError
-from sidecar.audit.spark.session import own_session
+from sidecar.audit.spark.spark_session import own_session
 from sidecar.core.sanitize import clean
 
 NO_FILES: Final = "a query reads no files (--with NAME=FILE.csv makes a table of one)"

@@ -1,4 +1,4 @@
-"""The views of the audit log: one for each table, and one for each answer (`views/*.sql`).
+"""The views of the audit log: one for each table, and one for each answer (`views`).
 
 The leadership since the last closed date is kept, so that several questions compute it once: see
 docs/project/adr/0029-materialised-leadership.md.
@@ -27,11 +27,10 @@ from sidecar.audit.log.closed_tables import (
     unclosed,
 )
 from sidecar.audit.log.manifest import SOURCES, Manifest
-from sidecar.audit.log.schema import BASE_VIEWS, with_event_date
 from sidecar.audit.log.storage import ONLY_PARQUET, Storage
-from sidecar.audit.spark.session import sizes_to_read, tune
-from sidecar.audit.views.catalog import ANSWERS, comments
-from sidecar.audit.views.definition import create, define, definition
+from sidecar.audit.log.tables import BASE_VIEWS, with_event_date
+from sidecar.audit.spark.spark_session import sizes_to_read, tune
+from sidecar.audit.views.catalog import ANSWERS, comments, create, define, definition
 
 _MAX_BYTES: Final = 64_000_000
 """Of the files that are folded, as compressed. Their rows take three times as much of Spark's memory."""

@@ -12,12 +12,11 @@ from typing import Final, TextIO, TypeVar
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
-from sidecar.audit.ask.own_tables import OwnTable
 from sidecar.audit.ask.registration import RecentLeadership, register_views
-from sidecar.audit.ask.sql import OUTPUTS, Output, QueryResult, render, run_sql
+from sidecar.audit.ask.sql import OUTPUTS, Output, OwnTable, QueryResult, render, run_sql
 from sidecar.audit.audit_error import JVM_ENDED, AuditError, StoppedError, failing_to
 from sidecar.audit.log.audit_log import audit_folder
-from sidecar.audit.spark.session import own_session
+from sidecar.audit.spark.spark_session import own_session
 from sidecar.audit.views.catalog import catalog, comments
 from sidecar.core.sanitize import clean, printable
 
@@ -135,7 +134,7 @@ class Shell:
                 self._timing = not self._timing
                 self._say(f"Timing is {'on' if self._timing else 'off'}.")
             case "\\x", "":
-                self._set_output("table" if self._output == "vertical" else "vertical")
+                self._choose_output("table" if self._output == "vertical" else "vertical")
             case "\\o", output:
                 self._choose_output(output)
             case _:
@@ -156,13 +155,10 @@ class Shell:
 
     def _choose_output(self, name: str) -> None:
         if output := next((output for output in OUTPUTS if output == name), None):
-            self._set_output(output)
+            self._output = output
+            self._say(f"Output is {output}.")
         else:
             self._fail(f"\\o needs one of {', '.join(OUTPUTS)}")
-
-    def _set_output(self, output: Output) -> None:
-        self._output = output
-        self._say(f"Output is {output}.")
 
     def _answer(self, ask: Callable[[], QueryResult]) -> None:
         began = time.monotonic()

@@ -1,61 +1,110 @@
-"""Queries the audit log, and writes the answer as a table, JSON lines or CSV."""
+"""Queries the audit log, joined with tables of the operator's own, and writes the answer as a table, JSON lines or CSV."""
 
 import csv
+import io
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC
 from itertools import chain, islice, repeat
+from pathlib import Path
 from typing import Any, Final, Literal, TextIO, get_args
 
 import msgspec
 from msgspec import Struct
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    DateType,
-    FractionalType,
-    IntegralType,
-    MapType,
-    NumericType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as T  # noqa: N812  Spark's own convention
 
-from sidecar.audit.ask.own_tables import OwnTable
 from sidecar.audit.ask.query_check import NO_FILES, check_query, query_session
 from sidecar.audit.ask.query_check import answer as answer_of
 from sidecar.audit.ask.registration import RecentLeadership, leadership_reads, register_views
 from sidecar.audit.audit_error import AuditError, failing_to, retried
-from sidecar.audit.spark.session import sizes_to_read, tune
+from sidecar.audit.spark.spark_session import own_session, sizes_to_read, tune
+from sidecar.audit.views.catalog import catalog
 from sidecar.core.counted import counted
 from sidecar.core.sanitize import clean, escaped
 
+_BETWEEN_ROWS: Final = "\0"
 Output = Literal["table", "vertical", "json", "csv"]
 OUTPUTS: Final[Sequence[Output]] = get_args(Output)
-
 _FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 """Spreadsheets interpret a cell that begins with one of these as a formula."""
 _CSV_END: Final = "\r\n"
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _WIDTH_ROWS: Final = 1000
 """The number of rows that are buffered to compute the widths of a table's columns."""
-
 Plain = None | bool | int | float | str | list[Any] | dict[str, Any]
 """A JSON value."""
-
-_SCALARS: Final[dict[type[DataType], Callable[[Any], Plain]]] = {
-    TimestampType: lambda value: value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
-    TimestampNTZType: lambda value: value.isoformat(timespec="microseconds"),
-    DateType: lambda value: value.isoformat(),
-    BinaryType: lambda value: bytes(value).hex(),
+_SCALARS: Final[dict[type[T.DataType], Callable[[Any], Plain]]] = {
+    T.TimestampType: lambda value: value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+    T.TimestampNTZType: lambda value: value.isoformat(timespec="microseconds"),
+    T.DateType: lambda value: value.isoformat(),
+    T.BinaryType: lambda value: bytes(value).hex(),
 }
 """Conversions of types whose text is not that of Python."""
+
+
+class OwnTable(Struct, frozen=True):
+    """The rows of a file, in the memory of Spark's driver."""
+
+    name: str
+    file: Path
+    rows: Any
+    """A `java.util.List` of Spark's rows."""
+    schema: Any
+    """Spark's `T.StructType`."""
+
+    def register(self, session: SparkSession) -> None:
+        """Make it a view of the session."""
+        jsession: Any = session._jsparkSession  # noqa: SLF001  from Python's rows Spark makes a table of unknown size, which counts as large
+        DataFrame(jsession.createDataFrame(self.rows, self.schema), session).createOrReplaceTempView(self.name)
+
+
+def read_own_tables(spark: SparkSession, files: Mapping[str, Path]) -> list[OwnTable]:
+    """The tables of these CSV files, by name. Raises AuditError when a file cannot be read, or the audit log has a table of that name.
+
+    Read before any query: a query itself reads no files (`query_check`), and executors on other machines do not have them.
+    """
+    return [_read(own_session(spark), name, file) for name, file in files.items()]
+
+
+def _read(session: SparkSession, name: str, file: Path) -> OwnTable:
+    do_what = f"read {file} as {name}"
+    if name.lower() in {relation.name for relation in catalog()}:
+        raise AuditError(f"cannot {do_what}: the audit log has a table or view of that name; choose another one")
+    with failing_to(do_what):
+        header, rows = _parsed(file)
+        jvm: Any = session.sparkContext._jvm  # noqa: SLF001  no worker of Python has to start
+        # A single call, where Py4J would make one for each row of a list.
+        lines = jvm.org.apache.hadoop.util.StringUtils.getStringCollection(_BETWEEN_ROWS.join(rows), _BETWEEN_ROWS)
+        jsession: Any = session._jsparkSession  # noqa: SLF001  the same
+        texts = jsession.createDataset(lines, jvm.org.apache.spark.sql.Encoders.STRING())
+        reader: Any = session.read.options(inferSchema=True, escape='"')._jreader  # noqa: SLF001  the same
+        table: Any = DataFrame(reader.csv(texts), session).toDF(*header)._jdf  # noqa: SLF001  the same
+        return OwnTable(name, file, table.collectAsList(), table.schema())
+
+
+def _parsed(file: Path) -> tuple[Sequence[str], list[str]]:
+    """The names of the columns, and each row as CSV, whatever lines it had (RFC 4180). Raises ValueError."""
+    with file.open(encoding="utf-8-sig", newline="") as stream:
+        text = stream.read()
+    if _BETWEEN_ROWS in text:
+        raise ValueError("it is not a text")
+    header, *rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row] or [[""]]
+    if not all(header) or len({name.lower() for name in header}) < len(header):
+        raise ValueError("its first line has to name every column, each once")
+    if not rows:
+        raise ValueError("it has no rows below its header")
+    for number, row in enumerate(rows, start=1):
+        if len(row) != len(header):
+            raise ValueError(f"row {number} has {len(row)} values, the header {len(header)} names")
+    return header, [_line(row) for row in rows]
+
+
+def _line(row: Sequence[str]) -> str:
+    line = io.StringIO()
+    csv.writer(line).writerow(row)
+    return line.getvalue().removesuffix("\r\n")
 
 
 class QueryResult(Struct, frozen=True):
@@ -106,7 +155,7 @@ def run_sql(
         fields = answer.schema.fields
         return QueryResult(
             columns=[field.name for field in fields],
-            numeric=[isinstance(field.dataType, NumericType) for field in fields],
+            numeric=[isinstance(field.dataType, T.NumericType) for field in fields],
             rows=_rows(answer, ask),
             is_plan=asked.explained,
         )
@@ -137,24 +186,24 @@ def _rows(answer: DataFrame, ask: Callable[[], DataFrame]) -> Iterator[list[Plai
             yield [convert(value) for convert, value in zip(converters, row, strict=True)]
 
 
-def _converter(kind: DataType) -> Callable[[Any], Plain]:
+def _converter(kind: T.DataType) -> Callable[[Any], Plain]:
     """Converts values of Spark's type `kind`, or null, to JSON values."""
     convert = _converter_of_values(kind)
     return lambda value: None if value is None else convert(value)
 
 
-def _converter_of_values(kind: DataType) -> Callable[[Any], Plain]:
+def _converter_of_values(kind: T.DataType) -> Callable[[Any], Plain]:
     match kind:
-        case ArrayType(elementType=element):
+        case T.ArrayType(elementType=element):
             of = _converter(element)
             return lambda value: [of(item) for item in value]
-        case MapType(keyType=keys, valueType=values):
+        case T.MapType(keyType=keys, valueType=values):
             key, of = _converter(keys), _converter(values)
             return lambda value: {str(key(name)): of(item) for name, item in value.items()}
-        case StructType(fields=fields):
+        case T.StructType(fields=fields):
             parts = [(field.name, _converter(field.dataType)) for field in fields]
             return lambda value: {name: part(item) for (name, part), item in zip(parts, value, strict=True)}
-        case StringType() | BooleanType() | IntegralType() | FractionalType():
+        case T.StringType() | T.BooleanType() | T.IntegralType() | T.FractionalType():
             return lambda value: value if isinstance(value, bool | int | float | str) else str(value)
         case _:
             return _SCALARS.get(type(kind), str)

@@ -15,19 +15,16 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from sidecar.audit.audit_error import AuditError, StoppedError, failing_to, is_unreadable_file
-from sidecar.audit.ingest.inspection import Inspection, inspect
-from sidecar.audit.ingest.packing import Packing
-from sidecar.audit.ingest.segment_log import SegmentLog
+from sidecar.audit.audit_error import AuditError, StoppedError, failing_to
+from sidecar.audit.ingest.inspection import Inspection, Packing, read_inspected
 from sidecar.audit.ingest.segments import COMMON, Segment, bad_lines, bad_segments, common_records, read_segments
-from sidecar.audit.ingest.spool import LOOK_SECONDS, NewSegment, SpoolListing, batches_of, listing
-from sidecar.audit.ingest.writer import Writer
-from sidecar.audit.log.checkpoints import CHECKPOINTS, SEGMENTS, checkpoint_of
-from sidecar.audit.log.file_systems import open_storage
+from sidecar.audit.ingest.spool_listing import LOOK_SECONDS, SegmentLog, batches_of, listing
+from sidecar.audit.ingest.table_writer import Writer
+from sidecar.audit.log.audit_log import ENTRIES, open_storage
+from sidecar.audit.log.manifest import CHECKPOINTS, SEGMENTS, checkpoint_of
 from sidecar.audit.log.storage import INGESTING, Storage
-from sidecar.audit.log.tables import ENTRIES, QUARANTINE_TABLE, RECORD_TABLES
-from sidecar.audit.spark.collected import collected
-from sidecar.audit.spark.session import own_session, tune
+from sidecar.audit.log.tables import QUARANTINE_TABLE, RECORD_TABLES
+from sidecar.audit.spark.spark_session import collected, own_session, tune
 
 _log = logging.getLogger("sidecar.audit")
 
@@ -78,7 +75,7 @@ def ingest(
         with target.locked(INGESTING):
             batches = _Batches(session, source, target)
             with suppress(StoppedError), _interrupted_by(stop, session):
-                _play(batches, stop, follow=follow)
+                batches.run(stop, follow=follow)
             return batches.result()
 
 
@@ -107,26 +104,11 @@ def _interrupted_by(stop: Event, session: SparkSession) -> Iterator[None]:
         context.removeJobTag(tag)
 
 
-def _play(batches: "_Batches", stop: Event, *, follow: bool) -> None:
-    """Ingest what is new, and with `follow` what becomes new, until `stop` is set."""
-    known_problems: Mapping[str, str] | None = None
-    while not stop.is_set():
-        listing = batches.listing(stop)
-        if listing.problems != known_problems:
-            batches.quarantine_paths(listing.problems, stop)
-            known_problems = listing.problems
-        batches.run(listing.segments, stop)
-        if not follow:
-            break
-        stop.wait(LOOK_SECONDS)
-
-
 def _audit_folder(session: SparkSession, url: str) -> Storage:
     audit = open_storage(session, url)
-    if not audit.is_folder():
-        audit.make_folder()
-    elif (names := audit.names()) and not ENTRIES.intersection(names):
+    if (names := audit.names()) and ENTRIES.isdisjoint(names):
         raise AuditError(f"{url} is not an audit log (it contains {names[0]}, …): name an empty or a new folder")
+    audit.make_folder()
     audit.make_folder(CHECKPOINTS)
     return audit
 
@@ -139,34 +121,33 @@ class _Batches:
         self._spool = spool
         self._audit = audit
         self._writer = Writer(session, audit)
-        self._checkpoint = checkpoint_of(spool.url)
-        self._ingested = SegmentLog(audit, f"{self._checkpoint}/{SEGMENTS}")
+        self._ingested = SegmentLog(audit, f"{checkpoint_of(spool.url)}/{SEGMENTS}")
         self._rows: Counter[str] = Counter()
         self._files = 0
         self._few = False
         """Whether one task is enough for a table's rows of the current batch."""
 
-    def listing(self, stop: Event) -> SpoolListing:
-        """The spool without the segments that were ingested."""
-        spool = listing(self._spool, self._ingested.paths)
-        if self._ingested.is_outdated(spool.ingested):
-            with self._writer.working(stop):
-                self._ingested.keep(spool.ingested)
-        return spool
-
-    def run(self, new: Sequence[NewSegment], stop: Event) -> None:
-        """Ingest these segments until `stop` is set."""
-        for batch in batches_of(new, _BATCH_BYTES):
-            if stop.is_set():
-                return
-            with self._spool.fetched([segment.path for segment in batch]) as spool, self._writer.working(stop):
-                self._ingest(spool, [Segment(spool.full_url(segment.path), segment.size) for segment in batch])
-                self._ingested.add([segment.key for segment in batch])
-
-    def quarantine_paths(self, problems: Mapping[str, str], stop: Event) -> None:
-        """Add what cannot be listed to the quarantine. Also removes what a writer that died has left."""
-        with self._writer.working(stop):
-            self._quarantine(self._spool, {path: Inspection(problem) for path, problem in problems.items()})
+    def run(self, stop: Event, *, follow: bool) -> None:
+        """Ingest what is new, and with `follow` what becomes new, until `stop` is set."""
+        known_problems: Mapping[str, str] | None = None
+        while not stop.is_set():
+            new = listing(self._spool, self._ingested.paths)
+            if self._ingested.is_outdated(new.ingested):
+                with self._writer.working(stop):
+                    self._ingested.keep(new.ingested)
+            if new.problems != known_problems:
+                with self._writer.working(stop):  # also removes what a writer that died has left
+                    self._quarantine(self._spool, {path: Inspection(text) for path, text in new.problems.items()})
+                known_problems = new.problems
+            for batch in batches_of(new.segments, _BATCH_BYTES):
+                if stop.is_set():
+                    return
+                with self._spool.fetched([segment.path for segment in batch]) as spool, self._writer.working(stop):
+                    self._ingest(spool, [Segment(spool.full_url(segment.path), segment.size) for segment in batch])
+                    self._ingested.add([segment.key for segment in batch])
+            if not follow:
+                break
+            stop.wait(LOOK_SECONDS)
 
     def _quarantine(self, spool: Storage, inspections: Mapping[str, Inspection]) -> None:
         """Add the problems of segments or folders (by path below the spool, or URL) to the quarantine."""
@@ -187,18 +168,7 @@ class _Batches:
         # Counted before the rows are visible: a stop in between must not report rows of no segment.
         self._files += len(segments)
         with self._writer.packing() as packing:
-            inspections = inspect(spool, urls, packing)
-            try:
-                self._write(spool, segments, inspections, packing)
-            except Exception as error:
-                if not is_unreadable_file(error):
-                    raise
-                read = [url for url in urls if not packing or url not in packing.packed]
-                again = inspect(spool, read, with_hadoop=True)
-                if again == inspections:
-                    raise
-                self._write(spool, segments, inspections := again, packing)
-        self._quarantine(spool, inspections)
+            read_inspected(spool, urls, lambda found: self._write(spool, segments, found, packing), packing)
 
     def _write(
         self,
@@ -217,6 +187,7 @@ class _Batches:
         if others:
             damaged = [segment.url for segment in others if inspections[segment.url].problem]
             self._write_any(read_segments(self._session, spool, others, damaged))
+        self._quarantine(spool, inspections)
 
     def _write_sound(self, spool: Storage, segments: Sequence[Segment], files: Sequence[Segment]) -> None:
         """`files`: what has their lines."""

@@ -6,18 +6,26 @@ small ones are packed into few files on the way (`packing`): a file costs Spark 
 
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, BinaryIO, Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.audit.audit_error import defect
-from sidecar.audit.ingest.packing import GZIP, MOST_PACKED_BYTES, Packing
+from sidecar.audit.audit_error import defect, is_unreadable_file
 from sidecar.audit.log.storage import Storage
 
+_T = TypeVar("_T")
+MOST_PACKED_BYTES: Final = 1 << 20
+"""The most text of a segment that is packed. Spark reads larger ones as they are."""
+_FULL_BYTES: Final = 1 << 20
+"""Compressed: a file of so many is complete."""
+GZIP: Final = 31
+"""zlib's code of the format."""
+_FASTEST: Final = 1
 MOST_LINE_BYTES: Final = 4 << 20
 """The maximum size of a parsed line. The sidecar's own lines are a thousandth of that."""
 SHOWN_CHARACTERS: Final = 8192
@@ -29,6 +37,41 @@ _MOST_RATIO: Final = 100
 _OVERSIZED: Final = f"more than {_MOST_BYTES >> 20} MiB, and more than {_MOST_RATIO} times its own size"
 _AT_ONCE: Final = 128
 """Segments whose lines are held until they are packed."""
+
+
+class Packing:
+    """Files in a folder on this machine, with the lines of segments in the order in which they were added."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file: BinaryIO | None = None
+        self._compressor = zlib.compressobj(_FASTEST, wbits=GZIP)
+        self._files: list[Path] = []
+        self.packed: set[str] = set()
+        """The URLs of the segments whose lines are in them."""
+
+    def add(self, url: str, text: bytes) -> None:
+        """Add all lines of a segment. Raises OSError."""
+        if self._file is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._files.append(self._folder / f"{len(self._files):06d}.jsonl.gz")
+            self._file = self._files[-1].open("wb")
+            self._compressor = zlib.compressobj(_FASTEST, wbits=GZIP)
+        self._file.write(self._compressor.compress(text if text.endswith(b"\n") else text + b"\n"))
+        self.packed.add(url)
+        if self._file.tell() >= _FULL_BYTES:
+            self._close()
+
+    def finish(self) -> list[Path]:
+        """The files, which are complete then. Raises OSError."""
+        self._close()
+        return self._files
+
+    def _close(self) -> None:
+        if self._file is not None:
+            with self._file as file:
+                file.write(self._compressor.flush())
+            self._file = None
 
 
 class LongLine(Struct, frozen=True):
@@ -78,6 +121,25 @@ def inspect(
                 elif packing is not None and text is not None:
                     packing.add(url, text)
     return problems
+
+
+def read_inspected(
+    spool: Storage, urls: Sequence[str], use: Callable[[Mapping[str, Inspection]], _T], packing: Packing | None = None
+) -> _T:
+    """What `use`, which has Spark read the segments, returns for the problems of segments that were inspected.
+
+    Called again if a file was unreadable, and Hadoop's decompression finds more problems in what is not packed.
+    """
+    inspections = inspect(spool, urls, packing)
+    try:
+        return use(inspections)
+    except Exception as error:
+        if not is_unreadable_file(error):
+            raise
+        read = [url for url in urls if not packing or url not in packing.packed]
+        if (again := inspect(spool, read, with_hadoop=True)) == inspections:
+            raise
+        return use(again)
 
 
 def _inspected(spool: Storage, file: str, lines: "_Lines") -> Inspection:

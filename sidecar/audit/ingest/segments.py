@@ -11,9 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from sidecar.audit.ingest.inspection import MOST_LINE_BYTES, SHOWN_CHARACTERS, Inspection
-from sidecar.audit.log.paths import escape_pattern
-from sidecar.audit.log.schema import RECORDS, any_record
-from sidecar.audit.log.storage import Storage, listing_here
+from sidecar.audit.log.storage import Storage, escape_pattern, listing_here
+from sidecar.audit.log.tables import RECORDS, any_record
 
 _LEAST_CHUNK: Final = 1 << 20
 _MOST_CHUNK: Final = 8 << 20

@@ -13,45 +13,35 @@ import msgspec
 from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
-from pyspark.sql.types import (
-    BooleanType,
-    DataType,
-    DoubleType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql import types as T  # noqa: N812  the same
 
-from sidecar.audit.audit_error import AuditError
+from sidecar.audit.audit_error import AuditError, retried
 from sidecar.audit.log.manifest import CLOSED, FORMAT, MANIFEST, Manifest
-from sidecar.audit.log.schema import partition_column, with_event_date
 from sidecar.audit.log.storage import ONLY_PARQUET, Storage, listing_here
+from sidecar.audit.log.tables import partition_column, with_event_date
 
 STAGED: Final = "closing-"
 """The beginning of the names of what is staged."""
-_ATTEMPTS: Final = 5
 
-_TYPES: Final[dict[str, DataType]] = {
-    "string": StringType(),
-    "boolean": BooleanType(),
-    "bigint": LongType(),
-    "double": DoubleType(),
-    "timestamp": TimestampType(),
-    "leader": StructType([StructField("session_id", StringType()), StructField("address", StringType())]),
+_TYPES: Final[dict[str, T.DataType]] = {
+    "string": T.StringType(),
+    "boolean": T.BooleanType(),
+    "bigint": T.LongType(),
+    "double": T.DoubleType(),
+    "timestamp": T.TimestampType(),
+    "leader": T.StructType([T.StructField("session_id", T.StringType()), T.StructField("address", T.StringType())]),
 }
 
 
-def _schema(columns: str) -> StructType:
+def _schema(columns: str) -> T.StructType:
     """Spark's own parser of such a text needs a JVM."""
     pairs = (column.split() for column in columns.split(","))
-    return StructType([StructField(name, _TYPES[kind]) for name, kind in pairs])
+    return T.StructType([T.StructField(name, _TYPES[kind]) for name, kind in pairs])
 
 
 _TIMES: Final = "vacant_seconds double, downtime_seconds_at_least double, downtime_seconds_at_most double"
 _LEADERSHIP: Final = "cluster_id string, component string, job_id string"
-CLOSED_TABLES: Final[dict[str, StructType]] = {
+CLOSED_TABLES: Final[dict[str, T.StructType]] = {
     "leadership": _schema(
         f"{_LEADERSHIP}, state string, began_at timestamp, ended_at timestamp, how_it_began string, how_it_ended string, address string,"
         f" session_id string, before_address string, before_session_id string, {_TIMES}, returned boolean, split boolean,"
@@ -78,26 +68,23 @@ CARRY: Final = _schema(
     " episode_id string, state string, writing string, best_at timestamp, confirmed_at timestamp, ended_at timestamp,"
     " before leader, new_term boolean"
 )
-"""What of the time until the end of a date matters afterwards (`views/terms/_carry_on.sql`)."""
+"""What of the time until the end of a date matters afterwards (`_carry_on` in `views/fold.sql`)."""
 
 
 def read_manifest(audit: Storage) -> Manifest:
     """The newest manifest; an empty one if there is none. Raises AuditError if a newer version wrote it."""
-    for attempts_left in reversed(range(_ATTEMPTS)):
-        names = [name for name in audit.names(CLOSED) if MANIFEST.fullmatch(name)]
-        if not names:
-            return Manifest()
-        try:
-            content = audit.read(f"{CLOSED}/{names[-1]}")
-        except Exception:
-            if not attempts_left:
-                raise
-            continue  # a newer one has replaced it
-        break
+    content = retried(lambda: _newest(audit), pause=0)  # a newer one may have replaced it
+    if content is None:
+        return Manifest()
     manifest = msgspec.json.decode(content, type=Manifest)
     if manifest.format != FORMAT:
         raise AuditError(f"cannot read {audit.full_url(CLOSED)}: a newer version wrote it")
     return manifest
+
+
+def _newest(audit: Storage) -> bytes | None:
+    names = [name for name in audit.names(CLOSED) if MANIFEST.fullmatch(name)]
+    return audit.read(f"{CLOSED}/{names[-1]}") if names else None
 
 
 def unclosed(manifest: Manifest) -> Manifest:
@@ -133,12 +120,7 @@ def unnamed(audit: Storage, manifest: Manifest) -> list[str]:
 
 
 def read_closed(
-    session: SparkSession,
-    audit: Storage,
-    manifest: Manifest,
-    table: str,
-    first: date = date.min,
-    last: date = date.max,
+    session: SparkSession, audit: Storage, manifest: Manifest, table: str, first: date = date.min, last: date = date.max
 ) -> DataFrame:
     """The rows of a materialised table, from one date to another."""
     dates = sorted(day for day in manifest.files if first <= day <= last)
@@ -154,13 +136,13 @@ def read_carry(session: SparkSession, audit: Storage, manifest: Manifest, day: d
     return session.read.schema(CARRY).parquet(audit.to_read(file))
 
 
-def no_rows(session: SparkSession, schema: StructType) -> DataFrame:
+def no_rows(session: SparkSession, schema: T.StructType) -> DataFrame:
     """A table without rows. `false` lets Spark's optimizer remove it from every plan: otherwise its unknown size counts as large."""
     return session.createDataFrame([], schema).where("false")
 
 
 def read_files(
-    session: SparkSession, audit: Storage, table: str, schema: StructType, paths: Sequence[str] | None = None
+    session: SparkSession, audit: Storage, table: str, schema: T.StructType, paths: Sequence[str] | None = None
 ) -> DataFrame:
     """The rows of a table, with `event_date`: of its files or folders `paths`, relative to the audit log; None: of all.
 
@@ -169,10 +151,13 @@ def read_files(
     schema = with_event_date(schema)
     if not (audit.is_folder(table) if paths is None else paths):
         return no_rows(session, schema)
-    files = audit.selected(table, paths)
     reader = session.read.schema(schema).options(basePath=audit.full_url(table), **ONLY_PARQUET)
     with listing_here(session, audit):
+        files = audit.selected(table, paths)
         rows = reader.parquet(*map(audit.to_read, files.paths))
+        if audit.is_replacing(table, rows):
+            files = audit.selected(table, paths)
+            rows = reader.parquet(*map(audit.to_read, files.paths))
     if files.partitions is not None:
         rows = rows.where(F.col(partition_column(table)).cast("string").isin([*files.partitions]))
     if files.hidden:

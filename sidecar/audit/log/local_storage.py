@@ -22,8 +22,7 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from sidecar.audit.audit_error import AuditError, CannotSwapError, StoppedError
-from sidecar.audit.log.paths import is_of_file_system
-from sidecar.audit.log.storage import INGESTING, LOCK, REPLACED, STAGING, Storage
+from sidecar.audit.log.storage import INGESTING, LOCK, REPLACED, STAGING, Storage, is_of_file_system
 
 _REPLACED_SECONDS: Final = 3600.0
 """The time that a reader has between opening a folder and listing it."""
@@ -143,10 +142,7 @@ class LocalStorage(Storage):
 
     @contextmanager
     def locked(self, name: str = LOCK, *, stop: Event | None = None) -> Iterator[None]:
-        """Hold a lock; the kernel frees the lock of a dead owner.
-
-        Raises AuditError when another process holds it for too long, StoppedError when `stop` is set first.
-        """
+        """Hold a lock, which the kernel frees if this process dies."""
         stop = stop or Event()
         with (self.local / name).open("ab") as lock:
             deadline = time.monotonic() + _LOCK_TIMEOUT_SECONDS[name]

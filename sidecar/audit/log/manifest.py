@@ -1,12 +1,19 @@
-"""The manifest of the materialised answers: which dates are closed, and from what. Readable without Spark."""
+"""What an audit log keeps beside its tables: what an ingest remembers, which dates are closed and from what. Readable without Spark."""
 
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from hashlib import sha256
 from typing import Final
 
 from msgspec import Struct
 
+CHECKPOINTS: Final = "_checkpoints"
+"""What an ingest remembers. May be deleted at any time (docs/project/adr/0004-audit-exactly-once.md)."""
+IDS: Final = f"{CHECKPOINTS}/ids"
+"""The folder of the index of ids, with a folder for each table."""
+SEGMENTS: Final = "segments"
+"""The folder of the segment log in a checkpoint."""
 CLOSED: Final = "_closed"
 """The folder of the manifests and carries."""
 MANIFEST: Final = re.compile(r"manifest-(\d{12})\.json")
@@ -18,7 +25,12 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """Before every record."""
 
 
-class Source(Struct, frozen=True):
+def checkpoint_of(spool: str) -> str:
+    """The folder of the checkpoint of the spool with this full URL: each spool has its own."""
+    return f"{CHECKPOINTS}/ingest/{sha256(spool.encode()).hexdigest()[:16]}"
+
+
+class DateSource(Struct, frozen=True):
     """What was read of one date."""
 
     files: Mapping[str, str] = {}
@@ -40,7 +52,7 @@ class Manifest(Struct, frozen=True):
     """The file of each table, by date; none if there are no rows."""
     carries: Mapping[date, str] = {}
     """The file with what matters after the end of a date."""
-    sources: Mapping[date, Source] = {}
+    sources: Mapping[date, DateSource] = {}
 
     @property
     def begin(self) -> datetime:

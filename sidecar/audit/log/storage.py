@@ -1,5 +1,6 @@
 """What a spool or an audit log needs of the folder that it is in: on a local file system or in an object store."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
@@ -9,14 +10,24 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from sidecar.audit.audit_error import AuditError, defect, reason
-from sidecar.audit.log.paths import check_path, escape_pattern, is_of_file_system
 
 if TYPE_CHECKING:
     from sidecar.net.object_store import StoredObject
 
+_PATTERN: Final = re.compile(r"([{}\[\]*?\\])")
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?(?=/|$)")
+"""What begins a URL, with its host and port."""
+_NO_DATA: Final = frozenset(
+    {
+        *("lost+found", ".snapshot", ".snapshots", ".zfs", ".DS_Store", ".lustre", ".glusterfs", ".trashcan"),
+        *("@eaDir", "#recycle", "#snapshot", "@Recycle", "@Recently-Snapshot", ".@__thumb"),
+        *("$RECYCLE.BIN", "System Volume Information", "aquota.user", "aquota.group", "quota.user", "quota.group"),
+    }
+)
+_NO_DATA_PREFIXES: Final = (".nfs", ".fuse_hidden", ".Trash")
 _MISSING: Final = ("ClassNotFoundException", "NoClassDefFoundError", "UnsupportedFileSystemException")
 _SPARK_SCHEMA: Final = "org.apache.spark.sql.parquet.row.metadata"
 PARQUET: Final = ".parquet"
@@ -34,7 +45,26 @@ REPLACED: Final = "_replaced"
 """Files that are no longer visible."""
 
 
-class Selection(NamedTuple):
+def is_of_file_system(name: str) -> bool:
+    """Whether a file system, or the machine that it is on, makes files or folders of this name by itself, as on a fresh volume."""
+    return name in _NO_DATA or name.startswith(_NO_DATA_PREFIXES)
+
+
+def escape_pattern(path: str) -> str:
+    """A pattern of Hadoop's that matches just this path. Spark takes each path that it reads for a pattern."""
+    return _PATTERN.sub(r"\\\1", path)
+
+
+def check_path(url: str) -> None:
+    """Raise AuditError when Hadoop cannot read what is at this path or URL, whatever it is."""
+    begin = _SCHEME.match(url)
+    if ":" in url[begin.end() if begin else 0 :]:
+        raise AuditError(
+            f"cannot use {url}: there is a colon in its path, which Hadoop cannot read; use a folder of another name"
+        )
+
+
+class FilesToRead(NamedTuple):
     """What Spark has to read of a table."""
 
     paths: Sequence[str]
@@ -91,15 +121,12 @@ class Storage(ABC):
         """Whether `path` exists and is a folder."""
         return bool(self._fs.isDirectory(self._path(path)))
 
-    def entries(self, path: str = "") -> dict[str, bool]:
-        """The names in the folder `path`, sorted, and whether each is a folder."""
-        statuses = self._fs.listStatus(self._path(path))
-        entries = sorted((status.getPath().getName(), bool(status.isDirectory())) for status in statuses)
-        return {name: is_folder for name, is_folder in entries if not is_of_file_system(name)}
-
     def names(self, path: str = "") -> list[str]:
         """The names in the folder `path`, sorted; none if there is no such folder."""
-        return [*self.entries(path)] if self.is_folder(path) else []
+        if not self.is_folder(path):
+            return []
+        names = (str(status.getPath().getName()) for status in self._fs.listStatus(self._path(path)))
+        return sorted(name for name in names if not is_of_file_system(name))
 
     def files(self, path: str, suffix: str) -> list[str]:
         """The files below `path` whose paths end in `suffix`, sorted, relative to `path`; none if there is no such folder."""
@@ -146,6 +173,12 @@ class Storage(ABC):
         """Delete `path` and everything below it, if it exists."""
         self._fs.delete(self._path(path), True)
 
+    def clear(self, prefix: str = "") -> None:
+        """Delete everything in this folder whose name begins with `prefix`."""
+        for name in self.names():
+            if name.startswith(prefix):
+                self.delete(name)
+
     @abstractmethod
     def publish(self, files: Mapping[str, str]) -> None:
         """Make finished files in `staging` visible, each at its target: readers see all of it or nothing, also after a power failure."""
@@ -186,9 +219,13 @@ class Storage(ABC):
         """What stands for a replacement of files that has not ended. See `reading`."""
         return []
 
-    def selected(self, table: str, paths: Collection[str] | None) -> Selection:
+    def selected(self, table: str, paths: Collection[str] | None) -> FilesToRead:
         """What Spark has to read of a table for its files or folders `paths`; None: for all."""
-        return Selection([table] if paths is None else [*paths])
+        return FilesToRead([table] if paths is None else [*paths])
+
+    def is_replacing(self, table: str, rows: DataFrame) -> bool:  # noqa: ARG002  nobody can see it here
+        """Whether some of what Spark has listed of a table, for these `rows`, is being replaced: then they are to be `selected` again."""
+        return False
 
     def parquet_schema(self, path: str) -> str | None:
         """Spark's schema in the footer of a Parquet file, as JSON; None if Spark did not write it. Raises when the footer is damaged."""

@@ -1,40 +1,134 @@
-"""The tables of the audit log, and what its folder consists of."""
+"""The tables of the audit log: their Spark schemas, derived from the Structs in `sidecar.core.records`, and their folders."""
 
 from calendar import monthrange
 from datetime import date
-from typing import Final, NamedTuple
+from types import NoneType, UnionType
+from typing import Any, Final, NamedTuple, Union, get_args, get_origin
 
 from msgspec import Struct
+from msgspec.structs import fields
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
-from pyspark.sql.types import StructType
+from pyspark.sql import types as T  # noqa: N812  the same
 
-from sidecar.audit.log.checkpoints import CHECKPOINTS
-from sidecar.audit.log.closed_tables import CLOSED_TABLES
-from sidecar.audit.log.manifest import CLOSED
-from sidecar.audit.log.schema import (
-    BASE_VIEWS,
-    EVENT_DATE,
-    EVENT_MONTH,
-    QUARANTINE,
-    RECORDS,
-    partition_column,
-    table_of,
-    with_event_date,
-)
-from sidecar.audit.log.storage import INGESTING, LOCK, REPLACED, STAGING
+from sidecar.audit.log.manifest import SOURCES
+from sidecar.core.moment import Timestamp
+from sidecar.core.records import AnyRecord
 
+EVENT_DATE: Final = "event_date"
+"""The UTC date of `observed_at`. Of a table with a folder for each date it is in the folder's name, not in the files."""
+EVENT_MONTH: Final = "event_month"
+"""The month of `event_date`, in the folder's name of a table with a folder for each month. Its files have `event_date`."""
+
+_SCALARS: Final[dict[object, T.DataType]] = {
+    str: T.StringType(),
+    bool: T.BooleanType(),
+    int: T.LongType(),
+    float: T.DoubleType(),
+    Timestamp: T.TimestampType(),
+}
+_PLURALS: Final = {"coverage": "coverage", "evidence": "evidence", "recovery": "recoveries", "status": "statuses"}
 _LENGTH: Final = {EVENT_DATE: len("2026-11-20"), EVENT_MONTH: len("2026-11")}
 """How much of a date is the value in a folder's name."""
-ENTRIES: Final = frozenset({*BASE_VIEWS, *CLOSED_TABLES, CLOSED, CHECKPOINTS, STAGING, REPLACED, LOCK, INGESTING})
-"""The names in the folder of an audit log. A folder without any of them is not an audit log."""
+
+
+def spark_type(annotation: Any) -> T.DataType:
+    """The Spark type for a field of a record. Every column is nullable: rows of an older schema lack the newer fields."""
+    if annotation in _SCALARS:
+        return _SCALARS[annotation]
+    if isinstance(annotation, type) and issubclass(annotation, Struct):
+        return struct_type(annotation)
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is dict and arguments[0] is str:
+        return T.MapType(T.StringType(), spark_type(arguments[1]))
+    if origin is list:
+        return T.ArrayType(spark_type(arguments[0]))
+    if origin in {Union, UnionType}:
+        types = [argument for argument in arguments if argument is not NoneType]
+        if len(types) == 1:
+            return spark_type(types[0])
+    raise TypeError(f"the audit tables have no column type for {annotation}")
+
+
+def struct_type(struct: type[Struct]) -> T.StructType:
+    """The fields of `struct` by their JSON names, in order; of a record's line, `type` comes first."""
+    tag = struct.__struct_config__.tag_field
+    columns = [T.StructField(tag, T.StringType())] if tag else []
+    return T.StructType(
+        columns + [T.StructField(field.encode_name, spark_type(field.type)) for field in fields(struct)]
+    )
+
+
+RECORDS: Final[dict[str, T.StructType]] = {
+    str(record.__struct_config__.tag): struct_type(record) for record in get_args(AnyRecord)
+}
+"""The fields of a line of each type of record, by its `type`."""
+
+
+class QuarantinedLine(Struct, kw_only=True):
+    """Lines of the spool that are not records, and why."""
+
+    id: str
+    """A SHA-256 of the file and the line, or of the file alone: once in the table."""
+    file: str
+    """The segment, below the spool."""
+    line: str | None
+    """The line, its first 8,192 characters. Null: the segment or folder itself cannot be read."""
+    times: int
+    """How often the segment contains the line."""
+    reason: str
+    """Why it is not a record: docs/explanation/audit.md#quarantine."""
+    found_at: Timestamp
+    """When that was found."""
+
+
+QUARANTINE: Final = struct_type(QuarantinedLine)
+
+
+def table_of(record_type: str) -> str:
+    """The name of the table and of the view with the records of a type."""
+    return _PLURALS.get(record_type, f"{record_type}s")
+
+
+BASE_VIEWS: Final[dict[str, T.StructType]] = {
+    **{table_of(record_type): T.StructType(line.fields[1:]) for record_type, line in RECORDS.items()},
+    "quarantine": QUARANTINE,
+}
+"""The schema of every table, whether it exists yet or not. The `type` of a line is the table's name, and no column."""
+
+
+def partition_column(table: str) -> str:
+    """The column that is in the names of a table's folders.
+
+    Materialised answers, and what they are made of, have a folder for each date: dates are closed one by one, and of a large fleet these
+    are nearly all rows. All else has one for each month: a file costs more than the few rows of a date (docs/project/adr/0051-months.md).
+    """
+    return EVENT_MONTH if table in BASE_VIEWS and table not in SOURCES else EVENT_DATE
+
+
+def with_event_date(schema: T.StructType) -> T.StructType:
+    """The columns of a table as readers see them."""
+    return T.StructType([*schema.fields, T.StructField(EVENT_DATE, T.DateType())])
+
+
+def any_record() -> T.StructType:
+    """One schema that fits every type of record, so that a line is parsed once.
+
+    Raises TypeError when two types of record have a field with one name and different types.
+    """
+    merged: dict[str, T.StructField] = {}
+    for schema in RECORDS.values():
+        for field in schema.fields:
+            if merged.setdefault(field.name, field).dataType != field.dataType:
+                raise TypeError(f"two types of record disagree about the type of {field.name}")
+    return T.StructType(list(merged.values()))
 
 
 class Table(Struct, frozen=True):
     """One table: `<audit>/<name>/event_date=…/*.parquet` or `<audit>/<name>/event_month=…/*.parquet`."""
 
     name: str
-    schema: StructType
+    schema: T.StructType
     time: str
     """The column whose UTC date is `event_date`."""
     order: tuple[str, ...]
@@ -48,7 +142,7 @@ class Table(Struct, frozen=True):
         return partition_column(self.name)
 
     @property
-    def file_schema(self) -> StructType:
+    def file_schema(self) -> T.StructType:
         """The columns in its files."""
         return with_event_date(self.schema) if self.partition == EVENT_MONTH else self.schema
 

@@ -10,9 +10,8 @@ from urllib.parse import unquote
 
 import msgspec
 
-from sidecar.audit.log.checkpoints import SEGMENTS, checkpoint_of
-from sidecar.audit.log.manifest import CLOSED, MANIFEST, SOURCES, Manifest
-from sidecar.audit.spark.compilers import Run
+from sidecar.audit.log.manifest import CLOSED, MANIFEST, SEGMENTS, SOURCES, Manifest, checkpoint_of
+from sidecar.audit.spark.jvm import Run
 
 _T = TypeVar("_T")
 _LARGE_BYTES: Final = 20_000_000
@@ -48,16 +47,12 @@ def _run_of_new(new: Iterable[int], huge: int, log: str) -> Run:
 
 def _run(sizes: Iterable[int], huge: int | None = None) -> Run:
     """How large a run over files of these sizes is. Stops counting when that is known. `huge`: for how many bytes it takes minutes."""
-    run, total = Run.SMALL, 0
+    total = 0
     for size in sizes:
         total += size
-        if huge is not None and total > huge:
-            return Run.HUGE
-        if total > _LARGE_BYTES:
-            run = Run.LARGE
-        if run is Run.LARGE and huge is None:
-            break
-    return run
+        if total > (huge or _LARGE_BYTES):
+            return Run.HUGE if huge else Run.LARGE
+    return Run.LARGE if total > _LARGE_BYTES else Run.SMALL
 
 
 def _ingested(spool: str, audit: str) -> set[str]:

@@ -11,23 +11,14 @@ from typing import Any, Final
 from msgspec import Struct
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from sidecar.audit.report.report_period import Period, utc
-from sidecar.audit.spark.collected import collected
+from sidecar.audit.report.report_period import ReportPeriod, utc
+from sidecar.audit.report.report_text import percent
+from sidecar.audit.spark.spark_session import collected
 
 VIEWS: Final = frozenset(
     {
-        "transitions",
-        "coverage",
-        "notifications",
-        "episodes",
-        "annotations",
-        "leader_changes",
-        "recovery_time",
-        "leadership",
-        "unobserved",
-        "availability",
-        "leadership_slo",
-        "alert_deliveries",
+        *("transitions", "coverage", "notifications", "episodes", "annotations", "leader_changes", "recovery_time"),
+        *("leadership", "unobserved", "availability", "leadership_slo", "alert_deliveries"),
     }
 )
 """What must be registered."""
@@ -73,11 +64,23 @@ class Sums(Struct, frozen=True):
     vacant: float = 0.0
     unobserved: float = 0.0
 
+    @property
+    def shares(self) -> tuple[str, str]:
+        """The led part of the observed time, and the unobserved part of all time."""
+        observed = self.led + self.vacant
+        return percent(self.led, observed), percent(self.unobserved, observed + self.unobserved)
 
-class Findings(Struct, frozen=True):
+    @staticmethod
+    def together(sums: "Iterable[Sums]") -> "Sums":
+        """The sums of all."""
+        parts = [*sums]
+        return Sums(*(sum(getattr(part, name) for part in parts) for name in Sums.__struct_fields__))
+
+
+class ReportFigures(Struct, frozen=True):
     """The figures of one period."""
 
-    period: Period
+    period: ReportPeriod
     total: Row
     """Of all failovers."""
     by_day: Mapping[int, Row]
@@ -115,7 +118,7 @@ class Findings(Struct, frozen=True):
     """The number of deliveries, by the place of their seconds among EDGES."""
 
 
-def find(session: SparkSession, period: Period) -> Findings:
+def find(session: SparkSession, period: ReportPeriod) -> ReportFigures:
     """The figures of the period. The views must be registered in the session."""
     _query(session, period, _EPISODES).createOrReplaceTempView("report_episodes")
     session.catalog.cacheTable("report_episodes")
@@ -125,34 +128,34 @@ def find(session: SparkSession, period: Period) -> Findings:
         session.catalog.uncacheTable("report_episodes")
 
 
-def _find(session: SparkSession, period: Period) -> Findings:
+def _find(session: SparkSession, period: ReportPeriod) -> ReportFigures:
     def ask(query: str, **more: Any) -> list[Row]:
         return collected(_query(session, period, query, **more))
 
     failovers, available, alerts = ask(_FAILOVERS), ask(_AVAILABILITY), ask(_ALERTS)
 
-    def by(of: str, column: str = "") -> dict[Any, Row]:
+    def failovers_by(of: str, column: str = "") -> dict[Any, Row]:
         return {row[column or of]: row for row in failovers if row.of == of and row.n}
 
-    by_cluster = by("cluster", "cluster_id")
+    by_cluster = failovers_by("cluster", "cluster_id")
     available_by_cluster = {row.cluster_id: _sums(row) for row in available if row.day is None}
 
     ranked = _ranked(period.clusters, by_cluster, available_by_cluster)
     lanes = ranked[:LANES]
     marks = ask(_MARKS, lanes=lanes)
     stretches = ask(_STRETCHES, lanes=lanes)
-    return Findings(
+    return ReportFigures(
         period=period,
         total=next((row for row in failovers if row.of == "all"), _NO_EPISODE),
-        by_day=by("day"),
+        by_day=failovers_by("day"),
         by_cause={row.cause: row for row in failovers if row.of == "cause"},
         by_cluster=by_cluster,
-        by_death=by("death"),
-        by_verdict=by("verdict"),
+        by_death=failovers_by("death"),
+        by_verdict=failovers_by("verdict"),
         slowest=next(iter(ask(_SLOWEST)), None),
         unreviewed=ask(_UNREVIEWED),
-        vacancies={place: row.n for place, row in by("vacant", "vacant_place").items()},
-        downtimes={place: row.n for place, row in by("down", "down_place").items()},
+        vacancies={place: row.n for place, row in failovers_by("vacant", "vacant_place").items()},
+        downtimes={place: row.n for place, row in failovers_by("down", "down_place").items()},
         latest=ask(_LATEST),
         ranked=ranked,
         marks={name: [row for row in marks if row.cluster_id == name] for name in lanes},
@@ -177,7 +180,7 @@ def _ranked(clusters: Iterable[str], by_cluster: Mapping[str, Row], available: M
     return sorted(clusters, key=interest, reverse=True)
 
 
-def _stretches(rows: Sequence[Row], period: Period, *, vacant: bool) -> list[Stretch]:
+def _stretches(rows: Sequence[Row], period: ReportPeriod, *, vacant: bool) -> list[Stretch]:
     """Without the time of which no coverage is recorded yet: it is not known."""
     stretches = []
     for row in (row for row in rows if row.is_vacant == vacant):
@@ -191,7 +194,7 @@ def _sums(row: Row) -> Sums:
     return Sums(row.led, row.vacant, row.unobserved)
 
 
-def _query(session: SparkSession, period: Period, query: str, **more: Any) -> DataFrame:
+def _query(session: SparkSession, period: ReportPeriod, query: str, **more: Any) -> DataFrame:
     query = query.replace("{chosen}", "array_contains(:clusters, cluster_id)" if period.chosen else "true")
     values = period.arguments | more
     return session.sql(query, args={name: value for name, value in values.items() if f":{name}" in query})

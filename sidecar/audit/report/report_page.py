@@ -3,19 +3,30 @@
 Of why JobManagers ended and of what came back, what nobody knows stands apart, and is never good.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from sidecar.audit.report import report_charts as charts
-from sidecar.audit.report.report_charts import MEANT, TABLE_ROWS, Card, ReportTable, Series
-from sidecar.audit.report.report_clusters import clusters
-from sidecar.audit.report.report_data import EDGES, NOT_ASSESSED, NOT_OBSERVED, Findings, Sums
-from sidecar.audit.report.report_figures import together
+from sidecar.audit.report.report_charts import MEANT, TABLE_ROWS, Card, LaneOf, Mark, ReportTable, Series, Span
+from sidecar.audit.report.report_data import (
+    EDGES,
+    LANES,
+    NOT_ASSESSED,
+    NOT_OBSERVED,
+    SLO_ROWS,
+    STRETCHES,
+    ReportFigures,
+    Sums,
+)
 from sidecar.audit.report.report_period import utc
-from sidecar.audit.report.report_text import counted, minute, percent, second, seconds, short
+from sidecar.audit.report.report_text import DASH, counted, minute, percent, second, seconds, short
 
+_SHARES: Final = ("Availability", "Unobserved")
+_CLUSTER_ROWS: Final = 100
+"""The maximum number of clusters in the table."""
 _REASONS: Final = 4
 """The maximum number of reasons in the picture, beside those that nobody knows."""
 _NO_REASON: Final = {"unknown": "unknown", NOT_OBSERVED: "unseen"}
@@ -35,13 +46,121 @@ _STEPS: Final = {
     "All jobs running": "running_after_seconds",
     "First checkpoints": "checkpointed_after_seconds",
 }
+_CAUSES: Final = 8
+"""The maximum number of causes in the picture."""
+_MEANT_KEY: Final = tuple((name, charts.swatch(look)) for name, look in MEANT)
+_SHOWN: Final = (("no published leader", "vacant"), ("no working leader, at most", "down"))
 
 
-def outcomes(findings: Findings) -> list[Card]:
+def clusters(figures: ReportFigures) -> Card:
+    """Failovers, vacancies and unobserved times, by cluster."""
+    period = figures.period
+    drawn = [LaneOf(short(name), _spans(figures, name), _marks(figures, name)) for name in figures.marks]
+    notes = ["Failovers, times without a leader of any component or job, and unobserved times."]
+    if len(period.clusters) > len(drawn):
+        notes.append(f"Drawn: the {LANES} that were without a leader for longest, of {len(period.clusters):,}.")
+    counts = Counter(
+        (stretch.cluster_id, stretches is figures.vacant)
+        for stretches in (figures.vacant, figures.unobserved)
+        for stretch in stretches
+    )
+    if any(counts[name, vacant] >= STRETCHES for name in figures.marks for vacant in (True, False)):
+        notes.append(f"Of each, the {STRETCHES} longest times of each kind.")
+    key = (
+        *((name, charts.swatch(look, mark=True)) for name, look in MEANT),
+        ("no leader", charts.swatch("vacant")),
+        ("unobserved", charts.swatch("unseen")),
+    )
+    picture = charts.lanes("Failovers of each cluster over time", period.begin, period.end, drawn)
+    return Card(
+        "Clusters",
+        " ".join(notes),
+        picture,
+        key,
+        (_cluster_table(figures), *_slo_table(figures), _unobserved_table(figures)),
+        width="wide",
+    )
+
+
+def _spans(figures: ReportFigures, cluster_id: str) -> list[Span]:
+    spans = []
+    kinds = (("vacant", "no leader", figures.vacant), ("unseen", "unobserved", figures.unobserved))
+    for look, name, stretches in kinds:
+        for stretch in stretches:
+            if stretch.cluster_id == cluster_id:
+                which = f"job {short(stretch.job_id, 8)}" if stretch.job_id else stretch.component or "all"
+                title = f"{name} ({which}): {second(stretch.began)} to {second(stretch.ended)}"
+                spans.append(Span(look, stretch.began, stretch.ended, title))
+    return spans
+
+
+def _marks(figures: ReportFigures, cluster_id: str) -> list[Mark]:
+    return [
+        Mark(
+            "unplanned" if row.unplanned else "planned" if row.planned == row.n else "unknown",
+            max(utc(row.at), figures.period.begin),
+            row.n > 1,
+            f"{counted(row.n, 'failover')}, {row.planned:,} planned: {'from ' * (row.n > 1)}{minute(utc(row.at))}",
+        )
+        for row in figures.marks[cluster_id]
+    ]
+
+
+def _cluster_table(figures: ReportFigures) -> ReportTable:
+    rows = []
+    for name in figures.ranked[:_CLUSTER_ROWS]:
+        row, sums = figures.by_cluster.get(name), figures.available_by_cluster.get(name, Sums())
+        counts = (f"{row.n:,}", f"{row.planned:,}", seconds(row.vacant_total)) if row else ("0", "0", DASH)
+        changes = figures.changes[name].n if name in figures.changes else 0
+        rows.append((short(name), *counts, f"{changes:,}", *sums.shares))
+    cut = f" (the first {len(rows)} of {len(figures.ranked):,})" if len(figures.ranked) > len(rows) else ""
+    columns = ("Cluster", "Failovers", "Planned", "No published leader", "Changes of leader", *_SHARES)
+    return ReportTable(f"Clusters{cut}", columns, rows)
+
+
+def _slo_table(figures: ReportFigures) -> list[ReportTable]:
+    """None without an objective. Of the window of each objective, whatever the period."""
+    rows = []
+    for row in figures.slos:
+        elapsed = row.led_seconds + row.vacant_seconds + row.suspended_seconds + row.unobserved_seconds
+        budget = DASH if row.remaining is None else percent(row.remaining, 1.0) if row.remaining >= 0 else "overspent"
+        rows.append(
+            (
+                short(row.cluster_id),
+                f"{row.objective:g} % of {row.window_seconds / 86_400:g} d",
+                seconds(row.budget_seconds),
+                seconds(row.vacant_seconds),
+                budget,
+                percent(row.unobserved_seconds, elapsed),
+                second(utc(row.until)),
+            )
+        )
+    columns = ("Cluster", "Objective", "Error budget", "Spent", "Left", "Unobserved", "Until")
+    title = f"Error budgets of leadership, each of its own window ({SLO_ROWS} at most)"
+    return [ReportTable(title, columns, rows)] if rows else []
+
+
+def _unobserved_table(figures: ReportFigures) -> ReportTable:
+    longest = sorted(figures.unobserved, key=lambda stretch: stretch.began - stretch.ended)[:TABLE_ROWS]
+    rows = [
+        (
+            short(stretch.cluster_id),
+            stretch.component or "all",
+            second(stretch.began),
+            second(stretch.ended),
+            seconds((stretch.ended - stretch.began).total_seconds()),
+        )
+        for stretch in longest
+    ]
+    title = f"Longest unobserved times ({TABLE_ROWS} at most)"
+    return ReportTable(title, ("Cluster", "Component", "From", "To", "For"), rows)
+
+
+def outcomes(figures: ReportFigures) -> list[Card]:
     """Nothing if no observer recorded a death or a recovery."""
-    if findings.by_death.keys() <= {NOT_OBSERVED} and findings.by_verdict.keys() <= {NOT_ASSESSED}:
+    if figures.by_death.keys() <= {NOT_OBSERVED} and figures.by_verdict.keys() <= {NOT_ASSESSED}:
         return []
-    return [_deaths(findings.by_death), _verdicts(findings.by_verdict), _slowest(findings.slowest)]
+    return [_deaths(figures.by_death), _verdicts(figures.by_verdict), _slowest(figures.slowest)]
 
 
 def _deaths(by_death: Mapping[str, Any]) -> Card:
@@ -58,30 +177,19 @@ def _deaths(by_death: Mapping[str, Any]) -> Card:
         for reason in [*reasons, *apart]
     ]
     columns = ("Reason", "Failovers", "No working leader, median of the upper bounds")
-    return Card(
-        "Causes of death",
-        f"{text} Unknown and not observed are no reasons.",
-        charts.rows("Failovers by the reason of the death", drawn),
-        tables=(ReportTable("Failovers by the reason of the death", columns, rows),),
-    )
+    title = "Failovers by the reason of the death"
+    text += " Unknown and not observed are no reasons."
+    return Card("Causes of death", text, charts.rows(title, drawn), tables=(ReportTable(title, columns, rows),))
 
 
 def _verdicts(by_verdict: Mapping[str, Any]) -> Card:
     verdicts = [*_VERDICTS, *sorted(by_verdict.keys() - _VERDICTS.keys())]
     rows = [(verdict, by_verdict[verdict].n) for verdict in verdicts if verdict in by_verdict]
-    return Card(
-        "Recovery",
-        "Whether jobs, their state and TaskManagers came back. Unproven and not assessed may be either.",
-        charts.rows(
-            "Failovers by what came back",
-            {short(name): [Series("failovers", _VERDICTS.get(name, "unknown"), [n])] for name, n in rows},
-        ),
-        tables=(
-            ReportTable(
-                "Failovers by what came back", ("Verdict", "Failovers"), [(short(a), f"{n:,}") for a, n in rows]
-            ),
-        ),
-    )
+    title = "Failovers by what came back"
+    text = "Whether jobs, their state and TaskManagers came back. Unproven and not assessed may be either."
+    drawn = {short(name): [Series("failovers", _VERDICTS.get(name, "unknown"), [n])] for name, n in rows}
+    table = ReportTable(title, ("Verdict", "Failovers"), [(short(name), f"{n:,}") for name, n in rows])
+    return Card("Recovery", text, charts.rows(title, drawn), tables=(table,))
 
 
 def _slowest(episode: Any) -> Card:
@@ -90,28 +198,17 @@ def _slowest(episode: Any) -> Card:
         return Card(title, "Of no failover were all jobs seen running again.")
     ends = {name: episode[column] for name, column in _STEPS.items() if episode[column] is not None}
     began = "the end of the process" if episode.dead_at else "the observed loss"
-    return Card(
-        title,
-        f"{short(episode.cluster_id)}, {minute(utc(episode.opened_at))}: {short(episode.cause)}, recovery {short(episode.verdict)}."
-        f" Times since {began}.",
-        charts.steps(title, ends, seconds),
-        tables=(
-            ReportTable("Steps of the slowest recovery", ("Step", "After"), [(n, seconds(s)) for n, s in ends.items()]),
-        ),
-    )
+    which = f"{short(episode.cluster_id)}, {minute(utc(episode.opened_at))}: {short(episode.cause)}"
+    text = f"{which}, recovery {short(episode.verdict)}. Times since {began}."
+    rows = [(name, seconds(end)) for name, end in ends.items()]
+    table = ReportTable("Steps of the slowest recovery", ("Step", "After"), rows)
+    return Card(title, text, charts.steps(title, ends, seconds), tables=(table,))
 
 
-_CAUSES: Final = 8
-"""The maximum number of causes in the picture."""
-
-
-def cards(findings: Findings) -> list[Card]:
+def cards(figures: ReportFigures) -> list[Card]:
     """The pictures, in the order of the page."""
-    pictures = [card(findings) for card in (clusters, _failovers, _causes, _durations, _availability, _alerts)]
-    return pictures + outcomes(findings)
-
-
-_MEANT_KEY: Final = tuple((name, charts.swatch(look)) for name, look in MEANT)
+    pictures = [card(figures) for card in (clusters, _failovers, _causes, _durations, _availability, _alerts)]
+    return pictures + outcomes(figures)
 
 
 def _meant(rows: Sequence[Any]) -> list[Series]:
@@ -132,9 +229,9 @@ class _Counts(NamedTuple):
     unplanned: int
 
 
-def _failovers(findings: Findings) -> Card:
-    title = _per_day(findings, "Failovers")
-    names, labels, grouped = _by_bar(findings, findings.by_day)
+def _failovers(figures: ReportFigures) -> Card:
+    title = _per_day(figures, "Failovers")
+    names, labels, grouped = _by_bar(figures, figures.by_day)
     counts = [_Counts(*(sum(row[name] for row in rows) for name in _Counts._fields)) for rows in grouped]
     series = _meant(counts)
     table = [(name, *(f"{part.values[at]:,}" for part in series)) for at, name in enumerate(names) if counts[at].n]
@@ -144,23 +241,23 @@ def _failovers(findings: Findings) -> Card:
         "A failover counts on the day on which it was over." if table else "No failovers.",
         charts.bars(title, names, labels, series, "{:,.0f}".format, whole=True) if table else None,
         _MEANT_KEY if table else (),
-        (ReportTable(f"{title}{left_out}", (_bar_heading(findings), "Planned", "Not planned", "Not known"), table),),
+        (ReportTable(f"{title}{left_out}", (_bar_heading(figures), "Planned", "Not planned", "Not known"), table),),
         width="double",
     )
 
 
-def _per_day(findings: Findings, subject: str) -> str:
-    days = findings.period.bar_days
+def _per_day(figures: ReportFigures, subject: str) -> str:
+    days = figures.period.bar_days
     return f"{subject} per day" if days == 1 else f"{subject} per {days} days"
 
 
-def _bar_heading(findings: Findings) -> str:
-    return "Day" if findings.period.bar_days == 1 else "From"
+def _bar_heading(figures: ReportFigures) -> str:
+    return "Day" if figures.period.bar_days == 1 else "From"
 
 
-def _by_bar(findings: Findings, by_day: Mapping[int, Any]) -> tuple[list[str], dict[float, str], list[list[Any]]]:
+def _by_bar(figures: ReportFigures, by_day: Mapping[int, Any]) -> tuple[list[str], dict[float, str], list[list[Any]]]:
     """Names of the bars of a chart, labels below them, and the values of the days of each bar."""
-    period = findings.period
+    period = figures.period
     number = -(-period.days // period.bar_days)
     first = [period.begin + timedelta(days=period.bar_days * bar) for bar in range(number)]
     every = -(-number // charts.LABELS)
@@ -171,63 +268,42 @@ def _by_bar(findings: Findings, by_day: Mapping[int, Any]) -> tuple[list[str], d
     return [f"{day:%Y-%m-%d}" for day in first], labels, grouped
 
 
-def _causes(findings: Findings) -> Card:
-    by_cause = sorted((row for row in findings.by_cause.values() if row.n), key=lambda row: (-row.n, row.cause))
+def _causes(figures: ReportFigures) -> Card:
+    by_cause = sorted((row for row in figures.by_cause.values() if row.n), key=lambda row: (-row.n, row.cause))
     drawn = {short(row.cause): _meant([row]) for row in by_cause[:_CAUSES]}
-    others = sorted((row.cause, row.others) for row in findings.by_cause.values() if row.others)
+    others = sorted((row.cause, row.others) for row in figures.by_cause.values() if row.others)
     text = "As above, planned or not." if drawn else "No failovers."
     if len(by_cause) > len(drawn):
         text = f"As above, planned or not; the {_CAUSES} most frequent of {len(by_cause)}."
     if others:
         which = ", ".join(f"{number:,} {short(cause)}" for cause, number in others)
         text += f" {counted(sum(n for _, n in others), 'episode')} without a change of leader: {which}."
-    table = [(short(row.cause), f"{row.n:,}", f"{row.planned:,}", seconds(row.vacant_total)) for row in by_cause]
-    return Card(
-        "Causes",
-        text,
-        charts.rows("Failovers by cause", drawn) if drawn else None,
-        tables=(ReportTable("Failovers by cause", ("Cause", "Failovers", "Planned", "No published leader"), table),),
-    )
+    title, columns = "Failovers by cause", ("Cause", "Failovers", "Planned", "No published leader")
+    rows = [(short(row.cause), f"{row.n:,}", f"{row.planned:,}", seconds(row.vacant_total)) for row in by_cause]
+    picture = charts.rows(title, drawn) if drawn else None
+    return Card("Causes", text, picture, tables=(ReportTable(title, columns, rows),))
 
 
-_SHOWN: Final = (("no published leader", "vacant"), ("no working leader, at most", "down"))
-
-
-def _durations(findings: Findings) -> Card:
+def _durations(figures: ReportFigures) -> Card:
     names, labels = _histogram()
-    counts = [
-        [places.get(place, 0) for place in range(len(names))] for places in (findings.vacancies, findings.downtimes)
-    ]
+    shown = figures.vacancies, figures.downtimes
+    counts = [[places.get(place, 0) for place in range(len(names))] for places in shown]
     series = [Series(name, look, values) for (name, look), values in zip(_SHOWN, counts, strict=True)]
-    missing = (
-        ("no published leader", findings.total.without_vacant),
-        ("no working leader", findings.total.without_down_bound),
-    )
+    total = figures.total
+    missing = (("no published leader", total.without_vacant), ("no working leader", total.without_down_bound))
     unknown = [f"{name} of {n:,}" for name, n in missing if n]
     text = "How long a cluster's component was without a leader: the longest of each failover."
     text += f" Not known: {', '.join(unknown)}." if unknown else ""
-    drawn = any(map(any, counts))
-    rows = [
-        (name, *(f"{values[at]:,}" for values in counts))
-        for at, name in enumerate(names)
-        if any(values[at] for values in counts)
-    ]
+    rows = [(name, *(f"{n:,}" for n in own)) for name, *own in zip(names, *counts, strict=True) if any(own)]
+    title = "Failovers by the time without a leader"
+    columns = ("Seconds", "No published leader", "No working leader, at most")
+    picture = charts.bars(title, names, labels, series, "{:,.0f}".format, beside=True, whole=True) if rows else None
     return Card(
         "Without a leader per failover",
-        text if findings.total.n else "No failovers.",
-        charts.bars(
-            "Failovers by the time without a leader", names, labels, series, "{:,.0f}".format, beside=True, whole=True
-        )
-        if drawn
-        else None,
-        tuple((name, charts.swatch(look)) for name, look in _SHOWN) if drawn else (),
-        (
-            ReportTable(
-                "Failovers by the time without a leader",
-                ("Seconds", "No published leader", "No working leader, at most"),
-                rows,
-            ),
-        ),
+        text if total.n else "No failovers.",
+        picture,
+        tuple((name, charts.swatch(look)) for name, look in _SHOWN) if rows else (),
+        (ReportTable(title, columns, rows),),
     )
 
 
@@ -240,35 +316,22 @@ def _histogram() -> tuple[list[str], dict[float, str]]:
     }
 
 
-def _availability(findings: Findings) -> Card:
-    names, labels, grouped = _by_bar(findings, findings.available_by_day)
-    sums = [together(days) for days in grouped]
+def _availability(figures: ReportFigures) -> Card:
+    names, labels, grouped = _by_bar(figures, figures.available_by_day)
+    sums = [Sums.together(days) for days in grouped]
     shares = [bar.vacant / (bar.led + bar.vacant or 1.0) for bar in sums]
-    table = [
-        (
-            name,
-            percent(bar.led, bar.led + bar.vacant),
-            seconds(bar.vacant),
-            percent(bar.unobserved, bar.led + bar.vacant + bar.unobserved),
-        )
-        for name, bar in zip(names, sums, strict=True)
-        if bar != Sums()
-    ]
-    known_until = min((until for until in findings.period.clusters.values() if until), default=None)
+    bars = [(name, bar.shares, seconds(bar.vacant)) for name, bar in zip(names, sums, strict=True) if bar != Sums()]
+    table = [(name, available, vacant, unobserved) for name, (available, unobserved), vacant in bars]
+    known_until = min((until for until in figures.period.clusters.values() if until), default=None)
     if not table:
         text = "Unknown: no coverage is recorded."
     else:
         text = "The part of the observed time without a published leader, over all components and jobs."
-        if known_until and known_until < findings.period.end:
+        if known_until and known_until < figures.period.end:
             text += f" Later time than a cluster's last coverage record (the earliest: {second(known_until)}) is in no figure yet."
-    title = _per_day(findings, "Without a leader")
+    title = _per_day(figures, "Without a leader")
     series = [Series("without a leader", "vacant", shares)]
-    columns = (
-        _bar_heading(findings),
-        "Availability",
-        "No leader, all components and jobs",
-        "Unobserved",
-    )
+    columns = (_bar_heading(figures), "Availability", "No leader, all components and jobs", "Unobserved")
     return Card(
         title,
         text,
@@ -277,10 +340,10 @@ def _availability(findings: Findings) -> Card:
     )
 
 
-def _alerts(findings: Findings) -> Card:
+def _alerts(figures: ReportFigures) -> Card:
     names, labels = _histogram()
-    series = [Series("delivered", "delivered", [findings.delays.get(place, 0) for place in range(len(names))])]
-    by_number = sorted(findings.alerts.items(), key=lambda item: (-item[1].queued, item[0]))
+    series = [Series("delivered", "delivered", [figures.delays.get(place, 0) for place in range(len(names))])]
+    by_number = sorted(figures.alerts.items(), key=lambda item: (-item[1].queued, item[0]))
     rows = [
         (
             short(name),
@@ -295,7 +358,7 @@ def _alerts(findings: Findings) -> Card:
         "Alerts",
         "The time from queued to delivered." if rows else "No alert was queued.",
         charts.bars("Alerts by the time until they were delivered", names, labels, series, "{:,.0f}".format, whole=True)
-        if findings.delays
+        if figures.delays
         else None,
         tables=(ReportTable(f"Alerts by destination ({TABLE_ROWS} at most)", columns, rows),),
     )

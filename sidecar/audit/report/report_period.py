@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from sidecar.audit.log.audit_log import periods_of
 from sidecar.audit.log.manifest import SOURCES
 from sidecar.audit.log.storage import Storage
-from sidecar.audit.spark.collected import collected
+from sidecar.audit.spark.spark_session import collected
 from sidecar.core.counted import listed
 
 DEFAULT_SINCE: Final = timedelta(days=90)
@@ -20,7 +20,7 @@ _NAMED: Final = 10
 """The number of clusters that an error names."""
 
 
-class Wanted(Struct, frozen=True):
+class ReportRequest(Struct, frozen=True):
     """What the report is asked to cover."""
 
     since: timedelta = DEFAULT_SINCE
@@ -32,7 +32,7 @@ class Wanted(Struct, frozen=True):
     """None given: all."""
 
 
-class Period(Struct, frozen=True):
+class ReportPeriod(Struct, frozen=True):
     """Whole UTC days. All figures of a report are about them."""
 
     begin: datetime
@@ -66,7 +66,7 @@ class Period(Struct, frozen=True):
         }
 
 
-def find_period(session: SparkSession, folder: Storage, wanted: Wanted) -> Period:
+def find_period(session: SparkSession, folder: Storage, wanted: ReportRequest) -> ReportPeriod:
     """The period of the report. The views of the audit log in `folder` must be registered in the session.
 
     Raises LookupError when nothing is recorded in it, or not of a cluster that is asked for.
@@ -85,7 +85,7 @@ def find_period(session: SparkSession, folder: Storage, wanted: Wanted) -> Perio
         names = listed([*ends], _NAMED)
         raise LookupError(f"cluster {missing[0]!r} is not recorded from {first} to {last}; recorded: {names}")
     midnight = datetime.combine(last + timedelta(days=1), time(), UTC)
-    return Period(
+    return ReportPeriod(
         begin=datetime.combine(first, time(), UTC),
         end=midnight - _INSTANT if last < max(recorded) else max(utc(row.recorded_until) for row in rows),
         clusters={name: until for name, until in ends.items() if name in (wanted.clusters or ends)},

@@ -40,7 +40,7 @@ def seconds(value: float | None) -> str:
     raise AssertionError(value)
 
 
-def between(least: float | None, most: float | None) -> str:
+def bounds(least: float | None, most: float | None) -> str:
     """The bounds of a duration. `most` None: not known."""
     if least is None:
         return "not known"
@@ -72,10 +72,7 @@ def moved(episode: Row) -> str:
     """From whom to whom, as on the status page."""
     before, after = (
         spelled(address, pod)
-        for address, pod in (
-            (episode.before_address, episode.before_pod),
-            (episode.after_address, episode.after_pod),
-        )
+        for address, pod in ((episode.before_address, episode.before_pod), (episode.after_address, episode.after_pod))
     )
     return move(before, after) if episode.after_address else f"{clean(before or '?')} → no leader"
 

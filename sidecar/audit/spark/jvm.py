@@ -1,5 +1,6 @@
 """The JVM in which Spark runs: started by Spark's own script, ended with the process."""
 
+import hashlib
 import os
 import pwd
 import re
@@ -7,37 +8,35 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from sidecar.audit.audit_error import AuditError, reason
 from sidecar.core.errors import installing
+from sidecar.runtime.folders import cache_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_DIRECTIVES: Final = Path(__file__).with_name("compiler_directives.json")
+WRITE_SECONDS: Final = 900.0
+"""A JVM needs about twenty seconds of CPU time to write the archive when it ends: much longer where many processes share few cores."""
+_SILENT: Final = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 _GATEWAY: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
 """Where PySpark looks for a JVM that runs already. spark-submit sets them for the program that it starts."""
 _OPTIONS: Final = "SPARK_SUBMIT_OPTS"
 """Where Spark's script takes options of the JVM from, beside those of the configuration."""
 _NEEDED: Final = ("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "LANG", "SHELL", "TERM")
 _NEEDED_PREFIXES: Final = (
-    "SPARK_",
-    "PYSPARK_",
-    "HADOOP_",
-    "JAVA_",
-    "JDK_",
-    "_JAVA_",
-    "LC_",
-    "LD_",
-    "NSS_",
-    "KRB5",
-    "MALLOC_",
+    *("SPARK_", "PYSPARK_", "HADOOP_", "JAVA_", "JDK_", "_JAVA_"),
+    *("LC_", "LD_", "NSS_", "KRB5", "MALLOC_"),
 )
 """The variables that Spark's scripts and Java itself read."""
 _MORE_CLASSES: Final = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH", "PYSPARK_SUBMIT_ARGS")
@@ -48,6 +47,60 @@ _POLL_SECONDS: Final = 0.02
 _JAVA_CHECK_SECONDS: Final = 30.0
 _OLDEST_JAVA: Final = 17
 _EXCEPTION: Final = re.compile(r"\w(?:Exception|Error): (.+)")
+
+
+class Run(Enum):
+    """A run of Spark, by how much it reads."""
+
+    SMALL = "small"
+    LARGE = "large"
+    HUGE = "huge"
+
+
+def java_options(run: Run) -> str:
+    """The options of a JVM for such a run, quoted as in a shell.
+
+    Java's first compiler alone is best for most runs, which are short: half of their CPU time would be spent on compiling code that hardly
+    runs. But it calls native code for each copy in memory and for each thread-local variable. In a large run the second compiler compiles
+    these few methods, which `compiler_directives.json` names. It needs counters in all code, which cost a second of CPU time. Only in a run
+    of minutes does it pay to compile everything twice, and to collect garbage on all cores.
+    """
+    selected = f"-XX:+UnlockDiagnosticVMOptions {shlex.quote(f'-XX:CompilerDirectivesFile={_DIRECTIVES}')}"
+    of_run = {
+        Run.SMALL: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        Run.LARGE: f"-XX:+UseSerialGC {selected}",
+        Run.HUGE: "-XX:+UseParallelGC",
+    }
+    # The code does not fit into the 48 MB that Java reserves for the first compiler alone: a long run would compile it again and again.
+    return f"{of_run[run]} -XX:ReservedCodeCacheSize=240m"
+
+
+def archive_places() -> Sequence[Path]:
+    """Where the archive of Spark's classes may be: in the Python environment that Spark is installed in, preferably, or the user's cache.
+
+    With it (Java's class data sharing), a JVM starts in half the CPU time. It uses none of another Java or of other jars.
+    """
+    environment = hashlib.sha256(sys.prefix.encode()).hexdigest()[:12]
+    return (
+        Path(sys.prefix) / "share" / "flink-ha-sidecar" / "spark-classes.jsa",
+        cache_folder() / f"spark-classes-{environment}.jsa",
+    )
+
+
+def archive_options() -> Sequence[str]:
+    """The options of a JVM that uses the archive, if there is one. The newer one, if there are two: an older one can be out of date."""
+    existing = [place for place in archive_places() if place.is_file()]
+    return options_to_read(max(existing, key=lambda place: place.stat().st_mtime)) if existing else ()
+
+
+def options_to_read(archive: Path) -> Sequence[str]:
+    """The options of a JVM that uses this archive."""
+    return (f"-XX:SharedArchiveFile={archive}", *_SILENT)
+
+
+def options_to_write(archive: Path) -> Sequence[str]:
+    """The options of a JVM that writes this archive when it ends."""
+    return (f"-XX:ArchiveClassesAtExit={archive}", *_SILENT)
 
 
 class Jvm:

@@ -21,7 +21,7 @@ from sidecar.audit.audit_error import FILE_UNREADABLE, AuditError, defect, faili
 from sidecar.audit.log.audit_log import all_periods, open_audit_log
 from sidecar.audit.log.storage import ONLY_PARQUET, PARQUET, Storage
 from sidecar.audit.log.tables import TABLES
-from sidecar.audit.spark.collected import collected
+from sidecar.audit.spark.spark_session import collected
 
 _log = logging.getLogger("sidecar.audit")
 
@@ -78,7 +78,7 @@ def compact(spark: SparkSession, audit: str, *, before: date | None = None) -> C
     with open_audit_log(spark, audit, "compact") as (session, folder):
         session.conf.set("spark.sql.legacy.allowHashOnMapType", True)  # to compare whole rows
         with folder.locked():
-            _clear_staging(folder)
+            folder.staging.clear()
             folder.delete_replaced()
             folder.check_replace()
         rewritten, unchanged = list[_Rewritten](), dict[str, str]()
@@ -103,7 +103,7 @@ def _compact_together(
 
     def attempt(path: str) -> _Rewritten | _UnfitError | None:
         try:
-            return _rewrite(session, folder, path) if folder.is_folder(path) else None
+            return _rewrite(session, folder, path)
         except _UnfitError as unfit:
             return unfit
 
@@ -118,13 +118,8 @@ def _compact_together(
     if rewritten:
         _read_back(session, folder, rewritten)
         folder.replace({path: new.file for path, new in rewritten.items()})
-    _clear_staging(folder)
+    folder.staging.clear()
     return rewritten.values()
-
-
-def _clear_staging(folder: Storage) -> None:
-    for name in folder.staging.names():
-        folder.staging.delete(name)
 
 
 def _rewrite(session: SparkSession, audit: Storage, path: str) -> _Rewritten | None:
@@ -166,8 +161,9 @@ def _read_back(session: SparkSession, audit: Storage, rewritten: Mapping[str, _R
 
 def _files(audit: Storage, path: str) -> dict[str, int]:
     """The files of a folder, and their sizes. Raises _UnfitError when one is not of an audit log."""
-    sizes = audit.sizes(path)
-    for name in audit.names(path):
+    names = audit.names(path)
+    sizes = audit.sizes(path) if names else {}  # it may have expired
+    for name in names:
         if not name.endswith(PARQUET) or name not in sizes:
             raise _UnfitError(f"{name} in it is not of an audit log")
     return sizes
@@ -187,12 +183,7 @@ def _digest(columns: Sequence[str]) -> list[Column]:
     """Aggregates that are equal for the same rows in any order, and almost certainly different for others."""
     whole = F.xxhash64(*(F.col(f"`{name}`") for name in sorted(columns)))
     low, high = whole.bitwiseAND(F.lit(0xFFFFFFFF)), F.shiftrightunsigned(whole, 32)
-    return [
-        F.count("*").alias("rows"),
-        F.count("id").alias("ids"),
-        F.sum(low).alias("low"),
-        F.sum(high).alias("high"),
-    ]
+    return [F.count("*").alias("rows"), F.count("id").alias("ids"), F.sum(low).alias("low"), F.sum(high).alias("high")]
 
 
 def _write(rows: DataFrame, target: str, order: Sequence[str], *, ids: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Whoever is killed leaves files that no manifest names; the next run deletes them
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from hashlib import sha256
 from itertools import chain
@@ -18,31 +18,145 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from sidecar.audit.log.audit_log import open_audit_log, periods_of
 from sidecar.audit.log.closed_tables import (
+    CARRY,
     CLOSED_TABLES,
+    ORDER,
     STAGED,
     commit,
     delete_unnamed,
     read_carry,
+    read_closed,
     read_files,
     read_manifest,
 )
-from sidecar.audit.log.manifest import CLOSED, SOURCES, Manifest, Source, days
-from sidecar.audit.log.schema import BASE_VIEWS, EVENT_DATE
+from sidecar.audit.log.manifest import CLOSED, SOURCES, DateSource, Manifest, days, start_of
 from sidecar.audit.log.storage import PARQUET, Storage
-from sidecar.audit.log.tables import folder_of, period_of
-from sidecar.audit.spark.collected import collected
-from sidecar.audit.spark.session import sizes_to_read, tune
-from sidecar.audit.upkeep.fold import Fold, Folded
+from sidecar.audit.log.tables import BASE_VIEWS, EVENT_DATE, folder_of, period_of
+from sidecar.audit.spark.spark_session import collected, sizes_to_read, tune
+from sidecar.audit.views.catalog import define
 
-_log = logging.getLogger("sidecar.audit")
-
+LOOK_AHEAD: Final = timedelta(hours=2)
+"""How much of the next date decides about a date: a stretch is fully known after an hour, and so is the next one (R2 to R4)."""
 _DAY: Final = timedelta(days=1)
+_log = logging.getLogger("sidecar.audit")
 _DENSE: Final = 4
 """Carries of the last dates are all kept; of dates `_DENSE` times 2 to the n days old, one in 2 to the n."""
 _SPARSEST: Final = 64
 """Days between the oldest carries."""
 LITTLE: Final = 32 * 2**20
 """Bytes of records that are read at once, of however many dates: each run takes three seconds however little there is to read."""
+
+
+class Folded(Struct, frozen=True):
+    """The staged rows of some dates."""
+
+    first: date
+    last: date
+    files: Mapping[date, Mapping[str, str]]
+    """The staged file of each table, by date."""
+    carry: str
+    """The staged folder with what matters after the end of `last`."""
+
+
+class Fold:
+    """Computes the rows of dates from what happened on them, and from what was carried over from the time before.
+
+    Of all clusters or of some. Rows are staged where no reader looks. The caller holds the lock.
+    """
+
+    def __init__(
+        self,
+        session: SparkSession,
+        audit: Storage,
+        listed: Mapping[str, Mapping[date, Sequence[str]]],
+        *,
+        clusters: Collection[str] | None = None,
+        manifest: Manifest | None = None,
+    ) -> None:
+        """`listed`: the files of each source table, by date. Of some `clusters`, the rows of the others are those of `manifest`."""
+        self._session = session
+        self._audit = audit
+        self._staging = audit.staging
+        self._listed = listed
+        self._clusters = clusters
+        self._manifest = manifest
+
+    def dates(self, first: date, last: date, carry: DataFrame, *, since: date | None = None) -> Folded:
+        """Stage the rows of the dates from `first` (from `since`, if later) to `last`. `carry`: what of the time before `first` matters."""
+        folder = f"{STAGED}{uuid4()}"
+        begin, end = start_of(first), start_of(last + _DAY)
+        self._register(first, last, self._only(carry), begin, end)
+        stretches = self._stage_stretches(folder, end)
+        define(self._session, "_carry_on", begin, end)
+        self._write_carry(self._session.table("_carry_on"), f"{folder}/carry")
+        since = max(first, since or first)
+        files = dict[date, dict[str, str]]()
+        if since <= last:
+            ended = stretches.where((F.col("ended_at") >= F.lit(begin)) & (F.col("ended_at") < F.lit(end)))
+            self._stage(ended.withColumn(EVENT_DATE, F.to_date("ended_at")), "leadership", folder, since, last)
+            for table, view in (("leader_changes", "_leader_changes"), ("availability_days", "_days")):
+                define(self._session, view, begin, end)
+                self._stage(self._session.table(view), table, folder, since, last)
+            for path in self._staging.files(folder, PARQUET):
+                table, day, _ = path.split("/") if path.count("/") == 2 else ("", "", "")
+                if table in CLOSED_TABLES:
+                    event_date = date.fromisoformat(day.removeprefix(f"{EVENT_DATE}="))
+                    files.setdefault(event_date, {})[table] = f"{folder}/{path}"
+        return Folded(first=since, last=last, files=files, carry=f"{folder}/carry")
+
+    def carry_of(self, folded: Folded) -> DataFrame:
+        """What matters after the end of the staged dates."""
+        return self._session.read.schema(CARRY).parquet(self._staging.to_read(folded.carry))
+
+    def merged_carry(self, folded: Folded) -> str:
+        """The staged file with what matters after the end of the staged dates, of all clusters."""
+        if self._clusters is not None and self._manifest is not None:
+            stored = read_carry(self._session, self._audit, self._manifest, folded.last)
+            others = stored.where(~F.col("cluster_id").isin([*self._clusters]))
+            merged = replace(folded, carry=f"{folded.carry}-merged")
+            self._write_carry(others.unionByName(self.carry_of(folded)), merged.carry)
+            folded = merged
+        (file,) = self._staging.files(folded.carry, PARQUET)
+        return f"{folded.carry}/{file}"
+
+    def _register(self, first: date, last: date, carry: DataFrame, begin: datetime, end: datetime) -> None:
+        transitions = self._source("transitions", first, last + _DAY)
+        transitions.where(F.col("observed_at") < F.lit(end + LOOK_AHEAD)).createOrReplaceTempView("_transitions")
+        self._source("coverage", first - _DAY, last + _DAY).createOrReplaceTempView("_coverage")
+        carry.createOrReplaceTempView("_carry")
+        for view in ("_periods", "_sight", "_stretches"):
+            define(self._session, view, begin, end)
+
+    def _stage_stretches(self, folder: str, end: datetime) -> DataFrame:
+        """What follows reads the result instead of computing it again."""
+        path = f"{folder}/stretches"
+        self._session.table("_stretches").write.parquet(self._staging.full_url(path))
+        stretches = self._session.read.parquet(self._staging.to_read(path))
+        stretches.createOrReplaceTempView("_stretches")
+        limits = stretches.select("cluster_id").distinct().withColumn("until", F.lit(end))
+        limits.createOrReplaceTempView("_limits")
+        return stretches
+
+    def _write_carry(self, rows: DataFrame, folder: str) -> None:
+        typed = rows.select([F.col(field.name).cast(field.dataType) for field in CARRY])
+        ordered = typed.coalesce(1).sortWithinPartitions("cluster_id", "role", "component", "job_id", "at")
+        ordered.write.parquet(self._staging.full_url(folder))
+
+    def _source(self, table: str, first: date, last: date) -> DataFrame:
+        paths = [path for day in days(first, last) for path in self._listed[table].get(day, ())]
+        return self._only(read_files(self._session, self._audit, table, BASE_VIEWS[table], paths))
+
+    def _only(self, rows: DataFrame) -> DataFrame:
+        return rows if self._clusters is None else rows.where(F.col("cluster_id").isin([*self._clusters]))
+
+    def _stage(self, rows: DataFrame, table: str, folder: str, since: date, last: date) -> None:
+        """One file for each date, sorted, with the rows of the other clusters."""
+        rows = rows.select(*CLOSED_TABLES[table].names, EVENT_DATE).where(F.col(EVENT_DATE) >= F.lit(since))
+        if self._clusters is not None and self._manifest is not None:
+            stored = read_closed(self._session, self._audit, self._manifest, table, since, last)
+            rows = rows.unionByName(stored.where(~F.col("cluster_id").isin([*self._clusters])))
+        dated = rows.repartition(EVENT_DATE).sortWithinPartitions(EVENT_DATE, *ORDER[table])
+        dated.write.partitionBy(EVENT_DATE).parquet(self._staging.full_url(f"{folder}/{table}"))
 
 
 class MaterializeResult(Struct, frozen=True):
@@ -92,7 +206,7 @@ class Closing:
         self._audit = audit
         self.manifest = read_manifest(audit)
         delete_unnamed(audit, self.manifest)
-        self._delete_staged()
+        audit.staging.clear(STAGED)
         self._listed = {table: _listed(audit, table, self.manifest.base) for table in SOURCES}
 
     def close(self, target: date) -> int:
@@ -107,9 +221,7 @@ class Closing:
         self._tune(days(last, stop + _DAY), carry)
         folded = fold.dates(last + _DAY, stop, carry)
         manifest = replace(
-            self.manifest,
-            last=stop,
-            sources={**self.manifest.sources, **self._sources(days(last + _DAY, stop + _DAY))},
+            self.manifest, last=stop, sources={**self.manifest.sources, **self._sources(days(last + _DAY, stop + _DAY))}
         )
         self._publish(manifest, [folded], {stop: fold.merged_carry(folded)})
         _log.debug("closed %s to %s", last + _DAY, stop)
@@ -140,7 +252,7 @@ class Closing:
         self._tune(changed)
         new_sources = self._sources(changed)
         manifest = replace(self.manifest, sources=sources | new_sources)
-        late = {day: _different(self._source(day).rows, new_sources.get(day, Source()).rows) for day in changed}
+        late = {day: _different(self._source(day).rows, new_sources.get(day, DateSource()).rows) for day in changed}
         clusters = {cluster for names in late.values() for cluster in names}
         if not clusters:
             self.manifest = commit(self._audit, manifest)
@@ -212,7 +324,7 @@ class Closing:
         self._audit.publish(visible)
         files = {day: by_table for day, by_table in files.items() if by_table}
         self.manifest = commit(self._audit, replace(manifest, files=files, carries=all_carries))
-        self._delete_staged()
+        self._audit.staging.clear(STAGED)
 
     def _tune(self, dates: Iterable[date], *carried: DataFrame) -> None:
         """For queries that read the records of these dates, and what was carried over from the time before."""
@@ -221,11 +333,6 @@ class Closing:
 
     def _files(self, day: date) -> Iterator[str]:
         return chain.from_iterable(listed.get(day, ()) for listed in self._listed.values())
-
-    def _delete_staged(self) -> None:
-        for name in self._audit.staging.names():
-            if name.startswith(STAGED):
-                self._audit.staging.delete(name)
 
     @staticmethod
     def _is_needed(day: date, manifest: Manifest) -> bool:
@@ -236,8 +343,8 @@ class Closing:
         stored = stored.where(F.col("cluster_id").isin([*clusters]))
         return stored.exceptAll(carry).isEmpty() and carry.exceptAll(stored).isEmpty()
 
-    def _source(self, day: date) -> Source:
-        return self.manifest.sources.get(day, Source())
+    def _source(self, day: date) -> DateSource:
+        return self.manifest.sources.get(day, DateSource())
 
     def _digests(self, day: date) -> dict[str, str]:
         return {
@@ -246,7 +353,7 @@ class Closing:
             if day in listed
         }
 
-    def _sources(self, dates: Iterable[date]) -> dict[date, Source]:
+    def _sources(self, dates: Iterable[date]) -> dict[date, DateSource]:
         """What there is to read of these dates."""
         counts: dict[date, dict[str, list[int]]] = {
             day: {} for day in dates if any(day in listed for listed in self._listed.values())
@@ -256,7 +363,7 @@ class Closing:
             rows = read_files(self._session, self._audit, table, BASE_VIEWS[table], paths)
             for row in collected(rows.groupBy(EVENT_DATE, "cluster_id").count()):
                 counts[row[EVENT_DATE]].setdefault(row.cluster_id or "", [0, 0])[number] = row["count"]
-        return {day: Source(files=self._digests(day), rows=rows) for day, rows in counts.items()}
+        return {day: DateSource(files=self._digests(day), rows=rows) for day, rows in counts.items()}
 
 
 def _listed(audit: Storage, table: str, base: date | None) -> dict[date, list[str]]:

@@ -2,20 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from functools import reduce
+from functools import partial, reduce
 
 from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from sidecar.audit.audit_error import AuditError, is_unreadable_file
-from sidecar.audit.ingest.inspection import Inspection, inspect
+from sidecar.audit.audit_error import AuditError
+from sidecar.audit.ingest.inspection import Inspection, read_inspected
 from sidecar.audit.ingest.segments import Segment, bad_lines, bad_segments, read_segments
-from sidecar.audit.ingest.spool import SUFFIX, name_problem
-from sidecar.audit.log.audit_log import all_periods, open_audit_log, table_names
-from sidecar.audit.log.file_systems import open_storage
+from sidecar.audit.ingest.spool_listing import SUFFIX, name_problem
+from sidecar.audit.log.audit_log import all_periods, open_audit_log, open_storage, table_names
 from sidecar.audit.log.storage import ONLY_PARQUET, Storage
-from sidecar.audit.spark.collected import collected
+from sidecar.audit.spark.spark_session import collected
 from sidecar.audit.upkeep.materialize import Closing
 
 
@@ -62,7 +61,8 @@ def _expire_segments(session: SparkSession, audit: Storage, spool_url: str, olde
     old = [file for file, sealed in spool.modified("", SUFFIX).items() if sealed.date() < oldest]
     missing = {file for file in old if name_problem(file)}
     if readable := [file for file in old if file not in missing]:
-        missing |= _not_ingested(session, audit, spool, readable, oldest)
+        urls = [spool.full_url(file) for file in readable]
+        missing |= read_inspected(spool, urls, partial(_not_ingested, session, audit, spool, urls, oldest))
     for file in old:
         if file not in missing:
             spool.delete(file)
@@ -70,27 +70,14 @@ def _expire_segments(session: SparkSession, audit: Storage, spool_url: str, olde
 
 
 def _not_ingested(
-    session: SparkSession, audit: Storage, spool: Storage, files: Sequence[str], oldest: date
-) -> set[str]:
-    """The segments with content that is neither in a table nor expired."""
-    urls = [f"{spool.url}/{file}" for file in files]
-    inspections = inspect(spool, urls)
-    try:
-        return _missing(session, audit, spool, urls, inspections, oldest)
-    except Exception as error:
-        if not is_unreadable_file(error) or (again := inspect(spool, urls, with_hadoop=True)) == inspections:
-            raise
-        return _missing(session, audit, spool, urls, again, oldest)
-
-
-def _missing(
     session: SparkSession,
     audit: Storage,
     spool: Storage,
     urls: Sequence[str],
-    inspections: Mapping[str, Inspection],
     oldest: date,
+    inspections: Mapping[str, Inspection],
 ) -> set[str]:
+    """The segments with content that is neither in a table nor expired."""
     # The content of an unreadable segment is nowhere else.
     unreadable = {url for url, inspection in inspections.items() if not inspection.readable}
     damaged = [url for url, inspection in inspections.items() if inspection.problem]

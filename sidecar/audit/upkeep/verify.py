@@ -1,11 +1,11 @@
 """Reads every byte of an audit log and reports every problem. Changes nothing."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -13,21 +13,27 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import StructType
 
-from sidecar.audit.audit_error import ChangedError, defect
-from sidecar.audit.log.audit_log import open_audit_log, table_names
-from sidecar.audit.log.paths import is_of_file_system
-from sidecar.audit.log.schema import EVENT_DATE
-from sidecar.audit.log.storage import INGESTING, PARQUET, STAGING, Storage, listing_here
-from sidecar.audit.log.tables import ENTRIES, TABLES, partition_value, period_of
-from sidecar.audit.spark.collected import collected
-from sidecar.audit.upkeep.verify_closed import check_closed, differences
+from sidecar.audit.ask.registration import RecentLeadership, register_views
+from sidecar.audit.audit_error import AuditError, ChangedError, defect
+from sidecar.audit.log.audit_log import ENTRIES, open_audit_log, open_storage, table_names
+from sidecar.audit.log.closed_tables import CARRY, CLOSED_TABLES, read_closed, read_manifest, unnamed
+from sidecar.audit.log.manifest import CLOSED, SOURCES, Manifest
+from sidecar.audit.log.storage import INGESTING, PARQUET, STAGING, Storage, is_of_file_system, listing_here
+from sidecar.audit.log.tables import EVENT_DATE, TABLES, partition_value, period_of
+from sidecar.audit.spark.spark_session import collected, sizes_to_read, tune
 from sidecar.core.counted import counted
 
+_T = TypeVar("_T")
 _ATTEMPTS: Final = 3
 _FOOTERS_AT_ONCE: Final = 8
 _FILE, _FOLDER = "_file", "_folder"
 _MOST_REPEATED_IDS: Final = 100
 """The maximum of repeated ids that are reported for one table."""
+_DATE: Final = {"leadership": "ended_at", "leader_changes": "changed_at"}
+"""The column with the date of the folder."""
+_DAYS: Final = {"leadership": EVENT_DATE, "leader_changes": EVENT_DATE, "availability": "day"}
+"""The views that are made of the tables, and their dates."""
+_MOST_DIFFERENCES: Final = 100
 
 
 class VerifyResult(Struct, frozen=True):
@@ -123,14 +129,12 @@ class _TableCheck:
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
             fits = pool.map(self._footer_fits, files)
             files = [path for path, does in zip(files, fits, strict=True) if does]
-        try:
-            contents = self._contents(files)
-        except Exception:  # noqa: BLE001  each file that is the reason is reported
-            files = self._readable(files)
-            contents = self._contents(files)
+        parts = _read_apart(files, self._contents, self._report)
+        files = [path for part, _ in parts for path in part]
+        contents = parts[0][1] if len(parts) == 1 else self._contents(files)
         self.rows = contents.rows
         if contents.of_another_date:
-            self._report_rows(self._read(files).where(self._of_another_date()), "of another date")
+            self._report_rows(self._read(files).where(self._is_of_another_date()), "of another date")
         if contents.different_ids < contents.rows:
             self._check_ids(files)
 
@@ -174,24 +178,11 @@ class _TableCheck:
         """What is in these files, of which every column is decoded. Raises what Spark raises for a file that is damaged."""
         if not files:
             return _Contents(0, 0, 0)
-        every = F.sum(F.xxhash64(*self._schema.names).bitwiseAND(F.lit(1)))
-        dates = F.count_if(self._of_another_date())
-        [row] = collected(self._read(files).agg(F.count("*"), F.count_distinct("id"), dates, every))
+        counts = F.count("*"), F.count_distinct("id"), F.count_if(self._is_of_another_date())
+        [row] = collected(self._read(files).agg(*counts, _every(self._schema)))
         return _Contents(*row[:3])
 
-    def _readable(self, files: Sequence[str]) -> list[str]:
-        """The files that can be read to the end: bisects to find each that cannot."""
-        try:
-            self._contents(files)
-        except Exception as error:  # noqa: BLE001  see _footer_fits
-            if len(files) == 1:
-                self._report(files[0], f"unreadable: {defect(error)}")
-                return []
-            half = len(files) // 2
-            return self._readable(files[:half]) + self._readable(files[half:])
-        return [*files]
-
-    def _of_another_date(self) -> Column:
+    def _is_of_another_date(self) -> Column:
         date = F.to_date(TABLES[self._name].time)
         other = date.isNull() | (partition_value(self._name, date) != F.col(_FOLDER))
         return other | ~date.eqNullSafe(F.col(EVENT_DATE)) if EVENT_DATE in self._schema.names else other
@@ -222,6 +213,27 @@ class _TableCheck:
         self.findings.append(f"{self._name}/{path}: {problem}")
 
 
+def _every(schema: StructType) -> Column:
+    """An aggregate for which Spark decodes every column."""
+    return F.sum(F.xxhash64(*schema.names).bitwiseAND(F.lit(1)))
+
+
+def _read_apart(
+    files: Sequence[str], read: Callable[[Sequence[str]], _T], report: Callable[[str, str], None]
+) -> list[tuple[Sequence[str], _T]]:
+    """What `read` returns of the files: of all together, if it can read them, else of parts: bisects to report each that it cannot read."""
+    if not files:
+        return []
+    try:
+        return [(files, read(files))]
+    except Exception as error:  # noqa: BLE001  every error is reported, and the other files are checked
+        if len(files) == 1:
+            report(files[0], f"unreadable: {defect(error)}")
+            return []
+    half = len(files) // 2
+    return [*_read_apart(files[:half], read, report), *_read_apart(files[half:], read, report)]
+
+
 def _irregular(audit: Storage, table: str) -> Iterator[tuple[str, str]]:
     """Links, pipes and unreadable folders below a table, each with the problem. Only on a local file system."""
     if audit.local is None:
@@ -236,3 +248,74 @@ def _irregular(audit: Storage, table: str) -> Iterator[tuple[str, str]]:
                 yield entry.relative_to(top).as_posix(), "not of an audit log: it is not a file"
     for error in unreadable:
         yield Path(error.filename).relative_to(top).as_posix(), f"unreadable: {error.strerror}"
+
+
+def check_closed(session: SparkSession, audit: Storage) -> tuple[int, int, list[str]]:
+    """The numbers of files and rows of the materialised tables, and the problems found, one line each.
+
+    Repeated if there are problems that a concurrent materialization may have caused.
+    """
+    for _ in range(_ATTEMPTS):
+        try:
+            manifest = read_manifest(audit)
+        except Exception as error:  # noqa: BLE001  every error is reported, and the tables of records are checked
+            return 0, 0, [f"{CLOSED}: {error if isinstance(error, AuditError) else defect(error)}"]
+        rows, findings = _checked_closed(session, audit, manifest)
+        if not findings or read_manifest(audit).number == manifest.number:
+            break
+    return len(manifest.paths()), rows, findings
+
+
+def _checked_closed(session: SparkSession, audit: Storage, manifest: Manifest) -> tuple[int, list[str]]:
+    findings = list[str]()
+    if not audit.is_locked():  # then the files may be about to be named
+        findings += (
+            f"{file}: leftover of a command that died; the next compaction removes it"
+            for file in unnamed(audit, manifest)
+        )
+    rows = 0
+    for table, schema in (*CLOSED_TABLES.items(), (CLOSED, CARRY)):
+
+        def count(files: Sequence[str], schema: StructType = schema) -> int:
+            read = session.read.schema(schema).parquet(*map(audit.to_read, files))
+            [(number, _)] = collected(read.agg(F.count("*"), _every(schema)))
+            return int(number)
+
+        def report(file: str, problem: str) -> None:
+            findings.append(f"{file}: {problem}; delete {CLOSED} and materialize again")
+
+        files = [file for file in sorted(manifest.paths()) if file.startswith(f"{table}/")]
+        rows += sum(number for _, number in _read_apart(files, count, report))
+    if not findings:
+        findings += _misplaced(session, audit, manifest)
+    return rows, findings
+
+
+def _misplaced(session: SparkSession, audit: Storage, manifest: Manifest) -> Iterator[str]:
+    for table, column in _DATE.items():
+        rows = read_closed(session, audit, manifest, table)
+        other = rows.where(F.col(column).isNull() | (F.to_date(column) != F.col(EVENT_DATE)))
+        for row in collected(other.groupBy(EVENT_DATE).count().orderBy(EVENT_DATE)):
+            yield f"{table}/{EVENT_DATE}={row[EVENT_DATE]}: {row['count']:,} rows of another date"
+
+
+def differences(session: SparkSession, audit: str) -> Iterator[str]:
+    """One line for each view, date and cluster that is not what the records of closed dates say; at most 100 a view.
+
+    Late records that are not materialised yet are differences, too.
+    """
+    last = read_manifest(open_storage(session, audit)).last
+    stored, expected = (_views(session, audit, from_scratch=from_scratch) for from_scratch in (False, True))
+    tune(session, (size for table in SOURCES for size in sizes_to_read(session.table(table))))
+    for view, day in _DAYS.items():
+        rows = stored[view].withColumn("_n", F.lit(1)).unionByName(expected[view].withColumn("_n", F.lit(-1)))
+        rows = rows.where(F.col(day) <= F.lit(last))  # not those without a date
+        different = rows.groupBy(*stored[view].columns).agg(F.sum("_n").alias("_n")).where("_n <> 0")
+        examples = different.select(day, "cluster_id").distinct().orderBy(day, "cluster_id").limit(_MOST_DIFFERENCES)
+        for row in collected(examples):
+            yield f"{view}: {row[day]}: {row.cluster_id}: not what the records say; run audit materialize, or delete {CLOSED} first"
+
+
+def _views(session: SparkSession, audit: str, *, from_scratch: bool) -> Mapping[str, DataFrame]:
+    register_views(session, audit, {*_DAYS, *SOURCES}, from_scratch=from_scratch, recent=RecentLeadership())
+    return {view: session.table(view) for view in _DAYS}

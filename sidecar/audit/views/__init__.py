@@ -1,1 +1,1 @@
-"""The queries of the views, a file for each, and what they are about. `terms` has what they are made of."""
+"""The queries of the views, by what they are about, and of what they are made of (`fold.sql`: what the daily job computes, too)."""

@@ -1,24 +1,26 @@
 """Starts and ends the Spark session of the audit commands."""
 
+import fcntl
 import logging
+import os
+import shutil
 import signal
+import stat
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sidecar.audit.audit_error import AuditError, reason
-from sidecar.audit.spark import class_archive
-from sidecar.audit.spark.compilers import Run, options
-from sidecar.audit.spark.connector import connector_jars
-from sidecar.audit.spark.jvm import Jvm
-from sidecar.audit.spark.scratch import scratch_folder
+from sidecar.audit.spark.jvm import WRITE_SECONDS, Jvm, Run, archive_options, java_options, options_to_write
+from sidecar.runtime.folders import cache_folder
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
+
 
 SQL_SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -59,6 +61,10 @@ _SMALL_SETTINGS: Final = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 """For queries that read little: Spark would take longer to compile and plan them than to run them (docs/project/benchmarks.md)."""
+_PREFIX: Final = "flink-ha-audit-"
+_LOCK: Final = "in-use"
+_FILES: Final = "files"
+_VARIABLE: Final = "FLINK_HA_SIDECAR_AUDIT_JARS"
 
 
 @contextmanager
@@ -81,7 +87,7 @@ def spark_session(
     overrides = dict(conf or {})
     where = master or overrides.get("spark.master", "local[*]")
     local = where == "local" or where.startswith("local[")
-    java = {"spark.driver.extraJavaOptions": options(run)}
+    java = {"spark.driver.extraJavaOptions": java_options(run)}
     defaults = _DEFAULTS | (_LOCAL_DEFAULTS | java if local else {})
     if object_store and not any(key.startswith("spark.jars") for key in overrides) and (jars := connector_jars()):
         defaults |= {"spark.jars": ",".join(jar.as_uri() for jar in jars)}
@@ -90,7 +96,7 @@ def spark_session(
     # The output of the JVM is of interest only if it does not start, or with `spark.log.level`.
     with tempfile.TemporaryFile() as output, scratch_folder() as folder:
         settings = {"spark.sql.warehouse.dir": f"{folder}/warehouse"} | defaults | overrides | {"spark.master": where}
-        archive = class_archive.writing(write_archive) if write_archive else class_archive.options()
+        archive = options_to_write(write_archive) if write_archive else archive_options()
         # A JVM that is killed leaves all that Spark has spilled.
         jvm = Jvm(settings, [*archive, f"-Djava.io.tmpdir={folder}"], environment, folder, output, silent=silent)
         gateway = session = None
@@ -101,7 +107,7 @@ def spark_session(
             session = _connect(settings, gateway)
             yield session
         finally:
-            jvm.end(gateway, session, _STOP_SECONDS if write_archive is None else class_archive.WRITE_SECONDS)
+            jvm.end(gateway, session, _STOP_SECONDS if write_archive is None else WRITE_SECONDS)
 
 
 def own_session(spark: "SparkSession") -> "SparkSession":
@@ -166,3 +172,55 @@ def _connect(settings: Mapping[str, str], gateway: Any) -> "SparkSession":
     finally:
         if main:
             signal.signal(signal.SIGINT, interrupt)  # SparkContext replaces the command's handler
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A private folder below TMPDIR. It is removed in the end; if this process is killed, by the next one that makes such a folder."""
+    _remove_abandoned()
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
+        new, files = Path(name, f"{_LOCK}.new"), Path(name, _FILES)
+        files.mkdir(mode=0o700)
+        with new.open("wb") as lock:
+            with suppress(OSError):  # a file system without locks: no other process can take it, and the folder stays
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            new.rename(Path(name, _LOCK))  # it is locked when it appears
+            yield files
+
+
+def _remove_abandoned() -> None:
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):  # in use; or something still writes to it: the next time
+            status = folder.lstat()
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+                continue  # whose it is may put links there
+            lock = os.open(folder / _LOCK, os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder / _FILES)
+                shutil.rmtree(folder)
+            finally:
+                os.close(lock)
+
+
+def connector_jars() -> Sequence[Path]:
+    """The jars of Hadoop's connector for S3, which PySpark lacks, for logs and spools in object stores.
+
+    All in the folder that FLINK_HA_SIDECAR_AUDIT_JARS names; else beside this Python, as in the audit image, or in the cache.
+    Raises AuditError if the folder that is named has none.
+    """
+    path = os.environ.get(_VARIABLE)
+    folders = [Path(path)] if path else [Path(sys.prefix, "share", "flink-ha-sidecar", "s3"), cache_folder() / "s3"]
+    jars_there = next((jars for folder in folders if (jars := sorted(folder.glob("*.jar")))), [])
+    if path and not jars_there:
+        raise AuditError(f"cannot start Spark: {_VARIABLE} names {path}, where there are no jars")
+    return jars_there
+
+
+def collected(rows: "DataFrame") -> "list[Row]":
+    """All rows. Raises EOFError when Spark has died meanwhile.
+
+    `DataFrame.collect` takes the end of the connection for the end of the rows: when the JVM is killed while it sends them, those that have
+    arrived are returned as if they were all. The protocol of `toLocalIterator` says when nothing follows.
+    """
+    return list(rows.toLocalIterator())

@@ -1,20 +1,24 @@
-"""Lists a spool, whatever it contains: an unreadable folder, a circular link, a name that Hadoop cannot read."""
+"""Lists what is new in a spool, whatever it contains: an unreadable folder, a circular link, a name that Hadoop cannot read."""
 
+import logging
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
+import msgspec
 from msgspec import Struct
 
-from sidecar.audit.log.paths import is_of_file_system
-from sidecar.audit.log.storage import Storage
+from sidecar.audit.audit_error import reason
+from sidecar.audit.log.storage import Storage, is_of_file_system
 
 if TYPE_CHECKING:
     from sidecar.net.object_store import StoredObject
+
 
 SUFFIX: Final = ".jsonl.gz"
 LOOK_SECONDS: Final = 10.0
@@ -23,6 +27,10 @@ _NO_FILE: Final = "its name cannot be that of a file: rename it"
 _NAME: Final = re.compile(r"[A-Za-z0-9_=.,@+-]{1,200}")
 _MOST_CHARACTERS: Final = 600
 _COLON: Final = "there is a colon in its name, which Hadoop cannot read: rename it"
+_log = logging.getLogger("sidecar.audit")
+_MOST_FILES: Final = 50
+"""Each batch adds a file; so many become one."""
+_FEW: Final = 1000
 
 
 class NewSegment(Struct, frozen=True, order=True):
@@ -54,10 +62,10 @@ def listing(spool: Storage, keys: AbstractSet[str]) -> SpoolListing:
     """
     if spool.local is not None:
         return _Walk(spool.local, keys).listing()
-    return _of_objects(spool.objects(SUFFIX), keys)
+    return _objects_listing(spool.objects(SUFFIX), keys)
 
 
-def _of_objects(objects: Sequence["StoredObject"], keys: AbstractSet[str]) -> SpoolListing:
+def _objects_listing(objects: Sequence["StoredObject"], keys: AbstractSet[str]) -> SpoolListing:
     problems = {item.path: f"unreadable segment: {_NO_FILE}" for item in objects if not _is_safe(item.path)}
     segments = [
         item
@@ -174,3 +182,58 @@ def _obstacle(path: str, status: os.stat_result, above: frozenset[tuple[int, int
     if not is_folder and not S_ISREG(status.st_mode):
         return "it is no file"
     return name_problem(path)
+
+
+class SegmentLog:
+    """The paths of ingested segments, below their spool: a shortcut. It may be deleted at any time; then every segment is read again."""
+
+    def __init__(self, audit: Storage, folder: str) -> None:
+        self._audit = audit
+        self._folder = folder
+        self._files: list[str] = []
+        self._paths = set[str]()
+        for name in audit.names(folder):
+            self._load(f"{folder}/{name}")
+
+    @property
+    def paths(self) -> AbstractSet[str]:
+        """The paths of all ingested segments that may still exist."""
+        return self._paths
+
+    def add(self, paths: Collection[str]) -> None:
+        """Remember segments whose records are visible. Only while the audit log is locked."""
+        self._paths.update(paths)
+        if len(self._files) < _MOST_FILES:
+            self._write(paths)
+        else:
+            self._rewrite()
+
+    def is_outdated(self, existing: AbstractSet[str]) -> bool:
+        """Whether many of the segments no longer exist."""
+        return len(self._paths) > 2 * len(existing) + _FEW
+
+    def keep(self, existing: AbstractSet[str]) -> None:
+        """Forget all other segments. Only while the audit log is locked."""
+        self._paths.intersection_update(existing)
+        self._rewrite()
+
+    def _rewrite(self) -> None:
+        before, self._files = self._files, []
+        self._write(self._paths)
+        for file in before:
+            self._audit.delete(file)
+
+    def _write(self, paths: Iterable[str]) -> None:
+        name = f"{uuid4()}.json"
+        self._audit.staging.make_folder()
+        self._audit.staging.write(name, msgspec.json.encode(sorted(paths)))
+        self._audit.publish({name: f"{self._folder}/{name}"})
+        self._files.append(f"{self._folder}/{name}")
+
+    def _load(self, file: str) -> None:
+        try:
+            self._paths.update(msgspec.json.decode(self._audit.read(file), type=list[str]))
+            self._files.append(file)
+        except Exception as error:  # noqa: BLE001  whatever is wrong with it, its segments can be read again
+            _log.warning("the segments in %s are read again: %s", file, reason(error))
+            self._audit.delete(file)

@@ -10,18 +10,21 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from threading import Event, Lock
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from sidecar.audit.audit_error import AuditError, ChangedError
-from sidecar.audit.log.bucket.connection import connect, prepare
-from sidecar.audit.log.bucket.replacement import (
+from sidecar.audit.log.bucket_client import connect, prepare
+from sidecar.audit.log.local_storage import LocalStorage
+from sidecar.audit.log.replacement import (
+    BARRIER,
     Replacement,
     invisible,
     name_behind,
@@ -29,10 +32,9 @@ from sidecar.audit.log.bucket.replacement import (
     read_barriers,
     settle,
 )
-from sidecar.audit.log.bucket.writer_lock import WriterLock, taken_over, writer_lock
-from sidecar.audit.log.local_storage import LocalStorage
-from sidecar.audit.log.storage import LOCK, PARQUET, STAGING, Selection, Storage
+from sidecar.audit.log.storage import LOCK, PARQUET, STAGING, FilesToRead, Storage
 from sidecar.audit.log.tables import TABLES
+from sidecar.audit.log.writer_lock import WriterLock, taken_over, writer_lock
 from sidecar.net.object_store import ObjectStore, StoredObject
 
 _T = TypeVar("_T")
@@ -88,10 +90,11 @@ class ObjectStorage(Storage):
         return bool(self.entries(path))
 
     def entries(self, path: str = "") -> dict[str, bool]:
+        """The names in the folder `path`, sorted, and whether each is a folder."""
         return self._store.children(path)
 
     def names(self, path: str = "") -> list[str]:
-        return [*self.entries(path)]  # where there is no such folder there are none: not listed twice
+        return [*self.entries(path)]
 
     def modified(self, path: str, suffix: str) -> dict[str, datetime]:
         start = len(path) + 1 if path else 0
@@ -191,24 +194,24 @@ class ObjectStorage(Storage):
     @contextmanager
     def reading(self) -> Iterator[Storage]:
         """The log at one moment. Raises ChangedError if what was listed has changed in the block while it was being changed already."""
-        moment = Moment(self._spark, self.url, self._store)
+        moment = ListedStorage(self._spark, self.url, self._store)
         yield moment
         # Two equal listings: at the moment between them, just these files existed. Else a listing of Spark's may have missed a swap.
         for folder, listing in moment.listings.items():
             if listing.barriers and Listing(self._store, folder).objects != listing.objects:
                 raise ChangedError(f"{self.url} changes faster than it can be listed: run it again")
 
-    def selected(self, table: str, paths: Collection[str] | None) -> Selection:
+    def selected(self, table: str, paths: Collection[str] | None) -> FilesToRead:
         hidden = {path.partition("/")[2] for path in self._invisible(table)}
         if paths is None or len(paths) <= _FEW:
-            return Selection([table] if paths is None else [*paths], frozenset(hidden))
+            return FilesToRead([table] if paths is None else [*paths], frozenset(hidden))
         wanted = {*paths}
         folders = {path if not path.endswith(PARQUET) else path.rpartition("/")[0] for path in wanted}
         for stored in self._listed(table):
             folder = stored.path.rpartition("/")[0]
             if folder in folders and wanted.isdisjoint({folder, stored.path}):
                 hidden.add(stored.path.partition("/")[2])
-        return Selection([table], frozenset(hidden), frozenset(folder.rpartition("=")[2] for folder in folders))
+        return FilesToRead([table], frozenset(hidden), frozenset(folder.rpartition("=")[2] for folder in folders))
 
     def _invisible(self, table: str) -> Collection[str]:  # noqa: ARG002  nobody else writes
         """Objects of a table that no reader may take for its files."""
@@ -238,18 +241,17 @@ class ObjectStorage(Storage):
             yield _mapped(Path(file.name))
 
     def _replace(self, files: Mapping[str, list[str]]) -> None:
-        plans = {folder: self._planned(folder, staged) for folder, staged in files.items()}
+        plans = dict[str, tuple[tuple[str, ...], dict[str, str]]]()
+        """By folder: the names that go, and the staged file of each name that comes."""
+        for folder, staged in files.items():
+            old = tuple(self.sizes(folder))
+            plans[folder] = old, {name_behind(old): file for file in staged}
         new = [f"{folder}/{name}" for folder, (_, names) in plans.items() for name in names]
         if new:
             self._held.announce(new)
         _in_parallel(lambda folder: self._replace_one(folder, *plans[folder]), plans)
         if new:
             self._held.announce(())
-
-    def _planned(self, folder: str, staged: list[str]) -> tuple[tuple[str, ...], dict[str, str]]:
-        """The names that go, and the staged file of each name that comes."""
-        old = tuple(self.sizes(folder))
-        return old, {name_behind(old): file for file in staged}
 
     def _replace_one(self, folder: str, old: tuple[str, ...], new: Mapping[str, str]) -> None:
         self._held.check()
@@ -307,22 +309,42 @@ class Listing:
         self.invisible: Final[Collection[str]] = {*invisible(self.objects, self.barriers)}
 
 
-class Moment(ObjectStorage):
-    """A log as it was listed: each table once, when it is first asked for, and no other. Contents are read when they are asked for."""
+class ListedStorage(ObjectStorage):
+    """A log as it was listed: each table at most once, when it is first asked for. Contents are read when they are asked for."""
 
     def __init__(self, spark: SparkSession, url: str, store: ObjectStore) -> None:
         super().__init__(spark, url, store)
         self.listings: Final = dict[str, Listing]()
         """By the folders in that of the log."""
 
+    @cached_property
+    def _top(self) -> dict[str, bool]:
+        return self._store.children()
+
     def unfinished(self) -> list[str]:
         return sorted(barrier for folder in self.entries() for barrier in self._listing(folder).barriers)
 
     def entries(self, path: str = "") -> dict[str, bool]:
         if not path:
-            return self._store.children()
+            return self._top
         names = (stored.path[len(path) + 1 :].partition("/") for stored in self._listed(path))
         return dict(sorted((name, bool(slash)) for name, slash, _ in names))
+
+    def is_folder(self, path: str = "") -> bool:
+        return self.entries()[path] if path in self.entries() else super().is_folder(path)
+
+    def selected(self, table: str, paths: Collection[str] | None) -> FilesToRead:
+        """Of a table that is not listed yet, Spark's own listing says whether ours is needed: see `is_replacing`."""
+        if table in self.listings or len(paths or ()) > _FEW:
+            return super().selected(table, paths)
+        return FilesToRead([table] if paths is None else [*paths])
+
+    def is_replacing(self, table: str, rows: DataFrame) -> bool:
+        if table in self.listings:
+            return False
+        listed: Any = rows._jdf.inputFiles()  # noqa: SLF001  a single call, where Python's would make one for each name
+        names = self._jvm.org.apache.hadoop.util.StringUtils.arrayToString(listed)
+        return f"/{BARRIER}" in names and bool(self._listing(table))
 
     def _invisible(self, table: str) -> Collection[str]:
         return self._listing(table).invisible

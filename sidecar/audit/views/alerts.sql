@@ -1,3 +1,4 @@
+---- alert_deliveries
 -- Was each notification delivered to each destination, after how many attempts and how long, or given up?
 --
 -- One row for each notification of an alert to one destination, by one sidecar. A condition on `event_date` reads only the files of those dates;
@@ -18,42 +19,16 @@ WITH attempts AS (
 )
 -- The last record of a delivery has all that is known of it.
 SELECT
-  cluster_id,
-  observer,
-  alert,
-  reason,
-  receiver,
-  destination,
-  service,
-  queued_at,
-  outcome,
-  attempt AS attempts,
-  observed_at AS ended_at,
-  (unix_micros(observed_at) - unix_micros(queued_at)) / 1e6D AS seconds,
-  possible_duplicate,
-  detail,
-  episode_id,
-  event_date
+  cluster_id, observer, alert, reason, receiver, destination, service, queued_at, outcome, attempt AS attempts, observed_at AS ended_at,
+  (unix_micros(observed_at) - unix_micros(queued_at)) / 1e6D AS seconds, possible_duplicate, detail, episode_id, event_date
 FROM attempts
 WHERE is_final
 UNION ALL
 SELECT
-  cluster_id,
-  observer,
-  min(alert),
-  min(reason),
-  min(receiver),
-  min(destination),
-  min(service),
-  min(queued_at),
-  'pending',
-  max(attempt),
-  NULL,
-  NULL,
-  bool_or(possible_duplicate),
+  cluster_id, observer, min(alert), min(reason), min(receiver), min(destination), min(service), min(queued_at), 'pending', max(attempt),
+  NULL, NULL, bool_or(possible_duplicate),
   max_by(detail, observed_at),
-  min(episode_id),
-  NULL
+  min(episode_id), NULL
 FROM attempts
 GROUP BY cluster_id, observer, delivery_id
 HAVING NOT bool_or(is_final)

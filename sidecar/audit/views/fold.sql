@@ -1,3 +1,17 @@
+---- _periods
+-- Which periods did each observer cover?
+--
+-- The coverage records, without those of a clock that jumped: a period ended within a day of its record, and a period of sight counts for at most a
+-- day before it (an observer records at least once an hour). So the periods of a day are found in three dates.
+SELECT
+  cluster_id, observer, state, CASE
+    WHEN state = 'seeing' THEN greatest(began_at, timestamp_micros(unix_micros(observed_at) - 86400000000))
+    ELSE began_at
+  END AS began_at, ended_at, event_date
+FROM _coverage
+WHERE began_at < ended_at AND abs(unix_micros(observed_at) - unix_micros(ended_at)) <= 86400000000
+
+---- _stretches
 -- Which state did each leadership have, from when to when?
 --
 -- THE definition of leadership: a fold over the transitions from `:begin` on, in the order of the observers' clocks. `_carry` holds what of the time
@@ -111,9 +125,7 @@ stretches AS (
   SELECT
     cluster_id, component, job_id, nth, state, session_id, began_at,
     max(confirmed_at) FILTER (WHERE confirmed_at < :end) AS confirmed_at,
-    max(missed_at) AS missed_at,
-    max(before) AS before,
-    bool_or(new_term) AS new_term,
+    max(missed_at) AS missed_at, max(before) AS before, bool_or(new_term) AS new_term,
     -- R3: of several observers, prefer one that observed the beginning, and the vacancy before it, within an hour.
     min_by(
       record, struct(kind = 'DISCOVERED', record.vacant_seconds IS NULL, record.downtime_seconds_at_most IS NULL, record.at, id)
@@ -176,24 +188,10 @@ placed AS (
   FROM opened
 )
 SELECT
-  cluster_id,
-  component,
-  job_id,
-  state,
-  began_at,
-  ended_at,
-  best.kind AS how_it_began,
-  how_it_ended,
-  best.address,
-  session_id,
+  cluster_id, component, job_id, state, began_at, ended_at, best.kind AS how_it_began, how_it_ended, best.address, session_id,
   CASE WHEN before.session_id <> session_id THEN before.address ELSE best.last_known_address END AS before_address,
   CASE WHEN before.session_id <> session_id THEN before.session_id ELSE best.last_known_session_id END AS before_session_id,
-  best.vacant_seconds,
-  best.downtime_seconds_at_least,
-  best.downtime_seconds_at_most,
-  best.returned,
-  best.split,
-  best.episode_id,
+  best.vacant_seconds, best.downtime_seconds_at_least, best.downtime_seconds_at_most, best.returned, best.split, best.episode_id,
   state = 'HELD' AND (
     new_term AND NOT coalesce(
       best.kind = 'DISCOVERED' AND unix_micros(next_observed_at) - unix_micros(began_at) <= 3600000000, false
@@ -203,9 +201,145 @@ SELECT
       AND unix_micros(began_at) - unix_micros(last.began_at) <= 3600000000, false
     )
   ) AS opens_term,
-  new_term,
-  confirmed_at,
-  best,
-  before
+  new_term, confirmed_at, best, before
 FROM placed
 WHERE role = 'stretch' AND state <> 'GONE'
+
+---- _carry_on
+-- What of the time before `:end` matters afterwards?
+--
+-- `role`: stretch, a state that lasts; judgement, the last fact about a writing, of the last day (R1) or the last of all if the leader was revoked;
+-- term, a stretch with a leader that ended within the last day (R4); found, a first look of an observer within the last day (R2); known, of which time
+-- the coverage is known.
+WITH judgements AS (
+  SELECT cluster_id, component, job_id, at, recorded_at, id, kind, writing
+  FROM (
+    SELECT
+      *,
+      row_number() OVER (PARTITION BY cluster_id, component, job_id, writing ORDER BY at DESC, recorded_at DESC, id DESC) AS of_writing,
+      row_number() OVER (PARTITION BY cluster_id, component, job_id ORDER BY at DESC, recorded_at DESC, id DESC) AS of_all
+    FROM (
+      SELECT
+        cluster_id, component, job_id, observed_at AS at, recorded_at, id, kind,
+        coalesce(CAST(position.mzxid AS STRING), concat_ws('/', position.uid, position.resource_version)) AS writing
+      FROM _transitions
+      WHERE kind <> 'DISCOVERED' AND (kind <> 'OBSCURED' OR connection = 'CONNECTED')
+      UNION ALL
+      SELECT cluster_id, component, job_id, at, recorded_at, id, kind, writing FROM _carry WHERE role = 'judgement'
+    )
+    WHERE at < :end AND writing <> ''
+  )
+  WHERE
+    of_writing = 1 AND unix_micros(at) >= unix_micros(:end) - 86400000000
+    OR of_all = 1 AND kind = 'REVOKED' AND unix_micros(at) >= unix_micros(:end) - 90 * 86400000000
+)
+SELECT
+  CASE WHEN began_at < :end AND coalesce(ended_at >= :end, true) THEN 'stretch' ELSE 'term' END AS role,
+  cluster_id, component, job_id, CAST(NULL AS STRING) AS observer, began_at AS at, CAST(NULL AS TIMESTAMP) AS recorded_at, best.id,
+  best.kind, session_id, best.address, best.last_known_session_id, best.last_known_address, best.vacant_seconds,
+  best.downtime_seconds_at_least, best.downtime_seconds_at_most, best.returned, best.split, best.episode_id, state,
+  CAST(NULL AS STRING) AS writing, best.at AS best_at, confirmed_at,
+  CASE WHEN ended_at < :end THEN ended_at END AS ended_at, before, new_term
+FROM _stretches
+WHERE
+  began_at < :end AND (
+    coalesce(ended_at >= :end, true) OR state = 'HELD' AND unix_micros(ended_at) >= unix_micros(:end) - 86400000000
+  )
+UNION ALL
+SELECT
+  'judgement', cluster_id, component, job_id, NULL, at, recorded_at, id, kind, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+  NULL, writing, NULL, NULL, NULL, NULL, NULL
+FROM judgements
+UNION ALL
+SELECT
+  'found', cluster_id, NULL, NULL, observer, max(observed_at), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+  NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM _transitions
+WHERE
+  kind = 'DISCOVERED' AND component <> 'job' AND last_known_session_id IS NULL AND observed_at < :end
+  AND unix_micros(observed_at) >= unix_micros(:end) - 86400000000
+GROUP BY cluster_id, observer
+UNION ALL
+SELECT
+  'known', cluster_id, NULL, NULL, NULL, min(began_at), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+  NULL, NULL, NULL, max(ended_at), NULL, NULL
+FROM (
+  SELECT cluster_id, began_at, ended_at FROM _periods
+  WHERE event_date < date_from_unix_date(CAST(unix_micros(:end) DIV 86400000000 AS INT))
+  UNION ALL
+  SELECT cluster_id, at, ended_at FROM _carry WHERE role = 'known'
+)
+GROUP BY cluster_id
+
+---- _limits
+-- Until when is the time of each cluster counted?
+SELECT cluster_id, until FROM known_until
+
+---- _leader_changes
+-- The changes of leader from `:begin` until `:end`, without their causes. See `leader_changes`.
+SELECT
+  cluster_id, component, job_id, began_at AS changed_at, before_address, address AS after_address, before_session_id, session_id AS after_session_id,
+  vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most, how_it_began AS kind, episode_id,
+  date_from_unix_date(CAST(unix_micros(began_at) DIV 86400000000 AS INT)) AS event_date
+FROM _stretches
+WHERE began_at >= :begin AND began_at < :end AND opens_term AND NOT returned AND before_session_id <> session_id
+
+---- _days
+-- On each UTC day, for how long was each component led and vacant, and how long did its stretches last?
+--
+-- Microseconds, summed over all jobs.
+--
+-- * cluster_id, component: as in transitions
+-- * led: Microseconds with a published leader, while an observer was connected.
+-- * vacant: Microseconds without a published leader, while an observer was connected.
+-- * lasted: Microseconds of all states, until the end of the day.
+-- * known: The part of `lasted` until the last coverage record of the cluster in that day, which is what counts on the last day of which anything
+--   is known.
+-- * event_date: The UTC day.
+WITH days AS (  -- from :begin on
+  SELECT cluster_id, component, state, day, greatest(began, day * 86400000000) AS began, least(ended, (day + 1) * 86400000000) AS ended
+  FROM (
+    SELECT
+      cluster_id, component, state,
+      unix_micros(greatest(began_at, :begin)) AS began,
+      unix_micros(least(ended_at, until)) AS ended
+    FROM _stretches JOIN _limits USING (cluster_id)
+  ) LATERAL VIEW explode(sequence(began DIV 86400000000, (ended - 1) DIV 86400000000)) AS day
+  WHERE began < ended
+),
+sight_by_day AS (
+  SELECT
+    cluster_id, day,
+    collect_list(struct(greatest(began, day * 86400000000) AS began, least(ended, (day + 1) * 86400000000) AS ended)) AS sights
+  FROM (
+    SELECT cluster_id, unix_micros(greatest(began_at, :begin)) AS began, unix_micros(least(ended_at, :end)) AS ended FROM _sight
+  ) LATERAL VIEW explode(sequence(began DIV 86400000000, (ended - 1) DIV 86400000000)) AS day
+  WHERE began < ended
+  GROUP BY cluster_id, day
+),
+known_by_day AS (
+  SELECT cluster_id, day, max(least(ended, (day + 1) * 86400000000)) AS until
+  FROM (
+    SELECT cluster_id, unix_micros(greatest(began_at, :begin)) AS began, unix_micros(least(ended_at, :end)) AS ended FROM _periods
+  ) LATERAL VIEW explode(sequence(began DIV 86400000000, (ended - 1) DIV 86400000000)) AS day
+  WHERE began < ended
+  GROUP BY cluster_id, day
+),
+measured AS (
+  SELECT
+    days.*,
+    ended - began AS lasted,
+    greatest(0L, least(ended, coalesce(until, 0L)) - began) AS known,
+    aggregate(
+      coalesce(sights, array()), 0L, (sum, seen) -> sum + greatest(0L, least(ended, seen.ended) - greatest(began, seen.began))
+    ) AS observed
+  FROM days LEFT JOIN sight_by_day USING (cluster_id, day) LEFT JOIN known_by_day USING (cluster_id, day)
+)
+SELECT
+  cluster_id, component,
+  sum(CASE WHEN state = 'HELD' THEN observed ELSE 0L END) AS led,
+  sum(CASE WHEN state = 'VACANT' THEN observed ELSE 0L END) AS vacant,
+  sum(lasted) AS lasted, sum(known) AS known,
+  date_from_unix_date(CAST(day AS INT)) AS event_date
+FROM measured
+GROUP BY cluster_id, component, day
