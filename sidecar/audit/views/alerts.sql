@@ -1,8 +1,7 @@
 ---- alert_deliveries
 -- Was each notification delivered to each destination, after how many attempts and how long, or given up?
 --
--- One row for each notification of an alert to one destination, by one sidecar. A condition on `event_date` reads only the files of those dates;
--- it leaves out what is pending.
+-- One row for each notification of an alert to one destination, by one sidecar. A condition on `event_date` leaves out what is pending.
 --
 -- * cluster_id, observer, alert, reason, receiver, destination, service, queued_at: as in notifications
 -- * outcome: `delivered`, `not_sent` (the service sends nothing for such a message), `already_told` (another sidecar has notified), `gave_up`,

@@ -2,8 +2,7 @@
 -- On each day, for how long was each component led, vacant and unobserved?
 --
 -- One row for each cluster, component and UTC day. Time counts as led or vacant only while an observer was connected. All other time is
--- unobserved and never counts as up. Time after `known_until` is not counted yet, and a job counts from its first observation until it ended. A
--- condition on `day` reads only the files of those days.
+-- unobserved and never counts as up. Time after `known_until` is not counted yet, and a job counts from its first observation until it ended.
 --
 -- * cluster_id, component: as in transitions
 -- * day: The UTC day.
@@ -118,7 +117,7 @@ FROM (
 ---- cluster_months
 -- In each month, for how long was each cluster led, vacant, suspended and unobserved?
 --
--- One row for each cluster and UTC month. A cluster is led while dispatcher, resource manager and REST server are.
+-- One row for each cluster and UTC month.
 --
 -- * month: The first day of the UTC month.
 -- * cluster_id: as in transitions
@@ -135,9 +134,8 @@ GROUP BY month, cluster_id
 -- How much of the error budget of leadership is left, and how much of the time was unobserved?
 --
 -- One row for each cluster: the window of its objective that ends with the last coverage record. Led, vacant, suspended and unobserved add up
--- to the time from `since` to `until`. A cluster is led while dispatcher, resource manager and REST server have a leader and an observer is
--- connected, and vacant while one of them has none; jobs do not count. The sidecar's own figures (docs/how-to/slo.md) are the same, but of one
--- observer. Observers are merged, as in `availability`.
+-- to the time from `since` to `until`. They mean the same as in `cluster_availability`. The sidecar's own figures (docs/how-to/slo.md) are those
+-- of one observer.
 --
 -- * cluster_id: as in transitions
 -- * objective: The objective that was recorded last, in percent. Null: none is configured.
@@ -195,7 +193,7 @@ FROM budgets
 --
 -- One failed JobManager is one failover, and one change of leader for each component. A failover counts in the week in which it was recorded,
 -- right after it was over, an alert in the week of its outcome. Failovers of drills are counted in `drills` alone; their time is part of
--- `availability`. A condition on `week` reads only the files of those weeks.
+-- `availability`.
 --
 -- * week: The Monday of the week, in UTC.
 -- * cluster_id: as in transitions

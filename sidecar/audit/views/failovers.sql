@@ -47,9 +47,7 @@ SELECT episode_id FROM drills WHERE phase = 'ended' AND episode_id IS NOT NULL G
 -- Which failovers were there, why, who took over from whom, and for how long was no leader working?
 --
 -- One row for each, however many components and jobs failed over; `leader_changes` has one for each of these. It is recorded when it is over:
--- until then it is only there. Episodes without a change of leader (`observer_blind`, `rewritten_by_flink`) are in `episodes`. A condition on
--- `event_date` reads only the failovers of those dates, and for `death_reason`, `recovery_verdict` and `drill` all of `deaths`, `recoveries` and
--- `drills`: these are recorded when they are known, whenever that is.
+-- until then it is only there. Episodes without a change of leader (`observer_blind`, `rewritten_by_flink`) are in `episodes`.
 --
 -- * episode_id: The failover.
 -- * cluster_id, opened_at, closed_at, cause, confidence: as in episodes
@@ -80,7 +78,7 @@ WHERE failovers > 0
 --
 -- One row for each failover. Its beginning is the earlier one of `dead_at` and `opened_at`. Without `dead_at`, that is when the loss was observed:
 -- the time before is in no figure. The clocks are those of the observer and of the machine of the JobManager. Of several observers, the one
--- that knows most: what is proven before what is not, then the first one. A condition on `event_date` reads only the failovers of those dates.
+-- that knows most: what is proven before what is not, then the first one.
 --
 -- * episode_id: as in failovers
 -- * cluster_id, opened_at, cause: as in episodes
@@ -135,8 +133,7 @@ WHERE job_id IS NOT NULL AND restored_from IS NOT NULL
 -- One row for each month and reason, over all failovers but those of drills, and those in which only the observer was blind. Of several
 -- observers, the one that is most confident. What nobody knows is no reason: `unknown` and `not_observed` have rows of their own, and no
 -- share. The `downtime_…` figures are those of the lower and of the upper bounds of the time without a working leader, over the failovers
--- where the bound is known. A failover counts in the month in which it was recorded, right after it was over. A condition on `month` reads
--- only the failovers of those months.
+-- where the bound is known. A failover counts in the month in which it was recorded, right after it was over.
 --
 -- * month: The first day of the UTC month.
 -- * reason: As in `deaths`. `unknown`: the observed facts do not decide. `not_observed`: no observer recorded that a process ended. After an outage
@@ -166,8 +163,7 @@ GROUP BY month, reason, is_known
 ---- unreviewed
 -- Which failovers has nobody annotated yet?
 --
--- One row for each but those of drills, newest first. `annotate` writes a note, which is a review (docs/explanation/episodes.md#notes). A
--- condition on `event_date` reads only the failovers of those dates.
+-- One row for each but those of drills, newest first. `annotate` writes a note, which is a review (docs/explanation/episodes.md#notes).
 --
 -- * episode_id, cluster_id, opened_at, cause, confidence, death_reason, recovery_verdict: as in failovers
 -- * vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most, planned, event_date: as in failovers
@@ -184,8 +180,7 @@ ORDER BY opened_at DESC, episode_id
 --
 -- One row for each month, cluster and component, over the changes of its leader, but those of drills. `p50_…` and `p95_…` are measured
 -- durations. A dead leader stays published until the store detects its death: the `downtime_…` figures are those of the lower and of the
--- upper bounds of the time without a working leader, each over the changes where the bound is known. A condition on `month` reads only the
--- files of those months.
+-- upper bounds of the time without a working leader, each over the changes where the bound is known.
 --
 -- * month: The first day of the UTC month.
 -- * cluster_id, component: as in transitions

@@ -2,7 +2,7 @@
 -- Which state did each leadership have, from when to when: led by whom, vacant, or unreadable?
 --
 -- One row for each stretch. A stretch lasts until another state is observed, also through unobserved time (see `sight`). The records of all
--- observers are merged by their clocks, which should agree. A condition on `event_date` reads only the files of those dates.
+-- observers are merged by their clocks, which should agree.
 --
 -- * cluster_id, component, job_id: as in transitions
 -- * state: `HELD` (by `session_id` at `address`), `VACANT` (no leader) or `UNREADABLE` (the entry cannot be read).
@@ -77,7 +77,7 @@ GROUP BY cluster_id, nth
 ---- leader_timeline
 -- Which leader did each component (of a job: `job_id`) have, from when to when, and how did its term end?
 --
--- One row for each term. A leader that was only unobserved has one term. A condition on `event_date` reads only the files of those dates.
+-- One row for each term. A leader that was only unobserved has one term.
 --
 -- * cluster_id, component, job_id: as in transitions
 -- * began_at: When the leader was first observed.
@@ -104,9 +104,7 @@ WHERE state = 'HELD'
 -- One row for each leadership term that follows another leader's: the new leader of a component (of a job: `job_id`) differs from the last
 -- one known to the log or to the observer. Not one: the first election of a new cluster, a leader that was only unobserved, a leader that
 -- returned with its old session id. A dead leader stays published until the store detects its death, so the time without a working leader has
--- bounds. One failed JobManager is one row for each component, with one `episode_id`: `failovers` has one row for it. A condition on
--- `event_date` reads only the files of those dates, and for `cause`, `death_reason`, `recovery_verdict` and `drill` all of `episodes`,
--- `deaths`, `recoveries` and `drills`: these are recorded when they are known, whenever that is.
+-- bounds. One failed JobManager is one row for each component, with one `episode_id`: `failovers` has one row for it.
 --
 -- * cluster_id, component, job_id: as in transitions
 -- * changed_at: When the new leader was first observed.
