@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.ha.finding import Unknown, Verdict
+from sidecar.core.ha.finding import CheckVerdict, UnknownFact
 from sidecar.core.ha.kubernetes_facts import KubernetesFacts
 from sidecar.core.ha.results import CheckResult, results
 from sidecar.core.ha.zookeeper_checks import ZooKeeperFacts
@@ -49,7 +49,7 @@ class CheckedCluster(Struct, frozen=True, kw_only=True):
     checked_at: Timestamp
     checks: tuple[CheckResult, ...]
 
-    def count(self, verdict: Verdict) -> int:
+    def count(self, verdict: CheckVerdict) -> int:
         """The number of checks with this verdict."""
         return sum(check.verdict is verdict for check in self.checks)
 
@@ -143,20 +143,22 @@ def _results(
     return results(facts, replace(flink, picture=_picture(cluster.cluster_id, _rest_address(facts), rest)))
 
 
-def _rest_address(facts: ZooKeeperFacts | KubernetesFacts) -> str | Unknown:
+def _rest_address(facts: ZooKeeperFacts | KubernetesFacts) -> str | UnknownFact:
     if isinstance(facts, ZooKeeperFacts):
         return facts.rest_address
-    return facts.leaders if isinstance(facts.leaders, Unknown) else facts.leaders.rest_address if facts.leaders else ""
+    return (
+        facts.leaders if isinstance(facts.leaders, UnknownFact) else facts.leaders.rest_address if facts.leaders else ""
+    )
 
 
-def _picture(cluster_id: str, address: str | Unknown, rest: TlsSettings | None) -> Picture | Unknown:
+def _picture(cluster_id: str, address: str | UnknownFact, rest: TlsSettings | None) -> Picture | UnknownFact:
     """The picture from the leading REST server, or why it is not known."""
     if rest is None:
-        return Unknown(f"Flink's REST server is not asked: that takes {Need.FLINK_REST}")
-    if isinstance(address, Unknown):
+        return UnknownFact(f"Flink's REST server is not asked: that takes {Need.FLINK_REST}")
+    if isinstance(address, UnknownFact):
         return address
     if not address:
-        return Unknown("no REST server leads that could be asked")
+        return UnknownFact("no REST server leads that could be asked")
     try:
         described = DescribedCluster(address, RestConnection(address, rest.context), Clock())
         try:
@@ -164,7 +166,7 @@ def _picture(cluster_id: str, address: str | Unknown, rest: TlsSettings | None) 
         finally:
             described.close()
     except (RestError, ValueError) as error:
-        return Unknown(clean(error))
+        return UnknownFact(clean(error))
 
 
 def _wall() -> int:

@@ -18,7 +18,7 @@ from sidecar.core.alerting.silence_document import (
     Expectation,
     PatternError,
     SilencesError,
-    Written,
+    StoredSilence,
     drill_of,
     is_vacuous,
     pattern_size,
@@ -48,7 +48,7 @@ MOST_CONFLICTS: Final = 20
 _AT_ONCE: Final = 8
 
 _R = TypeVar("_R")
-_Change = Callable[[Mapping[str, Written]], Mapping[str, Written] | None]
+_Change = Callable[[Mapping[str, StoredSilence]], Mapping[str, StoredSilence] | None]
 """The silences of a document to write; None: there is nothing to change."""
 
 
@@ -97,9 +97,9 @@ def add(settings: Settings, wanted: tuple[Matcher, ...], duration: int, comment:
         value = next((matcher.value for matcher in wanted if matcher.label == "cluster_id"), "")
         raise SettingsError(f"--matcher: no cluster of this configuration matches: {did_you_mean(stores, value)}")
     now = Clock()().wall
-    silence = Written(str(uuid4()), wanted, now, now + duration, author, comment)
+    silence = StoredSilence(str(uuid4()), wanted, now, now + duration, author, comment)
 
-    def change(silences: Mapping[str, Written]) -> Mapping[str, Written]:
+    def change(silences: Mapping[str, StoredSilence]) -> Mapping[str, StoredSilence]:
         return silence_document.added(silences, silence, now, settings.silences.longest)
 
     change_each(stores, names, change, f"silence {silence.id}")
@@ -118,7 +118,7 @@ def listed(settings: Settings, hid: Mapping[str, int] | None = None, *, expired:
 
     Raises SettingsError.
     """
-    silences: dict[str, Written] = {}
+    silences: dict[str, StoredSilence] = {}
     names: dict[str, list[str]] = {}
     stores = stores_of(settings)
     documents, failed = _call_in_parallel(stores, stores, lambda name: _read(stores[name], settings.silences.longest))
@@ -153,7 +153,7 @@ def expire(settings: Settings, name: str) -> str:
     [silence] = matching
     now = Clock()().wall
 
-    def change(silences: Mapping[str, Written]) -> Mapping[str, Written] | None:
+    def change(silences: Mapping[str, StoredSilence]) -> Mapping[str, StoredSilence] | None:
         this = silences.get(silence.id)
         return {**silences, this.id: replace(this, expired_at=now)} if this and not this.is_over(now) else None
 
@@ -206,7 +206,7 @@ _UNBOUNDED: Final = 1 << 60
 """A command does not shorten what others have written."""
 
 
-def _read(store: LedgerStore, longest: int) -> dict[str, Written]:
+def _read(store: LedgerStore, longest: int) -> dict[str, StoredSilence]:
     try:
         return silence_document.read(store.read().content, longest)[0]
     finally:
@@ -257,7 +257,7 @@ def start_drill(
     now = Clock()().wall
     drill = drill_of(str(uuid4()), drilled, now, now + window, expects, author, comment)
 
-    def change(silences: Mapping[str, Written]) -> Mapping[str, Written]:
+    def change(silences: Mapping[str, StoredSilence]) -> Mapping[str, StoredSilence]:
         of_cluster = (silence for silence in silences.values() if silence.drilled_cluster == drilled)
         other = next((silence for silence in of_cluster if not silence.is_over(now)), None)
         if other:

@@ -23,7 +23,7 @@ JVM_ENDED: Final = "Spark's JVM was killed or has died"
 """Nothing works any more."""
 
 _MOST_CHARACTERS: Final = 2000
-"""Of a reason: a query may compute one, with `raise_error`."""
+"""The longest reason: a query may compute one, with `raise_error`."""
 _GONE: Final = "a file was replaced by a compaction, or expired, while it was read; run it again"
 _NO_MEMORY: Final = "Spark is out of memory; give it more, as in --conf spark.driver.memory=2g"
 _NO_SPACE: Final = "no space is left on the device"

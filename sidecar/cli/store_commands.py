@@ -14,7 +14,7 @@ from sidecar.cli.printing import columns, print_document, print_line, print_tabl
 from sidecar.core.cluster.status import Status
 from sidecar.core.counted import counted
 from sidecar.core.flink.leadership import host_port
-from sidecar.core.ha.finding import WORST_FIRST, Verdict
+from sidecar.core.ha.finding import WORST_FIRST, CheckVerdict
 from sidecar.core.sanitize import clean
 
 if TYPE_CHECKING:
@@ -127,9 +127,9 @@ def check(config: Path | None, output: Literal["text", "json", "yaml"], **overri
     else:
         print_document({"clusters": clusters}, output)
     verdicts = {check.verdict for cluster in clusters for check in cluster.checks}
-    if Verdict.RISK in verdicts:
+    if CheckVerdict.RISK in verdicts:
         return FAILED
-    return CANNOT_TELL if Verdict.UNKNOWN in verdicts else DONE
+    return CANNOT_TELL if CheckVerdict.UNKNOWN in verdicts else DONE
 
 
 def _print(cluster: "CheckedCluster") -> None:

@@ -6,7 +6,7 @@ The log is untrusted, and its layout is the operator's choice: Flink's own, JSON
 import re
 from typing import Final
 
-from sidecar.core.log_entries import EXCEPTION, EXHAUSTED, MOST_OF_A_LINE, Entry, entries
+from sidecar.core.log_entries import EXCEPTION, EXHAUSTED, MOST_OF_A_LINE, LogEntry, entries
 from sidecar.core.masking import masked
 from sidecar.core.moment import SECOND
 from sidecar.core.process_end import LogEnd
@@ -55,35 +55,35 @@ _CONSEQUENCE: Final = re.compile(
 )
 
 
-def _is_error(entry: Entry) -> bool:
+def _is_error(entry: LogEntry) -> bool:
     if entry.level in _ERRORS or _FATAL_INFO.search(entry.message):
         return True
     return bool(_EXIT_INFO.search(entry.message) and _exceptions_of(entry))
 
 
-def _exceptions_of(entry: Entry) -> list[str]:
+def _exceptions_of(entry: LogEntry) -> list[str]:
     return [line for line in (entry.message, *entry.lines) if EXCEPTION.match(line)]
 
 
-def _decisive(entry: Entry) -> str:
+def _decisive(entry: LogEntry) -> str:
     """The line that names the problem best; the message itself if it does, or if there is no exception."""
     chain = _exceptions_of(entry)
     lines = (line for line in (entry.message, *chain) if _DECISIVE.search(line))
     return next(lines, chain[-1] if chain else entry.message)
 
 
-def _is_exhausted(entry: Entry) -> bool:
+def _is_exhausted(entry: LogEntry) -> bool:
     """Whether the entry reports an exhausted resource. That is never the consequence of another error, so it is the first fault even if
     another kind of error was logged before."""
     return bool(EXHAUSTED.search(_decisive(entry)))
 
 
-def _names_kind(entry: Entry) -> bool:
+def _names_kind(entry: LogEntry) -> bool:
     """Whether it says what is exhausted, as in `OutOfMemoryError: Metaspace`."""
     return "Error: " in _decisive(entry)
 
 
-def _is_fatal(entry: Entry) -> bool:
+def _is_fatal(entry: LogEntry) -> bool:
     """Whether the process ended itself because of this entry, and the entry says why."""
     is_last_word = _FATAL.search(entry.message)
     says_why = bool(_exceptions_of(entry)) if is_last_word else entry.level in _FATAL_LEVELS
@@ -106,13 +106,13 @@ def log_end(source: str, text: str) -> LogEnd:
     return LogEnd(source, _spelled(fault), age, _exception_of(fault), last)
 
 
-def _spelled(fault: Entry) -> str:
+def _spelled(fault: LogEntry) -> str:
     """The message, and the line of its exceptions that says most."""
     line, said = _decisive(fault), fault.message.rstrip(" .:")
     return _masked_line(line if line == fault.message or not said else f"{said}: {line.removeprefix('Caused by: ')}")
 
 
-def _exception_of(fault: Entry) -> str | None:
+def _exception_of(fault: LogEntry) -> str | None:
     line = _decisive(fault)
     if error := _ERROR.search(line):
         return error[0]
@@ -131,7 +131,7 @@ def before_last_run(text: str) -> str:
     return text[: text.rfind("\n", 0, begun[-1].start()) + 1] if begun else ""
 
 
-def _first_error(errors: list[Entry], ended_at: int | None) -> Entry | None:
+def _first_error(errors: list[LogEntry], ended_at: int | None) -> LogEntry | None:
     """The error to report: an exhausted resource; else the last fatal error that says why; else the first error near the end that is no
     known consequence."""
     own = [

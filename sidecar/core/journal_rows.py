@@ -89,7 +89,7 @@ FORMAT: Final = 1
 """The format of the rows. A new format needs a function from each earlier one to the next, applied when a file is opened."""
 
 
-class Row(Struct, frozen=True):
+class JournalRow(Struct, frozen=True):
     """One value of the state as JSON. `value` None: the value was removed."""
 
     kind: str
@@ -97,7 +97,7 @@ class Row(Struct, frozen=True):
     value: bytes | None
 
 
-def changes(before: State, after: State) -> Iterator[Row]:
+def changes(before: State, after: State) -> Iterator[JournalRow]:
     """The rows that turn `before` into `after`."""
     yield from _diff("alive", _row_of_one("", before.alive), _row_of_one("", after.alive))
     yield from _diff("pending", before.alerts.pending, after.alerts.pending)
@@ -113,7 +113,7 @@ def changes(before: State, after: State) -> Iterator[Row]:
         yield from _cluster_changes(name, before.clusters.get(name), after.clusters.get(name))
 
 
-def _cluster_changes(name: str, old: ClusterState | None, new: ClusterState | None) -> Iterator[Row]:
+def _cluster_changes(name: str, old: ClusterState | None, new: ClusterState | None) -> Iterator[JournalRow]:
     for kind, field in _ONE.items():
         if (before := getattr(old, field, None)) is not (after := getattr(new, field, None)):
             yield from _diff(kind, _row_of_one(name, before), _row_of_one(name, after))
@@ -124,7 +124,7 @@ def _cluster_changes(name: str, old: ClusterState | None, new: ClusterState | No
     yield from _diff("lapsed", _expired_leases(old), _expired_leases(new), prefix=name)
 
 
-def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
+def assemble(rows: Iterable[JournalRow]) -> tuple[State, list[str]]:
     """The state that the rows hold, and one line for each row that could not be decoded (and is left out)."""
     values, problems = _decoded(rows)
     silences: dict[str, Silences] = {}
@@ -143,7 +143,7 @@ def assemble(rows: Iterable[Row]) -> tuple[State, list[str]]:
     return state, problems
 
 
-def _decoded(rows: Iterable[Row]) -> tuple[dict[str, dict[Any, Any]], list[str]]:
+def _decoded(rows: Iterable[JournalRow]) -> tuple[dict[str, dict[Any, Any]], list[str]]:
     """The values by kind and key, and the problems."""
     values: dict[str, dict[Any, Any]] = {kind: {} for kind in _TYPES}
     problems = []
@@ -173,14 +173,14 @@ def _cluster(name: str, values: Mapping[str, Mapping[Any, Any]]) -> ClusterState
 
 def _diff(
     kind: str, before: Mapping[_K, Struct], after: Mapping[_K, Struct], prefix: str | None = None
-) -> Iterator[Row]:
+) -> Iterator[JournalRow]:
     if before is after:
         return
     removed, replaced = differing(before, after)
     for key in removed:
-        yield Row(kind, _key(key, prefix), None)
+        yield JournalRow(kind, _key(key, prefix), None)
     for key, value in replaced.items():
-        yield Row(kind, _key(key, prefix), _encode(value))
+        yield JournalRow(kind, _key(key, prefix), _encode(value))
 
 
 def _key(key: object, prefix: str | None) -> bytes:

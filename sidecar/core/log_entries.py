@@ -168,7 +168,7 @@ _COUNT: Final = re.compile(r"\W{0,3}(?P<number>\d{1,9}|\d{13})(?![\d:/.-])")
 """Milliseconds since the JVM started, or since the epoch."""
 
 
-class Entry(Struct):
+class LogEntry(Struct):
     """One message of the log, with the lines below it."""
 
     level: str
@@ -180,17 +180,17 @@ class Entry(Struct):
     lines: list[str] = []
 
 
-def entries(text: str) -> Iterator[Entry]:
+def entries(text: str) -> Iterator[LogEntry]:
     """The entries of a log, in its order."""
     lines = [(_json(line), line[:MOST_OF_A_LINE]) for line in _whole_objects(_COLOUR.sub("", text).split("\n"))]
     has_levels = any(fields is not None or _establishes_levels(line) for fields, line in lines)
-    entry: Entry | None = None
+    entry: LogEntry | None = None
     at: int | None = None
     crashed = False
     for fields, line in lines:
         begun = _json_entry(fields) if fields is not None else _new_entry(line, has_levels=has_levels)
         if crashed and (problem := line.lstrip("# ")):  # below the line that says that it crashed
-            begun, crashed = Entry("FATAL", "", problem), False
+            begun, crashed = LogEntry("FATAL", "", problem), False
         crashed = crashed or bool(_CRASH.match(line))
         if begun:
             if entry:
@@ -233,13 +233,13 @@ def _json(line: str) -> dict[str, Any] | None:
     return fields if isinstance(fields, dict) and level_of(fields) else None
 
 
-def _json_entry(fields: dict[str, Any]) -> Entry:
+def _json_entry(fields: dict[str, Any]) -> LogEntry:
     message, *below = text_of(fields, "message", "msg", "short_message", "body", "log", "event").split("\n")
     lines = [*below, *exceptions(fields)][:_MOST_OF_AN_ENTRY]
     logger = text_of(
         fields, "logger", "logger_name", "loggername", "log.logger", "class", "sourceclassname", "category"
     )
-    return Entry(
+    return LogEntry(
         level_of(fields) or "",
         logger[:MOST_OF_A_LINE],
         message[:MOST_OF_A_LINE],
@@ -276,16 +276,16 @@ def _header(line: str) -> re.Match[str] | None:
     return level if is_head or level.start() == 0 else None
 
 
-def _new_entry(line: str, *, has_levels: bool) -> Entry | None:
+def _new_entry(line: str, *, has_levels: bool) -> LogEntry | None:
     """The entry that begins with this line, which is no JSON; None: it belongs to the one before."""
     if level := _header(line):
         logger, message = _logger_and_message(line[level.end(level.lastgroup or 0) :])
-        return Entry(level[level.lastgroup or 0].upper(), logger, message, _time(line[:_HEAD]))
+        return LogEntry(level[level.lastgroup or 0].upper(), logger, message, _time(line[:_HEAD]))
     if _BARE.match(line):
-        return Entry("ERROR" if line.startswith(_OF_A_THREAD) else "FATAL", "", line)
+        return LogEntry("ERROR" if line.startswith(_OF_A_THREAD) else "FATAL", "", line)
     if has_levels or _CONTINUED.match(line):
         return None
-    return Entry("ERROR" if EXCEPTION.match(line) or EXHAUSTED.search(line) else "", "", line)
+    return LogEntry("ERROR" if EXCEPTION.match(line) or EXHAUSTED.search(line) else "", "", line)
 
 
 def _logger_and_message(rest: str) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from sidecar.core.alerting.alerting_step import Alerting
+from sidecar.core.alerting.alerting_step import AlertingState
 from sidecar.core.captures import Capture
 from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.drills.drill import RunningDrill
@@ -12,7 +12,7 @@ from sidecar.core.flink.deployments import Candidate, Maker, Seen
 from sidecar.core.moment import Moment
 
 
-class State(Alerting, frozen=True):
+class State(AlertingState, frozen=True):
     """The owner's state. The journal keeps all that a new process does not observe itself: see `journal_rows`."""
 
     clusters: Mapping[str, ClusterState] = {}

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar, get_args
 from msgspec import DecodeError, json
 from msgspec.structs import replace
 
-from sidecar.core.journal_rows import FORMAT, Row, assemble
+from sidecar.core.journal_rows import FORMAT, JournalRow, assemble
 from sidecar.core.records import Annotation, AnyRecord, Death, Record, Recovery, StatusRecord, record_id
 from sidecar.core.state import State
 from sidecar.journal.file import (
@@ -190,7 +190,7 @@ class JournalReader:
         if number != FORMAT:
             raise JournalError(f"cannot use {self._path}: its format is {number}, this version reads {FORMAT}")
         rows = self._rows("SELECT kind, key, value FROM state", ())
-        return assemble(Row(*row) for row in rows)[0]
+        return assemble(JournalRow(*row) for row in rows)[0]
 
     def close(self) -> None:
         """May be called twice."""

@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core.journal_rows import Row, assemble, changes
+from sidecar.core.journal_rows import JournalRow, assemble, changes
 from sidecar.core.records import Annotation, AnyRecord
 from sidecar.core.state import State
 from sidecar.journal.file import (
@@ -218,7 +218,7 @@ class Journal:
                 self._salvaged = None
             if loading:
                 stored = connection.execute("SELECT kind, key, value FROM state")
-                self._saved = _assembled(Row(*row) for row in stored)
+                self._saved = _assembled(JournalRow(*row) for row in stored)
             self._sealed, self._newest = sealed_in(connection), newest_in(connection)
         except sqlite3.Error as error:
             connection.close()
@@ -274,7 +274,7 @@ class Journal:
         self.problem = str(error)
 
 
-def _assembled(rows: Iterable[Row]) -> State:
+def _assembled(rows: Iterable[JournalRow]) -> State:
     state, problems = assemble(rows)
     for problem in problems:
         log.error("%s", problem)

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct, json
 
 from sidecar.core.cluster.cluster_state import View
-from sidecar.core.journal_rows import KINDS, Row
+from sidecar.core.journal_rows import KINDS, JournalRow
 from sidecar.core.moment import Moment
 from sidecar.journal.file import connect, execute_rows, newest_in, sealed_in
 
@@ -25,7 +25,7 @@ _MOST_RECORDS: Final = 20_000
 class Salvaged(Struct, frozen=True):
     """Rows of the state, records with their numbers, and the last record in a segment (None: unreadable)."""
 
-    rows: list[Row]
+    rows: list[JournalRow]
     records: list[tuple[int, str, bytes]]
     """Number, id and JSON line, in order."""
     sealed: int | None
@@ -55,7 +55,7 @@ def salvage(path: Path, *, read_only: bool = False) -> Salvaged:
         return Salvaged(list(_state(connection)), sorted(_records(connection, newest)), sealed, newest)
 
 
-def refill(connection: sqlite3.Connection, salvaged: Salvaged, rows: Iterable[Row], left_out: int) -> None:
+def refill(connection: sqlite3.Connection, salvaged: Salvaged, rows: Iterable[JournalRow], left_out: int) -> None:
     """Put the records and `rows` into a new journal. Records keep their numbers; the next `left_out` numbers are skipped.
 
     Raises sqlite3.Error.
@@ -77,27 +77,27 @@ def refill(connection: sqlite3.Connection, salvaged: Salvaged, rows: Iterable[Ro
         cursor.execute("COMMIT")
 
 
-def _state(connection: sqlite3.Connection) -> Iterator[Row]:
+def _state(connection: sqlite3.Connection) -> Iterator[JournalRow]:
     """Rows from both ends of each kind, up to where a page is damaged."""
-    rows: dict[tuple[str, bytes], Row] = {}
+    rows: dict[tuple[str, bytes], JournalRow] = {}
     for kind in KINDS:
         for order in ("ASC", "DESC"):
             query = f"SELECT kind, key, value FROM state WHERE kind = ? ORDER BY key {order}"  # noqa: S608  one of two words
             with suppress(sqlite3.Error):
                 for row in connection.execute(query, (kind,)):
-                    rows[row[0], row[1]] = Row(*row)
+                    rows[row[0], row[1]] = JournalRow(*row)
     yield from rows.values()
     yield from _views(rows)
 
 
-def _views(rows: Mapping[tuple[str, bytes], Row]) -> Iterator[Row]:
+def _views(rows: Mapping[tuple[str, bytes], JournalRow]) -> Iterator[JournalRow]:
     """Substitutes for unreadable views: without its view, a cluster's leaders would be forgotten."""
     with suppress(msgspec.DecodeError, KeyError, TypeError):
         alive = _ALIVE.decode(rows["alive", json.encode("")].value or b"")
         names = {_NAME.decode(key)[0] for kind, key in rows if kind == "component"}
         for key in map(json.encode, names):
             if ("view", key) not in rows:
-                yield Row("view", key, json.encode(View(since=alive, turned_at=alive)))
+                yield JournalRow("view", key, json.encode(View(since=alive, turned_at=alive)))
 
 
 def _records(connection: sqlite3.Connection, newest: int | None) -> Iterator[tuple[int, str, bytes]]:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from sidecar.core.alerting.alerts import Reason
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId
-from sidecar.core.ha.finding import Verdict
+from sidecar.core.ha.finding import CheckVerdict
 from sidecar.core.ha.results import CHECKS
 from sidecar.core.reach import Reach
 from sidecar.settings.alerting.alerting import RuleFile
@@ -97,7 +97,7 @@ class ScenarioEvent(Struct, frozen=True):
     """How far requests to the leading REST server get from now on."""
     contenders: Annotated[int | None, Key(Integer(0, 1000))] = None
     zxid_headroom: Annotated[int | None, Key(Integer(0, (1 << 32) - 1))] = None
-    checks: Annotated[Mapping[str, Verdict], Key()] = {}
+    checks: Annotated[Mapping[str, CheckVerdict], Key()] = {}
     """The verdicts of checks of high availability from now on."""
     operator: Annotated[OperatorAct | None, Key(Choice(OperatorAct))] = None
     blind: Annotated[bool | None, Key(Setting.flag)] = None
@@ -204,8 +204,8 @@ def _check(setting: Setting, name: str) -> str:
     return name
 
 
-def _verdict(setting: Setting) -> Verdict:
-    return Verdict(setting.one_of([verdict.lower() for verdict in Verdict], "verdicts").upper())
+def _verdict(setting: Setting) -> CheckVerdict:
+    return CheckVerdict(setting.one_of([verdict.lower() for verdict in CheckVerdict], "verdicts").upper())
 
 
 def _new_job(setting: Setting) -> str:

@@ -11,7 +11,7 @@ from sidecar.core.flink import znode_paths
 from sidecar.core.flink.connection_info import decode_connection_info, encode_connection_info
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 from sidecar.core.flink.leadership import Component, ComponentId, LeaderInformation, ZNodePosition
-from sidecar.core.ha.finding import Verdict
+from sidecar.core.ha.finding import CheckVerdict
 from sidecar.core.ha.results import CheckResult
 from sidecar.core.moment import Moment
 from sidecar.core.observations import (
@@ -150,7 +150,7 @@ class SimulatedFlink:
         self._contended = 0
         self._zxid = _EPOCH
         self._zxid_observed = False
-        self._checks: dict[str, Verdict] = {}
+        self._checks: dict[str, CheckVerdict] = {}
         self._terms: dict[str, int] = {}
         self._blind = False
         self._deployment = SimulatedDeployment(cluster_id)

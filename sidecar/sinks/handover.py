@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from sidecar.core import handover
-from sidecar.core.handover import ForeignFormatError, Handover, HandoverError
+from sidecar.core.handover import ForeignHandoverError, Handover, HandoverError
 from sidecar.core.moment import SECOND, Moment, seconds
 from sidecar.core.observations import HandoverRead, PodNamed
 from sidecar.core.pods import Pods, merged
@@ -260,7 +260,7 @@ class _ClusterDocument:
         """True if another sidecar, still running, has written the same not long ago."""
         try:
             previous = handover.read(document.content, self.name, self._clock())
-        except ForeignFormatError:
+        except ForeignHandoverError:
             raise  # it is not replaced: who wrote it may still run, or come back
         except HandoverError:
             return False

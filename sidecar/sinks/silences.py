@@ -7,7 +7,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Final
 
-from sidecar.core.alerting.silence_document import SilencesError, Written, read
+from sidecar.core.alerting.silence_document import SilencesError, StoredSilence, read
 from sidecar.core.moment import timestamp
 from sidecar.core.observations import SilencesRead
 from sidecar.core.sanitize import clean
@@ -34,7 +34,7 @@ class SilenceReader:
         self._wanted: dict[str, SimpleQueue[bool]] = {name: SimpleQueue() for name in stores}
         """The queue of each document: True asks to read it, False to end."""
         self._locks = {name: threading.Lock() for name in stores}
-        self._silences: dict[str, Mapping[str, Written]] = {}
+        self._silences: dict[str, Mapping[str, StoredSilence]] = {}
         self._problems: dict[str, tuple[str, ...]] = {}
         """The problems that are logged, by document."""
         self._readers = [ServiceThread(partial(self._work, name), f"silences-{name}") for name in stores]
@@ -95,7 +95,7 @@ class SilenceReader:
         if before and not now:
             _log.info("cluster %s: silences are read again", document)
 
-    def _log_changes(self, document: str, silences: Mapping[str, Written]) -> None:
+    def _log_changes(self, document: str, silences: Mapping[str, StoredSilence]) -> None:
         before, wall = self._silences.get(document, {}), self._clock().wall
         self._silences[document] = silences
         active = {key: silence for key, silence in silences.items() if not silence.is_over(wall)}

@@ -8,7 +8,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from sidecar.core.alerting import ledger_document
-from sidecar.core.alerting.ledger_document import MOST_OBSERVERS, Entry, Ledger, Presence
+from sidecar.core.alerting.ledger_document import MOST_OBSERVERS, Ledger, LedgerEntry, Presence
 from sidecar.core.bounds import EVIDENCE_ANSWER, LEDGER, OBSERVER, REST_ANSWER
 from sidecar.core.moment import SECOND
 from sidecar.sinks.peers import PATH
@@ -59,7 +59,7 @@ def ledger(address: str) -> bytes:
     wall = round(time.time() * SECOND)
     names = [f"evil-{number}" for number in range(MOST_OBSERVERS - 1)]
     entries = {
-        f"ops/0 {uuid4()}": Entry({str(uuid4()): 0}, wall, names[number % len(names)], changed_at=wall)
+        f"ops/0 {uuid4()}": LedgerEntry({str(uuid4()): 0}, wall, names[number % len(names)], changed_at=wall)
         for number in range(LEDGER.most_items)
     }
     observers = {name: Presence(wall, address, wall, wall) for name in names}

@@ -22,8 +22,8 @@ from msgspec.structs import replace
 from sidecar.core import handover
 from sidecar.core.alerting import claims, ledger_document, silence_document
 from sidecar.core.alerting.alerting_step import ReadSilences, Send
-from sidecar.core.alerting.claims import Standing
-from sidecar.core.alerting.ledger_document import LEASE_UNRENEWED, Claim, ForeignFormatError
+from sidecar.core.alerting.claims import ClaimStanding
+from sidecar.core.alerting.ledger_document import LEASE_UNRENEWED, Claim, ForeignLedgerError
 from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.alerting.silence_document import SilencesError
 from sidecar.core.effects import Append
@@ -432,9 +432,9 @@ def of_ledger(random: Random, content: bytes) -> str:
         wall = delivery.queued_at.wall
         try:
             ledger = ledger_document.begun(ledger_document.believed(ledger_document.read(content), wall), wall)
-        except ForeignFormatError:
+        except ForeignLedgerError:
             return "left alone"
-        if delivery is _delivery()[0] and claims.standing(ledger, delivery, "us") is Standing.TOLD:
+        if delivery is _delivery()[0] and claims.standing(ledger, delivery, "us") is ClaimStanding.TOLD:
             raise FuzzError("it says that people know of what happened after it was written")
         ours = Claim("us", "1", renewed=0)
         for second in (*TICKS, LEASE_UNRENEWED // SECOND):
@@ -451,7 +451,10 @@ def of_ledger(random: Random, content: bytes) -> str:
                 if len(text) > ledger_document.MOST_BYTES:
                     raise FuzzError("it grows without end")
                 ledger_document.believed(ledger_document.read(text), now)
-            if delivery.reason.value != "RESOLVED" and claims.standing(sent, delivery, "other") is not Standing.TOLD:
+            if (
+                delivery.reason.value != "RESOLVED"
+                and claims.standing(sent, delivery, "other") is not ClaimStanding.TOLD
+            ):
                 raise FuzzError("what is marked as sent is not")
     return "used"
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting import claims, ledger_document, silence_document
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.alerting.claims import Standing
-from sidecar.core.alerting.ledger_document import MOST_BYTES, Claim, ForeignFormatError, Ledger
+from sidecar.core.alerting.claims import ClaimStanding
+from sidecar.core.alerting.ledger_document import MOST_BYTES, Claim, ForeignLedgerError, Ledger
 from sidecar.core.alerting.outbox import Delivery, Part
 from sidecar.core.effects import Append
 from sidecar.core.flink.configmaps import LeaderElectionRecord, decode_leader, decode_lease, lapses_after
@@ -89,10 +89,10 @@ def test_any_ledger_is_read_used_and_written_again(content: bytes) -> None:
     """
     try:
         read = ledger_document.read(content)
-    except ForeignFormatError:
+    except ForeignLedgerError:
         return
     assert isinstance(read, Ledger)
-    assert claims.standing(read, DELIVERY, "us") in Standing
+    assert claims.standing(read, DELIVERY, "us") in ClaimStanding
     assert claims.repeats(read, DELIVERY) in {True, False}
     assert claims.may_have_arrived(read, DELIVERY) in {True, False}
     assert isinstance(claims.oldest_news(read, DELIVERY), int)

@@ -12,7 +12,7 @@ from sidecar.core.alerting.alerts import Group, Member
 from sidecar.core.alerting.conditions import CONDITIONS, ClusterNow, Condition, Holding
 from sidecar.core.effects import Effect
 from sidecar.core.flink.leadership import Component, ComponentId, Held
-from sidecar.core.journal_rows import Row, assemble, changes
+from sidecar.core.journal_rows import JournalRow, assemble, changes
 from sidecar.core.leadership import contenders
 from sidecar.core.leadership.contenders import Contest
 from sidecar.core.moment import LATEST, timestamp
@@ -128,7 +128,7 @@ def test_a_poisoned_row_of_the_journal_does_not_stop_the_next_start() -> None:
     """Whatever the row is of: the sidecar starts, and a leader that vanishes is notified."""
     state = poisoned(two_clusters())
     rows = [*changes(State(), state)]
-    late = Row("group", b'"x"', b'{"route":"{}","labels":{},"members":{"a":{"alert":%s}}}' % _ALERT)
+    late = JournalRow("group", b'"x"', b'{"route":"{}","labels":{},"members":{"a":{"alert":%s}}}' % _ALERT)
     restarted, problems = assemble([*rows, late])
     assert [problem.partition(": ")[0] for problem in problems] == [
         "a row of kind group cannot be decoded and is left out"

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId
-from sidecar.core.ha.finding import Verdict
+from sidecar.core.ha.finding import CheckVerdict
 from sidecar.core.ha.results import CheckResult
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeploymentObserved, HaChecked, StoreObserved
@@ -96,7 +96,7 @@ def zxid(value: int) -> Act:
     return lambda _, sidecar: sidecar.observe(StoreObserved(sidecar.moment, CLUSTER, value))
 
 
-def checks(verdict: Verdict) -> Act:
+def checks(verdict: CheckVerdict) -> Act:
     """What a check of high availability found."""
     result = CheckResult(check="standby", verdict=verdict, text="so many JobManagers", advice="start another one")
     return lambda _, sidecar: sidecar.observe(HaChecked(sidecar.moment, CLUSTER, (result,)))
@@ -323,7 +323,7 @@ SCENES: Final = {
         zxid(8 << 32),
     ),
     Trigger.HA_RISK: Scene(
-        Rule("R", Trigger.HA_RISK), checks(Verdict.RISK), checks(Verdict.UNKNOWN), checks(Verdict.PASS)
+        Rule("R", Trigger.HA_RISK), checks(CheckVerdict.RISK), checks(CheckVerdict.UNKNOWN), checks(CheckVerdict.PASS)
     ),
 }
 LASTING: Final = [trigger for trigger, scene in SCENES.items() if scene.ends]

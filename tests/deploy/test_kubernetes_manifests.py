@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.core.failover.failover_events import EventReason, KubernetesEvent, Subject
-from sidecar.core.ha.finding import Unknown
+from sidecar.core.failover.failover_events import EventReason, EventSubject, KubernetesEvent
+from sidecar.core.ha.finding import UnknownFact
 from sidecar.core.moment import Timestamp
 from sidecar.drivers.kubernetes import Access
 from sidecar.drivers.kubernetes.deployment_probe import DeploymentProbe
@@ -258,7 +258,7 @@ def test_a_component_allows_what_it_is_for(
         namespace = kubernetes.namespace(NAMESPACE)
         config_map = namespace.create(f"of-{component}")
         if component == "events":
-            about = Subject("ConfigMap", f"of-{component}", config_map["metadata"]["uid"])
+            about = EventSubject("ConfigMap", f"of-{component}", config_map["metadata"]["uid"])
             event = KubernetesEvent(
                 CLUSTER_ID, about, EventReason.LEADER_LOST, "lost", Timestamp("2026-11-20T08:00:00.000000Z"), "1"
             )
@@ -268,7 +268,9 @@ def test_a_component_allows_what_it_is_for(
             cluster = KubernetesSettings(CLUSTER_ID, NAMESPACE)
             facts = DeploymentProbe(Access(account), cluster, lambda: 0).read()
             unread = {
-                field: value for field in facts.__struct_fields__ if isinstance(value := getattr(facts, field), Unknown)
+                field: value
+                for field in facts.__struct_fields__
+                if isinstance(value := getattr(facts, field), UnknownFact)
             }
             # There is no Flink: no pod that would name its service account, no configuration.
             assert unread.keys() == {"flink_rights", "memory", "election"}, unread

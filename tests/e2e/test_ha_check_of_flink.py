@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.app import ha_checking
-from sidecar.core.ha.finding import Verdict
+from sidecar.core.ha.finding import CheckVerdict
 from sidecar.core.ha.results import CheckResult
 from sidecar.core.moment import SECOND
 from sidecar.settings import load
@@ -28,7 +28,7 @@ def checks(lab: Lab, cluster_id: str | None = None) -> dict[str, CheckResult]:
 
 
 def risks(results: dict[str, CheckResult]) -> set[str]:
-    return {name for name, each in results.items() if each.verdict is Verdict.RISK}
+    return {name for name, each in results.items() if each.verdict is CheckVerdict.RISK}
 
 
 def test_each_risk_of_a_real_flink(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +38,7 @@ def test_each_risk_of_a_real_flink(lab: Lab, monkeypatch: pytest.MonkeyPatch) ->
     results = checks(lab)
     ours = {"ensemble_size", "open_acls", "storage_dir", "checkpoint_dir", "tolerate_suspended"}
     assert risks(results) == ours
-    assert {name for name, result in results.items() if result.verdict is Verdict.UNKNOWN} == {"failure_tolerance"}
+    assert {name for name, result in results.items() if result.verdict is CheckVerdict.UNKNOWN} == {"failure_tolerance"}
     assert results["standby"].text == "2 JobManagers contend for leadership"
     assert results["session_timeout"].text == "Flink's session timeout of 5 s is granted"
     assert "leftover_clusters" not in risks(checks(lab, "beside"))
@@ -75,9 +75,9 @@ class CappedZooKeeper(ZooKeeper):
         return command
 
 
-@pytest.mark.parametrize(("server", "verdict"), [(CappedZooKeeper, Verdict.RISK), (ZooKeeper, Verdict.PASS)])
+@pytest.mark.parametrize(("server", "verdict"), [(CappedZooKeeper, CheckVerdict.RISK), (ZooKeeper, CheckVerdict.PASS)])
 def test_the_session_timeout_that_is_granted_decides(
-    server: type[ZooKeeper], verdict: Verdict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: type[ZooKeeper], verdict: CheckVerdict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Flink asks for 60 s, and its leader stands still for 35 s: with the cap that was a RISK another JobManager leads, without it none."""
     monkeypatch.setattr("tests.lab.flink.ZooKeeper", server)
@@ -89,4 +89,4 @@ def test_the_session_timeout_that_is_granted_decides(
         moved = until(lambda: lab.leading() not in {None, leader}, 35, 0.2)
         leader.resume()
     assert result.verdict is verdict
-    assert moved == (verdict is Verdict.RISK)
+    assert moved == (verdict is CheckVerdict.RISK)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.ha.finding import Unknown
+from sidecar.core.ha.finding import UnknownFact
 from sidecar.core.ha.kubernetes_facts import ElectionTimes, FlinkPod, LivenessProbe, ProbeKind
 from sidecar.core.moment import SECOND
 from sidecar.drivers.kubernetes.deployed_objects import (
@@ -217,7 +217,7 @@ def test_the_times_of_leader_election() -> None:
         60 * SECOND, 20 * SECOND
     )
     odd = election_times({f"{prefix}lease-duration": "soon"})
-    assert isinstance(odd, Unknown)
+    assert isinstance(odd, UnknownFact)
     assert "is not a Flink duration" in odd.reason
 
 

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.failover.failover_events import MOST_BYTES, EventReason, KubernetesEvent, Subject
+from sidecar.core.failover.failover_events import MOST_BYTES, EventReason, EventSubject, KubernetesEvent
 from sidecar.core.moment import Timestamp
 from sidecar.drivers.kubernetes import Access
 from sidecar.drivers.kubernetes.events import MOST_EPISODES, KubernetesEvents, event_name
@@ -30,7 +30,7 @@ def store(kubernetes: Kubernetes, flink: Namespace, user: str = "admin") -> Kube
 
 def about(resource: Json, kind: str = "ConfigMap", episode: int = 1) -> KubernetesEvent:
     """That a leader was lost."""
-    subject = Subject(kind, resource["metadata"]["name"], resource["metadata"]["uid"])
+    subject = EventSubject(kind, resource["metadata"]["name"], resource["metadata"]["uid"])
     at = Timestamp(f"2026-11-20T08:00:{episode:02}.123456Z")
     return KubernetesEvent("orders", subject, EventReason.LEADER_LOST, f"lost, {episode}", at, f"episode-{episode}")
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from sidecar.core.flink.configmaps import cluster_config_map
-from sidecar.core.ha.finding import Finding, Unknown, Verdict
+from sidecar.core.ha.finding import CheckVerdict, Finding, UnknownFact
 from sidecar.core.ha.kubernetes_facts import KubernetesFacts
 from sidecar.core.ha.results import KUBERNETES_CHECKS
 from sidecar.core.moment import SECOND, timestamp
@@ -193,9 +193,15 @@ def permitted(flink: Flink, access: Access) -> KubernetesFacts:
     while True:
         facts = read(flink, access)
         late = [
-            value for value in (facts.pods, facts.flink_deployments, facts.flink_rights) if isinstance(value, Unknown)
+            value
+            for value in (facts.pods, facts.flink_deployments, facts.flink_rights)
+            if isinstance(value, UnknownFact)
         ]
-        if not late and not isinstance(facts.own_rights, Unknown) and all(right.allowed for right in facts.own_rights):
+        if (
+            not late
+            and not isinstance(facts.own_rights, UnknownFact)
+            and all(right.allowed for right in facts.own_rights)
+        ):
             return facts
         assert time.monotonic() < deadline, late
 
@@ -204,7 +210,7 @@ def test_a_good_deployment_passes_every_check(flink: Flink) -> None:
     """With the rights of the optional Role; and no secret of environment or configuration is among the facts."""
     facts = permitted(flink, flink.account(*flink.every_read()))
     results = findings(facts)
-    assert {name: result.text for name, result in results.items() if result.verdict is not Verdict.PASS} == {}
+    assert {name: result.text for name, result in results.items() if result.verdict is not CheckVerdict.PASS} == {}
     assert "not-to-be-shown" not in repr(facts)
     assert results["disruption_budget"].text == "PodDisruptionBudget orders lets 1 of 2 JobManagers be evicted at once"
     assert results["lease_margin"].text == "lease-duration 15 s, renew-deadline 10 s"
@@ -213,8 +219,8 @@ def test_a_good_deployment_passes_every_check(flink: Flink) -> None:
 def test_without_rights_nothing_passes(flink: Flink) -> None:
     """The sidecar's own rights alone are known: that question is everybody's. Each other answer names the missing verb."""
     results = findings(read(flink, flink.account()))
-    assert results.pop("sidecar_rights").verdict is Verdict.RISK
-    assert {name for name, result in results.items() if result.verdict is not Verdict.UNKNOWN} == set()
+    assert results.pop("sidecar_rights").verdict is CheckVerdict.RISK
+    assert {name for name, result in results.items() if result.verdict is not CheckVerdict.UNKNOWN} == set()
     for name, rule in (
         ("standby", '{apiGroups: [""], resources: [pods], verbs: [list]}'),
         (
@@ -257,7 +263,9 @@ def test_one_missing_right_hides_its_own_facts_alone(flink: Flink, resource: str
     rules = [rule for rule in flink.every_read() if rule["resources"] != [resource]]
     access = flink.account(*rules)
     deadline = time.monotonic() + 10
-    while {name for name, each in findings(read(flink, access)).items() if each.verdict is not Verdict.PASS} != unknown:
+    while {
+        name for name, each in findings(read(flink, access)).items() if each.verdict is not CheckVerdict.PASS
+    } != unknown:
         assert time.monotonic() < deadline
 
 
@@ -328,13 +336,13 @@ def test_a_fault_is_a_risk(flink: Flink, check: str, fault: Callable[[Flink], No
     permitted(flink, access)
     fault(flink)
     deadline = time.monotonic() + 10
-    while (results := findings(read(flink, access)))[check].verdict is Verdict.PASS:
+    while (results := findings(read(flink, access)))[check].verdict is CheckVerdict.PASS:
         assert time.monotonic() < deadline
     assert words in results[check].text
-    assert {name: result.text for name, result in results.items() if result.verdict is not Verdict.PASS} == {
+    assert {name: result.text for name, result in results.items() if result.verdict is not CheckVerdict.PASS} == {
         check: results[check].text
     }
-    assert results[check].verdict is Verdict.RISK
+    assert results[check].verdict is CheckVerdict.RISK
 
 
 def test_a_component_that_was_erased_for_good(flink: Flink) -> None:
@@ -343,12 +351,12 @@ def test_a_component_that_was_erased_for_good(flink: Flink) -> None:
     permitted(flink, access)
     others, led_since = ("resourcemanager", "restserver"), timestamp(now().wall - 3600 * SECOND)
     flink.lead(components=others, acquireTime=led_since)
-    assert findings(read(flink, access))["erased_leaders"].verdict is Verdict.UNKNOWN
+    assert findings(read(flink, access))["erased_leaders"].verdict is CheckVerdict.UNKNOWN
     with repeating(lambda _: flink.lead(components=others, acquireTime=led_since), 0.5):
         results = findings(read(flink, access))
     erased = results.pop("erased_leaders")
-    assert (erased.verdict, "without a published leader: dispatcher; " in erased.text) == (Verdict.RISK, True)
-    assert {each.verdict for each in results.values()} == {Verdict.PASS}
+    assert (erased.verdict, "without a published leader: dispatcher; " in erased.text) == (CheckVerdict.RISK, True)
+    assert {each.verdict for each in results.values()} == {CheckVerdict.PASS}
 
 
 def test_what_dead_clusters_and_jobs_left_behind(flink: Flink) -> None:
@@ -362,10 +370,10 @@ def test_what_dead_clusters_and_jobs_left_behind(flink: Flink) -> None:
     flink.deploy_named("kept", replicas=0)
     left = f"{CLUSTER}-{'b' * 32}-config-map"
     flink.namespace.create(left, {"counter": "3"}, labels=LABELS)
-    assert {finding.verdict for finding in findings(read(flink, access)).values()} == {Verdict.PASS}
+    assert {finding.verdict for finding in findings(read(flink, access)).values()} == {CheckVerdict.PASS}
     results = findings(read(flink, access, in_two_days))
     clusters, jobs = results["leftover_clusters"], results["leftover_jobs"]
-    assert {name for name, each in results.items() if each.verdict is Verdict.RISK} == {
+    assert {name for name, each in results.items() if each.verdict is CheckVerdict.RISK} == {
         "leftover_clusters",
         "leftover_jobs",
     }
@@ -382,14 +390,14 @@ def test_the_operators_deployment_says_how_many_job_managers_it_wants(flink: Fli
     flink.remove("/api/v1/namespaces/{}/pods", "jm-0")
     one_job_manager(flink)
     standby = findings(read(flink, Access(flink.kubernetes.kubeconfig())))["standby"]
-    assert (standby.verdict, standby.text) == (Verdict.RISK, "FlinkDeployment orders has replicas: 1")
+    assert (standby.verdict, standby.text) == (CheckVerdict.RISK, "FlinkDeployment orders has replicas: 1")
 
 
 def test_an_api_server_out_of_reach_passes_nothing(flink: Flink) -> None:
     """All is unknown, also what needs no right."""
     nowhere = Access(flink.kubernetes.kubeconfig(server="https://127.0.0.1:1"))
     results = findings(read(flink, nowhere))
-    assert {each.verdict for each in results.values()} == {Verdict.UNKNOWN}
+    assert {each.verdict for each in results.values()} == {CheckVerdict.UNKNOWN}
     assert "Connection refused" in results["node_spread"].text
 
 
@@ -397,7 +405,7 @@ def test_more_objects_than_are_read_pass_nothing(flink: Flink, monkeypatch: pyte
     """Half of the pods would be a wrong answer."""
     monkeypatch.setattr(deployment_probe, "_MOST_OBJECTS", 2)
     results = findings(read(flink, Access(flink.kubernetes.kubeconfig())))
-    assert results["node_spread"].verdict is Verdict.UNKNOWN
+    assert results["node_spread"].verdict is CheckVerdict.UNKNOWN
     assert (
         "there are more than 2 Pods with the labels component in (jobmanager,taskmanager)"
         in results["node_spread"].text
@@ -408,8 +416,8 @@ def test_what_is_late_passes_nothing(flink: Flink, monkeypatch: pytest.MonkeyPat
     """Neither after the time for all of it, nor after `stop`."""
     access = Access(flink.kubernetes.kubeconfig())
     monkeypatch.setattr(deployment_probe, "_SECONDS", 0.0)
-    assert {finding.verdict for finding in findings(read(flink, access)).values()} == {Verdict.UNKNOWN}
+    assert {finding.verdict for finding in findings(read(flink, access)).values()} == {CheckVerdict.UNKNOWN}
     monkeypatch.undo()
     probe = DeploymentProbe(access, KubernetesSettings(CLUSTER, flink.name), lambda: 0)
     probe.stop()
-    assert {finding.verdict for finding in findings(probe.read()).values()} == {Verdict.UNKNOWN}
+    assert {finding.verdict for finding in findings(probe.read()).values()} == {CheckVerdict.UNKNOWN}

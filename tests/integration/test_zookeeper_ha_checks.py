@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from kazoo.client import KazooClient
 
-from sidecar.core.ha.finding import Unknown, Verdict
+from sidecar.core.ha.finding import CheckVerdict, UnknownFact
 from sidecar.drivers.zookeeper import ensemble_probe
 from tests.kit.commands_scene import JobManagers
 from tests.kit.serving import serving
@@ -21,7 +21,7 @@ from tests.kit.zookeeper_ensemble import Ensemble, Member, quorum
 from tests.kit.zookeeper_findings import CREDENTIALS, Findings, contend, creator, findings, led, verdicts
 from tests.lab.zookeeper import ZooKeeper
 
-PASS, RISK, UNKNOWN = Verdict.PASS, Verdict.RISK, Verdict.UNKNOWN
+PASS, RISK, UNKNOWN = CheckVerdict.PASS, CheckVerdict.RISK, CheckVerdict.UNKNOWN
 
 
 @pytest.fixture(scope="module")
@@ -238,7 +238,7 @@ class Configuration:
 def test_members_as_zookeeper_writes_them(lines: list[str], members: list[tuple[int, str, bool]] | str) -> None:
     """Of every form. With a line that is not understood nobody counts majorities."""
     servers = ensemble_probe._members(cast("Any", Configuration(*lines)))  # white box: no ensemble here has all forms
-    if isinstance(servers, Unknown):
+    if isinstance(servers, UnknownFact):
         assert isinstance(members, str)
         assert members in servers.reason
     else:

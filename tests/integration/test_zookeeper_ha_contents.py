@@ -8,7 +8,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from sidecar.core.bounds import STORE_LIST
 from sidecar.core.flink.znode_paths import ZNodeLayout
-from sidecar.core.ha.finding import Verdict
+from sidecar.core.ha.finding import CheckVerdict
 from sidecar.core.moment import SECOND
 from sidecar.drivers.zookeeper import ensemble_probe
 from tests.kit.cluster import JOB, A
@@ -20,7 +20,7 @@ from tests.kit.zookeeper_client import connected
 from tests.kit.zookeeper_findings import DIGEST, contend, creator, findings, led, verdicts
 from tests.lab.zookeeper import ZooKeeper
 
-PASS, RISK, UNKNOWN = Verdict.PASS, Verdict.RISK, Verdict.UNKNOWN
+PASS, RISK, UNKNOWN = CheckVerdict.PASS, CheckVerdict.RISK, CheckVerdict.UNKNOWN
 DAY: Final = 86_400 * SECOND
 TWO_DAYS: Final = 2 * DAY
 OTHER_JOB: Final = "b" * 32

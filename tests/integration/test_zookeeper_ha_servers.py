@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.ha.finding import Verdict
+from sidecar.core.ha.finding import CheckVerdict
 from sidecar.core.ha.zookeeper_checks import ZOOKEEPER_CHECKS
 from sidecar.drivers.zookeeper import ensemble_probe
 from sidecar.drivers.zookeeper.ensemble_probe import EnsembleProbe
@@ -22,7 +22,7 @@ from tests.kit.waiting import LOADED_MACHINE_SECONDS
 from tests.kit.zookeeper_findings import findings, led, verdicts
 from tests.lab.zookeeper import ZooKeeper
 
-PASS, RISK, UNKNOWN = Verdict.PASS, Verdict.RISK, Verdict.UNKNOWN
+PASS, RISK, UNKNOWN = CheckVerdict.PASS, CheckVerdict.RISK, CheckVerdict.UNKNOWN
 
 
 @pytest.mark.parametrize(

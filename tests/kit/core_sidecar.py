@@ -10,7 +10,7 @@ from sidecar.core import handover
 from sidecar.core.alerting import silence_document
 from sidecar.core.alerting.alerting_step import ReadSilences, Send
 from sidecar.core.alerting.outbox import Delivery
-from sidecar.core.alerting.silence_document import Written
+from sidecar.core.alerting.silence_document import StoredSilence
 from sidecar.core.captures import Capture
 from sidecar.core.cluster.cluster_state import ComponentState
 from sidecar.core.effects import Append, Gather, NamePod, Publish, TakePicture
@@ -129,7 +129,7 @@ class Sidecar:
         """What was sent: alert and reason."""
         return [(delivery.alert, delivery.reason.value) for delivery in self.sent]
 
-    def silenced_by(self, *silences: Written) -> None:
+    def silenced_by(self, *silences: StoredSilence) -> None:
         """Have these silences, and no others, in the cluster's document."""
         self.silences[CLUSTER] = silence_document.written({silence.id: silence for silence in silences})
 

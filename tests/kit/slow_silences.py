@@ -5,7 +5,7 @@ from typing import Final
 from uuid import uuid4
 
 from sidecar.core.alerting import silence_document
-from sidecar.core.alerting.silence_document import MOST, MOST_PATTERNS, Written
+from sidecar.core.alerting.silence_document import MOST, MOST_PATTERNS, StoredSilence
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.labels import Matcher, Operator
 
@@ -17,10 +17,10 @@ def slow_silences() -> bytes:
     """The document, from an hour ago for twenty days."""
     now = round(time.time() * SECOND)
 
-    def silence(number: int) -> Written:
+    def silence(number: int) -> StoredSilence:
         operator = Operator.MATCHES if number < MOST_PATTERNS else Operator.EQUAL
         matchers = (Matcher("alert", operator, f"{_SLOW}{number}"),)
-        return Written(str(uuid4()), matchers, now - _DAY // 24, now + 20 * _DAY, "x", "x" * 350)
+        return StoredSilence(str(uuid4()), matchers, now - _DAY // 24, now + 20 * _DAY, "x", "x" * 350)
 
     known = [silence(number) for number in range(MOST)]
     return silence_document.written({each.id: each for each in known})

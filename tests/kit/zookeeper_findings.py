@@ -7,7 +7,7 @@ from typing import Any, Final
 from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
-from sidecar.core.ha.finding import Finding, Verdict
+from sidecar.core.ha.finding import CheckVerdict, Finding
 from sidecar.core.ha.zookeeper_checks import ZOOKEEPER_CHECKS
 from sidecar.drivers.zookeeper.ensemble_probe import EnsembleProbe
 from sidecar.settings import Secret, ZooKeeperSettings
@@ -48,7 +48,7 @@ def findings(address: str, place: str, *, later: int = 0, wall: int | None = Non
     return {name: check(facts) for name, check in ZOOKEEPER_CHECKS.items()}
 
 
-def verdicts(findings: Findings, verdict: Verdict) -> set[str]:
+def verdicts(findings: Findings, verdict: CheckVerdict) -> set[str]:
     """The checks that have it."""
     return {name for name, finding in findings.items() if finding.verdict is verdict}
 

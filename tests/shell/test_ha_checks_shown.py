@@ -10,7 +10,7 @@ import pytest
 
 from sidecar.app import ha_checking
 from sidecar.app.ha_checking import HaChecker
-from sidecar.core.ha.finding import Verdict
+from sidecar.core.ha.finding import CheckVerdict
 from sidecar.core.ha.results import CheckResult
 from sidecar.core.observations import HaChecked
 from sidecar.core.views.snapshot import Snapshot
@@ -28,9 +28,11 @@ from tests.shell.remembering import HOSTILE
 from tests.shell.site import Site
 
 FOUND = (
-    CheckResult(check="open_acls", verdict=Verdict.PASS, text="only known identities may change Flink's znodes"),
-    CheckResult(check="server_load", verdict=Verdict.UNKNOWN, text="zk-1 does not answer srvr"),
-    CheckResult(check="standby", verdict=Verdict.RISK, text="one JobManager contends", advice="start a second one"),
+    CheckResult(check="open_acls", verdict=CheckVerdict.PASS, text="only known identities may change Flink's znodes"),
+    CheckResult(check="server_load", verdict=CheckVerdict.UNKNOWN, text="zk-1 does not answer srvr"),
+    CheckResult(
+        check="standby", verdict=CheckVerdict.RISK, text="one JobManager contends", advice="start a second one"
+    ),
 )
 
 
@@ -78,10 +80,10 @@ def test_the_page_shows_what_did_not_pass_and_what_to_do(site: Site) -> None:
 
 def test_what_others_wrote_is_text_on_the_page(site: Site) -> None:
     """The facts have names of znodes and pods."""
-    results = [CheckResult(check="leftover_clusters", verdict=Verdict.RISK, text=HOSTILE, advice=HOSTILE)]
+    results = [CheckResult(check="leftover_clusters", verdict=CheckVerdict.RISK, text=HOSTILE, advice=HOSTILE)]
     show(site, checked(*results))
     plain = Markup(site.get("/")[1])
-    show(site, checked(CheckResult(check="leftover_clusters", verdict=Verdict.RISK, text="x", advice="y")))
+    show(site, checked(CheckResult(check="leftover_clusters", verdict=CheckVerdict.RISK, text="x", advice="y")))
     assert plain.tags == Markup(site.get("/")[1]).tags
 
 
@@ -111,7 +113,9 @@ def test_a_cluster_is_checked_also_where_nothing_answers(tmp_path: Path) -> None
     checker.stop()
     assert time.monotonic() - began < 5
     verdicts = {result.check: result.verdict for result in rounds[0].results}
-    assert {check for check, verdict in verdicts.items() if verdict is not Verdict.UNKNOWN} == {"shared_cluster_id"}
+    assert {check for check, verdict in verdicts.items() if verdict is not CheckVerdict.UNKNOWN} == {
+        "shared_cluster_id"
+    }
     assert not threads.dead()
     # Kazoo's threads draw random numbers, which property tests of the same process would notice.
     left = {"ha-checks", "zookeeper-client", "zookeeper-goodbye"}

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.failover.failover_events import EventReason, KubernetesEvent, Subject
+from sidecar.core.failover.failover_events import EventReason, EventSubject, KubernetesEvent
 from sidecar.core.moment import Timestamp
 from sidecar.ports import KubernetesError, KubernetesRefusedError
 from sidecar.sinks import kubernetes_events as sink
@@ -20,7 +20,7 @@ from tests.kit.waiting import wait_for
 
 EVENT = KubernetesEvent(
     "orders",
-    Subject("ConfigMap", "orders-cluster-config-map", "uid-1"),
+    EventSubject("ConfigMap", "orders-cluster-config-map", "uid-1"),
     EventReason.LEADER_LOST,
     "no leader",
     Timestamp("2026-11-20T08:00:00.000000Z"),

@@ -37,7 +37,7 @@ class _Allowed(Struct, frozen=True):
     """What a query may consist of. Classes are those of Spark's Catalyst, by package."""
 
     functions: frozenset[str]
-    """Of any kind, in lower case."""
+    """Functions of any kind, in lower case."""
     commands: frozenset[str]
     """Commands that only return metadata."""
     parsed: dict[str, frozenset[str]]
@@ -204,7 +204,7 @@ def _nodes(session: SparkSession, root: Any) -> Iterator[_Node]:
         for name in ("plans.QueryPlan", "expressions.PlanExpression", "expressions.InheritAnalysisRules")
     ]
     kinds_of = dict[str, list[bool]]()
-    """Of each class, which of these kinds it is."""
+    """Each class, and which of these kinds it is."""
     pending = [root]
     while pending:
         node = pending.pop()

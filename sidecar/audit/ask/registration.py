@@ -33,7 +33,7 @@ from sidecar.audit.spark.spark_session import sizes_to_read, tune
 from sidecar.audit.views.catalog import ANSWERS, comments, create, define, definition
 
 _MAX_BYTES: Final = 64_000_000
-"""Of the files that are folded, as compressed. Their rows take three times as much of Spark's memory."""
+"""The compressed size of the files that are folded. Their rows take three times as much of Spark's memory."""
 
 
 class RecentLeadership:

@@ -33,7 +33,7 @@ _BATCH_BYTES: Final = 64 << 20
 _UNPACKED: Final = 5
 """How much larger lines are than their segment: small ones hardly, large ones up to 30 times."""
 _FEW_BYTES: Final = 4 << 20
-"""Of lines that one task writes: about ten thousand."""
+"""Lines that one task writes: about ten thousand."""
 _POLL_SECONDS: Final = 0.1
 _SETTINGS: Final = {
     # By default each folder is listed by a task of its own, which takes longer to start than to list.

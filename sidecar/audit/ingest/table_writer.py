@@ -235,7 +235,7 @@ class Writer:
         self._session = session
         self._audit = audit
         self._staging = audit
-        """Of the audit log, while it is locked."""
+        """The audit log's storage, while it is locked."""
         self._visible: dict[str, VisibleIds] = {}
 
     @contextmanager

@@ -143,7 +143,7 @@ def _configure(hadoop: Any, bucket: str) -> None:
 
 
 def _options(hadoop: Any, bucket: str) -> dict[str, Any]:
-    """The same settings, for the store's own client."""
+    """Hadoop's settings of the bucket, for the store's own client."""
 
     def setting(name: str) -> str:
         return str(hadoop.get(f"fs.s3a.bucket.{bucket}.{name}") or hadoop.get(f"fs.s3a.{name}") or "")

@@ -334,7 +334,7 @@ class ListedStorage(ObjectStorage):
         return self.entries()[path] if path in self.entries() else super().is_folder(path)
 
     def selected(self, table: str, paths: Collection[str] | None) -> FilesToRead:
-        """Of a table that is not listed yet, Spark's own listing says whether ours is needed: see `is_replacing`."""
+        """A table that is not listed yet is listed by Spark, which says whether ours is needed: see `is_replacing`."""
         if table in self.listings or len(paths or ()) > _FEW:
             return super().selected(table, paths)
         return FilesToRead([table] if paths is None else [*paths])

@@ -88,7 +88,7 @@ def _newest(audit: Storage) -> bytes | None:
 
 
 def unclosed(manifest: Manifest) -> Manifest:
-    """The same log with nothing materialised but what has expired."""
+    """The manifest of a log with nothing materialised but what has expired."""
     return replace(manifest, last=manifest.base, files={})
 
 

@@ -134,7 +134,7 @@ class Table(Struct, frozen=True):
     order: tuple[str, ...]
     """The columns by which the rows of one file are sorted."""
     first: tuple[str, ...]
-    """Of several rows with one id, the first by these columns is kept."""
+    """The first row by these columns is kept of several with one id."""
 
     @property
     def partition(self) -> str:

@@ -145,7 +145,7 @@ class ListedFailover(Struct, frozen=True):
     outcome: str
     """Why the process ended and what came back; empty: nobody recorded it."""
     note: str
-    """Of an operator; empty: none."""
+    """An operator's words; empty: none."""
     vacant: str
     down: str
 

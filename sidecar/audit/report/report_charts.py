@@ -40,9 +40,9 @@ class Card(Struct, frozen=True):
 
 
 _HEIGHT: Final = 116
-"""Of the bars, in pixels."""
+"""The height of the bars, in pixels."""
 _AXIS: Final = 20
-"""Of the labels below them."""
+"""The height of the labels below them."""
 _TOP: Final = 8
 """Above them: half a line of text."""
 _SCALE: Final = 58

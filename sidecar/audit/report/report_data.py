@@ -82,7 +82,7 @@ class ReportFigures(Struct, frozen=True):
 
     period: ReportPeriod
     total: Row
-    """Of all failovers."""
+    """All failovers together."""
     by_day: Mapping[int, Row]
     """By the number of the bar's day."""
     by_cause: Mapping[str, Row]
@@ -109,7 +109,7 @@ class ReportFigures(Struct, frozen=True):
     available_by_day: Mapping[int, Sums]
     available_by_cluster: Mapping[str, Sums]
     slos: Sequence[Row]
-    """Of the clusters with an objective, those with the least of their error budget first."""
+    """The clusters with an objective, those with the least of their error budget first."""
     vacant: Sequence[Stretch]
     unobserved: Sequence[Stretch]
     alerts: Mapping[str, Row]

@@ -222,7 +222,7 @@ def _meant(rows: Sequence[Any]) -> list[Series]:
 
 
 class _Counts(NamedTuple):
-    """Of the failovers of one bar."""
+    """The failovers of one bar."""
 
     n: int
     planned: int

@@ -154,7 +154,7 @@ def _silence() -> None:
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Of a broken connection Py4J complains to the root logger."""
+    """False for what Py4J tells the root logger of a broken connection."""
     return record.module != "java_gateway"
 
 

@@ -41,7 +41,7 @@ class CompactResult(Struct, frozen=True):
     """The result of one compaction."""
 
     folders: int
-    """Of dates and months, of all tables, that were rewritten."""
+    """The dates and months of all tables that were rewritten."""
     files: int
     """The number of files they had; now each has one."""
     bytes_before: int
@@ -63,7 +63,7 @@ class _Rewritten(Struct, frozen=True):
     bytes_after: int
     schema: StructType
     digest: Mapping[str, int | None]
-    """Of the rows that were read."""
+    """The digest of the rows that were read."""
 
 
 def compact(spark: SparkSession, audit: str, *, before: date | None = None) -> CompactResult:

@@ -48,7 +48,7 @@ from sidecar.core.quarantine import Quarantine, Quarantined
 from sidecar.core.records import AnyRecord, Notification, record_id
 
 
-class Alerting(Struct, frozen=True, kw_only=True):
+class AlertingState(Struct, frozen=True, kw_only=True):
     """The state of this machine."""
 
     alerts: Alerts = Alerts()
@@ -71,7 +71,7 @@ class ReadSilences(Struct, frozen=True):
 
 
 Output = Notification | Send | ReadSilences | Quarantined
-_S = TypeVar("_S", bound=Alerting)
+_S = TypeVar("_S", bound=AlertingState)
 
 
 def react(

@@ -53,7 +53,7 @@ class Alert(Struct, frozen=True):
     """One alert of one rule."""
 
     id: str
-    """The same for every observer of the same event."""
+    """Every observer of one event gives it the same id."""
     rule: str
     cluster_id: str
     labels: dict[str, str]
@@ -76,7 +76,7 @@ class Alert(Struct, frozen=True):
     jobs_lost: int = 0
     """How many jobs its failover has lost: it is critical then, whatever the rule says."""
     vacancy_notified: bool = False
-    """Of another leader: people were notified, as critical, that there was none. It is no warning any more then, but information."""
+    """Whether people were notified, as critical, that there was none before this leader. It is no warning any more then, but information."""
     ended: Moment | None = None
     missing: str | None = None
     """The message if the observer is blind because there is no such cluster."""
@@ -93,11 +93,11 @@ class Alert(Struct, frozen=True):
     detail: str = ""
     """What else is known of that job, one line."""
     reach: Reach | None = None
-    """Of a leader that does not answer: how far requests get. When it is resolved: ANSWERS, or None if that leader is not published any
+    """How far requests to a leader get that does not answer. When it is resolved: ANSWERS, or None if that leader is not published any
     more; unchanged if it is not asked any more.
     """
     agreement: Agreement | None = None
-    """Of a condition: how many observers share it. None: no other observer is known, or they are not asked about it."""
+    """How many observers share a condition. None: no other observer is known, or they are not asked about it."""
     left_behind: bool = False
     """Its cluster was found, nobody has led or contended in it since, and it shares one group with others of that kind."""
 

@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting import ledger_document
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.alerting.ledger_document import Claim, Entry, Ledger
+from sidecar.core.alerting.ledger_document import Claim, Ledger, LedgerEntry
 from sidecar.core.alerting.outbox import Delivery, Part
 
 MOST_INTERVALS: Final = 2
 """Repeat intervals after which an alert that was not repeated counts as another alert."""
 
 
-class Standing(StrEnum):
+class ClaimStanding(StrEnum):
     """What a ledger says about a notification."""
 
     FREE = "free"
@@ -36,18 +36,18 @@ def name_of(delivery: Delivery) -> str:
     return f"{delivery.destination} {delivery.fingerprint}"
 
 
-def entry_of(ledger: Ledger, delivery: Delivery) -> Entry:
+def entry_of(ledger: Ledger, delivery: Delivery) -> LedgerEntry:
     """What the ledger says of its group."""
-    return ledger.entries.get(name_of(delivery), Entry())
+    return ledger.entries.get(name_of(delivery), LedgerEntry())
 
 
-def standing(ledger: Ledger, delivery: Delivery, observer: str) -> Standing:
+def standing(ledger: Ledger, delivery: Delivery, observer: str) -> ClaimStanding:
     entry = entry_of(ledger, delivery)
     if not _has_news(entry, delivery) or (delivery.is_closing and entry.lasting):
-        return Standing.TOLD
+        return ClaimStanding.TOLD
     if entry.claim is None:
-        return Standing.FREE
-    return Standing.OURS if entry.claim.by == observer else Standing.HELD
+        return ClaimStanding.FREE
+    return ClaimStanding.OURS if entry.claim.by == observer else ClaimStanding.HELD
 
 
 def repeats(ledger: Ledger, delivery: Delivery) -> bool:
@@ -116,7 +116,10 @@ def marked(ledger: Ledger, delivery: Delivery, observer: str, wall: int) -> Ledg
     parts = {part.alert_id for part in delivery.parts}
     unsure = tuple(alert for alert in entry.unsure if alert not in parts)
     return _with_entry(
-        ledger, delivery, Entry(latest, wall, observer, other, unsure, lasting=_lasting(entry, delivery, wall)), wall
+        ledger,
+        delivery,
+        LedgerEntry(latest, wall, observer, other, unsure, lasting=_lasting(entry, delivery, wall)),
+        wall,
     )
 
 
@@ -129,7 +132,7 @@ def released(ledger: Ledger, delivery: Delivery, claim: Claim, wall: int, *, uns
     return _with_entry(ledger, delivery, replace(after, claim=None), wall)
 
 
-def _has_news(entry: Entry, delivery: Delivery) -> bool:
+def _has_news(entry: LedgerEntry, delivery: Delivery) -> bool:
     if any(_is_news(entry, part, delivery) for part in delivery.parts):
         return True
     # All observers repeat it at about the same time: half an interval tells this repetition from the last one, whatever their clocks say.
@@ -137,7 +140,7 @@ def _has_news(entry: Entry, delivery: Delivery) -> bool:
     return again and delivery.queued_at.wall - entry.at >= delivery.repeat_interval // 2
 
 
-def _is_news(entry: Entry, part: Part, delivery: Delivery) -> bool:
+def _is_news(entry: LedgerEntry, part: Part, delivery: Delivery) -> bool:
     match _last_sent(entry, part):
         case None:
             return True
@@ -152,7 +155,7 @@ def _is_news(entry: Entry, part: Part, delivery: Delivery) -> bool:
     return _began_anew(entry, part)
 
 
-def _last_sent(entry: Entry, part: Part) -> int | None:
+def _last_sent(entry: LedgerEntry, part: Part) -> int | None:
     """What was sent of it last, as an entry has it: when it was resolved, 0 for that it fires, or DROPPED; None: nothing.
 
     If this observer does not know when the alert began, the entry of its subject decides; else that entry may show that it is resolved.
@@ -165,7 +168,7 @@ def _last_sent(entry: Entry, part: Part) -> int | None:
     return ended
 
 
-def _lasting(entry: Entry, delivery: Delivery, wall: int) -> tuple[str, ...]:
+def _lasting(entry: LedgerEntry, delivery: Delivery, wall: int) -> tuple[str, ...]:
     """What fires once the delivery is sent. What fires is repeated, so a repetition names all of it, and an old entry none."""
     forgotten = wall - entry.at > MOST_INTERVALS * delivery.repeat_interval > 0
     all_is_named = forgotten or delivery.reason is Reason.REPEAT_INTERVAL_ELAPSED
@@ -183,13 +186,13 @@ def _is_same(claim: Claim, other: Claim) -> bool:
     return (claim.by, claim.token) == (other.by, other.token)
 
 
-def _with_doubt(entry: Entry, claim: Claim | None) -> Entry:
+def _with_doubt(entry: LedgerEntry, claim: Claim | None) -> LedgerEntry:
     """The entry in which the alerts of a claim may have arrived."""
     about = claim.about if claim else ()
     return replace(entry, unsure=tuple(dict.fromkeys((*entry.unsure, *about)))[-ledger_document.MOST_ALERTS :])
 
 
-def _began_anew(entry: Entry, part: Part) -> bool:
+def _began_anew(entry: LedgerEntry, part: Part) -> bool:
     """Whether the same condition began again after its end was sent."""
     last = _last_sent(entry, part)
     if not last or part.is_event:
@@ -197,5 +200,5 @@ def _began_anew(entry: Entry, part: Part) -> bool:
     return last == ledger_document.DROPPED or part.began > last
 
 
-def _with_entry(ledger: Ledger, delivery: Delivery, entry: Entry, wall: int) -> Ledger:
+def _with_entry(ledger: Ledger, delivery: Delivery, entry: LedgerEntry, wall: int) -> Ledger:
     return replace(ledger, entries={**ledger.entries, name_of(delivery): replace(entry, changed_at=wall)})

@@ -19,7 +19,7 @@ from sidecar.core.failover.plans import Intent, Plan
 from sidecar.core.failover.recovery_state import Fault
 from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import Component, ComponentId, ConfigMapPosition, Vacant
-from sidecar.core.ha.finding import Verdict
+from sidecar.core.ha.finding import CheckVerdict
 from sidecar.core.moment import Moment
 from sidecar.core.policy.labels import CHECK, PLANNED
 from sidecar.core.policy.policy import Policy, Rule
@@ -93,7 +93,7 @@ def labelled(alert: Alert, cluster: ClusterState) -> dict[str, str]:
 ZXID_HEADROOM: Final = 1 << 28
 """Transactions left in ZooKeeper's epoch when the rule fires: a sixteenth of all."""
 _MOST_UNLED: Final = 3
-"""Of more jobs that never had a leader while they were observed, one alert tells the number."""
+"""Alerts for jobs that never had a leader while they were observed; one more tells the number of the others."""
 _MOST_FAULTS: Final = 100
 """Jobs with an alert of their own."""
 _MOST_NAMED: Final = 3
@@ -329,7 +329,7 @@ def _is_still_a_risk(alert: Alert, cluster: ClusterState) -> bool:
     if cluster.readiness is None:
         return True  # not checked since the sidecar started
     check = cluster.readiness.checks.get(alert.labels.get(CHECK, ""))
-    return check is not None and check.result.verdict is not Verdict.PASS
+    return check is not None and check.result.verdict is not CheckVerdict.PASS
 
 
 def _lacks_standby(_: Alert, cluster: ClusterState) -> bool:

@@ -96,7 +96,7 @@ def others(observers: Observers, observer: str) -> Observers:
 LEASE: Final = 10 * SECOND
 """Age at which an unchanged claim may be taken over. Its holder renews it several times in this time, or ends sending before."""
 LEASE_UNRENEWED: Final = 40 * SECOND
-"""The same of a claim that is not renewed. Longer than its living holder needs to reach the ledger, to send, and to mark it."""
+"""The lease of a claim that is not renewed. Longer than its living holder needs to reach the ledger, to send, and to mark it."""
 KEPT: Final = 7 * 24 * 3600 * SECOND
 """Entries that have not changed for this long are dropped."""
 DROPPED: Final = 1
@@ -112,9 +112,9 @@ LONGEST_NAME: Final = 1000
 CLOCK_SKEW: Final = 2 * 3600 * SECOND
 """The largest difference of observers' clocks. A time further in the future is invalid."""
 MOST_RENEWALS: Final = 1000
-"""Of a claim: far more than there are in one attempt."""
+"""The most renewals of a claim: far more than there are in one attempt."""
 MOST_BYTES: Final = LEDGER.most_bytes
-"""Of the document. The entry that changed longest ago is dropped first."""
+"""The size of the document. The entry that changed longest ago is dropped first."""
 
 
 class Claim(Struct, frozen=True):
@@ -130,7 +130,7 @@ class Claim(Struct, frozen=True):
     """How often it was renewed. None: it is not, or a sidecar that does not know of renewals has written the document since."""
 
 
-class Entry(Struct, frozen=True, rename={"sent": "told"}):
+class LedgerEntry(Struct, frozen=True, rename={"sent": "told"}):
     """What was sent to one destination about one group. Times are microseconds since the epoch, by the sender's clock."""
 
     sent: Mapping[str, int] = {}
@@ -150,7 +150,7 @@ class Ledger(Struct, frozen=True):
 
     format: int = 1
     """FORMAT."""
-    entries: Mapping[str, Entry] = {}
+    entries: Mapping[str, LedgerEntry] = {}
     """By destination and group."""
     began: int = 0
     """Notifications before this time may have been marked in an earlier ledger, which is lost. 0: there is no ledger yet."""
@@ -161,7 +161,7 @@ class Ledger(Struct, frozen=True):
 FORMAT: Final = 1
 
 
-class ForeignFormatError(OperatorError):
+class ForeignLedgerError(OperatorError):
     """A newer version has written it. It is left alone."""
 
 
@@ -189,12 +189,12 @@ def announced(ledger: Ledger, observer: str, its: Presence) -> Ledger:
 def read(content: bytes) -> Ledger:
     """The ledger in a document, unchecked: see `believed`. An unreadable document is an empty ledger: a duplicate is better than a loss.
 
-    Raises ForeignFormatError: what it says is not known, and must not be lost.
+    Raises ForeignLedgerError: what it says is not known, and must not be lost.
     """
     try:
         version = _HEADER.decode(content).format if content else FORMAT
         if version > FORMAT:
-            raise ForeignFormatError(
+            raise ForeignLedgerError(
                 f"the ledger was written by a newer version (format {version}, this version reads {FORMAT}): update this sidecar, "
                 "or delete the ledger"
             )
@@ -216,7 +216,7 @@ def believed(ledger: Ledger, wall: int) -> Ledger:
     return Ledger(FORMAT, entries, ledger.began if _is_past(ledger.began, wall) else 0, observers)
 
 
-def _believed(entry: Entry, wall: int) -> Entry:
+def _believed(entry: LedgerEntry, wall: int) -> LedgerEntry:
     sent = {alert: entry.sent[alert] for alert in _ids(entry.sent)}
     timely = _is_past(entry.at, wall) and _is_past(entry.changed_at, wall)
     doubted = dict.fromkeys(alert for alert, over in sent.items() if not (timely and _is_past(over, wall)))
@@ -227,7 +227,7 @@ def _believed(entry: Entry, wall: int) -> Entry:
         if max(len(claim.by), len(claim.token)) > LONGEST_NAME:
             doubted |= dict.fromkeys(claim.about)
             claim = None
-    return Entry(
+    return LedgerEntry(
         {alert: over for alert, over in sent.items() if alert not in doubted},
         entry.at if timely else 0,
         entry.by[:LONGEST_NAME],

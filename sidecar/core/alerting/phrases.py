@@ -39,7 +39,7 @@ SILENCES: Final[Mapping[Reach | None, Phrases]] = {
         *("{before} does not lead any more since {ended}: its REST server had not answered for {lasted}",) * 2,
     ),
 }
-"""Of a leader that does not answer, by `Alert.reach`."""
+"""The words for a leader that does not answer, by `Alert.reach`."""
 
 _SHORTEST_SECONDS: Final = 0.05
 """Less would be shown as 0.0."""

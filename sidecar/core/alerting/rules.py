@@ -21,7 +21,7 @@ from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.failover import plans, rest_server
 from sidecar.core.finder import Finder
 from sidecar.core.flink.leadership import Held
-from sidecar.core.ha.finding import Verdict
+from sidecar.core.ha.finding import CheckVerdict
 from sidecar.core.leadership.unobserved import bounds_in_seconds
 from sidecar.core.moment import Moment, in_seconds
 from sidecar.core.policy.labels import CHECK
@@ -229,7 +229,7 @@ def _new_risks(
     """An alert for each check that is a RISK and has none. `firing`: the alerts of this rule and cluster that are not over."""
     alerted = {alert.labels.get(CHECK) for alert in firing}
     for check_id, check in (cluster.readiness.checks if cluster.readiness else {}).items():
-        if check.result.verdict is Verdict.RISK and check_id not in alerted:
+        if check.result.verdict is CheckVerdict.RISK and check_id not in alerted:
             # The id does not say since when: observers check at different times.
             alert = new_alert(policy, rule, name, None, check.risk_since or check.since, check_id, about=check_id)
             detail = f"{check.result.text}: {check.result.advice}"

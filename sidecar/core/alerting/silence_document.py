@@ -72,11 +72,11 @@ def _compiled(pattern: str) -> Any:
 
 FORMAT: Final = 1
 MOST_BYTES: Final = SILENCES.most_bytes
-"""Of the document."""
+"""The size of the document."""
 MOST: Final = SILENCES.most_items
 """Silences in a document."""
 MOST_MATCHERS: Final = 10
-"""Of a silence."""
+"""The matchers of a silence."""
 MOST_PATTERNS: Final = 50
 """Regular expressions in a document."""
 LARGEST_PATTERNS: Final = 5_000
@@ -120,7 +120,7 @@ class _Silence(Struct, frozen=True):
     """When it was ended by hand, for all sidecars at once, whatever their clocks say; 0: it was not."""
 
 
-class Written(_Silence, frozen=True):
+class StoredSilence(_Silence, frozen=True):
     """One silence in the document, or one drill."""
 
     drill: Expectation | None = None
@@ -169,7 +169,7 @@ _SILENCE: Final = json.Decoder(_Silence)
 _DRILL: Final = json.Decoder(_Drill)
 
 
-def read(content: bytes, longest: int) -> tuple[dict[str, Written], list[str]]:
+def read(content: bytes, longest: int) -> tuple[dict[str, StoredSilence], list[str]]:
     """The silences and drills in a document, and one line for each that is not used. `longest`: no silence lasts longer (microseconds).
 
     Raises SilencesError if all of it is unusable.
@@ -193,7 +193,7 @@ def read(content: bytes, longest: int) -> tuple[dict[str, Written], list[str]]:
     number = len(document.silences) + len(document.drills)
     if number > MOST:
         raise SilencesError(f"it has {number} silences, of at most {MOST}: delete it")
-    silences: dict[str, Written] = {}
+    silences: dict[str, StoredSilence] = {}
     problems = []
     of_drills = ((f"drill {place}", raw, _drill) for place, raw in enumerate(document.drills, 1))
     of_silences = ((f"silence {place}", raw, _silence) for place, raw in enumerate(document.silences, 1))
@@ -209,7 +209,9 @@ def read(content: bytes, longest: int) -> tuple[dict[str, Written], list[str]]:
     return silences, problems
 
 
-def added(silences: Mapping[str, Written], silence: Written, wall: int, longest: int) -> dict[str, Written]:
+def added(
+    silences: Mapping[str, StoredSilence], silence: StoredSilence, wall: int, longest: int
+) -> dict[str, StoredSilence]:
     """The silences with one more, without those that ended long ago. Raises SilencesError."""
     kept = {key: other for key, other in silences.items() if wall - other.over_at < KEPT}
     while len(kept) >= MOST and (ended := [other for other in kept.values() if other.is_over(wall)]):
@@ -225,7 +227,7 @@ def added(silences: Mapping[str, Written], silence: Written, wall: int, longest:
     return kept
 
 
-def written(silences: Mapping[str, Written]) -> bytes:
+def written(silences: Mapping[str, StoredSilence]) -> bytes:
     """The document. Raises SilencesError: it is too large."""
     own, drills = (
         [silence for silence in silences.values() if bool(silence.drill) is of_drill] for of_drill in (False, True)
@@ -239,34 +241,34 @@ def written(silences: Mapping[str, Written]) -> bytes:
 
 def drill_of(
     drill_id: SilenceId, cluster_id: str, starts_at: int, ends_at: int, expects: Expectation, author: str, comment: str
-) -> Written:
+) -> StoredSilence:
     """A drill of one cluster."""
     of_cluster = Matcher("cluster_id", Operator.EQUAL, cluster_id)
-    return Written(drill_id, (of_cluster,), starts_at, ends_at, author, comment, drill=expects)
+    return StoredSilence(drill_id, (of_cluster,), starts_at, ends_at, author, comment, drill=expects)
 
 
-def _silence(raw: Raw) -> Written:
-    return Written(**asdict(_SILENCE.decode(raw)))
+def _silence(raw: Raw) -> StoredSilence:
+    return StoredSilence(**asdict(_SILENCE.decode(raw)))
 
 
-def _drill(raw: Raw) -> Written:
+def _drill(raw: Raw) -> StoredSilence:
     of = _DRILL.decode(raw)
     drill = drill_of(of.id, of.cluster_id, of.starts_at, of.ends_at, of.expects, of.author, of.comment)
     return replace(drill, expired_at=of.expired_at)
 
 
-def _raw_silence(silence: Written) -> Raw:
+def _raw_silence(silence: StoredSilence) -> Raw:
     return Raw(json.encode(_Silence(**{name: getattr(silence, name) for name in _Silence.__struct_fields__})))
 
 
-def _raw_drill(drill: Written) -> Raw:
+def _raw_drill(drill: StoredSilence) -> Raw:
     assert drill.drill  # noqa: S101  as the caller separates
     times = drill.starts_at, drill.ends_at
     of = _Drill(drill.id, drill.drilled_cluster, *times, drill.drill, drill.author, drill.comment, drill.expired_at)
     return Raw(json.encode(of))
 
 
-def _checked(silence: Written, longest: int) -> Written:
+def _checked(silence: StoredSilence, longest: int) -> StoredSilence:
     """The silence, with no longer duration than it may have. Raises ValueError."""
     if not _ID.fullmatch(silence.id):
         raise ValueError("its id is none")
@@ -284,11 +286,11 @@ def _checked(silence: Written, longest: int) -> Written:
     return replace(silence, ends_at=min(silence.ends_at, silence.starts_at + longest))
 
 
-def _patterns(silence: Written) -> Iterator[Matcher]:
+def _patterns(silence: StoredSilence) -> Iterator[Matcher]:
     return (matcher for matcher in silence.matchers if matcher.operator in {Operator.MATCHES, Operator.MATCHES_NOT})
 
 
-def _too_many_patterns(silences: Mapping[str, Written]) -> str | None:
+def _too_many_patterns(silences: Mapping[str, StoredSilence]) -> str | None:
     sizes = [pattern_size(matcher.value) for silence in silences.values() for matcher in _patterns(silence)]
     if len(sizes) > MOST_PATTERNS:
         return f"more than {MOST_PATTERNS} regular expressions"

@@ -16,7 +16,7 @@ from sidecar.core.cluster.status import ClusterStatus
 from sidecar.core.cluster.status_of import Statuses
 from sidecar.core.counted import counted, data_size, shortened
 from sidecar.core.failover import assessment, episodes
-from sidecar.core.failover.causes import Verdict, is_planned, verdict
+from sidecar.core.failover.causes import CauseVerdict, is_planned, verdict
 from sidecar.core.failover.death_verdict import DeathReason, DeathVerdict
 from sidecar.core.failover.deaths import death_of, facts_of, name_of
 from sidecar.core.failover.episodes import Episode
@@ -189,7 +189,7 @@ class Failover(NamedTuple):
     """The failover that the alerts belong to."""
 
     episode: Episode
-    verdict: Verdict
+    verdict: CauseVerdict
     failed: tuple[str, ...]
     """What became of JobManagers that took over and ended since, a sentence each."""
     death: DeathVerdict | None

@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 
 from sidecar.core.agreement import Agreement
 from sidecar.core.alerting.alerts import Alert, Alerts, Group, Member, Reason, Suppressed
-from sidecar.core.alerting.silence_document import SilencesError, Written, read
+from sidecar.core.alerting.silence_document import SilencesError, StoredSilence, read
 from sidecar.core.moment import SECOND, Moment, Steady
 from sidecar.core.policy.labels import Labels
 from sidecar.core.policy.policy import Policy
@@ -37,7 +37,7 @@ LOST: Final = 30 * SECOND
 """A read that is not answered after this long is asked for again."""
 
 
-class Silence(Written, frozen=True):
+class Silence(StoredSilence, frozen=True):
     """A silence that this sidecar knows."""
 
     until: Steady = 0
@@ -47,7 +47,7 @@ class Silence(Written, frozen=True):
     hid: int = 0
     """How many alerts it kept from being notified, by this sidecar's records."""
     causal: bool = False
-    """Of a drill: it is known that its failover began after the drill was first read (see `drills.proof`). Else it hides nothing."""
+    """True for a drill whose failover is known to have begun after the drill was first read (see `drills.proof`). Else it hides nothing."""
 
     def is_active(self, now: Moment) -> bool:
         return not self.is_over(now.wall) and self.starts_at - CLOCK_SKEW <= now.wall and now.steady < self.until
@@ -86,7 +86,7 @@ def learned(document: Silences, content: bytes | None, problem: str | None, long
     return replace(answered, known=silences)
 
 
-def _with_end(silence: Written, before: Silence | None, at: Moment) -> Silence:
+def _with_end(silence: StoredSilence, before: Silence | None, at: Moment) -> Silence:
     fields = asdict(silence)
     if before and all(getattr(before, name) == value for name, value in fields.items()):
         return before

@@ -48,7 +48,7 @@ class Headline(NamedTuple):
         return (Severity.INFO if self.over else self.severity).value.upper()
 
     def with_lost(self, jobs: int, of: int) -> "Headline":
-        """The same of a failover that has lost jobs: that is said first, and is critical."""
+        """The headline of a failover that has lost jobs: that is said first, and is critical."""
         if not jobs or not (self.rule.on in _WITH_JOBS or self.is_end_of_vacancy):
             return self
         own = [alert for alert in self.alerts if not phrases.is_of_a_job(alert)]
@@ -126,7 +126,7 @@ def title(about: Headline, notice: Notice, pods: Mapping[str, Pods], jobs: str, 
 
 
 def _texts(about: Headline, notice: Notice, pods: Mapping[str, Pods], jobs: str, counted_within: int) -> Iterator[str]:
-    """The same with less and less."""
+    """The title with less and less in it."""
     first = "still: " if notice.reason is Reason.REPEAT_INTERVAL_ELAPSED else ""
     first += f"{about.lost}, " if about.lost else ""
     is_named = about.lost or any(map(phrases.is_of_a_job, about.alerts))

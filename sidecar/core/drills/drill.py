@@ -4,7 +4,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from sidecar.core.alerting.silence_document import Written
+from sidecar.core.alerting.silence_document import StoredSilence
 from sidecar.core.cluster.draft import envelope
 from sidecar.core.drills.findings import Findings
 from sidecar.core.drills.judge import Result, figures, judged
@@ -28,7 +28,7 @@ class RunningDrill(Struct, frozen=True):
     findings: Findings = Findings()
 
 
-def began(policy: Policy, drill: Written, receivers: tuple[str, ...], now: Moment) -> Drill:
+def began(policy: Policy, drill: StoredSilence, receivers: tuple[str, ...], now: Moment) -> Drill:
     """The record of a drill that becomes known."""
     assert drill.drill  # noqa: S101  as the caller chooses
     return Drill(

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from sidecar.core.alerting.alerts import Reason, labels_of
 from sidecar.core.alerting.new_deliveries import FIRES_FOR, closing
 from sidecar.core.alerting.outbox import Delivery, Part
-from sidecar.core.alerting.silence_document import Expectation, Written, drill_of
+from sidecar.core.alerting.silence_document import Expectation, StoredSilence, drill_of
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
 from sidecar.core.message import FeedAlert
 from sidecar.core.moment import Moment, parsed, spoken
@@ -36,7 +36,7 @@ def critical_receivers(policy: Policy, cluster_id: str, now: Moment) -> list[Des
     return [destination for name in receivers for destination in policy.receivers.get(name, ())]
 
 
-def messages(policy: Policy, drill: Written, now: Moment) -> Iterator[Delivery]:
+def messages(policy: Policy, drill: StoredSilence, now: Moment) -> Iterator[Delivery]:
     """A delivery for each of them, and one that closes the incident where the service keeps it open."""
     for destination in critical_receivers(policy, drill.drilled_cluster, now):
         message = _message(policy, drill, destination, now)
@@ -59,7 +59,7 @@ def closing_messages(policy: Policy, drill: Drill, now: Moment) -> Iterator[Deli
             yield closing(replace(_message(policy, of, destination, now), title=title, body=body), after=0)
 
 
-def _message(policy: Policy, drill: Written, destination: Destination, now: Moment) -> Delivery:
+def _message(policy: Policy, drill: StoredSilence, destination: Destination, now: Moment) -> Delivery:
     cluster_id, place = drill.drilled_cluster, policy.places.get(drill.drilled_cluster, "")
     name, until = clean(cluster_id, _MOST_NAME), spoken(drill.over_at)
     title = f"[DRILL] {name}: failover drill, nothing is wrong"
@@ -101,7 +101,7 @@ def _message(policy: Policy, drill: Written, destination: Destination, now: Mome
     )
 
 
-def _feed_alert(policy: Policy, drill: Written, title: str, body: str, now: Moment) -> FeedAlert:
+def _feed_alert(policy: Policy, drill: StoredSilence, title: str, body: str, now: Moment) -> FeedAlert:
     """The message as an Alertmanager gets it: a critical alert that ends by itself."""
     own = {"alertname": f"Flink{ALERT}", "severity": Severity.CRITICAL.value, "cluster_id": drill.drilled_cluster}
     labels = {**policy.external_labels, **own, "store": policy.store_of(drill.drilled_cluster).value}

@@ -146,7 +146,7 @@ class Facts(Struct, frozen=True):
 NOT_IDENTIFIED: Final = "The observed facts do not identify one cause."
 
 
-class Verdict(Struct, frozen=True):
+class CauseVerdict(Struct, frozen=True):
     """A cause, how sure it is, and the facts it rests on, a sentence each."""
 
     cause: Cause
@@ -161,7 +161,7 @@ def is_planned(facts: Facts) -> bool | None:
     return True if facts.intent else (False if facts.operated else None)
 
 
-def verdict(facts: Facts) -> Verdict:
+def verdict(facts: Facts) -> CauseVerdict:
     """The cause that the facts decide upon, the surest first."""
     for judge in (
         _judge_removal,
@@ -177,7 +177,7 @@ def verdict(facts: Facts) -> Verdict:
         if why := judge(facts):
             break
     else:
-        why = Verdict(Cause.UNKNOWN, Confidence.NONE, (NOT_IDENTIFIED,))
+        why = CauseVerdict(Cause.UNKNOWN, Confidence.NONE, (NOT_IDENTIFIED,))
     beside = (
         *_process_facts(facts, why.cause),
         *([str(facts.intent)] if facts.intent and why.cause not in _BY_INTENT else []),
@@ -187,7 +187,7 @@ def verdict(facts: Facts) -> Verdict:
     return replace(why, facts=(*why.facts, *beside, *([before] if facts.handed_over_by is not None else [])))
 
 
-def _judge_removal(facts: Facts) -> Verdict | None:
+def _judge_removal(facts: Facts) -> CauseVerdict | None:
     if not facts.removed:
         return None
     how = "in order" if facts.orderly else "without removing its addresses"
@@ -206,7 +206,7 @@ _BY_INTENT: Final = {
 """A suspended or deleted FlinkDeployment explains that there is no leader, not how the last one ended."""
 
 
-def _judge_intent(facts: Facts) -> Verdict | None:
+def _judge_intent(facts: Facts) -> CauseVerdict | None:
     if facts.intent is None or facts.split or facts.foreign:
         return None
     cause = next((cause for cause, plan in _BY_INTENT.items() if facts.intent.plan is plan), None)
@@ -221,7 +221,7 @@ _RESTARTS: Final = frozenset({OperatorReason.RESTART_UNHEALTHY_JOB, OperatorReas
 """The operator's reports that come before it ends the JobManagers. Its other reports come when they are gone, or a job has failed."""
 
 
-def _judge_operator(facts: Facts) -> Verdict | None:
+def _judge_operator(facts: Facts) -> CauseVerdict | None:
     ended = (facts.orderly and not facts.same_process) or facts.deleted
     if facts.restart is None or not ended or facts.split or facts.foreign:
         return None
@@ -231,7 +231,7 @@ def _judge_operator(facts: Facts) -> Verdict | None:
     return _likely(Cause.OPERATOR_RESTART, str(facts.restart), alike=somebody)
 
 
-def _judge_writer(facts: Facts) -> Verdict | None:
+def _judge_writer(facts: Facts) -> CauseVerdict | None:
     if facts.split:
         return _sure(
             Cause.SPLIT_LEADERSHIP, "Leaders that had been replaced kept coming back with their old session ids."
@@ -250,7 +250,7 @@ def _judge_writer(facts: Facts) -> Verdict | None:
     return None
 
 
-def _judge_written(facts: Facts) -> Verdict | None:
+def _judge_written(facts: Facts) -> CauseVerdict | None:
     if facts.returned and facts.not_renewed_for:
         return _sure(
             Cause.LEASE_RENEWAL_FAILED, _lapse_text(facts), "The same leader continued, with its old session id."
@@ -267,7 +267,7 @@ def _judge_written(facts: Facts) -> Verdict | None:
     return None
 
 
-def _judge_store(facts: Facts) -> Verdict | None:
+def _judge_store(facts: Facts) -> CauseVerdict | None:
     if facts.loss is None:
         return None
     lost = _loss_text(facts.store, facts.loss, facts.opened)
@@ -276,7 +276,7 @@ def _judge_store(facts: Facts) -> Verdict | None:
     if facts.exited_at is not None and not facts.same_process:
         return _judge_exit(facts, facts.loss, lost)
     if not facts.succeeded:
-        return Verdict(
+        return CauseVerdict(
             Cause.UNKNOWN,
             Confidence.NONE,
             (lost, "There is no new leader yet, so it is not known which process was lost."),
@@ -284,7 +284,7 @@ def _judge_store(facts: Facts) -> Verdict | None:
     return _judge_same_process(facts, lost) or _judge_contenders(facts, lost)
 
 
-def _judge_same_process(facts: Facts, lost: str) -> Verdict | None:
+def _judge_same_process(facts: Facts, lost: str) -> CauseVerdict | None:
     """The leader's process lives, and leads again."""
     again = "The same process was elected again."
     if facts.returned or facts.same_process:
@@ -294,7 +294,7 @@ def _judge_same_process(facts: Facts, lost: str) -> Verdict | None:
     return None
 
 
-def _judge_exit(facts: Facts, loss: Loss, lost: str) -> Verdict | None:
+def _judge_exit(facts: Facts, loss: Loss, lost: str) -> CauseVerdict | None:
     """The leader's process ended: of the outage, if it ended itself then. A signal has a sender, and what ends later another reason."""
     until = loss.ended.steady + AT_ONCE if loss.ended else LATEST
     ended_by_others = facts.exit_code in {0, *_BY_SIGNAL}
@@ -310,7 +310,7 @@ def _judge_exit(facts: Facts, loss: Loss, lost: str) -> Verdict | None:
     return _likely(Cause.STORE_OUTAGE, lost, f"{ended}.", alike=alike)
 
 
-def _judge_contenders(facts: Facts, lost: str) -> Verdict | None:
+def _judge_contenders(facts: Facts, lost: str) -> CauseVerdict | None:
     """The verdict where another process leads and the connection was `lost`: whether that was a coincidence."""
     loss = facts.loss
     at_once = loss is None or loss.ended is None or facts.opened - loss.ended.steady <= AT_ONCE
@@ -327,12 +327,12 @@ def _judge_contenders(facts: Facts, lost: str) -> Verdict | None:
             alike = "A JobManager that failed by itself in that time leaves the same facts."
             return _likely(Cause.STORE_OUTAGE, lost, f"Another process leads; {fewer}.", alike=alike)
         either = f"{fewer}: either the store or one of them failed."
-        return Verdict(Cause.UNKNOWN, Confidence.NONE, (lost, either)) if at_once else None
+        return CauseVerdict(Cause.UNKNOWN, Confidence.NONE, (lost, either)) if at_once else None
     other = "Another process leads. If the previous leader failed in that time, the facts are the same."
     return _likely(Cause.STORE_OUTAGE, lost, other) if explains else None
 
 
-def _judge_leader_actions(facts: Facts) -> Verdict | None:
+def _judge_leader_actions(facts: Facts) -> CauseVerdict | None:
     handed_over = facts.orderly and not facts.same_process  # one that lives may withdraw too, and be elected again
     if handed_over and facts.withdrawn < facts.left:
         return _likely(Cause.GRACEFUL_HANDOVER, _partial_removal_text(facts), _CUT_SHORT, alike=_ENDED)
@@ -343,25 +343,27 @@ def _judge_leader_actions(facts: Facts) -> Verdict | None:
     return None
 
 
-def _judge_new_leader(facts: Facts) -> Verdict | None:
+def _judge_new_leader(facts: Facts) -> CauseVerdict | None:
     unseen = ("It happened while this observer could not read the store.",) if facts.unseen else ()
     confidence = Confidence.MEDIUM if facts.unseen else Confidence.HIGH
     if facts.same_process:
-        return Verdict(Cause.SAME_PROCESS_REELECTION, confidence, ("The same process led before and after.", *unseen))
+        return CauseVerdict(
+            Cause.SAME_PROCESS_REELECTION, confidence, ("The same process led before and after.", *unseen)
+        )
     if _same_process(facts):
         return _likely(Cause.SAME_PROCESS_REELECTION, _COUNTED_ON, *unseen)
     if facts.same_place and facts.same_process is False:
         why = "A new process leads at the same address."
         if not facts.is_own_place:
             return _likely(Cause.RESTARTED_IN_PLACE, why, *unseen, alike=_SHARED_ADDRESS)
-        return Verdict(Cause.RESTARTED_IN_PLACE, confidence, (why, *unseen))
+        return CauseVerdict(Cause.RESTARTED_IN_PLACE, confidence, (why, *unseen))
     if facts.same_place and facts.counted_on is False:
         why = "The leader has the same address, but its endpoint numbers start over: a new process."
         return _likely(Cause.RESTARTED_IN_PLACE, why, *unseen, alike=_SAME_ADDRESS)
     return None
 
 
-def _judge_end(facts: Facts) -> Verdict | None:
+def _judge_end(facts: Facts) -> CauseVerdict | None:
     if facts.unseen or (facts.succeeded and facts.same_process is not False):
         return None
     ended = _expiry_text(facts)
@@ -442,10 +444,10 @@ def _loss_text(store: Store, loss: Loss, opened: int) -> str:
     return f"{out} for {seconds(loss.ended.steady - loss.began.steady)}{before}."
 
 
-def _sure(cause: Cause, *facts: str) -> Verdict:
-    return Verdict(cause, Confidence.HIGH, facts)
+def _sure(cause: Cause, *facts: str) -> CauseVerdict:
+    return CauseVerdict(cause, Confidence.HIGH, facts)
 
 
-def _likely(cause: Cause, *facts: str, alike: str = "") -> Verdict:
+def _likely(cause: Cause, *facts: str, alike: str = "") -> CauseVerdict:
     """`alike`: a sentence of its own about what else leaves these facts; one of them may say it too."""
-    return Verdict(cause, Confidence.MEDIUM, (*facts, alike) if alike else facts, alike)
+    return CauseVerdict(cause, Confidence.MEDIUM, (*facts, alike) if alike else facts, alike)

@@ -196,7 +196,7 @@ def _with_process(facts: Facts, cluster: ClusterState, episode: Episode) -> Fact
     )
 
 
-def cause_of(cluster: ClusterState, episode: Episode) -> causes.Verdict:
+def cause_of(cluster: ClusterState, episode: Episode) -> causes.CauseVerdict:
     """Why it happened, as far as is known."""
     return causes.verdict(facts_of(cluster, episode))
 

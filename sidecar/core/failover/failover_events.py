@@ -30,10 +30,10 @@ class EventReason(StrEnum):
     LEADER_LOST = "FlinkLeaderLost"
     FAILED_OVER = "FlinkFailedOver"
     LEADER_BACK = "FlinkLeaderBack"
-    """The same leader leads again: no failover."""
+    """A leader leads again that led before: no failover."""
 
 
-class Subject(Struct, frozen=True):
+class EventSubject(Struct, frozen=True):
     """The object that an Event is about. Without its uid, `kubectl describe` does not show the Event."""
 
     kind: str
@@ -45,7 +45,7 @@ class KubernetesEvent(Struct, frozen=True):
     """One Event about one failover. Every observer of the failover makes the same one, but for its words."""
 
     cluster_id: str
-    subject: Subject
+    subject: EventSubject
     reason: EventReason
     message: str
     at: Timestamp
@@ -106,15 +106,15 @@ def _about(
     """One Event at the ConfigMap of the leaders, and one at the pod of `address`, if that is known."""
     text = clean(message, MOST_BYTES).encode()[:MOST_BYTES].decode(errors="ignore")
     pod = pod_at(cluster.pods, address)
-    for subject in (_config_map(cluster), Subject("Pod", pod.name, pod.uid) if pod and pod.uid else None):
+    for subject in (_config_map(cluster), EventSubject("Pod", pod.name, pod.uid) if pod and pod.uid else None):
         if subject:
             yield KubernetesEvent(cluster_id, subject, reason, text, at, episode_id)
 
 
-def _config_map(cluster: ClusterState) -> Subject | None:
+def _config_map(cluster: ClusterState) -> EventSubject | None:
     """The ConfigMap in which the dispatcher's leader was last observed, else that of another component."""
     for component in (ComponentId(Component.DISPATCHER), *CLUSTER_COMPONENTS):
         state = cluster.components.get(component)
         if state and isinstance(position := state.last_position, ConfigMapPosition):
-            return Subject("ConfigMap", position.name, position.uid)
+            return EventSubject("ConfigMap", position.name, position.uid)
     return None

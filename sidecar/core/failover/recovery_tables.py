@@ -101,7 +101,7 @@ class Ruling(NamedTuple):
     """Whether it may be known later."""
 
 
-class Row(NamedTuple):
+class RulingRow(NamedTuple):
     """A row of a table."""
 
     name: str
@@ -152,76 +152,78 @@ def _path_text(case: JobCase) -> str:
 
 
 OUTCOMES: Final = (
-    Row(
+    RulingRow(
         "another cluster answers",
         lambda case: case.foreign,
         _always(
             None, "Another cluster seems to answer at the leader's address: none of its jobs was known.", open=True
         ),
     ),
-    Row("it had ended, and still has", lambda case: _had_ended(case) and _has_ended(case), _always(Outcome.ENDED)),
-    Row(
+    RulingRow(
+        "it had ended, and still has", lambda case: _had_ended(case) and _has_ended(case), _always(Outcome.ENDED)
+    ),
+    RulingRow(
         "it had ended, and was started on purpose",
         lambda case: _had_ended(case) and (case.intended or _is_savepoint(case)),
         _always(Outcome.ENDED),
     ),
-    Row(
+    RulingRow(
         "it had ended, and starts",
         lambda case: _had_ended(case) and case.after is not None and not _has_begun(case),
         _always(None, LISTED_AGAIN, open=True),
     ),
-    Row(
+    RulingRow(
         "it had ended, and runs again",
         lambda case: _had_ended(case) and case.after is not None,
         _always(Outcome.RESURRECTED, "It had ended before the failover, and was started again."),
     ),
-    Row(
+    RulingRow(
         "it had ended, and is not listed any more",
         lambda case: _had_ended(case) and case.complete,
         _always(Outcome.ENDED),
     ),
-    Row(
+    RulingRow(
         "it had ended, and jobs are not listed yet",
         _had_ended,
         _always(None, "The new leader has not listed its jobs for long enough.", open=True),
     ),
-    Row("it has ended", _has_ended, _ended),
-    Row("it runs", lambda case: case.runs, _always(Outcome.RUNNING)),
-    Row(
+    RulingRow("it has ended", _has_ended, _ended),
+    RulingRow("it runs", lambda case: case.runs, _always(Outcome.RUNNING)),
+    RulingRow(
         "it is as it was before",
         lambda case: case.continued and not case.same_leader,
         _always(None, "What is said of it is as it was before the failover.", open=True),
     ),
-    Row("it does not run", lambda case: case.after is not None, _not_running),
-    Row(
+    RulingRow("it does not run", lambda case: case.after is not None, _not_running),
+    RulingRow(
         "it was left out on purpose",
         lambda case: case.intended,
         _always(None, "The failover was planned, and no job has its name now.", open=True),
     ),
-    Row(
+    RulingRow(
         "main() ran anew",
         lambda case: case.anew,
         _always(None, "The application submitted its jobs anew, and none has its name now.", open=True),
     ),
-    Row(
+    RulingRow(
         "jobs are not listed yet",
         lambda case: not case.complete,
         _always(None, "The new leader has not listed its jobs for long enough.", open=True),
     ),
-    Row(
+    RulingRow(
         "main() runs", lambda case: case.starting, _always(None, "Its application has not submitted it yet.", open=True)
     ),
-    Row(
+    RulingRow(
         "its plan is stored",
         lambda case: case.stored,
         _always(None, "Flink does not list it, though its plan is in the store.", open=True),
     ),
-    Row(
+    RulingRow(
         "its plan may have gone in time",
         lambda case: not case.lost,
         _always(None, "Flink does not list it. Its plan is gone, and it may have ended before the failure."),
     ),
-    Row("it is missing", lambda _: True, _missing),
+    RulingRow("it is missing", lambda _: True, _missing),
 )
 """The table that decides what became of a job."""
 
@@ -353,39 +355,41 @@ def _judge_without_checkpoint(case: JobCase) -> Ruling:
 
 
 ORIGINS: Final = (
-    Row("it was not restarted", lambda case: case.continued, _always(None)),
-    Row("checkpoints are not read yet", _is_unread, _always(None, "Its checkpoints could not be read.", open=True)),
-    Row("it takes no checkpoints", _is_off, _always(None)),
-    Row(
+    RulingRow("it was not restarted", lambda case: case.continued, _always(None)),
+    RulingRow(
+        "checkpoints are not read yet", _is_unread, _always(None, "Its checkpoints could not be read.", open=True)
+    ),
+    RulingRow("it takes no checkpoints", _is_off, _always(None)),
+    RulingRow(
         "ids go back", _is_inconsistent, _always(None, "Its checkpoint ids went back: what was restored is not known.")
     ),
-    Row(
+    RulingRow(
         "it has no state yet",
         lambda case: _restored_nothing(case) and not _confirmed(case),
         _always(None, "What it was restored from is not known.", open=True),
     ),
-    Row(
+    RulingRow(
         "when it started is not known",
         lambda case: _restored_nothing(case) and not case.before.started_at > 0,
         _always(None, "Whether it was restarted is not known."),
     ),
-    Row(
+    RulingRow(
         "what it had is not known",
         lambda case: _restored_nothing(case) and case.before.checkpoints is None,
         _always(None, "It started without state. Whether it had completed a checkpoint is not known."),
     ),
-    Row(
+    RulingRow(
         "it had no checkpoint",
         lambda case: _restored_nothing(case) and last_known(case.before.checkpoints) is None,
         _judge_without_checkpoint,
     ),
-    Row("it lost its state", _restored_nothing, _lost_state),
-    Row("an old savepoint", lambda case: _is_savepoint(case) and is_older(case), _judge_old_savepoint),
-    Row("a savepoint", _is_savepoint, _always(Origin.SAVEPOINT)),
-    Row("an older checkpoint", is_older, _judge_older),
-    Row("nothing was triggered between", _nothing_between, _always(Origin.LATEST)),
-    Row("nothing was completed between", _none_completed_between, _always(Origin.LATEST)),
-    Row(
+    RulingRow("it lost its state", _restored_nothing, _lost_state),
+    RulingRow("an old savepoint", lambda case: _is_savepoint(case) and is_older(case), _judge_old_savepoint),
+    RulingRow("a savepoint", _is_savepoint, _always(Origin.SAVEPOINT)),
+    RulingRow("an older checkpoint", is_older, _judge_older),
+    RulingRow("nothing was triggered between", _nothing_between, _always(Origin.LATEST)),
+    RulingRow("nothing was completed between", _none_completed_between, _always(Origin.LATEST)),
+    RulingRow(
         "nothing was triggered yet",
         lambda case: case.after is not None and case.after.first_id is None,
         _with_number(
@@ -393,7 +397,7 @@ ORIGINS: Final = (
             open=True,
         ),
     ),
-    Row(
+    RulingRow(
         "something was triggered between",
         lambda _: True,
         _with_number(
@@ -404,7 +408,7 @@ ORIGINS: Final = (
 """The table that decides from what a running job was restored."""
 
 
-def decided(table: Sequence[Row], case: JobCase) -> tuple[str, Ruling]:
+def decided(table: Sequence[RulingRow], case: JobCase) -> tuple[str, Ruling]:
     """The first row that applies, and what it says."""
     row = next(row for row in table if row.applies(case))
     return row.name, row.rules(case)

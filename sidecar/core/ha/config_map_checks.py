@@ -6,7 +6,7 @@ from typing import Final
 
 from sidecar.core.counted import counted, data_size, listed
 from sidecar.core.flink.configmaps import DEFAULT_LEASE, cluster_config_map
-from sidecar.core.ha.finding import Finding, Unknown, passes, risk, unknown
+from sidecar.core.ha.finding import Finding, UnknownFact, passes, risk, unknown
 from sidecar.core.ha.kubernetes_facts import COMPONENTS, HaConfigMap, KubernetesFacts, Right
 from sidecar.core.moment import SECOND, age, parsed, seconds
 from sidecar.core.sanitize import clean
@@ -27,7 +27,7 @@ _FLINK_LABEL: Final = "type=flink-native-kubernetes"
 def lease_margin(facts: KubernetesFacts) -> Finding:
     """Whether a leader gives up before another one may take its lease."""
     times = facts.election
-    if isinstance(times, Unknown):
+    if isinstance(times, UnknownFact):
         lease = facts.leaders.lease if isinstance(facts.leaders, HaConfigMap) else None
         held = (
             f"the lease lasts {seconds(lease.lease_duration)}"
@@ -50,7 +50,7 @@ def lease_margin(facts: KubernetesFacts) -> Finding:
 def sidecar_rights(facts: KubernetesFacts) -> Finding:
     """Whether the sidecar may do what its settings ask of it."""
     rights = facts.own_rights
-    if isinstance(rights, Unknown):
+    if isinstance(rights, UnknownFact):
         return unknown(rights.reason)
     missing = [right for right in rights if not right.allowed]
     if not missing:
@@ -62,7 +62,7 @@ def sidecar_rights(facts: KubernetesFacts) -> Finding:
 def flink_rights(facts: KubernetesFacts) -> Finding:
     """Whether Flink may write its own ConfigMaps."""
     rights = facts.flink_rights
-    if isinstance(rights, Unknown):
+    if isinstance(rights, UnknownFact):
         return unknown(rights.reason)
     missing = [right for right in rights.rights if not right.allowed]
     if not missing:
@@ -79,7 +79,7 @@ def flink_rights(facts: KubernetesFacts) -> Finding:
 def config_map_size(facts: KubernetesFacts) -> Finding:
     """Whether Flink may soon be unable to write: a ConfigMap holds 1 MiB."""
     config_maps = facts.config_maps
-    all_maps = () if isinstance(config_maps, Unknown) else config_maps
+    all_maps = () if isinstance(config_maps, UnknownFact) else config_maps
     own = [config_map for config_map in all_maps if config_map.app == facts.cluster_id]
     leaders = facts.leaders if isinstance(facts.leaders, HaConfigMap) else None
     if leaders and all(config_map.name != leaders.name for config_map in own):
@@ -92,7 +92,7 @@ def config_map_size(facts: KubernetesFacts) -> Finding:
             "keep fewer checkpoints (state.checkpoints.num-retained) or jobs in one cluster, and remove leftovers: beyond the limit Flink "
             "can neither renew its lease nor complete a checkpoint",
         )
-    if isinstance(config_maps, Unknown):
+    if isinstance(config_maps, UnknownFact):
         leaders_size = f"{leaders.name} has {data_size(leaders.size)}; " if leaders else ""
         return unknown(f"{leaders_size}the ConfigMaps of jobs are not known: {config_maps.reason}")
     if not own:
@@ -106,7 +106,7 @@ def config_map_size(facts: KubernetesFacts) -> Finding:
 def erased_leaders(facts: KubernetesFacts) -> Finding:
     """Whether a component's leader is missing for good while the lease is renewed (FLINK-40114)."""
     first, later = facts.leaders, facts.leaders_later
-    if isinstance(first, Unknown):
+    if isinstance(first, UnknownFact):
         return unknown(first.reason)
     if first is None or not first.lease or not first.lease.holder_identity:
         return unknown(f"nobody holds the lease in a ConfigMap {cluster_config_map(facts.cluster_id)}")
@@ -140,7 +140,7 @@ def _renewed_for(first: HaConfigMap, later: HaConfigMap) -> int | None:
 def leftover_clusters(facts: KubernetesFacts) -> Finding:
     """Whether the namespace has HA data of clusters that nobody leads."""
     config_maps = facts.config_maps
-    if isinstance(config_maps, Unknown):
+    if isinstance(config_maps, UnknownFact):
         return unknown(config_maps.reason)
     others = [
         config_map
@@ -172,9 +172,9 @@ def leftover_clusters(facts: KubernetesFacts) -> Finding:
 def leftover_jobs(facts: KubernetesFacts) -> Finding:
     """Whether the cluster has checkpoints' ConfigMaps of jobs that Flink will not recover."""
     config_maps, leaders = facts.config_maps, facts.leaders
-    if isinstance(config_maps, Unknown):
+    if isinstance(config_maps, UnknownFact):
         return unknown(config_maps.reason)
-    if isinstance(leaders, Unknown):
+    if isinstance(leaders, UnknownFact):
         return unknown(leaders.reason)
     if leaders is None:
         return unknown(f"there is no ConfigMap {cluster_config_map(facts.cluster_id)}")
@@ -218,8 +218,8 @@ def _is_old(config_map: HaConfigMap, now: int) -> bool:
 def _is_deployed(facts: KubernetesFacts, app: str) -> bool:
     """Whether somebody keeps the cluster, suspended or scaled to none: its HA data is what it continues from."""
     flink = facts.flink_deployments
-    workloads = () if isinstance(facts.workloads, Unknown) else facts.workloads
-    return (not isinstance(flink, Unknown) and app in flink) or any(
+    workloads = () if isinstance(facts.workloads, UnknownFact) else facts.workloads
+    return (not isinstance(flink, UnknownFact) and app in flink) or any(
         app in {workload.name, workload.labels.get("app")} for workload in workloads
     )
 
@@ -228,7 +228,7 @@ def _unsure(facts: KubernetesFacts) -> str:
     hidden = [
         name
         for name, value in (("FlinkDeployments", facts.flink_deployments), ("Deployments", facts.workloads))
-        if isinstance(value, Unknown)
+        if isinstance(value, UnknownFact)
     ]
     return f". Whether they are only suspended is not known: {' and '.join(hidden)} cannot be read" if hidden else ""
 

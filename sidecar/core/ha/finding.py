@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     """UNKNOWN: the facts could not be read, or do not decide. It is never PASS."""
 
     PASS = "PASS"  # noqa: S105  not a password
@@ -14,11 +14,11 @@ class Verdict(StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
-WORST_FIRST: Final = (Verdict.RISK, Verdict.UNKNOWN, Verdict.PASS)
+WORST_FIRST: Final = (CheckVerdict.RISK, CheckVerdict.UNKNOWN, CheckVerdict.PASS)
 """The order in which they are shown."""
 
 
-class Unknown(Struct, frozen=True):
+class UnknownFact(Struct, frozen=True):
     """A fact that could not be read."""
 
     reason: str
@@ -28,7 +28,7 @@ class Unknown(Struct, frozen=True):
 class Finding(Struct, frozen=True):
     """The result of one check."""
 
-    verdict: Verdict
+    verdict: CheckVerdict
     text: str
     """The facts, in one line. UNKNOWN: what is missing."""
     advice: str = ""
@@ -36,12 +36,12 @@ class Finding(Struct, frozen=True):
 
 
 def passes(text: str) -> Finding:
-    return Finding(Verdict.PASS, text)
+    return Finding(CheckVerdict.PASS, text)
 
 
 def risk(text: str, advice: str) -> Finding:
-    return Finding(Verdict.RISK, text, advice)
+    return Finding(CheckVerdict.RISK, text, advice)
 
 
 def unknown(text: str) -> Finding:
-    return Finding(Verdict.UNKNOWN, text)
+    return Finding(CheckVerdict.UNKNOWN, text)

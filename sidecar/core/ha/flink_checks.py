@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from sidecar.core.counted import counted
-from sidecar.core.ha.finding import Finding, Unknown, passes, risk, unknown
+from sidecar.core.ha.finding import Finding, UnknownFact, passes, risk, unknown
 from sidecar.core.pictures import ENDED, Picture
 from sidecar.core.sanitize import clean
 
@@ -30,13 +30,13 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 class FlinkFacts(Struct, frozen=True, kw_only=True):
     """The facts from Flink's configuration folder."""
 
-    options: Mapping[str, str] | Unknown
+    options: Mapping[str, str] | UnknownFact
     """The options by the names of `OPTIONS`, without those that are not set."""
-    masters: int | Unknown | None = None
+    masters: int | UnknownFact | None = None
     """JobManagers that the file `masters` lists; None: there is no such file."""
-    contenders: int | Unknown = Unknown("nothing of the cluster was read")
+    contenders: int | UnknownFact = UnknownFact("nothing of the cluster was read")
     """JobManagers that contend for leadership now."""
-    picture: Picture | Unknown = Unknown("Flink's REST server was not asked")
+    picture: Picture | UnknownFact = UnknownFact("Flink's REST server was not asked")
     """The answer of the leading REST server."""
     volumes: tuple[str, ...] = ()
     """The mount paths of the volumes that outlive the JobManagers' pods. Empty: there are none, or no pods."""
@@ -51,14 +51,14 @@ def options_check(check: Callable[[_Options], Finding | None]) -> Callable[[Flin
     """A check over the options: UNKNOWN where they were not read."""
 
     def checked(facts: FlinkFacts) -> Finding | None:
-        return unknown(facts.options.reason) if isinstance(facts.options, Unknown) else check(facts.options)
+        return unknown(facts.options.reason) if isinstance(facts.options, UnknownFact) else check(facts.options)
 
     return checked
 
 
 def storage_dir(facts: FlinkFacts) -> Finding | None:
     """Whether every JobManager reaches the data that it recovers from."""
-    if not isinstance(facts.options, Unknown) and "storage_dir" not in facts.options:
+    if not isinstance(facts.options, UnknownFact) and "storage_dir" not in facts.options:
         return risk(
             "high-availability.storageDir is not set", f"set it {_SHARED}: no JobManager can recover a job without it"
         )
@@ -72,7 +72,7 @@ def checkpoint_dir(facts: FlinkFacts) -> Finding | None:
 
 def _shared(facts: FlinkFacts, name: str, otherwise: str) -> Finding | None:
     """Whether a folder is one that all machines share; None: it is not set."""
-    if isinstance(facts.options, Unknown):
+    if isinstance(facts.options, UnknownFact):
         return unknown(facts.options.reason)
     if not (place := facts.options.get(name)):
         return None
@@ -131,9 +131,9 @@ def masters(facts: FlinkFacts) -> Finding | None:
     listed, contenders = facts.masters, facts.contenders
     if listed is None:
         return None
-    if isinstance(listed, Unknown):
+    if isinstance(listed, UnknownFact):
         return unknown(listed.reason)
-    if isinstance(contenders, Unknown):
+    if isinstance(contenders, UnknownFact):
         return unknown(contenders.reason)
     text = f"the file masters lists {counted(listed, 'JobManager')}, and {contenders} contend for leadership"
     if listed == contenders:
@@ -144,7 +144,7 @@ def masters(facts: FlinkFacts) -> Finding | None:
 def task_managers(facts: FlinkFacts) -> Finding:
     """Whether jobs have anywhere to run."""
     picture = facts.picture
-    if isinstance(picture, Unknown):
+    if isinstance(picture, UnknownFact):
         return unknown(picture.reason)
     if picture.task_managers is None:
         return unknown("Flink's REST server did not say which TaskManagers are registered")

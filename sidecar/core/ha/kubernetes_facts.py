@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from sidecar.core.flink.configmaps import DEFAULT_LEASE, LeaderElectionRecord
 from sidecar.core.flink.leadership import Component
-from sidecar.core.ha.finding import Unknown
+from sidecar.core.ha.finding import UnknownFact
 from sidecar.core.ha.flink_checks import OPTIONS, FlinkFacts
 
 JOB_MANAGER: Final = "jobmanager"
@@ -22,7 +22,7 @@ NATIVE: Final = "flink-native-kubernetes"
 COMPONENTS: Final = frozenset({Component.DISPATCHER, Component.RESOURCE_MANAGER, Component.REST_SERVER})
 
 
-NOT_READ: Final = Unknown("it was not read")
+NOT_READ: Final = UnknownFact("it was not read")
 
 
 class ProbeKind(StrEnum):
@@ -184,34 +184,34 @@ class KubernetesFacts(Struct, frozen=True, kw_only=True):
     namespace: str
     read_at: int
     """Wall microseconds."""
-    pods: tuple[FlinkPod, ...] | Unknown
+    pods: tuple[FlinkPod, ...] | UnknownFact
     """All JobManagers and TaskManagers of the namespace: `pods_of` has those of this cluster."""
-    budgets: tuple[DisruptionBudget, ...] | Unknown
-    workloads: tuple[Workload, ...] | Unknown
+    budgets: tuple[DisruptionBudget, ...] | UnknownFact
+    workloads: tuple[Workload, ...] | UnknownFact
     """Deployments and StatefulSets of JobManagers."""
-    flink_deployments: Mapping[str, int | None] | Unknown
+    flink_deployments: Mapping[str, int | None] | UnknownFact
     """The operator's, by name: how many JobManagers each has (`spec.jobManager.replicas`). Empty without the operator."""
-    leaders: HaConfigMap | Unknown | None
+    leaders: HaConfigMap | UnknownFact | None
     """The ConfigMap with this cluster's leaders (Flink 1.15 and newer). None: there is none."""
     leaders_later: HaConfigMap | None = None
     """The leaders' ConfigMap some seconds after the first read. None: read only where a component was without a leader at first."""
-    config_maps: tuple[HaConfigMap, ...] | Unknown
+    config_maps: tuple[HaConfigMap, ...] | UnknownFact
     """The ConfigMaps of all clusters of the namespace."""
-    memory: Mapping[str, str] | Unknown = NOT_READ
+    memory: Mapping[str, str] | UnknownFact = NOT_READ
     """Flink's options of memory, leader election and storage as its ConfigMap has them."""
-    election: ElectionTimes | Unknown = NOT_READ
-    own_rights: tuple[Right, ...] | Unknown
-    flink_rights: FlinkRights | Unknown = NOT_READ
+    election: ElectionTimes | UnknownFact = NOT_READ
+    own_rights: tuple[Right, ...] | UnknownFact
+    flink_rights: FlinkRights | UnknownFact = NOT_READ
 
 
-def pods_of(facts: KubernetesFacts) -> tuple[FlinkPod, ...] | Unknown:
+def pods_of(facts: KubernetesFacts) -> tuple[FlinkPod, ...] | UnknownFact:
     """The cluster's JobManagers and TaskManagers that are not being deleted.
 
     Pods of Flink's native integration and of the operator are labelled with the cluster id. Those that people describe themselves are
     recognized by the label `app` of the leader's pod, or because there are no others.
     """
     pods = facts.pods
-    if isinstance(pods, Unknown):
+    if isinstance(pods, UnknownFact):
         return pods
     pods = tuple(pod for pod in pods if not pod.deleting)
     if own := tuple(pod for pod in pods if pod.is_named and pod.app == facts.cluster_id):
@@ -219,7 +219,7 @@ def pods_of(facts: KubernetesFacts) -> tuple[FlinkPod, ...] | Unknown:
     others = tuple(pod for pod in pods if not pod.is_named)
     apps = _apps(facts, others)
     if len(apps) > 1:
-        return Unknown(
+        return UnknownFact(
             f"namespace {facts.namespace} has JobManagers of {len(apps)} applications, and which are this cluster's is not known: "
             f"label them app: {facts.cluster_id}"
         )
@@ -236,18 +236,18 @@ def _apps(facts: KubernetesFacts, pods: Iterable[FlinkPod]) -> set[str]:
     return led if len(led) == 1 else apps
 
 
-def job_managers_of(facts: KubernetesFacts) -> tuple[FlinkPod, ...] | Unknown:
+def job_managers_of(facts: KubernetesFacts) -> tuple[FlinkPod, ...] | UnknownFact:
     """The JobManagers among `pods_of`."""
     pods = pods_of(facts)
-    return pods if isinstance(pods, Unknown) else tuple(pod for pod in pods if pod.component == JOB_MANAGER)
+    return pods if isinstance(pods, UnknownFact) else tuple(pod for pod in pods if pod.component == JOB_MANAGER)
 
 
 def with_pods(flink: FlinkFacts, facts: KubernetesFacts) -> FlinkFacts:
     """`flink` with the options that pods and their ConfigMap add, where no folder was read."""
     pods = job_managers_of(facts)
-    job_managers = () if isinstance(pods, Unknown) else pods
+    job_managers = () if isinstance(pods, UnknownFact) else pods
     options = flink.options
-    if isinstance(options, Unknown) and not isinstance(facts.memory, Unknown):
+    if isinstance(options, UnknownFact) and not isinstance(facts.memory, UnknownFact):
         given = {**facts.memory, **next((pod.properties for pod in job_managers if pod.properties), {})}
         options = {name: next((given[key] for key in keys if key in given), "") for name, keys in OPTIONS.items()}
         options = {name: value for name, value in options.items() if value}

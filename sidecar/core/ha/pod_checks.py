@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from sidecar.core.counted import counted, listed
 from sidecar.core.flink.configmaps import DEFAULT_LEASE, LeaderElectionRecord
-from sidecar.core.ha.finding import Finding, Unknown, passes, risk, unknown
+from sidecar.core.ha.finding import Finding, UnknownFact, passes, risk, unknown
 from sidecar.core.ha.kubernetes_facts import (
     DisruptionBudget,
     FlinkPod,
@@ -39,7 +39,7 @@ _SHIFTS: Final = {
 _DEFAULTS: Final = {"off-heap.size": 128 * MiB, "jvm-metaspace.size": 256 * MiB, "jvm-overhead.min": 192 * MiB}
 
 
-class Need(NamedTuple):
+class MemoryNeed(NamedTuple):
     """Bytes of a whole JVM, and what they follow from."""
 
     total: int
@@ -53,20 +53,24 @@ def memory_size(text: str) -> int | None:
     return int(match[1]) << shift if match and shift is not None else None
 
 
-def needed_bytes(heap: int | None, options: Mapping[str, str]) -> Need | None:
+def needed_bytes(heap: int | None, options: Mapping[str, str]) -> MemoryNeed | None:
     """The memory that a JobManager may use. `heap`: its -Xmx, which wins over `options`, those of `jobmanager.memory`. None: not known."""
     sizes = {name: size for name in _NAMES if (size := memory_size(options.get(f"{_PREFIX}{name}", ""))) is not None}
     beside = {name: sizes.get(name, default) for name, default in _DEFAULTS.items()}
     parts = "with metaspace, direct memory and overhead"
     if heap is not None:
-        return Need(heap + sum(beside.values()), f"-Xmx is {heap // MiB} MiB: {parts} the JVM needs")
+        return MemoryNeed(heap + sum(beside.values()), f"-Xmx is {heap // MiB} MiB: {parts} the JVM needs")
     if (process := sizes.get("process.size")) is not None:
-        return Need(process, f"{_PREFIX}process.size is")
+        return MemoryNeed(process, f"{_PREFIX}process.size is")
     if (flink := sizes.get("flink.size")) is not None:
         total = flink + beside["jvm-metaspace.size"] + beside["jvm-overhead.min"]
-        return Need(total, f"{_PREFIX}flink.size is {flink // MiB} MiB: with metaspace and overhead the JVM needs")
+        return MemoryNeed(
+            total, f"{_PREFIX}flink.size is {flink // MiB} MiB: with metaspace and overhead the JVM needs"
+        )
     if (size := sizes.get("heap.size")) is not None:
-        return Need(size + sum(beside.values()), f"{_PREFIX}heap.size is {size // MiB} MiB: {parts} the JVM needs")
+        return MemoryNeed(
+            size + sum(beside.values()), f"{_PREFIX}heap.size is {size // MiB} MiB: {parts} the JVM needs"
+        )
     return None
 
 
@@ -88,7 +92,7 @@ def job_managers_check(check: Callable[[KubernetesFacts, _Pods], Finding]) -> Ca
 
     def checked(facts: KubernetesFacts) -> Finding:
         pods = job_managers_of(facts)
-        if isinstance(pods, Unknown):
+        if isinstance(pods, UnknownFact):
             return unknown(pods.reason)
         if not pods:
             return unknown(
@@ -102,7 +106,7 @@ def job_managers_check(check: Callable[[KubernetesFacts, _Pods], Finding]) -> Ca
 def standby(facts: KubernetesFacts) -> Finding:
     """Whether another JobManager waits to take over."""
     pods, wanted = job_managers_of(facts), _replicas(facts)
-    if not isinstance(pods, Unknown) and pods:
+    if not isinstance(pods, UnknownFact) and pods:
         running = [pod for pod in pods if pod.running]
         if len(running) > 1:
             return passes(f"{len(running)} JobManagers run: {_names(running)}")
@@ -111,7 +115,7 @@ def standby(facts: KubernetesFacts) -> Finding:
         return risk(f"running JobManagers: {len(running)}{of}{names}", _STANDBY)
     if wanted and wanted[1] < 2:
         return risk(f"{wanted[0]} has replicas: {wanted[1]}", _STANDBY)
-    reason = pods.reason if isinstance(pods, Unknown) else "no JobManager's pod was found"
+    reason = pods.reason if isinstance(pods, UnknownFact) else "no JobManager's pod was found"
     return unknown(
         f"{wanted[0]} has replicas: {wanted[1]}; whether they run is not known: {reason}" if wanted else reason
     )
@@ -126,7 +130,7 @@ _STANDBY: Final = (
 def _replicas(facts: KubernetesFacts) -> tuple[str, int] | None:
     """The workload of the JobManagers, and how many pods it has to keep. None: not known."""
     deployments = facts.flink_deployments
-    if not isinstance(deployments, Unknown) and facts.cluster_id in deployments:
+    if not isinstance(deployments, UnknownFact) and facts.cluster_id in deployments:
         replicas = deployments[facts.cluster_id]
         return f"FlinkDeployment {facts.cluster_id}", 1 if replicas is None else replicas
     workload = workload_of(facts)
@@ -135,10 +139,10 @@ def _replicas(facts: KubernetesFacts) -> tuple[str, int] | None:
 
 def workload_of(facts: KubernetesFacts) -> Workload | None:
     """The Deployment or StatefulSet of the cluster's JobManagers; None: not known, or several could be it."""
-    if isinstance(facts.workloads, Unknown):
+    if isinstance(facts.workloads, UnknownFact):
         return None
     pods = job_managers_of(facts)
-    apps = {facts.cluster_id} if isinstance(pods, Unknown) or not pods else {pod.app for pod in pods}
+    apps = {facts.cluster_id} if isinstance(pods, UnknownFact) or not pods else {pod.app for pod in pods}
     own = [workload for workload in facts.workloads if workload.labels.get("app") in apps]
     return own[0] if len(own) == 1 else None
 
@@ -146,7 +150,7 @@ def workload_of(facts: KubernetesFacts) -> Workload | None:
 @job_managers_check
 def disruption_budget(facts: KubernetesFacts, pods: _Pods) -> Finding:
     """Whether a drain of nodes may evict all JobManagers at once."""
-    if isinstance(facts.budgets, Unknown):
+    if isinstance(facts.budgets, UnknownFact):
         return unknown(facts.budgets.reason)
     uncovered = [pod for pod in pods if not any(selects(budget, pod.labels) for budget in facts.budgets)]
     if uncovered:
@@ -167,7 +171,7 @@ def disruption_budget(facts: KubernetesFacts, pods: _Pods) -> Finding:
 
 def _selected(facts: KubernetesFacts, budget: DisruptionBudget) -> int:
     """How many pods count for a budget: where it selects TaskManagers too, these may be all that stays."""
-    pods = () if isinstance(facts.pods, Unknown) else facts.pods
+    pods = () if isinstance(facts.pods, UnknownFact) else facts.pods
     return sum(selects(budget, pod.labels) for pod in pods if not pod.deleting)
 
 
@@ -279,12 +283,12 @@ def memory_limit(facts: KubernetesFacts, pods: _Pods) -> Finding:
     limited = [pod for pod in pods if pod.limit_bytes is not None]
     if not limited:
         return passes("no memory limit is set")
-    options = {} if isinstance(facts.memory, Unknown) else facts.memory
+    options = {} if isinstance(facts.memory, UnknownFact) else facts.memory
     unclear = ""
     for pod in limited:
         need = needed_bytes(pod.heap_bytes, {**options, **pod.properties})
         if need is None:
-            reason = f": {facts.memory.reason}" if isinstance(facts.memory, Unknown) else ""
+            reason = f": {facts.memory.reason}" if isinstance(facts.memory, UnknownFact) else ""
             unclear = f"neither -Xmx nor jobmanager.memory.* of {clean(pod.name)} is visible{reason}"
         elif pod.limit_bytes is not None and pod.limit_bytes < need.total:
             return risk(
@@ -302,7 +306,7 @@ def memory_limit(facts: KubernetesFacts, pods: _Pods) -> Finding:
 def flink_versions(facts: KubernetesFacts) -> Finding:
     """Whether all JobManagers and TaskManagers run one version of Flink."""
     pods = pods_of(facts)
-    if isinstance(pods, Unknown):
+    if isinstance(pods, UnknownFact):
         return unknown(pods.reason)
     images = sorted({pod.image for pod in pods if pod.image})
     if not images:

@@ -6,7 +6,7 @@ from typing import Any, Final, assert_never
 from msgspec import Struct
 
 from sidecar.core.ha import config_map_checks, pod_checks
-from sidecar.core.ha.finding import Finding, Verdict, unknown
+from sidecar.core.ha.finding import CheckVerdict, Finding, unknown
 from sidecar.core.ha.flink_checks import FLINK_CHECKS, FlinkFacts
 from sidecar.core.ha.kubernetes_facts import KubernetesFacts, with_pods
 from sidecar.core.ha.zookeeper_checks import ZOOKEEPER_CHECKS, ZooKeeperFacts
@@ -42,7 +42,7 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     """The result of one check of one cluster."""
 
     check: str
-    verdict: Verdict
+    verdict: CheckVerdict
     text: str
     """The facts, or what is missing, in one line."""
     advice: str = ""
@@ -71,9 +71,9 @@ def known(last: KnownCheck | None, result: CheckResult, at: Moment) -> KnownChec
     due = not same or last is None or at.steady - last.recorded_at.steady >= RECORD_INTERVAL
     risk_since = last.risk_since if last else None
     match result.verdict:
-        case Verdict.PASS:
+        case CheckVerdict.PASS:
             risk_since = None
-        case Verdict.RISK:
+        case CheckVerdict.RISK:
             risk_since = risk_since or at
     return KnownCheck(
         result,

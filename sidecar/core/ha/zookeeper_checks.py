@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from sidecar.core.counted import counted, listed
-from sidecar.core.ha.finding import Finding, Unknown, passes, risk, unknown
+from sidecar.core.ha.finding import Finding, UnknownFact, passes, risk, unknown
 from sidecar.core.moment import SECOND, age
 from sidecar.core.sanitize import clean
 
@@ -40,9 +40,9 @@ class Server(Struct, frozen=True):
     """A server of the connection string."""
 
     address: str
-    timeout: float | Unknown
+    timeout: float | UnknownFact
     """The session timeout that it granted when Flink's was requested, in seconds. Unknown: it opened no session."""
-    report: ServerReport | Unknown
+    report: ServerReport | UnknownFact
     asked: bool = True
     """False: there was no time for it."""
 
@@ -61,7 +61,7 @@ class Leftover(Struct, frozen=True):
 
     path: str
     name: str
-    changed_at: int | Unknown
+    changed_at: int | UnknownFact
     """When the data was last written (wall microseconds, by the ensemble's clock). Unknown: whether it is used is not known either."""
 
 
@@ -78,19 +78,19 @@ class ZooKeeperFacts(Struct, frozen=True, kw_only=True):
     """Whether that is Flink's own: its configuration was read."""
     servers: tuple[Server, ...]
     """All of the connection string."""
-    members: tuple[Member, ...] | Unknown
+    members: tuple[Member, ...] | UnknownFact
     """The members of the ensemble, as `/zookeeper/config` lists them. Empty: the server stands alone."""
-    contenders: int | Unknown
+    contenders: int | UnknownFact
     """JobManagers in the latch of all components."""
-    zxid: int | Unknown
+    zxid: int | UnknownFact
     """The newest transaction."""
-    writable_by_all: Mapping[str, bool] | Unknown
+    writable_by_all: Mapping[str, bool] | UnknownFact
     """Whether anyone may change it or its descendants, for each of Flink's znodes that were checked."""
-    left_clusters: tuple[Leftover, ...] | Unknown
+    left_clusters: tuple[Leftover, ...] | UnknownFact
     """Other clusters below the root that have no leader, and no contender."""
-    left_jobs: tuple[Leftover, ...] | Unknown
+    left_jobs: tuple[Leftover, ...] | UnknownFact
     """Checkpoints of jobs that Flink would not recover."""
-    rest_address: str | Unknown = Unknown("it was not read")
+    rest_address: str | UnknownFact = UnknownFact("it was not read")
     """The published address of the leading REST server. Empty: there is no leader."""
 
 
@@ -109,7 +109,7 @@ _PLAIN: Final = re.compile(r"/[A-Za-z0-9_./:@=+-]{1,120}")
 def standby(facts: ZooKeeperFacts) -> Finding:
     """Whether another JobManager waits to take over."""
     match facts.contenders:
-        case Unknown(reason=reason):
+        case UnknownFact(reason=reason):
             return unknown(reason)
         case 0:
             return unknown("no JobManager contends for leadership: the cluster does not run")
@@ -127,11 +127,11 @@ def servers(facts: ZooKeeperFacts) -> Finding:
     silent = [
         f"{clean(server.address)} ({clean(server.timeout.reason)})"
         for server in facts.servers
-        if isinstance(server.timeout, Unknown)
+        if isinstance(server.timeout, UnknownFact)
     ]
     if len(silent) == len(facts.servers):
         return unknown(f"no server opened a session for this sidecar: {_listed(silent)}")
-    if any(server.asked and isinstance(server.timeout, Unknown) for server in facts.servers):
+    if any(server.asked and isinstance(server.timeout, UnknownFact) for server in facts.servers):
         return risk(
             f"{len(silent)} of {count} opened no session: {_listed(silent)}",
             "start them, or correct high-availability.zookeeper.quorum: without them fewer servers may fail",
@@ -145,7 +145,7 @@ def ensemble_size(facts: ZooKeeperFacts) -> Finding:
     """Whether the ensemble survives the loss of a server, and has no server that adds nothing."""
     if any(report.mode is Mode.STANDALONE for report in _reports(facts)):
         return risk("ZooKeeper is one server, without an ensemble", _THREE)
-    if isinstance(facts.members, Unknown):
+    if isinstance(facts.members, UnknownFact):
         return unknown(facts.members.reason)
     voting = sum(member.votes for member in facts.members)
     if voting < 3:
@@ -170,7 +170,7 @@ _THREE: Final = (
 
 def failure_tolerance(facts: ZooKeeperFacts) -> Finding:
     """How many of the servers that serve now may still fail."""
-    if isinstance(facts.members, Unknown):
+    if isinstance(facts.members, UnknownFact):
         return unknown(facts.members.reason)
     voting = [member for member in facts.members if member.votes]
     if len(voting) < 3:
@@ -189,11 +189,11 @@ def failure_tolerance(facts: ZooKeeperFacts) -> Finding:
 
 def _may_serve(server: Server) -> bool:
     """Whether what it is was not read, though it opened a session or was not asked."""
-    return isinstance(server.report, Unknown) and not (server.asked and isinstance(server.timeout, Unknown))
+    return isinstance(server.report, UnknownFact) and not (server.asked and isinstance(server.timeout, UnknownFact))
 
 
 def _why_not(facts: ZooKeeperFacts) -> str:
-    reasons = (server.report.reason for server in facts.servers if isinstance(server.report, Unknown))
+    reasons = (server.report.reason for server in facts.servers if isinstance(server.report, UnknownFact))
     return clean(next(reasons, "the connection string does not name all servers of the ensemble"))
 
 
@@ -205,7 +205,7 @@ def connection_string(facts: ZooKeeperFacts) -> Finding:
             "all servers of the connection string are observers",
             "name voting servers too (high-availability.zookeeper.quorum): observers serve nobody without them",
         )
-    if isinstance(facts.members, Unknown):
+    if isinstance(facts.members, UnknownFact):
         return unknown(facts.members.reason)
     if len(facts.servers) == 1 and len(facts.members) > 1:
         return risk(
@@ -218,7 +218,7 @@ def connection_string(facts: ZooKeeperFacts) -> Finding:
 def session_timeout(facts: ZooKeeperFacts) -> Finding:
     """Whether the servers grant the session timeout that Flink asks for."""
     granted = {
-        clean(server.address): server.timeout for server in facts.servers if not isinstance(server.timeout, Unknown)
+        clean(server.address): server.timeout for server in facts.servers if not isinstance(server.timeout, UnknownFact)
     }
     if not granted:
         return unknown("no server opened a session")
@@ -244,7 +244,7 @@ def session_timeout(facts: ZooKeeperFacts) -> Finding:
 
 def zxid_headroom(facts: ZooKeeperFacts) -> Finding:
     """Whether ZooKeeper will have to elect a leader of its own soon."""
-    if isinstance(facts.zxid, Unknown):
+    if isinstance(facts.zxid, UnknownFact):
         return unknown(facts.zxid.reason)
     used = facts.zxid & _EPOCH
     text = f"{used / _EPOCH:.0%} of the transactions of this epoch are used"
@@ -269,14 +269,14 @@ def server_load(facts: ZooKeeperFacts) -> Finding:
             f"slow: {_listed(loaded)}",
             "look at the disk of ZooKeeper's transaction log and at its garbage collection: sessions of healthy JobManagers expire",
         )
-    if silent := [server for server in facts.servers if isinstance(server.report, Unknown)]:
+    if silent := [server for server in facts.servers if isinstance(server.report, UnknownFact)]:
         return unknown(f"{len(silent)} of {counted(len(facts.servers), 'server')} did not report it: {_why_not(facts)}")
     return passes("latency and outstanding requests are low")
 
 
 def open_acls(facts: ZooKeeperFacts) -> Finding:
     """Whether anybody who reaches ZooKeeper may change Flink's leaders and jobs."""
-    if isinstance(facts.writable_by_all, Unknown):
+    if isinstance(facts.writable_by_all, UnknownFact):
         return unknown(facts.writable_by_all.reason)
     if not facts.writable_by_all:
         return unknown("none of Flink's znodes exists")
@@ -319,16 +319,16 @@ def leftover_jobs(facts: ZooKeeperFacts) -> Finding:
     )
 
 
-def _leftovers(facts: ZooKeeperFacts, leftovers: tuple[Leftover, ...] | Unknown, noun: str, advice: str) -> Finding:
-    if isinstance(leftovers, Unknown):
+def _leftovers(facts: ZooKeeperFacts, leftovers: tuple[Leftover, ...] | UnknownFact, noun: str, advice: str) -> Finding:
+    if isinstance(leftovers, UnknownFact):
         return unknown(leftovers.reason)
-    dated = [(node.changed_at, node) for node in leftovers if not isinstance(node.changed_at, Unknown)]
+    dated = [(node.changed_at, node) for node in leftovers if not isinstance(node.changed_at, UnknownFact)]
     old = sorted((item for item in dated if facts.read_at - item[0] > _LEFT), key=lambda item: item[0])
     if not old:
         hidden = [
             f"{clean(node.path)}: {node.changed_at.reason}"
             for node in leftovers
-            if isinstance(node.changed_at, Unknown)
+            if isinstance(node.changed_at, UnknownFact)
         ]
         return unknown(_listed(hidden)) if hidden else passes(f"no {noun}")
     kind, _, rest = noun.partition(" ")

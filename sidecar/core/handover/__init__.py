@@ -9,12 +9,12 @@ observe itself are left out, its alerts get their labels from the reader's own r
 
 from sidecar.core.handover.adoption import adopt, is_watched
 from sidecar.core.handover.contents import Handover, cluster_handover
-from sidecar.core.handover.document import ForeignFormatError, HandoverError
+from sidecar.core.handover.document import ForeignHandoverError, HandoverError
 from sidecar.core.handover.reader import read
 from sidecar.core.handover.writer import written
 
 __all__ = [
-    "ForeignFormatError",
+    "ForeignHandoverError",
     "Handover",
     "HandoverError",
     "adopt",

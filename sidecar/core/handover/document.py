@@ -26,7 +26,7 @@ class HandoverError(OperatorError):
     """The document cannot be used: one line that says why."""
 
 
-class ForeignFormatError(HandoverError):
+class ForeignHandoverError(HandoverError):
     """A version that we do not know has written it. It is left alone."""
 
 
@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 NOT_OURS: Final = "it is no handover of a sidecar: delete it"
 _DOCUMENT: Final = json.Decoder(Document)
 _HEADER: Final = json.Decoder(_Header)
-_COMPONENT: Final = json.Decoder(tuple[ComponentId, schema.ComponentState])
+_COMPONENT: Final = json.Decoder(tuple[ComponentId, schema.HandedComponentState])
 
 
 def bounded(kind: type[_T], value: object) -> _T | None:
@@ -53,7 +53,7 @@ def bounded_values(kind: type[_T], values: Mapping[_K, object]) -> dict[_K, _T]:
 
 def components(
     items: Iterable[tuple[ComponentId, ComponentState]],
-) -> Iterator[tuple[ComponentId, schema.ComponentState]]:
+) -> Iterator[tuple[ComponentId, schema.HandedComponentState]]:
     """The components that are within bounds."""
     for component, state in items:
         try:
@@ -79,7 +79,7 @@ def unpacked(content: bytes) -> Document:
     try:
         number = _HEADER.decode(text).format
         if number > FORMAT:
-            raise ForeignFormatError(
+            raise ForeignHandoverError(
                 f"it was written by a newer version (format {number}, this version reads up to {FORMAT}): update this sidecar, or delete it"
             )
         if number < FORMAT:

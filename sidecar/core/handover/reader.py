@@ -99,13 +99,13 @@ def _components(content: schema.Document) -> dict[ComponentId, ComponentState]:
     return components
 
 
-def _picture(picture: schema.Picture, alive: Moment) -> Picture:
+def _picture(picture: schema.HandedPicture, alive: Moment) -> Picture:
     ids = picture.task_managers
     managers = None if ids is None else tuple(map(TaskManager, ids))
     return unbounded(Picture, picture, at=min(picture.at, alive.wall), task_managers=managers)
 
 
-def _operated(operated: schema.Operated, alive: Moment) -> Operated:
+def _operated(operated: schema.HandedOperated, alive: Moment) -> Operated:
     """What makes the JobManagers, which the reader has not read yet."""
     deployment = None
     if operated.uid:
@@ -114,7 +114,7 @@ def _operated(operated: schema.Operated, alive: Moment) -> Operated:
     return unbounded(Operated, operated, deployment=deployment, unread_since=alive)
 
 
-def _rest_server(server: schema.RestServer) -> RestServer:
+def _rest_server(server: schema.HandedRestServer) -> RestServer:
     """The server, without the number of requests: the reader proves a silence by its own."""
     unanswered = server.unanswered and replace(server.unanswered, requests=0)
     return unbounded(RestServer, server, unanswered=unanswered)
@@ -127,7 +127,7 @@ def _drills(content: schema.Document) -> Drilled:
     return content.drilled
 
 
-def _episode(episode: schema.Episode | None, components: Mapping[ComponentId, ComponentState]) -> Episode | None:
+def _episode(episode: schema.HandedEpisode | None, components: Mapping[ComponentId, ComponentState]) -> Episode | None:
     """The failover, with as many components away as there are."""
     if episode is None:
         return None

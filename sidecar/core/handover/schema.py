@@ -1,8 +1,8 @@
 """The schema of a handover document, with the bounds of each value.
 
 Others can write it. So it is no state of ours but a schema of its own: each text has an alphabet and a length, each number a range, each
-list a size, and what is not named here is not read. Names, defaults and meaning are those of the core's types of the same names;
-one whose fields all have such bounds is used itself.
+list a size, and what is not named here is not read. A `HandedEpisode` has names, defaults and meaning of the core's `Episode`, and so
+forth; a type of the core whose fields all have such bounds is used itself.
 """
 
 from typing import Annotated, Final
@@ -52,12 +52,12 @@ TaskManagerId = Annotated[str, Meta(pattern=r"^[!-~]{1,300}\Z")]
 _Version = Annotated[str, Meta(pattern=r"^1\.\d{1,2}( - 1\.\d{1,2}| or (older|newer))?\Z")]
 
 
-class LeaderInformation(Struct, frozen=True, omit_defaults=True):
+class HandedLeaderInformation(Struct, frozen=True, omit_defaults=True):
     address: Address
     session_id: UUID
 
 
-class ZNodePosition(Struct, frozen=True, omit_defaults=True, tag="znode"):
+class HandedZNodePosition(Struct, frozen=True, omit_defaults=True, tag="znode"):
     path: _Text
     czxid: Number
     mzxid: Number
@@ -67,7 +67,7 @@ class ZNodePosition(Struct, frozen=True, omit_defaults=True, tag="znode"):
     returned: _Text | None = None
 
 
-class ConfigMapPosition(Struct, frozen=True, omit_defaults=True, tag="config_map"):
+class HandedConfigMapPosition(Struct, frozen=True, omit_defaults=True, tag="config_map"):
     name: _Text
     key: _Text
     uid: _Text
@@ -77,23 +77,23 @@ class ConfigMapPosition(Struct, frozen=True, omit_defaults=True, tag="config_map
     returned: _Text | None = None
 
 
-class ComponentState(Struct, frozen=True, omit_defaults=True):
-    last_known: LeaderInformation | None = None
-    last_position: ZNodePosition | ConfigMapPosition | None = None
+class HandedComponentState(Struct, frozen=True, omit_defaults=True):
+    last_known: HandedLeaderInformation | None = None
+    last_position: HandedZNodePosition | HandedConfigMapPosition | None = None
     split_since: Moment | None = None
     last_led: LastLed | None = None
     absence: Absence | None = None
     registered: bool | None = None
 
 
-class Intent(Struct, frozen=True, omit_defaults=True):
+class HandedIntent(Struct, frozen=True, omit_defaults=True):
     plan: Plan
     after: Steady
     of: Annotated[str, Meta(pattern=r"^(node )?[A-Za-z0-9_.-]{1,253}\Z")] | None = None
     subject: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_. -]{0,300}\Z")] = ""
 
 
-class Facts(Struct, frozen=True, omit_defaults=True):
+class HandedFacts(Struct, frozen=True, omit_defaults=True):
     orderly: bool = False
     left: Count = 0
     withdrawn: Count = 0
@@ -116,7 +116,7 @@ class Facts(Struct, frozen=True, omit_defaults=True):
     quiet_end: bool = False
     succeeded: bool = False
     removed: bool = False
-    intent: Intent | None = None
+    intent: HandedIntent | None = None
     operated: bool = False
     is_own_place: bool = True
     exit_code: _Code | None = None
@@ -126,23 +126,23 @@ class Facts(Struct, frozen=True, omit_defaults=True):
     stood_still: Duration | None = None
 
 
-class Episode(Struct, frozen=True, omit_defaults=True):
+class HandedEpisode(Struct, frozen=True, omit_defaults=True):
     id: RecordId
     opened_at: Moment
     moved_at: Moment
-    facts: Facts
-    before: LeaderInformation
+    facts: HandedFacts
+    before: HandedLeaderInformation
     jobs_total: Count
     failovers: Count = 0
     jobs_ended: Count = 0
     jobs_lost: Count = 0
     jobs_vanished: Count = 0
     longest_ended: Duration | None = None
-    after: LeaderInformation | None = None
+    after: HandedLeaderInformation | None = None
     closed_at: Moment | None = None
 
 
-class LeaderElectionRecord(Struct, frozen=True, omit_defaults=True):
+class HandedLeaderElectionRecord(Struct, frozen=True, omit_defaults=True):
     holder_identity: _Text = ""
     lease_duration: Annotated[int, Meta(ge=0, le=LONGEST_LEASE)] = 15_000_000
     acquire_time: _Text = ""
@@ -150,7 +150,7 @@ class LeaderElectionRecord(Struct, frozen=True, omit_defaults=True):
     leader_transitions: Number | None = None
 
 
-class Operated(Struct, frozen=True, omit_defaults=True):
+class HandedOperated(Struct, frozen=True, omit_defaults=True):
     """What makes the JobManagers, as far as a stop, or an upgrade that nobody observes, is known by it.
 
     The first three are those of its `deployment`; `uid` None: it is being deleted, or was.
@@ -171,20 +171,20 @@ class Operated(Struct, frozen=True, omit_defaults=True):
     unseen: bool = False
 
 
-class Checkpoint(Struct, frozen=True, omit_defaults=True):
+class HandedCheckpoint(Struct, frozen=True, omit_defaults=True):
     id: Number
     triggered_at: Wall
     ended_at: Wall
 
 
-class Checkpoints(Struct, frozen=True, omit_defaults=True):
+class HandedCheckpoints(Struct, frozen=True, omit_defaults=True):
     read_at: Wall
-    completed: Annotated[tuple[Checkpoint, ...], Meta(max_length=1)] = ()
+    completed: Annotated[tuple[HandedCheckpoint, ...], Meta(max_length=1)] = ()
     restored: Restored | None = None
     enabled: bool = True
 
 
-class Job(Struct, frozen=True, omit_defaults=True):
+class HandedJob(Struct, frozen=True, omit_defaults=True):
     id: JobId
     name: JobName
     state: Annotated[str, Meta(pattern=r"^[A-Z_]{1,32}\Z")]
@@ -192,27 +192,27 @@ class Job(Struct, frozen=True, omit_defaults=True):
     changed_at: Wall
     running_tasks: Count = 0
     total_tasks: Count = 0
-    checkpoints: Checkpoints | None = None
+    checkpoints: HandedCheckpoints | None = None
 
 
-class Picture(Struct, frozen=True, omit_defaults=True):
+class HandedPicture(Struct, frozen=True, omit_defaults=True):
     """The picture from before a failover, without paths and addresses; of TaskManagers their ids."""
 
     at: Wall
     leader: Address
-    jobs: Annotated[tuple[Job, ...], Meta(max_length=MOST_PICTURED)] = ()
+    jobs: Annotated[tuple[HandedJob, ...], Meta(max_length=MOST_PICTURED)] = ()
     jobs_beyond: Count = 0
     task_managers: Annotated[tuple[TaskManagerId, ...], Meta(max_length=MOST_PICTURED)] | None = None
     task_managers_beyond: Count = 0
     left_out: bool = False
 
 
-class RestServer(Struct, frozen=True, omit_defaults=True):
-    leader: LeaderInformation
+class HandedRestServer(Struct, frozen=True, omit_defaults=True):
+    leader: HandedLeaderInformation
     unanswered: Unanswered | None = None
 
 
-class Assessed(Struct, frozen=True, omit_defaults=True):
+class HandedAssessed(Struct, frozen=True, omit_defaults=True):
     """The jobs of the last failover that are waited for."""
 
     episode_id: RecordId
@@ -231,7 +231,7 @@ class AlertLabels(Struct, frozen=True, omit_defaults=True):
     check: KubernetesName | None = None
 
 
-class Alert(Struct, frozen=True, omit_defaults=True):
+class HandedAlert(Struct, frozen=True, omit_defaults=True):
     """An alert, without its text: see `missing`."""
 
     id: RecordId
@@ -260,18 +260,18 @@ class Alert(Struct, frozen=True, omit_defaults=True):
     agreement: Agreement | None = None
 
 
-class Member(Struct, frozen=True, omit_defaults=True, rename={"notified": "told", "suppressed_by": "held_back"}):
-    alert: Alert
+class HandedMember(Struct, frozen=True, omit_defaults=True, rename={"notified": "told", "suppressed_by": "held_back"}):
+    alert: HandedAlert
     notified: bool = False
     suppressed_by: Reason | None = None
     silence: Annotated[str, Meta(pattern=r"^[!-~]{1,36}\Z")] | None = None
     closes: bool = False
 
 
-class Group(Struct, frozen=True, omit_defaults=True, rename={"notified_at": "told_at"}):
+class HandedGroup(Struct, frozen=True, omit_defaults=True, rename={"notified_at": "told_at"}):
     route: Annotated[str, Meta(max_length=10_000)]
     labels: _Labels
-    members: Annotated[dict[RecordId, Member], Meta(max_length=MOST_ALERTS)] = {}
+    members: Annotated[dict[RecordId, HandedMember], Meta(max_length=MOST_ALERTS)] = {}
     flush_at: Steady | None = None
     notified_at: Steady | None = None
     thread: RecordIdOrNone = ""
@@ -291,18 +291,18 @@ class Document(Struct, frozen=True, omit_defaults=True):
     alive: Moment
     ended: bool
     jobs_left_out: Count = 0
-    components: Annotated[list[tuple[ComponentId, ComponentState]], Meta(max_length=MOST_JOBS + 10)] = []
-    episode: Episode | None = None
-    last_episode: Episode | None = None
+    components: Annotated[list[tuple[ComponentId, HandedComponentState]], Meta(max_length=MOST_JOBS + 10)] = []
+    episode: HandedEpisode | None = None
+    last_episode: HandedEpisode | None = None
     standby: Standby | None = None
-    lapsed: Annotated[dict[_Text, LeaderElectionRecord], Meta(max_length=_MOST_LEASES)] = {}
+    lapsed: Annotated[dict[_Text, HandedLeaderElectionRecord], Meta(max_length=_MOST_LEASES)] = {}
     pods: Annotated[dict[_Text, Pod], Meta(max_length=MOST_PODS)] = {}
-    operated: Operated | None = None
+    operated: HandedOperated | None = None
     disruptions: Annotated[dict[KubernetesName, Disruption], Meta(max_length=MOST_DISRUPTIONS)] = {}
-    picture: Picture | None = None
-    assessed: Assessed | None = None
+    picture: HandedPicture | None = None
+    assessed: HandedAssessed | None = None
     job_faults: Annotated[dict[JobId, JobFault], Meta(max_length=MOST_PICTURED)] = {}
-    rest_server: RestServer | None = None
-    groups: Annotated[dict[RecordId, Group], Meta(max_length=MOST_ALERTS)] = {}
+    rest_server: HandedRestServer | None = None
+    groups: Annotated[dict[RecordId, HandedGroup], Meta(max_length=MOST_ALERTS)] = {}
     failovers: Annotated[tuple[CountedFailover, ...], Meta(max_length=MOST_FAILOVERS)] = ()
     drilled: Drilled | None = None

@@ -58,31 +58,33 @@ def _document(
         handover.ended,
         len(cluster.components) - len(components),
         components,
-        bounded(schema.Episode, cluster.episode),
-        bounded(schema.Episode, cluster.last_episode),
+        bounded(schema.HandedEpisode, cluster.episode),
+        bounded(schema.HandedEpisode, cluster.last_episode),
         bounded(Standby, cluster.standby),
-        bounded_values(schema.LeaderElectionRecord, {name: lease.record for name, lease in cluster.leases.items()}),
+        bounded_values(
+            schema.HandedLeaderElectionRecord, {name: lease.record for name, lease in cluster.leases.items()}
+        ),
         bounded_values(Pod, cluster.pods),
         _operated(cluster.operated),
         bounded_values(Disruption, cluster.disruptions),
         _pictured(cluster.picture, most),
-        bounded(schema.Assessed, cluster.assessed),
+        bounded(schema.HandedAssessed, cluster.assessed),
         bounded_values(JobFault, faults),
-        bounded(schema.RestServer, cluster.rest_server),
+        bounded(schema.HandedRestServer, cluster.rest_server),
         _groups(alerts.groups, max(min(most, schema.MOST_ALERTS), 1)),
         tuple(failover for failover in failovers if failover),
         bounded(Drilled, cluster.drilled),
     )
 
 
-def _pictured(picture: Picture | None, most: int) -> schema.Picture | None:
+def _pictured(picture: Picture | None, most: int) -> schema.HandedPicture | None:
     """The picture with its largest jobs that have not ended. What its schema does not allow is counted."""
     if picture is None:
         return None
     most = min(most, schema.MOST_PICTURED)
     largest = sorted(picture.jobs, key=lambda job: (job.state in ENDED, -job.total_tasks))
     shown = map(_shown, largest[:most])
-    jobs = tuple(job for job in shown if bounded(schema.Job, job))
+    jobs = tuple(job for job in shown if bounded(schema.HandedJob, job))
     registered = picture.task_managers or ()
     ids = tuple(one.id for one in registered[:most] if bounded(schema.TaskManagerId, one.id))
     fields = {
@@ -92,7 +94,7 @@ def _pictured(picture: Picture | None, most: int) -> schema.Picture | None:
         "task_managers": None if picture.task_managers is None else ids,
         "task_managers_beyond": picture.task_managers_beyond + len(registered) - len(ids),
     }
-    return bounded(schema.Picture, fields)
+    return bounded(schema.HandedPicture, fields)
 
 
 def _shown(job: Job) -> Job:
@@ -102,21 +104,23 @@ def _shown(job: Job) -> Job:
     return replace(job, name=clean(job.name), checkpoints=checkpoints and replace(checkpoints, completed=last))
 
 
-def _operated(operated: Operated | None) -> schema.Operated | None:
+def _operated(operated: Operated | None) -> schema.HandedOperated | None:
     """What makes the JobManagers. One that is being deleted counts as deleted."""
     made = operated.deployment if operated else None
     known = asdict(made) if made and not made.deleting else {}
-    return bounded(schema.Operated, {**known, **asdict(operated)}) if operated else None
+    return bounded(schema.HandedOperated, {**known, **asdict(operated)}) if operated else None
 
 
-def _groups(groups: Mapping[str, Group], most: int) -> dict[str, schema.Group]:
+def _groups(groups: Mapping[str, Group], most: int) -> dict[str, schema.HandedGroup]:
     """The groups with at most so many alerts in all."""
     kept = {}
     for fingerprint, group in [*groups.items()][: schema.MOST_ALERTS]:
-        bounded_members = ((key, bounded(schema.Member, member)) for key, member in [*group.members.items()][:most])
+        bounded_members = (
+            (key, bounded(schema.HandedMember, member)) for key, member in [*group.members.items()][:most]
+        )
         members = {key: member for key, member in bounded_members if member}
         most -= len(members)
-        alone = bounded(schema.Group, replace(group, members={}))
+        alone = bounded(schema.HandedGroup, replace(group, members={}))
         if alone and (members or not group.members):
             kept[fingerprint] = replace(alone, members=members)
     return kept

@@ -68,7 +68,7 @@ class Term(Struct, frozen=True):
     acquire_time: str
 
 
-class Written(Struct, frozen=True):
+class WrittenLeader(Struct, frozen=True):
     """One value, and the term in which it was observed to be written. None: no term, or an unreadable one."""
 
     component: ComponentId
@@ -85,7 +85,7 @@ class Lease(Struct, frozen=True):
     uid: str = ""
     resource_version: str = ""
     record: LeaderElectionRecord | Unreadable | None = None
-    written: Mapping[str, Written] = {}
+    written: Mapping[str, WrittenLeader] = {}
     """The values by key."""
     changed_at: int = 0
     """When the record last changed (steady)."""
@@ -228,7 +228,7 @@ def _missing(lease: Lease, held: ConfigMapPosition) -> Vacancy:
     return Vacancy(VacancyReason.REMOVED if removed else VacancyReason.CLEARED)
 
 
-def _vacancy(lease: Lease, written: Written) -> Vacancy | None:
+def _vacancy(lease: Lease, written: WrittenLeader) -> Vacancy | None:
     """Why the written address is no leader's, or None if it is the lease holder's."""
     if lease.term is None:
         return Vacancy(VacancyReason.NO_LEASE)
@@ -249,7 +249,9 @@ def _vacancy(lease: Lease, written: Written) -> Vacancy | None:
     return None
 
 
-def _values(before: Lease | None, observed: ConfigMapObserved, term: Term | None, last: Last) -> dict[str, Written]:
+def _values(
+    before: Lease | None, observed: ConfigMapObserved, term: Term | None, last: Last
+) -> dict[str, WrittenLeader]:
     """The values, each with the term in which it was first observed."""
     values = configmaps.values(observed.cluster_id, observed.name, observed.data)
     written = {}
@@ -266,13 +268,13 @@ def _values(before: Lease | None, observed: ConfigMapObserved, term: Term | None
             key,
             observed.uid,
         ):
-            written[key] = Written(component, value, leader, Term(place.holder_identity, place.acquire_time))
+            written[key] = WrittenLeader(component, value, leader, Term(place.holder_identity, place.acquire_time))
         else:
-            written[key] = Written(component, value, leader, term)
+            written[key] = WrittenLeader(component, value, leader, term)
     return written
 
 
-def _with_left_behind(before: Lease | None, written: Mapping[str, Written]) -> dict[str, Written]:
+def _with_left_behind(before: Lease | None, written: Mapping[str, WrittenLeader]) -> dict[str, WrittenLeader]:
     """`written` with jobs of an earlier leader marked. Their session identifies them: since 1.15 a leader has one session for
     everything."""
     leaders = [value.leader for value in written.values() if value.component in CLUSTER_COMPONENTS]

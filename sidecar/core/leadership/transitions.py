@@ -34,7 +34,7 @@ class Sight(StrEnum):
 
     SAME_LEADER = "same_leader"
     SAME_SESSION_ELSEWHERE = "same_session_elsewhere"
-    """The same leader has another address."""
+    """The leader has another address."""
     ANOTHER_LEADER = "another_leader"
     """A leader where none was known, or one with another session id."""
     NO_LEADER = "no_leader"

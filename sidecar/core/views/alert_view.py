@@ -11,7 +11,7 @@ from sidecar.core.agreement import Agreement
 from sidecar.core.alerting.alerts import Alert, Member, Pending
 from sidecar.core.alerting.grouping import is_observable
 from sidecar.core.alerting.phrases import headline, line
-from sidecar.core.alerting.silence_document import Written
+from sidecar.core.alerting.silence_document import StoredSilence
 from sidecar.core.alerting.suppression import (
     ORDER,
     AlertState,
@@ -86,7 +86,7 @@ def alerts(snapshot: Snapshot) -> list[AlertView]:
 
 
 def grouped(snapshot: Snapshot) -> list[AlertGroup]:
-    """The same, one for all subjects of a rule in a cluster, in the same order."""
+    """The alerts, one for all subjects of a rule in a cluster, in the same order."""
     views = _Views(snapshot)
     groups: dict[tuple[str | None, ...], list[tuple[AlertView, Alert]]] = {}
     for view, alert in _sorted(views):
@@ -266,7 +266,7 @@ def problems(snapshot: Snapshot) -> dict[str, str]:
 
 
 def silence_view(
-    silence: Written, state: str, clusters: Sequence[str], hid: int | None, hides: int | UnsetType = UNSET
+    silence: StoredSilence, state: str, clusters: Sequence[str], hid: int | None, hides: int | UnsetType = UNSET
 ) -> SilenceView:
     """The silence as it is shown."""
     return SilenceView(

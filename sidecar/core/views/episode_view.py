@@ -29,13 +29,13 @@ from sidecar.core.views.status_view import ClusterVerdict, stated
 _CONFIDENCES: Final = ("none", "medium", "high")
 _VERDICTS: Final = ("unproven", "recovered", "degraded", "lost")
 _OUTCOMES: Final = ("missing", "resurrected", "unproven", "ended", "running")
-"""Of jobs, the worst first."""
+"""The outcomes of jobs, the worst first."""
 _RESTORED: Final = ("nothing", "older")
 """From what jobs that run were restored, the worst first."""
 
 
 class EpisodeOutcome(Struct, frozen=True):
-    """Of one failover, for lists. Null: nothing is recorded."""
+    """The outcome of one failover, for lists. Null: nothing is recorded."""
 
     death: Death | None = None
     verdict: str | None = None

@@ -53,8 +53,8 @@ MOST_KEPT: Final = 1000
 others kept of one episode.
 """
 MOST_BYTES_KEPT: Final = 5 << 18
-"""Of each of these (of all recoveries together), as JSON: also records whose texts are very long leave room for the others in memory, and
-in one answer.
+"""The size of each of these (of all recoveries together) as JSON: records with very long texts leave room for the others, in memory and in
+one answer.
 """
 _LEAST: Final = 4
 """The shortest prefix of an id that identifies an episode."""

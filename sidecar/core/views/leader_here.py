@@ -82,7 +82,7 @@ class ClusterLeader(Struct, frozen=True):
     leader_address: str | None = None
     leader_session_id: str | None = None
     rest_url: str | None = None
-    """Of the leading REST server, if its address is a plain http or https URL."""
+    """The address of the leading REST server, if it is a plain http or https URL."""
     pod: str | None = None
     since: Timestamp | None = None
     """When this state began; null: not known."""
@@ -138,7 +138,7 @@ def cluster_leader(snapshot: Snapshot, cluster_id: str, component: ComponentId, 
 
 
 def _here(policy: Policy, cluster_id: str, cluster: ClusterState, component: ComponentId) -> LeaderHere:
-    """Of a cluster that can be seen."""
+    """The leader of a cluster that can be seen."""
     state = cluster.components.get(component)
     match state.leadership if state else Unknown():
         case Unknown(reason=Blindness.UNREADABLE):

@@ -24,7 +24,7 @@ from sidecar.core.flink.configmaps import (
     values,
 )
 from sidecar.core.flink.leadership import Component, LeaderInformation
-from sidecar.core.ha.finding import Unknown
+from sidecar.core.ha.finding import UnknownFact
 from sidecar.core.ha.flink_checks import OPTIONS
 from sidecar.core.ha.kubernetes_facts import (
     DisruptionBudget,
@@ -185,7 +185,7 @@ def flink_options(options: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def election_times(options: Mapping[str, str]) -> ElectionTimes | Unknown:
+def election_times(options: Mapping[str, str]) -> ElectionTimes | UnknownFact:
     """The times of leader election; those that are not set are Flink's defaults."""
     try:
         times = [
@@ -193,7 +193,7 @@ def election_times(options: Mapping[str, str]) -> ElectionTimes | Unknown:
             for name in ("lease-duration", "renew-deadline")
         ]
     except ValueError as error:
-        return Unknown(f"{ELECTION}lease-duration or renew-deadline {error}")
+        return UnknownFact(f"{ELECTION}lease-duration or renew-deadline {error}")
     return ElectionTimes(*times)
 
 

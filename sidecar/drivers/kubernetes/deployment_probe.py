@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from sidecar.core.flink.configmaps import cluster_config_map
-from sidecar.core.ha.finding import Unknown
+from sidecar.core.ha.finding import UnknownFact
 from sidecar.core.ha.kubernetes_facts import (
     JOB_MANAGER,
     TASK_MANAGER,
@@ -126,8 +126,8 @@ _LATER_SECONDS: Final = 7.0
 """More than Flink's period of renewals, 5 s."""
 _LONGEST_REASON: Final = 300
 _LABEL: Final = "type=flink-native-kubernetes"
-_TOO_LATE: Final = Unknown(f"the API server took longer than {_SECONDS:g} s for all that is read")
-_NO_SUCH_KIND: Final = Unknown("the API server does not know this kind of objects")
+_TOO_LATE: Final = UnknownFact(f"the API server took longer than {_SECONDS:g} s for all that is read")
+_NO_SUCH_KIND: Final = UnknownFact("the API server does not know this kind of objects")
 
 _T = TypeVar("_T")
 
@@ -182,35 +182,35 @@ class DeploymentProbe:
             own_rights=self._own_rights(),
         )
         pods = job_managers_of(facts)
-        job_managers = () if isinstance(pods, Unknown) else pods
+        job_managers = () if isinstance(pods, UnknownFact) else pods
         conf_maps = (pod.conf_map for pod in job_managers if pod.conf_map)
         options = self._options(next(conf_maps, f"flink-config-{facts.cluster_id}"))
         return replace(
             facts,
             memory=options,
             election=options
-            if isinstance(options, Unknown)
+            if isinstance(options, UnknownFact)
             else election_times({**options, **_properties(job_managers)}),
-            flink_rights=pods if isinstance(pods, Unknown) else self._flink_rights(pods),
+            flink_rights=pods if isinstance(pods, UnknownFact) else self._flink_rights(pods),
             leaders_later=self._leaders_later(leaders),
         )
 
     # -- kinds of objects ----------------------------------------------------------------------------------------------
 
-    def _leaders(self) -> HaConfigMap | Unknown | None:
+    def _leaders(self) -> HaConfigMap | UnknownFact | None:
         """The cluster's leader ConfigMap, read by name, which every Role allows."""
         selector = Selector(name=cluster_config_map(self._cluster.cluster_id))
         config_maps = self._list(selector, ha_config_map)
-        return config_maps if isinstance(config_maps, Unknown) else next(iter(config_maps), None)
+        return config_maps if isinstance(config_maps, UnknownFact) else next(iter(config_maps), None)
 
-    def _leaders_later(self, leaders: HaConfigMap | Unknown | None) -> HaConfigMap | None:
+    def _leaders_later(self, leaders: HaConfigMap | UnknownFact | None) -> HaConfigMap | None:
         """Once more, if a component is without a leader: whether the holder of the lease renews it all the same takes two reads."""
         if not isinstance(leaders, HaConfigMap) or not is_incomplete(leaders) or self._stopping.wait(_LATER_SECONDS):
             return None
         later = self._leaders()
-        return None if isinstance(later, Unknown) else later
+        return None if isinstance(later, UnknownFact) else later
 
-    def _budgets(self) -> tuple[DisruptionBudget, ...] | Unknown:
+    def _budgets(self) -> tuple[DisruptionBudget, ...] | UnknownFact:
         """policy/v1 is as old as Kubernetes 1.21."""
         newer = partial(disruption_budget, empty_selects_all=True)
         older = partial(disruption_budget, empty_selects_all=False)
@@ -220,23 +220,23 @@ class DeploymentProbe:
                 break
         return budgets
 
-    def _workloads(self) -> tuple[Workload, ...] | Unknown:
+    def _workloads(self) -> tuple[Workload, ...] | UnknownFact:
         workloads: tuple[Workload, ...] = ()
         for kind in ("Deployment", "StatefulSet"):
             listed = self._list(Selector(kind=kind, group="apps/v1"), workload(kind))
-            if isinstance(listed, Unknown):
+            if isinstance(listed, UnknownFact):
                 return listed
             workloads += listed
         return workloads
 
-    def _flink_deployments(self) -> Mapping[str, int | None] | Unknown:
+    def _flink_deployments(self) -> Mapping[str, int | None] | UnknownFact:
         """None where the operator is not installed."""
         deployments = self._list(Selector(kind="FlinkDeployment", group=GROUP), deployed_job_managers)
         if deployments is _NO_SUCH_KIND:
             return {}
-        return deployments if isinstance(deployments, Unknown) else dict(deployments)
+        return deployments if isinstance(deployments, UnknownFact) else dict(deployments)
 
-    def _options(self, name: str) -> Mapping[str, str] | Unknown:
+    def _options(self, name: str) -> Mapping[str, str] | UnknownFact:
         selector = Selector(name=name)
 
         def read() -> Mapping[str, str]:
@@ -244,31 +244,31 @@ class DeploymentProbe:
 
         return self._ask(read, "get", selector)
 
-    def _own_rights(self) -> tuple[Right, ...] | Unknown:
+    def _own_rights(self) -> tuple[Right, ...] | UnknownFact:
         needs = needs_of(self._cluster, ledger=self._ledger)
         selector = Selector(kind="SelfSubjectAccessReview", group=REVIEWS)
         return self._rights(own_rights(self._reviews, self._cluster.namespace, needs), selector)
 
-    def _flink_rights(self, job_managers: tuple[FlinkPod, ...]) -> FlinkRights | Unknown:
+    def _flink_rights(self, job_managers: tuple[FlinkPod, ...]) -> FlinkRights | UnknownFact:
         if not job_managers:
-            return Unknown("there is no JobManager's pod, which would name the service account")
+            return UnknownFact("there is no JobManager's pod, which would name the service account")
         account = job_managers[0].service_account or "default"
         selector = Selector(kind="LocalSubjectAccessReview", group=REVIEWS)
         rights = self._rights(flink_rights(self._api, self._cluster.namespace, account), selector)
-        return rights if isinstance(rights, Unknown) else FlinkRights(account, rights)
+        return rights if isinstance(rights, UnknownFact) else FlinkRights(account, rights)
 
-    def _rights(self, rights: Iterator[Right], selector: Selector) -> tuple[Right, ...] | Unknown:
+    def _rights(self, rights: Iterator[Right], selector: Selector) -> tuple[Right, ...] | UnknownFact:
         return self._ask(lambda: tuple(self._answers_in_time(rights)), "create", selector)
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def _list(self, selector: Selector, read: Callable[[Full], _T | None]) -> tuple[_T, ...] | Unknown:
+    def _list(self, selector: Selector, read: Callable[[Full], _T | None]) -> tuple[_T, ...] | UnknownFact:
         """All objects that `selector` selects; `_NO_SUCH_KIND` where the API server does not know them."""
         pages = self._answers_in_time(self._api.pages(selector, partial(read_objects, read=read)))
         limited = islice(chain.from_iterable(pages), _MOST_OBJECTS + 1)
         objects = self._ask(lambda: tuple(limited), "list", selector)
-        if not isinstance(objects, Unknown) and len(objects) > _MOST_OBJECTS:
-            return Unknown(f"there are more than {_MOST_OBJECTS} {selector}")
+        if not isinstance(objects, UnknownFact) and len(objects) > _MOST_OBJECTS:
+            return UnknownFact(f"there are more than {_MOST_OBJECTS} {selector}")
         return objects
 
     def _answers_in_time(self, answers: Iterator[_T]) -> Iterator[_T]:
@@ -278,7 +278,7 @@ class DeploymentProbe:
             if self._is_over():
                 raise ApiError(_TOO_LATE.reason)
 
-    def _ask(self, request: Callable[[], _T], verb: str, selector: Selector) -> _T | Unknown:
+    def _ask(self, request: Callable[[], _T], verb: str, selector: Selector) -> _T | UnknownFact:
         """The answer, or why there is none."""
         if self._is_over():
             return _TOO_LATE
@@ -286,12 +286,12 @@ class DeploymentProbe:
             return request()
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND:
-                return _NO_SUCH_KIND if not selector.name else Unknown(f"there is no {selector}")
+                return _NO_SUCH_KIND if not selector.name else UnknownFact(f"there is no {selector}")
             if error.status == HTTPStatus.FORBIDDEN:
-                return Unknown(f"not permitted: the Role needs {_rule(verb, selector)}")
-            return Unknown(clean(error, _LONGEST_REASON))
+                return UnknownFact(f"not permitted: the Role needs {_rule(verb, selector)}")
+            return UnknownFact(clean(error, _LONGEST_REASON))
         except SettingsError as error:
-            return Unknown(clean(error, _LONGEST_REASON))
+            return UnknownFact(clean(error, _LONGEST_REASON))
 
     def _is_over(self) -> bool:
         return self._stopping.is_set() or time.monotonic() > self._deadline

@@ -17,7 +17,7 @@ from kazoo.security import Permissions
 from sidecar.core.bounds import STORE_LIST
 from sidecar.core.flink.connection_info import Unreadable, decode_connection_info
 from sidecar.core.flink.znode_paths import JOB_STORES, JOBS, LATCH, LEADER, is_cluster, job_ids
-from sidecar.core.ha.finding import Unknown
+from sidecar.core.ha.finding import UnknownFact
 from sidecar.core.ha.zookeeper_checks import Leftover, Member, Mode, Server, ServerReport, ZooKeeperFacts
 from sidecar.core.sanitize import clean
 from sidecar.drivers.zookeeper.blocking_session import GOODBYE_SECONDS, BlockingSession
@@ -51,13 +51,13 @@ def read_servers(
     deadline = time.monotonic() + seconds
     for address in addresses:
         if stopped() or time.monotonic() > deadline:
-            reason = Unknown("the sidecar ends" if stopped() else f"it was not asked: {seconds:g} s are over")
+            reason = UnknownFact("the sidecar ends" if stopped() else f"it was not asked: {seconds:g} s are over")
             yield Server(address, reason, reason, asked=False)
         else:
             yield Server(address, _granted(address, requested, security), _report(address, security))
 
 
-def _granted(address: str, requested: float, security: Security) -> float | Unknown:
+def _granted(address: str, requested: float, security: Security) -> float | UnknownFact:
     """The session timeout that a server grants, in seconds. The session is closed again."""
     asked = Connect(0, 0, min(round(requested * 1000), _LONGEST_SESSION), 0, b"\0" * 16, False).serialize()
     try:
@@ -66,31 +66,31 @@ def _granted(address: str, requested: float, security: Security) -> float | Unkn
             answer = _exactly(connection, _LENGTH.unpack(_exactly(connection, _LENGTH.size))[0])
             granted, _ = Connect.deserialize(answer, 0)
             if len(granted.passwd or b"") != _PASSWORD_BYTES:
-                return Unknown(_OTHER_PROTOCOL)
+                return UnknownFact(_OTHER_PROTOCOL)
             connection.sendall(_LENGTH.pack(_REQUEST.size) + _REQUEST.pack(1, Close.type))
             with suppress(OSError):  # so that the server reads the request before the connection ends
                 connection.recv(_LENGTH.size)
     except struct.error:
-        return Unknown(_OTHER_PROTOCOL)
+        return UnknownFact(_OTHER_PROTOCOL)
     except OSError as error:
-        return Unknown(_reason(error))
-    return granted.time_out / 1000 if granted.time_out > 0 else Unknown("it refuses sessions now")
+        return UnknownFact(_reason(error))
+    return granted.time_out / 1000 if granted.time_out > 0 else UnknownFact("it refuses sessions now")
 
 
 _OTHER_PROTOCOL: Final = "it does not speak ZooKeeper's protocol"
 
 
-def _report(address: str, security: Security) -> ServerReport | Unknown:
+def _report(address: str, security: Security) -> ServerReport | UnknownFact:
     try:
         with _connected(address, security) as connection:
             connection.sendall(b"srvr")
             text = b"".join(_rest(connection)).decode(errors="replace")
     except OSError as error:
-        return Unknown(f"{address}: {_reason(error)}")
+        return UnknownFact(f"{address}: {_reason(error)}")
     values = {name: match[1] for name, pattern in _REPORT.items() if (match := pattern.search(text))}
     if values.keys() != _REPORT.keys():
         answer = clean(" ".join(text.split()), 100) or "no answer"
-        return Unknown(f"{address} does not answer srvr: {answer}")
+        return UnknownFact(f"{address} does not answer srvr: {answer}")
     version = _VERSION.search(text)
     return ServerReport(
         Mode(values["mode"]), float(values["latency"]), int(values["outstanding"]), version[1] if version else ""
@@ -182,17 +182,17 @@ class EnsembleProbe:
         session.deadline = time.monotonic() + _SECONDS
         try:
             connected = session.await_connected()
-            return self._facts(session if connected else Unknown(self._not_connected(session)), servers, requested)
+            return self._facts(session if connected else UnknownFact(self._not_connected(session)), servers, requested)
         finally:
             session.end(GOODBYE_SECONDS)
 
     def _facts(
-        self, session: "_ReadingSession | Unknown", servers: tuple[Server, ...], requested: float
+        self, session: "_ReadingSession | UnknownFact", servers: tuple[Server, ...], requested: float
     ) -> ZooKeeperFacts:
-        def ask(question: "Callable[[_ReadingSession], _T | Unknown]") -> _T | Unknown:
-            if isinstance(session, Unknown):
+        def ask(question: "Callable[[_ReadingSession], _T | UnknownFact]") -> _T | UnknownFact:
+            if isinstance(session, UnknownFact):
                 return session
-            return Unknown("the sidecar ends") if self._stopped else _answer(question, session)
+            return UnknownFact("the sidecar ends") if self._stopped else _answer(question, session)
 
         namespace = self._settings.namespace
         return ZooKeeperFacts(
@@ -235,56 +235,58 @@ class _ReadingSession(BlockingSession):
         return list(entries)
 
 
-def _answer(question: Callable[[_ReadingSession], _T | Unknown], session: _ReadingSession) -> _T | Unknown:
+def _answer(question: Callable[[_ReadingSession], _T | UnknownFact], session: _ReadingSession) -> _T | UnknownFact:
     try:
         return question(session)
     except NoAuthError:
-        return Unknown("no permission to read it in ZooKeeper")
+        return UnknownFact("no permission to read it in ZooKeeper")
     except NoNodeError:
-        return Unknown("the znodes of this cluster do not exist")
+        return UnknownFact("the znodes of this cluster do not exist")
     except TooLongError as error:
-        return Unknown(str(error))
+        return UnknownFact(str(error))
     except KazooTimeoutError:
-        return Unknown(f"ZooKeeper has not answered in {_SECONDS:g} s")
+        return UnknownFact(f"ZooKeeper has not answered in {_SECONDS:g} s")
     except KazooException as error:
-        return Unknown(clean(session.problem or type(error).__name__))
+        return UnknownFact(clean(session.problem or type(error).__name__))
 
 
-def _members(session: _ReadingSession) -> tuple[Member, ...] | Unknown:
+def _members(session: _ReadingSession) -> tuple[Member, ...] | UnknownFact:
     """The ensemble by its own configuration. A server of version 3.4 has none; a single server an empty one."""
     try:
         content, _ = session.read(_CONFIG)
     except NoNodeError:
-        return Unknown(f"{_CONFIG} does not exist: ZooKeeper is older than 3.5, or the connection string has a chroot")
+        return UnknownFact(
+            f"{_CONFIG} does not exist: ZooKeeper is older than 3.5, or the connection string has a chroot"
+        )
     except NoAuthError:
-        return Unknown(f"no permission to read {_CONFIG}")
+        return UnknownFact(f"no permission to read {_CONFIG}")
     members = []
     for line in content[:_MOST_BYTES].decode(errors="replace").splitlines():
         if line.startswith("group."):
-            return Unknown(f"{_CONFIG} has groups of servers (a hierarchical quorum), which are not judged")
+            return UnknownFact(f"{_CONFIG} has groups of servers (a hierarchical quorum), which are not judged")
         if match := _MEMBER.fullmatch(line.strip()):
             members.append(Member(int(match[1]), match[2], match[3] != "observer"))
         elif line.startswith("server."):
-            return Unknown(f"{_CONFIG} has a line that is not known: {clean(line)}")
+            return UnknownFact(f"{_CONFIG} has a line that is not known: {clean(line)}")
     return tuple(members)
 
 
-def _contenders(session: _ReadingSession, namespace: str) -> int | Unknown:
+def _contenders(session: _ReadingSession, namespace: str) -> int | UnknownFact:
     try:
         return len(session.children(namespace + LATCH))
     except NoNodeError:
         latch = clean(namespace + LATCH)
-        return Unknown(f"{latch} does not exist: the cluster has not run yet, or it is Flink 1.14 or older")
+        return UnknownFact(f"{latch} does not exist: the cluster has not run yet, or it is Flink 1.14 or older")
 
 
-def _rest_address(session: _ReadingSession, namespace: str) -> str | Unknown:
+def _rest_address(session: _ReadingSession, namespace: str) -> str | UnknownFact:
     """The address of the leading REST server, where Flink 1.14 and newer publish it. Empty: there is no leader."""
     try:
         content, _ = session.read(f"{namespace}{LEADER}/rest_server/connection_info")
     except NoNodeError:
         return ""
     leader = decode_connection_info(content)
-    return Unknown(leader.reason) if isinstance(leader, Unreadable) else leader.address
+    return UnknownFact(leader.reason) if isinstance(leader, Unreadable) else leader.address
 
 
 def _acls(session: _ReadingSession, namespace: str) -> Iterator[tuple[str, bool]]:
@@ -298,12 +300,12 @@ def _is_open(entry: Any) -> bool:
     return bool(entry.id.scheme == "world" and entry.perms & _WRITES)
 
 
-def _left_clusters(session: _ReadingSession, namespace: str) -> tuple[Leftover, ...] | Unknown:
+def _left_clusters(session: _ReadingSession, namespace: str) -> tuple[Leftover, ...] | UnknownFact:
     """The clusters beside this one that have no leader, and no contender; and what may be one, and cannot be read."""
     root, _, own = namespace.rpartition("/")
     names = session.children(root or "/")
     if len(names) > _MOST_SIBLINGS:
-        return Unknown(f"{clean(root) or '/'} has {len(names)} children, more than {_MOST_SIBLINGS}")
+        return UnknownFact(f"{clean(root) or '/'} has {len(names)} children, more than {_MOST_SIBLINGS}")
     leftovers = []
     for name in sorted({*names} - {own}):
         path = f"{root}/{name}"
@@ -313,9 +315,9 @@ def _left_clusters(session: _ReadingSession, namespace: str) -> tuple[Leftover, 
         except NoNodeError:
             continue  # it was removed meanwhile
         except NoAuthError:
-            leftovers.append(Leftover(path, name, Unknown("no permission to read it")))
+            leftovers.append(Leftover(path, name, UnknownFact("no permission to read it")))
         except TooLongError as error:
-            leftovers.append(Leftover(path, name, Unknown(str(error))))
+            leftovers.append(Leftover(path, name, UnknownFact(str(error))))
     return tuple(leftovers)
 
 
@@ -361,7 +363,7 @@ def _counters(namespace: str, job: str) -> tuple[str, str]:
     return f"{namespace}{JOBS}/{job}/checkpoint_id_counter", f"{namespace}/checkpoint-counter/{job}"
 
 
-def _left_jobs(session: _ReadingSession, namespace: str) -> tuple[Leftover, ...] | Unknown:
+def _left_jobs(session: _ReadingSession, namespace: str) -> tuple[Leftover, ...] | UnknownFact:
     """Jobs with checkpoints that are in no job store."""
     stored: set[str] = set()
     for store in JOB_STORES:
@@ -372,7 +374,7 @@ def _left_jobs(session: _ReadingSession, namespace: str) -> tuple[Leftover, ...]
         with suppress(NoNodeError):
             orphans += [(f"{folder}/{job}", job) for job in sorted(job_ids(session.children(folder)) - stored)]
     if len(orphans) > _MOST_SIBLINGS:
-        return Unknown(f"{len(orphans)} jobs have checkpoints and are in no job store, more than {_MOST_SIBLINGS}")
+        return UnknownFact(f"{len(orphans)} jobs have checkpoints and are in no job store, more than {_MOST_SIBLINGS}")
     leftovers = []
     for path, job in orphans:
         stats = [session.stat(znode) for znode in (path, *_counters(namespace, job))]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from sidecar.core.bounds import FLINK_CONF
-from sidecar.core.ha.finding import Unknown
+from sidecar.core.ha.finding import UnknownFact
 from sidecar.core.ha.flink_checks import OPTIONS, FlinkFacts
 from sidecar.core.sanitize import clean
 from sidecar.settings.cluster.stores import ZooKeeperSettings
@@ -366,12 +366,12 @@ _MASTERS: Final = "masters"
 _UNTOUCHED: Final = ["localhost:8081"]
 """The content of the file as Flink ships it, in its image too: it says nothing about a cluster that is not started by it."""
 _MOST_BYTES: Final = 64 << 10
-_NOT_READ: Final = Unknown(
+_NOT_READ: Final = UnknownFact(
     "Flink's configuration was not read: give --flink-conf, or flink_conf_dir in the configuration"
 )
 
 
-def read_flink_facts(folder: Path | None, contenders: int | Unknown | None) -> FlinkFacts:
+def read_flink_facts(folder: Path | None, contenders: int | UnknownFact | None) -> FlinkFacts:
     """The facts of the folder. `contenders`: JobManagers that contend for leadership; None: the file `masters` says nothing of them."""
     masters = None if folder is None or contenders is None else _masters(folder)
     return FlinkFacts(
@@ -381,24 +381,24 @@ def read_flink_facts(folder: Path | None, contenders: int | Unknown | None) -> F
     )
 
 
-def _judged_options(folder: Path) -> dict[str, str] | Unknown:
+def _judged_options(folder: Path) -> dict[str, str] | UnknownFact:
     """The options that are judged. All others are left out, since they may be secrets."""
     path = next((folder / name for name in (STANDARD, LEGACY) if (folder / name).exists()), folder / STANDARD)
     try:
         options = plain_options(path, read_configuration(path))
     except (SettingsError, OSError) as error:
-        return Unknown(clean(error))
+        return UnknownFact(clean(error))
     values = {name: next((options[key] for key in keys if key in options), None) for name, keys in OPTIONS.items()}
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _masters(folder: Path) -> int | Unknown | None:
+def _masters(folder: Path) -> int | UnknownFact | None:
     try:
         with (folder / _MASTERS).open("rb") as file:
             text = file.read(_MOST_BYTES).decode(errors="replace")
     except FileNotFoundError:
         return None
     except OSError as error:
-        return Unknown(f"{folder / _MASTERS} cannot be read: {error.strerror}")
+        return UnknownFact(f"{folder / _MASTERS} cannot be read: {error.strerror}")
     lines = [line for line in (line.partition("#")[0].strip() for line in text.splitlines()) if line]
     return None if lines == _UNTOUCHED else len(lines)

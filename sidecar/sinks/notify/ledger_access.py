@@ -155,7 +155,7 @@ class LedgerAccess:
         wall = self._clock().wall
         try:
             ledger = ledger_document.believed(ledger_document.read(document.content), wall)
-        except ledger_document.ForeignFormatError as error:
+        except ledger_document.ForeignLedgerError as error:
             raise LedgerError(str(error)) from error
         self._unreachable_since = None
         self.is_up = True

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from sidecar.core.alerting import claims, ledger_document
-from sidecar.core.alerting.claims import Standing
+from sidecar.core.alerting.claims import ClaimStanding
 from sidecar.core.alerting.ledger_document import LEASE, LEASE_UNRENEWED, Claim, Ledger, Observers, Presence, Senders
 from sidecar.core.alerting.outbox import LEDGER_PAUSE, Delivery
 from sidecar.core.moment import SECOND
@@ -171,17 +171,17 @@ class SharedLedger:
             ledger = self._access.read()
         except LedgerError:
             return Permit(possible_duplicate=True)
-        if claims.standing(ledger, delivery, self._observer) is Standing.TOLD:
+        if claims.standing(ledger, delivery, self._observer) is ClaimStanding.TOLD:
             return self._already_sent(ledger, delivery)
         return Permit(possible_duplicate=True, ends=claims.ends(ledger, delivery, self._clock().wall))
 
     def _permit(self, ledger: Ledger, delivery: Delivery) -> Permit:
         until = time.monotonic() + self._lease * _HOLD
         standing = claims.standing(ledger, delivery, self._observer)
-        if standing is Standing.TOLD:
+        if standing is ClaimStanding.TOLD:
             self._held.pop(claims.name_of(delivery), None)
             return self._already_sent(ledger, delivery)
-        if standing is Standing.HELD and (held := self._held_by_another(ledger, delivery)):
+        if standing is ClaimStanding.HELD and (held := self._held_by_another(ledger, delivery)):
             return held
         doubtful = claims.may_have_arrived(ledger, delivery) or claims.repeats(ledger, delivery)
         since = claims.oldest_news(ledger, delivery)

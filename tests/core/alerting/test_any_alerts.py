@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from msgspec.structs import replace
 
 from sidecar.core.agreement import Opinion
-from sidecar.core.alerting.silence_document import Written
+from sidecar.core.alerting.silence_document import StoredSilence
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.journal_rows import changes
 from sidecar.core.moment import SECOND
@@ -157,7 +157,7 @@ class AnyAlerts(RuleBasedStateMachine):
         self.leads("jm-a")
         self.contends(2)
         self.sidecar = Audited(self.flink, policy)
-        self.silences: list[Written] = []
+        self.silences: list[StoredSilence] = []
         self.sidecar.connects()
         self.connected = True
 
@@ -295,7 +295,7 @@ class AnyAlerts(RuleBasedStateMachine):
         """By somebody whose clock may differ by an hour."""
         starts = self.sidecar.moment.wall + round(ahead * SECOND)
         name = str(UUID(int=len(self.sidecar.steps)))
-        silence = Written(name, tuple(wanted), starts, starts + round(lasts * SECOND), "ann", "upgrade")
+        silence = StoredSilence(name, tuple(wanted), starts, starts + round(lasts * SECOND), "ann", "upgrade")
         self.silences = [*self.silences[-20:], silence]
         self.sidecar.silenced_by(*self.silences)
 

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting import claims, ledger_document
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.alerting.claims import Standing, claimed, ends, marked, released, renewed, standing
-from sidecar.core.alerting.ledger_document import Claim, Entry, Ledger
+from sidecar.core.alerting.claims import ClaimStanding, claimed, ends, marked, released, renewed, standing
+from sidecar.core.alerting.ledger_document import Claim, Ledger, LedgerEntry
 from sidecar.core.alerting.outbox import Delivery, Part
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Severity
@@ -44,47 +44,50 @@ def delivery_of(*parts: Part, reason: Reason = Reason.FIRST, after: int = 0) -> 
 def test_a_claim_keeps_others_from_sending_and_a_mark_says_that_it_is_sent() -> None:
     """Free, held by one, sent: as each observer sees it."""
     first = delivery_of(VACANCY)
-    assert standing(Ledger(), first, "sidecar-a") is Standing.FREE
+    assert standing(Ledger(), first, "sidecar-a") is ClaimStanding.FREE
     held = claimed(Ledger(), first, A, NOW)
-    assert (standing(held, first, "sidecar-a"), standing(held, first, "sidecar-b")) == (Standing.OURS, Standing.HELD)
+    assert (standing(held, first, "sidecar-a"), standing(held, first, "sidecar-b")) == (
+        ClaimStanding.OURS,
+        ClaimStanding.HELD,
+    )
     ledger = marked(held, first, "sidecar-a", NOW)
-    assert {standing(ledger, first, name) for name in ("sidecar-a", "sidecar-b")} == {Standing.TOLD}
+    assert {standing(ledger, first, name) for name in ("sidecar-a", "sidecar-b")} == {ClaimStanding.TOLD}
 
 
 def test_what_was_sent_is_sent_once_and_its_end_once() -> None:
     """Firing, over, and a late observer that still has both in its outbox: all of it is sent."""
     ledger = marked(Ledger(), delivery_of(VACANCY), "sidecar-a", NOW)
     over = delivery_of(OVER, reason=Reason.RESOLVED)
-    assert standing(ledger, over, "sidecar-b") is Standing.FREE
+    assert standing(ledger, over, "sidecar-b") is ClaimStanding.FREE
     ledger = marked(ledger, over, "sidecar-b", NOW)
     late = (delivery_of(VACANCY), over, delivery_of(replace(VACANCY, began=NOW + 2 * SECOND)))
-    assert {standing(ledger, delivery, "sidecar-c") for delivery in late} == {Standing.TOLD}
+    assert {standing(ledger, delivery, "sidecar-c") for delivery in late} == {ClaimStanding.TOLD}
 
 
 def test_what_begins_anew_is_sent_anew() -> None:
     """The same vacancy of the same term, after it was over: another one. An event happens once, whoever saw it when."""
     ledger = marked(Ledger(), delivery_of(OVER, replace(CHANGE, ended=NOW)), "sidecar-a", NOW)
-    assert standing(ledger, delivery_of(replace(VACANCY, began=NOW + 90 * SECOND)), "sidecar-a") is Standing.FREE
-    assert standing(ledger, delivery_of(replace(CHANGE, ended=NOW + 5 * SECOND)), "sidecar-b") is Standing.TOLD
+    assert standing(ledger, delivery_of(replace(VACANCY, began=NOW + 90 * SECOND)), "sidecar-a") is ClaimStanding.FREE
+    assert standing(ledger, delivery_of(replace(CHANGE, ended=NOW + 5 * SECOND)), "sidecar-b") is ClaimStanding.TOLD
 
 
 def test_one_alert_that_was_not_sent_is_enough() -> None:
     """A group that another observer sent without it: sent, with it."""
     ledger = marked(Ledger(), delivery_of(CHANGE), "sidecar-a", NOW)
-    assert standing(ledger, delivery_of(CHANGE, VACANCY), "sidecar-b") is Standing.FREE
+    assert standing(ledger, delivery_of(CHANGE, VACANCY), "sidecar-b") is ClaimStanding.FREE
 
 
 def test_it_is_said_again_once_in_each_interval() -> None:
     """Whoever is first after four hours; the others find it said, though their clocks differ by a minute."""
     ledger = marked(Ledger(), delivery_of(VACANCY), "sidecar-a", NOW)
     again = delivery_of(VACANCY, reason=Reason.REPEAT_INTERVAL_ELAPSED, after=4 * HOUR)
-    assert standing(ledger, again, "sidecar-b") is Standing.FREE
+    assert standing(ledger, again, "sidecar-b") is ClaimStanding.FREE
     ledger = marked(ledger, again, "sidecar-b", NOW + 4 * HOUR)
     for skew in (-60 * SECOND, 0, 60 * SECOND):
         late = replace(again, queued_at=Moment(0, NOW + 4 * HOUR + skew))
-        assert standing(ledger, late, "sidecar-a") is Standing.TOLD
+        assert standing(ledger, late, "sidecar-a") is ClaimStanding.TOLD
     later = delivery_of(VACANCY, reason=Reason.REPEAT_INTERVAL_ELAPSED, after=8 * HOUR)
-    assert standing(ledger, later, "sidecar-a") is Standing.FREE
+    assert standing(ledger, later, "sidecar-a") is ClaimStanding.FREE
 
 
 @pytest.mark.parametrize("unsure", [False, True])
@@ -92,11 +95,11 @@ def test_a_claim_that_is_given_back_may_be_taken(unsure: bool) -> None:
     """After a failure; and where it may have arrived, whoever takes it knows. Somebody else's claim is not given back."""
     first = delivery_of(VACANCY)
     back = released(claimed(Ledger(), first, A, NOW), first, A, NOW, unsure=unsure)
-    assert standing(back, first, "sidecar-b") is Standing.FREE
+    assert standing(back, first, "sidecar-b") is ClaimStanding.FREE
     assert claims.may_have_arrived(back, first) is unsure
     taken = claimed(claimed(Ledger(), first, A, NOW), first, B, NOW)
     theirs = replace(B, about=("vacancy",))
-    assert taken.entries["ops#0 group"] == Entry(claim=theirs, unsure=("vacancy",), changed_at=NOW)
+    assert taken.entries["ops#0 group"] == LedgerEntry(claim=theirs, unsure=("vacancy",), changed_at=NOW)
     assert released(taken, first, A, NOW, unsure=False) is taken
 
 
@@ -105,8 +108,13 @@ def test_a_claim_is_renewed_by_the_attempt_that_made_it() -> None:
     first, ours = delivery_of(VACANCY), replace(A, renewed=0)
     held = claimed(Ledger(), first, ours, NOW)
     again = renewed(renewed(held, first, ours, NOW + 1), first, ours, NOW + 2)
-    assert again.entries["ops#0 group"] == Entry(claim=replace(ours, about=("vacancy",), renewed=2), changed_at=NOW + 2)
-    assert (standing(again, first, "sidecar-a"), standing(again, first, "sidecar-b")) == (Standing.OURS, Standing.HELD)
+    assert again.entries["ops#0 group"] == LedgerEntry(
+        claim=replace(ours, about=("vacancy",), renewed=2), changed_at=NOW + 2
+    )
+    assert (standing(again, first, "sidecar-a"), standing(again, first, "sidecar-b")) == (
+        ClaimStanding.OURS,
+        ClaimStanding.HELD,
+    )
     ledger = marked(again, first, "sidecar-a", NOW)
     for other in (Ledger(), ledger, claimed(held, first, B, NOW), claimed(held, first, Claim(A.by, "2"), NOW)):
         assert renewed(other, first, ours, NOW) is other
@@ -119,11 +127,11 @@ def test_a_mark_never_takes_back_that_something_is_over() -> None:
     """An observer that could not ask says late what another has long sent the end of: nobody sends the end again."""
     over = delivery_of(OVER, reason=Reason.RESOLVED)
     late = marked(marked(Ledger(), over, "sidecar-a", NOW), delivery_of(VACANCY), "sidecar-b", NOW + HOUR)
-    assert standing(late, over, "sidecar-c") is Standing.TOLD
+    assert standing(late, over, "sidecar-c") is ClaimStanding.TOLD
     anew = delivery_of(replace(VACANCY, began=NOW + HOUR))
     assert standing(
         marked(late, anew, "sidecar-b", NOW + HOUR), delivery_of(replace(OVER, ended=NOW + 2 * HOUR)), "c"
-    ) is (Standing.FREE)
+    ) is (ClaimStanding.FREE)
 
 
 def test_a_mark_leaves_what_another_has_claimed() -> None:
@@ -176,16 +184,18 @@ def test_clocks_that_differ_by_an_hour_notify_an_event_once(skew: int) -> None:
     """What is sent of an event does not depend on when it was, by anybody's clock; nor that it is over, nor saying it again."""
     ours, theirs = delivery_of(CHANGE), delivery_of(replace(CHANGE, ended=NOW + skew * SECOND), reason=Reason.RESOLVED)
     ledger = marked(Ledger(), ours, "sidecar-a", NOW)
-    assert standing(ledger, theirs, "sidecar-b") is Standing.FREE
+    assert standing(ledger, theirs, "sidecar-b") is ClaimStanding.FREE
     ledger = marked(ledger, theirs, "sidecar-b", NOW + skew * SECOND)
     late = delivery_of(replace(CHANGE, ended=NOW + SECOND), reason=Reason.RESOLVED)
-    assert {standing(ledger, delivery, "sidecar-a") for delivery in (ours, late)} == {Standing.TOLD}
+    assert {standing(ledger, delivery, "sidecar-a") for delivery in (ours, late)} == {ClaimStanding.TOLD}
     again = delivery_of(CHANGE, reason=Reason.REPEAT_INTERVAL_ELAPSED, after=skew * SECOND)
-    assert standing(ledger, again, "sidecar-a") is Standing.TOLD
+    assert standing(ledger, again, "sidecar-a") is ClaimStanding.TOLD
 
 
-@pytest.mark.parametrize(("skew", "expected"), [(-90, Standing.TOLD), (0, Standing.FREE), (90, Standing.FREE)])
-def test_what_begins_anew_sooner_than_clocks_differ_waits(skew: int, expected: Standing) -> None:
+@pytest.mark.parametrize(
+    ("skew", "expected"), [(-90, ClaimStanding.TOLD), (0, ClaimStanding.FREE), (90, ClaimStanding.FREE)]
+)
+def test_what_begins_anew_sooner_than_clocks_differ_waits(skew: int, expected: ClaimStanding) -> None:
     """Resolved by one whose clock is ahead, vacant again 30 s later: who is behind takes it for the old one. Others notify it."""
     ledger = marked(Ledger(), delivery_of(OVER), "sidecar-a", NOW)
     anew = replace(VACANCY, began=OVER.ended + (30 + skew) * SECOND)
@@ -219,7 +229,7 @@ def test_destinations_and_groups_do_not_mix() -> None:
         replace(delivery_of(VACANCY), destination="ops#1"),
         replace(delivery_of(VACANCY), fingerprint="other"),
     ):
-        assert standing(ledger, other, "sidecar-a") is Standing.FREE
+        assert standing(ledger, other, "sidecar-a") is ClaimStanding.FREE
 
 
 def test_the_document_is_bounded() -> None:
@@ -247,7 +257,7 @@ def test_the_document_is_bounded() -> None:
 def test_an_unreadable_document_is_an_empty_ledger(content: bytes) -> None:
     """A duplicate is better than a loss."""
     ledger = ledger_document.read(content)
-    assert standing(ledger, delivery_of(VACANCY), "sidecar-a") is Standing.FREE
+    assert standing(ledger, delivery_of(VACANCY), "sidecar-a") is ClaimStanding.FREE
 
 
 def test_a_document_is_read_as_it_was_written() -> None:
@@ -273,8 +283,8 @@ def test_a_resolve_of_one_who_knows_of_less_does_not_end_the_incident() -> None:
 def test_an_incident_of_events_is_not_closed_while_something_goes_on() -> None:
     """What closes it says itself when it is over."""
     closing = replace(delivery_of(replace(OVER, alert_id="closing")), is_closing=True)
-    assert standing(Ledger(), closing, "b") is Standing.FREE
-    assert standing(marked(Ledger(), delivery_of(VACANCY), "a", NOW), closing, "b") is Standing.TOLD
+    assert standing(Ledger(), closing, "b") is ClaimStanding.FREE
+    assert standing(marked(Ledger(), delivery_of(VACANCY), "a", NOW), closing, "b") is ClaimStanding.TOLD
 
 
 def test_that_an_alert_is_dropped_is_sent_once() -> None:
@@ -282,11 +292,11 @@ def test_that_an_alert_is_dropped_is_sent_once() -> None:
     other = replace(VACANCY, alert_id="other")
     gone = delivery_of(replace(VACANCY, ended=ledger_document.DROPPED), reason=Reason.CONFIGURATION_CHANGED)
     ledger = marked(Ledger(), delivery_of(VACANCY, other), "a", NOW)
-    assert standing(ledger, gone, "b") is Standing.FREE
+    assert standing(ledger, gone, "b") is ClaimStanding.FREE
     assert not ends(ledger, gone, NOW)
     ledger = marked(ledger, gone, "a", NOW)
     over = delivery_of(OVER, reason=Reason.RESOLVED)  # of one that has not loaded it yet
-    assert {standing(ledger, delivery, "b") for delivery in (gone, over)} == {Standing.TOLD}
+    assert {standing(ledger, delivery, "b") for delivery in (gone, over)} == {ClaimStanding.TOLD}
     assert ends(ledger, replace(gone, parts=(replace(other, ended=ledger_document.DROPPED),)), NOW)
 
 
@@ -294,7 +304,7 @@ def test_a_dropped_alert_that_is_notified_again_is_news() -> None:
     """The rule is back: the incident is opened anew, and closed as any other."""
     gone = delivery_of(replace(VACANCY, ended=ledger_document.DROPPED), reason=Reason.CONFIGURATION_CHANGED)
     ledger = marked(marked(Ledger(), delivery_of(VACANCY), "a", NOW), gone, "a", NOW)
-    assert standing(ledger, delivery_of(VACANCY), "b") is Standing.FREE
+    assert standing(ledger, delivery_of(VACANCY), "b") is ClaimStanding.FREE
     ledger = marked(ledger, delivery_of(VACANCY), "b", NOW)
-    assert standing(ledger, delivery_of(VACANCY), "a") is Standing.TOLD
-    assert {standing(ledger, delivery, "a") for delivery in (gone, delivery_of(OVER))} == {Standing.FREE}
+    assert standing(ledger, delivery_of(VACANCY), "a") is ClaimStanding.TOLD
+    assert {standing(ledger, delivery, "a") for delivery in (gone, delivery_of(OVER))} == {ClaimStanding.FREE}

@@ -6,7 +6,15 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.alerting.claims import Standing, claimed, marked, may_have_arrived, oldest_news, repeats, standing
+from sidecar.core.alerting.claims import (
+    ClaimStanding,
+    claimed,
+    marked,
+    may_have_arrived,
+    oldest_news,
+    repeats,
+    standing,
+)
 from sidecar.core.alerting.ledger_document import Claim, Ledger
 from sidecar.core.alerting.outbox import Delivery, Part
 from sidecar.core.moment import SECOND
@@ -42,7 +50,7 @@ class Member(Sidecar):
     def _send(self, delivery: Delivery) -> None:
         self.sent.append(delivery)
         ledger = self.shared.ledger
-        if standing(ledger, delivery, self.name) is Standing.TOLD:
+        if standing(ledger, delivery, self.name) is ClaimStanding.TOLD:
             self._step(DeliverySettled(self.moment, delivery.id, DeliveryOutcome.ALREADY_TOLD))
             return
         labelled = may_have_arrived(ledger, delivery) or repeats(ledger, delivery)
@@ -96,8 +104,8 @@ def ledger_of(*parts: Part) -> Ledger:
 def test_jobs_that_one_sees_each_for_itself_are_those_of_the_failover() -> None:
     """Who saw it begin notifies of the jobs of a failover as one thing; who did not, of each job."""
     ledger = ledger_of(BEFORE, replace(BEFORE, alert_id="jobs of it", subjects=("jobs",)))
-    assert standing(ledger, delivery_of(STARTED, JOB), "sidecar-b") is Standing.TOLD
-    assert standing(ledger_of(BEFORE), delivery_of(STARTED, JOB), "sidecar-b") is Standing.FREE
+    assert standing(ledger, delivery_of(STARTED, JOB), "sidecar-b") is ClaimStanding.TOLD
+    assert standing(ledger_of(BEFORE), delivery_of(STARTED, JOB), "sidecar-b") is ClaimStanding.FREE
     assert repeats(ledger_of(BEFORE), delivery_of(STARTED, JOB))
 
 
@@ -106,14 +114,14 @@ def test_its_end_is_notified_once() -> None:
     over, started_over = (replace(part, ended=NOW + 60 * SECOND) for part in (BEFORE, STARTED))
     for first, second in ((over, started_over), (started_over, over)):
         ledger = marked(ledger_of(BEFORE), delivery_of(first, reason=Reason.RESOLVED), "sidecar-a", NOW + 70 * SECOND)
-        assert standing(ledger, delivery_of(second, reason=Reason.RESOLVED), "sidecar-b") is Standing.TOLD
+        assert standing(ledger, delivery_of(second, reason=Reason.RESOLVED), "sidecar-b") is ClaimStanding.TOLD
 
 
 def test_the_next_vacancy_is_another_one() -> None:
     """For those who know the leader before, whatever was notified; for others, when the last one is over."""
     following = replace(BEFORE, alert_id="vacancy of b's term", began=NOW + 300 * SECOND)
     started = replace(STARTED, began=NOW + 310 * SECOND)
-    assert standing(ledger_of(BEFORE), delivery_of(following), "sidecar-b") is Standing.FREE
+    assert standing(ledger_of(BEFORE), delivery_of(following), "sidecar-b") is ClaimStanding.FREE
     assert not repeats(ledger_of(BEFORE), delivery_of(following))
     over = marked(
         ledger_of(BEFORE),
@@ -121,20 +129,23 @@ def test_the_next_vacancy_is_another_one() -> None:
         "sidecar-a",
         NOW,
     )
-    assert standing(over, delivery_of(started), "sidecar-b") is Standing.FREE
+    assert standing(over, delivery_of(started), "sidecar-b") is ClaimStanding.FREE
     again = marked(over, delivery_of(following), "sidecar-a", NOW + 335 * SECOND)
-    assert standing(again, delivery_of(started), "sidecar-b") is Standing.TOLD
+    assert standing(again, delivery_of(started), "sidecar-b") is ClaimStanding.TOLD
 
 
 def test_who_knows_more_sends_it_and_says_so() -> None:
     """The one that started was first: what the other says may be the same."""
-    assert standing(ledger_of(STARTED), delivery_of(BEFORE), "sidecar-b") is Standing.FREE
+    assert standing(ledger_of(STARTED), delivery_of(BEFORE), "sidecar-b") is ClaimStanding.FREE
     assert repeats(ledger_of(STARTED), delivery_of(BEFORE))
 
 
 def test_where_nobody_hears_of_an_end_it_is_notified_again_and_labelled() -> None:
     """The vacancy that was notified may have been over for hours: a duplicate is better than silence."""
     started = replace(delivery_of(STARTED), send_resolved=False)
-    assert standing(ledger_of(BEFORE), started, "sidecar-b") is Standing.FREE
+    assert standing(ledger_of(BEFORE), started, "sidecar-b") is ClaimStanding.FREE
     assert repeats(ledger_of(BEFORE), started)
-    assert standing(ledger_of(BEFORE), replace(delivery_of(BEFORE), send_resolved=False), "sidecar-b") is Standing.TOLD
+    assert (
+        standing(ledger_of(BEFORE), replace(delivery_of(BEFORE), send_resolved=False), "sidecar-b")
+        is ClaimStanding.TOLD
+    )

@@ -18,7 +18,7 @@ from sidecar.core.alerting.silence_document import (
     MOST_BYTES,
     MOST_PATTERNS,
     SilencesError,
-    Written,
+    StoredSilence,
     added,
     is_vacuous,
     read,
@@ -43,17 +43,17 @@ HIDDEN: Final = Reason.SUPPRESSED_BY_SILENCE.value
 
 def silence(
     *matchers: Matcher, number: int = 1, starts: float = 0, lasts: float = 7200, author: str = "ann"
-) -> Written:
+) -> StoredSilence:
     """Seconds after the beginning of the scene; of all alerts without matchers."""
     begins = START + round(starts * SECOND)
     wanted = matchers or (Matcher("alert", Operator.NOT_EQUAL, ""),)
-    return Written(str(UUID(int=number)), wanted, begins, begins + round(lasts * SECOND), author, "upgrade")
+    return StoredSilence(str(UUID(int=number)), wanted, begins, begins + round(lasts * SECOND), author, "upgrade")
 
 
 class Silenced(Groups):
     """Groups whose document of silences is read whenever that is asked for."""
 
-    def has(self, *entries: Written) -> Self:
+    def has(self, *entries: StoredSilence) -> Self:
         self.policy = replace(self.policy, silence_documents=frozenset({CLUSTER}))
         content = written({entry.id: entry for entry in entries})
         before = self.documents.get(CLUSTER, Silences())
@@ -275,7 +275,7 @@ def test_the_silences_of_one_cluster_do_not_hide_alerts_of_another() -> None:
         assert bool(suppression.hiding(policy, documents, group.members, Moment(START, START))) is expected
 
 
-def hostile() -> tuple[Written, ...]:
+def hostile() -> tuple[StoredSilence, ...]:
     """As many silences as there may be; all patterns together as large as they may be, and each is matched until the last matcher fails."""
     patterns = [Matcher("job_id", Operator.MATCHES_NOT, rf".*[0-9].{{25}}{n:02}") for n in range(20)]
     nothing = Matcher("alert", Operator.EQUAL, "")
@@ -304,7 +304,7 @@ def test_no_document_stalls_a_tick(group_by: tuple[str, ...]) -> None:
 # -- time --------------------------------------------------------------------------------------------------------------
 
 
-def silenced_now(made: Written, at: int = START) -> Silence:
+def silenced_now(made: StoredSilence, at: int = START) -> Silence:
     """As it is known by who reads it at `at`."""
     content = written({made.id: made})
     return suppression.learned(Silences(), content, None, LONGEST, Moment(at, at)).known[made.id]

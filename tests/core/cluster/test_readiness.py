@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from sidecar.core.ha.finding import Verdict
+from sidecar.core.ha.finding import CheckVerdict
 from sidecar.core.ha.results import CheckResult
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import HaChecked
@@ -17,11 +17,14 @@ RULE = Rule("Risk", Trigger.HA_RISK, Severity.INFO)
 RISKS = replace(POLICY, rules=(RULE,), route=Route("ops", group_wait=1 * SECOND, group_interval=5 * SECOND))
 
 
-def check(sidecar: Sidecar, **verdicts: Verdict) -> None:
+def check(sidecar: Sidecar, **verdicts: CheckVerdict) -> None:
     """Each check finds this."""
     results = (
         CheckResult(
-            check=name, verdict=verdict, text=f"facts of {name}", advice="mend it" if verdict is Verdict.RISK else ""
+            check=name,
+            verdict=verdict,
+            text=f"facts of {name}",
+            advice="mend it" if verdict is CheckVerdict.RISK else "",
         )
         for name, verdict in verdicts.items()
     )
@@ -40,7 +43,7 @@ def recorded(sidecar: Sidecar) -> list[tuple[str, str, str | None]]:
 def alerted() -> Sidecar:
     """A sidecar that has notified one risk."""
     _, sidecar = watching(policy=RISKS)
-    check(sidecar, standby=Verdict.RISK, open_acls=Verdict.PASS)
+    check(sidecar, standby=CheckVerdict.RISK, open_acls=CheckVerdict.PASS)
     sidecar.waits(3)
     assert reasons(sidecar) == ["FIRST"]
     return sidecar
@@ -53,9 +56,9 @@ def reasons(sidecar: Sidecar) -> list[str]:
 def test_the_first_results_and_each_change_are_recorded() -> None:
     """With the verdict before; the same result again is not."""
     _, sidecar = watching()
-    check(sidecar, standby=Verdict.RISK, open_acls=Verdict.PASS)
+    check(sidecar, standby=CheckVerdict.RISK, open_acls=CheckVerdict.PASS)
     sidecar.waits(10)
-    check(sidecar, standby=Verdict.RISK, open_acls=Verdict.UNKNOWN)
+    check(sidecar, standby=CheckVerdict.RISK, open_acls=CheckVerdict.UNKNOWN)
     assert recorded(sidecar) == [
         ("standby", "RISK", None),
         ("open_acls", "PASS", None),
@@ -69,7 +72,7 @@ def test_what_does_not_change_is_recorded_once_a_day() -> None:
     """So that each day of the audit log says how it was."""
     _, sidecar = watching()
     for _ in range(50):
-        check(sidecar, standby=Verdict.RISK)
+        check(sidecar, standby=CheckVerdict.RISK)
         sidecar.waits(3600, tick=600)
     checks = [record for record in sidecar.records if isinstance(record, HaCheck)]
     assert len(checks) == 3
@@ -80,7 +83,7 @@ def test_what_does_not_change_is_recorded_once_a_day() -> None:
 def test_each_risk_is_one_alert_that_says_what_to_do() -> None:
     """A second one later is notified too; the first one is not repeated for it."""
     sidecar = alerted()
-    check(sidecar, standby=Verdict.RISK, open_acls=Verdict.RISK)
+    check(sidecar, standby=CheckVerdict.RISK, open_acls=CheckVerdict.RISK)
     sidecar.waits(10)
     assert reasons(sidecar) == ["FIRST", "GREW"]
     [group] = sidecar.state.alerts.groups.values()
@@ -94,10 +97,10 @@ def test_each_risk_is_one_alert_that_says_what_to_do() -> None:
 def test_what_cannot_be_read_any_more_does_not_resolve_a_risk() -> None:
     """Only a check that passes does, or one that does not apply any more."""
     sidecar = alerted()
-    check(sidecar, standby=Verdict.UNKNOWN, open_acls=Verdict.PASS)
+    check(sidecar, standby=CheckVerdict.UNKNOWN, open_acls=CheckVerdict.PASS)
     sidecar.waits(20)
     assert reasons(sidecar) == ["FIRST"]
-    check(sidecar, standby=Verdict.PASS, open_acls=Verdict.PASS)
+    check(sidecar, standby=CheckVerdict.PASS, open_acls=CheckVerdict.PASS)
     sidecar.waits(20)
     assert reasons(sidecar) == ["FIRST", "RESOLVED"]
 
@@ -105,7 +108,7 @@ def test_what_cannot_be_read_any_more_does_not_resolve_a_risk() -> None:
 def test_a_check_that_does_not_apply_any_more_resolves() -> None:
     """The cluster moved to the other store, say."""
     sidecar = alerted()
-    check(sidecar, open_acls=Verdict.PASS)
+    check(sidecar, open_acls=CheckVerdict.PASS)
     sidecar.waits(20)
     assert reasons(sidecar) == ["FIRST", "RESOLVED"]
 
@@ -115,7 +118,7 @@ def test_a_restart_neither_resolves_nor_repeats_a_risk() -> None:
     sidecar = alerted()
     sidecar.is_killed(down_for=5).connects()
     sidecar.waits(60)
-    check(sidecar, standby=Verdict.RISK)
+    check(sidecar, standby=CheckVerdict.RISK)
     sidecar.waits(20)
     assert reasons(sidecar) == ["FIRST"]
 
@@ -124,7 +127,7 @@ def test_while_the_leaders_cannot_be_seen_no_risk_fires_or_resolves() -> None:
     """The page and the audit log have the results all the same."""
     sidecar = alerted()
     sidecar.is_cut_off().waits(30)
-    check(sidecar, standby=Verdict.PASS, open_acls=Verdict.RISK)
+    check(sidecar, standby=CheckVerdict.PASS, open_acls=CheckVerdict.RISK)
     sidecar.waits(30)
     assert reasons(sidecar) == ["FIRST"]
     assert recorded(sidecar)[-1] == ("open_acls", "RISK", "PASS")
@@ -136,7 +139,7 @@ def test_every_sidecar_has_the_same_alert_for_a_risk() -> None:
     for delay in (0, 1000):
         _, sidecar = watching(policy=RISKS)
         sidecar.waits(delay, tick=10)
-        check(sidecar, standby=Verdict.RISK)
+        check(sidecar, standby=CheckVerdict.RISK)
         sidecar.waits(3)
         [group] = sidecar.state.alerts.groups.values()
         ids |= group.members.keys()

@@ -17,7 +17,7 @@ from sidecar.core.alerting.silence_document import (
     MOST,
     Expectation,
     SilencesError,
-    Written,
+    StoredSilence,
     drill_of,
     read,
     written,
@@ -52,7 +52,7 @@ DRILLING: Final = replace(
 )
 
 
-def drill(*, number: int = 1, starts: float = 60, lasts: float = 900, cluster: str = CLUSTER) -> Written:
+def drill(*, number: int = 1, starts: float = 60, lasts: float = 900, cluster: str = CLUSTER) -> StoredSilence:
     """Seconds after the beginning of the scene."""
     begins = START + round(starts * SECOND)
     ends = begins + round(lasts * SECOND)
@@ -68,7 +68,7 @@ def result(sidecar: Sidecar) -> Drill:
     return ended
 
 
-def in_drill(made: Written | None = None, policy: Policy = DRILLING) -> tuple[Flink, Sidecar]:
+def in_drill(made: StoredSilence | None = None, policy: Policy = DRILLING) -> tuple[Flink, Sidecar]:
     """A drill that the sidecar knows."""
     flink, sidecar = watching(policy=policy)
     sidecar.silenced_by(made or drill())
@@ -283,7 +283,7 @@ def only(rule: Rule, cluster_id: str = CLUSTER, **fields: object) -> Alert:
     return replace(Alert(rule.alert, rule.alert, cluster_id, labels, Moment(began, began)), **fields)
 
 
-def hidden(policy: Policy, member: Member, documents: Mapping[str, Written]) -> bool:
+def hidden(policy: Policy, member: Member, documents: Mapping[str, StoredSilence]) -> bool:
     """Whether the alert is hidden by these drills, by document, which were read before it began."""
     at = Moment(START + 70 * SECOND, START + 70 * SECOND)
     later = Moment(START + 90 * SECOND, START + 90 * SECOND)
@@ -439,7 +439,7 @@ def test_a_passed_drill_is_remembered_and_handed_over() -> None:
 def test_a_drill_in_the_document() -> None:
     """As it was written, beside silences, no longer than a drill may last."""
     made = drill(lasts=LONGEST_DRILL / SECOND + 1)
-    silence = Written(str(UUID(int=9)), (Matcher("alert", Operator.EQUAL, "X"),), START, START + 1, "bob", "")
+    silence = StoredSilence(str(UUID(int=9)), (Matcher("alert", Operator.EQUAL, "X"),), START, START + 1, "bob", "")
     content = written({made.id: made, silence.id: silence})
     entries, problems = read(content, LONGEST)
     assert problems == []

@@ -15,7 +15,7 @@ from sidecar.core.failover.recovery_tables import (
     JobCase,
     Origin,
     Outcome,
-    Row,
+    RulingRow,
     decided,
     last_known,
 )
@@ -93,7 +93,7 @@ ORIGIN_OF: Final = {
 
 @pytest.mark.parametrize(("table", "examples"), [(OUTCOMES, OUTCOME_OF), (ORIGINS, ORIGIN_OF)])
 def test_each_row_decides_its_example(
-    table: tuple[Row, ...], examples: dict[str, tuple[JobCase, Outcome | Origin | None]]
+    table: tuple[RulingRow, ...], examples: dict[str, tuple[JobCase, Outcome | Origin | None]]
 ) -> None:
     """No row is forgotten here, and none is hidden by one above it."""
     assert [row.name for row in table] == [*examples]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sidecar.core.ha.finding import Unknown, Verdict
+from sidecar.core.ha.finding import CheckVerdict, UnknownFact
 from sidecar.core.ha.flink_checks import FLINK_CHECKS, OPTIONS, FlinkFacts
 from sidecar.core.ha.results import CHECKS, KUBERNETES_CHECKS, results
 from sidecar.core.ha.zookeeper_checks import ZOOKEEPER_CHECKS
@@ -17,8 +17,8 @@ from tests.kit.deployed_flink import CLUSTER, job_manager
 from tests.kit.deployed_flink import facts as kubernetes_facts
 from tests.kit.hostile import texts
 
-PASS, RISK, UNKNOWN = Verdict.PASS, Verdict.RISK, Verdict.UNKNOWN
-HIDDEN: Final = Unknown("Flink's configuration was not read")
+PASS, RISK, UNKNOWN = CheckVerdict.PASS, CheckVerdict.RISK, CheckVerdict.UNKNOWN
+HIDDEN: Final = UnknownFact("Flink's configuration was not read")
 GOOD: Final = {
     "storage_dir": "s3://bucket/flink/ha",
     "checkpoint_dir": "s3://bucket/flink/checkpoints",
@@ -101,7 +101,7 @@ CASES: Final = [
 
 
 @pytest.mark.parametrize(("check", "changes", "verdict", "words"), CASES)
-def test_a_check_over_facts(check: str, changes: dict[str, Any], verdict: Verdict | None, words: str) -> None:
+def test_a_check_over_facts(check: str, changes: dict[str, Any], verdict: CheckVerdict | None, words: str) -> None:
     """The verdict, and what it rests on."""
     finding = FLINK_CHECKS[check](facts(**changes))
     if finding is None:
@@ -114,17 +114,19 @@ def test_a_check_over_facts(check: str, changes: dict[str, Any], verdict: Verdic
 def test_each_check_has_all_verdicts() -> None:
     """None of them can only pass, and none passes where the fact is hidden. All but two concern some clusters only."""
     cases = {(check, verdict) for check, _, verdict, _ in CASES}
-    assert {case for case in cases if case[1]} == {(check, verdict) for check in FLINK_CHECKS for verdict in Verdict}
+    assert {case for case in cases if case[1]} == {
+        (check, verdict) for check in FLINK_CHECKS for verdict in CheckVerdict
+    }
     assert {check for check, verdict in cases if verdict is None} == {*FLINK_CHECKS} - {"storage_dir", "task_managers"}
 
 
 @given(
-    st.dictionaries(st.sampled_from([*OPTIONS]), texts() | texts().map("http:{}".format)) | texts().map(Unknown),
-    st.none() | st.integers(0, 10**6) | texts().map(Unknown),
-    st.integers(0, 10**6) | texts().map(Unknown),
+    st.dictionaries(st.sampled_from([*OPTIONS]), texts() | texts().map("http:{}".format)) | texts().map(UnknownFact),
+    st.none() | st.integers(0, 10**6) | texts().map(UnknownFact),
+    st.integers(0, 10**6) | texts().map(UnknownFact),
 )
 def test_texts_are_bounded_printable_lines(
-    read: dict[str, str] | Unknown, masters: int | Unknown | None, contenders: int | Unknown
+    read: dict[str, str] | UnknownFact, masters: int | UnknownFact | None, contenders: int | UnknownFact
 ) -> None:
     """Whatever the configuration says; and no check fails over it."""
     checks = results(zookeeper_facts(), FlinkFacts(options=read, masters=masters, contenders=contenders))
@@ -140,7 +142,7 @@ def test_in_kubernetes_pods_and_their_configmap_say_what_no_folder_does() -> Non
     hidden, pod = facts(options=HIDDEN, picture=NO_TASK_MANAGER), job_manager("jm-0")
     plain = replace(pod, labels={"app": CLUSTER, "component": "jobmanager"})
 
-    def found(**changes: Any) -> tuple[Verdict, Verdict]:
+    def found(**changes: Any) -> tuple[CheckVerdict, CheckVerdict]:
         by_check = {result.check: result.verdict for result in results(kubernetes_facts(**changes), hidden)}
         return by_check["checkpoint_dir"], by_check["task_managers"]
 

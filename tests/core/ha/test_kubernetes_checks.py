@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.flink.leadership import Component
-from sidecar.core.ha.finding import Unknown, Verdict
+from sidecar.core.ha.finding import CheckVerdict, UnknownFact
 from sidecar.core.ha.kubernetes_facts import COMPONENTS, ElectionTimes, FlinkRights, LivenessProbe, ProbeKind, Workload
 from sidecar.core.ha.results import KUBERNETES_CHECKS
 from sidecar.core.moment import SECOND, parsed
@@ -24,8 +24,8 @@ from tests.kit.deployed_flink import (
     task_manager,
 )
 
-PASS, RISK, UNKNOWN = Verdict.PASS, Verdict.RISK, Verdict.UNKNOWN
-HIDDEN: Final = Unknown("not permitted: the Role needs a line")
+PASS, RISK, UNKNOWN = CheckVerdict.PASS, CheckVerdict.RISK, CheckVerdict.UNKNOWN
+HIDDEN: Final = UnknownFact("not permitted: the Role needs a line")
 OLD: Final = parsed("2026-11-01T00:00:00Z")
 DEAD: Final = replace(LEASE, acquire_time="2026-11-01T00:00:00Z", renew_time="2026-11-02T12:00:00Z")
 NO_DISPATCHER: Final = leaders(components=COMPONENTS - {Component.DISPATCHER})
@@ -342,7 +342,7 @@ CASES: Final = [
 
 
 @pytest.mark.parametrize(("check", "changes", "verdict", "words"), CASES)
-def test_a_check_over_facts(check: str, changes: dict[str, Any], verdict: Verdict, words: str) -> None:
+def test_a_check_over_facts(check: str, changes: dict[str, Any], verdict: CheckVerdict, words: str) -> None:
     """The verdict, and what it rests on."""
     finding = KUBERNETES_CHECKS[check](facts(**changes))
     assert (finding.verdict, words in finding.text) == (verdict, True), finding.text
@@ -352,7 +352,7 @@ def test_a_check_over_facts(check: str, changes: dict[str, Any], verdict: Verdic
 def test_each_check_has_all_verdicts() -> None:
     """None of them can only pass, and none passes where the fact is hidden."""
     assert {(check, verdict) for check, _, verdict, _ in CASES} == {
-        (check, verdict) for check in KUBERNETES_CHECKS for verdict in Verdict
+        (check, verdict) for check in KUBERNETES_CHECKS for verdict in CheckVerdict
     }
 
 
@@ -367,7 +367,7 @@ def test_each_check_has_all_verdicts() -> None:
     ],
 )
 def test_pods_that_people_describe_themselves(
-    labels: list[dict[str, str]], addresses: list[str], expected: Verdict
+    labels: list[dict[str, str]], addresses: list[str], expected: CheckVerdict
 ) -> None:
     """They have no cluster id: one's own application, or the leader's, is the cluster; of several that could be it nothing is said."""
     described = tuple(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sidecar.core.ha.finding import Unknown, Verdict
+from sidecar.core.ha.finding import CheckVerdict, UnknownFact
 from sidecar.core.ha.flink_checks import FlinkFacts
 from sidecar.core.ha.results import results
 from sidecar.core.ha.zookeeper_checks import (
@@ -22,10 +22,10 @@ from sidecar.core.ha.zookeeper_checks import (
 from sidecar.core.moment import SECOND, parsed
 from tests.kit.hostile import texts
 
-PASS, RISK, UNKNOWN = Verdict.PASS, Verdict.RISK, Verdict.UNKNOWN
-HIDDEN: Final = Unknown("no permission to read it in ZooKeeper")
-DOWN: Final = Unknown("Connection refused")
-SILENT: Final = Unknown("zk-3:2181 does not answer srvr: no answer")
+PASS, RISK, UNKNOWN = CheckVerdict.PASS, CheckVerdict.RISK, CheckVerdict.UNKNOWN
+HIDDEN: Final = UnknownFact("no permission to read it in ZooKeeper")
+DOWN: Final = UnknownFact("Connection refused")
+SILENT: Final = UnknownFact("zk-3:2181 does not answer srvr: no answer")
 NOW: Final = parsed("2026-11-26T12:00:00Z")
 DAY: Final = 86_400 * SECOND
 JOB: Final = "a" * 32
@@ -41,7 +41,7 @@ def down(number: int) -> Server:
 
 
 def not_asked(number: int) -> Server:
-    reason = Unknown("it was not asked: 20 s are over")
+    reason = UnknownFact("it was not asked: 20 s are over")
     return server(number, timeout=reason, report=reason, asked=False)
 
 
@@ -232,7 +232,7 @@ NEVER: Final = {
 
 
 @pytest.mark.parametrize(("check", "changes", "verdict", "words"), CASES)
-def test_a_check_over_facts(check: str, changes: dict[str, Any], verdict: Verdict, words: str) -> None:
+def test_a_check_over_facts(check: str, changes: dict[str, Any], verdict: CheckVerdict, words: str) -> None:
     """The verdict, and what it rests on."""
     finding = ZOOKEEPER_CHECKS[check](facts(**changes))
     assert (finding.verdict, words in finding.text) == (verdict, True), finding.text
@@ -243,7 +243,7 @@ def test_each_check_has_all_verdicts() -> None:
     """None of them can only pass, and none passes where the fact is hidden, but for what is said above."""
     cases = {(check, verdict) for check, _, verdict, _ in CASES}
     assert cases.isdisjoint(NEVER)
-    assert cases | {*NEVER} == {(check, verdict) for check in ZOOKEEPER_CHECKS for verdict in Verdict}
+    assert cases | {*NEVER} == {(check, verdict) for check in ZOOKEEPER_CHECKS for verdict in CheckVerdict}
 
 
 def test_what_removes_leftovers_has_plain_paths_alone() -> None:
@@ -258,11 +258,11 @@ def test_what_removes_leftovers_has_plain_paths_alone() -> None:
 
 
 def unknown_or(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return values | texts().map(Unknown)
+    return values | texts().map(UnknownFact)
 
 
 LEFT: Final = st.lists(
-    st.builds(Leftover, texts(), texts(), st.integers(0, NOW) | texts().map(Unknown)), max_size=8
+    st.builds(Leftover, texts(), texts(), st.integers(0, NOW) | texts().map(UnknownFact)), max_size=8
 ).map(tuple)
 REPORTS: Final = st.builds(ServerReport, st.sampled_from(Mode), st.floats(0, 1e10), st.integers(0, 10**10), texts())
 HOSTILE: Final = st.builds(
@@ -288,7 +288,7 @@ HOSTILE: Final = st.builds(
 @given(HOSTILE)
 def test_texts_are_bounded_printable_lines(read: ZooKeeperFacts) -> None:
     """Whatever others call their znodes and answer; and no check fails over it."""
-    checks = results(read, FlinkFacts(options=Unknown("")))
+    checks = results(read, FlinkFacts(options=UnknownFact("")))
     assert {*ZOOKEEPER_CHECKS} <= {result.check for result in checks}
     for result in checks:
         assert result.text.isprintable()

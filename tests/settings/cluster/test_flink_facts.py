@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.core.ha.finding import Unknown
+from sidecar.core.ha.finding import UnknownFact
 from sidecar.settings.cluster.flink_conf import read_flink_facts
 
 NESTED = """\
@@ -52,11 +52,11 @@ def test_what_cannot_be_read_is_unknown(tmp_path: Path) -> None:
     """No folder is given, it is empty, or the file is none of Flink's."""
     for folder in (None, tmp_path, tmp_path / "nothing"):
         options = read_flink_facts(folder, 2).options
-        assert isinstance(options, Unknown)
+        assert isinstance(options, UnknownFact)
         assert options.reason.isprintable()
     (tmp_path / "config.yaml").write_text("high-availability: [")
     options = read_flink_facts(tmp_path, 2).options
-    assert isinstance(options, Unknown)
+    assert isinstance(options, UnknownFact)
     assert str(tmp_path / "config.yaml") in options.reason
 
 
@@ -83,5 +83,5 @@ def test_masters_that_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "masters").mkdir()
     assert read_flink_facts(tmp_path, None).masters is None
     unread = read_flink_facts(tmp_path, 2).masters
-    assert isinstance(unread, Unknown)
+    assert isinstance(unread, UnknownFact)
     assert unread.reason == f"{tmp_path / 'masters'} cannot be read: Is a directory"
