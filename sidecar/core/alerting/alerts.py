@@ -76,7 +76,7 @@ class Alert(Struct, frozen=True):
     jobs_lost: int = 0
     """How many jobs its failover has lost: it is critical then, whatever the rule says."""
     vacancy_notified: bool = False
-    """Whether people were notified, as critical, that there was none before this leader. It is no warning any more then, but information."""
+    """Whether people were notified, as critical, that there was none before this leader. It is information then, no warning."""
     ended: Moment | None = None
     missing: str | None = None
     """The message if the observer is blind because there is no such cluster."""

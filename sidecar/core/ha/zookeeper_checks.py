@@ -47,7 +47,7 @@ class Server(Struct, frozen=True):
     """False: there was no time for it."""
 
 
-class Member(Struct, frozen=True):
+class EnsembleMember(Struct, frozen=True):
     """A server of the ensemble's configuration."""
 
     number: int
@@ -78,7 +78,7 @@ class ZooKeeperFacts(Struct, frozen=True, kw_only=True):
     """Whether that is Flink's own: its configuration was read."""
     servers: tuple[Server, ...]
     """All of the connection string."""
-    members: tuple[Member, ...] | UnknownFact
+    members: tuple[EnsembleMember, ...] | UnknownFact
     """The members of the ensemble, as `/zookeeper/config` lists them. Empty: the server stands alone."""
     contenders: int | UnknownFact
     """JobManagers in the latch of all components."""

@@ -18,7 +18,7 @@ from sidecar.core.bounds import STORE_LIST
 from sidecar.core.flink.connection_info import Unreadable, decode_connection_info
 from sidecar.core.flink.znode_paths import JOB_STORES, JOBS, LATCH, LEADER, is_cluster, job_ids
 from sidecar.core.ha.finding import UnknownFact
-from sidecar.core.ha.zookeeper_checks import Leftover, Member, Mode, Server, ServerReport, ZooKeeperFacts
+from sidecar.core.ha.zookeeper_checks import EnsembleMember, Leftover, Mode, Server, ServerReport, ZooKeeperFacts
 from sidecar.core.sanitize import clean
 from sidecar.drivers.zookeeper.blocking_session import GOODBYE_SECONDS, BlockingSession
 from sidecar.drivers.zookeeper.persistent import TooLongError
@@ -250,7 +250,7 @@ def _answer(question: Callable[[_ReadingSession], _T | UnknownFact], session: _R
         return UnknownFact(clean(session.problem or type(error).__name__))
 
 
-def _members(session: _ReadingSession) -> tuple[Member, ...] | UnknownFact:
+def _members(session: _ReadingSession) -> tuple[EnsembleMember, ...] | UnknownFact:
     """The ensemble by its own configuration. A server of version 3.4 has none; a single server an empty one."""
     try:
         content, _ = session.read(_CONFIG)
@@ -265,7 +265,7 @@ def _members(session: _ReadingSession) -> tuple[Member, ...] | UnknownFact:
         if line.startswith("group."):
             return UnknownFact(f"{_CONFIG} has groups of servers (a hierarchical quorum), which are not judged")
         if match := _MEMBER.fullmatch(line.strip()):
-            members.append(Member(int(match[1]), match[2], match[3] != "observer"))
+            members.append(EnsembleMember(int(match[1]), match[2], match[3] != "observer"))
         elif line.startswith("server."):
             return UnknownFact(f"{_CONFIG} has a line that is not known: {clean(line)}")
     return tuple(members)

@@ -12,8 +12,8 @@ from sidecar.core.ha.flink_checks import FlinkFacts
 from sidecar.core.ha.results import results
 from sidecar.core.ha.zookeeper_checks import (
     ZOOKEEPER_CHECKS,
+    EnsembleMember,
     Leftover,
-    Member,
     Mode,
     Server,
     ServerReport,
@@ -45,8 +45,8 @@ def not_asked(number: int) -> Server:
     return server(number, timeout=reason, report=reason, asked=False)
 
 
-def members(voting: int, observers: int = 0) -> tuple[Member, ...]:
-    return tuple(Member(n, f"zk-{n}", n <= voting) for n in range(1, voting + observers + 1))
+def members(voting: int, observers: int = 0) -> tuple[EnsembleMember, ...]:
+    return tuple(EnsembleMember(n, f"zk-{n}", n <= voting) for n in range(1, voting + observers + 1))
 
 
 THREE: Final = (server(1, Mode.LEADER), server(2), server(3))
@@ -276,7 +276,9 @@ HOSTILE: Final = st.builds(
         min_size=1,
         max_size=8,
     ).map(tuple),
-    members=unknown_or(st.lists(st.builds(Member, st.integers(0), texts(), st.booleans()), max_size=8).map(tuple)),
+    members=unknown_or(
+        st.lists(st.builds(EnsembleMember, st.integers(0), texts(), st.booleans()), max_size=8).map(tuple)
+    ),
     contenders=unknown_or(st.integers(0, 10**9)),
     zxid=unknown_or(st.integers(0, 1 << 63)),
     writable_by_all=unknown_or(st.dictionaries(texts(), st.booleans(), max_size=8)),
