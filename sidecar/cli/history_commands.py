@@ -120,14 +120,14 @@ def explain(episode: str, output: Output, config: Path | None, state_dir: Path |
     With the facts behind the cause. EPISODE is `last`, or the first characters of an id that `episodes` shows.
     """
     from sidecar.app import history
-    from sidecar.core.views.explain import in_words
+    from sidecar.core.views.explain import explanation_lines
 
     explained = history.explain(_state_dir(config, state_dir, overrides), episode)
     if output == "json":
         print_value(explained, "", output)
         return
     width = columns() if sys.stdout.isatty() else None
-    for line in in_words(explained):
+    for line in explanation_lines(explained):
         print_text(line, width=width, indent=" " * 11)
 
 

@@ -209,7 +209,7 @@ def report(name: str, output: Output, config: Path | None, state_dir: Path | Non
     3 cannot tell yet.
     """
     from sidecar.app import silencing
-    from sidecar.core.views.drill_report import exit_status, in_words, table
+    from sidecar.core.views.drill_report import exit_status, report_lines, table
     from sidecar.settings import load
 
     folder = state_dir or load(config, overrides, secrets=False).state_dir
@@ -218,7 +218,7 @@ def report(name: str, output: Output, config: Path | None, state_dir: Path | Non
         print_value(result, "", output)
         return exit_status(result)
     width = columns() if sys.stdout.isatty() else None
-    for line in in_words(result):
+    for line in report_lines(result):
         print_text(line, width=width, indent=" " * 11)
     if rows := table(result):
         print_line("")

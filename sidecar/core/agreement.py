@@ -60,17 +60,17 @@ class Agreement(Struct, frozen=True):
         return 2 * self.sharing <= self.connected
 
 
-def on_blindness(peers: Peers) -> Agreement | None:
+def agreed_blindness(peers: Peers) -> Agreement | None:
     """How many observers cannot read the store. None: no other observer is known."""
     return _agreement(peers, [not opinion.sees for opinion in peers.opinions])
 
 
-def on_vacancy(peers: Peers, component: Component) -> Agreement | None:
+def agreed_vacancy(peers: Peers, component: Component) -> Agreement | None:
     """How many of the observers that can read the store see no leader. None: no other observer is known."""
     return _agreement(peers, [component in opinion.vacant for opinion in peers.opinions if opinion.sees])
 
 
-def on_silence(peers: Peers) -> Agreement | None:
+def agreed_silence(peers: Peers) -> Agreement | None:
     """How many of the observers that ask the leader get no answer from it. None: no other observer is known."""
     asking = (opinion.reach for opinion in peers.opinions if opinion.sees and opinion.reach)
     return _agreement(peers, [reach is not Reach.ANSWERS for reach in asking])

@@ -125,7 +125,7 @@ def begins_run(text: str) -> bool:
     return bool(_START.search(text))
 
 
-def before_last_run(text: str) -> str:
+def earlier_runs(text: str) -> str:
     """The part of a log before its last run. Empty: the last run does not begin in `text`."""
     begun = [*_START.finditer(text)]
     return text[: text.rfind("\n", 0, begun[-1].start()) + 1] if begun else ""

@@ -15,7 +15,7 @@ from sidecar.core.moment import SECOND, parsed, timestamp
 from sidecar.core.records import Coverage, EpisodeRecord, Evidence, Record, TransitionRecord
 from sidecar.core.views import episode_view
 from sidecar.core.views.episode_view import EpisodeOutcome, EpisodeView, outcomes_of
-from sidecar.core.views.explain import Explanation, find, in_words
+from sidecar.core.views.explain import Explanation, explanation_lines, find
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.timeline import Blind, Switch, blindness, change
 from sidecar.journal import JournalReader
@@ -170,7 +170,7 @@ class Queries:
     def details(self, name: str) -> EpisodeDetails:
         """The explanation of an episode, with its text, for the API. Raises UnknownEpisodeError."""
         why = self.episode(name)
-        return EpisodeDetails(**asdict(why), words=list(in_words(why)))
+        return EpisodeDetails(**asdict(why), words=list(explanation_lines(why)))
 
     @contextmanager
     def _reading(self) -> Iterator[JournalReader]:

@@ -168,8 +168,9 @@ class Auditor:
         for notice in notices:
             assert len({"observer" in alert.labels for alert in notice.alerts}) == 1, "of one observer, and of all"
             fingerprint, reason = notice.fingerprint, notice.reason
+            is_end = notice.settles and not notice.news  # the incident is over, and what fires besides is about none
             assert (reason is Reason.FIRST) == (fingerprint not in self._began), "FIRST twice, or not at first"
-            if reason is not Reason.FIRST and fingerprint in self._paced:
+            if reason is not Reason.FIRST and fingerprint in self._paced and not is_end:
                 repeated = reason is Reason.REPEAT_INTERVAL_ELAPSED
                 pause = notice.route.repeat_interval if repeated else notice.route.group_interval
                 if now < self._notified_at[fingerprint] + pause:
@@ -191,9 +192,11 @@ class Auditor:
             for alert in notice.alerts:
                 key = (fingerprint, alert.id)
                 news = alert.is_event and key not in self._settled
-                assert not alert.ended or alert.id in lasting or news, "over, of what nobody had heard"
+                is_ended_with = is_end and alert.id in told_over
+                assert not alert.ended or alert.id in lasting or news or is_ended_with, "over, of what nobody had heard"
                 assert self._settled.get(key) != "suppressed", "suppressed, and notified"
-                assert alert.id in lasting or key not in self._settled, "an event was notified twice"
+                is_first = key not in self._settled
+                assert alert.id in lasting or is_first or is_ended_with, "an event was notified twice"
                 _check_downtime(alert)
                 self._mentioned[key] = now
                 self._owed.pop(key, None)

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.agreement import FRESH, Agreement, Opinion, Peers, on_blindness, on_silence, on_vacancy
+from sidecar.core.agreement import FRESH, Agreement, Opinion, Peers, agreed_blindness, agreed_silence, agreed_vacancy
 from sidecar.core.flink.leadership import Component
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import ConnectionState, PeersAsked
@@ -39,7 +39,7 @@ def test_of_those_that_answer_a_blind_observer_agrees_with_those_that_are_blind(
     others: int, opinions: tuple[Opinion, ...], agreement: Agreement | None
 ) -> None:
     """None: no other observer is known."""
-    assert on_blindness(Peers(others, opinions)) == agreement
+    assert agreed_blindness(Peers(others, opinions)) == agreement
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ def test_of_those_that_answer_a_blind_observer_agrees_with_those_that_are_blind(
 )
 def test_on_a_vacancy_a_blind_observer_has_no_vote(opinions: tuple[Opinion, ...], agreement: Agreement) -> None:
     """Nor has one that does not answer."""
-    assert on_vacancy(Peers(2, opinions), Component.DISPATCHER) == agreement
+    assert agreed_vacancy(Peers(2, opinions), Component.DISPATCHER) == agreement
 
 
 def test_each_component_is_a_question_of_its_own() -> None:
     """What another observer sees vacant says nothing of the other components."""
-    assert on_vacancy(Peers(1, (VACANT,)), Component.JOB) == Agreement(1, 2, 2)
+    assert agreed_vacancy(Peers(1, (VACANT,)), Component.JOB) == Agreement(1, 2, 2)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_each_component_is_a_question_of_its_own() -> None:
 )
 def test_on_a_silent_leader_only_those_that_ask_it_have_a_vote(reach: Reach | None, agreement: Agreement) -> None:
     """Whatever keeps the answer from them."""
-    assert on_silence(Peers(1, (replace(SEES, reach=reach),))) == agreement
+    assert agreed_silence(Peers(1, (replace(SEES, reach=reach),))) == agreement
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from sidecar.core.moment import SECOND
 from sidecar.core.observations import HandoverRead, PodNamed
 from sidecar.core.pods import MOST_PODS, Pod, canonical, host_of, ip_addresses, merged, name_at, spelled, with_pod
 from sidecar.core.views import episode_view
-from sidecar.core.views.explain import find, in_words
+from sidecar.core.views.explain import explanation_lines, find
 from sidecar.core.views.leader_view import leaders
 from sidecar.core.views.snapshot import Snapshot
 from tests.kit.cluster import CLUSTER, job_manager
@@ -100,7 +100,7 @@ def test_records_and_explain_and_page_name_the_pods() -> None:
     [episode] = sidecar.episodes()
     assert (episode.before_pod, episode.after_pod) == (OLD_POD, NEW_POD)
     assert episode_view.closed(episode).after_pod == NEW_POD
-    words = [*in_words(find(sidecar.records, episode.id))]
+    words = [*explanation_lines(find(sidecar.records, episode.id))]
     assert f"leader     {OLD_POD}, 10.1.2.3:6123 → {NEW_POD}, 10.1.2.4:6123" in words
     assert {leader.pod for leader in leaders(Snapshot(sidecar.moment, sidecar.state))} == {NEW_POD}
 

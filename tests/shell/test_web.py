@@ -25,7 +25,7 @@ from sidecar.core.observations import (
     ViewObserved,
 )
 from sidecar.core.state import State
-from sidecar.core.views.explain import MOST_KEPT, find, in_words
+from sidecar.core.views.explain import MOST_KEPT, explanation_lines, find
 from sidecar.core.views.snapshot import Health, Snapshot
 from sidecar.journal import JournalReader
 from tests.kit.cluster import job_manager
@@ -201,7 +201,7 @@ def test_one_episode_as_data(site: Site, tmp_path: Path) -> None:
     noted = history.annotate(tmp_path, episode.id, "drained by mistake", "Ada")
     story = site.data(f"/api/v1/episodes/{episode.id[:8]}")
     assert (story["episode"]["id"], story["episode"]["phase"]) == (episode.id, "CLOSED")
-    assert story["words"] == list(in_words(find([*records, noted], episode.id)))
+    assert story["words"] == list(explanation_lines(find([*records, noted], episode.id)))
     assert ids(story["transitions"]) == [t.id for t in sidecar.transitions() if t.episode_id == episode.id]
     assert story["transitions_total"] == len(story["transitions"]) == 8
     assert ids(story["notifications"]) == [n.id for n in sidecar.notifications()]

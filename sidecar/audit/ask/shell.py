@@ -178,7 +178,7 @@ class Shell:
 
         def work() -> None:
             result = ask()
-            render(replace(result, rows=_until(cancelled, result.rows)), self._output, self._answers)
+            render(replace(result, rows=_uncancelled(cancelled, result.rows)), self._output, self._answers)
             self._answers.flush()
 
         working = self._worker.submit(work)
@@ -203,7 +203,7 @@ class Shell:
         self._say(problem)
 
 
-def _until(cancelled: threading.Event, rows: Iterator[_T]) -> Iterator[_T]:
+def _uncancelled(cancelled: threading.Event, rows: Iterator[_T]) -> Iterator[_T]:
     for row in rows:
         if cancelled.is_set():
             raise StoppedError("cancelled")

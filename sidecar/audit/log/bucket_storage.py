@@ -132,7 +132,7 @@ class ObjectStorage(Storage):
                 with target.open("xb") as file:
                     file.writelines(self._store.content(path))
 
-            _in_parallel(fetch, paths)
+            _call_each(fetch, paths)
             yield LocalStorage(self._spark, f"file:{name}")
 
     def write(self, path: str, content: bytes) -> None:
@@ -144,14 +144,14 @@ class ObjectStorage(Storage):
     def delete(self, path: str) -> None:
         with suppress(FileNotFoundError):
             self._store.delete(path)
-        _in_parallel(self._store.delete, [stored.path for stored in self._listed(path)])
+        _call_each(self._store.delete, [stored.path for stored in self._listed(path)])
 
     def publish(self, files: Mapping[str, str]) -> None:
         """Make finished files in `staging` visible, each at its target, where there is none yet. Raises AuditError if the lock is lost."""
         records = [target for target in files.values() if target.partition("/")[0] in TABLES]
         if records:
             self._held.announce(records)
-        _in_parallel(lambda file: self._put(*file), files.items())
+        _call_each(lambda file: self._put(*file), files.items())
         if records:
             self._held.announce(())
 
@@ -249,7 +249,7 @@ class ObjectStorage(Storage):
         new = [f"{folder}/{name}" for folder, (_, names) in plans.items() for name in names]
         if new:
             self._held.announce(new)
-        _in_parallel(lambda folder: self._replace_one(folder, *plans[folder]), plans)
+        _call_each(lambda folder: self._replace_one(folder, *plans[folder]), plans)
         if new:
             self._held.announce(())
 
@@ -273,7 +273,7 @@ class ObjectStorage(Storage):
         if missing:
             self._occupy(missing)
         log = Listing(self._store, "")
-        _in_parallel(lambda barrier: settle(self._store, log.objects, *barrier), log.barriers.items())
+        _call_each(lambda barrier: settle(self._store, log.objects, *barrier), log.barriers.items())
         long_ago = datetime.now(UTC) - _STALLED
         occupied = [path for path in lock.occupied if path in log.objects]
         past = [path for path in occupied if log.objects[path].modified < long_ago]
@@ -372,7 +372,7 @@ def _mapped(file: Path) -> bytes | memoryview:
         return memoryview(mmap.mmap(content.fileno(), 0, access=mmap.ACCESS_READ))
 
 
-def _in_parallel(do: Callable[[_T], object], items: Collection[_T]) -> None:
+def _call_each(do: Callable[[_T], object], items: Collection[_T]) -> None:
     """Call `do` with each item, on a few threads. After the first error, no further call begins; it is raised."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         try:

@@ -231,7 +231,7 @@ class _Counts(NamedTuple):
 
 def _failovers(figures: ReportFigures) -> Card:
     title = _per_day(figures, "Failovers")
-    names, labels, grouped = _by_bar(figures, figures.by_day)
+    names, labels, grouped = _bars(figures, figures.by_day)
     counts = [_Counts(*(sum(row[name] for row in rows) for name in _Counts._fields)) for rows in grouped]
     series = _meant(counts)
     table = [(name, *(f"{part.values[at]:,}" for part in series)) for at, name in enumerate(names) if counts[at].n]
@@ -255,7 +255,7 @@ def _bar_heading(figures: ReportFigures) -> str:
     return "Day" if figures.period.bar_days == 1 else "From"
 
 
-def _by_bar(figures: ReportFigures, by_day: Mapping[int, Any]) -> tuple[list[str], dict[float, str], list[list[Any]]]:
+def _bars(figures: ReportFigures, by_day: Mapping[int, Any]) -> tuple[list[str], dict[float, str], list[list[Any]]]:
     """Names of the bars of a chart, labels below them, and the values of the days of each bar."""
     period = figures.period
     number = -(-period.days // period.bar_days)
@@ -317,7 +317,7 @@ def _histogram() -> tuple[list[str], dict[float, str]]:
 
 
 def _availability(figures: ReportFigures) -> Card:
-    names, labels, grouped = _by_bar(figures, figures.available_by_day)
+    names, labels, grouped = _bars(figures, figures.available_by_day)
     sums = [Sums.together(days) for days in grouped]
     shares = [bar.vacant / (bar.led + bar.vacant or 1.0) for bar in sums]
     bars = [(name, bar.shares, seconds(bar.vacant)) for name, bar in zip(names, sums, strict=True) if bar != Sums()]

@@ -165,7 +165,7 @@ def without_dropped(
     policy: Policy, state: _S, groups: Mapping[str, Group], at: Moment
 ) -> tuple[_S, list[Notification]]:
     """The state in which the services that show an incident of `groups` are told what `policy` has dropped of it."""
-    deliveries, lost = new_deliveries.of_change(policy, groups, state.alerts.groups, at)
+    deliveries, lost = new_deliveries.policy_change_deliveries(policy, groups, state.alerts.groups, at)
     return queued(policy, state, deliveries, at, lost)
 
 

@@ -196,7 +196,7 @@ def _title(about: Subject) -> tuple[str, list[str], str | None]:
     parts = (headline, about.notice, about.pods, jobs, policy.failovers_counted_within())
     label = status.status.value if status else headline.label
     changed = [title.changed(*parts)] if status else []
-    own = title.of_status(status, headline.alerts[0].cluster_id) if status else f"[{label}] {title.title(*parts)}"
+    own = title.status_title(status, headline.alerts[0].cluster_id) if status else f"[{label}] {title.title(*parts)}"
     if rule.summary is None:
         return own, changed, None
     try:

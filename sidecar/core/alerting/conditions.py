@@ -143,7 +143,7 @@ def _blindness(rule: Rule, seen: ClusterNow) -> Holding:
     loss = cluster.view.loss
     began = loss.began if loss and loss.ended is None else cluster.view.turned_at
     missing = str(cluster.missing) if cluster.missing else None
-    agreement = None if missing else agreements.on_blindness(cluster.peers)
+    agreement = None if missing else agreements.agreed_blindness(cluster.peers)
     alert = new_alert(policy, rule, name, None, began, policy.observer, began.wall, missing=missing)
     return {None: replace(alert, agreement=agreement)}
 
@@ -198,7 +198,7 @@ def _silence(rule: Rule, seen: ClusterNow) -> Holding:
     if leader is None or unanswered is None or plans.is_unwanted(cluster.operated):
         return {}
     facts = {"before": place_of(leader.address), "reach": unanswered.reach}
-    agreement = agreements.on_silence(cluster.peers)
+    agreement = agreements.agreed_silence(cluster.peers)
     alert = new_alert(
         policy, rule, name, _REST_SERVER, unanswered.since, leader.session_id, **facts, agreement=agreement
     )
@@ -254,7 +254,7 @@ def _vacancies(rule: Rule, seen: ClusterNow) -> Holding:
             alert,
             labels=labelled(alert, cluster),
             left_behind=is_left_behind,
-            agreement=agreements.on_vacancy(cluster.peers, component.component),
+            agreement=agreements.agreed_vacancy(cluster.peers, component.component),
         )
         for component, alert in holding.items()
     }

@@ -133,7 +133,7 @@ def due(
 
     def deliver(part: Alerts) -> Due:
         after, notices, suppressed = flushing.flush(part, policy, blind, now, documents, decided_at, unsettled, ending)
-        deliveries = (_of_notice(policy, clusters, notice, statuses, now) for notice in notices)
+        deliveries = (_notice_deliveries(policy, clusters, notice, statuses, now) for notice in notices)
         return after, [*chain.from_iterable(deliveries)], suppressed
 
     try:
@@ -155,7 +155,7 @@ def due(
         return deliver(replace(alerts, groups=groups))
 
 
-def _of_notice(
+def _notice_deliveries(
     policy: Policy, clusters: Mapping[str, ClusterState], notice: Notice, statuses: Statuses, now: Moment
 ) -> Iterator[Delivery]:
     """One delivery for each destination of the notice's receiver; and one that closes the incident, if nothing of it goes on."""
@@ -311,7 +311,7 @@ def complete(
         yield replace(delivery, feed=firing[receiver])
 
 
-def of_change(
+def policy_change_deliveries(
     policy: Policy, before: Mapping[str, Group], after: Mapping[str, Group], now: Moment
 ) -> tuple[list[Delivery], list[Settled]]:
     """The messages to the destinations that show an incident of `before`, of which `after` has less; and the incidents that `policy` has

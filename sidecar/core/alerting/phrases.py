@@ -192,7 +192,7 @@ class _Fields(dict[str, str]):
         return (pods and name_at(pods, place)) or host(place)
 
 
-def _after(prefix: str, text: str, suffix: str = "") -> str:
+def _affixed(prefix: str, text: str, suffix: str = "") -> str:
     return f"{prefix}{text}{suffix}" if text else ""
 
 
@@ -202,7 +202,7 @@ _FIELDS: Final[Mapping[str, Callable[[_Fields], str]]] = {
     "began": lambda of: spoken(of.first.began.wall),
     "ended": lambda of: spoken(of.first.ended.wall) if of.first.ended else "",
     "lasted": lambda of: seconds(int((of.first.vacant_seconds or 0) * SECOND)),
-    "longest": lambda of: _after(" after ", longest_duration(of.alerts)),
+    "longest": lambda of: _affixed(" after ", longest_duration(of.alerts)),
     "down": lambda of: of.down,
     "count": lambda of: str(of.first.count),
     "jobs": lambda of: counted(of.first.count or 0, "job"),
@@ -220,9 +220,9 @@ _FIELDS: Final[Mapping[str, Callable[[_Fields], str]]] = {
     "move": lambda of: move(*of.places),
     "moves": lambda of: of.moves,
     "sides": lambda of: f": {of['before']} and {of['after']}",
-    "left": lambda of: _after(", ", of.previous, " led before"),
-    "at": lambda of: _after(": ", of.previous),
-    "formerly": lambda of: _after(" (previous leader: ", clean(of.places[0]), ")"),
+    "left": lambda of: _affixed(", ", of.previous, " led before"),
+    "at": lambda of: _affixed(": ", of.previous),
+    "formerly": lambda of: _affixed(" (previous leader: ", clean(of.places[0]), ")"),
     "led": lambda of: of.led,
     "calm": lambda _: seconds(contenders.CALM),
 }

@@ -102,17 +102,17 @@ def _react_to(
             return _react_to_transition(alerts, policy, rule, happened, cluster, at, drills)
         case EpisodeRecord():
             return _react_to_episode(alerts, policy, rule, happened, at)
-        case BadRestore() | Recovery() if alert := _of_recovery(policy, rule, happened, at):
+        case BadRestore() | Recovery() if alert := _recovery_alert(policy, rule, happened, at):
             return grouping.fire(alerts, policy, alert, at)
     return alerts
 
 
 def _react_to_episode(alerts: Alerts, policy: Policy, rule: Rule, episode: EpisodeRecord, at: Moment) -> Alerts:
     if rule.on is Trigger.SAME_PROCESS_REELECTION and episode.cause == Cause.SAME_PROCESS_REELECTION:
-        return grouping.fire(alerts, policy, _of_episode(policy, rule, episode, at), at)
+        return grouping.fire(alerts, policy, _episode_alert(policy, rule, episode, at), at)
     said = episode.cause == Cause.CLUSTER_REMOVED and any(other.on is Trigger.STOPPED for other in policy.rules)
     if rule.on is Trigger.PLANNED_FAILOVER and episode.planned and episode.cause != Cause.ROLLBACK and not said:
-        alert = _of_episode(policy, rule, episode, at)
+        alert = _episode_alert(policy, rule, episode, at)
         return grouping.fire(alerts, policy, replace(alert, labels={**alert.labels, PLANNED: "true"}), at)
     return alerts
 
@@ -145,7 +145,7 @@ def _react_to_transition(
                 return alerts  # its end is notified
             waits = {(rule.alert, alert.cluster_id, alert.component): Pending(until, alert)}
             return replace(alerts, pending={**alerts.pending, **waits})
-        alert = as_known(alerts, policy, alert, cluster)
+        alert = known_alert(alerts, policy, alert, cluster)
     return grouping.fire(alerts, policy, alert, at)
 
 
@@ -218,7 +218,7 @@ def _number(alerts: Alerts, policy: Policy, cluster: ClusterState, alert: Alert)
     return sum(failover.times for failover in earlier) + max(1, episode.failovers if episode else 0)
 
 
-def _of_episode(policy: Policy, rule: Rule, episode: EpisodeRecord, at: Moment) -> Alert:
+def _episode_alert(policy: Policy, rule: Rule, episode: EpisodeRecord, at: Moment) -> Alert:
     name, happened = episode.cluster_id, episode.id
     alert = new_alert(policy, rule, name, None, at, happened, episode_id=happened, ended=at, is_event=True)
     return replace(
@@ -231,7 +231,7 @@ def _of_episode(policy: Policy, rule: Rule, episode: EpisodeRecord, at: Moment) 
     )
 
 
-def _of_recovery(policy: Policy, rule: Rule, happened: BadRestore | Recovery, at: Moment) -> Alert | None:
+def _recovery_alert(policy: Policy, rule: Rule, happened: BadRestore | Recovery, at: Moment) -> Alert | None:
     """The alert that the rule fires for what became of a job, or of all."""
     name, episode_id = happened.cluster_id, happened.episode_id
     event = {"episode_id": episode_id, "ended": at, "is_event": True}
@@ -257,7 +257,7 @@ def _count_failover(alerts: Alerts, policy: Policy, episode: EpisodeRecord, at: 
     return replace(alerts, failovers={**alerts.failovers, episode.cluster_id: Failovers(latest)})
 
 
-def as_known(alerts: Alerts, policy: Policy, alert: Alert, cluster: ClusterState) -> Alert:
+def known_alert(alerts: Alerts, policy: Policy, alert: Alert, cluster: ClusterState) -> Alert:
     """The alert of another leader with what is known of its failover when it fires: whether it was planned, has lost jobs, and whether
     people know of it.
     """

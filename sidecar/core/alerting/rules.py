@@ -16,7 +16,7 @@ from sidecar.core.alerting.conditions import (
     no_vacancy_until,
     waiting_alerts,
 )
-from sidecar.core.alerting.reactions import as_known
+from sidecar.core.alerting.reactions import known_alert
 from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.failover import plans, rest_server
 from sidecar.core.finder import Finder
@@ -77,7 +77,7 @@ def _now_known(alerts: Alerts, policy: Policy, alert: Alert, cluster: ClusterSta
     if cluster is None or not alert.is_event:
         return alert
     ended = None if in_progress(cluster, alert.episode_id) else now
-    return replace(as_known(alerts, policy, alert, cluster), ended=ended)
+    return replace(known_alert(alerts, policy, alert, cluster), ended=ended)
 
 
 def forget(alerts: Alerts, policy: Policy, name: str, now: Moment) -> Alerts:
@@ -122,7 +122,7 @@ def _evaluate_cluster(
 ) -> Alerts:
     """Resolve the cluster's conditions that no longer hold; those that hold and are not firing become pending."""
     alerts = _without_old_failovers(alerts, policy, name, now)
-    lasting = _by_rule(_lasting(alerts, name))
+    lasting = _grouped_by_rule(_lasting(alerts, name))
     pending = {key: other for key, other in alerts.pending.items() if key[1] != name}
     over: set[str] = set()
     seen = ClusterNow(policy, name, cluster, alerts.failovers.get(name, Failovers()), now)
@@ -158,7 +158,7 @@ def _lasting(alerts: Alerts, name: str) -> list[Alert]:
     return [alert for alert in alerts.firing() if alert.cluster_id == name]
 
 
-def _by_rule(alerts: Iterable[Alert]) -> dict[str, list[Alert]]:
+def _grouped_by_rule(alerts: Iterable[Alert]) -> dict[str, list[Alert]]:
     by_rule: dict[str, list[Alert]] = {}
     for alert in alerts:
         by_rule.setdefault(alert.rule, []).append(alert)

@@ -98,7 +98,7 @@ def _rank(alert: Alert, rule: Rule) -> tuple[bool, bool, int, bool]:
     return not lasts, is_late, WORST_FIRST.index(_severity(alert, rule)), alert.is_event
 
 
-def of_status(status: ClusterStatus, name: str) -> str:
+def status_title(status: ClusterStatus, name: str) -> str:
     """The title of a message about a cluster: its status, and as much of the sentence as has room."""
     label, where = f"[{status.status}] ", clean(name)
     room = MOST_TITLE - len(label) - 2

@@ -59,12 +59,14 @@ def events(
     if first := _opening(before, after, happened):
         former = first.last_known.address if first.last_known else None
         opened = EventReason.LEADER_LOST, _loss(first, after), timestamp(first.at.wall), first.episode_id or ""
-        yield from _about(cluster_id, after, former, *opened)
+        yield from _event_about(cluster_id, after, former, *opened)
     for record in happened:
         if isinstance(record, EpisodeRecord) and record.cause != Cause.OBSERVER_BLIND:
             message = ". ".join([episode_line(record), *(fact.removesuffix(".") for fact in record.facts)])
             reason = EventReason.FAILED_OVER if record.failovers else EventReason.LEADER_BACK
-            yield from _about(cluster_id, after, record.after_address, reason, message, record.closed_at, record.id)
+            yield from _event_about(
+                cluster_id, after, record.after_address, reason, message, record.closed_at, record.id
+            )
 
 
 def _opening(before: ClusterState | None, after: ClusterState, happened: Sequence[Happened]) -> Transition | None:
@@ -94,7 +96,7 @@ def _spelled(address: str, cluster: ClusterState) -> str:
     return spelled(address, name_at(cluster.pods, address))
 
 
-def _about(
+def _event_about(
     cluster_id: str,
     cluster: ClusterState,
     address: str | None,

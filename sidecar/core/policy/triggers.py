@@ -337,14 +337,14 @@ TRIGGERS: Final[dict[Trigger, TriggerRow]] = {
 }
 
 
-def _with(trait: Trait) -> frozenset[Trigger]:
+def _having(trait: Trait) -> frozenset[Trigger]:
     return frozenset(trigger for trigger, row in TRIGGERS.items() if trait in row.traits)
 
 
-EVENTS: Final = _with(Trait.EVENT)
-LASTING: Final = _with(Trait.HAS_FOR)
-DRILLED: Final = _with(Trait.DRILLED)
-PLANNABLE: Final = _with(Trait.PLANNABLE)
-NO_INCIDENT: Final = _with(Trait.NO_INCIDENT)
-ABOUT_OBSERVER: Final = _with(Trait.ABOUT_OBSERVER)
-ABOUT_LEADERS: Final = _with(Trait.ABOUT_LEADERS)
+EVENTS: Final = _having(Trait.EVENT)
+LASTING: Final = _having(Trait.HAS_FOR)
+DRILLED: Final = _having(Trait.DRILLED)
+PLANNABLE: Final = _having(Trait.PLANNABLE)
+NO_INCIDENT: Final = _having(Trait.NO_INCIDENT)
+ABOUT_OBSERVER: Final = _having(Trait.ABOUT_OBSERVER)
+ABOUT_LEADERS: Final = _having(Trait.ABOUT_LEADERS)

@@ -139,7 +139,7 @@ def _delivery(name: str, message: DrillMessage | None) -> DrillDelivery:
 # -- in words ----------------------------------------------------------------------------------------------------------
 
 
-def in_words(report: Report) -> Iterator[str]:
+def report_lines(report: Report) -> Iterator[str]:
     """The report but for its table, a line each."""
     of = report.drill
     result = [f"{of.drill_id} of {clean(of.cluster_id)}: {report.result}", *report.reasons]

@@ -187,9 +187,9 @@ Fact = tuple[str, Sequence[str]]
 """A name, and at least one line."""
 
 
-def in_words(explained: Explanation) -> Iterator[str]:
+def explanation_lines(explained: Explanation) -> Iterator[str]:
     """The facts, notifications, evidence and notes of an episode, then its transitions in order; a line each."""
-    evidence, notes = map(_of_evidence, explained.evidence), map(_note, explained.annotations)
+    evidence, notes = map(_evidence_fact, explained.evidence), map(_note, explained.annotations)
     stages_in_words = [("stages", lines)] if (lines := list(episode_view.stages_in_words(explained.stages))) else []
     notified = _notifications(explained.notifications)
     yield from below_names((*facts(explained, with_jobs=True), *stages_in_words, *notified, *evidence, *notes))
@@ -210,7 +210,7 @@ def facts(explained: Explanation, *, with_jobs: bool = False) -> Iterator[Fact]:
     """What is known of the episode as a whole; `with_jobs`: also what became of each job."""
     yield "episode", [explained.id]
     if episode := explained.episode:
-        yield from _of_episode(episode, explained.death)
+        yield from _episode_facts(episode, explained.death)
     elif explained.transitions:
         begin = explained.transitions[0]
         yield "cluster", [clean(begin.cluster_id)]
@@ -250,13 +250,13 @@ def _note(annotation: Annotation) -> Fact:
     ]
 
 
-def _of_evidence(evidence: Evidence) -> Fact:
+def _evidence_fact(evidence: Evidence) -> Fact:
     outcome = f"{evidence_outcome(evidence)} by {clean(evidence.observer)}"
     lines = [outcome, evidence.detail, evidence.file and f"file {evidence.file}"]
     return "evidence", [clean(line) for line in lines if line]
 
 
-def _of_episode(episode: EpisodeView, death: Death | None) -> Iterator[Fact]:
+def _episode_facts(episode: EpisodeView, death: Death | None) -> Iterator[Fact]:
     yield "cluster", [clean(episode.cluster_id)]
     end, so_far = (
         (f" to {episode.closed_at}", "") if episode.closed_at else (", in progress", ", as far as is known now")

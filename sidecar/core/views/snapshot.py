@@ -83,10 +83,10 @@ class Tally(Struct, frozen=True):
         pieces = product(clusters, kinds, captures.CaptureOutcome)
         return replace(
             self,
-            transitions=_from_0(product(clusters, Component, Kind), self.transitions),
-            episodes=_from_0(product(clusters, Cause), self.episodes),
-            notifications=_from_0(labelled, self.notifications),
-            evidence=_from_0(pieces, self.evidence),
+            transitions=_counters(product(clusters, Component, Kind), self.transitions),
+            episodes=_counters(product(clusters, Cause), self.episodes),
+            notifications=_counters(labelled, self.notifications),
+            evidence=_counters(pieces, self.evidence),
         )
 
     def without(self, clusters: Collection[str]) -> "Tally":
@@ -161,7 +161,7 @@ class Snapshot(Struct, frozen=True):
         return is_connected and all(cluster.in_sight for cluster in clusters)
 
 
-def _from_0(label_sets: Iterable[tuple[str, ...]], counted: Mapping[_Labels, int]) -> dict[_Labels, int]:
+def _counters(label_sets: Iterable[tuple[str, ...]], counted: Mapping[_Labels, int]) -> dict[_Labels, int]:
     """The counters, with a 0 for those of `label_sets` that have not counted. Keys are the plain text of their labels."""
     return {cast("_Labels", tuple(map(str, labels))): 0 for labels in label_sets} | dict(counted)
 

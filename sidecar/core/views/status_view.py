@@ -223,8 +223,8 @@ def verdicts(snapshot: Snapshot, *, asks_rest: bool = True) -> list[ClusterVerdi
     `asks_rest`: False in a command, which asks no REST server: of a cluster that has a leader it repeats what the sidecar has decided.
     """
     clusters = snapshot.state.clusters.items()
-    of_clusters = (_of_cluster(snapshot, name, cluster, asks_rest=asks_rest) for name, cluster in clusters)
-    return sorted([*of_clusters, *_of_sidecar(snapshot)], key=_worst_first)
+    of_clusters = (_cluster_verdict(snapshot, name, cluster, asks_rest=asks_rest) for name, cluster in clusters)
+    return sorted([*of_clusters, *_sidecar_verdicts(snapshot)], key=_worst_first)
 
 
 def stated(snapshot: Snapshot) -> Mapping[str, ClusterVerdict]:
@@ -242,7 +242,7 @@ def _worst_first(verdict: ClusterVerdict) -> tuple[int, str]:
     return WORST_FIRST.index(Status(verdict.status)), verdict.cluster_id or ""
 
 
-def _of_cluster(snapshot: Snapshot, name: str, cluster: ClusterState, *, asks_rest: bool) -> ClusterVerdict:
+def _cluster_verdict(snapshot: Snapshot, name: str, cluster: ClusterState, *, asks_rest: bool) -> ClusterVerdict:
     current, stated = status_of(snapshot.policy, name, cluster, snapshot.at), cluster.stated
     is_repeated = not asks_rest and stated and {stated.status, current.status} <= LED
     return _verdict(name, cluster, stated if stated and is_repeated else current)
@@ -253,7 +253,7 @@ def _verdict(name: str, cluster: ClusterState, current: ClusterStatus | Stated, 
     return ClusterVerdict(name, current.status.value, sentence, since, *(next_step(cluster, current.status) or ()))
 
 
-def _of_sidecar(snapshot: Snapshot) -> Iterator[ClusterVerdict]:
+def _sidecar_verdicts(snapshot: Snapshot) -> Iterator[ClusterVerdict]:
     """What is wrong with the sidecar, and with its search for clusters."""
     finder, health, watched = snapshot.state.finder, snapshot.health, len(snapshot.state.clusters)
     if finder and not finder.connected:

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core.first_fault import MOST_CHARACTERS, before_last_run, begins_run, log_end
+from sidecar.core.first_fault import MOST_CHARACTERS, begins_run, earlier_runs, log_end
 from sidecar.core.process_end import LogEnd
 from sidecar.host import processes
 
@@ -161,7 +161,7 @@ class FollowedLog(OpenLog):
             held = self._hold(path)
         if not self._has_begun(held):
             return None
-        text, self._earlier = before_last_run(_text(tail(held))) or self._earlier, ""
+        text, self._earlier = earlier_runs(_text(tail(held))) or self._earlier, ""
         return replace(log_end(path.name, text), followed=True) if text.strip() else None
 
     def _has_begun(self, descriptor: int) -> bool:

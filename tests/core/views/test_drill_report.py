@@ -7,7 +7,7 @@ from sidecar.core.drills.judge import SETTLING
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.records import Drill
-from sidecar.core.views.drill_report import NoDrillError, Report, build_report, chosen, exit_status, in_words, table
+from sidecar.core.views.drill_report import NoDrillError, Report, build_report, chosen, exit_status, report_lines, table
 from tests.core.drills.test_drills import DRILLING, drill
 from tests.kit.cluster import B
 from tests.kit.core_sidecar import Sidecar, fail_over, watching
@@ -39,9 +39,9 @@ def test_a_report_before_in_and_after_the_failover() -> None:
     [ended] = [record for record in sidecar.records if isinstance(record, Drill) and record.phase == "ended"]
     figures = {name: getattr(later, name) for name in Report.__struct_fields__ if "seconds" in name}
     assert figures == {name: getattr(ended, name) for name in figures}
-    assert next(in_words(later)) == f"drill      {drill().id} of default: passed"
-    assert "message    delivered to oncall#0 after 0.0 s" in [*in_words(later)]
-    assert "hidden     FlinkLeaderChanged, to ops" in [*in_words(later)]
+    assert next(report_lines(later)) == f"drill      {drill().id} of default: passed"
+    assert "message    delivered to oncall#0 after 0.0 s" in [*report_lines(later)]
+    assert "hidden     FlinkLeaderChanged, to ops" in [*report_lines(later)]
 
 
 def test_a_drill_whose_message_does_not_arrive_has_failed_at_once() -> None:
@@ -52,7 +52,7 @@ def test_a_drill_whose_message_does_not_arrive_has_failed_at_once() -> None:
     sidecar.waits(15)
     drill_report = reported(sidecar)
     assert exit_status(drill_report) == 1
-    assert "message    NOT delivered to oncall#0 (gave_up)" in [*in_words(drill_report)]
+    assert "message    NOT delivered to oncall#0 (gave_up)" in [*report_lines(drill_report)]
 
 
 def test_a_leader_that_is_elected_after_the_window_fails_the_drill() -> None:

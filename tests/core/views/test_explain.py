@@ -10,7 +10,7 @@ from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
 from sidecar.core.policy.policy import Rule
 from sidecar.core.policy.triggers import Trigger
 from sidecar.core.records import AnyRecord, EpisodeRecord
-from sidecar.core.views.explain import find, in_words
+from sidecar.core.views.explain import explanation_lines, find
 from tests.core.alerting.test_silences import SILENCED, silence
 from tests.kit.cluster import B
 from tests.kit.core_sidecar import Sidecar, fail_over, leased, watching
@@ -19,7 +19,7 @@ from tests.kit.outcomes import oom_with_a_lost_job
 
 def named(sidecar: Sidecar, name: str) -> list[str]:
     """The lines below a name, of the last failover."""
-    lines = [*in_words(find(sidecar.records, sidecar.episodes()[-1].id))]
+    lines = [*explanation_lines(find(sidecar.records, sidecar.episodes()[-1].id))]
     first = next(number for number, line in enumerate(lines) if line.startswith(f"{name:10} "))
     below = takewhile(lambda line: line.startswith(" "), lines[first + 1 :])
     return [line[11:] for line in (lines[first], *below)]
@@ -71,7 +71,7 @@ def test_an_address_whose_absence_was_not_observed_is_not_said_to_have_been_publ
     like = sidecar.episodes()[-1]
     bounds = {"downtime_seconds_at_least": 12.0, "downtime_seconds_at_most": 25.0}
     record = replace(like, vacant_seconds=None, vacant_seconds_by_component={}, **bounds)
-    lines = [*in_words(find([record], like.id))]
+    lines = [*explanation_lines(find([record], like.id))]
     assert "no leader  published: no gap was observed" in lines
     assert "           working: 12 to 25 s" in lines
 
@@ -89,7 +89,7 @@ def failed_over() -> EpisodeRecord:
 def words(*records: AnyRecord) -> str:
     """What `explain` says of the failover that they are about, without its transitions."""
     episode = next(record for record in records if isinstance(record, EpisodeRecord))
-    return "\n".join(in_words(find(records, episode.id)))
+    return "\n".join(explanation_lines(find(records, episode.id)))
 
 
 def test_a_failover_says_why_the_process_died_and_what_came_back() -> None:
