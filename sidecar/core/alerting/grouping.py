@@ -211,14 +211,16 @@ def _is_worse(group: Group, route: Route, now: Moment, joined: Member | None) ->
 
 
 def _is_of_another_rule(group: Group, new: Member) -> bool:
-    """Whether an alert joins an incident that people were notified of, but not of this rule."""
+    """Whether an alert joins an incident that people were notified of, and the first one of its rule: others may be suppressed."""
     if new.notified or new.suppressed_by:
         return False
+    is_notified = False
     # Those that wait stand behind them, and may be thousands: one after another they are not all looked at again.
-    settled = takewhile(lambda member: member.notified or member.suppressed_by, group.members.values())
-    rules = (member.alert.rule for member in settled if member.notified)
-    first = next(rules, None)
-    return first is not None and new.alert.rule != first and new.alert.rule not in rules
+    for member in takewhile(lambda member: member.notified or member.suppressed_by, group.members.values()):
+        if member.alert.rule == new.alert.rule:
+            return False
+        is_notified = is_notified or member.notified
+    return is_notified
 
 
 def _rank(alert: Alert) -> int:

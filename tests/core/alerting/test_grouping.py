@@ -72,6 +72,13 @@ def test_what_is_muted_or_inhibited_hastens_nothing() -> None:
     assert [(second, reason) for second, _, reason, _ in groups.notices] == [(5, "FIRST"), (65, "GREW")]
 
 
+def test_inhibited_alerts_of_another_rule_hasten_an_end_once() -> None:
+    """One component after the other gets its leader: what ends is said with the first, and again an interval later."""
+    groups = Groups(ALL, InhibitRule(only(LOW), only(HIGH))).fires(D_LOW, R_LOW, replace(D_LOW, id="third")).waits(6)
+    groups.ends(D_LOW).fires(D_HIGH).waits(6).ends(R_LOW).fires(R_HIGH).waits(63)
+    assert [(at, reason) for at, _, reason, _ in groups.notices] == [(5, "FIRST"), (11, "SHRANK"), (71, "SHRANK")]
+
+
 def test_an_event_is_notified_once_and_its_group_is_forgotten_after_the_interval() -> None:
     """Another one within the interval makes the group grow; behind it, it is a first one."""
     groups = Groups().fires(D_EVENT).waits(30).fires(R_EVENT).waits(100).fires(replace(D_EVENT, id="later")).waits(70)
