@@ -210,12 +210,16 @@ def _is_worse(group: Group, route: Route, now: Moment, joined: Member | None) ->
     return any(_rank(member.alert) > worst for member in new if not member.alert.ended or member.alert.is_event)
 
 
+_MOST_COMPARED: Final = 100
+"""Alerts of a group. Thousands join one after another: where there are more, one of another rule waits as each does."""
+
+
 def _is_of_another_rule(group: Group, new: Member) -> bool:
     """Whether an alert joins an incident that people were notified of, and the first one of its rule: others may be suppressed."""
-    if new.notified or new.suppressed_by:
+    if new.notified or new.suppressed_by or len(group.members) > _MOST_COMPARED:
         return False
     is_notified = False
-    # Those that wait stand behind them, and may be thousands: one after another they are not all looked at again.
+    # Those that wait stand behind them.
     for member in takewhile(lambda member: member.notified or member.suppressed_by, group.members.values()):
         if member.alert.rule == new.alert.rule:
             return False
