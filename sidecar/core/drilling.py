@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting import alerting_step, grouping
 from sidecar.core.alerting.alerts import Reason
-from sidecar.core.alerting.reactions import Drills
+from sidecar.core.alerting.reactions import NO_DRILLS, Drills
 from sidecar.core.alerting.suppression import Silence
 from sidecar.core.cluster.cluster_state import ClusterState, Drilled
 from sidecar.core.drills import proof
@@ -58,6 +58,8 @@ def tick(policy: Policy, state: State, now: Moment) -> tuple[State, list[Effect]
 
 def failovers_of(state: State, cluster_id: str) -> Drills:
     """The cluster's failovers that belong to its drills: the first one in each drill's window."""
+    if not state.drills:
+        return NO_DRILLS
     of_cluster = [running for running in state.drills.values() if running.began.cluster_id == cluster_id]
     proven = (running.findings for running in of_cluster if not running.findings.unproven)
     episodes = frozenset(findings.episode_id for findings in proven if findings.episode_id)

@@ -6,6 +6,7 @@ Whoever is killed leaves files that no manifest names; the next run deletes them
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from functools import cache
 from hashlib import sha256
 from itertools import chain
 from typing import Final
@@ -208,6 +209,7 @@ class Closing:
         delete_unnamed(audit, self.manifest)
         audit.staging.clear(STAGED)
         self._listed = {table: _listed(audit, table, self.manifest.base) for table in SOURCES}
+        self._size = cache(audit.size)  # a request each, in a bucket
 
     def close(self, target: date) -> int:
         """Close the next dates until `target`, as many as are closed at once; returns how many."""
@@ -233,8 +235,8 @@ class Closing:
         Where there is much to read, late records of the last dates are redone from a carry not far before them.
         """
         read = 0
-        for day in days(last + _DAY, target):
-            read += sum(map(self._audit.size, self._files(day)))
+        for day in days(last + _DAY, target - _DAY):
+            read += sum(map(self._size, self._files(day)))
             if read > LITTLE and ((target - day).days < _DENSE or day.toordinal() % _SPARSEST == 0):
                 return day
         return target
@@ -329,7 +331,7 @@ class Closing:
     def _tune(self, dates: Iterable[date], *carried: DataFrame) -> None:
         """For queries that read the records of these dates, and what was carried over from the time before."""
         files = chain.from_iterable(map(self._files, dates))
-        tune(self._session, chain(map(self._audit.size, files), *map(sizes_to_read, carried)))
+        tune(self._session, chain(map(self._size, files), *map(sizes_to_read, carried)))
 
     def _files(self, day: date) -> Iterator[str]:
         return chain.from_iterable(listed.get(day, ()) for listed in self._listed.values())

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import Final
 
 from msgspec import UNSET, Struct, UnsetType
@@ -23,7 +22,7 @@ from sidecar.core.alerting.suppression import (
     surroundings,
 )
 from sidecar.core.cluster.status import Status
-from sidecar.core.cluster.status_of import status_of
+from sidecar.core.cluster.status_of import Statuses
 from sidecar.core.moment import Moment, Timestamp, timestamp
 from sidecar.core.policy.policy import Policy, Rule, Severity
 from sidecar.core.policy.routing import every, matching
@@ -110,6 +109,7 @@ class _Views:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._at, self._policy, self._state = snapshot.at, snapshot.policy, snapshot.state
+        self._statuses = Statuses(snapshot.policy, snapshot.at)
         self._rules = {rule.alert: rule for rule in snapshot.policy.rules}
         self._pods = {name: cluster.pods for name, cluster in self._state.clusters.items()}
         self._blind = {name for name, cluster in self._state.clusters.items() if not cluster.leaders_in_sight}
@@ -147,11 +147,9 @@ class _Views:
         """What alerts of one rule are about together."""
         return headline(self._rules[alerts[0].rule], alerts, self._pods, over=False)
 
-    @cache  # noqa: B019  it lives as long as one answer
     def _status(self, cluster_id: str) -> str:
         cluster = self._state.clusters.get(cluster_id)
-        current = status_of(self._policy, cluster_id, cluster, self._at).status if cluster else Status.BLIND
-        return current.value
+        return (self._statuses.of(cluster_id, cluster).status if cluster else Status.BLIND).value
 
     def _view(
         self,
