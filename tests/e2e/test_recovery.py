@@ -14,7 +14,7 @@ PROVEN = {
     "no checkpoint is stored any more": "lost",
     PLAN_REMOVED: "lost",
 }
-"""Scenarios in which the truth is always said. In others it may be unproven."""
+"""Scenarios in which the truth is always said. In those that `tests.bench.recoveries` plays besides, it may be unproven."""
 
 pytestmark = pytest.mark.e2e
 
