@@ -17,7 +17,7 @@ from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import Moment
 from sidecar.core.observations import HandoverRead, Observation, PolicyLoaded, Started, Ticked
 from sidecar.core.policy.labels import Labels
-from sidecar.core.policy.policy import Destination, Policy
+from sidecar.core.policy.policy import Destination, Policy, Severity
 from sidecar.core.policy.routing import Route, every, inhibitor, matching
 from sidecar.core.records import Notification, record_id
 from sidecar.core.state import State
@@ -27,6 +27,7 @@ from tests.kit.core_sidecar import Sidecar
 from tests.kit.fake_flink import Flink
 
 PAGER: Final = Destination("oncall", 1, in_order=True, keeps_incidents=True)
+SEVERITIES: Final = [severity.value for severity in Severity]
 K = TypeVar("K")
 Key = tuple[str, str]
 """A group and an alert in it."""
@@ -42,6 +43,8 @@ class Auditor:
         self._notified_at: dict[str, int] = {}
         self._hastened_at: dict[str, int] = {}
         """When a group was notified sooner than after `group_interval`, because it got worse."""
+        self._worst: dict[str, int] = {}
+        """By group: how severe it was when it was notified last."""
         self._paced: set[str] = set()
         """Groups that were notified under the policy of now."""
         self._lasting: dict[str, set[str]] = {}
@@ -176,11 +179,15 @@ class Auditor:
                 if now < self._notified_at[fingerprint] + pause:
                     assert reason is not Reason.REPEAT_INTERVAL_ELAPSED, "notified again too soon, and nothing is new"
                     last = self._hastened_at.get(fingerprint)
-                    assert last is None or now >= last + pause, "notified again too soon, and not for the first time"
+                    is_worse = _worst(notice.alerts[: notice.news]) > self._worst[fingerprint]
+                    assert last is None or now >= last + pause or is_worse, "too soon, not for the first time, no worse"
                     self._hastened_at[fingerprint] = now
             self._began.add(fingerprint)
             self._paced.add(fingerprint)
             self._notified_at[fingerprint] = now
+            self._worst[fingerprint] = _worst(
+                [alert for alert in notice.alerts if alert.ended is None or alert.is_event]
+            )
             lasting = self._lasting.setdefault(fingerprint, set())
             assert len({alert.id for alert in notice.alerts}) == len(notice.alerts), "the same alert twice in a message"
             told_over = self._told_over.setdefault(fingerprint, set())
@@ -321,6 +328,10 @@ class Auditor:
                 since = max(since, member.alert.ended.steady if member.alert.ended else since)
                 assert now < since + route.group_interval + route.group_wait + waits, "not notified in time"
         self._free_since = free
+
+
+def _worst(alerts: Iterable[Alert]) -> int:
+    return max((SEVERITIES.index(alert.labels["severity"]) for alert in alerts), default=-1)
 
 
 def _free(policy: Policy, after: State, ticked: Ticked) -> Iterator[tuple[str, Route, Member]]:

@@ -210,7 +210,9 @@ class Notice(Struct, frozen=True):
     """That of the group. Likewise `incident`."""
     incident: str = ""
     goes_on: bool = False
-    """Whether an alert of the group that was notified still fires, also if it is suppressed or cannot be observed now."""
+    """Whether an alert of the group that was notified still fires, also if it is suppressed or cannot be observed now; or is over, and
+    hidden by what suppresses it, so that nobody was told.
+    """
     closes: bool = False
     """Whether it only closes an incident, whose alerts were over when they were notified."""
     settles: bool = False

@@ -91,6 +91,13 @@ class _Contents(NamedTuple):
         return [member.alert for member in self.over if self.settles or not member.closes]
 
     @property
+    def only_ended(self) -> bool:
+        """Whether alerts have ended, the incident has not, and nothing else is new. That can wait: the group may be due because of an alert
+        that is suppressed.
+        """
+        return bool(self.resolved) and not (self.news or self.settles)
+
+    @property
     def is_notified(self) -> bool:
         return bool(self.news or self.resolved or (self.still and self.is_repeated))
 
@@ -181,7 +188,11 @@ class _Flush(Struct, dict=True):
             for key, member in group.members.items()
             if (why := _newly_suppressed(member, hidden.get(key)))
         )
-        members = self._remaining_members(group, hidden, contents)
+        next_at = (group.notified_at or 0) + route.group_interval
+        is_early = contents.only_ended and self.now.steady < next_at
+        members = self._remaining_members(group, hidden, contents, is_early=is_early)
+        if is_early:
+            return replace(group, members=members, flush_at=next_at)
         is_notified = contents.is_notified
         if is_notified:
             group = self._notified(fingerprint, group, route, contents)
@@ -201,23 +212,26 @@ class _Flush(Struct, dict=True):
         over = [m for m in notified if m.alert.ended and not (m.closes and self._awaits_status(m.alert))]
         still = [m.alert for m in notified if not m.alert.ended and is_observable(m.alert, self.blind)]
         hidden = [group.members[key] for key in suppressed if group.members[key].notified]
-        lasting = [member.alert for member in (*visible, *hidden) if not member.alert.ended]
+        lasting = [member.alert for member in visible if not member.alert.ended]
+        lasting += [member.alert for member in hidden if not member.closes]  # also if it is over, which nobody was told
         lasts, differs = any(map(self._is_of_incident, lasting)), not all(map(self._is_of_incident, news))
         awaits_status = bool(self.unsettled) and any(self._awaits_status(member.alert) for member in visible)
         is_repeated = group.notified_at is not None and self.now.steady >= group.notified_at + route.repeat_interval
         return _Contents(news, over, still, bool(lasting), lasts, differs, awaits_status, is_repeated)
 
-    def _remaining_members(self, group: Group, suppressed: Suppressions, contents: _Contents) -> dict[str, Member]:
-        """The alerts that stay in the group: those that fire, resolved ones that are still to be notified, and those whose incident stays
-        open until the cluster is as it should be.
+    def _remaining_members(
+        self, group: Group, suppressed: Suppressions, contents: _Contents, *, is_early: bool
+    ) -> dict[str, Member]:
+        """The alerts that stay in the group: those that fire, resolved ones that are still to be notified (all if it is too early for
+        them), and those whose incident stays open until the cluster is as it should be.
         """
         members = {}
         for key, member in group.members.items():
             is_hidden = key in suppressed
             is_put_off = member.closes and bool(contents.news) and not contents.ends
             is_unsaid = is_put_off or self._awaits_status(member.alert)
-            closes = bool(member.alert.ended) and not is_hidden and is_unsaid
-            if not member.alert.ended or closes or (member.notified and is_hidden):
+            closes = bool(member.alert.ended) and is_unsaid and not (is_hidden or is_early)
+            if not member.alert.ended or closes or (member.notified and (is_hidden or is_early)):
                 members[key] = replace(
                     member,
                     notified=member.notified or not is_hidden,
@@ -275,10 +289,7 @@ def _reason(group: Group, contents: _Contents) -> Reason:
     if group.notified_at is None:
         return Reason.FIRST
     news, resolved = contents.news, contents.resolved
-    lasting = contents.awaits_status or any(
-        member.notified and not member.alert.ended for member in group.members.values()
-    )
-    if (resolved or contents.closing) and not lasting and all(alert.ended for alert in news):
+    if (resolved or contents.closing) and not (contents.awaits_status or contents.goes_on):
         return Reason.RESOLVED
     if news:
         return Reason.GREW

@@ -11,7 +11,6 @@ each of them.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
 from typing import Final
 
 from msgspec.structs import replace
@@ -195,12 +194,13 @@ def paced(group: Group, route: Route, lasting: Sequence[Alert], *, again: bool, 
 
 
 def _is_worse(group: Group, route: Route, now: Moment, joined: Member | None) -> bool:
-    """Whether an alert fires that is worse than what the group was notified of, and the group was not hastened a short while ago; or one
-    joins of a rule of which the incident has no other alert: what else is known is not kept back.
+    """Whether an alert fires that is worse than what the group was notified of, or one joins of a rule of which the incident has no other
+    alert: what else is known is not kept back. Once in an interval, and again only for what is worse and of another rule.
     """
+    was_hastened = group.hastened_at is not None and now.steady < group.hastened_at + route.group_interval
     if joined and _is_of_another_rule(group, joined):
-        return True
-    if group.hastened_at is not None and now.steady < group.hastened_at + route.group_interval:
+        return not was_hastened or _rank(joined.alert) > group.worst
+    if was_hastened:
         return False
     if joined and not joined.notified and _rank(joined.alert) <= group.worst:
         return False  # those that joined before it did not make the group worse either: else it would be due
@@ -210,21 +210,16 @@ def _is_worse(group: Group, route: Route, now: Moment, joined: Member | None) ->
     return any(_rank(member.alert) > worst for member in new if not member.alert.ended or member.alert.is_event)
 
 
-_MOST_COMPARED: Final = 100
-"""Alerts of a group. Thousands join one after another: where there are more, one of another rule waits as each does."""
-
-
 def _is_of_another_rule(group: Group, new: Member) -> bool:
-    """Whether an alert joins an incident that people were notified of, and the first one of its rule: others may be suppressed."""
-    if new.notified or new.suppressed_by or len(group.members) > _MOST_COMPARED:
+    """Whether an alert joins an incident that people were notified of, and the first one of its rule."""
+    if new.notified or new.suppressed_by:
         return False
-    is_notified = False
-    # Those that wait stand behind them.
-    for member in takewhile(lambda member: member.notified or member.suppressed_by, group.members.values()):
-        if member.alert.rule == new.alert.rule:
-            return False
-        is_notified = is_notified or member.notified
-    return is_notified
+    others = (member for member in reversed(group.members.values()) if member is not new)
+    if any(
+        member.alert.rule == new.alert.rule for member in others
+    ):  # of thousands of a rule, the last one is seen first
+        return False
+    return any(member.notified for member in group.members.values())
 
 
 def _rank(alert: Alert) -> int:

@@ -72,11 +72,17 @@ def test_what_is_muted_or_inhibited_hastens_nothing() -> None:
     assert [(second, reason) for second, _, reason, _ in groups.notices] == [(5, "FIRST"), (65, "GREW")]
 
 
-def test_inhibited_alerts_of_another_rule_hasten_an_end_once() -> None:
-    """One component after the other gets its leader: what ends is said with the first, and again an interval later."""
+def test_what_only_ended_waits_for_the_interval_though_an_inhibited_alert_made_its_group_due() -> None:
+    """One component after the other gets its leader, and inhibits that it has changed: that is said together."""
     groups = Groups(ALL, InhibitRule(only(LOW), only(HIGH))).fires(D_LOW, R_LOW, replace(D_LOW, id="third")).waits(6)
-    groups.ends(D_LOW).fires(D_HIGH).waits(6).ends(R_LOW).fires(R_HIGH).waits(63)
-    assert [(at, reason) for at, _, reason, _ in groups.notices] == [(5, "FIRST"), (11, "SHRANK"), (71, "SHRANK")]
+    groups.ends(D_LOW).fires(D_HIGH).waits(6).ends(R_LOW).fires(R_HIGH).waits(60)
+    assert groups.notices[1:] == [(65, "ops", "SHRANK", ["Low dispatcher is over", "Low rest_server is over", "third"])]
+
+
+def test_another_rule_hastens_a_group_once_in_each_interval_and_again_only_if_it_is_worse() -> None:
+    groups = Groups().fires(D_LOW).waits(6).fires(replace(D_EVENT, rule="Third")).waits(6)
+    groups.fires(replace(R_EVENT, rule="Fourth")).waits(6).fires(D_HIGH).waits(6)
+    assert [(second, reason) for second, _, reason, _ in groups.notices] == [(5, "FIRST"), (11, "GREW"), (23, "GREW")]
 
 
 def test_an_event_is_notified_once_and_its_group_is_forgotten_after_the_interval() -> None:
