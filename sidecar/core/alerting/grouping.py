@@ -210,16 +210,16 @@ def _is_worse(group: Group, route: Route, now: Moment, joined: Member | None) ->
     return any(_rank(member.alert) > worst for member in new if not member.alert.ended or member.alert.is_event)
 
 
+_MOST_COMPARED: Final = 100
+"""Alerts of a group. Thousands join one after another: where there are more, one of another rule waits as each does."""
+
+
 def _is_of_another_rule(group: Group, new: Member) -> bool:
     """Whether an alert joins an incident that people were notified of, and the first one of its rule."""
-    if new.notified or new.suppressed_by:
+    if new.notified or new.suppressed_by or len(group.members) > _MOST_COMPARED:
         return False
-    others = (member for member in reversed(group.members.values()) if member is not new)
-    if any(
-        member.alert.rule == new.alert.rule for member in others
-    ):  # of thousands of a rule, the last one is seen first
-        return False
-    return any(member.notified for member in group.members.values())
+    others = [member for member in group.members.values() if member is not new]
+    return any(member.notified for member in others) and all(member.alert.rule != new.alert.rule for member in others)
 
 
 def _rank(alert: Alert) -> int:
