@@ -230,7 +230,8 @@ class _Flush(Struct, dict=True):
             is_hidden = key in suppressed
             is_put_off = member.closes and bool(contents.news) and not contents.ends
             is_unsaid = is_put_off or self._awaits_status(member.alert)
-            closes = bool(member.alert.ended) and is_unsaid and not (is_hidden or is_early)
+            is_known = (member.notified or _is_news(member)) and not (is_hidden or is_early)
+            closes = bool(member.alert.ended) and is_unsaid and is_known
             if not member.alert.ended or closes or (member.notified and (is_hidden or is_early)):
                 members[key] = replace(
                     member,
