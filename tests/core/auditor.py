@@ -338,7 +338,7 @@ def _worst(alerts: Iterable[Alert]) -> int:
 
 
 def _free(policy: Policy, after: State, ticked: Ticked) -> Iterator[tuple[str, Route, Member]]:
-    """What is due: what lasts, is in sight and not inhibited, and the end of what was notified, but not of an incident, which waits for its
+    """What is due: what lasts, is in sight, not inhibited and not outvoted by other observers, and the end of what was notified, but not of an incident, which waits for its
     cluster. All that only while nobody is muted.
     """
     routes = {route.key: route for route in every(policy.route)}
@@ -350,7 +350,8 @@ def _free(policy: Policy, after: State, ticked: Ticked) -> Iterator[tuple[str, R
                 alert = member.alert
                 if _is_silenced(after, alert, ticked.at):
                     continue
-                open_to = _in_sight(alert, after) and not inhibitor(policy.inhibit_rules, alert.labels, firing)
+                open_to = _in_sight(alert, after) and not alert.is_outvoted
+                open_to = open_to and not inhibitor(policy.inhibit_rules, alert.labels, firing)
                 if (member.notified and not member.closes) if alert.ended else open_to:
                     yield fingerprint, route, member
 
