@@ -92,6 +92,8 @@ class Sidecar:
         self.silences: dict[str, bytes | None] = {}
         """The documents of silences in the store; None: it cannot be reached."""
         self.store_hangs = False
+        self.rest_answers = True
+        """Or nothing comes back: no picture, and no problem."""
         """Whether nothing that is asked for silences is answered."""
         self.now = START
         self._seen_paths: set[str] = set()
@@ -248,7 +250,7 @@ class Sidecar:
                     self.wanted.append(host)
                 case ReadSilences(document):
                     self._read_silences(document)
-                case TakePicture(request):  # a test shows pictures when it wants to
+                case TakePicture(request) if self.rest_answers:  # a test shows pictures when it wants to
                     problem = PictureTaken(self.moment, request.cluster_id, request.address, None, "not shown")
                     self._step(problem)
 

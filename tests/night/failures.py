@@ -79,13 +79,18 @@ def _next_one_dies_too(night: "Night") -> None:
     night.start_all()
 
 
-def _three_in_a_row(night: "Night") -> None:
-    for _ in range(3):
-        leader = night.leader()
-        night.kill(leader)
-        _another(night, leader)
-        night.until_all_run()
-        leader.start()
+def _in_a_row(times: int, act: Act) -> Act:
+    """One after the other, each when the jobs run again."""
+
+    def acts(night: "Night") -> None:
+        for _ in range(times):
+            leader = night.leader()
+            act(night)
+            _another(night, leader)
+            night.until_all_run()
+            night.start_all()
+
+    return acts
 
 
 def _without_workers(seconds: float) -> Act:
@@ -221,7 +226,10 @@ FAILURES: Final[Mapping[str, Scenario]] = {
     "all JobManagers are killed, and started after 20 s": Scenario(_all_die, _GONE),
     "everything is killed with its machine": Scenario(_machine_dies, _GONE),
     "the next leader is killed as soon as it leads": Scenario(_next_one_dies_too, _GONE),
-    "three leaders are killed, one after the other": Scenario(_three_in_a_row, _GONE),
+    "three leaders are killed, one after the other": Scenario(_in_a_row(3, _kill_leader), _GONE),
+    "ten leaders are killed, one after the other": Scenario(_in_a_row(10, _kill_leader), _GONE),
+    "ten leaders are stopped in order, one after the other": Scenario(_in_a_row(10, _stop_in_order), _HANDED_OVER),
+    "five leaders stand still for 20 s, one after the other": Scenario(_in_a_row(5, _stand_still(20)), _BACK),
     "leader and TaskManager are killed, which comes back after 30 s": Scenario(_without_workers(30), _GONE),
     "leader and TaskManager are killed, which comes back after 100 s": Scenario(
         _without_workers(100), _GONE, recovery=_DEGRADED | {"unproven"}
@@ -230,7 +238,7 @@ FAILURES: Final[Mapping[str, Scenario]] = {
     "the store is away for 2 s": Scenario(_store_away(2), _OUTAGE | _BACK, _SELF, through=_BLIND, said=None),
     "the store is away for 25 s": Scenario(_store_away(25), _OUTAGE, _SELF, through=_BLIND),
     "the store is away for 55 s": Scenario(_store_away(55), _OUTAGE, _SELF, through=_BLIND),
-    "the store stands still for 15 s": Scenario(_store_stands_still, _OUTAGE | _BACK, _SELF, through=_BLIND),
+    "the store stands still for 15 s": Scenario(_store_stands_still, _OUTAGE | _BACK, _SELF, through=_BLIND, said=None),
     "the store is away, and the leader is killed meanwhile": Scenario(
         _store_away_and_leader_killed, _OUTAGE | _GONE, _SELF, through=_BLIND
     ),

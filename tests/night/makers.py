@@ -126,15 +126,19 @@ class Deployed:
             )
 
     def drain(self, manager: JobManager) -> None:
-        """Cordon the node, evict the pod; the next one runs on the other node."""
+        """Cordon the node, evict the pod; the next one runs on the other node. Then the node takes pods again."""
         here, there = self._node, next(one for one in _NODES if one != self._node)
-        for node, cordoned in ((here, True), (there, False)):
-            path = f"/api/v1/nodes/{node}"
-            with suppress(HTTPError):  # it is there
-                self._server.ask("POST", "/api/v1/nodes", {"metadata": {"name": node}})
-            self._server.ask("PUT", path, self._server.ask("GET", path) | {"spec": {"unschedulable": cordoned}})
+        self._cordon(there, cordoned=False)
+        self._cordon(here, cordoned=True)
         self._node = there
         self.replace(manager)
+        self._cordon(here, cordoned=False)
+
+    def _cordon(self, node: str, *, cordoned: bool) -> None:
+        path = f"/api/v1/nodes/{node}"
+        with suppress(HTTPError):  # it is there
+            self._server.ask("POST", "/api/v1/nodes", {"metadata": {"name": node}})
+        self._server.ask("PUT", path, self._server.ask("GET", path) | {"spec": {"unschedulable": cordoned}})
 
     def replace(self, manager: JobManager) -> None:
         """Its pod is deleted, by whomever; the ReplicaSet makes another one."""

@@ -75,6 +75,8 @@ class Stated(Struct, frozen=True):
     sentence: str
     due: Steady | None = None
     """When time alone may change it (steady). None: never."""
+    is_passing: bool = False
+    """Whether more is known in a moment: the leader has just been seen, and its REST server is being asked."""
 
     def is_due(self, now: Moment) -> bool:
         return self.due is not None and now.steady >= self.due
@@ -83,7 +85,7 @@ class Stated(Struct, frozen=True):
 def ends_incident(stated: Stated, now: Moment) -> bool:
     """Whether an incident ends with this status: nothing more is waited for, or not soon."""
     lasts = stated.status is Status.DEGRADED and now.steady - stated.since.steady >= _LASTS
-    return lasts or stated.status in OVER
+    return lasts or (stated.status in OVER and not stated.is_passing)
 
 
 class ClusterStatus(NamedTuple):
@@ -95,7 +97,8 @@ class ClusterStatus(NamedTuple):
     parts: tuple[str, ...]
     """The sentence in parts: without the last ones it says less, and is still true."""
     due: int | None = None
-    """See `Stated`."""
+    """See `Stated`. Likewise `is_passing`."""
+    is_passing: bool = False
 
     @property
     def sentence(self) -> str:

@@ -26,6 +26,8 @@ LONGEST_REASON: Final = 500
 """Characters of what others say about a refusal."""
 _LONGEST_PROBLEM: Final = 60
 """Characters of why Flink's REST server does not describe the cluster."""
+_REST_PATIENCE: Final = 10 * SECOND
+"""How long it may take until the REST server of a leader that has just been seen answers or refuses."""
 _DISPATCHER: Final = ComponentId(Component.DISPATCHER)
 _REST_SERVER: Final = ComponentId(Component.REST_SERVER)
 _HOLDS: Final = {Trigger.VACANT: 30 * SECOND, Trigger.NOT_RECOVERED: 300 * SECOND, Trigger.LEADER_SILENT: 8 * SECOND}
@@ -230,6 +232,16 @@ class Case:
         if self.cluster.picture and self.cluster.picture.left_out:
             return "too many to remember"
         return clean(request.problem, _LONGEST_PROBLEM) if request and request.problem else "REST has not answered yet"
+
+    @property
+    def awaits_rest(self) -> bool:
+        """Whether the leader has been seen only now, and its REST server has neither answered nor refused since."""
+        if self.unchecked is None or self.cluster.rest_leader is None or Source.FLINK_REST not in self.policy.evidence:
+            return False
+        seen = max(self.cluster.view.turned_at.steady, self.cluster.components[_REST_SERVER].since.steady)
+        request = self.cluster.picture_request
+        is_asked = request is None or request.waiting or request.at < seen
+        return is_asked and not self.passed(seen + _REST_PATIENCE)
 
     @cached_property
     def silence(self) -> Unanswered | None:

@@ -36,7 +36,9 @@ def status_of(policy: Policy, name: str, cluster: ClusterState, now: Moment) -> 
     case = Case(policy, name, cluster, now)
     status, parts = next((status, parts) for status, applies in ROWS if (parts := applies(case)))
     before = cluster.stated
-    return ClusterStatus(status, before.since if before and before.status is status else now, parts, case.due)
+    is_passing = status is Status.UNCHECKED and case.awaits_rest
+    since = before.since if before and before.status is status else now
+    return ClusterStatus(status, since, parts, case.due, is_passing)
 
 
 class Statuses:
@@ -55,7 +57,7 @@ class Statuses:
 def restated(policy: Policy, name: str, cluster: ClusterState, current: ClusterStatus, now: Moment) -> ClusterStep:
     """The cluster with its status `current`, and a record if that has changed. The same object if nothing has."""
     before = cluster.stated
-    stated = Stated(current.status, current.since, current.sentence, current.due)
+    stated = Stated(current.status, current.since, current.sentence, current.due, current.is_passing)
     if stated == before:
         return cluster, []
     after = replace(cluster, stated=stated)

@@ -142,3 +142,25 @@ def test_what_fires_again_before_its_incident_has_ended_is_new() -> None:
     alerts = grouping.fire(sidecar.state.alerts, sidecar.policy, again, sidecar.moment)
     [group] = alerts.groups.values()
     assert group.members[again.id] == Member(again)
+
+
+@pytest.mark.parametrize(("is_answered", "end"), [(True, "OK"), (False, "UNCHECKED")])
+def test_after_blindness_the_end_waits_until_the_rest_server_has_had_time_to_answer(
+    is_answered: bool, end: str
+) -> None:
+    """Nothing would follow a message that whether jobs run is not known: it ends the incident."""
+    flink, sidecar = with_shipped_rules()
+    for _ in range(12):
+        shows(sidecar, before(sidecar))
+        sidecar.waits(1)
+    messages = _noted(sidecar)
+    flink.vacate()
+    sidecar.sees_changes().waits(1)
+    flink.elect(B)
+    sidecar.sees_changes()
+    looks(sidecar, None, seconds=2)
+    sidecar.rest_answers = False
+    sidecar.is_cut_off().waits(30).connects().waits(3)
+    looks(sidecar, *[None] * is_answered, seconds=300 if is_answered else 0)
+    sidecar.waits(300)
+    assert [message.title.partition("]")[0] for _, message in messages] == ["[BLIND", f"[{end}"]
