@@ -470,16 +470,19 @@ CREATE EXTERNAL TABLE flink_ha.leadership (
   `downtime_seconds_at_most` double,
   `returned` boolean,
   `split` boolean,
-  `episode_id` string
+  `episode_id` string,
+  `event_date` date
 )
-PARTITIONED BY (`event_date` date)
+PARTITIONED BY (`event_month` string)
 STORED AS PARQUET
 LOCATION 's3://BUCKET/PREFIX/leadership/'
 TBLPROPERTIES (
   'projection.enabled' = 'true',
-  'projection.event_date.type' = 'date',
-  'projection.event_date.format' = 'yyyy-MM-dd',
-  'projection.event_date.range' = '2020-01-01,NOW'
+  'projection.event_month.type' = 'date',
+  'projection.event_month.format' = 'yyyy-MM',
+  'projection.event_month.range' = '2020-01,NOW',
+  'projection.event_month.interval' = '1',
+  'projection.event_month.interval.unit' = 'MONTHS'
 );
 
 CREATE EXTERNAL TABLE flink_ha.leader_changes (
@@ -495,16 +498,19 @@ CREATE EXTERNAL TABLE flink_ha.leader_changes (
   `downtime_seconds_at_least` double,
   `downtime_seconds_at_most` double,
   `kind` string,
-  `episode_id` string
+  `episode_id` string,
+  `event_date` date
 )
-PARTITIONED BY (`event_date` date)
+PARTITIONED BY (`event_month` string)
 STORED AS PARQUET
 LOCATION 's3://BUCKET/PREFIX/leader_changes/'
 TBLPROPERTIES (
   'projection.enabled' = 'true',
-  'projection.event_date.type' = 'date',
-  'projection.event_date.format' = 'yyyy-MM-dd',
-  'projection.event_date.range' = '2020-01-01,NOW'
+  'projection.event_month.type' = 'date',
+  'projection.event_month.format' = 'yyyy-MM',
+  'projection.event_month.range' = '2020-01,NOW',
+  'projection.event_month.interval' = '1',
+  'projection.event_month.interval.unit' = 'MONTHS'
 );
 
 CREATE EXTERNAL TABLE flink_ha.availability_days (
@@ -513,15 +519,18 @@ CREATE EXTERNAL TABLE flink_ha.availability_days (
   `led` bigint,
   `vacant` bigint,
   `lasted` bigint,
-  `known` bigint
+  `known` bigint,
+  `event_date` date
 )
-PARTITIONED BY (`event_date` date)
+PARTITIONED BY (`event_month` string)
 STORED AS PARQUET
 LOCATION 's3://BUCKET/PREFIX/availability_days/'
 TBLPROPERTIES (
   'projection.enabled' = 'true',
-  'projection.event_date.type' = 'date',
-  'projection.event_date.format' = 'yyyy-MM-dd',
-  'projection.event_date.range' = '2020-01-01,NOW'
+  'projection.event_month.type' = 'date',
+  'projection.event_month.format' = 'yyyy-MM',
+  'projection.event_month.range' = '2020-01,NOW',
+  'projection.event_month.interval' = '1',
+  'projection.event_month.interval.unit' = 'MONTHS'
 );
 

@@ -33,6 +33,7 @@ pytestmark = pytest.mark.spark
 AUDIT = "s3://bucket/audit"
 DATE = "transitions/event_date=2025-11-21"
 OTHER = "transitions/event_date=2025-11-22"
+MONTH = date(2025, 11, 1)
 
 State = dict[str, list[str] | None]
 """The ids in each object of a log; None in what is no Parquet file."""
@@ -253,13 +254,12 @@ def test_who_stalled_deletes_nothing_of_its_successor(
 ) -> None:
     """What it deletes after its manifest is what it found before: a successor may have added more in between."""
     monkeypatch.setattr(lock_module.Process, "has_ended", lambda _: True)
-    day = date(2025, 11, 21)
 
     def close(number: int) -> Callable[[ObjectStorage], None]:
         def change(audit: ObjectStorage) -> None:
-            file = f"leader_changes/event_date={day}/{number}.parquet"
+            file = f"leader_changes/event_month=2025-11/{number}.parquet"
             audit.publish({staged(audit, str(number)): file})
-            commit(audit, msgspec.structs.replace(read_manifest(audit), files={day: {"leader_changes": file}}))
+            commit(audit, msgspec.structs.replace(read_manifest(audit), files={MONTH: {"leader_changes": [file]}}))
 
         return change
 
@@ -300,13 +300,12 @@ def test_who_changes_the_log_meanwhile_is_noticed(spark: SparkSession, log: Path
 
 def test_a_manifest_names_what_is_there(spark: SparkSession, log: Path) -> None:
     """At every moment: it comes after the files that it names, and before the deletion of those that it replaces."""
-    day = date(2025, 11, 21)
 
     def close(number: int) -> Callable[[ObjectStorage], None]:
         def change(audit: ObjectStorage) -> None:
-            file = f"leader_changes/event_date={day}/{number}.parquet"
+            file = f"leader_changes/event_month=2025-11/{number}.parquet"
             audit.publish({staged(audit, str(number)): file})
-            commit(audit, Manifest(number=number, files={day: {"leader_changes": file}}))
+            commit(audit, Manifest(number=number, files={MONTH: {"leader_changes": [file]}}))
 
         return change
 

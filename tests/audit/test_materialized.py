@@ -5,10 +5,12 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -197,21 +199,60 @@ def test_a_term_is_one_failover_around_midnight(
     assert [(row.kind, row.vacant_seconds) for row in found.collect()] == expected
 
 
-def test_a_week_reads_the_files_of_that_week(from_tables: SparkSession, cases: Path) -> None:
-    """A condition on the date of a view is one on the partitions of its table, in the plan."""
+def test_a_week_reads_the_rows_of_that_week(from_tables: SparkSession, cases: Path) -> None:
+    """A condition on the date of a view is one on the files of its table, which are sorted by date: in the plan."""
     day = FIRST + timedelta(days=40)
     conditions = {
         "leader_changes": f"event_date >= '{day}'",
         "leadership": f"event_date >= '{day}' OR event_date IS NULL",
         "availability": f"day >= '{day}'",
-        "weekly_report": f"week >= '{day}'",
     }
     for view, condition in conditions.items():
         plan = from_tables.sql(f"EXPLAIN SELECT * FROM {view} WHERE {condition}").collect()[0][0]  # noqa: S608  our own text
-        filters = [
-            line for line in plan.splitlines() if f"{cases}/" in line and str(day) in line.partition("PushedFilters")[0]
-        ]
-        assert any("PartitionFilters: [" in line and "event_date" in line for line in filters), plan
+        pushed = [line.partition("PushedFilters")[2] for line in plan.splitlines() if f"{cases}/" in line]
+        assert any(f"event_date,{day}" in filters for filters in pushed), plan
+
+
+def files_of(audit: Path) -> dict[str, int]:
+    """How many files each month of `availability_days` has."""
+    return Counter(file.parent.name for file in (audit / "availability_days").glob("*/*.parquet"))
+
+
+def test_a_month_that_is_over_has_one_file_and_a_late_record_changes_those_of_its_months(
+    spark: SparkSession, spool: Path, audit: Path
+) -> None:
+    """Each run adds one to the month of its dates: 21 November is the first of all."""
+    history = History("orders")
+    history.granted(0, A, None, None).covered(0, 45 * DAY)
+    recorded(spark, spool, audit, history.records)
+    for days, files in (
+        (8, {"event_month=2025-11": 1}),
+        (9, {"event_month=2025-11": 2}),
+        (12, {"event_month=2025-11": 3, "event_month=2025-12": 1}),
+        (13, {"event_month=2025-11": 1, "event_month=2025-12": 2}),
+        (43, {"event_month=2025-11": 1, "event_month=2025-12": 3, "event_month=2026-01": 1}),
+        (44, {"event_month=2025-11": 1, "event_month=2025-12": 1, "event_month=2026-01": 2}),
+    ):
+        materialize(spark, str(audit), before=FIRST + timedelta(days=days))
+        assert files_of(audit) == files
+    november = {*(audit / "availability_days" / "event_month=2025-11").iterdir()}
+    late = History("orders")
+    late.revoked(20 * DAY, A).granted(20 * DAY + 60, B, A, 60.0)
+    recorded(spark, spool, audit, late.records)
+    assert materialize(spark, str(audit), before=FIRST + timedelta(days=44)).redone > 0
+    assert {*(audit / "availability_days" / "event_month=2025-11").iterdir()} == november
+    assert verify(spark, str(audit), deep=True).findings == []
+
+
+def test_an_expired_date_has_no_answers_though_its_month_has(spark: SparkSession, spool: Path, audit: Path) -> None:
+    history = History("orders")
+    history.granted(0, A, None, None).covered(0, 9 * DAY)
+    recorded(spark, spool, audit, history.records)
+    materialize(spark, str(audit), before=FIRST + timedelta(days=8))
+    expire(spark, str(audit), (datetime.now(UTC).date() - FIRST - timedelta(days=3)).days)
+    days = views(spark, audit).sql("SELECT min(day) AS first FROM availability")
+    assert [row.first for row in days.collect()] == [FIRST + timedelta(days=3)]
+    assert files_of(audit) == {"event_month=2025-11": 1}
 
 
 # -- late records, retention, deletion -----------------------------------------------------------------------------------
@@ -279,9 +320,12 @@ def test_a_damaged_or_forgotten_file_is_found(spark: SparkSession, cases: Path, 
     first, second = verify(spark, str(audit)).findings
     assert first == f"{left.relative_to(audit)}: leftover of a command that died; the next compaction removes it"
     assert second.startswith(f"{torn.relative_to(audit)}: unreadable: ")
-    left.replace(torn)
+    rows = pq.read_table(left, partitioning=None)
+    other_date = pa.array([date(2025, 11, 30)] * len(rows))
+    pq.write_table(rows.set_column(rows.column_names.index("event_date"), "event_date", other_date), torn)
+    left.unlink()
     (other,) = verify(spark, str(audit)).findings
-    assert re.fullmatch(rf"{torn.parent.relative_to(audit)}: \d+ rows? of another date", other)
+    assert re.fullmatch(rf"{torn.relative_to(audit)}: \d+ rows? of another date", other)
 
 
 def test_a_small_date_of_a_long_log_is_interpreted(

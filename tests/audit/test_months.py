@@ -48,7 +48,7 @@ def numbers() -> list[str]:
     ("table", "folder", "period"),
     [
         ("transitions", "event_date=2026-02-28", Period(date(2026, 2, 28), date(2026, 2, 28))),
-        ("leadership", "event_date=2026-12-31", Period(date(2026, 12, 31), date(2026, 12, 31))),
+        ("leadership", "event_month=2026-12", Period(date(2026, 12, 1), date(2026, 12, 31))),
         ("episodes", "event_month=2026-12", Period(date(2026, 12, 1), date(2026, 12, 31))),
         ("episodes", "event_month=2028-02", Period(date(2028, 2, 1), date(2028, 2, 29))),
         ("deaths", "event_month=9999-12", Period(date(9999, 12, 1), date(9999, 12, 31))),

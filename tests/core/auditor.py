@@ -338,8 +338,8 @@ def _worst(alerts: Iterable[Alert]) -> int:
 
 
 def _free(policy: Policy, after: State, ticked: Ticked) -> Iterator[tuple[str, Route, Member]]:
-    """What is due: what lasts, is in sight, not inhibited and not outvoted by other observers, and the end of what was notified, but not of an incident, which waits for its
-    cluster. All that only while nobody is muted.
+    """What is due: what lasts, is in sight, not inhibited and not outvoted by other observers, and the end of what was notified, but not of
+    an incident, which waits for its cluster. All that only while nobody is muted.
     """
     routes = {route.key: route for route in every(policy.route)}
     firing = _firing(after)

@@ -33,7 +33,7 @@ Made from the code by `python -m tests.kit.audit_schema`. `DESCRIBE NAME` in `au
 - Types are those of Spark. Times have microseconds, in UTC.
 - A newer column is null in records of older sidecars.
 - `event_date` is in the names of folders or, where these are months, in the files ([which](../explanation/audit.md)).
-  [Conditions](../explanation/audit.md#materialized-answers) on it, on `day`, `week` and `month` read only the files of those dates.
+  [Conditions](../explanation/audit.md#materialized-answers) on it and on `day` read only what is needed of those dates.
 """
 
 
@@ -45,7 +45,8 @@ def page(session: SparkSession) -> str:
 def tables() -> Iterator[str]:
     """The statements that make external tables of the log for Athena, in the DDL of Hive."""
     yield "CREATE DATABASE IF NOT EXISTS flink_ha"
-    for name, schema in {**{name: table.file_schema for name, table in LOGGED.items()}, **CLOSED_TABLES}.items():
+    answers = {name: with_event_date(schema) for name, schema in CLOSED_TABLES.items()}
+    for name, schema in ({name: table.file_schema for name, table in LOGGED.items()} | answers).items():
         columns = ",\n".join(f"  `{field.name}` {field.dataType.simpleString()}" for field in schema)
         partition = partition_column(name)
         dated = partition == EVENT_DATE

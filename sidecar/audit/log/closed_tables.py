@@ -18,7 +18,7 @@ from pyspark.sql import types as T  # noqa: N812  the same
 from sidecar.audit.audit_error import AuditError, retried
 from sidecar.audit.log.manifest import CLOSED, FORMAT, MANIFEST, Manifest
 from sidecar.audit.log.storage import ONLY_PARQUET, Storage, listing_here
-from sidecar.audit.log.tables import partition_column, with_event_date
+from sidecar.audit.log.tables import EVENT_DATE, partition_column, with_event_date
 
 STAGED: Final = "closing-"
 """The beginning of the names of what is staged."""
@@ -119,13 +119,11 @@ def unnamed(audit: Storage, manifest: Manifest) -> list[str]:
     return [path for folder in folders for file in audit.files(folder, "") if (path := f"{folder}/{file}") not in paths]
 
 
-def read_closed(
-    session: SparkSession, audit: Storage, manifest: Manifest, table: str, first: date = date.min, last: date = date.max
-) -> DataFrame:
-    """The rows of a materialised table, from one date to another."""
-    dates = sorted(day for day in manifest.files if first <= day <= last)
-    files = [file for day in dates if (file := manifest.files[day].get(table))]
-    return read_files(session, audit, table, CLOSED_TABLES[table], files)
+def read_closed(session: SparkSession, audit: Storage, manifest: Manifest, table: str) -> DataFrame:
+    """The rows of a materialised table. Those of an expired date are not shown, though the file of their month is still there."""
+    files = [file for month in sorted(manifest.files) for file in manifest.files[month].get(table, ())]
+    rows = read_files(session, audit, table, CLOSED_TABLES[table], files)
+    return rows.where(F.col(EVENT_DATE) > F.lit(manifest.base)) if manifest.base else rows
 
 
 def read_carry(session: SparkSession, audit: Storage, manifest: Manifest, day: date | None) -> DataFrame:

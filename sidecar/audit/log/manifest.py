@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from hashlib import sha256
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct
@@ -48,8 +49,8 @@ class Manifest(Struct, frozen=True):
     """What happened until the end of this date has expired; its carry remains."""
     last: date | None = None
     """The last closed date."""
-    files: Mapping[date, Mapping[str, str]] = {}
-    """The file of each table, by date; none if there are no rows."""
+    files: Mapping[date, Mapping[str, Sequence[str]]] = {}
+    """The files of each table, by the first date of their month; none if there are no rows."""
     carries: Mapping[date, str] = {}
     """The file with what matters after the end of a date."""
     sources: Mapping[date, DateSource] = {}
@@ -61,7 +62,8 @@ class Manifest(Struct, frozen=True):
 
     def paths(self) -> set[str]:
         """Every file, relative to the audit log."""
-        return {*self.carries.values()} | {file for files in self.files.values() for file in files.values()}
+        tables = (files for by_table in self.files.values() for files in by_table.values())
+        return {*self.carries.values(), *chain.from_iterable(tables)}
 
 
 def start_of(day: date) -> datetime:

@@ -16,9 +16,9 @@ from sidecar.core.moment import Timestamp
 from sidecar.core.records import AnyRecord
 
 EVENT_DATE: Final = "event_date"
-"""The UTC date of `observed_at`. Of a table with a folder for each date it is in the folder's name, not in the files."""
+"""The UTC date of `observed_at`; of answers see `closed_tables`. In the name of a folder or, where that is a month, in its files."""
 EVENT_MONTH: Final = "event_month"
-"""The month of `event_date`, in the folder's name of a table with a folder for each month. Its files have `event_date`."""
+"""The month of `event_date`, in the name of a folder. Its files have `event_date`."""
 
 _SCALARS: Final[dict[object, T.DataType]] = {
     str: T.StringType(),
@@ -100,10 +100,10 @@ BASE_VIEWS: Final[dict[str, T.StructType]] = {
 def partition_column(table: str) -> str:
     """The column that is in the names of a table's folders.
 
-    Materialised answers, and what they are made of, have a folder for each date: dates are closed one by one, and of a large fleet these
-    are nearly all rows. All else has one for each month: a file costs more than the few rows of a date (docs/project/adr/0051-months.md).
+    What answers are made of has a folder for each date: dates are closed one by one, and of a large fleet these are nearly all rows. All
+    else, answers too, has one for each month: a file costs more than the few rows of a date (docs/project/adr/0051-months.md).
     """
-    return EVENT_MONTH if table in BASE_VIEWS and table not in SOURCES else EVENT_DATE
+    return EVENT_DATE if table in SOURCES else EVENT_MONTH
 
 
 def with_event_date(schema: T.StructType) -> T.StructType:

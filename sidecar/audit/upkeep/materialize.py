@@ -32,7 +32,7 @@ from sidecar.audit.log.closed_tables import (
 )
 from sidecar.audit.log.manifest import CLOSED, SOURCES, DateSource, Manifest, days, start_of
 from sidecar.audit.log.storage import PARQUET, Storage
-from sidecar.audit.log.tables import BASE_VIEWS, EVENT_DATE, folder_of, period_of
+from sidecar.audit.log.tables import BASE_VIEWS, EVENT_DATE, EVENT_MONTH, folder_of, partition_value, period_of
 from sidecar.audit.spark.spark_session import collected, sizes_to_read, tune
 from sidecar.audit.views.catalog import define
 
@@ -46,6 +46,10 @@ _SPARSEST: Final = 64
 """Days between the oldest carries."""
 LITTLE: Final = 32 * 2**20
 """Bytes of records that are read at once, of however many dates: each run takes three seconds however little there is to read."""
+_LARGE: Final = 8 * LITTLE
+"""Bytes from which on a month's answers are several files, each with other dates: one task sorts what one file has."""
+Files = Mapping[date, Mapping[str, Sequence[str]]]
+"""The files of each table, by the first date of their month."""
 
 
 class Folded(Struct, frozen=True):
@@ -53,8 +57,7 @@ class Folded(Struct, frozen=True):
 
     first: date
     last: date
-    files: Mapping[date, Mapping[str, str]]
-    """The staged file of each table, by date."""
+    files: Files
     carry: str
     """The staged folder with what matters after the end of `last`."""
 
@@ -70,11 +73,11 @@ class Fold:
         session: SparkSession,
         audit: Storage,
         listed: Mapping[str, Mapping[date, Sequence[str]]],
+        manifest: Manifest,
         *,
         clusters: Collection[str] | None = None,
-        manifest: Manifest | None = None,
     ) -> None:
-        """`listed`: the files of each source table, by date. Of some `clusters`, the rows of the others are those of `manifest`."""
+        """`listed`: the files of each source table, by date. `manifest`: names the rows of other dates, and of others than `clusters`."""
         self._session = session
         self._audit = audit
         self._staging = audit.staging
@@ -91,19 +94,29 @@ class Fold:
         define(self._session, "_carry_on", begin, end)
         self._write_carry(self._session.table("_carry_on"), f"{folder}/carry")
         since = max(first, since or first)
-        files = dict[date, dict[str, str]]()
         if since <= last:
+            large = sum(sizes_to_read(self._session.table("_transitions"))) > _LARGE
+            is_new = F.col(EVENT_DATE) >= F.lit(since)
             ended = stretches.where((F.col("ended_at") >= F.lit(begin)) & (F.col("ended_at") < F.lit(end)))
-            self._stage(ended.withColumn(EVENT_DATE, F.to_date("ended_at")), "leadership", folder, since, last)
+            self._stage(
+                ended.withColumn(EVENT_DATE, F.to_date("ended_at")).where(is_new), "leadership", folder, apart=large
+            )
             for table, view in (("leader_changes", "_leader_changes"), ("availability_days", "_days")):
                 define(self._session, view, begin, end)
-                self._stage(self._session.table(view), table, folder, since, last)
-            for path in self._staging.files(folder, PARQUET):
-                table, day, _ = path.split("/") if path.count("/") == 2 else ("", "", "")
-                if table in CLOSED_TABLES:
-                    event_date = date.fromisoformat(day.removeprefix(f"{EVENT_DATE}="))
-                    files.setdefault(event_date, {})[table] = f"{folder}/{path}"
-        return Folded(first=since, last=last, files=files, carry=f"{folder}/carry")
+                self._stage(self._session.table(view).where(is_new), table, folder, apart=large)
+        return Folded(first=since, last=last, files=self._staged(folder), carry=f"{folder}/carry")
+
+    def kept(self, months: Collection[date], first: date, last: date) -> Files:
+        """Stage what the manifest has of these months, but what is folded from `first` to `last`."""
+        folder = f"{STAGED}{uuid4()}"
+        manifest = replace(self._manifest, files={month: self._manifest.files.get(month, {}) for month in months})
+        for table in CLOSED_TABLES:
+            stored = read_closed(self._session, self._audit, manifest, table)
+            folded = F.col(EVENT_DATE).between(F.lit(first), F.lit(last))
+            if self._clusters is not None:
+                folded &= F.col("cluster_id").isin([*self._clusters])
+            self._stage(stored.where(~folded), table, folder, apart=sum(sizes_to_read(stored)) > _LARGE)
+        return self._staged(folder)
 
     def carry_of(self, folded: Folded) -> DataFrame:
         """What matters after the end of the staged dates."""
@@ -111,7 +124,7 @@ class Fold:
 
     def merged_carry(self, folded: Folded) -> str:
         """The staged file with what matters after the end of the staged dates, of all clusters."""
-        if self._clusters is not None and self._manifest is not None:
+        if self._clusters is not None:
             stored = read_carry(self._session, self._audit, self._manifest, folded.last)
             others = stored.where(~F.col("cluster_id").isin([*self._clusters]))
             merged = replace(folded, carry=f"{folded.carry}-merged")
@@ -150,14 +163,23 @@ class Fold:
     def _only(self, rows: DataFrame) -> DataFrame:
         return rows if self._clusters is None else rows.where(F.col("cluster_id").isin([*self._clusters]))
 
-    def _stage(self, rows: DataFrame, table: str, folder: str, since: date, last: date) -> None:
-        """One file for each date, sorted, with the rows of the other clusters."""
-        rows = rows.select(*CLOSED_TABLES[table].names, EVENT_DATE).where(F.col(EVENT_DATE) >= F.lit(since))
-        if self._clusters is not None and self._manifest is not None:
-            stored = read_closed(self._session, self._audit, self._manifest, table, since, last)
-            rows = rows.unionByName(stored.where(~F.col("cluster_id").isin([*self._clusters])))
-        dated = rows.repartition(EVENT_DATE).sortWithinPartitions(EVENT_DATE, *ORDER[table])
-        dated.write.partitionBy(EVENT_DATE).parquet(self._staging.full_url(f"{folder}/{table}"))
+    def _stage(self, rows: DataFrame, table: str, folder: str, *, apart: bool) -> None:
+        """One file for each month, sorted by date; `apart`: several, each with other dates."""
+        rows = rows.select(*CLOSED_TABLES[table].names, EVENT_DATE)
+        rows = rows.withColumn(EVENT_MONTH, partition_value(table, F.col(EVENT_DATE)))
+        parts = rows.repartition(EVENT_DATE if apart else EVENT_MONTH)
+        parts.sortWithinPartitions(EVENT_MONTH, EVENT_DATE, *ORDER[table]).write.partitionBy(EVENT_MONTH).parquet(
+            self._staging.full_url(f"{folder}/{table}")
+        )
+
+    def _staged(self, folder: str) -> Files:
+        """The files of the tables that are staged in `folder`."""
+        files = dict[date, dict[str, list[str]]]()
+        for path in self._staging.files(folder, PARQUET):
+            table, _, below = path.partition("/")
+            if table in CLOSED_TABLES and (period := period_of(table, below.rpartition("/")[0])):
+                files.setdefault(period.first, {}).setdefault(table, []).append(f"{folder}/{path}")
+        return files
 
 
 class MaterializeResult(Struct, frozen=True):
@@ -218,14 +240,16 @@ class Closing:
         if last >= target:
             return 0
         stop = self._stop(last, target)
-        fold = Fold(self._session, self._audit, self._listed)
+        fold = Fold(self._session, self._audit, self._listed, self.manifest)
         carry = read_carry(self._session, self._audit, self.manifest, self.manifest.last)
         self._tune(days(last, stop + _DAY), carry)
         folded = fold.dates(last + _DAY, stop, carry)
+        parted = self._parted_month(last + _DAY)
         manifest = replace(
             self.manifest, last=stop, sources={**self.manifest.sources, **self._sources(days(last + _DAY, stop + _DAY))}
         )
-        self._publish(manifest, [folded], {stop: fold.merged_carry(folded)})
+        files = [folded.files, *([fold.kept(parted, last + _DAY, stop)] if parted else [])]
+        self._publish(manifest, files, {stop: fold.merged_carry(folded)}, replaced=parted)
         _log.debug("closed %s to %s", last + _DAY, stop)
         return (stop - last).days
 
@@ -240,6 +264,13 @@ class Closing:
             if read > LITTLE and ((target - day).days < _DENSE or day.toordinal() % _SPARSEST == 0):
                 return day
         return target
+
+    def _parted_month(self, day: date) -> set[date]:
+        """The last month that is over before `day`, if it has several files with little in them: each run has added one."""
+        month = max((month for month in self.manifest.files if month < day.replace(day=1)), default=None)
+        tables = self.manifest.files[month].values() if month else ()
+        is_parted = any(len(files) > 1 and sum(map(self._size, files)) <= LITTLE for files in tables)
+        return {month} if month and is_parted else set()
 
     def redo(self) -> tuple[int, int]:
         """Redo the dates that late records touch, of their clusters; returns how many dates and clusters."""
@@ -264,7 +295,7 @@ class Closing:
     def _redo(self, manifest: Manifest, late: list[date], clusters: set[str]) -> int:
         since = max(late[0] - _DAY, (manifest.base or date.min) + _DAY)
         before, start = self._carried(manifest, since)
-        fold = Fold(self._session, self._audit, self._listed, clusters=clusters, manifest=manifest)
+        fold = Fold(self._session, self._audit, self._listed, manifest, clusters=clusters)
         carry = read_carry(self._session, self._audit, manifest, before)
         folds, carries = list[Folded](), dict[date, str]()
         for stop in sorted(day for day in manifest.carries if day >= start):
@@ -275,7 +306,9 @@ class Closing:
                 break
             carries[stop] = fold.merged_carry(folds[-1])
             start = stop + _DAY
-        self._publish(manifest, folds, carries)
+        months = {day.replace(day=1) for day in days(since, folds[-1].last)}
+        kept = fold.kept(months, since, folds[-1].last)
+        self._publish(manifest, [kept, *(folded.files for folded in folds)], carries, replaced=months)
         _log.debug("redone %s to %s of %d clusters", since, folds[-1].last, len(clusters))
         return (folds[-1].last - since).days + 1
 
@@ -288,7 +321,7 @@ class Closing:
         manifest = replace(
             self.manifest,
             base=base,
-            files={day: files for day, files in self.manifest.files.items() if day > base},
+            files={month: files for month, files in self.manifest.files.items() if month >= oldest.replace(day=1)},
             carries={day: file for day, file in self.manifest.carries.items() if day >= base},
             sources={day: source for day, source in self.manifest.sources.items() if day > base},
         )
@@ -301,7 +334,7 @@ class Closing:
     def _staged_carry(self, base: date) -> str:
         """A staged file with what of the dates up to `base` matters later."""
         before, start = self._carried(self.manifest, base)
-        fold = Fold(self._session, self._audit, self._listed)
+        fold = Fold(self._session, self._audit, self._listed, self.manifest)
         carry = read_carry(self._session, self._audit, self.manifest, before)
         self._tune(days(start - _DAY, base + _DAY), carry)
         return fold.merged_carry(fold.dates(start, base, carry, since=base + _DAY))
@@ -312,19 +345,27 @@ class Closing:
         dates = (listed for by_date in self._listed.values() for listed in by_date)
         return before, before + _DAY if before else min((*dates, day))
 
-    def _publish(self, manifest: Manifest, folds: Iterable[Folded], carries: Mapping[date, str]) -> None:
-        """Make staged files visible, then the manifest that names them."""
-        files, visible = dict(manifest.files), dict[str, str]()
-        for folded in folds:
-            for day in days(folded.first, folded.last):
-                staged = folded.files.get(day, {})
-                files[day] = {table: f"{folder_of(table, day)}/{uuid4()}{PARQUET}" for table in staged}
-                visible.update({staged[table]: target for table, target in files[day].items()})
+    def _publish(
+        self,
+        manifest: Manifest,
+        staged: Iterable[Files],
+        carries: Mapping[date, str],
+        *,
+        replaced: Collection[date] = (),
+    ) -> None:
+        """Make staged files visible, then the manifest that names them; it names no earlier ones of the months that are `replaced`."""
+        files = {month: {**tables} for month, tables in manifest.files.items() if month not in replaced}
+        visible = dict[str, str]()
+        for month, tables in chain.from_iterable(parts.items() for parts in staged):
+            for table, paths in tables.items():
+                targets = [f"{folder_of(table, month)}/{uuid4()}{PARQUET}" for _ in paths]
+                visible.update(zip(paths, targets, strict=True))
+                of_month = files.setdefault(month, {})
+                of_month[table] = [*of_month.get(table, ()), *targets]
         all_carries = {day: file for day, file in manifest.carries.items() if self._is_needed(day, manifest)}
         for day, carry in carries.items():
             all_carries[day] = visible[carry] = f"{CLOSED}/carry-{day}-{uuid4()}{PARQUET}"
         self._audit.publish(visible)
-        files = {day: by_table for day, by_table in files.items() if by_table}
         self.manifest = commit(self._audit, replace(manifest, files=files, carries=all_carries))
         self._audit.staging.clear(STAGED)
 

@@ -16,10 +16,10 @@ from pyspark.sql.types import StructType
 from sidecar.audit.ask.registration import RecentLeadership, register_views
 from sidecar.audit.audit_error import AuditError, ChangedError, defect
 from sidecar.audit.log.audit_log import ENTRIES, open_audit_log, open_storage, table_names
-from sidecar.audit.log.closed_tables import CARRY, CLOSED_TABLES, read_closed, read_manifest, unnamed
+from sidecar.audit.log.closed_tables import CARRY, CLOSED_TABLES, read_manifest, unnamed
 from sidecar.audit.log.manifest import CLOSED, SOURCES, Manifest
 from sidecar.audit.log.storage import INGESTING, PARQUET, STAGING, Storage, is_of_file_system, listing_here
-from sidecar.audit.log.tables import EVENT_DATE, TABLES, partition_value, period_of
+from sidecar.audit.log.tables import EVENT_DATE, TABLES, partition_value, period_of, with_event_date
 from sidecar.audit.spark.spark_session import collected, sizes_to_read, tune
 from sidecar.core.counted import counted
 
@@ -29,8 +29,9 @@ _FOOTERS_AT_ONCE: Final = 8
 _FILE, _FOLDER = "_file", "_folder"
 _MOST_REPEATED_IDS: Final = 100
 """The maximum of repeated ids that are reported for one table."""
-_DATE: Final = {"leadership": "ended_at", "leader_changes": "changed_at"}
-"""The column with the date of the folder."""
+_CLOSED: Final = {table: with_event_date(schema) for table, schema in CLOSED_TABLES.items()}
+_DATE: Final = {"leadership": "ended_at", "leader_changes": "changed_at", "availability_days": EVENT_DATE}
+"""The column whose UTC date is `event_date`."""
 _DAYS: Final = {"leadership": EVENT_DATE, "leader_changes": EVENT_DATE, "availability": "day"}
 """The views that are made of the tables, and their dates."""
 _MOST_DIFFERENCES: Final = 100
@@ -200,17 +201,19 @@ class _TableCheck:
             self._report(row[_FILE], f"{counted(row.n, 'row', thousands=True)} {problem}")
 
     def _read(self, files: Sequence[str]) -> DataFrame:
-        """The rows of the files, with the path of the file below the table, and the date or month of its folder."""
-        with listing_here(self._session, self._audit):
-            rows = self._session.read.schema(self._schema).parquet(
-                *(self._audit.to_read(f"{self._name}/{path}") for path in files)
-            )
-        path = F.substring_index("_metadata.file_path", "/", -2)
-        date = F.substring_index(F.substring_index(path, "/", 1), "=", -1)
-        return rows.select("*", path.alias(_FILE), date.alias(_FOLDER))
+        return _located(self._session, self._audit, self._schema, [f"{self._name}/{path}" for path in files])
 
     def _report(self, path: str, problem: str) -> None:
         self.findings.append(f"{self._name}/{path}: {problem}")
+
+
+def _located(session: SparkSession, audit: Storage, schema: StructType, files: Sequence[str]) -> DataFrame:
+    """The rows of files of one table, with the path of the file below the table, and the date or month of its folder."""
+    with listing_here(session, audit):
+        rows = session.read.schema(schema).parquet(*map(audit.to_read, files))
+    path = F.substring_index("_metadata.file_path", "/", -2)
+    date = F.substring_index(F.substring_index(path, "/", 1), "=", -1)
+    return rows.select("*", path.alias(_FILE), date.alias(_FOLDER))
 
 
 def _every(schema: StructType) -> Column:
@@ -274,7 +277,7 @@ def _checked_closed(session: SparkSession, audit: Storage, manifest: Manifest) -
             for file in unnamed(audit, manifest)
         )
     rows = 0
-    for table, schema in (*CLOSED_TABLES.items(), (CLOSED, CARRY)):
+    for table, schema in (*_CLOSED.items(), (CLOSED, CARRY)):
 
         def count(files: Sequence[str], schema: StructType = schema) -> int:
             read = session.read.schema(schema).parquet(*map(audit.to_read, files))
@@ -284,19 +287,24 @@ def _checked_closed(session: SparkSession, audit: Storage, manifest: Manifest) -
         def report(file: str, problem: str) -> None:
             findings.append(f"{file}: {problem}; delete {CLOSED} and materialize again")
 
-        files = [file for file in sorted(manifest.paths()) if file.startswith(f"{table}/")]
-        rows += sum(number for _, number in _read_apart(files, count, report))
+        rows += sum(number for _, number in _read_apart(_named(manifest, table), count, report))
     if not findings:
         findings += _misplaced(session, audit, manifest)
     return rows, findings
 
 
+def _named(manifest: Manifest, table: str) -> Sequence[str]:
+    return [file for file in sorted(manifest.paths()) if file.startswith(f"{table}/")]
+
+
 def _misplaced(session: SparkSession, audit: Storage, manifest: Manifest) -> Iterator[str]:
     for table, column in _DATE.items():
-        rows = read_closed(session, audit, manifest, table)
-        other = rows.where(F.col(column).isNull() | (F.to_date(column) != F.col(EVENT_DATE)))
-        for row in collected(other.groupBy(EVENT_DATE).count().orderBy(EVENT_DATE)):
-            yield f"{table}/{EVENT_DATE}={row[EVENT_DATE]}: {row['count']:,} rows of another date"
+        if files := _named(manifest, table):
+            date = F.to_date(column)
+            is_there = date.eqNullSafe(F.col(EVENT_DATE)) & partition_value(table, date).eqNullSafe(F.col(_FOLDER))
+            other = _located(session, audit, _CLOSED[table], files).where(~is_there)
+            for row in collected(other.groupBy(_FILE).agg(F.count("*").alias("n")).orderBy(_FILE)):
+                yield f"{table}/{row[_FILE]}: {counted(row.n, 'row', thousands=True)} of another date"
 
 
 def differences(session: SparkSession, audit: str) -> Iterator[str]:
