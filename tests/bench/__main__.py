@@ -4,8 +4,8 @@ import subprocess
 import sys
 
 BENCHES = (
-    *("decoder", "step", "ticks", "storm", "idle", "latency", "page", "kubernetes"),
-    *("evidence", "audit", "small_segments", "compaction", "cold_start"),
+    *("step", "storm", "idle", "latency", "page", "kubernetes"),
+    *("evidence", "audit", "small_segments", "compaction"),
 )
 
 for module in BENCHES:
