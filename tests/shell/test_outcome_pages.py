@@ -99,7 +99,7 @@ def test_the_api_has_both(site: Site, tmp_path: Path, episode: EpisodeRecord) ->
         name: explained[name] for name in ("death", "recovery", "stages")
     }
     assert (data["death"]["reason"], data["death"]["limit_bytes"]) == ("oom_killed", 1600 << 20)
-    assert data["recovery"]["verdict"] == "lost"
+    assert data["recovery"]["cluster"]["verdict"] == "lost"
     assert [job["outcome"] for job in data["recovery"]["jobs"]] == ["missing", "running"]
     assert [stage["stage"] for stage in data["stages"]] == [
         *("dead", "seen_dead", "no_leader", "elected", "dispatcher", "running", "checkpointed")

@@ -222,23 +222,6 @@ def death_line(death: Death | DeathVerdict) -> str:
     return f"JobManager {clean(who)} {ENDINGS.get(death.reason, clean(death.reason))}{more}"
 
 
-class Recovered(Protocol):
-    """The recovery of a whole cluster: a record, or a view of it."""
-
-    @property
-    def verdict(self) -> str: ...
-    @property
-    def reasons(self) -> Sequence[str]: ...
-    @property
-    def running_after_seconds(self) -> float | None: ...
-    @property
-    def task_managers_before(self) -> int | None: ...
-    @property
-    def task_managers_after(self) -> int | None: ...
-    @property
-    def task_managers_missing(self) -> Sequence[str]: ...
-
-
 def succession_line(death: DeathVerdict, after: str | None, waited: str) -> str:
     """`death_line` and the next leader: `…; jm-b took over after 0.5 s`. `after`: the next leader's pod or `host:port`; None: there is
     none. `waited`: how long there was no leader; empty: not known.
@@ -254,7 +237,7 @@ def recovery_line(recovery: Recovery) -> str:
     return f"recovery: {cluster_line(recovery)}" if recovery.job_id is None else job_line(recovery)
 
 
-def cluster_line(recovery: Recovered) -> str:
+def cluster_line(recovery: Recovery) -> str:
     """`recovered, all jobs run after 12 s, 3 of 3 TaskManagers registered again`; otherwise why not."""
     after = recovery.running_after_seconds
     ran = "" if after is None else f"all jobs run after {seconds(micros(after))}"
@@ -262,7 +245,7 @@ def cluster_line(recovery: Recovered) -> str:
     return f"{line}: {' '.join(_reasons(recovery.reasons))}" if recovery.reasons else line
 
 
-def task_managers_line(recovery: Recovered) -> str:
+def task_managers_line(recovery: Recovery) -> str:
     """How many TaskManagers registered with the new leader, and which did not. Empty: not known, or there were none."""
     before, after = recovery.task_managers_before, recovery.task_managers_after
     if after is None or not before:

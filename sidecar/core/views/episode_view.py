@@ -45,29 +45,20 @@ class EpisodeOutcome(Struct, frozen=True):
     """The last one of its cluster before another failover followed."""
 
 
-class RecoveryView(Struct, frozen=True, kw_only=True):
-    """Whether everything came back, as one observer judged it: the fields of its record of the cluster, and its records of jobs."""
+class EpisodeRecovery(Struct, frozen=True, kw_only=True):
+    """Whether everything came back, as one observer judged it: its records."""
 
-    verdict: str
-    """`recovered`, `degraded` (some of it is back), `lost` (a job is missing or lost its state) or `unproven`."""
-    reasons: list[str] = []
-    """Why it is not `recovered`, a sentence each."""
-    observer: str
-    dead_at: Timestamp | None = None
-    led_at: Timestamp | None = None
-    dispatcher_led_at: Timestamp | None = None
-    running_at: Timestamp | None = None
-    checkpointed_at: Timestamp | None = None
-    running_after_seconds: float | None = None
-    """Until all jobs ran, from the death of the previous leader, or else from the loss of its leadership. Null: not known."""
-    task_managers_before: int | None = None
-    task_managers_after: int | None = None
-    task_managers_missing: list[str] = []
-    """The first hundred of those that did not register with the new leader."""
-    jobs: Sequence[Recovery] = ()
+    cluster: Recovery | None
+    """Null: only what became of jobs is known."""
+    jobs: Sequence[Recovery]
     """The worst first: what is missing, what lost state, then what took longest."""
-    jobs_total: int = 0
+    jobs_total: int
     """The number of all jobs: of very many not all records are kept."""
+
+    @property
+    def verdict(self) -> str:
+        """That about the whole failover, which each record has."""
+        return (self.cluster or self.jobs[0]).verdict
 
 
 def outcomes_of(
@@ -109,7 +100,7 @@ def best_death(deaths: Iterable[Death]) -> Death | None:
     return max(deaths, key=lambda death: _rank(_CONFIDENCES, death.confidence), default=None)
 
 
-def recovery_of(rows: Sequence[Recovery], jobs_total: int) -> RecoveryView | None:
+def recovery_of(rows: Sequence[Recovery], jobs_total: int) -> EpisodeRecovery | None:
     """The worst proven verdict of all observers, with the jobs as that observer saw them; of several rows of one job the first. None: there
     is no row.
     """
@@ -120,14 +111,9 @@ def recovery_of(rows: Sequence[Recovery], jobs_total: int) -> RecoveryView | Non
     for row in rows:
         if row.observer == worst.observer:
             own.setdefault(row.job_id, row)
-    of_cluster = own.pop(None, None)
-    view = (
-        convert(of_cluster, RecoveryView, from_attributes=True)
-        if of_cluster
-        else RecoveryView(verdict=worst.verdict, observer=worst.observer)
-    )
+    cluster = own.pop(None, None)
     jobs = sorted(own.values(), key=_urgency)
-    return replace(view, jobs=jobs, jobs_total=max(jobs_total, len(jobs)))
+    return EpisodeRecovery(cluster=cluster, jobs=jobs, jobs_total=max(jobs_total, len(jobs)))
 
 
 def _urgency(job: Recovery) -> tuple[int, int, float]:
@@ -259,10 +245,11 @@ class FailoverStage(Struct, frozen=True):
 
 
 def stages(
-    transitions: Sequence[TransitionRecord], death: Death | None, recovery: RecoveryView | None
+    transitions: Sequence[TransitionRecord], death: Death | None, recovery: EpisodeRecovery | None
 ) -> Sequence[FailoverStage]:
     """The stages of the cluster in the order of time, then those of its jobs, the slowest first."""
-    judged = {"dead": recovery.dead_at, "dispatcher": recovery.dispatcher_led_at} if recovery else {}
+    assessed = recovery.cluster if recovery else None
+    judged = {"dead": assessed.dead_at, "dispatcher": assessed.dispatcher_led_at} if assessed else {}
     died = {"dead": death.ended_at, "seen_dead": death.seen_at} if death else {}
     known = (*judged.items(), *_transition_times(transitions).items(), *died.items())
     of_cluster = {name: at for name, at in known if at}

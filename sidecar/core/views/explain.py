@@ -37,9 +37,9 @@ from sidecar.core.sanitize import clean, printable
 from sidecar.core.views import episode_view
 from sidecar.core.views.episode_view import (
     EpisodeOutcome,
+    EpisodeRecovery,
     EpisodeView,
     FailoverStage,
-    RecoveryView,
     best_death,
     later,
     recovery_of,
@@ -78,7 +78,7 @@ class Explanation(Struct, frozen=True):
     evidence: Sequence[Evidence] = ()
     death: Death | None = None
     """Why the process of the previous leader ended. Null: nothing is recorded."""
-    recovery: RecoveryView | None = None
+    recovery: EpisodeRecovery | None = None
     """Whether everything came back. Null: nothing is recorded, as with `flink_rest: never`."""
     stages: Sequence[FailoverStage] = ()
     status: ClusterVerdict | None = None
@@ -222,7 +222,7 @@ def facts(explained: Explanation, *, with_jobs: bool = False) -> Iterator[Fact]:
         yield "status", [clean(f"{then.status} until the next failover: {then.sentence}")]
     if recovery := explained.recovery:
         jobs = shortened([*map(job_line, recovery.jobs)], MOST_LINES, recovery.jobs_total, "job") if with_jobs else []
-        yield "recovery", [cluster_line(recovery), *jobs]
+        yield "recovery", [cluster_line(recovery.cluster) if recovery.cluster else clean(recovery.verdict), *jobs]
 
 
 def _notifications(notifications: Sequence[Notification]) -> Iterator[Fact]:

@@ -39,7 +39,7 @@ def test_what_is_proven_counts_more_than_what_is_not_and_the_worst_of_it(episode
     fine = recovery(episode)
     view = recovery_of([unproven, fine, recovery(episode, THE_JOB.job_id)], 1)
     assert view
-    assert (view.verdict, view.observer, len(view.jobs)) == ("recovered", "sidecar-0", 1)
+    assert (view.cluster, len(view.jobs)) == (fine, 1)
     lost = [
         recovery(episode, verdict="lost", observer="sidecar-1"),
         recovery(episode, OTHER_JOB, verdict="lost", outcome="missing", observer="sidecar-1"),
@@ -77,7 +77,7 @@ def test_without_the_row_of_the_cluster_the_verdict_is_that_of_a_job(episode: Ep
     jobs = [record for record in oom_with_a_lost_job(episode) if isinstance(record, Recovery) and record.job_id]
     view = recovery_of(jobs, 2)
     assert view
-    assert (view.verdict, view.task_managers_after, len(view.jobs)) == ("lost", None, 2)
+    assert (view.verdict, view.cluster, len(view.jobs)) == ("lost", None, 2)
 
 
 def test_a_failover_is_open_for_review_until_somebody_annotates_it(episode: EpisodeRecord) -> None:
