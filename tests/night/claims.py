@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from sidecar.core.cluster.record_lines import DUPLICATE_NOTE
 from tests.night.arrivals import Said
 from tests.night.night import Played
 from tests.night.scenario import Scenario
@@ -77,8 +78,9 @@ def of_message(one: Said, played: Played, scenario: Scenario) -> Iterator[Findin
 
 def of_title(one: Said) -> Iterator[Finding]:
     """Its length and that of its text, its label, and whether it says the status as the message's own fields have it."""
-    if one.channel == "webhook" and len(one.text) > MOST_BODY:
-        yield Finding(Kind.TITLE, f"{len(one.text)} characters of text: {one.title}")
+    text = one.text.removesuffix(DUPLICATE_NOTE).rstrip()  # it comes with sending, behind the facts
+    if one.channel == "webhook" and len(text) > MOST_BODY:
+        yield Finding(Kind.TITLE, f"{len(text)} characters of text: {one.title}")
     if len(one.title) > MOST_TITLE:
         yield Finding(Kind.TITLE, f"{len(one.title)} characters: {one.title}")
     label = _label(one.title)

@@ -13,7 +13,7 @@ from sidecar.core.alerting.subject import Failover, Subject, jobs_line, jobs_now
 from sidecar.core.captures import Gathered
 from sidecar.core.cluster.advice import next_step
 from sidecar.core.cluster.cluster_state import ClusterState
-from sidecar.core.cluster.record_lines import DUPLICATE_NOTE, death_line, succession_line
+from sidecar.core.cluster.record_lines import death_line, succession_line
 from sidecar.core.cluster.status import SHOWN, Shown
 from sidecar.core.cluster.status_of import Statuses
 from sidecar.core.counted import counted, shortened
@@ -26,8 +26,8 @@ from sidecar.core.policy.triggers import ABOUT_LEADERS, Trigger
 from sidecar.core.sanitize import clean, clean_values
 
 _WHERE: Final = " in `explain`"
-MOST_BODY: Final = 600 - len(f"\n\n{DUPLICATE_NOTE}")
-"""Characters that the lines above the facts are to have: details are left out until they do, and until a note of a duplicate has room."""
+MOST_BODY: Final = 600
+"""Characters that the lines above the facts are to have: details are left out until they do."""
 MOST_LINES: Final = 25
 MOST_BYTES: Final = 2400
 """UTF-8 bytes of these lines in storms: who leads is no detail. With everything else a message stays below 4 KB."""

@@ -349,7 +349,7 @@ def test_what_flink_says_of_jobs_is_untrusted() -> None:
     answer(sidecar, sidecar.asked[1], *[replace(RESTORED, detail="\x1b[2J\nrestored" + "\N{GRINNING FACE}" * 110)] * 5)
     sidecar.waits(10)
     lines = sidecar.sent[-1].body.splitlines()
-    assert lines[-1] == "… and 2 more lines in `explain`"
+    assert lines[-1] == "… and 1 more line in `explain`"
     assert len("\n".join(lines)) <= MOST_BODY
     assert all(line.isprintable() for line in lines)
 
