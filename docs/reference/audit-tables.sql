@@ -62,16 +62,19 @@ CREATE EXTERNAL TABLE flink_ha.coverage (
   `state` string,
   `suspended` boolean,
   `slo_leadership` double,
-  `slo_window_seconds` double
+  `slo_window_seconds` double,
+  `event_date` date
 )
-PARTITIONED BY (`event_date` date)
+PARTITIONED BY (`event_month` string)
 STORED AS PARQUET
 LOCATION 's3://BUCKET/PREFIX/coverage/'
 TBLPROPERTIES (
   'projection.enabled' = 'true',
-  'projection.event_date.type' = 'date',
-  'projection.event_date.format' = 'yyyy-MM-dd',
-  'projection.event_date.range' = '2020-01-01,NOW'
+  'projection.event_month.type' = 'date',
+  'projection.event_month.format' = 'yyyy-MM',
+  'projection.event_month.range' = '2020-01,NOW',
+  'projection.event_month.interval' = '1',
+  'projection.event_month.interval.unit' = 'MONTHS'
 );
 
 CREATE EXTERNAL TABLE flink_ha.contentions (

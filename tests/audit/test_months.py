@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 
 from sidecar.audit import open_audit
 from sidecar.audit.ingest.ingest import ingest
-from sidecar.audit.log.manifest import SOURCES
 from sidecar.audit.log.tables import BASE_VIEWS, TABLES, Period, folder_of, period_of
 from sidecar.audit.upkeep.compact import compact
 from sidecar.audit.upkeep.retention import ExpireResult, expire
@@ -69,9 +68,9 @@ def test_a_folder_has_the_dates_in_its_name(table: str, folder: str, period: Per
         assert folder_of(table, period.first) == folder_of(table, period.last) == f"{table}/{folder}"
 
 
-def test_only_what_answers_are_made_of_has_dates() -> None:
+def test_only_transitions_have_a_folder_for_each_date() -> None:
     """Which table has which folders is fixed: plain readers know it."""
-    assert {name for name in BASE_VIEWS if TABLES[name].partition == "event_date"} == {*SOURCES}
+    assert {name for name in BASE_VIEWS if TABLES[name].partition == "event_date"} == {"transitions"}
 
 
 def test_every_reader_finds_the_date_in_the_files(spark: SparkSession, log: Path) -> None:

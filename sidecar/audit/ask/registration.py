@@ -13,6 +13,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import StructType
 
 from sidecar.audit.audit_error import failing_to, retried
@@ -28,7 +29,7 @@ from sidecar.audit.log.closed_tables import (
 )
 from sidecar.audit.log.manifest import SOURCES, Manifest
 from sidecar.audit.log.storage import ONLY_PARQUET, Storage
-from sidecar.audit.log.tables import BASE_VIEWS, with_event_date
+from sidecar.audit.log.tables import BASE_VIEWS, EVENT_DATE, with_event_date
 from sidecar.audit.spark.spark_session import sizes_to_read, tune
 from sidecar.audit.views.catalog import ANSWERS, comments, create, define, definition
 
@@ -170,7 +171,7 @@ def _open_dates(spark: SparkSession, audit: Storage, manifest: Manifest, table: 
         return read_files(spark, audit, table, BASE_VIEWS[table])
     first = manifest.last + timedelta(days=table != "coverage")
     folders = [folder for folder, period in periods_of(audit, table).items() if period.last >= first]
-    return read_files(spark, audit, table, BASE_VIEWS[table], folders)
+    return read_files(spark, audit, table, BASE_VIEWS[table], folders).where(F.col(EVENT_DATE) >= F.lit(first))
 
 
 def leadership_reads(views: Collection[str]) -> int:

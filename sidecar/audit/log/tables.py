@@ -11,7 +11,6 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812  the same
 
-from sidecar.audit.log.manifest import SOURCES
 from sidecar.core.moment import Timestamp
 from sidecar.core.records import AnyRecord
 
@@ -100,10 +99,10 @@ BASE_VIEWS: Final[dict[str, T.StructType]] = {
 def partition_column(table: str) -> str:
     """The column that is in the names of a table's folders.
 
-    What answers are made of has a folder for each date: dates are closed one by one, and of a large fleet these are nearly all rows. All
-    else, answers too, has one for each month: a file costs more than the few rows of a date (docs/project/adr/0051-months.md).
+    Transitions have a folder for each date: of a large fleet they are nearly all rows. All else has one for each month: a file costs more
+    than the few rows of a date (docs/project/adr/0051-months.md).
     """
-    return EVENT_DATE if table in SOURCES else EVENT_MONTH
+    return EVENT_DATE if table == "transitions" else EVENT_MONTH
 
 
 def with_event_date(schema: T.StructType) -> T.StructType:

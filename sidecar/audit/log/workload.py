@@ -3,7 +3,7 @@
 import os
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import unquote
@@ -66,7 +66,8 @@ def _sizes_of_open_dates(log: str) -> Iterator[int]:
     last = _last_closed(log)
     for table in SOURCES:
         for folder in Path(log, table).glob("*=*"):
-            if last is None or folder.name.partition("=")[2] > str(last):
+            value = folder.name.partition("=")[2]  # of a date or a month
+            if last is None or value >= str(last + timedelta(days=1))[: len(value)]:
                 yield from _sizes(str(folder))
 
 

@@ -8,7 +8,6 @@ from msgspec import Struct
 from pyspark.sql import SparkSession
 
 from sidecar.audit.log.audit_log import periods_of
-from sidecar.audit.log.manifest import SOURCES
 from sidecar.audit.log.storage import Storage
 from sidecar.audit.spark.spark_session import collected
 from sidecar.core.counted import listed
@@ -71,7 +70,9 @@ def find_period(session: SparkSession, folder: Storage, wanted: ReportRequest) -
 
     Raises LookupError when nothing is recorded in it, or not of a cluster that is asked for.
     """
-    recorded = [dates.first for table in SOURCES for dates in periods_of(folder, table).values()]
+    recorded = [dates.first for dates in periods_of(folder, "transitions").values()]
+    [observed] = collected(session.sql("SELECT min(event_date) AS first, max(event_date) AS last FROM coverage"))
+    recorded += [day for day in observed if day]
     if not recorded:
         raise LookupError("nothing is recorded in it yet")
     last = min(wanted.last or max(recorded), max(recorded))

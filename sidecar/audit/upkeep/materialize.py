@@ -72,12 +72,12 @@ class Fold:
         self,
         session: SparkSession,
         audit: Storage,
-        listed: Mapping[str, Mapping[date, Sequence[str]]],
+        listed: Mapping[str, Mapping[str, Sequence[str]]],
         manifest: Manifest,
         *,
         clusters: Collection[str] | None = None,
     ) -> None:
-        """`listed`: the files of each source table, by date. `manifest`: names the rows of other dates, and of others than `clusters`."""
+        """`listed`: the files of each source table, by folder. `manifest`: names the rows of other dates, and of others than `clusters`."""
         self._session = session
         self._audit = audit
         self._staging = audit.staging
@@ -157,8 +157,10 @@ class Fold:
         ordered.write.parquet(self._staging.full_url(folder))
 
     def _source(self, table: str, first: date, last: date) -> DataFrame:
-        paths = [path for day in days(first, last) for path in self._listed[table].get(day, ())]
-        return self._only(read_files(self._session, self._audit, table, BASE_VIEWS[table], paths))
+        folders = dict.fromkeys(folder_of(table, day) for day in days(first, last))
+        paths = [path for folder in folders for path in self._listed[table].get(folder, ())]
+        rows = read_files(self._session, self._audit, table, BASE_VIEWS[table], paths)
+        return self._only(rows.where(F.col(EVENT_DATE).between(F.lit(first), F.lit(last))))
 
     def _only(self, rows: DataFrame) -> DataFrame:
         return rows if self._clusters is None else rows.where(F.col("cluster_id").isin([*self._clusters]))
@@ -235,8 +237,7 @@ class Closing:
 
     def close(self, target: date) -> int:
         """Close the next dates until `target`, as many as are closed at once; returns how many."""
-        dates = [day for listed in self._listed.values() for day in listed]
-        last = self.manifest.last or (min(dates) - _DAY if dates else target)
+        last = self.manifest.last or self._first_date(target + _DAY) - _DAY
         if last >= target:
             return 0
         stop = self._stop(last, target)
@@ -260,7 +261,7 @@ class Closing:
         """
         read = 0
         for day in days(last + _DAY, target - _DAY):
-            read += sum(map(self._size, self._files(day)))
+            read += sum(map(self._size, self._listed["transitions"].get(folder_of("transitions", day), ())))
             if read > LITTLE and ((target - day).days < _DENSE or day.toordinal() % _SPARSEST == 0):
                 return day
         return target
@@ -277,8 +278,8 @@ class Closing:
         last = self.manifest.last
         if last is None:
             return 0, 0
-        days = {*self.manifest.sources}.union(*self._listed.values())
-        changed = [day for day in sorted(days) if day <= last + _DAY and self._digests(day) != self._source(day).files]
+        known = {*self.manifest.sources, *self._dates(last + _DAY)}
+        changed = [day for day in sorted(known) if day <= last + _DAY and self._digests(day) != self._source(day).files]
         if not changed:
             return 0, 0
         sources = {day: source for day, source in self.manifest.sources.items() if day not in changed}
@@ -342,8 +343,7 @@ class Closing:
     def _carried(self, manifest: Manifest, day: date) -> tuple[date | None, date]:
         """The last carry before `day`, and the date from which on records are folded: the next one, or the first of all."""
         before = max((carried for carried in manifest.carries if carried < day), default=None)
-        dates = (listed for by_date in self._listed.values() for listed in by_date)
-        return before, before + _DAY if before else min((*dates, day))
+        return before, before + _DAY if before else min(self._first_date(day), day)
 
     def _publish(
         self,
@@ -371,11 +371,27 @@ class Closing:
 
     def _tune(self, dates: Iterable[date], *carried: DataFrame) -> None:
         """For queries that read the records of these dates, and what was carried over from the time before."""
-        files = chain.from_iterable(map(self._files, dates))
-        tune(self._session, chain(map(self._size, files), *map(sizes_to_read, carried)))
+        tune(self._session, chain(map(self._size, self._files(dates)), *map(sizes_to_read, carried)))
 
-    def _files(self, day: date) -> Iterator[str]:
-        return chain.from_iterable(listed.get(day, ()) for listed in self._listed.values())
+    def _files(self, dates: Iterable[date]) -> Iterator[str]:
+        """The files with records of these dates, each once."""
+        folders = dict.fromkeys((table, folder_of(table, day)) for day in dates for table in self._listed)
+        return chain.from_iterable(self._listed[table].get(folder, ()) for table, folder in folders)
+
+    def _dates(self, last: date) -> Iterator[date]:
+        """The dates up to `last` of which there may be records, without those that have expired."""
+        first = self.manifest.base + _DAY if self.manifest.base else date.min
+        for table, listed in self._listed.items():
+            for folder in listed:
+                if period := period_of(table, folder.partition("/")[2]):
+                    yield from days(max(period.first, first), min(period.last, last))
+
+    def _first_date(self, otherwise: date) -> date:
+        """The first date with records."""
+        oldest = ((table, listed[min(listed)]) for table, listed in self._listed.items() if listed)
+        rows = (read_files(self._session, self._audit, table, BASE_VIEWS[table], files) for table, files in oldest)
+        dates = [row.day for part in rows for row in collected(part.agg(F.min(EVENT_DATE).alias("day"))) if row.day]
+        return min(dates, default=otherwise)
 
     @staticmethod
     def _is_needed(day: date, manifest: Manifest) -> bool:
@@ -391,31 +407,41 @@ class Closing:
 
     def _digests(self, day: date) -> dict[str, str]:
         return {
-            table: sha256("\n".join(listed[day]).encode()).hexdigest()[:32]
+            table: sha256("\n".join(files).encode()).hexdigest()[:32]
             for table, listed in self._listed.items()
-            if day in listed
+            if (files := listed.get(folder_of(table, day)))
         }
 
     def _sources(self, dates: Iterable[date]) -> dict[date, DateSource]:
         """What there is to read of these dates."""
         counts: dict[date, dict[str, list[int]]] = {
-            day: {} for day in dates if any(day in listed for listed in self._listed.values())
+            day: {} for day in dates if any(folder_of(table, day) in listed for table, listed in self._listed.items())
         }
         for number, (table, listed) in enumerate(self._listed.items()):
-            paths = [path for day in counts for path in listed.get(day, ())]
+            changed = dict[str, set[date]]()
+            for day, clusters in counts.items():
+                source, folder = self._source(day), folder_of(table, day)
+                if self._digests(day).get(table) != source.files.get(table):
+                    changed.setdefault(folder, set()).add(day)
+                    continue
+                for cluster, numbers in source.rows.items():
+                    clusters.setdefault(cluster, [0, 0])[number] = numbers[number]
+            paths = [path for folder in changed for path in listed.get(folder, ())]
             rows = read_files(self._session, self._audit, table, BASE_VIEWS[table], paths)
             for row in collected(rows.groupBy(EVENT_DATE, "cluster_id").count()):
-                counts[row[EVENT_DATE]].setdefault(row.cluster_id or "", [0, 0])[number] = row["count"]
+                if row[EVENT_DATE] in changed.get(folder_of(table, row[EVENT_DATE]), ()):
+                    counts[row[EVENT_DATE]].setdefault(row.cluster_id or "", [0, 0])[number] = row["count"]
         return {day: DateSource(files=self._digests(day), rows=rows) for day, rows in counts.items()}
 
 
-def _listed(audit: Storage, table: str, base: date | None) -> dict[date, list[str]]:
-    """The files of a table that have not expired, by date, relative to the audit log."""
-    listed = dict[date, list[str]]()
+def _listed(audit: Storage, table: str, base: date | None) -> dict[str, list[str]]:
+    """The files of a table that have not expired, by folder, relative to the audit log."""
+    listed = dict[str, list[str]]()
     for file in audit.files(table, PARQUET):
-        dates = period_of(table, file.partition("/")[0])
-        if dates is not None and (base is None or dates.first > base):
-            listed.setdefault(dates.first, []).append(f"{table}/{file}")
+        folder = file.rpartition("/")[0]
+        period = period_of(table, folder)
+        if period is not None and (base is None or period.last > base):
+            listed.setdefault(f"{table}/{folder}", []).append(f"{table}/{file}")
     return listed
 
 
