@@ -17,6 +17,8 @@ PRECISION: Final = ROOT / "docs" / "project" / "precision.md"
 _BEGIN: Final = "<!-- python -m tests.night --judge FILE… --write -->\n"
 _END: Final = "<!-- end of the table -->\n"
 _PART: Final = re.compile(r"<!-- python -m tests\.night .*?<!-- end of the table -->\n", re.DOTALL)
+_MOST_TITLES: Final = 3
+"""Of a scenario: the first ones and the last."""
 _FACTS: Final = ("cause", "death", "recovery", "planned")
 
 Pair = tuple[Played, Verdict]
@@ -44,12 +46,14 @@ def messages(pairs: Sequence[Pair], earlier: Sequence[str] = ()) -> Iterator[str
     rows = {row.rpartition(" | ")[0]: row for row in earlier}
     for played, verdict in pairs:
         what = f"| {played.name} | {played.store}"
-        rows[what] = f"{what} | {'<br>'.join(map(_cell, verdict.titles)) or 'nothing'} |"
+        titles = [*map(_cell, verdict.titles)]
+        shown = titles if len(titles) <= _MOST_TITLES else [*titles[: _MOST_TITLES - 1], "…", titles[-1]]
+        rows[what] = f"{what} | {'<br>'.join(shown) or 'nothing'} |"
     yield from rows.values()
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("[", "\\[")
+    return text.replace("] lab: ", "] ").replace("|", "\\|").replace("<", "&lt;").replace("[", "\\[")
 
 
 def precision(pairs: Sequence[Pair]) -> Iterator[str]:
@@ -89,9 +93,10 @@ def _matrix(pairs: Sequence[Pair]) -> Iterator[str]:
 
 
 def _confusions(pairs: Sequence[Pair]) -> Iterator[str]:
-    """What was said, against what was true."""
+    """What was said, against what was true; of what is right, which of that."""
+    judged = [one for _, verdict in pairs for one in verdict.judged]
     counted = Counter(
-        (one.what, one.truth, one.said or "nothing", one.right) for _, verdict in pairs for one in verdict.judged
+        (one.what, one.said if one.right else one.truth, one.said or "nothing", one.right) for one in judged
     )
     yield "| fact | in truth | said | | times |"
     yield "|---|---|---|---|---|"

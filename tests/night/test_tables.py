@@ -34,7 +34,7 @@ def test_the_tables_count_what_was_judged() -> None:
     assert "| a wrong death | 1 | the leader is killed (kubernetes) |" in lines
     table = [*messages(pairs)]
     assert len(table) == 4
-    assert table[2].startswith("| the leader is killed | zookeeper | +22 s \\[RECOVERING] lab: ")
+    assert table[2].startswith("| the leader is killed | zookeeper | +22 s \\[RECOVERING] ")
     assert {*SCENARIOS} >= {played.name for played, _ in pairs}
 
 
