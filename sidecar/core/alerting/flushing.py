@@ -33,7 +33,7 @@ def flush(
 ) -> Flushed:
     """The groups after what is due was notified, the notifications, and what to record: alerts that will never be notified, or that a
     silence hides now. `documents`: of silences; `decided_at`: see `failover_machine`; `unsettled`: the clusters
-    whose status ends no incident; `ending`: those of the others whose planned failover is about to be recorded.
+    whose status ends no incident; `ending`: those whose planned failover is about to be recorded, or of which more is known in a moment.
 
     `blind`: the clusters that cannot be read. What was observed of them is still notified, but never repeated as if it were current.
     """
@@ -175,7 +175,7 @@ class _Flush(Struct, dict=True):
         return False
 
     def _awaits_end(self, group: Group) -> bool:
-        """Whether its incident ends with a planned failover, which is about to be recorded: both are one message."""
+        """Whether something ended, and how is known in a moment: both are one message."""
         if not self.ending or any(not (m.notified or m.alert.ended) for m in group.members.values()):
             return False
         return any(m.notified and m.alert.ended and m.alert.cluster_id in self.ending for m in group.members.values())

@@ -124,12 +124,10 @@ def due(
     """
 
     decided_at = failover_machine.decided_at(clusters.values())
-    unsettled = {
-        name
-        for name, cluster in (clusters.items() if alerts.groups else ())
-        if cluster.stated and not ends_incident(cluster.stated, now)
-    }
+    stated = {name: cluster.stated for name, cluster in clusters.items() if cluster.stated} if alerts.groups else {}
+    unsettled = {name for name, status in stated.items() if not ends_incident(status, now)}
     ending = failover_machine.planned_ends(clusters, now) - unsettled if alerts.groups else set()
+    ending |= {name for name, status in stated.items() if status.is_passing}
 
     def deliver(part: Alerts) -> Due:
         after, notices, suppressed = flushing.flush(part, policy, blind, now, documents, decided_at, unsettled, ending)

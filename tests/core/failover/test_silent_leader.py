@@ -212,7 +212,7 @@ def test_another_leader_ends_it(successor: JobManager | None) -> None:
     if successor:
         flink.elect(successor)
         sidecar.sees_changes()
-    sidecar.waits(5)
+    sidecar.waits(15)  # as long as the REST server of the next one is waited for
     reason = "RESOLVED" if successor else "SHRANK"
     assert said(sidecar)[1:] == [(reason, "the silent leader does not lead any more: jm-a")]
 
