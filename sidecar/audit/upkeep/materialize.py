@@ -259,9 +259,11 @@ class Closing:
 
         Where there is much to read, late records of the last dates are redone from a carry not far before them.
         """
-        read = 0
+        read, files = 0, set[str]()
         for day in days(last + _DAY, target - _DAY):
-            read += sum(map(self._size, self._listed["transitions"].get(folder_of("transitions", day), ())))
+            new = {*self._files([day])} - files  # of a month only once
+            files |= new
+            read += sum(map(self._size, new))
             if read > LITTLE and ((target - day).days < _DENSE or day.toordinal() % _SPARSEST == 0):
                 return day
         return target
