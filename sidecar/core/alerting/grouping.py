@@ -161,8 +161,8 @@ def rescheduled(group: Group, route: Route, now: Moment, joined: Member | None =
     """A group whose alerts have changed, with the time of its next flush. `joined`: the only one that has changed. Thousands may join one
     after another, so the others are looked at again only if it may make the group worse.
     """
-    if not group.members:
-        return replace(group, flush_at=None)
+    if (joined is None or joined.closes) and all(member.closes for member in group.members.values()):
+        return replace(group, flush_at=None)  # nothing is left of it, or it waits for its cluster
     due = now.steady + route.group_wait
     if group.notified_at is not None:
         if not (joined and _has_news([joined])) and not _has_news(group.members.values()):

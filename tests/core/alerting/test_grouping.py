@@ -2,7 +2,9 @@
 
 from msgspec.structs import replace
 
-from sidecar.core.alerting.alerts import Alerts
+from sidecar.core.alerting.alerts import Alerts, Group, Member
+from sidecar.core.alerting.grouping import brought_forward
+from sidecar.core.moment import Moment
 from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, TimeRange
 from tests.core.groups import (
     ALL,
@@ -236,3 +238,10 @@ def test_one_receiver_is_muted_and_the_other_is_notified() -> None:
         ("team", ["Low dispatcher"]),
         ("ops", ["Event dispatcher is over"]),
     ]
+
+
+def test_a_group_that_waits_for_its_cluster_is_not_due_under_another_policy_either() -> None:
+    """A feed's route repeats nothing: its group would be due in a hundred years, and its incident stay open."""
+    waits = Member(replace(D_LOW, ended=Moment(9, 9)), notified=True, closes=True)
+    group = Group("{}", {}, {D_LOW.id: waits}, notified_at=5)
+    assert brought_forward(group, Route("ops"), Moment(10, 10)).flush_at is None
