@@ -71,6 +71,13 @@ def recorded(spark: SparkSession, spool: Path, audit: Path, records: list[AnyRec
     ingest(spark, str(spool), str(audit))
 
 
+def led(spark: SparkSession, spool: Path, audit: Path, *, days: int) -> None:
+    """A leads so long, and nothing happens."""
+    history = History("orders")
+    history.granted(0, A, None, None).covered(0, days * DAY)
+    recorded(spark, spool, audit, history.records)
+
+
 # -- named cases ---------------------------------------------------------------------------------------------------------
 
 
@@ -222,9 +229,7 @@ def test_a_month_that_is_over_has_one_file_and_a_late_record_changes_those_of_it
     spark: SparkSession, spool: Path, audit: Path
 ) -> None:
     """Each run adds one to the month of its dates: 21 November is the first of all."""
-    history = History("orders")
-    history.granted(0, A, None, None).covered(0, 45 * DAY)
-    recorded(spark, spool, audit, history.records)
+    led(spark, spool, audit, days=45)
     for days, files in (
         (8, {"event_month=2025-11": 1}),
         (9, {"event_month=2025-11": 2}),
@@ -245,9 +250,7 @@ def test_a_month_that_is_over_has_one_file_and_a_late_record_changes_those_of_it
 
 
 def test_an_expired_date_has_no_answers_though_its_month_has(spark: SparkSession, spool: Path, audit: Path) -> None:
-    history = History("orders")
-    history.granted(0, A, None, None).covered(0, 9 * DAY)
-    recorded(spark, spool, audit, history.records)
+    led(spark, spool, audit, days=9)
     materialize(spark, str(audit), before=FIRST + timedelta(days=8))
     expire(spark, str(audit), (datetime.now(UTC).date() - FIRST - timedelta(days=3)).days)
     days = views(spark, audit).sql("SELECT min(day) AS first FROM availability")
@@ -284,9 +287,7 @@ def test_random_histories_have_the_same_answers(
 
 def test_what_came_before_the_first_carry_is_not_forgotten(spark: SparkSession, spool: Path, audit: Path) -> None:
     """The first run closes all but the last dates at once. A late record among those is folded after all that came before it."""
-    history = History("orders")
-    history.granted(0, A, None, None).covered(0, 9 * DAY)
-    recorded(spark, spool, audit, history.records)
+    led(spark, spool, audit, days=9)
     materialize(spark, str(audit), before=FIRST + timedelta(days=8))
     late = History("orders")
     late.revoked(3 * DAY, A).granted(3 * DAY + 60, B, A, 60.0)
@@ -299,9 +300,7 @@ def test_the_last_dates_of_many_records_have_carries_of_their_own(
     spark: SparkSession, spool: Path, audit: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Late records come to them. Few records are closed at once, because each run costs seconds: what there is, is soon folded again."""
-    history = History("orders")
-    history.granted(0, A, None, None).covered(0, 9 * DAY)
-    recorded(spark, spool, audit, history.records)
+    led(spark, spool, audit, days=9)
     shutil.copytree(audit, audit.with_name("many"))
     for log, little, carries in ((audit, upkeep.LITTLE, 1), (audit.with_name("many"), 0, 4)):
         monkeypatch.setattr(upkeep, "LITTLE", little)

@@ -92,9 +92,9 @@ class Sidecar:
         self.silences: dict[str, bytes | None] = {}
         """The documents of silences in the store; None: it cannot be reached."""
         self.store_hangs = False
+        """Whether nothing that is asked for silences is answered."""
         self.rest_answers = True
         """Or nothing comes back: no picture, and no problem."""
-        """Whether nothing that is asked for silences is answered."""
         self.now = START
         self._seen_paths: set[str] = set()
         self.take(Started)

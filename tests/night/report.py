@@ -41,7 +41,7 @@ def part_of(page: Path) -> str:
 
 def messages(pairs: Sequence[Pair], earlier: Sequence[str] = ()) -> Iterator[str]:
     """For each scenario and store, the titles that the webhook got the last time. `earlier`: the rows of nights before."""
-    yield "| what happens | store | what arrives: seconds after it, title |"
+    yield "| what happens | store | what arrives: seconds after it, title without `lab:` |"
     yield "|---|---|---|"
     rows = {row.rpartition(" | ")[0]: row for row in earlier}
     for played, verdict in pairs:

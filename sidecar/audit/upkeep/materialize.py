@@ -419,11 +419,12 @@ class Closing:
         counts: dict[date, dict[str, list[int]]] = {
             day: {} for day in dates if any(folder_of(table, day) in listed for table, listed in self._listed.items())
         }
+        digests = {day: self._digests(day) for day in counts}
         for number, (table, listed) in enumerate(self._listed.items()):
             changed = dict[str, set[date]]()
             for day, clusters in counts.items():
                 source, folder = self._source(day), folder_of(table, day)
-                if self._digests(day).get(table) != source.files.get(table):
+                if digests[day].get(table) != source.files.get(table):
                     changed.setdefault(folder, set()).add(day)
                     continue
                 for cluster, numbers in source.rows.items():
@@ -433,7 +434,7 @@ class Closing:
             for row in collected(rows.groupBy(EVENT_DATE, "cluster_id").count()):
                 if row[EVENT_DATE] in changed.get(folder_of(table, row[EVENT_DATE]), ()):
                     counts[row[EVENT_DATE]].setdefault(row.cluster_id or "", [0, 0])[number] = row["count"]
-        return {day: DateSource(files=self._digests(day), rows=rows) for day, rows in counts.items()}
+        return {day: DateSource(files=digests[day], rows=rows) for day, rows in counts.items()}
 
 
 def _listed(audit: Storage, table: str, base: date | None) -> dict[str, list[str]]:
