@@ -273,6 +273,8 @@ class PodDisrupted(SeenInCluster, frozen=True):
     address: str = ""
     """The pod's IP address. Empty: not known."""
     node: str | None = None
+    evicted: bool = True
+    """False: it was deleted, and its node is cordoned."""
 
 
 class PodObserved(SeenInCluster, frozen=True):

@@ -39,8 +39,8 @@ class Recorder(Observations[PlanObservation | EndObservation]):
     def latest(self, cluster_id: str) -> FlinkDeployment | None:
         return ([None, *self.deployments(cluster_id)])[-1]
 
-    def disrupted(self) -> list[tuple[str, str, str | None]]:
-        return [(pod.cluster_id, pod.pod, pod.node) for pod in list(self.all) if isinstance(pod, PodDisrupted)]
+    def disrupted(self) -> list[tuple[str, str, str | None, bool]]:
+        return [(pod.cluster_id, pod.pod, pod.node, pod.evicted) for pod in list(self.all) if isinstance(pod, PodDisrupted)]
 
     def made(self, kind: Maker) -> list[Seen]:
         """What was reported of makers of this kind."""
@@ -425,7 +425,7 @@ def test_an_eviction_is_observed_and_other_disruptions_are_not(
     for number in (4, 3, 2):
         namespace.delete_pod(f"jm-{number}")
     wait_for("both", lambda: len(recorder.disrupted()) == 2)
-    assert sorted(recorder.disrupted()) == [("orders", "jm-0", None), ("orders", "jm-2", cordoned)]
+    assert sorted(recorder.disrupted()) == [("orders", "jm-0", None, True), ("orders", "jm-2", cordoned, False)]
 
 
 def test_a_pod_that_people_describe_themselves_may_be_any_clusters(read: Read, namespace: Namespace) -> None:

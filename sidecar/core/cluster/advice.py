@@ -90,7 +90,7 @@ CAUSES: Final = {
         _REPLACED,
     ),
     Cause.NODE_DRAIN: CauseAdvice(
-        "the pod of {before} was evicted from its node",
+        "the pod of {before} was drained from its node",
         "Check that the next JobManager pod can be scheduled.",
         ENDINGS["drained"],
     ),

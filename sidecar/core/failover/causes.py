@@ -52,7 +52,7 @@ class Cause(StrEnum):
     ROLLBACK = "rollback"
     """The operator deployed the last stable spec again."""
     NODE_DRAIN = "node_drain"
-    """The leader's pod was evicted from its node."""
+    """The leader's pod was evicted from its node, or deleted from a cordoned one."""
     OPERATOR_RESTART = "operator_restart"
     """The operator restarted the cluster: its job was unhealthy, or its JobManagers were missing."""
     UNKNOWN = "unknown"
@@ -212,6 +212,8 @@ def _judge_intent(facts: Facts) -> CauseVerdict | None:
     cause = next((cause for cause, plan in _BY_INTENT.items() if facts.intent.plan is plan), None)
     if cause is None:
         return None
+    if not facts.intent.evicted:
+        return _likely(cause, str(facts.intent), alike=_BY_HAND)
     if facts.orderly or facts.deleted:
         return _sure(cause, str(facts.intent))
     return _likely(cause, str(facts.intent), alike=_JUST_THEN)
@@ -382,6 +384,7 @@ _HALTED: Final = (
     "Flink halts after 5 s, whether or not it has finished."
 )
 _JUST_THEN: Final = "The leader did not remove its addresses: one that failed just then leaves the same facts."
+_BY_HAND: Final = "A pod that somebody deletes from such a node for another reason leaves the same facts."
 _CUT_SHORT: Final = "Its shutdown was cut short: Flink halts 5 s after SIGTERM, whether or not it has finished."
 _ENDED: Final = "A JobManager that ends itself, or is killed meanwhile, leaves the same facts."
 _SAME_ADDRESS: Final = "Another JobManager with the same address leaves the same facts."

@@ -45,7 +45,8 @@ def observe(draft: Draft, observation: PlanObservation) -> None:
         case DeploymentUnreadable(kind=kind) if operated and operated.kind is kind:
             operated = plans.unread(operated, at)
         case PodDisrupted():
-            disruption = Disruption(at, observation.pod, observation.address, observation.node)
+            pod, address, node = observation.pod, observation.address, observation.node
+            disruption = Disruption(at, pod, address, node, observation.evicted)
             disruptions = plans.disrupted(disruptions, observation.uid, disruption)
     if operated is not cluster.operated or disruptions is not cluster.disruptions:
         draft.update(operated=operated, disruptions=disruptions)

@@ -60,6 +60,8 @@ class Intent(Struct, frozen=True):
     """A node, a pod, or the FlinkBlueGreenDeployment."""
     subject: str = ""
     """The maker of the JobManagers: `Deployment flink-jobmanager`. Empty: a FlinkDeployment."""
+    evicted: bool = True
+    """Of a drain. False: the pod was deleted, and its node is cordoned."""
 
     def __str__(self) -> str:
         observed = f"observed {lag(self.after)}"
@@ -79,7 +81,9 @@ class Intent(Struct, frozen=True):
             case Plan.DELETION:
                 what = _UNNAMED.get(self.subject, f"{subject} was deleted")
                 return f"{what[0].upper()}{what[1:]}: {observed}.{colour}"
-        return f"The leader's pod was evicted from {clean(self.of or 'its node')}: {observed}."
+        node = clean(self.of or "its node")
+        how = f"evicted from {node}" if self.evicted else f"deleted from {node}, which is cordoned"
+        return f"The leader's pod was {how}: {observed}."
 
 
 class Disruption(Struct, frozen=True):
@@ -91,6 +95,7 @@ class Disruption(Struct, frozen=True):
     address: Address
     """The IP address of the pod. Empty: not known."""
     node: KubernetesName | None = None
+    evicted: bool = True
 
 
 class Operated(Struct, frozen=True):
@@ -387,7 +392,8 @@ def drain(disruptions: Mapping[str, Disruption], leader: str, opened: Moment) ->
     for disruption in disruptions.values():
         after = disruption.at.steady - opened.steady
         if -BEFORE <= after <= LATE and _is_at(disruption, leader):
-            return Intent(Plan.DRAIN, after, f"node {disruption.node}" if disruption.node else None)
+            node = f"node {disruption.node}" if disruption.node else None
+            return Intent(Plan.DRAIN, after, node, evicted=disruption.evicted)
     return None
 
 

@@ -226,7 +226,8 @@ class PodReports:
         self._settled.add(status.uid)  # a pod is deleted once
         at, (namespace, _, plain) = self._clock(), name.rpartition("/")
         for cluster_id in self._scope.clusters_of(namespace, pod) if drained and self._scope.plans else ():
-            self._report(PodDisrupted(at, cluster_id, status.uid, plain, status.address, status.node or None))
+            node = status.node or None
+            self._report(PodDisrupted(at, cluster_id, status.uid, plain, status.address, node, pod.is_evicted))
         if not pod.is_evicted:
             judged = replace(pod, status=replace(status, cordoned=drained))
             self._pods[name] = judged

@@ -104,6 +104,10 @@ ROWS: Final[list[tuple[dict[str, Any], Cause, Confidence]]] = [
     (OTHER | UPGRADED | {"split": True, "orderly": True}, Cause.SPLIT_LEADERSHIP, Confidence.HIGH),
     (OTHER | {"intent": Intent(Plan.ROLLBACK, SECOND), "orderly": True}, Cause.ROLLBACK, Confidence.HIGH),
     (OTHER | {"intent": Intent(Plan.DRAIN, -SECOND, "node n"), "orderly": True}, Cause.NODE_DRAIN, Confidence.HIGH),
+    (
+        OTHER | {"intent": Intent(Plan.DRAIN, -SECOND, "node n", evicted=False), "orderly": True},
+        *(Cause.NODE_DRAIN, Confidence.MEDIUM),
+    ),
     (OTHER | {"intent": Intent(Plan.SUSPENSION, -SECOND), "orderly": True}, Cause.GRACEFUL_HANDOVER, Confidence.HIGH),
     (OTHER | {"intent": Intent(Plan.DELETION, -SECOND)}, Cause.JOBMANAGER_LOST, Confidence.MEDIUM),
     (OTHER | UNHEALTHY | {"orderly": True}, Cause.OPERATOR_RESTART, Confidence.HIGH),

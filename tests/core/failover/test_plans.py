@@ -538,6 +538,17 @@ def test_a_pod_that_is_evicted_is_a_node_drain(known_by: str) -> None:
     assert sidecar.sent_reasons() == QUIETLY
 
 
+def test_a_pod_that_is_deleted_from_a_cordoned_node_was_probably_drained() -> None:
+    """Nodes stay cordoned for weeks, and a pod may be deleted from one for another reason: planned, but not certain, and not evicted."""
+    flink, sidecar = leased(job_manager("10.1.2.3"), policy=PLANNED)
+    sidecar.observe(PodDisrupted(sidecar.moment, CLUSTER, "u-1", "orders-7d9f", "10.1.2.3", "node-7", evicted=False))
+    ends(flink, sidecar)
+    leads(flink, sidecar)
+    episode = the_episode(sidecar)
+    assert (episode.cause, episode.confidence, episode.planned) == ("node_drain", "medium", True)
+    assert episode.facts[0].startswith("The leader's pod was deleted from node node-7, which is cordoned: ")
+
+
 def test_a_pod_that_is_drained_after_it_failed_was_not_drained_for_it() -> None:
     """Somebody removes the broken node; and the pod of a StatefulSet that comes back under its name has its own failures."""
     leader = job_manager("jm-0.jm.flink.svc")
