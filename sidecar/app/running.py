@@ -28,15 +28,12 @@ from sidecar.core.views.snapshot import Snapshot
 from sidecar.drivers import (
     Drivers,
     event_stores_of,
-    ledger_of,
-    ledger_of_found,
     pod_directories_of,
     process_ends_of,
-    silence_stores_of,
+    shared_documents,
 )
 from sidecar.drivers.pod_names import PodNames
 from sidecar.journal import Journal, JournalReader
-from sidecar.ports import LedgerStore
 from sidecar.runtime.clock import Clock
 from sidecar.runtime.folders import empty_dir
 from sidecar.runtime.stopping import Stopping, Termination
@@ -90,16 +87,15 @@ class Sidecar:
         self._events = Events(event_stores_of(settings.clusters))
         self._pods = PodNames(pod_directories_of(settings.clusters), clock)
         self._pictures = PictureTaker(clock, settings.evidence.tls)
-        silence_stores = silence_stores_of(settings) if settings.receivers else {}
+        silence_stores = shared_documents(settings, "silences") if settings.receivers else {}
         self._silences = SilenceReader(silence_stores, clock, settings.silences.longest)
         is_shared = settings.ledger is not LedgerMode.LOCAL
         self._checker = HaChecker(
             settings.clusters, clock, interval=settings.ha_check, ledger=is_shared, rest=rest_settings(settings)
         )
         self._loop = self._owner(journal, died)
-        self._handovers = Handovers(
-            _handover_documents(settings), self._policy, lambda: self._snapshot().state, self._loop.observe, clock
-        )
+        handovers = {} if settings.finder else shared_documents(settings, "handover")
+        self._handovers = Handovers(handovers, self._policy, lambda: self._snapshot().state, self._loop.observe, clock)
         collected = metrics.SnapshotCollector(
             self._snapshot, lambda cluster_id: self._policy.store_of(cluster_id).value, self._health
         )
@@ -239,22 +235,11 @@ def _web_server(
 
 def _ledgers(settings: Settings, clock: Clock) -> dict[str, SharedLedger]:
     """A ledger for each cluster, in its own store, and one for all found ones, if several sidecars are to notify once."""
-    if settings.ledger is LedgerMode.LOCAL or not settings.receivers:
-        return {}
     alone = settings.ledger is LedgerMode.AUTO
-
-    def shared(store: LedgerStore) -> SharedLedger:
-        return SharedLedger(store, settings.observer, clock, alone_if_refused=alone)
-
-    if settings.finder:
-        return {ALL_FOUND: shared(ledger_of_found(settings.finder))}
-    return {cluster.cluster_id: shared(ledger_of(cluster)) for cluster in settings.clusters}
-
-
-def _handover_documents(settings: Settings) -> dict[str, LedgerStore]:
-    if settings.ledger is LedgerMode.LOCAL:
-        return {}
-    return {cluster.cluster_id: ledger_of(cluster, "handover") for cluster in settings.clusters}
+    return {
+        name: SharedLedger(store, settings.observer, clock, alone_if_refused=alone)
+        for name, store in (shared_documents(settings, "ledger") if settings.receivers else {}).items()
+    }
 
 
 log = logging.getLogger("sidecar")

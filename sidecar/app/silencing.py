@@ -32,7 +32,7 @@ from sidecar.core.views import drill_report, episode_view
 from sidecar.core.views.alert_view import SilenceView, silence_view
 from sidecar.core.views.drill_report import Report
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.drivers import silence_stores_of
+from sidecar.drivers import shared_documents
 from sidecar.ports import LedgerError, LedgerStore
 from sidecar.runtime.clock import Clock
 from sidecar.settings import Settings, SettingsError
@@ -163,7 +163,7 @@ def expire(settings: Settings, name: str) -> str:
 
 def stores_of(settings: Settings) -> dict[str, LedgerStore]:
     """The documents of silences, by the names of their clusters. Raises SettingsError: there are none."""
-    if stores := silence_stores_of(settings):
+    if stores := shared_documents(settings, "silences"):
         return stores
     raise SettingsError(
         "silences are kept in the store that all sidecars of a cluster share, and ledger.mode is local: "
