@@ -138,6 +138,12 @@ class Selector(Struct, frozen=True):
     def resource(self) -> str:
         return f"{self.kind.lower()}s{f'/{self.part}' if self.part else ''}"
 
+    def rule(self, *verbs: str) -> str:
+        """The rule of a Role that allows these verbs."""
+        names = f", resourceNames: [{self.name}]" if self.name and "create" not in verbs else ""
+        group = self.group.partition("/")[0] or '""'
+        return f"{{apiGroups: [{group}], resources: [{self.resource}]{names}, verbs: [{', '.join(verbs)}]}}"
+
     def query(self) -> list[tuple[str, str]]:
         fields = f"metadata.name={self.name}" if self.name else self.fields
         return [("fieldSelector", fields)] if fields else [("labelSelector", self.labels)] if self.labels else []

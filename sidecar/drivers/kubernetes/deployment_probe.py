@@ -288,7 +288,7 @@ class DeploymentProbe:
             if error.status == HTTPStatus.NOT_FOUND:
                 return _NO_SUCH_KIND if not selector.name else UnknownFact(f"there is no {selector}")
             if error.status == HTTPStatus.FORBIDDEN:
-                return UnknownFact(f"not permitted: the Role needs {_rule(verb, selector)}")
+                return UnknownFact(f"not permitted: the Role needs {selector.rule(verb)}")
             return UnknownFact(clean(error, _LONGEST_REASON))
         except SettingsError as error:
             return UnknownFact(clean(error, _LONGEST_REASON))
@@ -300,9 +300,3 @@ class DeploymentProbe:
 def _properties(job_managers: tuple[FlinkPod, ...]) -> Mapping[str, str]:
     """The options that the JobManagers' arguments and environment set. They override the ConfigMap."""
     return next((pod.properties for pod in job_managers if pod.properties), {})
-
-
-def _rule(verb: str, selector: Selector) -> str:
-    names = f", resourceNames: [{selector.name}]" if selector.name and verb != "create" else ""
-    group = selector.group.partition("/")[0] or '""'
-    return f"{{apiGroups: [{group}], resources: [{selector.resource}]{names}, verbs: [{verb}]}}"

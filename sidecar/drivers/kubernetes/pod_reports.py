@@ -106,7 +106,6 @@ _WITHOUT: Final = "the last lines of a JobManager's log are not known"
 
 
 NODES_ROLE: Final = '{apiGroups: [""], resources: [nodes], verbs: [get]}'
-REFUSED_SECONDS: Final = 600.0
 _MOST_PODS: Final = 10_000
 """Pods that are about to go, remembered by uid."""
 _OF_LATE: Final = 60 * SECOND
@@ -242,7 +241,7 @@ class PodReports:
         except ApiError as error:
             needs = ""
             if error.status == HTTPStatus.FORBIDDEN:
-                self._refused_until = time.monotonic() + REFUSED_SECONDS
+                self._refused_until = time.monotonic() + _REFUSED_SECONDS
                 needs = f"; the ClusterRole needs {NODES_ROLE}"
             _log.warning("whether a pod is deleted because its node is drained is not known: %s%s", error, needs)
             return None
