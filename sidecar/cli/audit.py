@@ -249,9 +249,7 @@ def _compacted(spark: Any, audit_url: str, before: datetime | None, *, may_refus
 
 
 @audit.command()
-@click.option(
-    "--before", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE", help="Only earlier dates.  [yesterday, UTC]"
-)
+@click.option("--before", type=_DATE, metavar="DATE", help="Only earlier dates.  [yesterday, UTC]")
 @_audit_options
 def materialize(audit_url: str, before: datetime | None, **spark_options: Any) -> None:
     """Keep the answers of old dates, so that views are fast. `compact` does it too; this is for storage that it refuses."""

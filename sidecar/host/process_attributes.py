@@ -33,7 +33,7 @@ class MemoryCgroup:
 
     def oom_kills(self) -> int | None:
         """The number of processes in it that the kernel has killed for memory."""
-        for line in _read(self._counters).splitlines():
+        for line in processes.read_open(self._counters, _MOST_BYTES).splitlines():
             name, _, value = line.partition(" ")
             if name == "oom_kill" and value.isdecimal():
                 return int(value)
@@ -41,7 +41,7 @@ class MemoryCgroup:
 
     def limit_bytes(self) -> int | None:
         """None: no limit, or not known."""
-        text = _read(self._limit).strip()
+        text = processes.read_open(self._limit, _MOST_BYTES).strip()
         return int(text) if text.isdecimal() and int(text) < _UNLIMITED else None
 
     def close(self) -> None:
@@ -77,15 +77,6 @@ def _opened(folder: Path, counters: str, limit: str) -> tuple[int, int | None] |
         return held, processes.open_regular(folder / limit, os.O_NOFOLLOW)
     except OSError:
         return held, None
-
-
-def _read(file: int | None) -> str:
-    if file is None:
-        return ""
-    try:
-        return os.pread(file, _MOST_BYTES, 0).decode(errors="replace")
-    except OSError:
-        return ""
 
 
 def attributes(pid: int) -> dict[str, str]:

@@ -195,6 +195,13 @@ def open_regular(path: str | Path, flags: int = 0, folder: int | None = None) ->
     return descriptor
 
 
+def read_open(descriptor: int | None, most: int, start: int = 0) -> str:
+    """The text of an open file, so many bytes of it. Empty: there is none, or it cannot be read any more, as of a cgroup that is gone."""
+    with suppress(OSError):
+        return os.pread(descriptor, most, start).decode(errors="replace") if descriptor is not None else ""
+    return ""
+
+
 def is_in_a_container(pid: int) -> bool:
     """True if it sees other mounts than we do."""
     try:

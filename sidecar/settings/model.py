@@ -205,12 +205,12 @@ class Alerting(Struct, frozen=True, kw_only=True):
     receivers: tuple[Receiver, ...]
     external_labels: dict[str, str]
 
-    def policy_for(self, observer: str, stores: Mapping[str, Store], labels: Mapping[str, str] | None = None) -> Policy:
-        """The policy of a sidecar that watches `stores`. `labels`: used if the configuration has no external labels."""
+    def policy_for(self, observer: str, stores: Mapping[str, Store]) -> Policy:
+        """The policy of a sidecar that watches `stores`."""
         return Policy(
             observer,
             stores,
-            dict(self.external_labels or labels or {}),
+            dict(self.external_labels),
             rules=self.rules,
             route=self.route,
             inhibit_rules=self.inhibit_rules,

@@ -13,6 +13,7 @@ from msgspec import DecodeError, Struct, json
 
 from sidecar.core.bounds import ALERTS_OF_ALERTMANAGER
 from sidecar.core.message import FeedAlert, Message
+from sidecar.core.moment import timestamp
 from sidecar.net.endpoints import Alertmanager
 from sidecar.net.retry_after import http_date
 from sidecar.sinks.notify.http_client import UnacceptedError, accepted, client_of
@@ -84,8 +85,8 @@ def _posted(alert: FeedAlert, now: int) -> dict[str, Any]:
     return {
         "labels": alert.labels,
         "annotations": alert.annotations,
-        "startsAt": _timestamp(began),
-        "endsAt": _timestamp(now + alert.fires_for if alert.fires_for else max(min(alert.ended, now), began)),
+        "startsAt": timestamp(began),
+        "endsAt": timestamp(now + alert.fires_for if alert.fires_for else max(min(alert.ended, now), began)),
         **({"generatorURL": alert.link} if alert.link else {}),
     }
 
@@ -96,10 +97,6 @@ def _key(labels: Mapping[str, str]) -> frozenset[tuple[str, str]]:
 
 def _now() -> int:
     return time.time_ns() // 1000
-
-
-def _timestamp(micros: int) -> str:
-    return (_EPOCH + timedelta(microseconds=micros)).isoformat(timespec="microseconds")
 
 
 def _ahead(date: str) -> int:
