@@ -25,13 +25,7 @@ from sidecar.core.observations import DeliverySettled, EvidenceGathered, HostRes
 from sidecar.core.pods import Pod
 from sidecar.core.policy.policy import ALL_FOUND
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.drivers import (
-    Drivers,
-    event_stores_of,
-    pod_directories_of,
-    process_ends_of,
-    shared_documents,
-)
+from sidecar.drivers import Drivers, event_stores_of, pod_directories_of, process_ends_of, shared_documents
 from sidecar.drivers.pod_names import PodNames
 from sidecar.journal import Journal, JournalReader
 from sidecar.runtime.clock import Clock

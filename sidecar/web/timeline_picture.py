@@ -33,11 +33,7 @@ _MARK_COLUMNS: Final = 12
 """Marks closer than this are one."""
 _NARROWEST_NAME: Final = 26
 """Columns of a leader's time that shows its name."""
-_STATES: Final = {
-    SpanState.VACANT: "no leader",
-    SpanState.BLIND: "cannot be seen",
-    SpanState.UNRECORDED: "no records",
-}
+_STATES: Final = {SpanState.VACANT: "no leader", SpanState.BLIND: "cannot be seen", SpanState.UNRECORDED: "no records"}
 _LINE: Final = "M{x} 7h{w}"
 """A thick line is a rectangle. The style sheet sets its thickness: the states differ in shape too."""
 JOBS_DRAWN: Final = 3

@@ -33,12 +33,7 @@ class KubernetesDriver(ConfigMapWatch):
     """
 
     def __init__(
-        self,
-        access: Access,
-        namespace: str,
-        cluster_id: str,
-        clock: Callable[[], Moment],
-        jobs: Shares | None = None,
+        self, access: Access, namespace: str, cluster_id: str, clock: Callable[[], Moment], jobs: Shares | None = None
     ) -> None:
         """`cluster_id` is Flink's `kubernetes.cluster-id`. `jobs`: of all clusters together; None: it is the only one."""
         self._cluster_id = cluster_id

@@ -289,10 +289,7 @@ def accepted(reply: Reply | Answer) -> Reply:
 
 
 def client_of(
-    endpoint: Webhook | Alertmanager,
-    seconds: float,
-    *others: Secret | None,
-    certificate: tuple[str, str] | None = None,
+    endpoint: Webhook | Alertmanager, seconds: float, *others: Secret | None, certificate: tuple[str, str] | None = None
 ) -> Client:
     """The client for an endpoint. `others`: secrets besides its URL and credentials."""
     headers = _authorization(endpoint)

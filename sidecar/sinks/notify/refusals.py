@@ -57,8 +57,7 @@ SERVICES: Final[Mapping[str, ServiceAnswer]] = {
     "zalo": ServiceAnswer({"ok": ("true",)}, ("description",), ("429",)),
     "viber": ServiceAnswer({"status": ("0",)}, ("status_message",), ("12",)),
     **dict.fromkeys(
-        ("synology", "synologys"),
-        ServiceAnswer({"error.code": (), "success": ("true",)}, ("error.errors",), ("411",)),
+        ("synology", "synologys"), ServiceAnswer({"error.code": (), "success": ("true",)}, ("error.errors",), ("411",))
     ),
     "join": ServiceAnswer({"success": ("true",)}, ("errorMessage",)),
     "pover": ServiceAnswer({"status": ("1",)}, ("errors",)),
@@ -74,8 +73,7 @@ SERVICES: Final[Mapping[str, ServiceAnswer]] = {
     ),
     "bulkvs": ServiceAnswer({"Results.*.Status": ("success",)}, ("Description",)),
     **dict.fromkeys(
-        ("burstsms", "kudosity"),
-        ServiceAnswer({"error.code": ("success",)}, ("error.description",), ("over_limit",)),
+        ("burstsms", "kudosity"), ServiceAnswer({"error.code": ("success",)}, ("error.description",), ("over_limit",))
     ),
     "kavenegar": ServiceAnswer({"return.status": ("200",)}, ("return.message",)),
     "atalk": ServiceAnswer(

@@ -198,9 +198,7 @@ class Spool:
         except (OSError, JournalError) as error:
             if str(error) != self._problem:
                 log.error(
-                    "cannot write segments to %s: %s; records stay in the journal, retrying",
-                    self._store.name,
-                    error,
+                    "cannot write segments to %s: %s; records stay in the journal, retrying", self._store.name, error
                 )
             self._problem = str(error)
             return False
