@@ -62,7 +62,9 @@ class _Client:
     def active(self) -> set[frozenset[tuple[str, str]]]:
         """The labels of the alerts of sidecars that fire there now; asked once. Raises UnacceptedError."""
         if self._active is None:
-            body = accepted(self._client.get(f"{self._url}?{_OURS}", ALERTS_OF_ALERTMANAGER.most_bytes)).body
+            body = accepted(
+                self._client.send(f"{self._url}?{_OURS}", most_bytes=ALERTS_OF_ALERTMANAGER.most_bytes)
+            ).body
             try:
                 self._active = {_key(alert.labels) for alert in _LIST.decode(body)}
             except (DecodeError, UnicodeDecodeError, RecursionError):
