@@ -172,7 +172,6 @@ class Loop:
             self._died()
 
     def _step(self, observation: Observation) -> list[Effect]:
-        """Process one observation."""
         began = time.monotonic()
         try:
             self._state, effects = step(self._policy, self._state, observation)

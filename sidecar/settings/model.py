@@ -47,7 +47,6 @@ class SloKeys(Struct, frozen=True):
 
 
 def read_objective(section: Section) -> Objective:
-    """The objective. Raises SettingsError."""
     return Objective(**section.values(SloKeys))
 
 
@@ -206,7 +205,6 @@ class Alerting(Struct, frozen=True, kw_only=True):
     external_labels: dict[str, str]
 
     def policy_for(self, observer: str, stores: Mapping[str, Store]) -> Policy:
-        """The policy of a sidecar that watches `stores`."""
         return Policy(
             observer,
             stores,

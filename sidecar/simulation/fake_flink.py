@@ -37,7 +37,6 @@ ID_SEED: Final = "rehearsal"
 
 
 def job_id(name: str) -> str:
-    """The id of the job with this name."""
     return UUID(record_id(ID_SEED, "job", name)).hex
 
 

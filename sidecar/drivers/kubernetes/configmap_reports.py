@@ -93,7 +93,6 @@ class FoundClusters:
         return cluster_id
 
     def forget(self, *cluster_ids: str) -> None:
-        """Remove clusters that do not exist any more."""
         with self._lock:
             for cluster_id in self._watched.intersection(cluster_ids):
                 self._shares.give_back(folder_of(cluster_id), 1)
@@ -166,7 +165,6 @@ class ConfigMapReports:
         return replace(config_map, data=data, left_out=jobs.left_out)
 
     def is_reported(self, name: str, config_map: ConfigMap | None) -> bool:
-        """True if that is what was reported last of the ConfigMap."""
         return self._versions.get(name) == (config_map.version if config_map else None)
 
     def changes(self, config_maps: Mapping[str, ConfigMap]) -> dict[str, Version | None]:

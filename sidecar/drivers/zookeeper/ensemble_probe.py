@@ -230,7 +230,6 @@ class _ReadingSession(BlockingSession):
         return self._client.exists_async(path).get(timeout=self.seconds_left())
 
     def acl(self, path: str) -> list[Any]:
-        """Entries."""
         entries, _ = self._client.get_acls_async(path).get(timeout=self.seconds_left())
         return list(entries)
 

@@ -78,12 +78,10 @@ class Tree:
         self._follow_lists()
 
     def next(self) -> Ask | None:
-        """The next question, if any."""
         return self._queue.popleft() if self._queue else None
 
     @property
     def waiting(self) -> int:
-        """The number of questions not yet asked."""
         return len(self._queue)
 
     @property

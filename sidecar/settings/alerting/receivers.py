@@ -186,7 +186,6 @@ def receiver(section: Section, *, secrets: bool) -> Receiver:
 
 
 def no_endpoint_error(section: Section) -> SettingsError:
-    """The error that the receiver has none."""
     return section.mistake(f"the receiver has no endpoint: give it at least one of {', '.join(KINDS)}")
 
 

@@ -100,7 +100,6 @@ _WAYS: Final = ("flink_conf", "zookeeper", "kubernetes")
 
 
 def names_cluster(source: NamedSettings) -> bool:
-    """True if `source` names a cluster."""
     return any(way in source for way in _WAYS)
 
 

@@ -79,7 +79,6 @@ class Payload(Struct, frozen=True, kw_only=True):
 
 
 def payload(message: Message) -> Payload:
-    """The payload of a message."""
     alerts = [_alert(message, alert) for alert in message.alerts]
     return Payload(
         group_key=message.incident,

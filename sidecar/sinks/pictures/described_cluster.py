@@ -69,7 +69,6 @@ class DescribedCluster:
 
     @property
     def jobs(self) -> int:
-        """The number of remembered jobs."""
         return len(self._jobs)
 
     def close(self) -> None:

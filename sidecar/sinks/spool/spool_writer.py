@@ -172,7 +172,6 @@ class Spool:
         return not self._problem
 
     def start(self) -> None:
-        """Start in the background."""
         self._thread.start()
 
     def stop(self) -> None:
