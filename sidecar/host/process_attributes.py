@@ -88,17 +88,9 @@ def attributes(pid: int) -> dict[str, str]:
     return {name: value for name, value in readable.items() if value is not None}
 
 
-def _age(pid: int) -> str:
-    return f"{age(int(fields(pid)[19])):.0f}"
-
-
 def _cpu(pid: int) -> str:
     stat = fields(pid)
     return f"{(int(stat[11]) + int(stat[12])) / TICKS:.1f}"
-
-
-def _resident(pid: int) -> str:
-    return str(int(status(pid)["VmRSS"].removesuffix(" kB")) * 1024)
 
 
 def _oom_kills(pid: int) -> str | None:
@@ -111,9 +103,9 @@ def _oom_kills(pid: int) -> str | None:
 _ATTRIBUTES: Final[Mapping[str, Callable[[int], str | None]]] = {
     "state": lambda pid: status(pid)["State"],
     "threads": lambda pid: str(int(status(pid)["Threads"])),
-    "rss_bytes": _resident,
+    "rss_bytes": lambda pid: str(int(status(pid)["VmRSS"].removesuffix(" kB")) * 1024),
     "cpu_seconds": _cpu,
-    "started_seconds_ago": _age,
+    "started_seconds_ago": lambda pid: f"{age(int(fields(pid)[19])):.0f}",
     "oom_score": lambda pid: str(int(read(pid, "oom_score"))),
     "cgroup_oom_kills": _oom_kills,
     "uid": lambda pid: str(int(status(pid)["Uid"].split()[1])),

@@ -92,8 +92,10 @@ def _jvm_above(pid: int, running: Mapping[int, _Running], java: Container[int]) 
 
 
 def read(pid: int, name: str) -> str:
-    """The content of the regular file /proc/PID/`name`; may hold secrets. Raises OSError."""
-    return _file(PROC / str(pid) / name)
+    """The content of the regular file /proc/PID/`name`, bounded; may hold secrets. Raises OSError."""
+    # In another container's root any name may be a device or a pipe.
+    with open(PROC / str(pid) / name, "rb", opener=lambda path, _: open_regular(path)) as file:
+        return file.read(_MOST_BYTES).decode(errors="replace")
 
 
 def status(pid: int) -> dict[str, str]:
@@ -208,12 +210,6 @@ def is_in_a_container(pid: int) -> bool:
         return (PROC / str(pid) / "ns/mnt").readlink() != (PROC / "self/ns/mnt").readlink()
     except OSError:  # then we may not see what it sees either
         return False
-
-
-def _file(path: Path) -> str:
-    """The content of a regular file, bounded. In another container's root any name may be a device or a pipe."""
-    with open(path, "rb", opener=lambda name, _: open_regular(name)) as file:
-        return file.read(_MOST_BYTES).decode(errors="replace")
 
 
 def maps(pid: int, library: str) -> bool | None:

@@ -201,7 +201,8 @@ class ConfigMapReports:
 
     def removed(self, at: Moment, name: str) -> None:
         del self._versions[name]
-        self._forget_jobs(name)
+        if jobs := self._jobs.get(self._cluster_of(name)):
+            jobs.listed(name, ())
         self.expectations.leases.removed(name)
         self.expectations.delivered(name, None)
         self._report(ConfigMapObserved(at, self._cluster_of(name), name))
@@ -214,10 +215,6 @@ class ConfigMapReports:
         for cluster_id in self._cluster_ids:
             self._report(ViewConfirmed(at, cluster_id, CONFIRMED_WITHIN))
         return completed
-
-    def _forget_jobs(self, name: str) -> None:
-        if jobs := self._jobs.get(self._cluster_of(name)):
-            jobs.listed(name, ())
 
     def _cluster_in(self, config_map: ConfigMap) -> str:  # noqa: ARG002  all are of the one cluster
         return self._cluster_id

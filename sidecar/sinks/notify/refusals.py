@@ -241,7 +241,7 @@ def _says_no(fields: Mapping[str, Any], answers: set[str]) -> bool:
     return (
         bool(answers & _NO)
         or any(fields[name] is False for name in _FLAGS & fields.keys())
-        or any(_is_no_word(fields[name]) for name in _WORDS & fields.keys())
+        or any(_REFUSAL.match(word) for name in _WORDS & fields.keys() if isinstance(word := fields[name], str))
     )
 
 
@@ -293,10 +293,6 @@ def _refusing_code(value: object) -> str | None:
         return None
     words = " ".join(_WORDS_OF_A_CODE.findall(value)).lower()
     return value if _NUMBERED.fullmatch(value) or _REFUSAL_IN_A_CODE.search(words) else None
-
-
-def _is_no_word(value: object) -> bool:
-    return isinstance(value, str) and bool(_REFUSAL.match(value))
 
 
 def _is_error(value: object) -> bool:
