@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from http import HTTPStatus
 from itertools import chain, islice
@@ -80,42 +80,6 @@ def needs_of(cluster: KubernetesSettings, *, ledger: bool) -> Iterator[NeededPer
     if cluster.deaths:
         yield NeededPermission("deaths", ("list", "watch"), "events")
         yield NeededPermission("deaths", ("get",), "pods/log")
-
-
-def own_rights(access_reviews: Api, namespace: str, needs: Iterator[NeededPermission]) -> Iterator[Right]:
-    """The rights of the sidecar's account among `needs`, one request each. `access_reviews` has no namespace. Raises ApiError."""
-    ask = partial(_is_allowed, access_reviews, "SelfSubjectAccessReview", namespace, {})
-    return (_right(need, verb, allowed=ask(need, verb)) for need in needs for verb in need.verbs)
-
-
-def flink_rights(api: Api, namespace: str, account: str) -> Iterator[Right]:
-    """The rights of a service account of `namespace` among those that Flink needs, one request each. `api` is of that namespace. Raises
-    ApiError."""
-    need = NeededPermission("Flink's high availability", _FLINK_VERBS, "configmaps")
-    user: dict[str, object] = {
-        "user": f"system:serviceaccount:{namespace}:{account}",
-        "groups": ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"],
-    }
-    ask = partial(_is_allowed, api, "LocalSubjectAccessReview", namespace, user)
-    return (_right(need, verb, allowed=ask(need, verb)) for verb in need.verbs)
-
-
-def _is_allowed(
-    api: Api, kind: str, namespace: str, user: Mapping[str, object], need: NeededPermission, verb: str
-) -> bool:
-    resource, _, part = need.resource.partition("/")
-    about = {"namespace": namespace, "verb": verb, "group": need.group, "resource": resource, "subresource": part}
-    review = {
-        "apiVersion": REVIEWS,
-        "kind": kind,
-        "metadata": {"namespace": namespace} if user else {},
-        "spec": {"resourceAttributes": about | {"name": need.name}, **user},
-    }
-    return api.exchange("create", Selector(kind=kind, group=REVIEWS), review, is_allowed)
-
-
-def _right(need: NeededPermission, verb: str, *, allowed: bool) -> Right:
-    return Right(verb, need.resource, need.group, need.name, need.purpose, allowed)
 
 
 _SECONDS: Final = 60.0
@@ -246,18 +210,40 @@ class DeploymentProbe:
 
     def _own_rights(self) -> tuple[Right, ...] | UnknownFact:
         needs = needs_of(self._cluster, ledger=self._ledger)
-        selector = Selector(kind="SelfSubjectAccessReview", group=REVIEWS)
-        return self._rights(own_rights(self._reviews, self._cluster.namespace, needs), selector)
+        return self._rights(self._reviews, "SelfSubjectAccessReview", {}, needs)
 
     def _flink_rights(self, job_managers: tuple[FlinkPod, ...]) -> FlinkRights | UnknownFact:
+        """The rights of Flink's service account among those that Flink needs."""
         if not job_managers:
             return UnknownFact("there is no JobManager's pod, which would name the service account")
-        account = job_managers[0].service_account or "default"
-        selector = Selector(kind="LocalSubjectAccessReview", group=REVIEWS)
-        rights = self._rights(flink_rights(self._api, self._cluster.namespace, account), selector)
+        account, namespace = job_managers[0].service_account or "default", self._cluster.namespace
+        user = {
+            "user": f"system:serviceaccount:{namespace}:{account}",
+            "groups": ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"],
+        }
+        need = NeededPermission("Flink's high availability", _FLINK_VERBS, "configmaps")
+        rights = self._rights(self._api, "LocalSubjectAccessReview", user, [need])
         return rights if isinstance(rights, UnknownFact) else FlinkRights(account, rights)
 
-    def _rights(self, rights: Iterator[Right], selector: Selector) -> tuple[Right, ...] | UnknownFact:
+    def _rights(
+        self, api: Api, kind: str, user: Mapping[str, object], needs: Iterable[NeededPermission]
+    ) -> tuple[Right, ...] | UnknownFact:
+        """The rights of a user among `needs`, one request each; empty: of our own account."""
+        selector, namespace = Selector(kind=kind, group=REVIEWS), self._cluster.namespace
+
+        def right(need: NeededPermission, verb: str) -> Right:
+            resource, _, part = need.resource.partition("/")
+            about = {"namespace": namespace, "verb": verb, "group": need.group, "resource": resource}
+            review = {
+                "apiVersion": REVIEWS,
+                "kind": kind,
+                "metadata": {"namespace": namespace} if user else {},
+                "spec": {"resourceAttributes": about | {"subresource": part, "name": need.name}, **user},
+            }
+            allowed = api.exchange("create", selector, review, is_allowed)
+            return Right(verb, need.resource, need.group, need.name, need.purpose, allowed)
+
+        rights = (right(need, verb) for need in needs for verb in need.verbs)
         return self._ask(lambda: tuple(self._answers_in_time(rights)), "create", selector)
 
     # -- requests ------------------------------------------------------------------------------------------------------
