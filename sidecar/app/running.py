@@ -19,6 +19,8 @@ from sidecar.app.ha_checking import HaChecker, rest_settings
 from sidecar.app.loop import Loop
 from sidecar.app.reloading import Reloader
 from sidecar.app.this_machine import own_address, own_hosts, restarted_at
+from sidecar.core.alerting.alerting_step import ReadSilences, Send
+from sidecar.core.effects import Effect, Gather, NamePod, Publish, TakePicture
 from sidecar.core.errors import OperatorError
 from sidecar.core.handover import is_watched
 from sidecar.core.observations import DeliverySettled, EvidenceGathered, HostRestarted, PodNamed, PolicyLoaded
@@ -87,7 +89,15 @@ class Sidecar:
         self._checker = HaChecker(
             settings.clusters, clock, interval=settings.ha_check, ledger=is_shared, rest=rest_settings(settings)
         )
-        self._loop = self._owner(journal, died)
+        self._loop = Loop(
+            self._policy,
+            journal,
+            self._previous_state,
+            clock,
+            carry_out=self._carry_out,
+            sealed=lambda: self._spool.sealed,
+            died=died,
+        )
         handovers = {} if settings.finder else shared_documents(settings, "handover")
         self._handovers = Handovers(handovers, self._policy, lambda: self._snapshot().state, self._loop.observe, clock)
         collected = metrics.SnapshotCollector(
@@ -142,21 +152,20 @@ class Sidecar:
         self._handovers.start(new, lambda name: self._drivers.start(self._loop.observe, name))
         self._drivers.find(self._loop.observe)
 
-    def _owner(self, journal: Journal, died: Callable[[], None]) -> Loop:
-        return Loop(
-            self._policy,
-            journal,
-            self._previous_state,
-            self._clock,
-            send=self._notifier.send,
-            gather=self._collector.gather,
-            publish=self._events.publish,
-            name_pod=self._pods.find,
-            read_silences=self._silences.read,
-            take_picture=self._pictures.take,
-            sealed=lambda: self._spool.sealed,
-            died=died,
-        )
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Send(delivery):
+                self._notifier.send(delivery)
+            case Gather(capture):
+                self._collector.gather(capture)
+            case Publish(event):
+                self._events.publish(event)
+            case NamePod(cluster_id, host):
+                self._pods.find(cluster_id, host)
+            case ReadSilences(document):
+                self._silences.read(document)
+            case TakePicture(request):
+                self._pictures.take(request)
 
     def _snapshot(self) -> Snapshot:
         return self._loop.snapshot

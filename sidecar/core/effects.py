@@ -1,4 +1,4 @@
-"""What a step asks for: `sidecar.app.loop` carries it out."""
+"""What a step asks for: `sidecar.app.running` carries it out."""
 
 from collections.abc import Iterable
 
