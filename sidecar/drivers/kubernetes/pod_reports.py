@@ -57,19 +57,16 @@ class PreviousLogs:
         self._stopping = threading.Event()
         self.thread = ServiceThread(self._run, "kubernetes-logs")
 
-    def read(self, ended: EndedContainer) -> None:
-        """Read the end of its log soon; never blocks."""
-        self._put(ended)
+    def read(self, ended: EndedContainer | None) -> None:
+        """Read the end of its log soon; never blocks. None: only wake the thread."""
+        with suppress(Full):
+            self._waiting.put_nowait(ended)
 
     def cut(self) -> None:
         """Ask the thread to end. May be called repeatedly."""
         self._stopping.set()
-        self._put(None)
+        self.read(None)
         self._api.cut()
-
-    def _put(self, ended: EndedContainer | None) -> None:
-        with suppress(Full):
-            self._waiting.put_nowait(ended)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
