@@ -84,11 +84,6 @@ class Tree:
     def waiting(self) -> int:
         return len(self._queue)
 
-    @property
-    def is_complete(self) -> bool:
-        """True if everything has been read since `read_all`, and `completed` has returned that."""
-        return self._unread is None
-
     def completed(self) -> bool:
         """True if everything has been read since `read_all`; true once, and not while a list of discovery is refused."""
         if self._unread is None or self._unread:
