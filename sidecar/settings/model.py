@@ -303,23 +303,12 @@ class Settings(Alerting, frozen=True, kw_only=True):
     def identified(self, natives: Mapping[str, str]) -> Self:
         """The settings with the schemes of services' own URLs, by destination."""
 
-        def add_native(name: str, endpoint: Endpoint) -> Endpoint:
-            return (
-                replace(endpoint, native=natives[name])
-                if isinstance(endpoint, AppriseUrl) and name in natives
-                else endpoint
-            )
+        def endpoints(receiver: Receiver) -> Iterator[Endpoint]:
+            for index, endpoint in enumerate(receiver.endpoints):
+                native = natives.get(f"{receiver.name}#{index}")
+                yield replace(endpoint, native=native) if native and isinstance(endpoint, AppriseUrl) else endpoint
 
-        receivers = (
-            replace(
-                receiver,
-                endpoints=tuple(
-                    add_native(f"{receiver.name}#{index}", endpoint)
-                    for index, endpoint in enumerate(receiver.endpoints)
-                ),
-            )
-            for receiver in self.receivers
-        )
+        receivers = (replace(receiver, endpoints=tuple(endpoints(receiver))) for receiver in self.receivers)
         return replace(self, receivers=tuple(receivers))
 
     def locations(self) -> dict[str, str]:

@@ -176,9 +176,8 @@ class SimulatedFlink:
             yield from self._deployment.apply(event.operator, at)
         if event.checks:
             self._checks |= event.checks
-            results = (
-                CheckResult(check=name, verdict=verdict, text="as tested") for name, verdict in self._checks.items()
-            )
+            checks = self._checks.items()
+            results = (CheckResult(check=name, verdict=verdict, text="as tested") for name, verdict in checks)
             yield HaChecked(at, self._cluster_id, tuple(results))
         was_blind, self._blind = self._blind, self._blind if event.blind is None else event.blind
         observations = [*self._change(event, at)]

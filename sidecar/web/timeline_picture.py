@@ -136,11 +136,8 @@ def _mark(episode: EpisodeRecord) -> Happening:
 
 
 def _episode_words(episode: EpisodeRecord) -> str:
-    vacant = (
-        ""
-        if episode.vacant_seconds is None
-        else f", no leader for {lasted(episode.vacant_seconds, episode.vacant_seconds)}"
-    )
+    waited = episode.vacant_seconds
+    vacant = "" if waited is None else f", no leader for {lasted(waited, waited)}"
     going_on = "" if episode.closed_at else ", not over"
     return f"{episode.opened_at[11:19]} {episode.cause}{vacant}{going_on}"
 

@@ -147,14 +147,14 @@ class DeploymentProbe:
         )
         pods = job_managers_of(facts)
         job_managers = () if isinstance(pods, UnknownFact) else pods
+        # What the arguments and environment of JobManagers set overrides the ConfigMap.
+        properties = next((pod.properties for pod in job_managers if pod.properties), {})
         conf_maps = (pod.conf_map for pod in job_managers if pod.conf_map)
         options = self._options(next(conf_maps, f"flink-config-{facts.cluster_id}"))
         return replace(
             facts,
             memory=options,
-            election=options
-            if isinstance(options, UnknownFact)
-            else election_times({**options, **_properties(job_managers)}),
+            election=options if isinstance(options, UnknownFact) else election_times({**options, **properties}),
             flink_rights=pods if isinstance(pods, UnknownFact) else self._flink_rights(pods),
             leaders_later=self._leaders_later(leaders),
         )
@@ -281,8 +281,3 @@ class DeploymentProbe:
 
     def _is_over(self) -> bool:
         return self._stopping.is_set() or time.monotonic() > self._deadline
-
-
-def _properties(job_managers: tuple[FlinkPod, ...]) -> Mapping[str, str]:
-    """The options that the JobManagers' arguments and environment set. They override the ConfigMap."""
-    return next((pod.properties for pod in job_managers if pod.properties), {})

@@ -79,12 +79,8 @@ def _server(setting: Setting, part: str) -> str:
     if port_is_missing or port_is_wrong or not _HOST.fullmatch(bracketed):
         raise setting.invalid(f"{_LIKE}{_EXAMPLE}")
     if not is_host(bracketed):
-        hint = (
-            "write an IPv6 address in brackets, like [2001:db8::1]:2181"
-            if is_host(part)
-            else f"{host} is no IP address"
-        )
-        raise setting.invalid(f"{_LIKE}{hint}")
+        in_brackets = "write an IPv6 address in brackets, like [2001:db8::1]:2181"
+        raise setting.invalid(f"{_LIKE}{in_brackets if is_host(part) else f'{host} is no IP address'}")
     return f"{bracketed}:{int(port)}" if port else bracketed
 
 
