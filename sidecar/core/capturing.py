@@ -11,8 +11,6 @@ from msgspec.structs import replace
 from sidecar.core.captures import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
 from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.cluster.draft import envelope
-from sidecar.core.effects import Append, Effect, Gather
-from sidecar.core.failover import episodes
 from sidecar.core.failover.episodes import Episode
 from sidecar.core.flink.leadership import Component, ComponentId, Held
 from sidecar.core.moment import SECOND, Moment, timestamp
@@ -22,7 +20,7 @@ from sidecar.core.policy.policy import Policy, Source
 from sidecar.core.quarantine import Quarantine
 from sidecar.core.records import Evidence, record_id
 from sidecar.core.sanitize import clean
-from sidecar.core.state import State
+from sidecar.core.state import Append, Effect, Gather, State
 
 SOON: Final = SECOND // 4
 """How long all components and jobs must have had their new leaders before Flink is asked: the message, which waits a few seconds, shall
@@ -138,8 +136,8 @@ def _calm(episode: Episode, cluster: ClusterState) -> int:
     """How long nothing may have changed when Flink is asked."""
     if episode.jobs_away:
         return PATIENCE
-    jobs = [state for component, state in cluster.components.items() if component.job_id]
-    return SOON if all(episodes.has_part(state.absence, episode) for state in jobs) else CALM
+    moved = cluster.parts(episode)
+    return SOON if all(component in moved for component in cluster.components if component.job_id) else CALM
 
 
 def _capture(
@@ -151,7 +149,11 @@ def _capture(
     asked = Capture(key, cluster_id, episode.id, occasion, now, Source.PROCESSES, round=number)
     if occasion is Occasion.OPENED:
         return asked if Source.PROCESSES in policy.evidence else None
-    jobs = sorted(_jobs(episode, cluster)) if Source.FLINK_REST in policy.evidence else []
+    jobs = (
+        sorted(component.job_id for component in cluster.parts(episode) if component.job_id)
+        if Source.FLINK_REST in policy.evidence
+        else []
+    )
     dump = Source.LEADER_THREAD_DUMP in policy.evidence
     if not jobs and not dump:
         return None
@@ -165,12 +167,6 @@ def _capture(
         jobs_beyond=len(jobs[MOST_JOBS:]),
         thread_dump=dump,
     )
-
-
-def _jobs(episode: Episode, cluster: ClusterState) -> Iterator[str]:
-    for component, state in cluster.components.items():
-        if component.job_id and episodes.has_part(state.absence, episode):
-            yield component.job_id
 
 
 def tick(policy: Policy, state: State, quarantine: Quarantine, now: Moment) -> tuple[State, list[Effect]]:

@@ -11,7 +11,6 @@ from sidecar.core.alerting import alerting_step
 from sidecar.core.cluster import cluster_step, status_of
 from sidecar.core.cluster.cluster_state import ClusterState, fresh_cluster, without_memory
 from sidecar.core.cluster.draft import ClusterStep, transition_record
-from sidecar.core.effects import Append, Effect, NamePod, Publish, TakePicture, effects_of
 from sidecar.core.failover import assessment, plans, rest_server
 from sidecar.core.failover.failover_events import events
 from sidecar.core.failover.recovery_state import BadRestore
@@ -54,7 +53,7 @@ from sidecar.core.pictures import PictureRequest
 from sidecar.core.pods import ip_addresses, with_pod
 from sidecar.core.policy.policy import Policy, Source
 from sidecar.core.quarantine import Quarantine, Quarantined
-from sidecar.core.state import State
+from sidecar.core.state import Append, Effect, NamePod, Publish, State, TakePicture, effects_of
 
 ALIVE_INTERVAL = 30 * SECOND
 """How often the journal records that the sidecar runs."""
@@ -360,7 +359,7 @@ def _stated(policy: Policy, state: State, quarantine: Quarantine, statuses: stat
     undecided: list[str] = []
     for name, cluster in clusters.items():
         with quarantine.guard("the status of cluster", name) as guard:
-            current = statuses.of(name, cluster)
+            current = statuses.status_of(name, cluster)
             state, more = _take(policy, state, name, status_of.restated(policy, name, cluster, current, now), now)
             effects += more
         if guard.raised:

@@ -29,9 +29,8 @@ from sidecar.core.alerting.alerts import (
 )
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.overlay import with_items
-from sidecar.core.policy.labels import CHECK, PLANNED, Labels
 from sidecar.core.policy.policy import Policy, Rule, Severity
-from sidecar.core.policy.routing import BY_ALL, Route, every, matching
+from sidecar.core.policy.routing import BY_ALL, CHECK, PLANNED, Labels, Route, every, matching
 from sidecar.core.quarantine import Quarantine, Quarantined
 from sidecar.core.records import record_id
 

@@ -20,8 +20,8 @@ from sidecar.core.alerting.alerts import MOST_OWED, Alert, Alerts, Group, Member
 from sidecar.core.alerting.compose import MOST_ALERTS, bounded, compose
 from sidecar.core.alerting.grouping import is_observable
 from sidecar.core.alerting.outbox import Delivery, Part, Settled
+from sidecar.core.alerting.subject import WORST_FIRST
 from sidecar.core.alerting.suppression import Documents
-from sidecar.core.alerting.title import WORST_FIRST
 from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.cluster.status import Status, ends_incident
 from sidecar.core.cluster.status_of import Statuses
@@ -29,9 +29,8 @@ from sidecar.core.counted import counted
 from sidecar.core.failover import failover_machine
 from sidecar.core.message import Content, FeedAlert, MessageAlert
 from sidecar.core.moment import SECOND, Moment, timestamp
-from sidecar.core.policy.labels import Labels
 from sidecar.core.policy.policy import Destination, Feed, Policy, Severity
-from sidecar.core.policy.routing import Route, every
+from sidecar.core.policy.routing import Labels, Route, every
 from sidecar.core.quarantine import Quarantine
 from sidecar.core.records import record_id
 from sidecar.core.sanitize import clean

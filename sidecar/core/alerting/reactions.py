@@ -24,14 +24,14 @@ from sidecar.core.alerting.conditions import MOST_NAME
 from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.cluster.draft import Happened
 from sidecar.core.failover.causes import Cause
-from sidecar.core.failover.episodes import LOOK_BACK, Episode, has_part
+from sidecar.core.failover.episodes import LOOK_BACK, Episode
 from sidecar.core.failover.recovery_state import BadRestore
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.leadership.transitions import Transition
 from sidecar.core.leadership.unobserved import bounds_in_seconds
 from sidecar.core.moment import Moment, in_seconds
-from sidecar.core.policy.labels import PLANNED
 from sidecar.core.policy.policy import Policy, Rule, Severity
+from sidecar.core.policy.routing import PLANNED
 from sidecar.core.policy.triggers import Trigger
 from sidecar.core.quarantine import STRICT, Quarantine
 from sidecar.core.records import AnyRecord, EpisodeRecord, Recovery
@@ -151,7 +151,7 @@ def _react_to_transition(
 
 def _without_jobs_of(episode: Episode, alerts: Alerts, rule: Rule, cluster_id: str, cluster: ClusterState) -> Alerts:
     """Withdraw the alerts of jobs that were the first components to move in this failover. Older alerts are not part of it."""
-    moved = {job for job, state in cluster.components.items() if job.job_id and has_part(state.absence, episode)}
+    moved = {component for component in cluster.parts(episode) if component.job_id}
     since = episode.opened_at.steady - LOOK_BACK
     return grouping.withdraw(
         alerts,
@@ -175,7 +175,7 @@ def _alert_of_transition(
             # The id names the new leader, not the previous one: an observer that missed a failover knows another previous leader.
             # A leader that returned was notified when it was first elected: then the failover that brought it back is part of the id.
             parts = (session_id, episode_id if transition.returned else None)
-            ended = None if conditions.in_progress(cluster, episode_id) else at
+            ended = None if conditions.is_in_progress(cluster, episode_id) else at
             alert = new_alert(
                 policy, rule, name, component, at, *parts, episode_id=episode_id, ended=ended, is_event=True
             )

@@ -12,7 +12,7 @@ from sidecar.core.alerting.conditions import (
     ClusterNow,
     Condition,
     Holding,
-    in_progress,
+    is_in_progress,
     no_vacancy_until,
     waiting_alerts,
 )
@@ -24,8 +24,8 @@ from sidecar.core.flink.leadership import Held
 from sidecar.core.ha.finding import CheckVerdict
 from sidecar.core.leadership.unobserved import bounds_in_seconds
 from sidecar.core.moment import Moment, in_seconds
-from sidecar.core.policy.labels import CHECK
 from sidecar.core.policy.policy import Policy, Rule
+from sidecar.core.policy.routing import CHECK
 from sidecar.core.policy.triggers import Trigger
 from sidecar.core.quarantine import STRICT, Quarantine
 
@@ -76,7 +76,7 @@ def _now_known(alerts: Alerts, policy: Policy, alert: Alert, cluster: ClusterSta
     """An event that waited, as it fires."""
     if cluster is None or not alert.is_event:
         return alert
-    ended = None if in_progress(cluster, alert.episode_id) else now
+    ended = None if is_in_progress(cluster, alert.episode_id) else now
     return replace(known_alert(alerts, policy, alert, cluster), ended=ended)
 
 
@@ -242,7 +242,7 @@ def evaluate_search(alerts: Alerts, policy: Policy, finder: Finder, now: Moment)
     """
     if not finder.connected:
         return alerts  # nothing is known
-    problem = finder.beyond_bounds
+    problem = finder.excess
     for rule in policy.rules:
         if rule.on is not Trigger.BLIND:
             continue

@@ -17,7 +17,7 @@ from sidecar.core.alerting.alerts import SilenceId
 from sidecar.core.bounds import SILENCES
 from sidecar.core.errors import OperatorError
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.labels import Labels, Matcher, Operator
+from sidecar.core.policy.routing import Labels, Matcher, Operator
 from sidecar.core.sanitize import clean
 
 LONGEST_PATTERN: Final = 200

@@ -16,9 +16,8 @@ from sidecar.core.agreement import Agreement
 from sidecar.core.alerting.alerts import Alert, Alerts, Group, Member, Reason, Suppressed
 from sidecar.core.alerting.silence_document import SilencesError, StoredSilence, read
 from sidecar.core.moment import SECOND, Moment, Steady
-from sidecar.core.policy.labels import Labels
 from sidecar.core.policy.policy import Policy
-from sidecar.core.policy.routing import Route, inhibitor
+from sidecar.core.policy.routing import Labels, Route, inhibitor
 from sidecar.core.policy.triggers import DRILLED
 
 CLOCK_SKEW: Final = 2 * 3600 * SECOND

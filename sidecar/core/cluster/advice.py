@@ -206,8 +206,7 @@ def _has_no_workers(cluster: ClusterState) -> bool:
 
 def _first_step(cluster: ClusterState) -> str | None:
     """The first remedy while the cluster has no leader, before the cause is examined. None: only jobs have none."""
-    own = (state for component, state in cluster.components.items() if not component.job_id)
-    if not any(isinstance(state.leadership, Vacant) for state in own):
+    if not any(isinstance(state.leadership, Vacant) for state in cluster.own.values()):
         return None
     number = contending(cluster.contenders)
     if number is None:

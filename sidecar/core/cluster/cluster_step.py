@@ -115,14 +115,12 @@ def removed(policy: Policy, cluster_id: str, cluster: ClusterState, at: Moment) 
 
 def has_leader(cluster: ClusterState) -> bool:
     """Whether one of the cluster's own components is known to have a leader now."""
-    return any(
-        isinstance(state.leadership, Held) for component, state in cluster.components.items() if not component.job_id
-    )
+    return any(isinstance(state.leadership, Held) for state in cluster.own.values())
 
 
 def is_forgotten(cluster: ClusterState, now: Moment) -> bool:
     """Whether nothing of the cluster has existed for so long that it counts as removed."""
-    return cluster.in_sight and cluster.gone is not None and now.steady - cluster.gone.steady >= REMOVED_AFTER
+    return cluster.is_in_sight and cluster.gone is not None and now.steady - cluster.gone.steady >= REMOVED_AFTER
 
 
 def _checks_observed(draft: Draft, observation: HaChecked) -> None:
@@ -179,7 +177,7 @@ def _handed_over(
     last_led, absence = state.last_led, state.absence
     match state.leadership:
         case Held(_, position):
-            gone = Gone(position, now.steady, state.published_at, None, in_sight=cluster.in_sight)
+            gone = Gone(position, now.steady, state.published_at, None, in_sight=cluster.is_in_sight)
             timeout = policy.session_timeouts.get(cluster_id)
             last_led = LastLed(unobserved.last_led(gone, timeout, cluster.view.loss, cluster.leases).earliest, None)
         case Vacant() if absence and last_led and last_led.latest is not None:

@@ -145,8 +145,7 @@ class RecordWriter(NamedTuple):
     def episode(self, episode: Episode, parts: Mapping[ComponentId, ComponentState], pods: Pods) -> EpisodeRecord:
         """An episode that is over, and the components that had a part in it."""
         why, vacant = verdict(episode.facts), _vacancies(episode, parts)
-        jobs = [state for component, state in parts.items() if component.job_id]
-        own = [state for component, state in parts.items() if not component.job_id]
+        own = [state for component in CLUSTER_COMPONENTS if (state := parts.get(component))]
         before, after = episode.before, episode.after
         down = [state.absence.downtime for state in own if state.absence]
         return EpisodeRecord(
@@ -158,7 +157,7 @@ class RecordWriter(NamedTuple):
             confidence=why.confidence.value,
             facts=list(why.facts),
             components=sorted({component.component.value for component in parts}),
-            jobs_affected=len(jobs) + episode.jobs_ended,
+            jobs_affected=len(parts) - len(own) + episode.jobs_ended,
             jobs_ended=episode.jobs_ended,
             jobs_lost=episode.jobs_lost,
             jobs_missing=episode.jobs_away,
@@ -323,9 +322,10 @@ class Draft:
             if state := self.state_of(component):
                 yield component, state
 
-    def own_states(self) -> list[tuple[ComponentId, ComponentState]]:
-        """The cluster's own components with their current state."""
-        return [(component, state) for component in CLUSTER_COMPONENTS if (state := self.state_of(component))]
+    @property
+    def own(self) -> dict[ComponentId, ComponentState]:
+        """The cluster's own components with their current state: see `ClusterState.own`."""
+        return {component: state for component in CLUSTER_COMPONENTS if (state := self.state_of(component))}
 
     def keep(self, component: ComponentId, state: ComponentState) -> None:
         """Set the state of `component`."""

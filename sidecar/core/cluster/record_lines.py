@@ -69,7 +69,7 @@ def working(at_least: float | None, at_most: float | None) -> str:
     return f"no working leader for {lasted(at_least, at_most)}" if at_least is not None else ""
 
 
-def without_leader(vacant: float | None, at_least: float | None, at_most: float | None) -> str:
+def leaderless(vacant: float | None, at_least: float | None, at_most: float | None) -> str:
     """How long there was no leader, by the best known figure alone: the time without a working leader, where that is known. Empty: nothing
     is known."""
     published = "" if vacant is None else f"no published leader for {seconds(micros(vacant))}"

@@ -5,11 +5,11 @@ from functools import cached_property
 from typing import Final
 
 from sidecar.core.cluster import advice
-from sidecar.core.cluster.cluster_state import ClusterState, ComponentState, Unanswered, contending
+from sidecar.core.cluster.cluster_state import ClusterState, ComponentState, Unanswered, contending, parts_of
 from sidecar.core.failover import assessment, plans, rest_server
 from sidecar.core.failover.causes import Confidence
 from sidecar.core.failover.deaths import cause_of, death_of, ended_since, name_of
-from sidecar.core.failover.episodes import Episode, has_part
+from sidecar.core.failover.episodes import Episode
 from sidecar.core.failover.plans import Plan
 from sidecar.core.failover.recovery_judge import REGISTERED_WITHIN
 from sidecar.core.failover.recovery_state import KEPT, Assessed, Fault, JobFault, is_left_out
@@ -49,7 +49,7 @@ class Case:
     def __init__(self, policy: Policy, name: str, cluster: ClusterState, now: Moment) -> None:
         self.policy, self.name, self.cluster, self.now = policy, name, cluster, now
         self.due: int | None = None
-        self.own = {component: state for component, state in cluster.components.items() if component.job_id is None}
+        self.own = cluster.own
 
     def passed(self, at: int) -> bool:
         """Whether this moment (steady) has passed; if not, the status is due to be decided again then."""
@@ -410,7 +410,7 @@ class Case:
 
     def _lost_before(self, episode: Episode) -> Downtime:
         """For how long the previous leader had not worked when its loss was observed."""
-        absences = [state.absence for state in self.own.values() if has_part(state.absence, episode)]
+        absences = [state.absence for state in parts_of(self.own.items(), episode).values()]
         unseen = [absence.not_working_before for absence in absences if absence]
         return longest(unseen) or Downtime()
 

@@ -265,7 +265,7 @@ def _cases(cluster: ClusterState, assessment: Assessment, before: Picture, led_f
             cluster.recovering.get(job.id),
             same_leader=_is_same_leader(assessment),
             complete=complete,
-            stored=job.id in stored or not cluster.in_sight,
+            stored=job.id in stored or not cluster.is_in_sight,
             lost=job.id in cluster.job_faults,
             intended=assessment.left_out,
             starting=assessment.starting,

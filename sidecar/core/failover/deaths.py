@@ -30,7 +30,6 @@ from sidecar.core.failover.ends import (
     Rebooted,
 )
 from sidecar.core.failover.episodes import Episode
-from sidecar.core.flink.leadership import host_port, is_own_host
 from sidecar.core.moment import SECOND, Moment, seconds
 from sidecar.core.observations import (
     EndObservation,
@@ -41,7 +40,7 @@ from sidecar.core.observations import (
     ProcessEnded,
     ProcessSeen,
 )
-from sidecar.core.pods import name_at
+from sidecar.core.pods import host_port, is_own_host, name_at
 from sidecar.core.policy.policy import Store
 from sidecar.core.process_end import PodStatus
 from sidecar.core.sanitize import clean

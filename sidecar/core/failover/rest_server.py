@@ -101,7 +101,7 @@ def bounded(clusters: Mapping[str, ClusterState], answer: PictureTaken) -> Pictu
     """The answer, whose picture is left out if it does not fit beside those of the other clusters."""
     picture, cluster = answer.picture, clusters[answer.cluster_id]
     if picture and picture.size > _held(cluster):
-        picture = picture.within(_most(cluster, held(clusters.values())))
+        picture = picture.bounded(_most(cluster, held(clusters.values())))
     if picture is None or not picture.left_out:
         return answer
     return replace(answer, picture=picture, problem=f"its description was left out: {NOT_HELD}")
@@ -183,7 +183,7 @@ def _is_of_another(cluster: ClusterState, picture: Picture) -> bool:
     return bool(job_ids and stored) and job_ids.isdisjoint(stored)
 
 
-def after_transition(server: RestServer, transition: Transition) -> RestServer:
+def server_after(server: RestServer, transition: Transition) -> RestServer:
     """The server when its leadership changes, or is seen again: the silence of the same leader goes on, and has to be proven anew."""
     if server.unanswered is None or transition.kind is Kind.OBSCURED:
         return server

@@ -14,8 +14,8 @@ from sidecar.core.handover.contents import Handover, with_members
 from sidecar.core.moment import Moment
 from sidecar.core.pictures import MOST_HELD
 from sidecar.core.pods import merged
-from sidecar.core.policy.labels import PLANNED
 from sidecar.core.policy.policy import Policy, Source
+from sidecar.core.policy.routing import PLANNED
 from sidecar.core.policy.triggers import EVENTS
 from sidecar.core.rebase import rebased
 from sidecar.core.state import State
@@ -51,7 +51,7 @@ def adopt(
         cluster = _with_earlier(cluster, current, now)
     if cluster.picture:
         room = MOST_HELD - rest_server.held(state.clusters.values())
-        picture = cluster.picture.within(max(0, room))
+        picture = cluster.picture.bounded(max(0, room))
         cluster = replace(cluster, picture=picture, picture_kept=picture)
     handed_over = _without_plans(policy, cluster_id, handover.alerts.groups)
     groups = with_members(handed_over, lambda member: _is_adopted(policy, member, own=own))

@@ -21,17 +21,10 @@ from sidecar.core.cluster.cluster_state import (
 )
 from sidecar.core.cluster.draft import Draft
 from sidecar.core.flink import configmaps, znode_paths
-from sidecar.core.flink.leadership import (
-    Blindness,
-    Component,
-    ComponentId,
-    Unknown,
-    Vacant,
-    ZNodePosition,
-)
+from sidecar.core.flink.leadership import Blindness, Component, ComponentId, Unknown, Vacant, ZNodePosition
 from sidecar.core.flink.znode_paths import JOB_STORES, ZNodeLayout
 from sidecar.core.leadership import unobserved
-from sidecar.core.leadership.leadership_changes import Reading, apply, without_leader
+from sidecar.core.leadership.leadership_changes import Reading, apply, sight_of_nobody
 from sidecar.core.leadership.transitions import Sight
 from sidecar.core.leadership.unobserved import Loss
 from sidecar.core.moment import SECOND, Moment
@@ -153,7 +146,7 @@ def something_found(draft: Draft) -> None:
     """The cluster exists. If it did not before, its vacancies begin now."""
     if draft.state.missing:
         draft.update(missing=None)
-        if draft.state.in_sight:
+        if draft.state.is_in_sight:
             cover(draft, Sighting.SEEING, draft.at)
         for component, state in draft.before.components.items():
             if isinstance(state.leadership, Vacant):
@@ -203,7 +196,7 @@ def snapshot_completed(draft: Draft) -> None:
             continue
         if isinstance(state.leadership, Unknown) and state.leadership.reason is not Blindness.UNREADABLE:
             ended = is_unregistered(draft.state, component, state)
-            sight = Sight.JOB_ENDED if ended else without_leader(state)
+            sight = Sight.JOB_ENDED if ended else sight_of_nobody(state)
             apply(draft, component, _looked_for(draft, state), Reading(sight))
     cover(draft, Sighting.SEEING, draft.at)
     loss = draft.state.view.loss

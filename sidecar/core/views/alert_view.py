@@ -149,7 +149,7 @@ class _Views:
 
     def _status(self, cluster_id: str) -> str:
         cluster = self._state.clusters.get(cluster_id)
-        return (self._statuses.of(cluster_id, cluster).status if cluster else Status.BLIND).value
+        return (self._statuses.status_of(cluster_id, cluster).status if cluster else Status.BLIND).value
 
     def _view(
         self,

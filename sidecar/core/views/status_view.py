@@ -174,7 +174,7 @@ def status(snapshot: Snapshot, journal: JournalStatus | None, problem: str | Non
 
 
 def _standbys(cluster: ClusterState, own: Sequence[LeaderStatus]) -> int | None:
-    contenders = contending(cluster.contenders) if cluster.in_sight else None
+    contenders = contending(cluster.contenders) if cluster.is_in_sight else None
     return contenders - any(leader.state == "held" for leader in own) if contenders else None
 
 

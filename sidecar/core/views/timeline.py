@@ -66,7 +66,7 @@ def blindness(record: Coverage) -> Blind | None:
 
 def blind_now(cluster: ClusterState, at: Moment) -> Blind | None:
     """The current time without a view; None: the store can be read."""
-    if cluster.in_sight:
+    if cluster.is_in_sight:
         return None
     loss = cluster.view.loss
     began = loss.began if loss and loss.ended is None else cluster.view.since
