@@ -3,7 +3,7 @@
 The shell captures, and answers every request once. What was not captured is recorded as well, with the reason.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -78,14 +78,6 @@ def with_evidence(cluster: ClusterState, capture: Capture, pieces: Sequence[Evid
     return cluster
 
 
-def unrequested(capture: Capture) -> list[EvidenceItem]:
-    """The evidence that was not requested."""
-    if not capture.jobs_beyond:
-        return []
-    why = f"{capture.jobs_beyond} more jobs moved, and Flink was not asked for them: {MOST_JOBS} are asked for"
-    return [EvidenceItem(EvidenceKind.JOB, "others", CaptureOutcome.FAILED, why)]
-
-
 def missing_evidence(capture: Capture, why: str, outcome: CaptureOutcome = CaptureOutcome.LOST) -> list[EvidenceItem]:
     """Stands in for evidence that was not captured, or will not be delivered."""
     if capture.source is Source.PROCESSES:
@@ -118,11 +110,6 @@ def evidence_records(
             asked_at=timestamp(capture.asked_at.wall),
             **envelope(policy, capture.cluster_id, at),
         )
-
-
-def overdue(captures: Mapping[str, Capture], now: Moment) -> list[Capture]:
-    """Requests that will not be answered."""
-    return [capture for capture in captures.values() if now.steady - capture.asked_at.steady >= LIMIT]
 
 
 def _is_led_again(episode: Episode, cluster: ClusterState, now: Moment) -> bool:
@@ -171,7 +158,8 @@ def _capture(
 
 def tick(policy: Policy, state: State, quarantine: Quarantine, now: Moment) -> tuple[State, list[Effect]]:
     """Request the evidence that is due, before a failover may be over, and record requests that were not answered in time."""
-    state, effects = give_up(policy, state, overdue(state.captures, now), "no result in time", now)
+    overdue = [capture for capture in state.captures.values() if now.steady - capture.asked_at.steady >= LIMIT]
+    state, effects = give_up(policy, state, overdue, "no result in time", now)
     for name, cluster in state.clusters.items():
         with quarantine.guard("evidence of cluster", name):
             after, captures = ask(policy, name, cluster, now)
@@ -211,6 +199,9 @@ def _complete(
     if cluster := clusters.get(capture.cluster_id):
         gathered = with_evidence(cluster, capture, pieces)
         clusters = with_items(clusters, {capture.cluster_id: gathered})
-    all_of_it = [*pieces[:MOST_PIECES], *unrequested(capture)]
-    records = evidence_records(policy, capture, all_of_it, at)
+    pieces = pieces[:MOST_PIECES]
+    if capture.jobs_beyond:
+        why = f"{capture.jobs_beyond} more jobs moved, and Flink was not asked for them: {MOST_JOBS} are asked for"
+        pieces = [*pieces, EvidenceItem(EvidenceKind.JOB, "others", CaptureOutcome.FAILED, why)]
+    records = evidence_records(policy, capture, pieces, at)
     return replace(state, clusters=clusters, captures=captures), [Append(record) for record in records]

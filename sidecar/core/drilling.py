@@ -4,7 +4,7 @@ A drill hides alerts as the silence that it is (see `suppression`). Here its mes
 still fire when the window ends are notified at once.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -34,7 +34,13 @@ SHORTEST: Final = 60 * SECOND
 
 def tick(policy: Policy, state: State, now: Moment) -> tuple[State, list[Effect]]:
     """The state after drills began or ended, and their records."""
-    active = {drill.id: drill for drill in _active(policy, state, now)}
+    active = {
+        silence.id: silence
+        for name, document in state.silences.items()
+        for silence in document.known.values()
+        if silence.drilled_cluster in state.clusters and policy.silences_of(silence.drilled_cluster) == name
+        if silence.is_active(now)
+    }
     effects: list[Effect] = []
     for drill_id, running in state.drills.items():
         if running.over is None and drill_id not in active:
@@ -112,15 +118,6 @@ def _with_causal(policy: Policy, state: State, drill: Silence) -> State:
     document = state.silences[name]
     known = {**document.known, drill.id: replace(drill, causal=True)}
     return replace(state, silences={**state.silences, name: replace(document, known=known)})
-
-
-def _active(policy: Policy, state: State, now: Moment) -> Iterator[Silence]:
-    """The drills of watched clusters, each in its own document."""
-    for name, document in state.silences.items():
-        for silence in document.known.values():
-            cluster_id = silence.drilled_cluster
-            if cluster_id in state.clusters and policy.silences_of(cluster_id) == name and silence.is_active(now):
-                yield silence
 
 
 def _begin(policy: Policy, state: State, drill: Silence, now: Moment) -> tuple[State, list[Effect]]:

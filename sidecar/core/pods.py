@@ -75,7 +75,6 @@ def is_own_host(address: str, *, in_kubernetes: bool) -> bool:
 
 
 def is_address(host: str) -> bool:
-    """Whether the host is an IP address."""
     try:
         ip_address(host)
     except ValueError:

@@ -22,6 +22,7 @@ from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
     ANY,
     ClusterFound,
+    ClusterObservation,
     ClusterRemoved,
     ClustersListed,
     DeliverySettled,
@@ -30,7 +31,6 @@ from sidecar.core.observations import (
     EndObservation,
     EvidenceGathered,
     FailoverAnnotated,
-    FinderObservation,
     HaChecked,
     HandoverRead,
     MakerObserved,
@@ -68,37 +68,35 @@ _Informing = EndObservation | PictureTaken | HaChecked | PeersAsked | FailoverAn
 
 def step(policy: Policy, state: State, observation: Observation) -> Step:
     """The state after `observation`, and its effects in order: append records, then the others."""
-    after, effects = _step(policy, state, observation)
-    return drilling.with_records(after, effects) if after.drills else after, effects
-
-
-def _step(policy: Policy, state: State, observation: Observation) -> Step:
     match observation:
         case Ticked():
-            return _tick(policy, state, observation.at)
-        case DeliverySettled() | EvidenceGathered():
-            return _effect_done(policy, state, observation)
+            state, effects = _tick(policy, state, observation.at)
+        case DeliverySettled():
+            state, records = alerting_step.settled(policy, state, observation)
+            effects = effects_of(records)
+        case EvidenceGathered():
+            state, effects = capturing.take_result(policy, state, observation)
         case Started() | PolicyLoaded() | HandoverRead():
-            return _begin(policy, state, observation)
+            state, effects = _begin(policy, state, observation)
         case PodNamed() | SilencesRead():
-            return _load(policy, state, observation), []
+            state, effects = _load(policy, state, observation), []
         case Stopped():
-            return _each_cluster(policy, replace(state, alive=observation.at), observation.at, cluster_step.stop)
+            state = replace(state, alive=observation.at)
+            state, effects = _each_cluster(policy, state, observation.at, cluster_step.stop)
+        case ClusterFound() | ClusterRemoved() | ClustersListed():
+            state, effects = _find(policy, state, observation)
         case _:
-            return _observe(policy, state, observation)
+            state, effects = _observe(policy, state, observation)
+    return drilling.with_records(state, effects) if state.drills else state, effects
 
 
 def _observe(
-    policy: Policy,
-    state: State,
-    observation: FinderObservation | PlanObservation | _Informing | NotProcessed,
+    policy: Policy, state: State, observation: ClusterObservation | PlanObservation | _Informing | NotProcessed
 ) -> Step:
     if isinstance(observation, _Informing):
         return _inform(policy, state, observation)
     if isinstance(observation, PlanObservation):
         return _plan(policy, state, observation)
-    if isinstance(observation, ClusterFound | ClusterRemoved | ClustersListed):
-        return _find(policy, state, observation)
     name = observation.cluster_id
     before = state.clusters.get(name)
     if before is None:
@@ -258,7 +256,6 @@ def _begin(policy: Policy, state: State, observation: Started | PolicyLoaded | H
 
 
 def _load(policy: Policy, state: State, observation: PodNamed | SilencesRead) -> State:
-    """The state with the name of a pod, or with other silences."""
     if isinstance(observation, SilencesRead):
         return alerting_step.silences_read(policy, state, observation)
     cluster = state.clusters.get(observation.cluster_id)
@@ -281,13 +278,6 @@ def _start(policy: Policy, state: State, now: Moment) -> Step:
     return started, [*left_out, *effects, *lost]
 
 
-def _effect_done(policy: Policy, state: State, done: DeliverySettled | EvidenceGathered) -> Step:
-    if isinstance(done, EvidenceGathered):
-        return capturing.take_result(policy, state, done)
-    state, records = alerting_step.settled(policy, state, done)
-    return state, effects_of(records)
-
-
 def _tick(policy: Policy, state: State, now: Moment) -> Step:
     groups, quarantine = state.alerts.groups, Quarantine()
     effects: list[Effect] = []
@@ -304,7 +294,6 @@ def _tick(policy: Policy, state: State, now: Moment) -> Step:
 
 
 def _drills(policy: Policy, state: State, quarantine: Quarantine, now: Moment) -> Step:
-    """Begin and end drills."""
     with quarantine.guard("drills"):
         return drilling.tick(policy, state, now)
     return state, []
@@ -315,7 +304,6 @@ def _recoveries(policy: Policy, state: State, _: Quarantine, now: Moment) -> Ste
 
 
 def _pictures(policy: Policy, state: State, quarantine: Quarantine, now: Moment) -> Step:
-    """Request the pictures that are due."""
     if Source.FLINK_REST not in policy.evidence:
         return state, []
     requests: list[PictureRequest] = []

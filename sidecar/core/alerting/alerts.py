@@ -190,7 +190,6 @@ class Alerts(Struct, frozen=True):
         return [member.alert for member in self.members() if member.alert.ended is None]
 
     def active(self) -> dict[PendingKey, Alert]:
-        """The alerts that are firing."""
         return {(alert.rule, alert.cluster_id, alert.component): alert for alert in self.firing()}
 
 

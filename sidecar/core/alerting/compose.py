@@ -295,7 +295,6 @@ EXAMPLE: Final[Mapping[str, object]] = {
 
 
 def fields(subject: Subject) -> dict[str, object]:
-    """The fields for a message, as in EXAMPLE."""
     alerts, policy, failover = subject.headline.alerts, subject.policy, subject.failover
     first = alerts[0]
     pods = subject.pods.get(first.cluster_id, {})

@@ -237,7 +237,9 @@ def _vacancies(rule: Rule, seen: ClusterNow) -> Holding:
     vacant = {
         component: state for component, state in cluster.components.items() if isinstance(state.leadership, Vacant)
     }
-    unled = _unled_jobs(cluster, vacant)
+    unled = {component for component, state in vacant.items() if component.job_id and _never_led(cluster, state)}
+    if len(unled) <= _MOST_UNLED:
+        unled = set()  # else one alert tells their number
     is_left_behind = policy.finds is not None and _is_left_behind(cluster)
     holding: dict[ComponentId, Alert] = {}
     jobs: defaultdict[str, list[Moment]] = defaultdict(list)
@@ -278,12 +280,6 @@ def _vacancy_of_jobs(rule: Rule, policy: Policy, name: str, jobs: Mapping[str, S
     return new_alert(
         *(policy, rule, name, JOBS, min(moments), episode), count=count, episode_id=episode or None, subjects=subjects
     )
-
-
-def _unled_jobs(cluster: ClusterState, vacant: Mapping[ComponentId, ComponentState]) -> set[ComponentId]:
-    """The jobs that never had a leader, if they are so many that one alert tells the number."""
-    unled = {component for component, state in vacant.items() if component.job_id and _never_led(cluster, state)}
-    return unled if len(unled) > _MOST_UNLED else set()
 
 
 def _is_left_behind(cluster: ClusterState) -> bool:

@@ -243,7 +243,6 @@ class _Flush(Struct, dict=True):
         return {key: member for key, member in members.items() if key not in beyond} if beyond else members
 
     def _notified(self, fingerprint: str, group: Group, route: Route, contents: _Contents) -> Group:
-        """The group that is notified of this, with the notice of it."""
         news, resolved, still = contents.news, contents.resolved, contents.still
         included = (*news, *resolved, *still)
         reason = Reason.RESOLVED if contents.closes else _reason(group, contents)

@@ -40,13 +40,6 @@ FIRES_FOR: Final = 4 * RESEND_INTERVAL
 """How long a condition fires after it was sent, as Prometheus has it."""
 
 
-def changed_feed_alerts(
-    policy: Policy, clusters: Mapping[str, ClusterState], notice: Notice, feed: Feed
-) -> tuple[FeedAlert, ...]:
-    """What is new or has ended; what still fires is in every resend."""
-    return _one_per_labels(_feed_alert(policy, clusters, notice.route, alert, feed) for alert in notice.changed)
-
-
 def firing_in_feed(policy: Policy, alerts: Alerts, receiver: str) -> Iterator[tuple[Route, Alert]]:
     """What was sent to the receiver and still fires, muted and inhibited alerts too: only a resolve ends what was sent."""
     routes = {route.key: route for route in every(policy.route) if route.receiver == receiver}
@@ -60,7 +53,6 @@ def firing_in_feed(policy: Policy, alerts: Alerts, receiver: str) -> Iterator[tu
 def resent_feed_alerts(
     policy: Policy, clusters: Mapping[str, ClusterState], alerts: Alerts, receiver: str, feed: Feed
 ) -> tuple[FeedAlert, ...]:
-    """All alerts of a resend."""
     blind = {name for name, cluster in clusters.items() if not cluster.leaders_in_sight}
     return _one_per_labels(
         replace(_feed_alert(policy, clusters, route, alert, feed), seen=is_observable(alert, blind))
@@ -169,9 +161,9 @@ def _notice_deliveries(
                 in_order=destination.in_order,
                 send_resolved=destination.send_resolved,
             )
-            if destination.feed:
-                fed = changed_feed_alerts(policy, clusters, notice, destination.feed)
-                to_it = replace(to_it, parts=(), alerts=(), feed=fed)
+            if feed := destination.feed:  # what still fires is in every resend
+                fed = (_feed_alert(policy, clusters, notice.route, alert, feed) for alert in notice.changed)
+                to_it = replace(to_it, parts=(), alerts=(), feed=_one_per_labels(fed))
             yield closing(to_it, after=0) if notice.closes else to_it
             if is_over and destination.keeps_incidents and destination.send_resolved:
                 over = compose(replace(notice, reason=Reason.RESOLVED, news=0), policy, clusters, statuses)

@@ -128,7 +128,6 @@ def _phrases(rule: Rule, alert: Alert) -> Phrases:
 
 
 def host(host_port: str | None) -> str | None:
-    """The host of `host:port`."""
     return (host_port or "").rpartition(":")[0] or host_port
 
 
@@ -170,7 +169,6 @@ class _Fields(dict[str, str]):
 
     @property
     def moves(self) -> str:
-        """From process to process."""
         moves = {(self.process(alert, alert.before), self.process(alert, alert.after)) for alert in self.alerts}
         (before, after), *others = moves
         if others:

@@ -166,7 +166,6 @@ def _without_jobs_of(episode: Episode, alerts: Alerts, rule: Rule, cluster_id: s
 def _alert_of_transition(
     alerts: Alerts, policy: Policy, rule: Rule, transition: Transition, cluster: ClusterState, at: Moment
 ) -> Alert | None:
-    """The alert that the rule fires for this transition."""
     component, name, changed = transition.component, transition.cluster_id, transition.is_succession
     leader, last, episode_id = transition.leader, transition.last_known, transition.episode_id
     session_id = leader and leader.session_id

@@ -225,7 +225,8 @@ def chosen_headline(notice: Notice, rules: Mapping[str, Rule]) -> Headline:
     unchanged = len(notice.alerts) - len(changed)
     first = min(changed, key=lambda alert: _rank(alert, rules[alert.rule]))
     alike = [alert for alert in changed if alert.rule == first.rule and bool(alert.ended) == bool(first.ended)]
-    over = _is_over(notice, first)
+    is_closing = notice.reason is Reason.RESOLVED and not notice.news
+    over = is_closing or (first.ended is not None and not first.is_event)
     begun = len([alert for alert in changed if alert.ended is None]) if over else 0
     named = {*map(_named, alike)}
     others = sum([_named(alert) not in named for alert in changed if alert.ended or not over])
@@ -236,12 +237,6 @@ def chosen_headline(notice: Notice, rules: Mapping[str, Rule]) -> Headline:
 def _named(alert: Alert) -> tuple[str, ComponentId | str]:
     """What a headline names: a component of which it says one thing needs no mention of another."""
     return alert.cluster_id, alert.component or alert.id
-
-
-def _is_over(notice: Notice, first: Alert) -> bool:
-    """Whether what the headline is about is resolved."""
-    is_closing = notice.reason is Reason.RESOLVED and not notice.news
-    return is_closing or (first.ended is not None and not first.is_event)
 
 
 def _severity(alert: Alert, rule: Rule) -> Severity:
@@ -309,10 +304,12 @@ def subject(
     episode = _episode(cluster, headline.alerts) or _episode(cluster, notice.alerts)
     failover = None
     if cluster and episode:
-        failover = _failover(
-            cluster, episode, of_a_loss=not _OF_A_LOSS.isdisjoint([rules[alert.rule].on for alert in notice.alerts])
+        facts, jobs = facts_of(cluster, episode), moved_jobs(episode, cluster)
+        is_of_loss = not _OF_A_LOSS.isdisjoint([rules[alert.rule].on for alert in notice.alerts])
+        failover = Failover(
+            *(episode, verdict(facts), facts.failed, _death(cluster, episode) if is_of_loss else None),
+            *(_successor(cluster, episode), jobs, came_back(cluster, episode), summary_of(cluster, episode)),
         )
-        jobs = failover.jobs
         headline = headline.with_lost(jobs.lost - jobs.vanished, jobs.moved)
     pods = {name: cluster.pods for name, cluster in clusters.items()}
     is_of_incident = not NO_INCIDENT.issuperset([rules[alert.rule].on for alert in notice.changed or notice.alerts])
@@ -327,20 +324,6 @@ def _status(headline: Headline, cluster: ClusterState | None, statuses: Statuses
     if cluster is None or len(names) > 1:
         return None
     return statuses.status_of(names.pop(), cluster)
-
-
-def _failover(cluster: ClusterState, episode: Episode, *, of_a_loss: bool) -> Failover:
-    facts = facts_of(cluster, episode)
-    return Failover(
-        episode,
-        verdict(facts),
-        facts.failed,
-        _death(cluster, episode) if of_a_loss else None,
-        _successor(cluster, episode),
-        moved_jobs(episode, cluster),
-        came_back(cluster, episode),
-        summary_of(cluster, episode),
-    )
 
 
 def _episode(cluster: ClusterState | None, alerts: Sequence[Alert]) -> Episode | None:

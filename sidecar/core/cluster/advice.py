@@ -179,7 +179,7 @@ def next_step(cluster: ClusterState, status: Status) -> NextStep | None:
             return _with_cause(cluster, first)
         case Status.LOST:
             return _trigger_step(_lost(cluster))
-        case Status.NOT_RUNNING if _has_no_workers(cluster):
+        case Status.NOT_RUNNING if (now := cluster.picture_now or cluster.picture) and now.task_managers == ():
             return NextStep(NO_WORKERS, anchor(Trigger.NOT_RECOVERED))
         case Status.DEGRADED:
             return _trigger_step(Trigger.NO_STANDBY if cluster.standby.alone_since else Trigger.RESTORED_FROM_OLDER)
@@ -197,11 +197,6 @@ def _lost(cluster: ClusterState) -> Trigger:
     if faults:
         return Trigger.JOB_RESURRECTED if faults == {Fault.RESURRECTED} else Trigger.JOB_MISSING
     return Trigger.RESTORED_FROM_NOTHING
-
-
-def _has_no_workers(cluster: ClusterState) -> bool:
-    picture = cluster.picture_now or cluster.picture
-    return picture is not None and picture.task_managers == ()
 
 
 def _first_step(cluster: ClusterState) -> str | None:

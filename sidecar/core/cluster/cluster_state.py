@@ -369,6 +369,10 @@ class ClusterState(Struct, frozen=True):
         return self.view.complete and not self.stale
 
 
+_READ: Final = ("jobs", "contenders", "zxid", "leases", "confirmed", "stale", "missing", "beyond", "drilled")
+"""What is read of the store, beside who leads."""
+
+
 def without_memory(cluster: ClusterState, at: Moment) -> ClusterState:
     """The cluster with what was read of it in this view alone: who leads, since `at`. Of earlier failovers and plans nothing is known."""
     components = {
@@ -380,15 +384,7 @@ def without_memory(cluster: ClusterState, at: Moment) -> ClusterState:
     return ClusterState(
         replace(cluster.view, since=at, turned_at=at, loss=None),
         components,
-        cluster.jobs,
-        cluster.contenders,
-        zxid=cluster.zxid,
-        leases=cluster.leases,
-        confirmed=cluster.confirmed,
-        stale=cluster.stale,
-        missing=cluster.missing,
-        beyond=cluster.beyond,
-        drilled=cluster.drilled,
+        **{name: getattr(cluster, name) for name in _READ},
     )
 
 

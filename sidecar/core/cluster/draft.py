@@ -70,7 +70,6 @@ def envelope(policy: Policy, cluster_id: str, at: Moment) -> Envelope:
 
 
 def transition_record(policy: Policy, transition: Transition) -> TransitionRecord:
-    """The record of a transition."""
     before = transition.before.leader if isinstance(transition.before, Held) else None
     after, last, gap, vacant = transition.leader, transition.last_known, transition.gap, transition.vacant_for
     return TransitionRecord(
@@ -307,7 +306,6 @@ class Draft:
         self.state = replace(self.state, **fields)
 
     def state_of(self, component: ComponentId) -> ComponentState | None:
-        """The current state of `component`."""
         if component in self._ended:
             return None
         return self._components.get(component) or self.before.components.get(component)
@@ -328,12 +326,10 @@ class Draft:
         return {component: state for component in CLUSTER_COMPONENTS if (state := self.state_of(component))}
 
     def keep(self, component: ComponentId, state: ComponentState) -> None:
-        """Set the state of `component`."""
         self._ended.discard(component)
         self._components[component] = state
 
     def remove(self, component: ComponentId) -> None:
-        """Forget `component`."""
         self._components.pop(component, None)
         self._ended.add(component)
 

@@ -394,12 +394,8 @@ class Case:
     @cached_property
     def recovered(self) -> tuple[str, ...]:
         """`58 s after jm-b was killed`, or `0.5 to 15 s` where its end was not observed, for a while after all jobs ran again."""
-        last, episodes = (
-            self.cluster.recovery or self.cluster.assessed,
-            (self.cluster.episode, self.cluster.last_episode),
-        )
-        episode = next((e for e in episodes if last and e and e.id == last.episode_id), None)
-        took = self._took()
+        last, took = self.cluster.recovery or self.cluster.assessed, self._took()
+        episode = self.cluster.failover(last.episode_id) if last else None
         if episode is None or took is None:
             return ()
         death, who = death_of(self.cluster, episode), self._process(episode.before.address)

@@ -97,7 +97,6 @@ class Figures(NamedTuple):
 
 
 def figures(findings: Findings) -> Figures:
-    """The durations of the failover."""
     if findings.lost_at is None:
         return Figures(None, None, None, None, None)
     lost, episode = parsed(findings.lost_at), findings.episode

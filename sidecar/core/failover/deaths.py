@@ -223,6 +223,7 @@ def _facts(cluster: ClusterState, episode: Episode, after: int) -> DeathFacts:
     if process and container and abs(process.at.steady - container.at.steady) > ROUNDED:
         process = None  # of another process of the pod, or of the next one
     log = _log(remembered, lost, pod, container or process)
+    logged = log.fault if log and log.fault != LogFault() else None
     name = pod.status.name if pod else name_of(cluster, lost.address)
     return DeathFacts(
         lost.opened,
@@ -236,7 +237,7 @@ def _facts(cluster: ClusterState, episode: Episode, after: int) -> DeathFacts:
         process=process,
         signs=tuple(sign for sign in remembered.signs if pod and sign.uid == pod.status.uid and lost.has(sign.at)),
         newcomers=_newcomers(remembered, pod) if pod else (),
-        fault=(process and process.fault) or _fault(log, container),
+        fault=(process and process.fault) or logged or (container.fault if container else None),
         is_started_again=log is not None and log.followed,
         reboot=_reboot(remembered, lost, unseen=episode.facts.unseen),
     )
@@ -260,13 +261,6 @@ def _log(remembered: Ends, lost: Lost, pod: KnownPod | None, end: Beside | Conta
     return nearest(logs, lost.opened)
 
 
-def _fault(log: LogRead | None, container: ContainerEnded | None) -> LogFault | None:
-    """The first error of its log, or of its termination message."""
-    if log and log.fault != LogFault():
-        return log.fault
-    return container.fault if container else None
-
-
 def _reboot(remembered: Ends, lost: Lost, *, unseen: bool) -> Rebooted | None:
     earlier = _BOOTED - BEFORE if unseen else 0
     lost = lost._replace(since=lost.since - earlier, until=lost.until + AFTER)
@@ -279,12 +273,8 @@ def _newcomers(remembered: Ends, pod: KnownPod) -> tuple[PodStatus, ...]:
     if pod.deleted_at is None:
         return ()
     others = [other.status for uid, other in remembered.pods.items() if uid != pod.status.uid]
-    created = [other for other in others if other.created_at is not None and _is_near(other.created_at, pod.deleted_at)]
+    created = [other for other in others if other.created_at and abs(other.created_at - pod.deleted_at.wall) <= AFTER]
     return tuple(sorted(created, key=lambda other: other.created_at or 0))
-
-
-def _is_near(created_at: int, deleted_at: Moment) -> bool:
-    return abs(created_at - deleted_at.wall) <= AFTER
 
 
 # -- the process of the leader that was lost ----------------------------------------------------------------------------
@@ -302,7 +292,6 @@ def lost_leader(cluster: ClusterState, episode: Episode, after: int) -> Lost:
 
 
 def process_of(known: Ends, lost: Lost) -> LeaderProcess:
-    """The process of this leader, ended or running."""
     port = port_of(lost.address)
     ended = [end for end in known.processes if lost.has(end.at) and ends.is_at(lost.address, end.hosts)]
     if own := nearest((end for end in ended if port in end.end.ports), lost.opened):
@@ -360,7 +349,6 @@ def end_of_pod(known: Ends, lost: Lost) -> tuple[KnownPod | None, ContainerEnded
 
 
 def port_of(address: str) -> int | None:
-    """The port in a leader's address."""
     port = host_port(address).rpartition(":")[2]
     return int(port) if port.isascii() and port.isdecimal() and len(port) <= 5 else None
 

@@ -176,11 +176,12 @@ def _plan_vanished(draft: Draft, state: ComponentState, led: LastLed | None) -> 
 def _lose(draft: Draft, transition: Transition, episode: Episode | None) -> None:
     """Note that a job is missing, if this failover has lost it."""
     job_id, fault = transition.component.job_id, episodes.lost_by(transition)
-    if fault and job_id and episode and not recovery_state.is_left_out(episode.facts):
+    faults = draft.state.job_faults
+    if fault and job_id and job_id not in faults and episode and not recovery_state.is_left_out(episode.facts):
         jobs = draft.state.picture.jobs if draft.state.picture else ()
         name = next((clean(job.name) for job in jobs if job.id == job_id), None)
         lost = recovery_state.JobFault(fault, draft.at, episode.id, name)
-        draft.update(job_faults=recovery_state.with_missing(draft.state.job_faults, job_id, lost))
+        draft.update(job_faults={**faults, job_id: lost})
 
 
 # -- the episode -------------------------------------------------------------------------------------------------------

@@ -88,19 +88,14 @@ def _listed(cluster: ClusterState, cluster_id: str, there: Iterable[Candidate], 
     operated, plain = cluster.operated, cluster_id.rpartition("/")[2]
     own = [candidate for candidate in there if candidate.app in {"", plain}]
     if operated is None or operated.kind is Maker.NOTHING:
-        return _any(operated, at) if own else _none(cluster, at)
+        if own and operated and operated.unwanted_since:  # one may exist
+            return replace(operated, unwanted_since=None, unread_since=None, wanted_since=at)
+        return operated if own else _none(cluster, at)
     if operated.deployment is None:
         return operated
     name = operated.name or plain
     is_there = any((candidate.kind, candidate.name) == (operated.kind, name) for candidate in own)
     return operated if is_there else plans.deleted(operated, at)
-
-
-def _any(operated: Operated | None, at: Moment) -> Operated | None:
-    """The state of the cluster's maker if one may exist."""
-    if operated is None or operated.unwanted_since is None:
-        return operated
-    return replace(operated, unwanted_since=None, unread_since=None, wanted_since=at)
 
 
 def _none(cluster: ClusterState, at: Moment) -> Operated | None:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.flink.deployments import FlinkDeployment, Maker, Reconciliation, Seen
-from sidecar.core.moment import SECOND, Moment, lag, spoken
+from sidecar.core.moment import SECOND, Moment, lag, moment_of, spoken
 from sidecar.core.pods import Address, KubernetesName, host_of, is_address
 from sidecar.core.sanitize import clean
 
@@ -306,7 +306,7 @@ def _with_action(operated: Operated | None, after: Operated, at: Moment) -> Oper
     deployment = after.deployment
     assert deployment  # noqa: S101  the callers have one
     missed = operated is None or operated.unread_since is not None
-    said = _moment(deployment.reconciled_at, at) if missed else at
+    said = moment_of(deployment.reconciled_at, at) if missed else at
     match deployment.reconciliation:
         case Reconciliation.UPGRADING | Reconciliation.ROLLING_BACK as state:
             plan = Plan.UPGRADE if state is Reconciliation.UPGRADING else Plan.ROLLBACK
@@ -341,11 +341,6 @@ def _wanted(after: Operated, operated: Operated | None, at: Moment) -> Operated:
         unseen = operated is None or operated.unread_since is not None
         return replace(after, unwanted_since=since or at, unseen=after.unseen if since else unseen)
     return replace(after, unwanted_since=None, unseen=False, namespace="", wanted_since=at) if since else after
-
-
-def _moment(wall: int | None, now: Moment) -> Moment:
-    """The moment of a time by another clock; not later than `now`."""
-    return now if wall is None or wall >= now.wall else Moment(now.steady - (now.wall - wall), wall)
 
 
 # -- what it means for a failover --------------------------------------------------------------------------------------

@@ -241,7 +241,6 @@ def _wall(text: str) -> int | None:
 
 
 def _verbs(missing: Sequence[Right]) -> str:
-    """The missing verbs, by object."""
     by_object: dict[str, list[str]] = {}
     for right in missing:
         by_object.setdefault(f"{right.resource} {right.name}".strip(), []).append(right.verb)

@@ -48,12 +48,10 @@ class Handover(Struct, frozen=True):
 
     @property
     def leaders(self) -> int:
-        """The number of leaders in it."""
         return sum(1 for state in self.cluster.components.values() if state.last_known)
 
 
 def cluster_handover(policy: Policy, state: State, cluster_id: str, at: Moment, *, ended: bool = False) -> Handover:
-    """The handover of one cluster now."""
     cluster = cluster_step.hand_over(policy, cluster_id, state.clusters[cluster_id], at)
     undelivered = _with_undelivered(state.alerts.groups, state.outbox.values())
     groups = with_members(undelivered, lambda member: member.alert.cluster_id == cluster_id)

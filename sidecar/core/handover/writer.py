@@ -31,8 +31,7 @@ def written(cluster_id: str, handover: Handover) -> bytes:
     episode = handover.cluster.episode
     moving = handover.cluster.parts(episode) if episode else {}
     jobs = sorted(
-        (item for item in handover.cluster.components.items() if item[0].job_id),
-        key=lambda item: item[0] not in moving,
+        (item for item in handover.cluster.components.items() if item[0].job_id), key=lambda item: item[0] not in moving
     )
     for most in _SIZES:
         content = document.packed(_document(cluster_id, handover, dict(jobs[:most]), most))

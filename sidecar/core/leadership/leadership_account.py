@@ -63,7 +63,6 @@ class Account(Struct, frozen=True):
 
     @property
     def now(self) -> Standing:
-        """The current standing."""
         return self.changes[-1].standing if self.changes else self.standing
 
     def runs(self, until: int) -> Iterator[tuple[Standing, int, int]]:
@@ -151,7 +150,6 @@ class Standby(Struct, frozen=True):
         return self.left > 1
 
     def with_contenders(self, number: int, at: Moment) -> "Standby":
-        """The standby after `number` contend."""
         if number > 1:
             if self.several_since and not self.alone_since:
                 return self

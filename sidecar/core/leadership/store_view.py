@@ -42,7 +42,7 @@ def jobs_listed(draft: Draft, store: str, job_ids: frozenset[str]) -> None:
     """
     before = draft.state.stored_jobs if draft.state.beyond else None
     draft.update(jobs={**draft.state.jobs, store: job_ids})
-    all_ids = frozenset[str]().union(*draft.state.jobs.values())
+    all_ids = draft.state.stored_jobs
     for job_id in all_ids:
         component = ComponentId(Component.JOB, job_id)
         state = draft.before.components.get(component) or draft.newcomer()
@@ -54,11 +54,6 @@ def jobs_listed(draft: Draft, store: str, job_ids: frozenset[str]) -> None:
             draft.keep(component, ended)
             if isinstance(state.leadership, Vacant):
                 apply(draft, component, ended, Reading(Sight.JOB_ENDED))
-
-
-def store_unreadable(draft: Draft, store: str) -> None:
-    """The jobs in this store are not known any more."""
-    draft.update(jobs={path: job_ids for path, job_ids in draft.state.jobs.items() if path != store})
 
 
 def forget(draft: Draft) -> None:
@@ -174,9 +169,8 @@ def _is_too_old(draft: Draft) -> bool:
     if not isinstance(place, ZNodePosition) or znode_paths.layout_of(place.path) is not ZNodeLayout.Z1:
         return False
     led = {component for component, state in draft.all_states() if state.last_known}
-    jobs = frozenset[str]().union(*draft.state.jobs.values())
-    contenders = contending(draft.state.contenders)
-    return led == {_OLD_JOB_MANAGER} and znode_paths.OLD_JOB_MANAGER not in jobs and not contenders
+    is_in_store = znode_paths.OLD_JOB_MANAGER in draft.state.stored_jobs
+    return led == {_OLD_JOB_MANAGER} and not is_in_store and not contending(draft.state.contenders)
 
 
 def aged(draft: Draft, *, stale: bool) -> None:

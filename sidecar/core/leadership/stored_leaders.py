@@ -94,7 +94,8 @@ def place_removed(draft: Draft, removed: PlaceRemoved) -> None:
 
 def node_refused(draft: Draft, node: NodeRefused) -> None:
     if node.path in znode_paths.JOB_STORES:
-        store_view.store_unreadable(draft, node.path)
+        jobs = {path: job_ids for path, job_ids in draft.state.jobs.items() if path != node.path}
+        draft.update(jobs=jobs)  # those in this store are not known any more
     component = znode_paths.component_of(node.path)
     if component is None:
         return

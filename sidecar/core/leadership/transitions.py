@@ -181,7 +181,6 @@ class Transition(Struct, frozen=True, kw_only=True):
 
     @property
     def leader(self) -> LeaderInformation | None:
-        """The current leader."""
         return self.after.leader if isinstance(self.after, Held) else None
 
     @property

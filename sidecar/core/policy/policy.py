@@ -204,7 +204,6 @@ class Policy(Struct, frozen=True):
         return cluster_id in self.stores or self.finds is not None
 
     def store_of(self, cluster_id: str) -> Store:
-        """The store of a watched cluster."""
         return self.stores[cluster_id] if self.finds is None else self.stores.get(cluster_id, self.finds)
 
     def silences_of(self, cluster_id: str) -> str | None:

@@ -266,7 +266,6 @@ def problems(snapshot: Snapshot) -> dict[str, str]:
 def silence_view(
     silence: StoredSilence, state: str, clusters: Sequence[str], hid: int | None, hides: int | UnsetType = UNSET
 ) -> SilenceView:
-    """The silence as it is shown."""
     return SilenceView(
         silence.id,
         state,

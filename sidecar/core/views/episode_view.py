@@ -150,7 +150,6 @@ _BUILT: Final = json.Decoder(EpisodeView)
 
 
 def closed(episode: EpisodeRecord) -> EpisodeView:
-    """The view of a recorded episode."""
     return convert(episode, EpisodeView, from_attributes=True)
 
 

@@ -24,13 +24,7 @@ from sidecar.core.flink.leadership import (
     decode_connection_info,
 )
 from sidecar.core.moment import Timestamp, stored_at, timestamp
-from sidecar.core.observations import (
-    ClusterObservation,
-    ConfigMapObserved,
-    ConnectionState,
-    NodeObserved,
-    ViewObserved,
-)
+from sidecar.core.observations import ClusterObservation, ConfigMapObserved, ConnectionState, NodeObserved, ViewObserved
 from sidecar.core.pods import name_at
 from sidecar.core.views.snapshot import Snapshot
 

@@ -163,7 +163,9 @@ def status(snapshot: Snapshot, journal: JournalStatus | None, problem: str | Non
             continue
         own = [_with_age(leader, snapshot.at) for leader in leaderships if leader.cluster_id == name]
         own.sort(key=lambda leader: (leader.job_id is not None, leader.state == "held"))
-        standbys = _standbys(snapshot.state.clusters[name], own)
+        cluster = snapshot.state.clusters[name]
+        contenders = contending(cluster.contenders) if cluster.is_in_sight else None
+        standbys = contenders - any(leader.state == "held" for leader in own) if contenders else None
         about = [alert for alert in firing if alert.cluster_id == name]
         clusters.append(
             ShownCluster(name, verdict.status, verdict.sentence, verdict.status_since, standbys, own, about)
@@ -171,11 +173,6 @@ def status(snapshot: Snapshot, journal: JournalStatus | None, problem: str | Non
     of_clusters = (v.status for v in judged if v.cluster_id is not None or v.status == Status.BLIND)
     worst = next(of_clusters, Status.OK.value)
     return ShownStatus(timestamp(snapshot.at.wall), worst, clusters, problems, journal, problem)
-
-
-def _standbys(cluster: ClusterState, own: Sequence[LeaderStatus]) -> int | None:
-    contenders = contending(cluster.contenders) if cluster.is_in_sight else None
-    return contenders - any(leader.state == "held" for leader in own) if contenders else None
 
 
 def _with_age(leader: Leader, now: Moment) -> LeaderStatus:
