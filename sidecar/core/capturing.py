@@ -116,15 +116,11 @@ def _is_led_again(episode: Episode, cluster: ClusterState, now: Moment) -> bool:
     """Whether all have had a leader for long enough. Only readable components count: an unknown leader is not a missing one."""
     if episode.away or not cluster.view.complete:
         return False
-    return now.steady - episode.moved_at.steady >= _calm(episode, cluster)
-
-
-def _calm(episode: Episode, cluster: ClusterState) -> int:
-    """How long nothing may have changed when Flink is asked."""
-    if episode.jobs_away:
-        return PATIENCE
-    moved = cluster.parts(episode)
-    return SOON if all(component in moved for component in cluster.components if component.job_id) else CALM
+    calm = PATIENCE
+    if not episode.jobs_away:
+        moved = cluster.parts(episode)
+        calm = SOON if all(component in moved for component in cluster.components if component.job_id) else CALM
+    return now.steady - episode.moved_at.steady >= calm
 
 
 def _capture(

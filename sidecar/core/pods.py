@@ -87,6 +87,12 @@ def host_of(place: str) -> str:
     return canonical(_without_port(host_port(place)))
 
 
+def is_pod_at(place: str, address: str, name: str) -> bool:
+    """Whether a pod of this address or name is the one in a leader's address."""
+    host = host_of(place)
+    return address == host or (not is_address(host) and name == host.partition(".")[0])
+
+
 def pod_at(pods: Pods, place: str | None) -> Pod | None:
     """The pod in a leader's address or `host:port`: of that address, or of a host name that begins with its name."""
     if not pods:

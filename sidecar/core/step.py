@@ -151,8 +151,14 @@ def _remove(policy: Policy, state: State, names: Iterable[str], at: Moment) -> S
 
 def _plan(policy: Policy, state: State, observation: PlanObservation) -> Step:
     """The state after an observation of what is meant to happen to a cluster, or to one of several."""
-    listed = state.listed.get(observation.cluster_id)
-    state = _with_listed(state, observation)
+    name = observation.cluster_id
+    listed = state.listed.get(name)
+    if isinstance(observation, MakersListed):
+        state = replace(state, listed={**state.listed, name: observation.there})
+    elif (
+        isinstance(observation, DeploymentUnreadable) and observation.kind is Maker.NOTHING
+    ):  # not all can be read any more
+        state = replace(state, listed=without_items(state.listed, [name]))
     if not isinstance(observation, MakerObserved) and not observation.cluster_id.endswith(ANY):
         return _plan_of_one(policy, state, observation)
     names = _meant(policy, state, observation.cluster_id)
@@ -173,18 +179,6 @@ def _plan(policy: Policy, state: State, observation: PlanObservation) -> Step:
         state, more = _plan_of_one(policy, state, replace(observation, cluster_id=name))
         effects += more
     return state, effects
-
-
-def _with_listed(state: State, observation: PlanObservation) -> State:
-    """The state with all that may make JobManagers, if that is what was observed; without it, if not all of it can be read any more."""
-    name = observation.cluster_id
-    match observation:
-        case MakersListed(there=there):
-            return replace(state, listed={**state.listed, name: there})
-        case DeploymentUnreadable(kind=Maker.NOTHING):
-            return replace(state, listed=without_items(state.listed, [name]))
-        case _:
-            return state
 
 
 def _meant(policy: Policy, state: State, cluster_id: str) -> list[str]:

@@ -1,6 +1,6 @@
 """One cluster in one step: its next state, and what is recorded of it for the audit log."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypedDict
 
 from msgspec.structs import replace
@@ -171,7 +171,7 @@ class RecordWriter(NamedTuple):
             after_address=after.address if after else None,
             after_pod=name_at(pods, after.address) if after else None,
             planned=is_planned(episode.facts),
-            failovers=failovers_of(state.absence for state in own),
+            failovers=failovers_of([state.absence for state in own]),
             **envelope(self.policy, self.cluster_id, self.at),
         )
 
@@ -314,11 +314,9 @@ class Draft:
         """All components, including those removed in this step."""
         return with_items(self.before.components, self._components)
 
-    def all_states(self) -> Iterator[tuple[ComponentId, ComponentState]]:
+    def all_states(self) -> list[tuple[ComponentId, ComponentState]]:
         """All components with their current state."""
-        for component in self.components():
-            if state := self.state_of(component):
-                yield component, state
+        return [(component, state) for component in self.components() if (state := self.state_of(component))]
 
     @property
     def own(self) -> dict[ComponentId, ComponentState]:

@@ -110,7 +110,9 @@ def _down(case: Case) -> Parts:
     if case.is_planned:
         return ()
     if case.vacant:
-        unknown = _refused(case)
+        # Without these rights a stop cannot be told from a loss.
+        lacks = planned.rights(case.cluster)
+        unknown = (f"whether it was meant is not known without {lacks}",) if lacks else ()
         if not case.cluster.ever_led:
             return ("no leader yet", *_contenders(case), *unknown)
         stand = case.jobs_of_failover
@@ -120,12 +122,6 @@ def _down(case: Case) -> Parts:
         longest = age(max(case.now.steady - since for since in unled.values()))
         return (f"{len(unled)} of {len(case.jobs)} jobs without a leader for {longest}",)
     return ()
-
-
-def _refused(case: Case) -> Parts:
-    """The rights that the API server refuses, without which a stop cannot be told from a loss."""
-    lacks = planned.rights(case.cluster)
-    return (f"whether it was meant is not known without {lacks}",) if lacks else ()
 
 
 def _contenders(case: Case) -> Parts:

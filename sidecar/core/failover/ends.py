@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from sidecar.core.first_fault import log_end
 from sidecar.core.masking import masked
 from sidecar.core.moment import SECOND, Moment, lag, moment_of
-from sidecar.core.pods import host_of, is_address
+from sidecar.core.pods import host_of, is_address, is_pod_at
 from sidecar.core.process_end import ContainerEnd, LogEnd, PodStatus, ProcessEnd, RunningProcess, SeenEvent
 from sidecar.core.sanitize import clean
 
@@ -409,10 +409,7 @@ def is_at(place: str, hosts: Iterable[str]) -> bool:
 
 def pods_at(ends: Ends, place: str) -> Iterator[KnownPod]:
     """The pods that have, or had, the address in a leader's address."""
-    host = host_of(place)
-    for pod in ends.pods.values():
-        if pod.status.address == host or (not is_address(host) and pod.status.name == host.partition(".")[0]):
-            yield pod
+    return (pod for pod in ends.pods.values() if is_pod_at(place, pod.status.address, pod.status.name))
 
 
 def _pods(pods: Mapping[str, KnownPod]) -> Mapping[str, KnownPod]:

@@ -214,7 +214,7 @@ def _open(draft: Draft, transition: Transition) -> None:
 
 def _with_earlier_jobs(draft: Draft, episode: Episode) -> Episode:
     """The new episode with the jobs that left shortly before it, whose loss is recorded now."""
-    for component, state in [*draft.all_states()]:
+    for component, state in draft.all_states():
         absence = state.absence
         recent = absence and draft.at.steady - absence.left_at <= episodes.LOOK_BACK
         if component.job_id and absence and absence.episode_id is None and recent:
@@ -329,7 +329,7 @@ def removed(draft: Draft) -> None:
 def _is_over(cluster: ClusterState, episode: Episode, now: Moment) -> bool:
     if not episodes.is_over(episode, now):  # who leads is asked last: in most ticks of a failover it has no say
         return False
-    divided = episodes.is_divided((component, state.leadership) for component, state in cluster.own.items())
+    divided = episodes.is_divided([(component, state.leadership) for component, state in cluster.own.items()])
     return episodes.is_over(episode, now, divided=divided)
 
 

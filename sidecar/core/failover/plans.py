@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from sidecar.core.flink.deployments import FlinkDeployment, Maker, Reconciliation, Seen
 from sidecar.core.moment import SECOND, Moment, lag, moment_of, spoken
-from sidecar.core.pods import Address, KubernetesName, host_of, is_address
+from sidecar.core.pods import Address, KubernetesName, is_address, is_pod_at
 from sidecar.core.sanitize import clean
 
 BEFORE: Final = 600 * SECOND
@@ -386,7 +386,7 @@ def drain(disruptions: Mapping[str, Disruption], leader: str, opened: Moment) ->
     """Whether the pod of this leader (an address) was drained."""
     for disruption in disruptions.values():
         after = disruption.at.steady - opened.steady
-        if -BEFORE <= after <= LATE and _is_at(disruption, leader):
+        if -BEFORE <= after <= LATE and is_pod_at(leader, disruption.address, disruption.pod):
             node = f"node {disruption.node}" if disruption.node else None
             return Intent(Plan.DRAIN, after, node, evicted=disruption.evicted)
     return None
@@ -394,13 +394,8 @@ def drain(disruptions: Mapping[str, Disruption], leader: str, opened: Moment) ->
 
 def other_disruptions(disruptions: Mapping[str, Disruption], leader: str) -> Mapping[str, Disruption]:
     """The disruptions after a failover of this leader: another pod may get its address, or its name."""
-    remaining = {uid: disruption for uid, disruption in disruptions.items() if not _is_at(disruption, leader)}
+    remaining = {uid: other for uid, other in disruptions.items() if not is_pod_at(leader, other.address, other.pod)}
     return disruptions if len(remaining) == len(disruptions) else remaining
-
-
-def _is_at(disruption: Disruption, leader: str) -> bool:
-    host = host_of(leader)
-    return disruption.address == host or (not is_address(host) and disruption.pod == host.partition(".")[0])
 
 
 def expected_until(operated: Operated | None, opened: Moment) -> int | None:

@@ -69,7 +69,7 @@ def due(
     if last is None or last.leader != leader:
         failures = 0
     elif now.steady - last.at >= (
-        ASSESSED if suspected else _pause(_interval(policy, watched), cluster, last, assessed=first is not None)
+        ASSESSED if suspected else _pause(policy, watched, cluster, last, assessed=first is not None)
     ):
         failures = last.failures + last.waiting
     else:
@@ -161,15 +161,10 @@ def failing(cluster: ClusterState, now: Moment) -> str | None:
     return last.problem if last and cluster.rest_leader and now.steady - last.good_at >= SHOWN_AFTER else None
 
 
-def _interval(policy: Policy, watched: int) -> int:
-    """Between two requests that are answered: of many clusters together not more are asked in a second than of TOGETHER."""
+def _pause(policy: Policy, watched: int, cluster: ClusterState, last: PictureRequested, *, assessed: bool) -> int:
+    """The time from the last request to the next: of many clusters together not more are asked in a second than of TOGETHER."""
     interval = policy.picture_interval
-    return min(interval * max(1, -(-watched // TOGETHER)), max(interval, LONGEST))
-
-
-def _pause(interval: int, cluster: ClusterState, last: PictureRequested, *, assessed: bool) -> int:
-    """The time from the last request to the next. `interval`: the time while no failover is assessed."""
-    interval = ASSESSED if assessed else interval
+    interval = ASSESSED if assessed else min(interval * max(1, -(-watched // TOGETHER)), max(interval, LONGEST))
     doubled = max(0, last.failures - PATIENT) if assessed else last.failures
     has_answered = cluster.rest_server is not None and cluster.rest_server.leader == last.leader
     longest = LONGEST_ONCE_ANSWERED if has_answered else LONGEST

@@ -221,7 +221,8 @@ def verdicts(snapshot: Snapshot, *, asks_rest: bool = True) -> list[ClusterVerdi
     """
     clusters = snapshot.state.clusters.items()
     of_clusters = (_cluster_verdict(snapshot, name, cluster, asks_rest=asks_rest) for name, cluster in clusters)
-    return sorted([*of_clusters, *_sidecar_verdicts(snapshot)], key=_worst_first)
+    verdicts = [*of_clusters, *_sidecar_verdicts(snapshot)]
+    return sorted(verdicts, key=lambda one: (WORST_FIRST.index(Status(one.status)), one.cluster_id or ""))
 
 
 def stated(snapshot: Snapshot) -> Mapping[str, ClusterVerdict]:
@@ -233,10 +234,6 @@ def stated(snapshot: Snapshot) -> Mapping[str, ClusterVerdict]:
         if (last := cluster.episode or cluster.last_episode) and (current := cluster.stated):
             verdicts[last.id] = _verdict(name, cluster, current, until)
     return verdicts
-
-
-def _worst_first(verdict: ClusterVerdict) -> tuple[int, str]:
-    return WORST_FIRST.index(Status(verdict.status)), verdict.cluster_id or ""
 
 
 def _cluster_verdict(snapshot: Snapshot, name: str, cluster: ClusterState, *, asks_rest: bool) -> ClusterVerdict:
