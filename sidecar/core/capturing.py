@@ -132,11 +132,8 @@ def _capture(
     asked = Capture(key, cluster_id, episode.id, occasion, now, Source.PROCESSES, round=number)
     if occasion is Occasion.OPENED:
         return asked if Source.PROCESSES in policy.evidence else None
-    jobs = (
-        sorted(component.job_id for component in cluster.parts(episode) if component.job_id)
-        if Source.FLINK_REST in policy.evidence
-        else []
-    )
+    moved = cluster.parts(episode) if Source.FLINK_REST in policy.evidence else {}
+    jobs = sorted(component.job_id for component in moved if component.job_id)
     dump = Source.LEADER_THREAD_DUMP in policy.evidence
     if not jobs and not dump:
         return None

@@ -15,8 +15,7 @@ from sidecar.core.alerting.reactions import NO_DRILLS, Drills
 from sidecar.core.alerting.suppression import Silence
 from sidecar.core.cluster.cluster_state import ClusterState, Drilled
 from sidecar.core.drills.drill import RunningDrill, began, ended
-from sidecar.core.drills.findings import Findings, with_record
-from sidecar.core.drills.judge import SETTLING, Result
+from sidecar.core.drills.findings import SETTLING, Findings, Result, with_record
 from sidecar.core.drills.messages import closing_messages, messages
 from sidecar.core.failover import rest_server
 from sidecar.core.failover.deaths import death_of

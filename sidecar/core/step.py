@@ -155,10 +155,8 @@ def _plan(policy: Policy, state: State, observation: PlanObservation) -> Step:
     listed = state.listed.get(name)
     if isinstance(observation, MakersListed):
         state = replace(state, listed={**state.listed, name: observation.there})
-    elif (
-        isinstance(observation, DeploymentUnreadable) and observation.kind is Maker.NOTHING
-    ):  # not all can be read any more
-        state = replace(state, listed=without_items(state.listed, [name]))
+    elif isinstance(observation, DeploymentUnreadable) and observation.kind is Maker.NOTHING:
+        state = replace(state, listed=without_items(state.listed, [name]))  # not all of it can be read any more
     if not isinstance(observation, MakerObserved) and not observation.cluster_id.endswith(ANY):
         return _plan_of_one(policy, state, observation)
     names = _meant(policy, state, observation.cluster_id)

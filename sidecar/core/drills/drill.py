@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting.silence_document import StoredSilence
 from sidecar.core.cluster.draft import envelope
-from sidecar.core.drills.findings import Findings
-from sidecar.core.drills.judge import Result, figures, judged
+from sidecar.core.drills.findings import Findings, Result, figures, judged
 from sidecar.core.moment import Moment, timestamp
 from sidecar.core.policy.policy import Policy, Source
 from sidecar.core.records import Drill, record_id

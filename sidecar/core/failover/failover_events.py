@@ -83,9 +83,8 @@ def _opening(before: ClusterState | None, after: ClusterState, happened: Sequenc
 def _loss(transition: Transition, cluster: ClusterState) -> str:
     """The text of how the failover began."""
     leaders = transition.last_known, transition.leader
-    before, after = (
-        spelled(leader.address, name_at(cluster.pods, leader.address)) if leader else None for leader in leaders
-    )
+    addresses = [leader.address if leader else None for leader in leaders]
+    before, after = (address and spelled(address, name_at(cluster.pods, address)) for address in addresses)
     if after:
         text = f"{transition.component} has another leader: {move(before, after)}"
     else:

@@ -105,11 +105,8 @@ def _none(cluster: ClusterState, at: Moment) -> Operated | None:
     if operated and operated.unwanted_since:
         return replace(operated, unread_since=None) if operated.unread_since else operated
     ran = any(lease.renewed_at is not None for lease in cluster.leases.values())
-    if (
-        ran
-        or not cluster.is_in_sight
-        or not all(isinstance(state.leadership, Vacant) for state in cluster.own.values())
-    ):
+    is_led = not all(isinstance(state.leadership, Vacant) for state in cluster.own.values())
+    if ran or is_led or not cluster.is_in_sight:
         return operated
     return Operated(None, unwanted_since=at, unseen=True, kind=Maker.NOTHING)
 

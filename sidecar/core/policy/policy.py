@@ -192,9 +192,9 @@ class Policy(Struct, frozen=True):
         """The destinations that show incidents, by their names."""
         return {destination.name: destination for destination in self._destinations() if destination.shows_incidents}
 
-    def feeds(self) -> Iterator[Destination]:
+    def feeds(self) -> list[Destination]:
         """The destinations that get single alerts."""
-        return (destination for destination in self._destinations() if destination.feed)
+        return [destination for destination in self._destinations() if destination.feed]
 
     def _destinations(self) -> Iterator[Destination]:
         return chain.from_iterable(self.receivers.values())

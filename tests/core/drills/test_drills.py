@@ -25,7 +25,7 @@ from sidecar.core.alerting.silence_document import (
 from sidecar.core.alerting.suppression import Silences
 from sidecar.core.cluster.cluster_state import Drilled
 from sidecar.core.drilling import SHORTEST
-from sidecar.core.drills.judge import SETTLING
+from sidecar.core.drills.findings import SETTLING
 from sidecar.core.drills.messages import critical_receivers
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import DeliveryOutcome, Observation, PictureTaken
