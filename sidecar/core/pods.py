@@ -87,6 +87,13 @@ def host_of(place: str) -> str:
     return canonical(_without_port(host_port(place)))
 
 
+def is_at(place: str, hosts: Iterable[str]) -> bool:
+    """Whether a leader's address, or `host:port`, is of one of these hosts."""
+    host = host_of(place)
+    short = "" if is_address(host) else host.partition(".")[0]
+    return any(host == other or (short and short == other.partition(".")[0]) for other in hosts)
+
+
 def is_pod_at(place: str, address: str, name: str) -> bool:
     """Whether a pod of this address or name is the one in a leader's address."""
     host = host_of(place)

@@ -150,7 +150,7 @@ def _evaluate_cluster(
     return replace(alerts, pending=pending, evaluated={**alerts.evaluated, name: cluster})
 
 
-def _lasting(alerts: Alerts, name: str) -> Mapping[str, list[Alert]]:
+def _lasting(alerts: Alerts, name: str) -> defaultdict[str, list[Alert]]:
     """The alerts of a cluster that fire, by rule."""
     by_rule = defaultdict[str, list[Alert]](list)
     for alert in alerts.firing():

@@ -46,7 +46,7 @@ class Silence(StoredSilence, frozen=True):
     hid: int = 0
     """How many alerts it kept from being notified, by this sidecar's records."""
     causal: bool = False
-    """True for a drill whose failover is known to have begun after the drill was first read (see `drills.proof`). Else it hides nothing."""
+    """True for a drill whose failover is known to have begun after the drill was first read (see `drilling`). Else it hides nothing."""
 
     def is_active(self, now: Moment) -> bool:
         return not self.is_over(now.wall) and self.starts_at - CLOCK_SKEW <= now.wall and now.steady < self.until

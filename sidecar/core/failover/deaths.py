@@ -40,7 +40,7 @@ from sidecar.core.observations import (
     ProcessEnded,
     ProcessSeen,
 )
-from sidecar.core.pods import host_port, is_own_host, name_at
+from sidecar.core.pods import host_port, is_at, is_own_host, name_at
 from sidecar.core.policy.policy import Store
 from sidecar.core.process_end import PodStatus
 from sidecar.core.sanitize import clean
@@ -248,14 +248,14 @@ def _log(remembered: Ends, lost: Lost, pod: KnownPod | None, end: Beside | Conta
     pid = end.end.pid if isinstance(end, KnownProcessEnd) else None
     if end:
         others: list[Beside | ContainerEnded] = [*(pod.ends if pod else ())]
-        others += [process for process in remembered.processes if ends.is_at(lost.address, process.hosts)]
+        others += [process for process in remembered.processes if is_at(lost.address, process.hosts)]
         following = (other.at.steady for other in others if other.at.steady > end.at.steady + ROUNDED)
         lost = lost._replace(until=min(following, default=end.at.steady + AFTER))
     logs = (
         log
         for log in remembered.logs
         if lost.has(log.at)
-        and (ends.is_at(lost.address, log.hosts) if log.pod_uid is None else pod and log.pod_uid == pod.status.uid)
+        and (is_at(lost.address, log.hosts) if log.pod_uid is None else pod and log.pod_uid == pod.status.uid)
         and (log.pid is None or pid in {None, log.pid})
     )
     return nearest(logs, lost.opened)
@@ -264,7 +264,7 @@ def _log(remembered: Ends, lost: Lost, pod: KnownPod | None, end: Beside | Conta
 def _reboot(remembered: Ends, lost: Lost, *, unseen: bool) -> Rebooted | None:
     earlier = _BOOTED - BEFORE if unseen else 0
     lost = lost._replace(since=lost.since - earlier, until=lost.until + AFTER)
-    reboots = (each for each in remembered.reboots if lost.has(each.at) and ends.is_at(lost.address, each.hosts))
+    reboots = (each for each in remembered.reboots if lost.has(each.at) and is_at(lost.address, each.hosts))
     return nearest(reboots, lost.opened)
 
 
@@ -293,12 +293,12 @@ def lost_leader(cluster: ClusterState, episode: Episode, after: int) -> Lost:
 
 def process_of(known: Ends, lost: Lost) -> LeaderProcess:
     port = port_of(lost.address)
-    ended = [end for end in known.processes if lost.has(end.at) and ends.is_at(lost.address, end.hosts)]
+    ended = [end for end in known.processes if lost.has(end.at) and is_at(lost.address, end.hosts)]
     if own := nearest((end for end in ended if port in end.end.ports), lost.opened):
         return LeaderProcess(own, is_identified=True)
     since = lost.opened.wall - (lost.opened.steady - lost.since)
     for other in known.running:  # one that has started since may have taken its port
-        was_there = other.process.started_at <= since and ends.is_at(lost.address, other.hosts)
+        was_there = other.process.started_at <= since and is_at(lost.address, other.hosts)
         if was_there and port in other.process.ports:
             return LeaderProcess(running=other, is_identified=True)
     # Its address may be another one than that on which it listens.
@@ -317,7 +317,7 @@ def ended_since(known: Ends, address: str, since: int) -> KnownProcessEnd | None
 
 def _listened_at(address: str, ports: Container[int | None], hosts: Iterable[str]) -> bool:
     """Whether a process with these ports, on these hosts, is that of the leader at this address."""
-    return port_of(address) in ports and ends.is_at(address, hosts)
+    return port_of(address) in ports and is_at(address, hosts)
 
 
 def failed_successors(known: Ends, episode: Episode) -> Iterator[str]:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from sidecar.core.first_fault import log_end
 from sidecar.core.masking import masked
 from sidecar.core.moment import SECOND, Moment, lag, moment_of
-from sidecar.core.pods import host_of, is_address, is_pod_at
+from sidecar.core.pods import is_pod_at
 from sidecar.core.process_end import ContainerEnd, LogEnd, PodStatus, ProcessEnd, RunningProcess, SeenEvent
 from sidecar.core.sanitize import clean
 
@@ -398,13 +398,6 @@ def _newer_than(ends: Ends, since: int) -> Ends:
 def _text(text: str) -> str:
     """The text of an Event without secrets: the operator's Events quote exceptions."""
     return clean(masked(text[: 10 * _LONGEST]), _LONGEST)
-
-
-def is_at(place: str, hosts: Iterable[str]) -> bool:
-    """Whether a leader's address, or `host:port`, is of one of these hosts."""
-    host = host_of(place)
-    short = "" if is_address(host) else host.partition(".")[0]
-    return any(host == other or (short and short == other.partition(".")[0]) for other in hosts)
 
 
 def pods_at(ends: Ends, place: str) -> Iterator[KnownPod]:

@@ -10,11 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.cluster.cluster_state import ClusterState, contending
-from sidecar.core.failover import ends, rest_server
+from sidecar.core.failover import rest_server
 from sidecar.core.flink.leadership import Blindness, Component, ComponentId, Held, LeaderInformation, Unknown, Vacant
 from sidecar.core.moment import SECOND, Moment, Timestamp
 from sidecar.core.observations import ConnectionState
-from sidecar.core.pods import LOCAL_NAMES, host_of, is_address, is_own_host
+from sidecar.core.pods import LOCAL_NAMES, host_of, is_address, is_at, is_own_host
 from sidecar.core.policy.policy import Policy, Store
 from sidecar.core.policy.triggers import Trigger
 from sidecar.core.reach import Reach
@@ -161,12 +161,12 @@ def _elsewhere(policy: Policy, cluster: ClusterState, otherwise: LeaderHere) -> 
 def _is_here(policy: Policy, leader: LeaderInformation, *, in_kubernetes: bool) -> bool | None:
     """Whether the leader's address is ours. None: it may be that of several machines or pods."""
     if is_own_host(leader.address, in_kubernetes=in_kubernetes):
-        return ends.is_at(leader.address, policy.own_hosts)
+        return is_at(leader.address, policy.own_hosts)
     host = host_of(leader.address)
     if is_address(host) or host.lower().partition(".")[0] in LOCAL_NAMES:  # every machine has it
         return None
     # A name that may be a Service's is ours if it begins with the name of our pod: that of a pod of a StatefulSet.
-    return ends.is_at(leader.address, policy.own_hosts) or None
+    return is_at(leader.address, policy.own_hosts) or None
 
 
 def blind_because(snapshot: Snapshot, cluster: ClusterState, now: Moment) -> str | None:
