@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting.outbox import NOT_DELIVERED
 from sidecar.core.cluster.record_lines import record_line
-from sidecar.core.effects import Append, Effect
 from sidecar.core.moment import parsed, timestamp
 from sidecar.core.observations import (
     ConfigMapObserved,
@@ -33,7 +32,7 @@ from sidecar.core.policy.policy import Policy
 from sidecar.core.quarantine import Quarantined
 from sidecar.core.records import AnyRecord, Coverage, Notification
 from sidecar.core.sanitize import clean
-from sidecar.core.state import State
+from sidecar.core.state import Append, Effect, State
 from sidecar.core.step import step
 from sidecar.core.views.snapshot import Health, Snapshot, Tally
 from sidecar.journal import Journal

@@ -20,12 +20,12 @@ from sidecar.app.loop import Loop
 from sidecar.app.reloading import Reloader
 from sidecar.app.this_machine import own_address, own_hosts, restarted_at
 from sidecar.core.alerting.alerting_step import ReadSilences, Send
-from sidecar.core.effects import Effect, Gather, NamePod, Publish, TakePicture
 from sidecar.core.errors import OperatorError
 from sidecar.core.handover import is_watched
 from sidecar.core.observations import DeliverySettled, EvidenceGathered, HostRestarted, PodNamed, PolicyLoaded
 from sidecar.core.pods import Pod
 from sidecar.core.policy.policy import ALL_FOUND
+from sidecar.core.state import Effect, Gather, NamePod, Publish, TakePicture
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.drivers import Drivers, event_stores_of, pod_directories_of, process_ends_of, shared_documents
 from sidecar.drivers.pod_names import PodNames

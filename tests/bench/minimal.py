@@ -11,8 +11,7 @@ from uuid import UUID
 from kazoo.client import KazooClient
 from msgspec import Struct, json
 
-from sidecar.core.flink.connection_info import decode_connection_info
-from sidecar.core.flink.leadership import LeaderInformation
+from sidecar.core.flink.leadership import LeaderInformation, decode_connection_info
 from sidecar.core.moment import timestamp
 from sidecar.runtime.clock import Clock
 

@@ -21,7 +21,6 @@ from sidecar.core.alerting.alerting_step import Send
 from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.captures import Capture
 from sidecar.core.cluster.cluster_state import ClusterState
-from sidecar.core.effects import Effect, Gather
 from sidecar.core.journal_rows import changes
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import ChildrenObserved, DeliveryOutcome, DeliverySettled, Observation
@@ -29,7 +28,7 @@ from sidecar.core.policy.policy import Destination, Policy, Rule, Severity
 from sidecar.core.policy.routing import Route
 from sidecar.core.policy.triggers import Trigger
 from sidecar.core.records import AnyRecord
-from sidecar.core.state import State
+from sidecar.core.state import Effect, Gather, State
 from sidecar.journal import Journal
 from sidecar.runtime.clock import Clock
 from tests.kit import observed_failovers as scenes

@@ -91,7 +91,7 @@ def test_records_and_explain_and_page_name_the_pods() -> None:
     flink, sidecar = cluster_of_pods()
     flink.vacate()
     sidecar.sees_changes()
-    [view] = episode_view.in_progress(Snapshot(sidecar.moment, sidecar.state))
+    [view] = episode_view.open_episodes(Snapshot(sidecar.moment, sidecar.state))
     assert (view.before_pod, view.after_pod) == (OLD_POD, None)
     flink.elect(NEW)
     sidecar.sees_changes()

@@ -11,12 +11,12 @@ from sidecar.app.loop import Loop
 from sidecar.core.alerting.alerting_step import Send
 from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.captures import Capture
-from sidecar.core.effects import Effect, Gather, TakePicture
 from sidecar.core.moment import Moment
 from sidecar.core.observations import DeliveryOutcome, DeliverySettled, Observation
 from sidecar.core.pictures import PictureRequest
 from sidecar.core.policy.policy import Policy, Source
 from sidecar.core.policy.routing import Route
+from sidecar.core.state import Effect, Gather, TakePicture
 from sidecar.journal import Journal, JournalReader
 from sidecar.runtime.clock import Clock
 from tests.kit.observed_failovers import POLICY, failover, first_sight
@@ -191,12 +191,12 @@ def test_what_is_remembered_is_not_in_sight_before_anything_was_seen(tmp_path: P
     first = House(tmp_path)
     first.loop.start()
     first.bring(first_sight()[1:])
-    wait_until(lambda: any(cluster.in_sight for cluster in first.loop.snapshot.state.clusters.values()))
+    wait_until(lambda: any(cluster.is_in_sight for cluster in first.loop.snapshot.state.clusters.values()))
     first.close()
 
     second = House(tmp_path)
     remembered = second.loop.snapshot.state.clusters
-    assert [(bool(cluster.components), cluster.in_sight) for cluster in remembered.values()] == [(True, False)]
+    assert [(bool(cluster.components), cluster.is_in_sight) for cluster in remembered.values()] == [(True, False)]
     second.close()
 
 

@@ -7,13 +7,12 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting.alerting_step import Send
 from sidecar.core.alerting.outbox import Delivery
-from sidecar.core.effects import Append
 from sidecar.core.flink.configmaps import LEASE_MARGIN
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import ConfigMapObserved, DeliveryOutcome, DeliverySettled, Observation
 from sidecar.core.policy.policy import Store
 from sidecar.core.records import EpisodeRecord, TransitionRecord
-from sidecar.core.state import State
+from sidecar.core.state import Append, State
 from sidecar.core.views.leader_view import FlinkView
 from tests.core.cluster.test_recorded_failovers import QUICK, Lenient
 from tests.kit import configmap_recordings
