@@ -50,7 +50,6 @@ class CheckedCluster(Struct, frozen=True, kw_only=True):
     checks: tuple[CheckResult, ...]
 
     def count(self, verdict: CheckVerdict) -> int:
-        """The number of checks with this verdict."""
         return sum(check.verdict is verdict for check in self.checks)
 
 

@@ -13,11 +13,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sidecar.core.alerting.alerting_step import ReadSilences, Send
-from sidecar.core.alerting.outbox import NOT_DELIVERED, Delivery
-from sidecar.core.captures import Capture
+from sidecar.core.alerting.outbox import NOT_DELIVERED
 from sidecar.core.cluster.record_lines import record_line
-from sidecar.core.failover.failover_events import KubernetesEvent
 from sidecar.core.moment import parsed, timestamp
 from sidecar.core.observations import (
     ConfigMapObserved,
@@ -31,12 +28,11 @@ from sidecar.core.observations import (
     Stopped,
     Ticked,
 )
-from sidecar.core.pictures import PictureRequest
 from sidecar.core.policy.policy import Policy
 from sidecar.core.quarantine import Quarantined
 from sidecar.core.records import AnyRecord, Coverage, Notification
 from sidecar.core.sanitize import clean
-from sidecar.core.state import Append, Effect, Gather, NamePod, Publish, State, TakePicture
+from sidecar.core.state import Append, Effect, State
 from sidecar.core.step import step
 from sidecar.core.views.snapshot import Health, Snapshot, Tally
 from sidecar.journal import Journal
@@ -76,29 +72,18 @@ class Loop:
         state: State,
         clock: Clock,
         *,
-        send: Callable[[Delivery], None],
-        gather: Callable[[Capture], None],
-        publish: Callable[[KubernetesEvent], None],
-        name_pod: Callable[[str, str], None],
-        read_silences: Callable[[str], None],
-        take_picture: Callable[[PictureRequest], None],
+        carry_out: Callable[[Effect], None],
         sealed: Callable[[], int],
         died: Callable[[], None],
     ) -> None:
-        """`send` accepts a claimed delivery, `gather` a request to capture, `publish` an Event, `name_pod` a cluster and an IP address,
-        `read_silences` the name of a document, `take_picture` a request to Flink's REST server; `sealed` returns the last record that is
-        in a segment; `died` is called when the thread fails. None of them may block.
+        """`carry_out` gets each effect, in order, once it is recorded; `sealed` returns the last record that is in a segment; `died` is
+        called when the thread fails. None of them may block.
         """
         self._policy = policy
         self._journal = journal
         self._state = state
         self._clock = clock
-        self._send = send
-        self._gather = gather
-        self._publish = publish
-        self._name_pod = name_pod
-        self._read_silences = read_silences
-        self._take_picture = take_picture
+        self._carry_out = carry_out
         self._sealed = sealed
         self._died = died
         self._inbox: Queue[Observation] = Queue(INBOX)
@@ -171,7 +156,6 @@ class Loop:
             self._died()
 
     def _step(self, observation: Observation) -> list[Effect]:
-        """Process one observation."""
         began = time.monotonic()
         try:
             self._state, effects = step(self._policy, self._state, observation)
@@ -265,24 +249,8 @@ class Loop:
         # From a tick that could not be processed until one that could the snapshot keeps its age: `/livez` fails then.
         at = now if self._time_passes else self.snapshot.at
         self.snapshot = Snapshot(at, self._state, tally, health, self._policy)
-        self._carry_out(effects)
-
-    def _carry_out(self, effects: list[Effect]) -> None:
-        """Hand the effects that leave this thread to those who do them."""
         for effect in effects:
-            match effect:
-                case Send(delivery):
-                    self._send(delivery)
-                case Gather(capture):
-                    self._gather(capture)
-                case Publish(event):
-                    self._publish(event)
-                case NamePod(cluster_id, host):
-                    self._name_pod(cluster_id, host)
-                case ReadSilences(document):
-                    self._read_silences(document)
-                case TakePicture(request):
-                    self._take_picture(request)
+            self._carry_out(effect)
 
 
 def _description(observation: Observation) -> str:

@@ -58,7 +58,6 @@ class Reloader:
         self._thread = ServiceThread(self._run, "reloader")
 
     def start(self) -> None:
-        """Start checking."""
         self._thread.start()
 
     def ask(self) -> None:

@@ -19,24 +19,17 @@ from sidecar.app.ha_checking import HaChecker, rest_settings
 from sidecar.app.loop import Loop
 from sidecar.app.reloading import Reloader
 from sidecar.app.this_machine import own_address, own_hosts, restarted_at
+from sidecar.core.alerting.alerting_step import ReadSilences, Send
 from sidecar.core.errors import OperatorError
 from sidecar.core.handover import is_watched
 from sidecar.core.observations import DeliverySettled, EvidenceGathered, HostRestarted, PodNamed, PolicyLoaded
 from sidecar.core.pods import Pod
 from sidecar.core.policy.policy import ALL_FOUND
+from sidecar.core.state import Effect, Gather, NamePod, Publish, TakePicture
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.drivers import (
-    Drivers,
-    event_stores_of,
-    ledger_of,
-    ledger_of_found,
-    pod_directories_of,
-    process_ends_of,
-    silence_stores_of,
-)
+from sidecar.drivers import Drivers, event_stores_of, pod_directories_of, process_ends_of, shared_documents
 from sidecar.drivers.pod_names import PodNames
 from sidecar.journal import Journal, JournalReader
-from sidecar.ports import LedgerStore
 from sidecar.runtime.clock import Clock
 from sidecar.runtime.folders import empty_dir
 from sidecar.runtime.stopping import Stopping, Termination
@@ -90,16 +83,23 @@ class Sidecar:
         self._events = Events(event_stores_of(settings.clusters))
         self._pods = PodNames(pod_directories_of(settings.clusters), clock)
         self._pictures = PictureTaker(clock, settings.evidence.tls)
-        silence_stores = silence_stores_of(settings) if settings.receivers else {}
+        silence_stores = shared_documents(settings, "silences") if settings.receivers else {}
         self._silences = SilenceReader(silence_stores, clock, settings.silences.longest)
         is_shared = settings.ledger is not LedgerMode.LOCAL
         self._checker = HaChecker(
             settings.clusters, clock, interval=settings.ha_check, ledger=is_shared, rest=rest_settings(settings)
         )
-        self._loop = self._owner(journal, died)
-        self._handovers = Handovers(
-            _handover_documents(settings), self._policy, lambda: self._snapshot().state, self._loop.observe, clock
+        self._loop = Loop(
+            self._policy,
+            journal,
+            self._previous_state,
+            clock,
+            carry_out=self._carry_out,
+            sealed=lambda: self._spool.sealed,
+            died=died,
         )
+        handovers = {} if settings.finder else shared_documents(settings, "handover")
+        self._handovers = Handovers(handovers, self._policy, lambda: self._snapshot().state, self._loop.observe, clock)
         collected = metrics.SnapshotCollector(
             self._snapshot, lambda cluster_id: self._policy.store_of(cluster_id).value, self._health
         )
@@ -152,21 +152,20 @@ class Sidecar:
         self._handovers.start(new, lambda name: self._drivers.start(self._loop.observe, name))
         self._drivers.find(self._loop.observe)
 
-    def _owner(self, journal: Journal, died: Callable[[], None]) -> Loop:
-        return Loop(
-            self._policy,
-            journal,
-            self._previous_state,
-            self._clock,
-            send=self._notifier.send,
-            gather=self._collector.gather,
-            publish=self._events.publish,
-            name_pod=self._pods.find,
-            read_silences=self._silences.read,
-            take_picture=self._pictures.take,
-            sealed=lambda: self._spool.sealed,
-            died=died,
-        )
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Send(delivery):
+                self._notifier.send(delivery)
+            case Gather(capture):
+                self._collector.gather(capture)
+            case Publish(event):
+                self._events.publish(event)
+            case NamePod(cluster_id, host):
+                self._pods.find(cluster_id, host)
+            case ReadSilences(document):
+                self._silences.read(document)
+            case TakePicture(request):
+                self._pictures.take(request)
 
     def _snapshot(self) -> Snapshot:
         return self._loop.snapshot
@@ -239,22 +238,11 @@ def _web_server(
 
 def _ledgers(settings: Settings, clock: Clock) -> dict[str, SharedLedger]:
     """A ledger for each cluster, in its own store, and one for all found ones, if several sidecars are to notify once."""
-    if settings.ledger is LedgerMode.LOCAL or not settings.receivers:
-        return {}
     alone = settings.ledger is LedgerMode.AUTO
-
-    def shared(store: LedgerStore) -> SharedLedger:
-        return SharedLedger(store, settings.observer, clock, alone_if_refused=alone)
-
-    if settings.finder:
-        return {ALL_FOUND: shared(ledger_of_found(settings.finder))}
-    return {cluster.cluster_id: shared(ledger_of(cluster)) for cluster in settings.clusters}
-
-
-def _handover_documents(settings: Settings) -> dict[str, LedgerStore]:
-    if settings.ledger is LedgerMode.LOCAL:
-        return {}
-    return {cluster.cluster_id: ledger_of(cluster, "handover") for cluster in settings.clusters}
+    return {
+        name: SharedLedger(store, settings.observer, clock, alone_if_refused=alone)
+        for name, store in (shared_documents(settings, "ledger") if settings.receivers else {}).items()
+    }
 
 
 log = logging.getLogger("sidecar")

@@ -32,7 +32,7 @@ from sidecar.core.views import drill_report, episode_view
 from sidecar.core.views.alert_view import SilenceView, silence_view
 from sidecar.core.views.drill_report import Report
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.drivers import silence_stores_of
+from sidecar.drivers import shared_documents
 from sidecar.ports import LedgerError, LedgerStore
 from sidecar.runtime.clock import Clock
 from sidecar.settings import Settings, SettingsError
@@ -88,11 +88,7 @@ def read_matchers(settings: Settings, texts: Sequence[str], *, everything: bool)
 def add(settings: Settings, wanted: tuple[Matcher, ...], duration: int, comment: str, author: str) -> SilenceView:
     """Write a new silence into the store of each cluster that it may match. Raises SettingsError, SilencesError."""
     stores = stores_of(settings)
-    names = [
-        name
-        for name in stores
-        if name == ALL_FOUND or match_all(_cluster_matchers(settings, name, wanted), _labels(settings, name))
-    ]
+    names = [name for name in stores if name == ALL_FOUND or _may_match(settings, name, wanted)]
     if not names:
         value = next((matcher.value for matcher in wanted if matcher.label == "cluster_id"), "")
         raise SettingsError(f"--matcher: no cluster of this configuration matches: {did_you_mean(stores, value)}")
@@ -163,7 +159,7 @@ def expire(settings: Settings, name: str) -> str:
 
 def stores_of(settings: Settings) -> dict[str, LedgerStore]:
     """The documents of silences, by the names of their clusters. Raises SettingsError: there are none."""
-    if stores := silence_stores_of(settings):
+    if stores := shared_documents(settings, "silences"):
         return stores
     raise SettingsError(
         "silences are kept in the store that all sidecars of a cluster share, and ledger.mode is local: "
@@ -171,14 +167,11 @@ def stores_of(settings: Settings) -> dict[str, LedgerStore]:
     )
 
 
-def _labels(settings: Settings, cluster_id: str) -> dict[str, str]:
+def _may_match(settings: Settings, cluster_id: str, wanted: Iterable[Matcher]) -> bool:
+    """True if the matchers on labels that are the same for all alerts of the cluster match it."""
     [store] = [cluster.store for cluster in settings.clusters if cluster.cluster_id == cluster_id]
-    return {**settings.external_labels, "cluster_id": cluster_id, "store": store.value}
-
-
-def _cluster_matchers(settings: Settings, cluster_id: str, wanted: Iterable[Matcher]) -> list[Matcher]:
-    """The matchers on labels that are the same for all alerts of a cluster."""
-    return [matcher for matcher in wanted if matcher.label in _labels(settings, cluster_id)]
+    labels = {**settings.external_labels, "cluster_id": cluster_id, "store": store.value}
+    return match_all([matcher for matcher in wanted if matcher.label in labels], labels)
 
 
 def change_each(stores: Mapping[str, LedgerStore], names: Collection[str], change: _Change, subject: str) -> None:

@@ -100,35 +100,21 @@ def who(cluster: ClusterSettings, patience: float) -> tuple[ClusterVerdict, list
 
     In Kubernetes the address of a dead leader remains: waits until each lease is renewed or expires, at most `patience` seconds.
     """
-    clock = Clock()
     policy = Policy(socket.gethostname(), {cluster.cluster_id: cluster.store})
-    state, _ = step_all(policy, State(), [Started(clock())])
-    deadline = clock().steady + int(patience * 1_000_000)
-    seen_at: int | None = None
-    exists = False
-    with closing(_observations([cluster], clock)) as observations:
-        for observation in observations:
-            if isinstance(observation, ClusterObservation):
-                state, _ = step_all(policy, state, [observation])
-                exists = exists or is_trace(observation)
-            if isinstance(observation, SnapshotCompleted):
-                seen_at = observation.at.steady
-            if isinstance(observation, StoreRefused):
-                raise ClusterNotSeenError(f"cannot read {cluster.place}: {observation.reason}")
-            if missing := state.clusters[cluster.cluster_id].missing:
-                advice = f". {_NOT_FOUND}" if isinstance(missing, Missing) else ""
-                raise ClusterNotSeenError(f"{missing}{advice}")
-            if seen_at is not None and exists and _all_proven(state.clusters[cluster.cluster_id], seen_at):
-                break
-            if clock().steady >= deadline:
-                if seen_at is None:
-                    advice = "check the address, and that the store is up"
-                    raise ClusterNotSeenError(f"cannot read {cluster.place} within {patience:.0f} s: {advice}")
-                if not exists:
-                    raise ClusterNotSeenError(f"no such cluster: nothing was found under {cluster.place}. {_NOT_FOUND}")
-                _log.warning(_UNPROVEN, patience)
-                break
-    snapshot = Snapshot(clock(), state, policy=policy)
+    with closing(_read_states(policy, [cluster], patience)) as states:
+        at, state, seen, traced = next(states)
+    read = state.clusters[cluster.cluster_id]
+    if read.refused:
+        raise ClusterNotSeenError(f"cannot read {cluster.place}: {read.refused}")
+    if read.missing:
+        advice = f". {_NOT_FOUND}" if isinstance(read.missing, Missing) else ""
+        raise ClusterNotSeenError(f"{read.missing}{advice}")
+    if cluster.cluster_id not in seen:
+        advice = "check the address, and that the store is up"
+        raise ClusterNotSeenError(f"cannot read {cluster.place} within {patience:.0f} s: {advice}")
+    if cluster.cluster_id not in traced:
+        raise ClusterNotSeenError(f"no such cluster: nothing was found under {cluster.place}. {_NOT_FOUND}")
+    snapshot = Snapshot(at, state, policy=policy)
     return verdicts(snapshot, asks_rest=False)[0], leaders(snapshot)
 
 
@@ -137,11 +123,17 @@ class ReadState(NamedTuple):
 
     at: Moment
     state: State
+    read: Collection[str]
+    """Those whose stores have been read completely."""
+    traced: Collection[str]
+    """Those of which anything exists."""
 
 
-def read_states(
-    settings: Settings,
+def _read_states(
+    policy: Policy,
+    clusters: Sequence[ClusterSettings],
     patience: float,
+    finder: AnyFinderSettings | None = None,
     blind: Callable[[Moment], Collection[str]] = lambda _: (),
     known: Collection[str] = (),
 ) -> Generator[ReadState, None, None]:
@@ -153,12 +145,11 @@ def read_states(
     """
     clock = Clock()
     alone_until = clock().steady + round(ALONE_SECONDS * SECOND)
-    policy = _policy(settings)
     state, _ = step_all(policy, State(), [Started(clock())])
     read_at: dict[str, int] = {}
     traced: set[str] = set()
     ready, due = False, clock().steady + round(patience * SECOND)
-    with closing(_observations(settings.clusters, clock, settings.finder, known)) as observations:
+    with closing(_observations(clusters, clock, finder, known)) as observations:
         for observation in observations:
             state, _ = step_all(policy, state, [observation or Ticked(clock())])
             if isinstance(observation, SnapshotCompleted):
@@ -168,21 +159,19 @@ def read_states(
             now = clock()
             if not ready and isinstance(observation, _DECISIVE | None):
                 others = blind(now) if now.steady >= alone_until else ()
-                ready = _are_listed(settings, state) and _all_read(state, read_at, traced, others)
+                ready = _are_listed(finder, state) and _all_read(state, read_at, traced, others)
                 due = now.steady if ready else due
             if now.steady >= due:
-                if not ready and _are_listed(settings, state) and _all_read(state, read_at, traced, (), proven=False):
+                if not ready and _are_listed(finder, state) and _all_read(state, read_at, traced, (), proven=False):
                     _log.warning(_UNPROVEN, patience)
                 ready = True
                 due = now.steady + _LOOK_INTERVAL
-                yield ReadState(now, state)
+                yield ReadState(now, state, read_at, traced)
 
 
-def _are_listed(settings: Settings, state: State) -> bool:
+def _are_listed(finder: AnyFinderSettings | None, state: State) -> bool:
     """True if it is known which clusters there are, or why that cannot be read."""
-    return settings.finder is None or (
-        state.finder is not None and bool(state.finder.connected or state.finder.refused)
-    )
+    return finder is None or (state.finder is not None and bool(state.finder.connected or state.finder.refused))
 
 
 def _policy(settings: Settings) -> Policy:
@@ -263,8 +252,10 @@ def statuses(settings: Settings, patience: float) -> Generator[ShownStatus, None
         running = is_running(own.alive, now)
         return {name for name, cluster in own.clusters.items() if running and cluster.view.sighting is Sighting.BLIND}
 
-    with closing(read_states(settings, patience, blind, own_state().clusters.keys())) as states:
-        for at, live in states:
+    known = own_state().clusters.keys()
+    reading = _read_states(_policy(settings), settings.clusters, patience, settings.finder, blind, known)
+    with closing(reading) as states:
+        for at, live, *_ in states:
             state, journal, problem = with_beginnings(live), None, None
             try:
                 own = history.state(settings.state_dir)

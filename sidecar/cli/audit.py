@@ -178,10 +178,7 @@ def sql(
 @_own_tables
 @_audit_options
 def shell(
-    audit_url: str,
-    output: Literal["table", "vertical", "json", "csv"],
-    files: dict[str, Path],
-    **spark_options: Any,
+    audit_url: str, output: Literal["table", "vertical", "json", "csv"], files: dict[str, Path], **spark_options: Any
 ) -> None:
     """Query the audit log many times, at a prompt or from a pipe. Spark starts once; statements end with a semicolon."""
     with _session(audit_url, **spark_options) as spark:
@@ -204,13 +201,7 @@ def shell(
 @click.option("--keep", "days", metavar="DAYS", callback=_days, help="First delete older data, like 400d.  [for ever]")
 @click.option("--spool", metavar="URL", help="With --keep: delete old segments here too, if the audit log has them.")
 @_audit_options
-def compact(
-    audit_url: str,
-    before: datetime | None,
-    days: int | None,
-    spool: str | None,
-    **spark_options: Any,
-) -> None:
+def compact(audit_url: str, before: datetime | None, days: int | None, spool: str | None, **spark_options: Any) -> None:
     """Merge small files, delete old data, and keep the answers of old dates. Run it once a day; readers are not disturbed."""
     if spool is not None and days is None:
         raise click.UsageError("--spool is for --keep: without it, nothing is deleted")
@@ -249,9 +240,7 @@ def _compacted(spark: Any, audit_url: str, before: datetime | None, *, may_refus
 
 
 @audit.command()
-@click.option(
-    "--before", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE", help="Only earlier dates.  [yesterday, UTC]"
-)
+@click.option("--before", type=_DATE, metavar="DATE", help="Only earlier dates.  [yesterday, UTC]")
 @_audit_options
 def materialize(audit_url: str, before: datetime | None, **spark_options: Any) -> None:
     """Keep the answers of old dates, so that views are fast. `compact` does it too; this is for storage that it refuses."""

@@ -26,17 +26,15 @@ def set_up(*, debug: bool) -> None:
         ours = [logging.StreamHandler(sys.stderr)]
         logging.basicConfig(handlers=ours)
     for handler in ours:
-        handler.setFormatter(LineFormatter(_FORM, tracebacks=debug))
+        handler.setFormatter(LineFormatter(tracebacks=debug))
     _log.setLevel(logging.DEBUG if debug else logging.INFO)
 
 
 def use_json(*, wanted: bool) -> None:
     """Log objects instead of lines, or lines again."""
+    formatter = JsonFormatter if wanted else LineFormatter
     for handler in _handlers():
-        tracebacks = _log.level == logging.DEBUG
-        handler.setFormatter(
-            JsonFormatter(tracebacks=tracebacks) if wanted else LineFormatter(_FORM, tracebacks=tracebacks)
-        )
+        handler.setFormatter(formatter(tracebacks=_log.level == logging.DEBUG))
 
 
 def only_warnings() -> None:
@@ -56,7 +54,7 @@ class LineFormatter(logging.Formatter):
     `tracebacks`: the whole traceback, else its last line.
     """
 
-    def __init__(self, form: str, *, tracebacks: bool) -> None:
+    def __init__(self, form: str = _FORM, *, tracebacks: bool) -> None:
         super().__init__(form)
         self._tracebacks = tracebacks
 

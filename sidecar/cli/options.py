@@ -26,20 +26,13 @@ def _default_config() -> Path | None:
         return DEFAULT_CONFIG  # it may be there: whoever reads it says why it cannot be read
 
 
-CONFIG: Final = click.option(
-    "--config",
-    type=PATH,
-    metavar="FILE",
-    default=_default_config,
-    help=f"The configuration file  [${CONFIG_VARIABLE}, {DEFAULT_CONFIG}]. Without one: defaults, environment, options.",
-)
-RULES_CONFIG: Final = click.option(
-    "--config",
-    type=PATH,
-    metavar="FILE",
-    default=_default_config,
-    help=f"A rule file or a configuration  [${CONFIG_VARIABLE}, {DEFAULT_CONFIG}]. Without one: the shipped rules.",
-)
+def _config_option(what: str, without: str) -> Callable[[_F], _F]:
+    text = f"{what}  [${CONFIG_VARIABLE}, {DEFAULT_CONFIG}]. Without one: {without}."
+    return click.option("--config", type=PATH, metavar="FILE", default=_default_config, help=text)
+
+
+CONFIG: Final = _config_option("The configuration file", "defaults, environment, options")
+RULES_CONFIG: Final = _config_option("A rule file or a configuration", "the shipped rules")
 OBSERVER: Final = click.option(
     "--observer", metavar="NAME", help="The name of this sidecar  [$POD_NAME, the host name]"
 )

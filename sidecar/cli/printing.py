@@ -113,11 +113,7 @@ def print_text(text: str, colour: str | None = None, *, width: int | None = None
 
 
 def print_table(
-    rows: Sequence[Sequence[str | Cell]],
-    *,
-    width: int | None = None,
-    flexible: Sequence[int] = (),
-    indent: str = "",
+    rows: Sequence[Sequence[str | Cell]], *, width: int | None = None, flexible: Sequence[int] = (), indent: str = ""
 ) -> None:
     """Print a table, the first row of which is its header. If it is wider than `width`, cells of the columns `flexible` are shortened in
     their middle, the widest column first.

@@ -101,16 +101,13 @@ def _summary(settings: "Settings") -> dict[str, list[str]]:
     lacks = [f"flink_conf_dir: messages cannot say how long {name} was without a leader at most" for name in unbounded]
     by_need = policy.idle_rules()
     idle = {rule for rules in by_need.values() for rule in rules}
+    without = [f"{', '.join(rules)}: cannot fire without {need}" for need, rules in by_need.items()]
     return {
         **clusters,
         **({"lacks": lacks} if lacks else {}),
         "observer": [policy.observer],
         "rules": [rule.alert for rule in policy.rules if rule.alert not in idle],
-        **(
-            {"idle": [f"{', '.join(rules)}: cannot fire without {need}" for need, rules in by_need.items()]}
-            if idle
-            else {}
-        ),
+        **({"idle": without} if idle else {}),
         "notified": [destination.name for receiver in routed for destination in policy.receivers[receiver]],
         **({"nobody": silent} if silent else {}),
     }

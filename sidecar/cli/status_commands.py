@@ -132,7 +132,7 @@ def _colour(alert: "AlertView") -> str | None:
 def _print_leaders(cluster: "ShownCluster", width: int | None) -> None:
     leaders, more, led = _leaders_in_table(cluster.leaders, width)
     header = _HEADER if width else _WIDE_HEADER
-    rows = (_row(leader) if width else _wide_row(leader, cluster.standbys) for leader in leaders)
+    rows = (_row(leader, cluster.standbys, wide=not width) for leader in leaders)
     print_table([header, *rows], width=width, flexible=[1], indent="  ")
     if more:
         state = " without a leader" if all(leader.state == "vacant" for leader in more) else ""
@@ -158,16 +158,11 @@ _HEADER: Final[_Row] = ("COMPONENT", "LEADER", "SINCE", "AGE")
 _WIDE_HEADER: Final[_Row] = (*_HEADER, "STANDBYS", "SESSION", "FLINK")
 
 
-def _row(leader: "LeaderStatus") -> _Row:
-    component = f"job {leader.job_id[:8]}" if leader.job_id else leader.component
-    return [component, _leader(leader), _term_text(leader), _age(leader)]
-
-
-def _wide_row(leader: "LeaderStatus", standbys: int | None) -> _Row:
-    component = f"job {leader.job_id}" if leader.job_id else leader.component
+def _row(leader: "LeaderStatus", standbys: int | None, *, wide: bool) -> _Row:
+    component = f"job {leader.job_id if wide else leader.job_id[:8]}" if leader.job_id else leader.component
+    cells = component, _leader(leader), _term_text(leader), _age(leader)
     ready = "?" if standbys is None else str(standbys)
-    session = leader.leader_session_id or ""
-    return [component, _leader(leader), _term_text(leader), _age(leader), ready, session, leader.flink or ""]
+    return (*cells, ready, leader.leader_session_id or "", leader.flink or "") if wide else cells
 
 
 def _leader(leader: "LeaderStatus") -> Cell:

@@ -1,5 +1,5 @@
 """What a step works on, and what it asks for: the state, values of which a step makes new ones and shares those that stay the same; and
-effects, which `sidecar.app.loop` carries out.
+effects, which `sidecar.app.running` carries out.
 """
 
 from collections.abc import Iterable, Mapping

@@ -25,6 +25,7 @@ from sidecar.settings import (
     ClusterSettings,
     FinderSettings,
     KubernetesSettings,
+    LedgerMode,
     Settings,
     ZooKeeperFinderSettings,
     ZooKeeperSettings,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from sidecar.drivers.kubernetes.deployment_probe import DeploymentProbe
     from sidecar.drivers.processes import ProcessWatch
     from sidecar.drivers.zookeeper.ensemble_probe import EnsembleProbe
+    from sidecar.drivers.zookeeper.security import Security
 
 
 class Drivers:
@@ -52,13 +54,15 @@ class Drivers:
     ) -> None:
         """`known`: clusters that were watched before; where there are too many, they come first."""
         self._clock = clock
-        self._known = known
         self._jobs = Shares(JOBS_OF_ALL.most_items)
         self._accesses: dict[tuple[Path | None, str | None], Access] = {}
         self._drivers = {cluster.cluster_id: self._driver(cluster) for cluster in clusters}
-        self._finder = self._cluster_finder(finder) if finder else None
-        self._plans = plan_source_of(clusters, finder, clock)
-        self._process_ends = process_ends
+        others: tuple[ClusterFinder | PlanSource | ProcessWatch | None, ...] = (
+            _cluster_finder(finder, clock, known) if finder else None,
+            plan_source_of(clusters, finder, clock),
+            process_ends,
+        )
+        self._others = [source for source in others if source]
         self._lock = threading.Lock()
         self._stopped = False
 
@@ -73,20 +77,15 @@ class Drivers:
         where that is wanted. After `stop`, nothing starts.
         """
         with self._lock:
-            if self._finder and not self._stopped:
-                self._finder.start(observer)
-            if self._plans and not self._stopped:
-                self._plans.start(observer)
-            if self._process_ends and not self._stopped:
-                self._process_ends.start(observer)
+            for source in () if self._stopped else self._others:
+                source.start(observer)
 
     def stop(self) -> None:
         """Stop all drivers in parallel: each may take seconds. The process may exit without waiting for the threads."""
         with self._lock:
             self._stopped = True
-        sources = (self._finder, self._plans, self._process_ends)
-        drivers = [*self._drivers.values(), *(source for source in sources if source)]
-        stops = [threading.Thread(target=driver.stop, name="stop", daemon=True) for driver in drivers]
+        drivers = [driver.stop for driver in (*self._drivers.values(), *self._others)]
+        stops = [threading.Thread(target=stop, name="stop", daemon=True) for stop in drivers]
         for stop in stops:
             stop.start()
         for stop in stops:
@@ -95,14 +94,12 @@ class Drivers:
     def _driver(self, cluster: ClusterSettings) -> LeaderRetrievalDriver:
         match cluster:
             case KubernetesSettings():
-                from sidecar.drivers.kubernetes import Access, KubernetesDriver
+                from sidecar.drivers.kubernetes import KubernetesDriver
 
-                source = (cluster.kubeconfig, cluster.context)
-                access = self._accesses.setdefault(source, Access(*source))
+                access = self._accesses.setdefault((cluster.kubeconfig, cluster.context), _access(cluster))
                 return KubernetesDriver(access, cluster.namespace, cluster.cluster_id, self._clock, self._jobs)
             case ZooKeeperSettings():
                 from sidecar.drivers.zookeeper import ZooKeeperDriver
-                from sidecar.drivers.zookeeper.security import Security
 
                 return ZooKeeperDriver(
                     cluster.quorum,
@@ -112,37 +109,36 @@ class Drivers:
                     self._jobs,
                     session_timeout=cluster.session_timeout,
                     connection_timeout=cluster.connection_timeout,
-                    security=Security(cluster.tls, cluster.sasl, cluster.authorization),
+                    security=_security(cluster),
                 )
             case _:
                 assert_never(cluster)
 
-    def _cluster_finder(self, finder: AnyFinderSettings) -> ClusterFinder:
-        match finder:
-            case ZooKeeperFinderSettings():
-                from sidecar.drivers.zookeeper.clusters_below_root import ZooKeeperFinder
 
-                return ZooKeeperFinder(finder, self._clock, known=self._known)
-            case FinderSettings():
-                from sidecar.drivers.kubernetes import Access, KubernetesFinder
-
-                access = Access(finder.kubeconfig, finder.context)
-                return KubernetesFinder(access, finder, self._clock, known=self._known)
-            case _:
-                assert_never(finder)
-
-
-def ledger_of_found(finder: AnyFinderSettings, name: str = "ledger") -> LedgerStore:
-    """The document of this name that all sidecars share that find the same clusters: one for all of these clusters, in Kubernetes in the
-    sidecars' own namespace.
-    """
+def _cluster_finder(finder: AnyFinderSettings, clock: Callable[[], Moment], known: Collection[str]) -> ClusterFinder:
     match finder:
         case ZooKeeperFinderSettings():
-            return _zookeeper_ledger(finder, finder.root.rstrip("/"), name)
+            from sidecar.drivers.zookeeper.clusters_below_root import ZooKeeperFinder
+
+            return ZooKeeperFinder(finder, clock, known=known)
         case FinderSettings():
-            return _kubernetes_ledger(finder, finder.home, ALL_FOUND, name)
+            from sidecar.drivers.kubernetes import KubernetesFinder
+
+            return KubernetesFinder(_access(finder), finder, clock, known=known)
         case _:
             assert_never(finder)
+
+
+def _access(settings: KubernetesSettings | FinderSettings) -> "Access":
+    from sidecar.drivers.kubernetes import Access
+
+    return Access(settings.kubeconfig, settings.context)
+
+
+def _security(settings: ZooKeeperSettings | ZooKeeperFinderSettings) -> "Security":
+    from sidecar.drivers.zookeeper.security import Security
+
+    return Security(settings.tls, settings.sasl, settings.authorization)
 
 
 def pod_directories_of(clusters: Sequence[ClusterSettings]) -> dict[str, PodDirectory]:
@@ -150,13 +146,9 @@ def pod_directories_of(clusters: Sequence[ClusterSettings]) -> dict[str, PodDire
     wanted = [cluster for cluster in clusters if isinstance(cluster, KubernetesSettings) and cluster.pod_names]
     if not wanted:
         return {}
-    from sidecar.drivers.kubernetes import Access
     from sidecar.drivers.kubernetes.pod_objects import KubernetesPods
 
-    return {
-        cluster.cluster_id: KubernetesPods(Access(cluster.kubeconfig, cluster.context), cluster.namespace)
-        for cluster in wanted
-    }
+    return {cluster.cluster_id: KubernetesPods(_access(cluster), cluster.namespace) for cluster in wanted}
 
 
 def ha_probe_of(
@@ -166,10 +158,9 @@ def ha_probe_of(
     store."""
     match cluster:
         case KubernetesSettings():
-            from sidecar.drivers.kubernetes import Access
             from sidecar.drivers.kubernetes.deployment_probe import DeploymentProbe
 
-            return DeploymentProbe(Access(cluster.kubeconfig, cluster.context), cluster, wall, ledger=ledger)
+            return DeploymentProbe(_access(cluster), cluster, wall, ledger=ledger)
         case ZooKeeperSettings():
             from sidecar.drivers.zookeeper.ensemble_probe import EnsembleProbe
 
@@ -183,13 +174,9 @@ def event_stores_of(clusters: Sequence[ClusterSettings]) -> dict[str, EventStore
     wanted = [cluster for cluster in clusters if isinstance(cluster, KubernetesSettings) and cluster.events]
     if not wanted:
         return {}
-    from sidecar.drivers.kubernetes import Access
     from sidecar.drivers.kubernetes.events import KubernetesEvents
 
-    return {
-        cluster.cluster_id: KubernetesEvents(Access(cluster.kubeconfig, cluster.context), cluster.namespace)
-        for cluster in wanted
-    }
+    return {cluster.cluster_id: KubernetesEvents(_access(cluster), cluster.namespace) for cluster in wanted}
 
 
 def plan_source_of(
@@ -213,7 +200,7 @@ def plan_source_of(
         for (kubeconfig, context, namespace, kinds), names in together.items()
     ]
     if finding:
-        access, kinds = Access(finding.kubeconfig, finding.context), _plan_kinds(finding)
+        access, kinds = _access(finding), _plan_kinds(finding)
         namespaces = [None] if finding.namespaces is None else finding.namespaces
         scopes += [(access, Scope(name, None, *kinds, qualified=finding.qualified)) for name in namespaces]
     return KubernetesPlans(scopes, clock)
@@ -233,38 +220,30 @@ def process_ends_of(settings: Settings, clock: Callable[[], Moment]) -> "Process
     return ProcessWatch(settings.clusters, clock, settings.evidence.log)
 
 
-def ledger_of(cluster: ClusterSettings, name: str = "ledger") -> LedgerStore:
-    """The document of this name that all sidecars of `cluster` share, in the cluster's own store. It connects when it is used."""
-    match cluster:
-        case KubernetesSettings():
-            return _kubernetes_ledger(cluster, cluster.namespace, cluster.cluster_id, name)
-        case ZooKeeperSettings():
-            return _zookeeper_ledger(cluster, cluster.namespace, name)
+def ledger_of(settings: ClusterSettings | AnyFinderSettings, name: str = "ledger") -> LedgerStore:
+    """The document of this name that all sidecars of a cluster share, in the cluster's own store; of a finder: that all sidecars share that
+    find the same clusters, one for all of these, in Kubernetes in the sidecars' own namespace. It connects when it is used.
+    """
+    match settings:
+        case KubernetesSettings() | FinderSettings():
+            from sidecar.drivers.kubernetes.kubernetes_ledger import KubernetesLedger
+
+            namespace = settings.namespace if isinstance(settings, KubernetesSettings) else settings.home
+            cluster_id = settings.cluster_id if isinstance(settings, KubernetesSettings) else ALL_FOUND
+            return KubernetesLedger(_access(settings), namespace, cluster_id, name=name)
+        case ZooKeeperSettings() | ZooKeeperFinderSettings():
+            from sidecar.drivers.zookeeper.zookeeper_ledger import ZooKeeperLedger
+
+            root = settings.namespace if isinstance(settings, ZooKeeperSettings) else settings.root.rstrip("/")
+            return ZooKeeperLedger(settings.quorum, root, name=name, security=_security(settings))
         case _:
-            assert_never(cluster)
+            assert_never(settings)
 
 
-def _kubernetes_ledger(
-    settings: KubernetesSettings | FinderSettings, namespace: str, cluster_id: str, name: str
-) -> LedgerStore:
-    from sidecar.drivers.kubernetes import Access
-    from sidecar.drivers.kubernetes.kubernetes_ledger import KubernetesLedger
-
-    return KubernetesLedger(Access(settings.kubeconfig, settings.context), namespace, cluster_id, name=name)
-
-
-def _zookeeper_ledger(settings: ZooKeeperSettings | ZooKeeperFinderSettings, root: str, name: str) -> LedgerStore:
-    from sidecar.drivers.zookeeper.security import Security
-    from sidecar.drivers.zookeeper.zookeeper_ledger import ZooKeeperLedger
-
-    security = Security(settings.tls, settings.sasl, settings.authorization)
-    return ZooKeeperLedger(settings.quorum, root, name=name, security=security)
-
-
-def silence_stores_of(settings: Settings) -> dict[str, LedgerStore]:
-    """The documents of silences, by their names in `Settings.silence_documents`."""
-    if not settings.silence_documents:
+def shared_documents(settings: Settings, name: str) -> dict[str, LedgerStore]:
+    """The documents of this name, by cluster; one at ALL_FOUND for all clusters that are found. None if nothing is shared."""
+    if settings.ledger is LedgerMode.LOCAL:
         return {}
     if settings.finder:
-        return {ALL_FOUND: ledger_of_found(settings.finder, "silences")}
-    return {cluster.cluster_id: ledger_of(cluster, "silences") for cluster in settings.clusters}
+        return {ALL_FOUND: ledger_of(settings.finder, name)}
+    return {cluster.cluster_id: ledger_of(cluster, name) for cluster in settings.clusters}

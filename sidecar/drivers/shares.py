@@ -101,13 +101,13 @@ class WatchedJobs:
         """The jobs of this list that are watched."""
         there = frozenset(job_ids)
         previous, kept = self._lists.get(place, frozenset()), there & self._watched.keys()
-        self._enter(kept - previous)
+        self._watched.update(kept - previous)
         self._leave((previous - there) | (self._seen & there))
         self._seen -= there
         new = sorted(there - kept)
         room = min(len(new), max(0, self._most - len(self._watched)))
         given = frozenset(new[: self._shares.take(self._owner, room, self._part) if room else 0])
-        self._enter(given)
+        self._watched.update(given)
         self._lists[place] = kept | given
         self._beyond.pop(_EVENTS, None)
         self._beyond[place] = len(new) - len(given)
@@ -120,7 +120,7 @@ class WatchedJobs:
         if len(self._watched) >= self._most or not self._shares.take(self._owner, 1, self._part):
             self._beyond[_EVENTS] = self._beyond.get(_EVENTS, 0) + 1
             return False
-        self._enter([job_id])
+        self._watched.update([job_id])
         self._seen.add(job_id)
         return True
 
@@ -135,9 +135,6 @@ class WatchedJobs:
         self._shares.give_back(self._owner, len(self._watched), self._part)
         for contents in (self._lists, self._watched, self._beyond, self._seen):
             contents.clear()
-
-    def _enter(self, job_ids: Iterable[str]) -> None:
-        self._watched.update(job_ids)
 
     def _leave(self, job_ids: Iterable[str]) -> None:
         before = len(self._watched)

@@ -33,7 +33,7 @@ class MemoryCgroup:
 
     def oom_kills(self) -> int | None:
         """The number of processes in it that the kernel has killed for memory."""
-        for line in _read(self._counters).splitlines():
+        for line in processes.read_open(self._counters, _MOST_BYTES).splitlines():
             name, _, value = line.partition(" ")
             if name == "oom_kill" and value.isdecimal():
                 return int(value)
@@ -41,7 +41,7 @@ class MemoryCgroup:
 
     def limit_bytes(self) -> int | None:
         """None: no limit, or not known."""
-        text = _read(self._limit).strip()
+        text = processes.read_open(self._limit, _MOST_BYTES).strip()
         return int(text) if text.isdecimal() and int(text) < _UNLIMITED else None
 
     def close(self) -> None:
@@ -79,15 +79,6 @@ def _opened(folder: Path, counters: str, limit: str) -> tuple[int, int | None] |
         return held, None
 
 
-def _read(file: int | None) -> str:
-    if file is None:
-        return ""
-    try:
-        return os.pread(file, _MOST_BYTES, 0).decode(errors="replace")
-    except OSError:
-        return ""
-
-
 def attributes(pid: int) -> dict[str, str]:
     """The attributes that we may read, by name."""
     readable = {}
@@ -97,17 +88,9 @@ def attributes(pid: int) -> dict[str, str]:
     return {name: value for name, value in readable.items() if value is not None}
 
 
-def _age(pid: int) -> str:
-    return f"{age(int(fields(pid)[19])):.0f}"
-
-
 def _cpu(pid: int) -> str:
     stat = fields(pid)
     return f"{(int(stat[11]) + int(stat[12])) / TICKS:.1f}"
-
-
-def _resident(pid: int) -> str:
-    return str(int(status(pid)["VmRSS"].removesuffix(" kB")) * 1024)
 
 
 def _oom_kills(pid: int) -> str | None:
@@ -120,9 +103,9 @@ def _oom_kills(pid: int) -> str | None:
 _ATTRIBUTES: Final[Mapping[str, Callable[[int], str | None]]] = {
     "state": lambda pid: status(pid)["State"],
     "threads": lambda pid: str(int(status(pid)["Threads"])),
-    "rss_bytes": _resident,
+    "rss_bytes": lambda pid: str(int(status(pid)["VmRSS"].removesuffix(" kB")) * 1024),
     "cpu_seconds": _cpu,
-    "started_seconds_ago": _age,
+    "started_seconds_ago": lambda pid: f"{age(int(fields(pid)[19])):.0f}",
     "oom_score": lambda pid: str(int(read(pid, "oom_score"))),
     "cgroup_oom_kills": _oom_kills,
     "uid": lambda pid: str(int(status(pid)["Uid"].split()[1])),

@@ -92,8 +92,10 @@ def _jvm_above(pid: int, running: Mapping[int, _Running], java: Container[int]) 
 
 
 def read(pid: int, name: str) -> str:
-    """The content of the regular file /proc/PID/`name`; may hold secrets. Raises OSError."""
-    return _file(PROC / str(pid) / name)
+    """The content of the regular file /proc/PID/`name`, bounded; may hold secrets. Raises OSError."""
+    # In another container's root any name may be a device or a pipe.
+    with open(PROC / str(pid) / name, "rb", opener=lambda path, _: open_regular(path)) as file:
+        return file.read(_MOST_BYTES).decode(errors="replace")
 
 
 def status(pid: int) -> dict[str, str]:
@@ -195,18 +197,19 @@ def open_regular(path: str | Path, flags: int = 0, folder: int | None = None) ->
     return descriptor
 
 
+def read_open(descriptor: int | None, most: int, start: int = 0) -> str:
+    """The text of an open file, so many bytes of it. Empty: there is none, or it cannot be read any more, as of a cgroup that is gone."""
+    with suppress(OSError):
+        return os.pread(descriptor, most, start).decode(errors="replace") if descriptor is not None else ""
+    return ""
+
+
 def is_in_a_container(pid: int) -> bool:
     """True if it sees other mounts than we do."""
     try:
         return (PROC / str(pid) / "ns/mnt").readlink() != (PROC / "self/ns/mnt").readlink()
     except OSError:  # then we may not see what it sees either
         return False
-
-
-def _file(path: Path) -> str:
-    """The content of a regular file, bounded. In another container's root any name may be a device or a pipe."""
-    with open(path, "rb", opener=lambda name, _: open_regular(name)) as file:
-        return file.read(_MOST_BYTES).decode(errors="replace")
 
 
 def maps(pid: int, library: str) -> bool | None:

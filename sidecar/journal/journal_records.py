@@ -2,8 +2,9 @@
 
 import logging
 import sqlite3
-from collections.abc import Callable, Collection, Container, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar, get_args
 
@@ -141,16 +142,18 @@ class JournalReader:
 
     def latest(self, kind: type[_R], limit: int, most_bytes: int | None = None) -> list[_R]:
         """At most `limit` records of one kind, and at most `most_bytes` of their lines, newest first. Raises JournalError."""
-        begin = f'{{"type":"{kind.__struct_config__.tag}",'.encode()
-        query = "SELECT seq, line FROM record WHERE substr(line, 1, ?) = ? ORDER BY seq DESC LIMIT ?"
-        values = (len(begin), begin, limit)
-        lines = self._asked(lambda connection: list(_fitting(connection.execute(query, values), most_bytes)))
+        lines = _fitting(islice(self._newest_lines(kind, 0, self.newest()), limit), most_bytes)
         return list(_decoded(lines, kind))
 
     def newest_first(self, kind: type[_R], after: int, until: int, containing: bytes = b"") -> Iterator[_R]:
         """The records of one kind after sequence number `after`, up to `until`, whose lines contain these bytes, newest first; only a
         few are in memory. Raises JournalError.
         """
+        return _decoded(self._newest_lines(kind, after, until, containing), kind)
+
+    def _newest_lines(
+        self, kind: type[Record], after: int, until: int, containing: bytes = b""
+    ) -> Iterator[tuple[int, bytes]]:
         begin = f'{{"type":"{kind.__struct_config__.tag}",'.encode()
         query = (
             "SELECT seq, line FROM record WHERE seq > ? AND seq < ? AND substr(line, 1, ?) = ? AND instr(line, ?) > 0 "
@@ -158,7 +161,7 @@ class JournalReader:
         )
         last = until + 1
         while batch := self._rows(query, (after, last, len(begin), begin, containing, _BATCH)):
-            yield from _decoded(batch, kind)
+            yield from batch
             last = batch[-1][0]
 
     def outcomes(self, after: int, until: int) -> Iterator[Death | Recovery | Annotation | StatusRecord]:
@@ -231,7 +234,7 @@ def _fitting(lines: Iterator[tuple[int, bytes]], most_bytes: int | None) -> Iter
         yield seq, line
 
 
-def _decoded(lines: list[tuple[int, bytes]], kind: Any) -> Iterator[Any]:
+def _decoded(lines: Iterable[tuple[int, bytes]], kind: Any) -> Iterator[Any]:
     """The records in the lines, without those of another version."""
     decoder = _DECODERS[kind]
     for _, line in lines:

@@ -75,7 +75,16 @@ class AppriseUrl(Struct, frozen=True, tag="apprise"):
         return self.keeps_incidents
 
 
-class Webhook(Struct, frozen=True, tag="webhook"):
+class _HttpAccess(Struct, frozen=True, kw_only=True):
+    bearer_token: Secret | None = None
+    username: str | None = None
+    """The user name for basic authentication, with `password`."""
+    password: Secret | None = None
+    ca_file: str | None = None
+    """PEM; None: the CAs of this system."""
+
+
+class Webhook(_HttpAccess, frozen=True, tag="webhook"):
     """An HTTP endpoint that takes Alertmanager's webhook payload, version 4."""
 
     service: ClassVar[str] = "webhook"
@@ -85,12 +94,6 @@ class Webhook(Struct, frozen=True, tag="webhook"):
     url: Secret
     hmac_secret: Secret | None = None
     """Signs the body; None: no signature."""
-    bearer_token: Secret | None = None
-    username: str | None = None
-    """The user name for basic authentication, with `password`."""
-    password: Secret | None = None
-    ca_file: str | None = None
-    """PEM; None: the CAs of this system."""
 
 
 class Slack(Struct, frozen=True, tag="slack"):
@@ -107,7 +110,7 @@ class Slack(Struct, frozen=True, tag="slack"):
     """The URL of the API without a trailing slash."""
 
 
-class Alertmanager(Struct, frozen=True, tag="alertmanager"):
+class Alertmanager(_HttpAccess, frozen=True, tag="alertmanager"):
     """One Alertmanager of a cluster."""
 
     service: ClassVar[str] = "alertmanager"
@@ -116,12 +119,6 @@ class Alertmanager(Struct, frozen=True, tag="alertmanager"):
 
     url: Secret
     """The URL of its API, without `/api/v2` and a trailing slash."""
-    bearer_token: Secret | None = None
-    username: str | None = None
-    """The user name for basic authentication, with `password`."""
-    password: Secret | None = None
-    ca_file: str | None = None
-    """PEM; None: the CAs of this system."""
     certificate_file: str | None = None
     """Ours, PEM, with `key_file`."""
     key_file: str | None = None

@@ -78,7 +78,6 @@ class RestConnection:
         return self._stream is not None
 
     def close(self) -> None:
-        """Close the connection, if there is one."""
         if self._stream:
             self._stream.socket.close()
             self._stream = None

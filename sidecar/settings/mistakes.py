@@ -164,7 +164,6 @@ class _Draft:
 
 
 def _is_within(inner: SettingPlace, outer: SettingPlace) -> bool:
-    """True if `inner` is below `outer`."""
     depth = len(outer.path)
     return inner.file == outer.file and len(inner.path) > depth and inner.path[:depth] == outer.path
 

@@ -47,7 +47,6 @@ class SloKeys(Struct, frozen=True):
 
 
 def read_objective(section: Section) -> Objective:
-    """The objective. Raises SettingsError."""
     return Objective(**section.values(SloKeys))
 
 
@@ -205,12 +204,11 @@ class Alerting(Struct, frozen=True, kw_only=True):
     receivers: tuple[Receiver, ...]
     external_labels: dict[str, str]
 
-    def policy_for(self, observer: str, stores: Mapping[str, Store], labels: Mapping[str, str] | None = None) -> Policy:
-        """The policy of a sidecar that watches `stores`. `labels`: used if the configuration has no external labels."""
+    def policy_for(self, observer: str, stores: Mapping[str, Store]) -> Policy:
         return Policy(
             observer,
             stores,
-            dict(self.external_labels or labels or {}),
+            dict(self.external_labels),
             rules=self.rules,
             route=self.route,
             inhibit_rules=self.inhibit_rules,
@@ -305,23 +303,12 @@ class Settings(Alerting, frozen=True, kw_only=True):
     def identified(self, natives: Mapping[str, str]) -> Self:
         """The settings with the schemes of services' own URLs, by destination."""
 
-        def add_native(name: str, endpoint: Endpoint) -> Endpoint:
-            return (
-                replace(endpoint, native=natives[name])
-                if isinstance(endpoint, AppriseUrl) and name in natives
-                else endpoint
-            )
+        def endpoints(receiver: Receiver) -> Iterator[Endpoint]:
+            for index, endpoint in enumerate(receiver.endpoints):
+                native = natives.get(f"{receiver.name}#{index}")
+                yield replace(endpoint, native=native) if native and isinstance(endpoint, AppriseUrl) else endpoint
 
-        receivers = (
-            replace(
-                receiver,
-                endpoints=tuple(
-                    add_native(f"{receiver.name}#{index}", endpoint)
-                    for index, endpoint in enumerate(receiver.endpoints)
-                ),
-            )
-            for receiver in self.receivers
-        )
+        receivers = (replace(receiver, endpoints=tuple(endpoints(receiver))) for receiver in self.receivers)
         return replace(self, receivers=tuple(receivers))
 
     def locations(self) -> dict[str, str]:

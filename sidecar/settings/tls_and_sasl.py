@@ -104,7 +104,6 @@ def security_settings(section: Section) -> dict[str, Setting]:
 
 
 def _section_settings(name: str, settings: NamedSettings) -> dict[str, Setting]:
-    """The settings of the section `name`."""
     inside = f"{name}."
     return {key.removeprefix(inside): setting for key, setting in settings.items() if key.startswith(inside)}
 

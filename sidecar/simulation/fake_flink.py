@@ -43,7 +43,6 @@ ID_SEED: Final = "rehearsal"
 
 
 def job_id(name: str) -> str:
-    """The id of the job with this name."""
     return UUID(record_id(ID_SEED, "job", name)).hex
 
 
@@ -183,9 +182,8 @@ class SimulatedFlink:
             yield from self._deployment.apply(event.operator, at)
         if event.checks:
             self._checks |= event.checks
-            results = (
-                CheckResult(check=name, verdict=verdict, text="as tested") for name, verdict in self._checks.items()
-            )
+            checks = self._checks.items()
+            results = (CheckResult(check=name, verdict=verdict, text="as tested") for name, verdict in checks)
             yield HaChecked(at, self._cluster_id, tuple(results))
         was_blind, self._blind = self._blind, self._blind if event.blind is None else event.blind
         observations = [*self._change(event, at)]

@@ -68,7 +68,6 @@ def _failover(cluster: str) -> list[ScenarioEvent]:
 
 
 def preview_lines(preview: Preview) -> Iterator[str]:
-    """The message, a line each."""
     yield f"{preview.destination}: {preview.payload}"
     yield f"  at      {preview.at}"
     yield f"  reason  {preview.reason}"

@@ -276,17 +276,14 @@ def _silences(snapshot: Snapshot) -> Iterator[Metric]:
 def _own_health(snapshot: Snapshot) -> Iterator[Metric]:
     health = snapshot.health
     pending = sum(not delivery.is_scheduled for delivery in snapshot.state.outbox.values())
-    yield GaugeMetricFamily("flink_ha_outbox_pending", "Deliveries that are due and not settled.", pending)
-    yield GaugeMetricFamily(
-        "flink_ha_spool_pending_records", "Records that are in no segment yet.", health.spool_pending
+    gauges = (
+        ("flink_ha_outbox_pending", "Deliveries that are due and not settled.", pending),
+        ("flink_ha_spool_pending_records", "Records that are in no segment yet.", health.spool_pending),
+        ("flink_ha_journal_up", "1 while records are on disk.", int(health.journal_problem is None)),
+        ("flink_ha_rules_up", "1 while the rules on disk are in use.", int(health.rules_problem is None)),
+        ("flink_ha_unsaved_records", "Records that wait in memory for the disk.", health.unsaved_records),
     )
-    yield GaugeMetricFamily("flink_ha_journal_up", "1 while records are on disk.", int(health.journal_problem is None))
-    yield GaugeMetricFamily(
-        "flink_ha_rules_up", "1 while the rules on disk are in use.", int(health.rules_problem is None)
-    )
-    yield GaugeMetricFamily(
-        "flink_ha_unsaved_records", "Records that wait in memory for the disk.", health.unsaved_records
-    )
+    yield from (GaugeMetricFamily(*gauge) for gauge in gauges)
     text = "Observations that could not be processed: what they were about is unknown."
     yield CounterMetricFamily("flink_ha_unprocessed_observations", text, health.unprocessed)
     text = "Clusters, rules, groups and alerts that raised an error and were left out of a step."

@@ -161,22 +161,20 @@ class Application:
         metrics: Callable[[], bytes],
         clock: Callable[[], Moment],
         journal: Callable[[], JournalReader],
-        dead: Callable[[], Sequence[str]] = threads.dead,
         allowed_hosts: Collection[str] = (),
     ) -> None:
-        """`journal` opens a reader for one request; `dead` names the required threads that have ended; `allowed_hosts` are accepted in
-        the Host header, in addition to those that `is_allowed` always accepts.
+        """`journal` opens a reader for one request; `allowed_hosts` are accepted in the Host header, in addition to those that `is_allowed`
+        always accepts.
         """
         self._snapshot = snapshot
         self._metrics = metrics
         self._clock = clock
-        self._dead = dead
         self._allowed_hosts = allowed_hosts
         self.overloaded: Callable[[], bool] = lambda: False
         """True if only health is answered now. Set by the server."""
         self._queries = Queries(snapshot, journal)
         self._monitored: Final[dict[str, Callable[[], Answer]]] = {
-            "/livez": lambda: livez(self._dead(), self._snapshot(), self._clock()),
+            "/livez": lambda: livez(threads.dead(), self._snapshot(), self._clock()),
             "/readyz": lambda: readyz(self._snapshot(), self._clock()),
             "/metrics": lambda: (HTTPStatus.OK, "text/plain; version=0.0.4; charset=utf-8", self._metrics()),
         }

@@ -141,11 +141,9 @@ class WebServer:
 
     @property
     def unread(self) -> int:
-        """Bytes of answers that clients have not read yet."""
         return self._server.unread
 
     def start(self) -> None:
-        """Start to answer."""
         logging.getLogger("waitress").setLevel(logging.ERROR)
         self._thread.start()
 

@@ -33,11 +33,7 @@ _MARK_COLUMNS: Final = 12
 """Marks closer than this are one."""
 _NARROWEST_NAME: Final = 26
 """Columns of a leader's time that shows its name."""
-_STATES: Final = {
-    SpanState.VACANT: "no leader",
-    SpanState.BLIND: "cannot be seen",
-    SpanState.UNRECORDED: "no records",
-}
+_STATES: Final = {SpanState.VACANT: "no leader", SpanState.BLIND: "cannot be seen", SpanState.UNRECORDED: "no records"}
 _LINE: Final = "M{x} 7h{w}"
 """A thick line is a rectangle. The style sheet sets its thickness: the states differ in shape too."""
 JOBS_DRAWN: Final = 3
@@ -140,11 +136,8 @@ def _mark(episode: EpisodeRecord) -> Happening:
 
 
 def _episode_words(episode: EpisodeRecord) -> str:
-    vacant = (
-        ""
-        if episode.vacant_seconds is None
-        else f", no leader for {lasted(episode.vacant_seconds, episode.vacant_seconds)}"
-    )
+    waited = episode.vacant_seconds
+    vacant = "" if waited is None else f", no leader for {lasted(waited, waited)}"
     going_on = "" if episode.closed_at else ", not over"
     return f"{episode.opened_at[11:19]} {episode.cause}{vacant}{going_on}"
 

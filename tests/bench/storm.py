@@ -17,6 +17,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar.app.loop import Loop
+from sidecar.core.alerting.alerting_step import Send
 from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.captures import Capture
 from sidecar.core.cluster.cluster_state import ClusterState
@@ -27,7 +28,7 @@ from sidecar.core.policy.policy import Destination, Policy, Rule, Severity
 from sidecar.core.policy.routing import Route
 from sidecar.core.policy.triggers import Trigger
 from sidecar.core.records import AnyRecord
-from sidecar.core.state import State
+from sidecar.core.state import Effect, Gather, State
 from sidecar.journal import Journal
 from sidecar.runtime.clock import Clock
 from tests.kit import observed_failovers as scenes
@@ -109,20 +110,19 @@ def storm(what: str, jobs: int) -> str:
         sent: list[tuple[float, Delivery]] = []
         first_message = threading.Event()
 
-        def send(delivery: Delivery) -> None:
-            sent.append((time.monotonic(), delivery))
-            loop.observe(DeliverySettled(clock(), delivery.id, DeliveryOutcome.DELIVERED))
-            first_message.set()
+        def carry_out(effect: Effect) -> None:
+            match effect:
+                case Send(delivery):
+                    sent.append((time.monotonic(), delivery))
+                    loop.observe(DeliverySettled(clock(), delivery.id, DeliveryOutcome.DELIVERED))
+                    first_message.set()
+                case Gather(capture):
+                    asked.append(capture)
 
         asked: list[Capture] = []
         loop = Loop(
             *(POLICY, journal, journal.open(), clock),
-            send=send,
-            gather=asked.append,
-            publish=print,
-            name_pod=print,
-            read_silences=print,
-            take_picture=print,
+            carry_out=carry_out,
             sealed=lambda: 0,
             died=first_message.set,
         )

@@ -10,13 +10,15 @@ from sidecar.core.observations import EndObservation, EventObserved, LogEndRead,
 from sidecar.core.process_end import PodStatus, SeenEvent
 from sidecar.drivers.kubernetes import Access, plan_watch, pod_reports
 from sidecar.drivers.kubernetes.api import Api
-from sidecar.drivers.kubernetes.plan_watch import EVENTS_ROLE, PODS_ROLE, KubernetesPlans
+from sidecar.drivers.kubernetes.plan_watch import KubernetesPlans
 from sidecar.drivers.kubernetes.pod_reports import LOGS_ROLE, Scope
 from tests.kit.driver_recorder import Observations, now
 from tests.kit.kubernetes_server import Json, Kubernetes, Namespace
 from tests.kit.waiting import wait_for
 
 NATIVE = {"app": "orders", "component": "jobmanager", "type": "flink-native-kubernetes"}
+PODS_ROLE = '{apiGroups: [""], resources: [pods], verbs: [list, watch]}'
+EVENTS_ROLE = '{apiGroups: [""], resources: [events], verbs: [list, watch]}'
 KILLING = "Container flink-main-container failed liveness probe, will be restarted"
 
 

@@ -47,16 +47,13 @@ class Heard:
 
     def lost(self) -> None: ...
 
-    def refused(self, *, refused: bool) -> None:
-        self.refusals.append(refused)
-
 
 def answers(status: HTTPStatus) -> Heard:
     """What is made of a list that is answered so."""
     heard = Heard()
     server: Any = Refusing(status)
     selector = Selector(kind="FlinkDeployment", group="flink.apache.org/v1beta1")
-    watch = ObjectWatch(server, selector, flink_deployment, heard, "{}", "it is not known", heard.refused)
+    watch = ObjectWatch(server, selector, flink_deployment, heard, "it is not known", heard.refusals.append)
     watch._failed(ApiError("no", status))
     return heard
 

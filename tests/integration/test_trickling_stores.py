@@ -10,6 +10,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from sidecar.app.loop import Loop
+from sidecar.core.alerting.alerting_step import Send
 from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Store
@@ -59,12 +60,7 @@ class House:
             self._journal,
             state,
             clock,
-            send=self.sent.append,
-            gather=lambda _: None,
-            publish=lambda _: None,
-            name_pod=lambda *_: None,
-            read_silences=lambda *_: None,
-            take_picture=lambda *_: None,
+            carry_out=lambda effect: self.sent.append(effect.delivery) if isinstance(effect, Send) else None,
             sealed=lambda: 0,
             died=lambda: None,
         )

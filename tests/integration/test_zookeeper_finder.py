@@ -2,10 +2,9 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from random import Random
-from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -46,13 +45,17 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def find(shared_zookeeper: ZooKeeper, namespace: str) -> Iterator[Find]:
+def find(shared_zookeeper: ZooKeeper, namespace: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Find]:
     """Starts finders below the test's namespace, and stops them when the test is over."""
     started: list[Recorder] = []
 
-    def start(address: str = shared_zookeeper.address, root: str = namespace, **bounds: Any) -> Recorder:
+    def start(
+        address: str = shared_zookeeper.address, root: str = namespace, known: Collection[str] = (), **bounds: int
+    ) -> Recorder:
+        for name, most in bounds.items():
+            monkeypatch.setattr(clusters_below_root, name, most)
         settings = ZooKeeperFinderSettings(address, root, session_timeout=6.0, connection_timeout=3.0)
-        recorder = Recorder(ZooKeeperFinder(settings, now, **bounds))
+        recorder = Recorder(ZooKeeperFinder(settings, now, known))
         started.append(recorder)
         recorder.finder.start(recorder)
         return recorder
@@ -257,7 +260,7 @@ def test_too_many_clusters_are_left_out_and_counted(find: Find, run: Run, flink:
     """Those directly below the root get half of all. When one goes, another one is watched."""
     for name in ("a", "b", "c"):
         run(name)
-    recorder = find(most=4)
+    recorder = find(MOST=4)
     recorder.wait_listed({"a", "b"})
     assert recorder.listed()[-1].left_out == 1
     remove(flink, "a")
@@ -276,7 +279,7 @@ def test_a_crowded_folder_hides_no_cluster_of_another_one(find: Find, run: Run, 
     """A tenant fills one: clusters of other folders are found, before and afterwards, and what is left out is counted there."""
     run("team/orders")
     crowd(flink, "/tenant", 60)
-    recorder = find(most_paths=40)
+    recorder = find(MOST_PATHS=40)
     recorder.wait_listed({"team/orders"})
     run("other/billing")
     recorder.wait(partial(whole, recorder, "other/billing"))

@@ -56,12 +56,7 @@ def at_the_start(folder: Path, policy: Policy) -> Samples:
         journal,
         state,
         Clock(),
-        send=lambda _: None,
-        gather=lambda _: None,
-        publish=lambda _: None,
-        name_pod=lambda *_: None,
-        read_silences=lambda *_: None,
-        take_picture=lambda *_: None,
+        carry_out=lambda _: None,
         sealed=lambda: 0,
         died=died,
     )

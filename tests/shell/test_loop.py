@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.app.loop import Loop
+from sidecar.core.alerting.alerting_step import Send
 from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.captures import Capture
 from sidecar.core.moment import Moment
@@ -15,6 +16,7 @@ from sidecar.core.observations import DeliveryOutcome, DeliverySettled, Observat
 from sidecar.core.pictures import PictureRequest
 from sidecar.core.policy.policy import Policy, Source
 from sidecar.core.policy.routing import Route
+from sidecar.core.state import Effect, Gather, TakePicture
 from sidecar.journal import Journal, JournalReader
 from sidecar.runtime.clock import Clock
 from tests.kit.observed_failovers import POLICY, failover, first_sight
@@ -47,19 +49,20 @@ class House:
             self.journal,
             state,
             self.clock,
-            send=self.send,
-            gather=self.captures.append,
-            publish=lambda _: None,
-            name_pod=lambda *_: None,
-            read_silences=lambda *_: None,
-            take_picture=self.pictures.append,
+            carry_out=self.carry_out,
             sealed=lambda: 0,
             died=self.died.set,
         )
 
-    def send(self, delivery: Delivery) -> None:
-        self.sent.append(delivery)
-        self.recorded_when_sent.append(len(self.reader.records(0, 1000)))
+    def carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Send(delivery):
+                self.sent.append(delivery)
+                self.recorded_when_sent.append(len(self.reader.records(0, 1000)))
+            case Gather(capture):
+                self.captures.append(capture)
+            case TakePicture(request):
+                self.pictures.append(request)
 
     def bring(self, observations: list[Observation]) -> None:
         """Bring a scene in, as if it happened now."""

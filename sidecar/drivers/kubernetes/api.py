@@ -1,4 +1,4 @@
-"""Requests to the API server, all with a time limit. The only writes go to the ledger's own ConfigMap and to Events (`call`)."""
+"""Requests to the API server, all with a time limit. The only writes go to the ledger's own ConfigMap and to Events."""
 
 import ssl
 import time
@@ -20,7 +20,6 @@ from sidecar.drivers.kubernetes.access import Access, ApiError, Credentials, Too
 from sidecar.drivers.kubernetes.objects import (
     ConfigMap,
     ConfigMapList,
-    read_config_map,
     read_config_map_list,
     read_message,
 )
@@ -138,6 +137,12 @@ class Selector(Struct, frozen=True):
     def resource(self) -> str:
         return f"{self.kind.lower()}s{f'/{self.part}' if self.part else ''}"
 
+    def rule(self, *verbs: str) -> str:
+        """The rule of a Role that allows these verbs."""
+        names = f", resourceNames: [{self.name}]" if self.name and "create" not in verbs else ""
+        group = self.group.partition("/")[0] or '""'
+        return f"{{apiGroups: [{group}], resources: [{self.resource}]{names}, verbs: [{', '.join(verbs)}]}}"
+
     def query(self) -> list[tuple[str, str]]:
         fields = f"metadata.name={self.name}" if self.name else self.fields
         return [("fieldSelector", fields)] if fields else [("labelSelector", self.labels)] if self.labels else []
@@ -236,12 +241,8 @@ class Api:
         self._stream = Stream(self._get("watch", selector, query))
         return self._stream
 
-    def call(self, verb: Verb, name: str, body: object = None) -> ConfigMap:
-        """Get the ConfigMap `name`, create it from `body`, or patch it with the JSON merge patch `body`. Returns the result."""
-        return self.exchange(verb, Selector(name=name), body, read_config_map)
-
     def exchange(self, verb: Verb, selector: Selector, body: object, read: Callable[[bytes], _T]) -> _T:
-        """Get, create or patch one object of any kind (see `call`). Returns what `read` decodes from the response."""
+        """Get one object, create it from `body`, or patch it with the JSON merge patch `body`. Returns what `read` makes of it."""
         method, content_type = _METHODS[verb]
         path = f"{_path(self._namespace, selector.group)}/{selector.resource}"
         if verb != "create":

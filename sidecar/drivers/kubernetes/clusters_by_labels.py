@@ -61,7 +61,6 @@ class FoundClustersWatch(ConfigMapWatch):
 
     @property
     def complete(self) -> bool:
-        """True if everything has been read since it connected."""
         return self._reports.complete
 
     @property

@@ -93,7 +93,6 @@ class FoundClusters:
         return cluster_id
 
     def forget(self, *cluster_ids: str) -> None:
-        """Remove clusters that do not exist any more."""
         with self._lock:
             for cluster_id in self._watched.intersection(cluster_ids):
                 self._shares.give_back(folder_of(cluster_id), 1)
@@ -166,7 +165,6 @@ class ConfigMapReports:
         return replace(config_map, data=data, left_out=jobs.left_out)
 
     def is_reported(self, name: str, config_map: ConfigMap | None) -> bool:
-        """True if that is what was reported last of the ConfigMap."""
         return self._versions.get(name) == (config_map.version if config_map else None)
 
     def changes(self, config_maps: Mapping[str, ConfigMap]) -> dict[str, Version | None]:
@@ -203,7 +201,8 @@ class ConfigMapReports:
 
     def removed(self, at: Moment, name: str) -> None:
         del self._versions[name]
-        self._forget_jobs(name)
+        if jobs := self._jobs.get(self._cluster_of(name)):
+            jobs.listed(name, ())
         self.expectations.leases.removed(name)
         self.expectations.delivered(name, None)
         self._report(ConfigMapObserved(at, self._cluster_of(name), name))
@@ -216,10 +215,6 @@ class ConfigMapReports:
         for cluster_id in self._cluster_ids:
             self._report(ViewConfirmed(at, cluster_id, CONFIRMED_WITHIN))
         return completed
-
-    def _forget_jobs(self, name: str) -> None:
-        if jobs := self._jobs.get(self._cluster_of(name)):
-            jobs.listed(name, ())
 
     def _cluster_in(self, config_map: ConfigMap) -> str:  # noqa: ARG002  all are of the one cluster
         return self._cluster_id

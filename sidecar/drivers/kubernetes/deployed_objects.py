@@ -73,7 +73,6 @@ _Object = Mapping[str, Any]
 
 
 def flink_pod(pod: Full) -> FlinkPod:
-    """The pod that a manifest describes."""
     metadata, spec, status = pod.metadata, pod.spec, pod.status
     labels = texts(metadata.labels)
     container = main_container(spec.containers)
@@ -103,7 +102,6 @@ def flink_pod(pod: Full) -> FlinkPod:
 
 
 def disruption_budget(budget: Full, *, empty_selects_all: bool) -> DisruptionBudget:
-    """The PodDisruptionBudget that a manifest describes."""
     spec = budget.spec
     selector = mapping(spec.selector)
     requirements = (

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from http import HTTPStatus
 from itertools import chain, islice
@@ -82,42 +82,6 @@ def needs_of(cluster: KubernetesSettings, *, ledger: bool) -> Iterator[NeededPer
         yield NeededPermission("deaths", ("get",), "pods/log")
 
 
-def own_rights(access_reviews: Api, namespace: str, needs: Iterator[NeededPermission]) -> Iterator[Right]:
-    """The rights of the sidecar's account among `needs`, one request each. `access_reviews` has no namespace. Raises ApiError."""
-    ask = partial(_is_allowed, access_reviews, "SelfSubjectAccessReview", namespace, {})
-    return (_right(need, verb, allowed=ask(need, verb)) for need in needs for verb in need.verbs)
-
-
-def flink_rights(api: Api, namespace: str, account: str) -> Iterator[Right]:
-    """The rights of a service account of `namespace` among those that Flink needs, one request each. `api` is of that namespace. Raises
-    ApiError."""
-    need = NeededPermission("Flink's high availability", _FLINK_VERBS, "configmaps")
-    user: dict[str, object] = {
-        "user": f"system:serviceaccount:{namespace}:{account}",
-        "groups": ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"],
-    }
-    ask = partial(_is_allowed, api, "LocalSubjectAccessReview", namespace, user)
-    return (_right(need, verb, allowed=ask(need, verb)) for verb in need.verbs)
-
-
-def _is_allowed(
-    api: Api, kind: str, namespace: str, user: Mapping[str, object], need: NeededPermission, verb: str
-) -> bool:
-    resource, _, part = need.resource.partition("/")
-    about = {"namespace": namespace, "verb": verb, "group": need.group, "resource": resource, "subresource": part}
-    review = {
-        "apiVersion": REVIEWS,
-        "kind": kind,
-        "metadata": {"namespace": namespace} if user else {},
-        "spec": {"resourceAttributes": about | {"name": need.name}, **user},
-    }
-    return api.exchange("create", Selector(kind=kind, group=REVIEWS), review, is_allowed)
-
-
-def _right(need: NeededPermission, verb: str, *, allowed: bool) -> Right:
-    return Right(verb, need.resource, need.group, need.name, need.purpose, allowed)
-
-
 _SECONDS: Final = 60.0
 """The time for the whole probe. A fact that is not read by then is not known."""
 _MOST_OBJECTS: Final = 5_000
@@ -183,14 +147,14 @@ class DeploymentProbe:
         )
         pods = job_managers_of(facts)
         job_managers = () if isinstance(pods, UnknownFact) else pods
+        # What the arguments and environment of JobManagers set overrides the ConfigMap.
+        properties = next((pod.properties for pod in job_managers if pod.properties), {})
         conf_maps = (pod.conf_map for pod in job_managers if pod.conf_map)
         options = self._options(next(conf_maps, f"flink-config-{facts.cluster_id}"))
         return replace(
             facts,
             memory=options,
-            election=options
-            if isinstance(options, UnknownFact)
-            else election_times({**options, **_properties(job_managers)}),
+            election=options if isinstance(options, UnknownFact) else election_times({**options, **properties}),
             flink_rights=pods if isinstance(pods, UnknownFact) else self._flink_rights(pods),
             leaders_later=self._leaders_later(leaders),
         )
@@ -246,18 +210,40 @@ class DeploymentProbe:
 
     def _own_rights(self) -> tuple[Right, ...] | UnknownFact:
         needs = needs_of(self._cluster, ledger=self._ledger)
-        selector = Selector(kind="SelfSubjectAccessReview", group=REVIEWS)
-        return self._rights(own_rights(self._reviews, self._cluster.namespace, needs), selector)
+        return self._rights(self._reviews, "SelfSubjectAccessReview", {}, needs)
 
     def _flink_rights(self, job_managers: tuple[FlinkPod, ...]) -> FlinkRights | UnknownFact:
+        """The rights of Flink's service account among those that Flink needs."""
         if not job_managers:
             return UnknownFact("there is no JobManager's pod, which would name the service account")
-        account = job_managers[0].service_account or "default"
-        selector = Selector(kind="LocalSubjectAccessReview", group=REVIEWS)
-        rights = self._rights(flink_rights(self._api, self._cluster.namespace, account), selector)
+        account, namespace = job_managers[0].service_account or "default", self._cluster.namespace
+        user = {
+            "user": f"system:serviceaccount:{namespace}:{account}",
+            "groups": ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"],
+        }
+        need = NeededPermission("Flink's high availability", _FLINK_VERBS, "configmaps")
+        rights = self._rights(self._api, "LocalSubjectAccessReview", user, [need])
         return rights if isinstance(rights, UnknownFact) else FlinkRights(account, rights)
 
-    def _rights(self, rights: Iterator[Right], selector: Selector) -> tuple[Right, ...] | UnknownFact:
+    def _rights(
+        self, api: Api, kind: str, user: Mapping[str, object], needs: Iterable[NeededPermission]
+    ) -> tuple[Right, ...] | UnknownFact:
+        """The rights of a user among `needs`, one request each; empty: of our own account."""
+        selector, namespace = Selector(kind=kind, group=REVIEWS), self._cluster.namespace
+
+        def right(need: NeededPermission, verb: str) -> Right:
+            resource, _, part = need.resource.partition("/")
+            about = {"namespace": namespace, "verb": verb, "group": need.group, "resource": resource}
+            review = {
+                "apiVersion": REVIEWS,
+                "kind": kind,
+                "metadata": {"namespace": namespace} if user else {},
+                "spec": {"resourceAttributes": about | {"subresource": part, "name": need.name}, **user},
+            }
+            allowed = api.exchange("create", selector, review, is_allowed)
+            return Right(verb, need.resource, need.group, need.name, need.purpose, allowed)
+
+        rights = (right(need, verb) for need in needs for verb in need.verbs)
         return self._ask(lambda: tuple(self._answers_in_time(rights)), "create", selector)
 
     # -- requests ------------------------------------------------------------------------------------------------------
@@ -288,21 +274,10 @@ class DeploymentProbe:
             if error.status == HTTPStatus.NOT_FOUND:
                 return _NO_SUCH_KIND if not selector.name else UnknownFact(f"there is no {selector}")
             if error.status == HTTPStatus.FORBIDDEN:
-                return UnknownFact(f"not permitted: the Role needs {_rule(verb, selector)}")
+                return UnknownFact(f"not permitted: the Role needs {selector.rule(verb)}")
             return UnknownFact(clean(error, _LONGEST_REASON))
         except SettingsError as error:
             return UnknownFact(clean(error, _LONGEST_REASON))
 
     def _is_over(self) -> bool:
         return self._stopping.is_set() or time.monotonic() > self._deadline
-
-
-def _properties(job_managers: tuple[FlinkPod, ...]) -> Mapping[str, str]:
-    """The options that the JobManagers' arguments and environment set. They override the ConfigMap."""
-    return next((pod.properties for pod in job_managers if pod.properties), {})
-
-
-def _rule(verb: str, selector: Selector) -> str:
-    names = f", resourceNames: [{selector.name}]" if selector.name and verb != "create" else ""
-    group = selector.group.partition("/")[0] or '""'
-    return f"{{apiGroups: [{group}], resources: [{selector.resource}]{names}, verbs: [{verb}]}}"

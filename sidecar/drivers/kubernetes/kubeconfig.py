@@ -64,7 +64,6 @@ def _text(file: str | None) -> str | None:
 
 
 def _reason(error: Exception) -> str:
-    """The error in one line."""
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"
     return _line(str(error))

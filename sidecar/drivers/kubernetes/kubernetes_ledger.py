@@ -10,8 +10,8 @@ from threading import Thread
 from typing import Any, Final
 
 from sidecar.drivers.kubernetes.access import Access, ApiError
-from sidecar.drivers.kubernetes.api import Api, Verb
-from sidecar.drivers.kubernetes.objects import ConfigMap
+from sidecar.drivers.kubernetes.api import Api, Selector, Verb
+from sidecar.drivers.kubernetes.objects import ConfigMap, read_config_map
 from sidecar.ports import LONGEST_DOCUMENT, LedgerError, LedgerRefusedError, StoredDocument
 
 LABELS: Final = {"app.kubernetes.io/name": "flink-ha-sidecar", "app.kubernetes.io/component": "ledger"}
@@ -70,7 +70,7 @@ class KubernetesLedger:
         """None: the API server answered with a status in `unless`."""
         api = self._api
         try:
-            return self._call_with_deadline(lambda: api.call(verb, self._name, body))
+            return self._call_with_deadline(lambda: api.exchange(verb, Selector(self._name), body, read_config_map))
         except ApiError as error:
             if error.status in unless:
                 return None

@@ -111,7 +111,6 @@ class ListWatch(ABC, Generic[_List, _Item]):
         self._api.reopen()
 
     def _follow(self) -> None:
-        """Watch until the watch ends."""
         since, listing = self._until, None
         if since is None or self._doubtful:
             since, listing = self._list()

@@ -92,7 +92,6 @@ class MakerStatus(Struct, frozen=True):
 
 
 def maker_status(kind: Maker) -> Callable[[Full], MakerStatus]:
-    """Reads an object of this kind."""
 
     def read(manifest: Full) -> MakerStatus:
         metadata, spec, status = manifest.metadata, manifest.spec, manifest.status
@@ -213,7 +212,6 @@ class Makers:
             self._changed(key)
 
     def listed(self, kind: Maker, makers: Mapping[str, MakerStatus], *, complete: bool) -> None:
-        """All of a kind that there are."""
         with self._lock:
             gone = [key for key in self._makers if key[0] is kind and key[1] not in makers] if complete else []
         for key in gone:

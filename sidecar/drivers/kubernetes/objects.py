@@ -283,7 +283,6 @@ def read_object(body: bytes, kind: str = "object") -> Full:
 
 
 def flink_deployment(manifest: Full) -> FlinkDeployment:
-    """The FlinkDeployment that a manifest describes."""
     status, job = mapping(manifest.status.reconciliation_status), mapping(manifest.spec.job)
     reconciled = number(status.get("reconciliationTimestamp"))
     return FlinkDeployment(

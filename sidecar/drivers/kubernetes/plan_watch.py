@@ -17,13 +17,12 @@ from sidecar.core.observations import (
     PlanObservation,
     RightRefused,
 )
-from sidecar.core.process_end import SeenEvent
 from sidecar.drivers.kubernetes.access import Access, ApiError
 from sidecar.drivers.kubernetes.api import Api, Selector
-from sidecar.drivers.kubernetes.list_watch import ListWatch, end
-from sidecar.drivers.kubernetes.makers import GROUPS, MakerReports, Makers, MakerStatus, Namespaces, maker_status
+from sidecar.drivers.kubernetes.list_watch import Cuttable, ListWatch, end
+from sidecar.drivers.kubernetes.makers import GROUPS, MakerReports, Makers, Namespaces, maker_status
 from sidecar.drivers.kubernetes.objects import Item, Read, WatchEvent, flink_deployment, read_change, read_page
-from sidecar.drivers.kubernetes.pod_objects import JobManagerPod, job_manager_pod, seen_event
+from sidecar.drivers.kubernetes.pod_objects import job_manager_pod, seen_event
 from sidecar.drivers.kubernetes.pod_reports import EventReports, PodReports, PreviousLogs, Scope
 from sidecar.ports import PlanObserver
 
@@ -52,14 +51,8 @@ class ObjectReports(Protocol[_T_contra]):
         """Note that the objects cannot be read any more."""
 
 
-def _nobody(*, refused: bool) -> None:
-    """Ignore whether the API server refuses to list the objects."""
-
-
-class Refusals(Protocol):
-    """Told whether the API server refuses to list the objects, at each attempt."""
-
-    def __call__(self, *, refused: bool) -> None: ...
+Refusals = Callable[[bool], None]
+"""Told whether the API server refuses to list the objects, at each attempt."""
 
 
 class ObjectWatch(ListWatch[tuple[Mapping[str, _T], int], Item[_T]]):
@@ -71,11 +64,11 @@ class ObjectWatch(ListWatch[tuple[Mapping[str, _T], int], Item[_T]]):
         selector: Selector,
         read: Read[_T],
         reports: ObjectReports[_T],
-        role: str,
         without: str,
-        refusals: Refusals = _nobody,
+        refusals: Refusals = lambda _refused: None,
     ) -> None:
-        """`role`: the rule that the Role needs; `without`: what is not known without it, for the log."""
+        """`without`: what is not known without these objects, for the log."""
+        role = Selector(kind=selector.kind, group=selector.group).rule("list", "watch")
         super().__init__(api, selector, without, "kubernetes-plans", _log, role)
         self._read_page = partial(read_page, read=read, qualified=api.qualified)
         self._read_change = partial(read_change, read=read, qualified=api.qualified)
@@ -101,7 +94,7 @@ class ObjectWatch(ListWatch[tuple[Mapping[str, _T], int], Item[_T]]):
             _log.info("watching %s", self._selector)
             self._throttle.reset()
         self._connected = True
-        self._refusals(refused=False)
+        self._refusals(False)
         if left_out:
             self._warn(
                 f"{left_out} {self._selector} are left out: they cannot be decoded, or are more than {MOST_OBJECTS}"
@@ -128,35 +121,17 @@ class ObjectWatch(ListWatch[tuple[Mapping[str, _T], int], Item[_T]]):
     def _disconnected(self, error: ApiError | None) -> None:
         status = error.status if error else None
         if status == HTTPStatus.FORBIDDEN:
-            self._refusals(refused=True)
+            self._refusals(True)
         if self._connected:
             self._connected = False
             self._reports.lost()
         if status == HTTPStatus.NOT_FOUND:  # no such kind is installed: there are none
-            self._refusals(refused=False)
+            self._refusals(False)
             self._reports.listed({}, complete=True)
 
 
-DEPLOYMENTS_ROLE: Final = "{apiGroups: [flink.apache.org], resources: [flinkdeployments], verbs: [list, watch]}"
-PODS_ROLE: Final = '{apiGroups: [""], resources: [pods], verbs: [list, watch]}'
-EVENTS_ROLE: Final = '{apiGroups: [""], resources: [events], verbs: [list, watch]}'
 GROUP: Final = "flink.apache.org/v1beta1"
 _STOP_SECONDS: Final = 1.5
-
-
-def role_of(selector: Selector) -> str:
-    """The rule that a Role needs to watch these objects."""
-    group = selector.group.partition("/")[0] or '""'
-    return f"{{apiGroups: [{group}], resources: [{selector.resource}], verbs: [list, watch]}}"
-
-
-_Watch = (
-    ObjectWatch[FlinkDeployment]
-    | ObjectWatch[MakerStatus]
-    | ObjectWatch[JobManagerPod]
-    | ObjectWatch[SeenEvent]
-    | PreviousLogs
-)
 
 
 class DeploymentReports:
@@ -233,7 +208,7 @@ class KubernetesPlans:
         if self._observer and not self._stopping.is_set():
             self._observer(observation)
 
-    def _watches_of(self, access: Access, scope: Scope) -> Iterator[_Watch]:
+    def _watches_of(self, access: Access, scope: Scope) -> Iterator[Cuttable]:
         def api() -> Api:
             return Api(access, scope.namespace, qualified=scope.qualified)
 
@@ -242,7 +217,7 @@ class KubernetesPlans:
         def refusals(resource: str) -> Refusals:
             known: set[str] = set()
 
-            def refused(*, refused: bool) -> None:
+            def refused(refused: bool) -> None:
                 if not refused and resource not in known:
                     return
                 (known.add if refused else known.discard)(resource)  # clusters that are found later are told, too
@@ -260,21 +235,13 @@ class KubernetesPlans:
                 Selector(name=only, kind="FlinkDeployment", group=GROUP),
                 flink_deployment,
                 DeploymentReports(scope.clusters, self._clock, self._report, makers, namespaces),
-                DEPLOYMENTS_ROLE,
                 "whether failovers are planned is not known",
                 refusals("flinkdeployments.flink.apache.org"),
             )
             for kind, group in GROUPS.items():
-                selector, reports = Selector(kind=kind, group=group), MakerReports(kind, makers)
-                yield ObjectWatch(
-                    api(),
-                    selector,
-                    maker_status(kind),
-                    reports,
-                    role_of(selector),
-                    f"whether a {kind} is wanted is not known",
-                    refusals(f"{selector.resource}.{group.partition('/')[0]}"),
-                )
+                selector, without = Selector(kind=kind, group=group), f"whether a {kind} is wanted is not known"
+                told = refusals(f"{selector.resource}.{group.partition('/')[0]}")
+                yield ObjectWatch(api(), selector, maker_status(kind), MakerReports(kind, makers), without, told)
         if not (scope.plans or scope.deaths):
             return
         logs = PreviousLogs(api(), self._clock, self._report) if scope.deaths else None
@@ -283,14 +250,14 @@ class KubernetesPlans:
         unknown = f"{drain}, and {why}," if scope.plans and scope.deaths else why if scope.deaths else drain
         labelled = Selector(labels="component=jobmanager", kind="Pod")
         why = f"{unknown} is not known"
-        yield ObjectWatch(api(), labelled, job_manager_pod, pods, PODS_ROLE, why, refusals("pods"))
+        yield ObjectWatch(api(), labelled, job_manager_pod, pods, why, refusals("pods"))
         if logs:
             yield logs
             events = EventReports(scope, pods, self._clock, self._report)
             of_pods = Selector(fields="involvedObject.kind=Pod", kind="Event")
             without = "whether the kubelet ended a JobManager because of a probe is not known"
-            yield ObjectWatch(api(), of_pods, seen_event, events, EVENTS_ROLE, without)
+            yield ObjectWatch(api(), of_pods, seen_event, events, without)
             name = f",involvedObject.name={only}" if only else ""
             of_operator = Selector(fields=f"involvedObject.kind=FlinkDeployment{name}", kind="Event")
             without = "whether the operator restarted a cluster is not known"
-            yield ObjectWatch(api(), of_operator, seen_event, events, EVENTS_ROLE, without)
+            yield ObjectWatch(api(), of_operator, seen_event, events, without)

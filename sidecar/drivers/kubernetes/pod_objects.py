@@ -65,7 +65,6 @@ class JobManagerPod(Struct, frozen=True):
 
 
 def job_manager_pod(manifest: Full) -> JobManagerPod:
-    """The JobManager's pod that a manifest describes."""
     labels = mapping(manifest.metadata.labels)
     main = main_container(manifest.spec.containers)
     container = text(main.get("name"))
@@ -123,7 +122,6 @@ def _stuck(manifest: Full, state: Mapping[str, Any]) -> str:
 
 
 def seen_event(manifest: Full) -> SeenEvent:
-    """The Event that a manifest describes."""
     about = mapping(manifest.involved_object)
     series = mapping(manifest.series)
     times = (series.get("lastObservedTime"), manifest.last_timestamp, manifest.event_time, manifest.first_timestamp)

@@ -57,19 +57,16 @@ class PreviousLogs:
         self._stopping = threading.Event()
         self.thread = ServiceThread(self._run, "kubernetes-logs")
 
-    def read(self, ended: EndedContainer) -> None:
-        """Read the end of its log soon; never blocks."""
-        self._put(ended)
+    def read(self, ended: EndedContainer | None) -> None:
+        """Read the end of its log soon; never blocks. None: only wake the thread."""
+        with suppress(Full):
+            self._waiting.put_nowait(ended)
 
     def cut(self) -> None:
         """Ask the thread to end. May be called repeatedly."""
         self._stopping.set()
-        self._put(None)
+        self.read(None)
         self._api.cut()
-
-    def _put(self, ended: EndedContainer | None) -> None:
-        with suppress(Full):
-            self._waiting.put_nowait(ended)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -106,7 +103,6 @@ _WITHOUT: Final = "the last lines of a JobManager's log are not known"
 
 
 NODES_ROLE: Final = '{apiGroups: [""], resources: [nodes], verbs: [get]}'
-REFUSED_SECONDS: Final = 600.0
 _MOST_PODS: Final = 10_000
 """Pods that are about to go, remembered by uid."""
 _OF_LATE: Final = 60 * SECOND
@@ -242,7 +238,7 @@ class PodReports:
         except ApiError as error:
             needs = ""
             if error.status == HTTPStatus.FORBIDDEN:
-                self._refused_until = time.monotonic() + REFUSED_SECONDS
+                self._refused_until = time.monotonic() + _REFUSED_SECONDS
                 needs = f"; the ClusterRole needs {NODES_ROLE}"
             _log.warning("whether a pod is deleted because its node is drained is not known: %s%s", error, needs)
             return None

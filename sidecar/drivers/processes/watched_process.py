@@ -272,17 +272,10 @@ class WatchedProcess:
             status = os.fstat(descriptor)
             if status.st_mtime < self._since:
                 return None
-            return _read(descriptor, _MOST_OF_A_FILE, max(status.st_size - _MOST_OF_A_FILE, 0) if end else 0)
+            start = max(status.st_size - _MOST_OF_A_FILE, 0) if end else 0
+            return processes.read_open(descriptor, _MOST_OF_A_FILE, start)
         finally:
             os.close(descriptor)
-
-
-def _read(descriptor: int, most: int, start: int = 0) -> str:
-    """Empty if it cannot be read: the cgroup is gone."""
-    try:
-        return os.pread(descriptor, most, start).decode(errors="replace")
-    except OSError:
-        return ""
 
 
 def _cgroup_name(process: FlinkProcess) -> str:

@@ -32,6 +32,10 @@ is restarted is missed less soon than anybody is paged.
 CONFIRM_SECONDS: Final = 5.0
 MOST_NAMED: Final = 5
 """Folders that are named because not everything in them is watched."""
+MOST: Final = CLUSTERS.most_items
+"""Clusters that are watched."""
+MOST_PATHS: Final = PATHS.most_items
+"""Paths that are listed to find them."""
 _CONFIRMED_WITHIN: Final = round((CONFIRM_SECONDS + 3) * SECOND)
 
 _log = logging.getLogger("sidecar.zookeeper")
@@ -44,25 +48,17 @@ class ClustersBelowRoot(Place):
     """True: `ClustersListed` reports that there is no cluster."""
 
     def __init__(
-        self,
-        where: str,
-        place: str,
-        report: Callable[[FinderObservation], None],
-        most: int,
-        most_paths: int,
-        known: Collection[str],
+        self, where: str, place: str, report: Callable[[FinderObservation], None], known: Collection[str]
     ) -> None:
-        """`where`: the quorum and the root. `place`: the same as text. `most`: clusters that are watched. `most_paths`: that are listed to
-        find them. `known`: clusters that were watched before; they come first.
-        """
+        """`where`: the quorum and the root. `place`: the same as text. `known`: clusters that were watched before; they come first."""
         super().__init__(LogThrottle(), CONFIRM_SECONDS)
         self._where = where
         self._place = place
         self._report = report
         self._known = frozenset(known)
-        self._shares = Shares(most)
+        self._shares = Shares(MOST)
         self._jobs = Shares(JOBS_OF_ALL.most_items)
-        self._discovery = Discovery(most_paths, known)
+        self._discovery = Discovery(MOST_PATHS, known)
         self._vanished: dict[str, float] = {}
         """Clusters of which nothing exists, and since when (monotonic)."""
         self._listed: ClustersListed | None = None
@@ -191,21 +187,14 @@ class ZooKeeperFinder(Connection):
     """A `sidecar.ports.ClusterFinder`."""
 
     def __init__(
-        self,
-        settings: ZooKeeperFinderSettings,
-        clock: Callable[[], Moment],
-        most: int = CLUSTERS.most_items,
-        most_paths: int = PATHS.most_items,
-        known: Collection[str] = (),
+        self, settings: ZooKeeperFinderSettings, clock: Callable[[], Moment], known: Collection[str] = ()
     ) -> None:
-        """`most`: clusters that are watched. `most_paths`: that are listed to find them. `known`: clusters that were watched before; they
-        come first.
-        """
+        """`known`: clusters that were watched before; they come first."""
         self._observer: FinderObserver | None = None
         where = root_of(settings.quorum, settings.root)
         super().__init__(
             where,
-            ClustersBelowRoot(where, settings.place, self._report, most, most_paths, known),
+            ClustersBelowRoot(where, settings.place, self._report, known),
             Probe(settings.session_timeout),
             clock,
             session_timeout=settings.session_timeout,

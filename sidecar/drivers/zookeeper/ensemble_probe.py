@@ -182,7 +182,8 @@ class EnsembleProbe:
         session.deadline = time.monotonic() + _SECONDS
         try:
             connected = session.await_connected()
-            return self._facts(session if connected else UnknownFact(self._not_connected(session)), servers, requested)
+            problem = session.problem or f"ZooKeeper {self._settings.quorum} has not answered in {_SECONDS:g} s"
+            return self._facts(session if connected else UnknownFact(clean(problem)), servers, requested)
         finally:
             session.end(GOODBYE_SECONDS)
 
@@ -210,9 +211,6 @@ class EnsembleProbe:
             rest_address=ask(lambda reading: _rest_address(reading, namespace)),
         )
 
-    def _not_connected(self, session: "_ReadingSession") -> str:
-        return clean(session.problem or f"ZooKeeper {self._settings.quorum} has not answered in {_SECONDS:g} s")
-
 
 class _ReadingSession(BlockingSession):
     """A session that reads what the sidecar does not watch."""
@@ -230,7 +228,6 @@ class _ReadingSession(BlockingSession):
         return self._client.exists_async(path).get(timeout=self.seconds_left())
 
     def acl(self, path: str) -> list[Any]:
-        """Entries."""
         entries, _ = self._client.get_acls_async(path).get(timeout=self.seconds_left())
         return list(entries)
 
@@ -293,11 +290,7 @@ def _acls(session: _ReadingSession, namespace: str) -> Iterator[tuple[str, bool]
     """Whether anyone may change them, for the cluster's own node, those above its leaders and checkpoints, and its job stores."""
     for path in (namespace, *(namespace + path for path in (LEADER, LATCH, *JOB_STORES, JOBS, _OLD_CHECKPOINTS))):
         with suppress(NoNodeError):
-            yield path, any(_is_open(entry) for entry in session.acl(path))
-
-
-def _is_open(entry: Any) -> bool:
-    return bool(entry.id.scheme == "world" and entry.perms & _WRITES)
+            yield path, any(entry.id.scheme == "world" and entry.perms & _WRITES for entry in session.acl(path))
 
 
 def _left_clusters(session: _ReadingSession, namespace: str) -> tuple[Leftover, ...] | UnknownFact:

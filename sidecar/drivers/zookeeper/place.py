@@ -74,7 +74,6 @@ class Place:
 
     @property
     def waiting(self) -> int:
-        """The number of questions not yet asked."""
         return sum(self._clusters[name].tree.waiting for name in self._ready)
 
     @property
@@ -101,7 +100,6 @@ class Place:
             self._read_all(name, cluster)
 
     def disconnected(self, at: Moment, state: ConnectionState) -> None:
-        """Note that there is no connection now."""
         self.view, self._complete = state, False
         for cluster in self._clusters.values():
             cluster.reporter.report_view(at, state)
@@ -145,7 +143,6 @@ class Place:
         return changed
 
     def next(self) -> Inquiry | None:
-        """The next question, if any."""
         while self._ready:
             name = next(iter(self._ready))
             cluster = self._clusters[name]
@@ -156,7 +153,6 @@ class Place:
         return None
 
     def happened(self, at: Moment, event: ZNodeEvent, path: str) -> None:
-        """A watch event."""
         end = len(path)
         while (end := path.rfind("/", 0, end)) >= 0:
             name = path[1:end]
@@ -182,13 +178,11 @@ class Place:
             cluster.reporter.report_store(at, zxid)
 
     def read_refused(self) -> None:
-        """Read again what the server has refused."""
         for name, cluster in self._clusters.items():
             cluster.tree.read_refused()
             self._note(name, cluster)
 
     def read_throttled(self) -> None:
-        """Read the contested paths."""
         contested, self._contested = self._contested, set()
         for name in contested:
             self._clusters[name].tree.read_throttled()

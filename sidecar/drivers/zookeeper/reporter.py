@@ -152,7 +152,6 @@ class Reporter:
             self._report(StoreObserved(at, self._cluster_id, zxid))
 
     def report_path(self, at: Moment, report: WatchReport) -> None:
-        """Report the change of a watched path."""
         is_empty = isinstance(report.answer, Absent | ParentGone) or report.answer == Children(())
         self.ever_found = self.ever_found or not is_empty
         if observation := self._observation(at, report):

@@ -189,11 +189,8 @@ def _expects_tls(address: Address) -> str | None:
 
 
 def _not_serving(answer: bytes) -> str | None:
-    return (
-        "the server does not serve requests: check that the ensemble has a quorum"
-        if b"not currently serving" in answer
-        else None
-    )
+    serves = b"not currently serving" not in answer
+    return None if serves else "the server does not serve requests: check that the ensemble has a quorum"
 
 
 def _answer_in_plain(address: Address) -> bytes:

@@ -78,18 +78,11 @@ class Tree:
         self._follow_lists()
 
     def next(self) -> Ask | None:
-        """The next question, if any."""
         return self._queue.popleft() if self._queue else None
 
     @property
     def waiting(self) -> int:
-        """The number of questions not yet asked."""
         return len(self._queue)
-
-    @property
-    def is_complete(self) -> bool:
-        """True if everything has been read since `read_all`, and `completed` has returned that."""
-        return self._unread is None
 
     def completed(self) -> bool:
         """True if everything has been read since `read_all`; true once, and not while a list of discovery is refused."""

@@ -205,7 +205,7 @@ class Connection:
 
         def happened(event: ZNodeEvent, path: str) -> None:
             if self._inbox.qsize() < _MOST_WAITING:
-                put(partial(self._happened, clock(), event, path))
+                put(partial(self._place.happened, clock(), event, path))
             else:
                 self._overflowed = True
 
@@ -280,9 +280,6 @@ class Connection:
             reason = "is older than 3.6 and has no persistent watches"
             _log.info("ZooKeeper %s %s: using one watch per path", self._where, reason)
             self._one_shot_next = True  # on the next connection only: the one after it may reach a newer server
-
-    def _happened(self, at: Moment, event: ZNodeEvent, path: str) -> None:
-        self._place.happened(at, event, path)
 
     def _read_refused(self) -> None:
         self._place.read_refused()

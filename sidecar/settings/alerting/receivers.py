@@ -88,14 +88,6 @@ def _printable(setting: Setting, text: str) -> str:
     return text
 
 
-def _webhook_url(setting: Setting) -> Secret:
-    return Secret(_http_url(setting))
-
-
-def _api_url(setting: Setting) -> str:
-    return _http_url(setting).rstrip("/")
-
-
 def _bot_token(setting: Setting) -> Secret:
     token = setting.secret("token")
     if not _BOT_TOKEN.fullmatch(token.text):
@@ -106,7 +98,7 @@ def _bot_token(setting: Setting) -> Secret:
 class WebhookKeys(Struct, frozen=True):
     """The keys of `webhook`."""
 
-    url: Annotated[Secret, Key(_webhook_url)]
+    url: Annotated[Secret, Key(lambda setting: Secret(_http_url(setting)))]
     """`http://` or `https://`"""
     hmac_secret: Annotated[Secret | None, Key(_secret)] = None
     """signs each request"""
@@ -127,7 +119,7 @@ class SlackKeys(Struct, frozen=True):
     """the token of a bot (`xoxb-…`)"""
     channel: Annotated[str, Key(_CHANNEL)]
     """the id of the channel (`C0123456789`)"""
-    api_url: Annotated[str, Key(_api_url, "https://slack.com/api")]
+    api_url: Annotated[str, Key(lambda setting: _http_url(setting).rstrip("/"), "https://slack.com/api")]
     """another Web API, such as GovSlack's"""
 
 
@@ -194,7 +186,6 @@ def receiver(section: Section, *, secrets: bool) -> Receiver:
 
 
 def no_endpoint_error(section: Section) -> SettingsError:
-    """The error that the receiver has none."""
     return section.mistake(f"the receiver has no endpoint: give it at least one of {', '.join(KINDS)}")
 
 

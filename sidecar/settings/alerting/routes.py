@@ -156,7 +156,6 @@ def root_route(documents: Sequence[Section], names: Names) -> Route:
 
 
 def inhibit_rules(documents: Sequence[Section], labels: Collection[str]) -> tuple[InhibitRule, ...]:
-    """The inhibition rules of all documents."""
     return tuple(
         InhibitRule(
             _matchers(section, "source_matchers", labels, required=True),

@@ -127,7 +127,6 @@ class TimeIntervalKeys(Struct, frozen=True):
 
 
 def time_intervals(documents: Sequence[Section]) -> dict[str, TimeInterval]:
-    """The intervals of all documents, by name."""
     intervals: dict[str, TimeInterval] = {}
     for section in unique_sections(documents, "time_intervals"):
         name = section.get("name").text

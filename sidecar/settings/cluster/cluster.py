@@ -79,12 +79,8 @@ def _server(setting: Setting, part: str) -> str:
     if port_is_missing or port_is_wrong or not _HOST.fullmatch(bracketed):
         raise setting.invalid(f"{_LIKE}{_EXAMPLE}")
     if not is_host(bracketed):
-        hint = (
-            "write an IPv6 address in brackets, like [2001:db8::1]:2181"
-            if is_host(part)
-            else f"{host} is no IP address"
-        )
-        raise setting.invalid(f"{_LIKE}{hint}")
+        in_brackets = "write an IPv6 address in brackets, like [2001:db8::1]:2181"
+        raise setting.invalid(f"{_LIKE}{in_brackets if is_host(part) else f'{host} is no IP address'}")
     return f"{bracketed}:{int(port)}" if port else bracketed
 
 
@@ -100,7 +96,6 @@ _WAYS: Final = ("flink_conf", "zookeeper", "kubernetes")
 
 
 def names_cluster(source: NamedSettings) -> bool:
-    """True if `source` names a cluster."""
     return any(way in source for way in _WAYS)
 
 
@@ -224,7 +219,9 @@ def read_finder(file: Section, *overrides: NamedSettings) -> AnyFinderSettings |
         return None
     own = {name: setting for name in keys_of(KubernetesSettings) if (setting := section.find(name))}
     settings = ChainMap(*map(dict, overrides), own)
-    _names_no_cluster(file, section, key, settings)
+    _names_no_cluster(file, section, f"kubernetes.{key}", settings)
+    if "namespace" in settings and "namespaces" in section:
+        raise settings["namespace"].error("namespaces is given too: remove one of the two")
     kubeconfig, context, home = find_access(settings)
     namespaces = (
         _namespaces(section) if "namespaces" in section else (read_namespace(settings.get("namespace") or home),)
@@ -240,18 +237,15 @@ def read_finder(file: Section, *overrides: NamedSettings) -> AnyFinderSettings |
 
 
 def _names_no_cluster(file: Section, section: Section, key: str, settings: NamedSettings) -> None:
-    """Nothing else says which clusters there are. `key`: the one of the section that finds them. Raises SettingsError."""
-    for other in ("clusters", "flink_conf_dir", "zookeeper"):
-        if other in file:
-            raise file.error(other, f"kubernetes.{key} finds clusters, and names them all: remove one of the two")
-    for name in ("pod_names", "events"):
+    """Nothing else says which clusters there are. `key`: the one of `section` that finds them. Raises SettingsError."""
+    for other in ("clusters", "flink_conf_dir", "zookeeper", "kubernetes"):
+        if other in file and not key.startswith(other):
+            raise file.error(other, f"{key} finds clusters, and names them all: remove one of the two")
+    for name in ("pod_names", "events", "tolerate_suspended_connections"):
         if name in section:
-            raise section.error(name, f"is for clusters that are named, and kubernetes.{key} finds them: remove it")
+            raise section.error(name, f"is for a cluster that is named, and {key} finds them: remove it")
     if "cluster_id" in settings:
-        problem = f"names one cluster, and kubernetes.{key} finds all of them: remove one of the two"
-        raise settings["cluster_id"].error(problem)
-    if "namespace" in settings and "namespaces" in section:
-        raise settings["namespace"].error("namespaces is given too: remove one of the two")
+        raise settings["cluster_id"].error(f"names one cluster, and {key} finds all of them: remove one of the two")
 
 
 def _read_zookeeper_finder(file: Section, *overrides: NamedSettings) -> ZooKeeperFinderSettings | None:
@@ -261,32 +255,14 @@ def _read_zookeeper_finder(file: Section, *overrides: NamedSettings) -> ZooKeepe
     section.get("clusters").one_of(
         {ALL}, "choices: all clusters below zookeeper.root; to name some, list them under clusters"
     )
-    for other in ("clusters", "flink_conf_dir", "kubernetes"):
-        if other in file:
-            raise file.error(other, "zookeeper.clusters finds clusters, and names them all: remove one of the two")
-    if "tolerate_suspended_connections" in section:
-        raise section.error(
-            "tolerate_suspended_connections",
-            "is for a cluster that is named, and zookeeper.clusters finds them: remove it",
-        )
     settings = dict(ChainMap(*map(dict, overrides), zookeeper_settings(section)))
-    if "cluster_id" in settings:
-        raise settings["cluster_id"].error(
-            "names one cluster, and zookeeper.clusters finds all of them: remove one of the two"
-        )
+    _names_no_cluster(file, section, "zookeeper.clusters", settings)
     if "zookeeper" not in settings:
         raise section.error("clusters", "needs zookeeper.quorum: the servers, like zk-1:2181,zk-2:2181")
     root = settings.get("root") or default_of(ZooKeeperSettings, "root")
     zookeeper = read_zookeeper({**settings, "cluster_id": Setting(ALL, "the clusters that are found")})
-    return ZooKeeperFinderSettings(
-        quorum=zookeeper.quorum,
-        root=namespace(root.text, ""),
-        session_timeout=zookeeper.session_timeout,
-        connection_timeout=zookeeper.connection_timeout,
-        tls=zookeeper.tls,
-        sasl=zookeeper.sasl,
-        authorization=zookeeper.authorization,
-    )
+    same = {name: getattr(zookeeper, name) for name in ZooKeeperFinderSettings.__struct_fields__ if name != "root"}
+    return ZooKeeperFinderSettings(root=namespace(root.text, ""), **same)
 
 
 def _namespaces(section: Section) -> tuple[str, ...] | None:

@@ -185,7 +185,7 @@ def read_flink_conf(conf_dir: Setting) -> Mapping[str, Setting]:
     unreadable file, a value that Flink does not accept, no high availability or an unknown kind of it.
     """
     folder = conf_dir.path()
-    files = [_read(path) for path in configurations(conf_dir)]
+    files = [high_availability(path, read_configuration(path), {}) for path in configurations(conf_dir)]
     if not files and not folder.is_dir():
         raise conf_dir.error(f"there is no folder {folder}: give the one that holds Flink's {STANDARD} or {LEGACY}")
     if not files:
@@ -226,10 +226,6 @@ class HighAvailability(NamedTuple):
                 raise SettingsError(f"{self.path}: {_ZOOKEEPER['zookeeper'].keys[0]} is missing: set it, or {instead}")
             case _ if self.kind and self.mode not in {"ZOOKEEPER", "KUBERNETES"}:
                 raise self.kind.invalid(f"is a custom factory class, and its leader store is not known: {instead}")
-
-
-def _read(path: Path) -> HighAvailability:
-    return high_availability(path, read_configuration(path), {})
 
 
 def read_configuration(path: Path) -> str:

@@ -96,7 +96,6 @@ class KubernetesSettings(Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """The place of the leaders, for log and page."""
         way = f"context {self.context} of {self.kubeconfig}" if self.kubeconfig else "the pod's service account"
         return f"the ConfigMaps of namespace {self.namespace}, by {way}"
 
@@ -152,7 +151,6 @@ class ZooKeeperFinderSettings(Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """The place where clusters are looked for, for log and page."""
         return f"{self.root} in ZooKeeper {self.quorum}"
 
 

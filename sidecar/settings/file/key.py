@@ -83,7 +83,6 @@ def keys_of(*structs: type[Struct]) -> Keys:
 
 
 def default_of(struct: type[Struct], key: str) -> Setting:
-    """The default of a key that has one."""
     return Setting(keys_of(struct)[key].key.default or "", f"the default of {key}")
 
 

@@ -95,7 +95,6 @@ class Section:
 
     @property
     def place(self) -> SettingPlace:
-        """The place of the section itself."""
         return self._place()
 
     def __contains__(self, key: str) -> bool:
@@ -188,7 +187,6 @@ class Section:
         return Section(node, keys, self._name, self._folder, path, (*self._steps, *steps))
 
     def texts(self, key: str) -> list[Setting]:
-        """The values listed under `key`."""
         return [self._setting(f"{key}[{n}]", node, node.line, key, n) for n, node in self._present(key)]
 
     def labels(self, key: str) -> dict[str, Setting]:
@@ -204,7 +202,6 @@ class Section:
         }
 
     def items(self, key: str) -> tuple[Node, ...]:
-        """The nodes listed under `key`."""
         node = self._node.entries.get(key, ListNode((), 0))
         if not isinstance(node, ListNode):
             raise self.error(key, "must be a list")

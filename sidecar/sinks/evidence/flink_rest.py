@@ -62,7 +62,6 @@ class PatientClient:
         return time.monotonic() >= self._end
 
     def pause(self) -> None:
-        """Wait before a retry."""
         time.sleep(_RETRY_SECONDS)
 
     def get(self, path: str) -> tuple[int, dict[str, Any]]:

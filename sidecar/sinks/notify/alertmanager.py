@@ -13,6 +13,7 @@ from msgspec import DecodeError, Struct, json
 
 from sidecar.core.bounds import ALERTS_OF_ALERTMANAGER
 from sidecar.core.message import FeedAlert, Message
+from sidecar.core.moment import timestamp
 from sidecar.net.endpoints import Alertmanager
 from sidecar.net.retry_after import http_date
 from sidecar.sinks.notify.http_client import UnacceptedError, accepted, client_of
@@ -61,7 +62,9 @@ class _Client:
     def active(self) -> set[frozenset[tuple[str, str]]]:
         """The labels of the alerts of sidecars that fire there now; asked once. Raises UnacceptedError."""
         if self._active is None:
-            body = accepted(self._client.get(f"{self._url}?{_OURS}", ALERTS_OF_ALERTMANAGER.most_bytes)).body
+            body = accepted(
+                self._client.send(f"{self._url}?{_OURS}", most_bytes=ALERTS_OF_ALERTMANAGER.most_bytes)
+            ).body
             try:
                 self._active = {_key(alert.labels) for alert in _LIST.decode(body)}
             except (DecodeError, UnicodeDecodeError, RecursionError):
@@ -84,8 +87,8 @@ def _posted(alert: FeedAlert, now: int) -> dict[str, Any]:
     return {
         "labels": alert.labels,
         "annotations": alert.annotations,
-        "startsAt": _timestamp(began),
-        "endsAt": _timestamp(now + alert.fires_for if alert.fires_for else max(min(alert.ended, now), began)),
+        "startsAt": timestamp(began),
+        "endsAt": timestamp(now + alert.fires_for if alert.fires_for else max(min(alert.ended, now), began)),
         **({"generatorURL": alert.link} if alert.link else {}),
     }
 
@@ -96,10 +99,6 @@ def _key(labels: Mapping[str, str]) -> frozenset[tuple[str, str]]:
 
 def _now() -> int:
     return time.time_ns() // 1000
-
-
-def _timestamp(micros: int) -> str:
-    return (_EPOCH + timedelta(microseconds=micros)).isoformat(timespec="microseconds")
 
 
 def _ahead(date: str) -> int:

@@ -135,7 +135,7 @@ def deliver(message: Message, endpoint: AppriseUrl, seconds: float) -> Answer:
     if why := apprise_plugins.unsent(report.scheme, message):
         return Answer("not_sent", why)
     service.socket_read_timeout = seconds
-    service.throttle = _do_not_wait  # type: ignore[method-assign]  # for pauses that a plugin forces, the rate cannot be set
+    service.throttle = lambda *_, **__: None  # type: ignore[method-assign]  # the outbox waits instead; the rate cannot be set where a plugin forces a pause
     apprise_plugins.prepare(report.scheme, service, message)
     with (
         apprise_plugins.threaded(report.scheme, service, message),
@@ -196,7 +196,8 @@ def native(url: str) -> str:
 def _option_mistake(url: str, service: NotifyBase) -> str | None:
     """The first part of the query that is no option of the service, which Apprise would ignore. It may be a part of a secret."""
     options = {*service.template_args, *_BASE_ARGS}
-    sources = [Path(sys.modules[kind.__module__].__file__ or "").read_text() for kind in _kinds(service)]
+    kinds = [kind for kind in type(service).__mro__ if kind.__module__.startswith("apprise.")]
+    sources = [Path(sys.modules[kind.__module__].__file__ or "").read_text() for kind in kinds]
     native = url.lower().lstrip().startswith(("http://", "https://"))
     own = getsource(type(service).parse_native_url) if native else ""
     free_text = True
@@ -235,11 +236,6 @@ def _is_read(name: str, sources: list[str]) -> bool:
 def _is_quoted(text: str, sources: list[str]) -> bool:
     quoted = re.compile(rf"[\"']{re.escape(text)}[\"']{'' if len(text) > 1 else ' in '}")
     return any(quoted.search(source) for source in sources)
-
-
-def _kinds(service: NotifyBase) -> list[type]:
-    """The plugin's class and those that it is made of."""
-    return [kind for kind in type(service).__mro__ if kind.__module__.startswith("apprise.")]
 
 
 class _Report(logging.Handler):
@@ -318,10 +314,6 @@ class _Report(logging.Handler):
         if any(code >= _PERMANENT for code in _smtp_codes(chain(self._error))):
             return "rejected"
         return exception_outcome(self._error)
-
-
-def _do_not_wait(*_: object, **__: object) -> None:
-    """Replaces a plugin's pauses: the outbox waits instead."""
 
 
 def _instantiate(scheme: str, url: str) -> NotifyBase | None:

@@ -208,28 +208,45 @@ class Client:
         self._ca_file = ca_file
         self._certificate = certificate
 
-    def post(self, url: str, content: bytes, headers: Mapping[str, str] = MappingProxyType({})) -> Reply | Answer:
-        """The reply, if the status says that the request was accepted; else how the attempt ended."""
-        return self._request("POST", url, content, headers, RECEIVER.most_bytes)
-
     def post_json(self, url: str, content: bytes, headers: Mapping[str, str] = MappingProxyType({})) -> Reply | Answer:
-        """Does as `post`; the body must not refuse it either: something in front of the service may have answered."""
-        reply = self.post(url, content, {"Content-Type": "application/json", **headers})
+        """Does as `send`; the body must not refuse it either: something in front of the service may have answered."""
+        reply = self.send(url, content, {"Content-Type": "application/json", **headers})
         if isinstance(reply, Reply) and (refused := refusal(reply.body)):
             return Answer(refused.outcome, self.scrubbed(f"the answer refuses it: {refused.reason}"))
         return reply
 
-    def get(self, url: str, most_bytes: int) -> Reply | Answer:
-        """Does as `post`, with the first `most_bytes` of the body."""
-        return self._request("GET", url, None, {}, most_bytes)
-
-    def _request(
-        self, method: str, url: str, content: bytes | None, headers: Mapping[str, str], most_bytes: int
+    def send(
+        self,
+        url: str,
+        content: bytes | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        most_bytes: int = RECEIVER.most_bytes,
     ) -> Reply | Answer:
+        """The reply to a POST of `content`, without it to a GET, if the status says that the request was accepted; else how the attempt
+        ended. It has the first `most_bytes` of the body.
+        """
         host = "the service" if host_may_be_secret(url) else urlsplit(url).hostname
-        with observing() as observed:
+        with observing() as observed, requests.Session() as session:
+            session.auth = lambda request: request  # else a .netrc would replace the header
             try:
-                reply = self._exchange(method, url, content, headers, most_bytes)
+                with session.request(
+                    "GET" if content is None else "POST",
+                    url,
+                    data=content,
+                    headers={
+                        "User-Agent": "flink-ha-sidecar",
+                        "Accept-Encoding": "identity",
+                        **self._headers,
+                        **headers,
+                    },
+                    timeout=(min(_CONNECT_SECONDS, self._seconds), self._seconds),
+                    verify=self._ca_file or None,
+                    cert=self._certificate,
+                    allow_redirects=False,
+                    stream=True,
+                ) as response:
+                    body = response.raw.read(most_bytes, decode_content=False)  # a little gzip may be much
+                    reply = Reply(response.status_code, body, response.headers.get("Date", ""))
             except (requests.RequestException, HTTPError, OSError) as error:
                 cause = chain(error)[-1]
                 why = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
@@ -240,25 +257,6 @@ class Client:
             return reply
         excerpt = self._hide_secrets(reply.body[:_MOST_SCRUBBED].decode(errors="replace"))[:_MOST_SHOWN]
         return Answer(outcome, self.scrubbed(f"{host} answered {reply.status} {excerpt}"), observed.retry_after)
-
-    def _exchange(
-        self, method: str, url: str, content: bytes | None, headers: Mapping[str, str], most_bytes: int
-    ) -> Reply:
-        with requests.Session() as session:
-            session.auth = _leave  # else a .netrc would replace the header
-            with session.request(
-                method,
-                url,
-                data=content,
-                headers={"User-Agent": "flink-ha-sidecar", "Accept-Encoding": "identity", **self._headers, **headers},
-                timeout=(min(_CONNECT_SECONDS, self._seconds), self._seconds),
-                verify=self._ca_file or None,
-                cert=self._certificate,
-                allow_redirects=False,
-                stream=True,
-            ) as response:
-                body = response.raw.read(most_bytes, decode_content=False)  # a little gzip may be much
-                return Reply(response.status_code, body, response.headers.get("Date", ""))
 
     def scrubbed(self, text: str) -> str:
         """One bounded line without secrets."""
@@ -289,10 +287,7 @@ def accepted(reply: Reply | Answer) -> Reply:
 
 
 def client_of(
-    endpoint: Webhook | Alertmanager,
-    seconds: float,
-    *others: Secret | None,
-    certificate: tuple[str, str] | None = None,
+    endpoint: Webhook | Alertmanager, seconds: float, *others: Secret | None, certificate: tuple[str, str] | None = None
 ) -> Client:
     """The client for an endpoint. `others`: secrets besides its URL and credentials."""
     headers = _authorization(endpoint)
@@ -311,7 +306,3 @@ def _authorization(endpoint: Webhook | Alertmanager) -> dict[str, str]:
         user = f"{endpoint.username}:{endpoint.password.reveal()}"
         return {"Authorization": "Basic " + base64.b64encode(user.encode()).decode()}
     return {}
-
-
-def _leave(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    return request

@@ -127,7 +127,6 @@ class Notifier:
             self._report(delivery, Attempt(DeliveryOutcome.FAILED, "not sent: the sidecar is stopping"))
 
     def adopt(self, endpoints: Mapping[str, Endpoint]) -> None:
-        """Replace the destinations."""
         self._endpoints = dict(endpoints)
 
     def send(self, delivery: Delivery) -> None:

@@ -29,60 +29,52 @@ class ServiceAnswer(NamedTuple):
     """The whole answer, where it is a text."""
 
 
-_DINGTALK: Final = ServiceAnswer({"errcode": ("0",)}, ("errmsg",), ("-1", "130101", "410100"))
-_WECOM: Final = ServiceAnswer({"errcode": ("0",)}, ("errmsg",), ("-1", "45009", "45033", "45047"))
-_FEISHU: Final = ServiceAnswer(
-    {"code": ("0",), "StatusCode": ("0",)}, ("msg", "StatusMessage"), ("11232", "11233", "230020", "99991400")
-)
-_PUSHPLUS: Final = ServiceAnswer({"code": ("200",)}, ("msg",), ("900",))
-_ONEBOT: Final = ServiceAnswer({"retcode": ("0", "1"), "status": ("ok", "async")}, ("wording", "message", "msg"))
-_BARK: Final = ServiceAnswer({"code": ("200",)}, ("message",), ("429",))
-_PUSHDEER: Final = ServiceAnswer({"code": ("0",)}, ("error", "message"))
-_SYNOLOGY: Final = ServiceAnswer({"error.code": (), "success": ("true",)}, ("error.errors",), ("411",))
-_VONAGE: Final = ServiceAnswer({"messages.*.status": ("0",)}, ("messages.*.error-text",), ("1",))
-_BURSTSMS: Final = ServiceAnswer({"error.code": ("success",)}, ("error.description",), ("over_limit",))
-_PUSHSAFER: Final = ServiceAnswer({"status": ("1",)}, ("error",))
-
 SERVICES: Final[Mapping[str, ServiceAnswer]] = {
-    "dingtalk": _DINGTALK,
-    "feishu": _FEISHU,
-    "lark": _FEISHU,
-    "wecombot": _WECOM,
-    "wechat": _WECOM,
+    "dingtalk": ServiceAnswer({"errcode": ("0",)}, ("errmsg",), ("-1", "130101", "410100")),
+    **dict.fromkeys(
+        ("feishu", "lark"),
+        ServiceAnswer(
+            {"code": ("0",), "StatusCode": ("0",)}, ("msg", "StatusMessage"), ("11232", "11233", "230020", "99991400")
+        ),
+    ),
+    **dict.fromkeys(
+        ("wecombot", "wechat"), ServiceAnswer({"errcode": ("0",)}, ("errmsg",), ("-1", "45009", "45033", "45047"))
+    ),
     "schan": ServiceAnswer({"code": ("0",), "errno": ("0",)}, ("message", "info", "errmsg", "data.error")),
-    "pushplus": _PUSHPLUS,
-    "wecom": _PUSHPLUS,
+    **dict.fromkeys(("pushplus", "wecom"), ServiceAnswer({"code": ("200",)}, ("msg",), ("900",))),
     "wpush": ServiceAnswer({"code": ("0",)}, ("message", "msg")),
     "wxpusher": ServiceAnswer({"code": ("1000",)}, ("msg",)),
-    "pushdeer": _PUSHDEER,
-    "pushdeers": _PUSHDEER,
+    **dict.fromkeys(("pushdeer", "pushdeers"), ServiceAnswer({"code": ("0",)}, ("error", "message"))),
     "pushme": ServiceAnswer({}, text="success"),
     "qq": ServiceAnswer({"success": ("true",)}, ("reason", "info")),
     "spugpush": ServiceAnswer({"code": ("0", "200")}, ("msg", "message")),
-    "bark": _BARK,
-    "barks": _BARK,
-    "onebot": _ONEBOT,
-    "onebots": _ONEBOT,
+    **dict.fromkeys(("bark", "barks"), ServiceAnswer({"code": ("200",)}, ("message",), ("429",))),
+    **dict.fromkeys(
+        ("onebot", "onebots"),
+        ServiceAnswer({"retcode": ("0", "1"), "status": ("ok", "async")}, ("wording", "message", "msg")),
+    ),
     "kook": ServiceAnswer({"code": ("0",)}, ("message",), ("429",)),
     "zalo": ServiceAnswer({"ok": ("true",)}, ("description",), ("429",)),
     "viber": ServiceAnswer({"status": ("0",)}, ("status_message",), ("12",)),
-    "synology": _SYNOLOGY,
-    "synologys": _SYNOLOGY,
+    **dict.fromkeys(
+        ("synology", "synologys"), ServiceAnswer({"error.code": (), "success": ("true",)}, ("error.errors",), ("411",))
+    ),
     "join": ServiceAnswer({"success": ("true",)}, ("errorMessage",)),
     "pover": ServiceAnswer({"status": ("1",)}, ("errors",)),
-    "psafer": _PUSHSAFER,
-    "psafers": _PUSHSAFER,
+    **dict.fromkeys(("psafer", "psafers"), ServiceAnswer({"status": ("1",)}, ("error",))),
     "pushy": ServiceAnswer({"success": ("true",)}, ("error",)),
-    "vonage": _VONAGE,
-    "nexmo": _VONAGE,
+    **dict.fromkeys(
+        ("vonage", "nexmo"), ServiceAnswer({"messages.*.status": ("0",)}, ("messages.*.error-text",), ("1",))
+    ),
     "seven": ServiceAnswer({"success": ("100",)}, ("messages.*.error_text",), ("903",)),
     "msg91": ServiceAnswer({"type": ("success",)}, ("message",)),
     "clicksend": ServiceAnswer(
         {"data.messages.*.status": ("success",), "response_code": ("success",)}, ("response_msg",), ("throttled",)
     ),
     "bulkvs": ServiceAnswer({"Results.*.Status": ("success",)}, ("Description",)),
-    "burstsms": _BURSTSMS,
-    "kudosity": _BURSTSMS,
+    **dict.fromkeys(
+        ("burstsms", "kudosity"), ServiceAnswer({"error.code": ("success",)}, ("error.description",), ("over_limit",))
+    ),
     "kavenegar": ServiceAnswer({"return.status": ("200",)}, ("return.message",)),
     "atalk": ServiceAnswer(
         {"SMSMessageData.Recipients.*.statusCode": ("100", "101", "102")},
@@ -249,7 +241,7 @@ def _says_no(fields: Mapping[str, Any], answers: set[str]) -> bool:
     return (
         bool(answers & _NO)
         or any(fields[name] is False for name in _FLAGS & fields.keys())
-        or any(_is_no_word(fields[name]) for name in _WORDS & fields.keys())
+        or any(_REFUSAL.match(word) for name in _WORDS & fields.keys() if isinstance(word := fields[name], str))
     )
 
 
@@ -301,10 +293,6 @@ def _refusing_code(value: object) -> str | None:
         return None
     words = " ".join(_WORDS_OF_A_CODE.findall(value)).lower()
     return value if _NUMBERED.fullmatch(value) or _REFUSAL_IN_A_CODE.search(words) else None
-
-
-def _is_no_word(value: object) -> bool:
-    return isinstance(value, str) and bool(_REFUSAL.match(value))
 
 
 def _is_error(value: object) -> bool:

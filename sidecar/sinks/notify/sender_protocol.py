@@ -54,14 +54,10 @@ def written(request: SenderRequest) -> dict[str, Any]:
 
 def read(request: Mapping[str, Any]) -> SenderRequest:
     """The request in the child."""
-    return msgspec.convert(request, SenderRequest, dec_hook=_hide)
+    return msgspec.convert(request, SenderRequest, dec_hook=lambda _kind, value: Secret(value))
 
 
 def _reveal(value: object) -> object:
     if isinstance(value, Secret):
         return value.reveal()
     raise NotImplementedError
-
-
-def _hide(_kind: type, value: Any) -> Secret:
-    return Secret(value)

@@ -147,7 +147,7 @@ class _Conversation:
         """The answer of the method. Raises UnacceptedError."""
         fields = {"channel": self._endpoint.channel, "unfurl_links": "false", **arguments}
         content = urlencode({name: _text(value) for name, value in fields.items() if value != ""}).encode()
-        reply = accepted(self._client.post(f"{self._endpoint.api_url}/{method}", content))
+        reply = accepted(self._client.send(f"{self._endpoint.api_url}/{method}", content))
         try:
             answer = _BODY.decode(reply.body)
         except (DecodeError, UnicodeDecodeError, RecursionError):

@@ -4,12 +4,12 @@ import hashlib
 import hmac
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final, Literal, cast
 
 from msgspec import Struct, field, json
 
 from sidecar.core.message import Message, MessageAlert, MessageDeath, MessageRecovery
+from sidecar.core.moment import timestamp
 from sidecar.net.endpoints import Webhook
 from sidecar.sinks.notify.http_client import client_of
 from sidecar.sinks.notify.sender_protocol import Answer
@@ -79,7 +79,6 @@ class Payload(Struct, frozen=True, kw_only=True):
 
 
 def payload(message: Message) -> Payload:
-    """The payload of a message."""
     alerts = [_alert(message, alert) for alert in message.alerts]
     return Payload(
         group_key=message.incident,
@@ -111,8 +110,8 @@ def _alert(message: Message, alert: MessageAlert) -> PayloadAlert:
         status="resolved" if ended else "firing",
         labels={"alertname": alert.labels.get("alert", ""), **alert.labels},
         annotations={"summary": alert.summary},
-        starts_at=_time(alert.began),
-        ends_at=_time(ended) if ended else _NEVER,
+        starts_at=timestamp(alert.began),
+        ends_at=timestamp(ended) if ended else _NEVER,
         generator_url=message.link or "",
         fingerprint=alert.id,
     )
@@ -128,7 +127,3 @@ def signature(secret: str, content: bytes, at: int) -> str:
     """The value of the header: the time (seconds since the epoch), and an HMAC-SHA256 over the time, a dot and the body."""
     signed = hmac.new(secret.encode(), f"{at}.".encode() + content, hashlib.sha256).hexdigest()
     return f"t={at},v1={signed}"
-
-
-def _time(micros: int) -> str:
-    return datetime.fromtimestamp(micros / 1e6, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

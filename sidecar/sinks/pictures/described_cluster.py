@@ -69,7 +69,6 @@ class DescribedCluster:
 
     @property
     def jobs(self) -> int:
-        """The number of remembered jobs."""
         return len(self._jobs)
 
     def close(self) -> None:
@@ -124,11 +123,8 @@ class DescribedCluster:
         refresh = next((option.value for option in options if option.key == _REFRESH_INTERVAL), "")
         milliseconds = refresh.removesuffix("ms").strip()
         # In another unit it is a duration that is not worth parsing: a failover is assessed within minutes.
-        self._refresh = (
-            int(milliseconds) * 1000
-            if milliseconds.isdecimal() and len(milliseconds) < _MOST_DIGITS
-            else _DEFAULT_REFRESH
-        )
+        is_read = milliseconds.isdecimal() and len(milliseconds) < _MOST_DIGITS
+        self._refresh = int(milliseconds) * 1000 if is_read else _DEFAULT_REFRESH
 
     def _managers(self) -> tuple[tuple[TaskManager, ...] | None, int]:
         """The TaskManagers, if they are known, and how many more there are."""

@@ -159,9 +159,6 @@ class _Restored(Struct):
     restore_timestamp: Annotated[int, Meta(ge=0, le=LATEST // _MILLISECOND)]
     is_savepoint: bool
 
-    def restored(self) -> Restored:
-        return Restored(self.id, self.is_savepoint)
-
 
 class _Latest(Struct):
     completed: _Statistics | None
@@ -242,13 +239,15 @@ class CheckpointStatistics(Struct):
             return None, False
         if restored.id in completed:
             return None, True  # it restored one of its own after a failure of tasks: it began without state
-        return restored.restored(), True
+        return Restored(restored.id, restored.is_savepoint), True
 
     def _checkpoint(self, statistics: _Statistics, latest: int) -> Checkpoint:
         checkpoint = statistics.checkpoint()
         if statistics.id != latest and not statistics.is_savepoint:
             return checkpoint
-        return msgspec.structs.replace(checkpoint, path=_path(statistics.external_path))
+        path = statistics.external_path  # one that is too long is of no use
+        is_kept = path is not None and 0 < len(path) <= _MOST_PATH
+        return msgspec.structs.replace(checkpoint, path=clean(path, _MOST_PATH) if is_kept else None)
 
 
 class _Errors(Struct):
@@ -284,8 +283,3 @@ def refusal(status: int, content: bytes) -> str:
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         errors = None
     return f"Flink's REST server answers with status {status}: {reason(errors)}"
-
-
-def _path(path: str | None) -> str | None:
-    """None: none, or too long to be of use."""
-    return clean(path, _MOST_PATH) if path and len(path) <= _MOST_PATH else None

@@ -69,11 +69,9 @@ class Folder:
 
     @property
     def name(self) -> str:
-        """The name for logs and errors."""
         return str(self.path)
 
     def recover(self, _first: str) -> list[str]:
-        """The names of the existing files. Removes what a crash left unfinished. Raises OSError."""
         if not self.path.is_dir():
             return []
         names = []
@@ -87,7 +85,6 @@ class Folder:
         return names
 
     def read(self, name: str, most_bytes: int) -> bytes:
-        """A stored segment. Raises OSError: EFBIG if it is larger."""
         descriptor = os.open(self.path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
             content = file.read(min(os.fstat(descriptor).st_size, most_bytes) + 1)  # so much memory is taken at once
@@ -96,7 +93,7 @@ class Folder:
         return content
 
     def put(self, name: str, content: bytes) -> None:
-        """Store a segment. A foreign file of that name is renamed, never overwritten. Raises OSError."""
+        """A foreign file of that name is renamed, never overwritten."""
         self.path.mkdir(parents=True, exist_ok=True)
         write_durably(self.path / name, content, _READABLE, ".tmp", partial(self._make_room, name, content))
 
@@ -126,20 +123,16 @@ class Bucket:
 
     @property
     def name(self) -> str:
-        """The name for logs and errors."""
         return f"{self._store.url}/{self._folder}"
 
     def recover(self, first: str) -> list[str]:
-        """The names of the stored segments from `first` on. Raises OSError."""
         objects = self._store.list(self._folder, after=f"{self._folder}/{first}")
         return [stored.path.removeprefix(f"{self._folder}/") for stored in objects]
 
     def read(self, name: str, most_bytes: int) -> bytes:
-        """A stored segment. Raises OSError: EFBIG if it is larger."""
         return self._store.read(f"{self._folder}/{name}", most_bytes)
 
     def put(self, name: str, content: bytes) -> None:
-        """Store a segment, unless it exists: an earlier put may have lost only its answer. Raises OSError."""
         try:
             self._store.create(f"{self._folder}/{name}", content)
         except FileExistsError as error:

@@ -153,7 +153,8 @@ class Spool:
         self._observer = observer
         self._roll_interval = roll_interval
         self._roll_records = roll_records
-        self._sealed = 0
+        self.sealed = 0
+        """The number of the last record in a segment. 0 until it is known."""
         self._pending: PendingSegment | None = None
         self._waiting_since: float | None = None
         self._problem = ""
@@ -162,17 +163,11 @@ class Spool:
         self._thread = ServiceThread(self._run, "spool")
 
     @property
-    def sealed(self) -> int:
-        """The number of the last record in a segment. 0 until it is known."""
-        return self._sealed
-
-    @property
     def is_up(self) -> bool:
         """True if the last attempt to seal succeeded."""
         return not self._problem
 
     def start(self) -> None:
-        """Start in the background."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -198,9 +193,7 @@ class Spool:
         except (OSError, JournalError) as error:
             if str(error) != self._problem:
                 log.error(
-                    "cannot write segments to %s: %s; records stay in the journal, retrying",
-                    self._store.name,
-                    error,
+                    "cannot write segments to %s: %s; records stay in the journal, retrying", self._store.name, error
                 )
             self._problem = str(error)
             return False
@@ -211,20 +204,20 @@ class Spool:
 
     def _seal_one(self, *, everything: bool) -> bool:
         """Seal one segment if it is time; whether there may be more to seal."""
-        if not self._sealed:
-            self._sealed = self._find_end()
+        if not self.sealed:
+            self.sealed = self._find_end()
         # A failed put may have stored the segment: retry the same one, or records would be stored twice in different segments.
         self._pending = self._pending or self._next(everything=everything)
         if self._pending is None:
             return False
         self._store.put(self._pending.name, self._pending.content)
-        self._sealed = self._pending.last
+        self.sealed = self._pending.last
         self._pending = None
         return True
 
     def _next(self, *, everything: bool) -> PendingSegment | None:
         """The segment that is due, if any."""
-        records = self._journal.records(self._sealed, self._roll_records)
+        records = self._journal.records(self.sealed, self._roll_records)
         if not records:
             self._waiting_since = None
             return None
@@ -235,7 +228,7 @@ class Spool:
         self._waiting_since = None
         last = records[-1][0]
         # The name starts at the number after the last segment: the chain has no gap even where the numbers have.
-        return PendingSegment(f"{prefix_after(self._sealed)}-{last:016d}.jsonl.gz", _packed(records), last)
+        return PendingSegment(f"{prefix_after(self.sealed)}-{last:016d}.jsonl.gz", _packed(records), last)
 
     def _find_end(self) -> int:
         """The end of the chain of segments. The journal may not know all of them, or may have gone back in time.

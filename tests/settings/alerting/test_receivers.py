@@ -138,9 +138,7 @@ def test_every_alertmanager_is_a_destination_that_is_fed(write: Write, tmp_path:
         ),
         {"zookeeper": "zk"},
     )
-    first = Alertmanager(
-        Secret("http://a:9093"), Secret("s3cret"), certificate_file=str(certificate), key_file=str(key)
-    )
+    first = Alertmanager(Secret("http://a:9093"), str(certificate), str(key), bearer_token=Secret("s3cret"))
     assert settings.endpoints() == {
         "ops#0": AppriseUrl(Secret("json://a")),
         "am#0": first,

@@ -298,7 +298,7 @@ def test_only_regular_files_of_another_container_are_read(make: Callable[[Path],
     """Root of that container can create devices and pipes that hang or never end."""
     make(tmp_path / "memory.events")
     with pytest.raises(OSError):  # noqa: PT011  which one does not matter
-        processes._file(tmp_path / "memory.events")
+        processes.read(1, str(tmp_path / "memory.events"))
 
 
 def test_processes_started_by_a_child_end_with_its_parent(alive: Alive, eventually: Eventually) -> None:

@@ -181,9 +181,8 @@ def test_with_tls_a_certificate_of_ours_and_a_password(tmp_path: Path) -> None:
     server = Alertmanager(tmp_path / "alertmanager", security=security)
     server.start()
     try:
-        right = Endpoint(
-            Secret(server.url), None, "flink", Secret(PASSWORD), str(authority.ca), str(ours), str(our_key)
-        )
+        url, password, ca_file = Secret(server.url), Secret(PASSWORD), str(authority.ca)
+        right = Endpoint(url, str(ours), str(our_key), username="flink", password=password, ca_file=ca_file)
         assert send("", alert("A"), endpoint=right) == Answer("delivered")
         wrong = send("", alert("A"), endpoint=replace(right, password=Secret("other")))
         assert (wrong.outcome, wrong.detail) == ("rejected", "127.0.0.1 answered 401 Unauthorized")

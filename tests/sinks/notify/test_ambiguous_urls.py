@@ -98,7 +98,7 @@ def test_a_host_that_may_be_part_of_a_password_is_not_shown(looked_up: list[str]
 def test_a_webhook_does_not_show_it_either(looked_up: list[str]) -> None:
     """Its URL is read in the same way."""
     webhook = Webhook(Secret("https://SecretTail9/x@mx.example/hook"))
-    answer = Client(5.0, secrets=[webhook.url.reveal(), "SecretTail9"]).post(webhook.url.reveal(), b"{}", {})
+    answer = Client(5.0, secrets=[webhook.url.reveal(), "SecretTail9"]).send(webhook.url.reveal(), b"{}", {})
     assert isinstance(answer, Answer)
     assert answer.detail.startswith("the service did not answer")
     assert looked_up
