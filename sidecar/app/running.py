@@ -77,7 +77,7 @@ class Sidecar:
         clock = self._clock = Clock(self._previous_state.alive)
         reader = partial(JournalReader, settings.state_dir, journal.check_soon)
         self._spool = _spool(settings, reader())
-        self._ledgers = _ledgers(settings, clock)
+        self._ledgers = _ledgers(settings, clock, self._sees)
         self._notifier = Notifier(settings.endpoints(), self._settled, self._ledgers, others=ALL_FOUND)
         self._collector = _collector(settings, self._gathered)
         self._events = Events(event_stores_of(settings.clusters))
@@ -170,6 +170,12 @@ class Sidecar:
     def _snapshot(self) -> Snapshot:
         return self._loop.snapshot
 
+    def _sees(self, ledger: str) -> bool:
+        """Whether the store of this ledger can be read now, by what is observed in it."""
+        clusters = self._snapshot().state.clusters
+        watched = clusters.values() if ledger == ALL_FOUND else filter(None, [clusters.get(ledger)])
+        return any(cluster.is_in_sight for cluster in watched)
+
     def _settled(self, delivery_id: str, attempt: Attempt) -> None:
         self._loop.observe(DeliverySettled(self._clock(), delivery_id, *attempt))
 
@@ -236,11 +242,11 @@ def _web_server(
         raise StartError(f"cannot listen on {where}: {error.strerror}; set http.port to a free one") from error
 
 
-def _ledgers(settings: Settings, clock: Clock) -> dict[str, SharedLedger]:
+def _ledgers(settings: Settings, clock: Clock, sees: Callable[[str], bool]) -> dict[str, SharedLedger]:
     """A ledger for each cluster, in its own store, and one for all found ones, if several sidecars are to notify once."""
     alone = settings.ledger is LedgerMode.AUTO
     return {
-        name: SharedLedger(store, settings.observer, clock, alone_if_refused=alone)
+        name: SharedLedger(store, settings.observer, clock, partial(sees, name), alone_if_refused=alone)
         for name, store in (shared_documents(settings, "ledger") if settings.receivers else {}).items()
     }
 

@@ -9,6 +9,7 @@ import math
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -39,12 +40,22 @@ class SharedLedger:
     """The ledger of one cluster. Thread-safe: calls are serialized."""
 
     def __init__(
-        self, store: LedgerStore, observer: str, clock: Clock, *, alone_if_refused: bool, lease: int = LEASE
+        self,
+        store: LedgerStore,
+        observer: str,
+        clock: Clock,
+        sees: Callable[[], bool] = lambda: True,
+        *,
+        alone_if_refused: bool,
+        lease: int = LEASE,
     ) -> None:
-        """`alone_if_refused`: send without a ledger if the store has never permitted one; else wait for it."""
+        """`sees`: whether this observer can read the store now. `alone_if_refused`: send without a ledger if the store has never permitted
+        one; else wait for it.
+        """
         self._access = LedgerAccess(store, clock, alone_if_refused=alone_if_refused)
         self._observer = observer
         self._clock = clock
+        self._sees = sees
         self._lease = lease / SECOND
         self._lock = threading.Lock()
         self._held: dict[str, tuple[Claim, float]] = {}
@@ -75,6 +86,8 @@ class SharedLedger:
     def claim(self, delivery: Delivery) -> Permit:
         """The permit to send. A notification that has waited too long for its claim needs none, unless it is known to have been sent."""
         called_at = time.monotonic()
+        if delivery.is_shared and self._is_out_of_reach:
+            return FREE
         with self._lock:
             if not delivery.is_shared:
                 return self._unclaimed(delivery)
@@ -95,6 +108,9 @@ class SharedLedger:
         """Mark what was sent, or release its claim. While the ledger is unreachable, `retry_marks` tries again: an unmarked notification
         may be sent by another sidecar.
         """
+        if self._is_out_of_reach:
+            self._unmarked.append((delivery, claim, outcome))
+            return
         for attempt in range(MARK_ATTEMPTS):
             with self._lock:  # released between attempts, so that other threads can claim
                 if self._access.is_alone:
@@ -134,6 +150,8 @@ class SharedLedger:
 
     def retry_marks(self) -> None:
         """Mark what `settle` could not. May be called often: it does nothing for a moment after a failure."""
+        if self._is_out_of_reach:
+            return
         with self._lock:
             if time.monotonic() - self._access.failed_at < LEDGER_PAUSE / SECOND:
                 return
@@ -290,3 +308,8 @@ class SharedLedger:
         there, or cannot read it either: it waits for the ledger, and says that what it sends may be a duplicate.
         """
         return self.observers == 1 and not self._access.is_foreign
+
+    @property
+    def _is_out_of_reach(self) -> bool:
+        """True if nobody else uses the ledger, and the store is away: to ask it would take seconds, and tell nothing."""
+        return self._is_only and not self._sees()

@@ -292,6 +292,23 @@ def test_the_only_observer_waits_for_no_ledger(observers: Observers, monkeypatch
     assert observers.make("b").claim(FIRST).outcome is DeliveryOutcome.ALREADY_TOLD
 
 
+def test_the_only_observer_does_not_ask_a_store_that_it_cannot_see(observers: Observers) -> None:
+    """Each question would take seconds, in which the message to the next receiver waits. It is marked when the store is seen again."""
+    seen, store = [True], Memory(observers.shared)
+    a = SharedLedger(store, "a", Clock(), lambda: seen[-1], alone_if_refused=False)
+    a.announce(Presence(NOW.wall))
+    store.fault, reads = LedgerError("no quorum"), store.reads
+    seen.append(False)
+    assert a.claim(FIRST) is FREE
+    a.settle(FIRST, None, DeliveryOutcome.DELIVERED)
+    a.retry_marks()
+    assert (store.reads, a.has_unmarked) == (reads, True)
+    store.fault = None
+    seen.append(True)
+    a.retry_marks()
+    assert observers.make("b").claim(FIRST).outcome is DeliveryOutcome.ALREADY_TOLD
+
+
 def test_one_of_two_observers_waits_for_the_ledger(observers: Observers) -> None:
     """Also the first, as soon as it has seen the second, and the second, which may have read nothing yet."""
     a, b = observers.make("a"), observers.make("b")
