@@ -114,14 +114,10 @@ numbered AS (
     last_value(CASE WHEN ends THEN next.at END, true) OVER earlier AS began_after_another_at,
     first_value(struct(at, before, new_term)) OVER in_order AS first,
     max(CASE WHEN at < :end THEN confirmed_at END) OVER in_order AS last_confirmed_at
-  FROM (
-    SELECT *, missed_at IS NOT NULL OR NOT struct(state, session_id) <=> struct(next.state, next.session_id) AS ends FROM missed
-  )
+  FROM (SELECT *, missed_at IS NOT NULL OR NOT struct(state, session_id) <=> struct(next.state, next.session_id) AS ends FROM missed)
   WINDOW
     in_order AS (PARTITION BY cluster_id, component, job_id ORDER BY at, recorded_at, id ROWS UNBOUNDED PRECEDING),
-    earlier AS (
-      PARTITION BY cluster_id, component, job_id ORDER BY at, recorded_at, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    )
+    earlier AS (PARTITION BY cluster_id, component, job_id ORDER BY at, recorded_at, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ),
 judged AS (
   SELECT
@@ -130,26 +126,22 @@ judged AS (
     min(CASE WHEN unix_micros(record.at) - unix_micros(began_at) <= 3600000000 THEN struct(
       -nth, record.kind = 'DISCOVERED', record.vacant_seconds IS NULL, record.downtime_seconds_at_most IS NULL, record.at AS at, id, record
     ) END) OVER (PARTITION BY cluster_id, component, job_id ORDER BY at, recorded_at, id ROWS UNBOUNDED PRECEDING).record AS best
-  FROM (SELECT *, coalesce(began_after_another_at, first.at) AS began_at FROM numbered)
+  FROM (SELECT *, coalesce(began_after_another_at, first.at) AS began_at, CASE WHEN nth = 0 THEN first END AS carried_over FROM numbered)
 ),
 followed AS (
   SELECT
     *,
     lead(struct(began_at, best.kind AS kind)) OVER in_order AS next_stretch,
-    last_value(
+    last_value(  -- the previous leader, since the job began
       CASE
         WHEN state = 'GONE' OR missed_at IS NOT NULL THEN struct(CAST(NULL AS STRING) AS session_id, CAST(NULL AS STRING) AS address)
-        WHEN state = 'HELD' THEN struct(session_id, best.address) ELSE before
+        WHEN state = 'HELD' THEN struct(session_id, best.address) ELSE carried_over.before
       END, true
     ) OVER (
       PARTITION BY cluster_id, component, job_id ORDER BY at, recorded_at, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     ) AS preceding
-  FROM (
-    SELECT
-      * EXCEPT (before, new_term), CASE WHEN nth = 0 THEN first.before END AS before, CASE WHEN nth = 0 THEN first.new_term END AS new_term
-    FROM judged
-    WHERE ends
-  )
+  FROM judged
+  WHERE ends
   WINDOW in_order AS (PARTITION BY cluster_id, component, job_id ORDER BY at, recorded_at, id)
 ),
 -- A leader session id is one term, also if clocks that differ split it. R4: until a day without it has passed. The row of a term is its first
@@ -165,7 +157,7 @@ terms AS (
       'stretch' AS role, cluster_id, component, job_id, nth, state, session_id, began_at,
       coalesce(missed_at, next_stretch.began_at) AS ended_at, last_confirmed_at,
       CASE WHEN missed_at IS NOT NULL THEN 'DISCOVERED' ELSE next_stretch.kind END AS how_it_ended,
-      best, CASE WHEN preceding.session_id IS NOT NULL THEN preceding ELSE before END AS before, new_term
+      best, CASE WHEN preceding.session_id IS NOT NULL THEN preceding ELSE carried_over.before END AS before, carried_over.new_term
     FROM followed
     UNION ALL
     SELECT
