@@ -45,34 +45,34 @@ WITH facts AS (
   FROM _carry
   WHERE role IN ('stretch', 'judgement')
 ),
-judged AS (
-  SELECT
-    *,
-    last_value(CASE WHEN kind <> 'DISCOVERED' AND role <> 'stretch' THEN struct(kind, at) END, true) OVER (
-      PARTITION BY cluster_id, component, job_id, writing
-      ORDER BY at, recorded_at, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ) AS judgement,
-    last_value(CASE WHEN kind <> 'DISCOVERED' AND role <> 'stretch' AND writing <> '' THEN struct(kind, writing, at) END, true) OVER (
-      PARTITION BY cluster_id, component, job_id ORDER BY at, recorded_at, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ) AS newest
-  FROM facts
-),
 -- A new observer may discover a leader whose end another observer has seen: in Kubernetes its address remains. R1: it is dead if that was written
 -- last (and observed within 90 days), or within a day.
-believed AS (
-  SELECT *, lead(at) OVER (PARTITION BY cluster_id, component, job_id ORDER BY at, recorded_at, id) AS next_at
-  FROM judged
+dead AS (
+  SELECT id
+  FROM (
+    SELECT
+      *,
+      last_value(CASE WHEN kind <> 'DISCOVERED' THEN struct(kind, at) END, true) OVER (
+        PARTITION BY cluster_id, component, job_id, writing
+        ORDER BY at, recorded_at, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+      ) AS judgement,
+      last_value(CASE WHEN kind <> 'DISCOVERED' THEN struct(kind, writing, at) END, true) OVER (
+        PARTITION BY cluster_id, component, job_id ORDER BY at, recorded_at, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+      ) AS newest
+    FROM facts
+    WHERE role <> 'stretch' AND writing <> ''
+  )
   WHERE
-    role <> 'judgement'
-    AND NOT coalesce(
-      kind = 'DISCOVERED' AND state = 'HELD' AND role = 'fact' AND writing <> '' AND (
-        coalesce(judgement.kind IN ('REVOKED', 'RETIRED') AND unix_micros(at) - unix_micros(judgement.at) <= 86400000000, false)
-        OR coalesce(
-          newest.kind = 'REVOKED' AND newest.writing = writing AND unix_micros(at) - unix_micros(newest.at) <= 90 * 86400000000, false
-        )
-      ),
-      false
+    kind = 'DISCOVERED' AND state = 'HELD' AND role = 'fact' AND (
+      judgement.kind IN ('REVOKED', 'RETIRED') AND unix_micros(at) - unix_micros(judgement.at) <= 86400000000
+      OR newest.kind = 'REVOKED' AND newest.writing = writing AND unix_micros(at) - unix_micros(newest.at) <= 90 * 86400000000
     )
+),
+believed AS (
+  SELECT /*+ BROADCAST(dead) */
+    *, lead(struct(state, session_id, at)) OVER (PARTITION BY cluster_id, component, job_id ORDER BY at, recorded_at, id) AS next
+  FROM facts LEFT ANTI JOIN dead ON facts.id = dead.id
+  WHERE role <> 'judgement'
 ),
 -- An observer without state (its disk was lost) discovers every existing job: its first look is a blind period in which it discovers what it does
 -- not remember. R2: a job of which nothing is recorded from the beginning of a first look until an hour after its end has ended unobserved.
@@ -101,70 +101,67 @@ missed AS (
     CASE
       WHEN component = 'job' AND state <> 'GONE' THEN get(filter(
         looks,
-        look -> look.began_at > confirmed_at AND (next_at IS NULL OR unix_micros(next_at) - unix_micros(look.ended_at) > 3600000000)
+        look -> look.began_at > confirmed_at AND (next IS NULL OR unix_micros(next.at) - unix_micros(look.ended_at) > 3600000000)
       ), 0).ended_at
     END AS missed_at
   FROM believed LEFT JOIN first_looks ON believed.cluster_id = first_looks.cluster_id
 ),
-compared AS (
-  SELECT
-    *,
-    struct(state, session_id) <=> lag(struct(state, session_id)) OVER in_order AND lag(missed_at) OVER in_order IS NULL AS goes_on
-  FROM missed
-  WINDOW in_order AS (PARTITION BY cluster_id, component, job_id ORDER BY at, recorded_at, id)
-),
+-- From `believed` to `followed` all windows have one order, so that Spark sorts the rows once. A stretch becomes its last row.
 numbered AS (
   SELECT
     *,
-    sum(CASE WHEN goes_on THEN 0 ELSE 1 END) OVER in_order AS nth,
-    max(CASE WHEN NOT goes_on THEN at END) OVER in_order AS began_at
-  FROM compared
-  WINDOW in_order AS (PARTITION BY cluster_id, component, job_id ORDER BY at, recorded_at, id ROWS UNBOUNDED PRECEDING)
+    count_if(ends) OVER earlier AS nth,
+    last_value(CASE WHEN ends THEN next.at END, true) OVER earlier AS began_after_another_at,
+    first_value(struct(at, before, new_term)) OVER in_order AS first,
+    max(CASE WHEN at < :end THEN confirmed_at END) OVER in_order AS last_confirmed_at
+  FROM (SELECT *, missed_at IS NOT NULL OR NOT struct(state, session_id) <=> struct(next.state, next.session_id) AS ends FROM missed)
+  WINDOW
+    in_order AS (PARTITION BY cluster_id, component, job_id ORDER BY at, recorded_at, id ROWS UNBOUNDED PRECEDING),
+    earlier AS (PARTITION BY cluster_id, component, job_id ORDER BY at, recorded_at, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ),
-stretches AS (
+judged AS (
   SELECT
-    cluster_id, component, job_id, nth, state, session_id, began_at,
-    max(confirmed_at) FILTER (WHERE confirmed_at < :end) AS confirmed_at,
-    max(missed_at) AS missed_at, max(before) AS before, bool_or(new_term) AS new_term,
+    *,
     -- R3: of several observers, prefer one that observed the beginning, and the vacancy before it, within an hour.
-    min_by(
-      record, struct(kind = 'DISCOVERED', record.vacant_seconds IS NULL, record.downtime_seconds_at_most IS NULL, record.at, id)
-    ) FILTER (WHERE unix_micros(record.at) - unix_micros(began_at) <= 3600000000) AS best
-  FROM numbered
-  GROUP BY cluster_id, component, job_id, nth, state, session_id, began_at
+    min(CASE WHEN unix_micros(record.at) - unix_micros(began_at) <= 3600000000 THEN struct(
+      -nth, record.kind = 'DISCOVERED', record.vacant_seconds IS NULL, record.downtime_seconds_at_most IS NULL, record.at AS at, id, record
+    ) END) OVER (PARTITION BY cluster_id, component, job_id ORDER BY at, recorded_at, id ROWS UNBOUNDED PRECEDING).record AS best
+  FROM (SELECT *, coalesce(began_after_another_at, first.at) AS began_at, CASE WHEN nth = 0 THEN first END AS carried_over FROM numbered)
 ),
 followed AS (
   SELECT
     *,
-    coalesce(missed_at, lead(began_at) OVER in_order) AS ended_at,
-    CASE WHEN missed_at IS NOT NULL THEN 'DISCOVERED' ELSE lead(best.kind) OVER in_order END AS how_it_ended,
-    sum(CASE WHEN state = 'GONE' OR missed_at IS NOT NULL THEN 1 ELSE 0 END) OVER (
-      PARTITION BY cluster_id, component, job_id ORDER BY nth ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ) AS life
-  FROM stretches
-  WINDOW in_order AS (PARTITION BY cluster_id, component, job_id ORDER BY nth)
-),
-preceded AS (
-  SELECT * EXCEPT (before), coalesce(last_value(CASE WHEN state = 'HELD' THEN struct(session_id, best.address) ELSE before END, true) OVER (
-    PARTITION BY cluster_id, component, job_id, coalesce(life, 0) ORDER BY nth ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-  ), before) AS before
-  FROM followed
+    lead(struct(began_at, best.kind AS kind)) OVER in_order AS next_stretch,
+    last_value(  -- the previous leader, since the job began
+      CASE
+        WHEN state = 'GONE' OR missed_at IS NOT NULL THEN struct(CAST(NULL AS STRING) AS session_id, CAST(NULL AS STRING) AS address)
+        WHEN state = 'HELD' THEN struct(session_id, best.address) ELSE carried_over.before
+      END, true
+    ) OVER (
+      PARTITION BY cluster_id, component, job_id ORDER BY at, recorded_at, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) AS preceding
+  FROM judged
+  WHERE ends
+  WINDOW in_order AS (PARTITION BY cluster_id, component, job_id ORDER BY at, recorded_at, id)
 ),
 -- A leader session id is one term, also if clocks that differ split it. R4: until a day without it has passed. The row of a term is its first
 -- stretch, or the second if only that was observed from its beginning, within an hour.
 terms AS (
   SELECT
     *,
-    lag(struct(best.kind = 'DISCOVERED' AS discovered, began_at, ended_at)) OVER of_session AS last,
+    lag(struct(best.kind = 'DISCOVERED' AS discovered, began_at, ended_at, new_term)) OVER of_session AS last,
+    lag(struct(ended_at), 2) OVER of_session AS last_but_one,
     lead(CASE WHEN best.kind <> 'DISCOVERED' THEN began_at END) OVER of_session AS next_observed_at
   FROM (
     SELECT
-      'stretch' AS role, cluster_id, component, job_id, nth, state, session_id, began_at, ended_at, confirmed_at, how_it_ended, best, before,
-      new_term
-    FROM preceded
+      'stretch' AS role, cluster_id, component, job_id, nth, state, session_id, began_at,
+      coalesce(missed_at, next_stretch.began_at) AS ended_at, last_confirmed_at,
+      CASE WHEN missed_at IS NOT NULL THEN 'DISCOVERED' ELSE next_stretch.kind END AS how_it_ended,
+      best, CASE WHEN preceding.session_id IS NOT NULL THEN preceding ELSE carried_over.before END AS before, carried_over.new_term
+    FROM followed
     UNION ALL
     SELECT
-      role, cluster_id, component, job_id, 0, 'HELD', session_id, at, ended_at, NULL, NULL,
+      role, cluster_id, component, job_id, -1, 'HELD', session_id, at, ended_at, NULL, NULL,
       struct(
         kind, address, last_known_session_id, last_known_address, vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most,
         returned, split, episode_id, best_at AS at, id
@@ -175,17 +172,14 @@ terms AS (
   )
   WINDOW of_session AS (PARTITION BY cluster_id, component, job_id, state, session_id ORDER BY began_at, nth)
 ),
-opened AS (
+placed AS (
   SELECT
     * EXCEPT (new_term),
-    coalesce(new_term, last IS NULL OR unix_micros(began_at) - unix_micros(last.ended_at) > 86400000000) AS new_term
+    coalesce(new_term, last IS NULL OR unix_micros(began_at) - unix_micros(last.ended_at) > 86400000000) AS new_term,
+    coalesce(
+      last.new_term, last_but_one IS NULL OR unix_micros(last.began_at) - unix_micros(last_but_one.ended_at) > 86400000000
+    ) AS last_is_new
   FROM terms
-),
-placed AS (
-  SELECT *, lag(new_term) OVER (
-    PARTITION BY cluster_id, component, job_id, state, session_id ORDER BY began_at, nth
-  ) AS last_is_new
-  FROM opened
 )
 SELECT
   cluster_id, component, job_id, state, began_at, ended_at, best.kind AS how_it_began, how_it_ended, best.address, session_id,
@@ -201,7 +195,14 @@ SELECT
       AND unix_micros(began_at) - unix_micros(last.began_at) <= 3600000000, false
     )
   ) AS opens_term,
-  new_term, confirmed_at, best, before
+  CASE
+    WHEN began_at < :end AND (
+      coalesce(ended_at >= :end, true) OR state = 'HELD' AND unix_micros(ended_at) >= unix_micros(:end) - 86400000000
+    ) THEN struct(
+      best.id, best.last_known_session_id, best.last_known_address, best.at AS best_at, last_confirmed_at AS confirmed_at,
+      CASE WHEN ended_at < :end THEN ended_at END AS ended_at, before, new_term
+    )
+  END AS carried
 FROM placed
 WHERE role = 'stretch' AND state <> 'GONE'
 
@@ -223,7 +224,9 @@ WITH judgements AS (
         cluster_id, component, job_id, observed_at AS at, recorded_at, id, kind,
         coalesce(CAST(position.mzxid AS STRING), concat_ws('/', position.uid, position.resource_version)) AS writing
       FROM _transitions
-      WHERE kind <> 'DISCOVERED' AND (kind <> 'OBSCURED' OR connection = 'CONNECTED')
+      WHERE
+        kind <> 'DISCOVERED' AND (kind <> 'OBSCURED' OR connection = 'CONNECTED')
+        AND event_date >= date_from_unix_date(CAST(unix_micros(:end) DIV 86400000000 AS INT) - 90)
       UNION ALL
       SELECT cluster_id, component, job_id, at, recorded_at, id, kind, writing FROM _carry WHERE role = 'judgement'
     )
@@ -234,17 +237,13 @@ WITH judgements AS (
     OR of_all = 1 AND kind = 'REVOKED' AND unix_micros(at) >= unix_micros(:end) - 90 * 86400000000
 )
 SELECT
-  CASE WHEN began_at < :end AND coalesce(ended_at >= :end, true) THEN 'stretch' ELSE 'term' END AS role,
-  cluster_id, component, job_id, CAST(NULL AS STRING) AS observer, began_at AS at, CAST(NULL AS TIMESTAMP) AS recorded_at, best.id,
-  best.kind, session_id, best.address, best.last_known_session_id, best.last_known_address, best.vacant_seconds,
-  best.downtime_seconds_at_least, best.downtime_seconds_at_most, best.returned, best.split, best.episode_id, state,
-  CAST(NULL AS STRING) AS writing, best.at AS best_at, confirmed_at,
-  CASE WHEN ended_at < :end THEN ended_at END AS ended_at, before, new_term
+  CASE WHEN carried.ended_at IS NULL THEN 'stretch' ELSE 'term' END AS role, cluster_id, component, job_id,
+  CAST(NULL AS STRING) AS observer, began_at AS at, CAST(NULL AS TIMESTAMP) AS recorded_at, carried.id, how_it_began AS kind, session_id,
+  address, carried.last_known_session_id, carried.last_known_address, vacant_seconds, downtime_seconds_at_least, downtime_seconds_at_most,
+  returned, split, episode_id, state, CAST(NULL AS STRING) AS writing, carried.best_at, carried.confirmed_at, carried.ended_at,
+  carried.before, carried.new_term
 FROM _stretches
-WHERE
-  began_at < :end AND (
-    coalesce(ended_at >= :end, true) OR state = 'HELD' AND unix_micros(ended_at) >= unix_micros(:end) - 86400000000
-  )
+WHERE carried IS NOT NULL
 UNION ALL
 SELECT
   'judgement', cluster_id, component, job_id, NULL, at, recorded_at, id, kind, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
@@ -257,6 +256,7 @@ SELECT
 FROM _transitions
 WHERE
   kind = 'DISCOVERED' AND component <> 'job' AND last_known_session_id IS NULL AND observed_at < :end
+  AND event_date >= date_from_unix_date(CAST(unix_micros(:end) DIV 86400000000 AS INT) - 1)
   AND unix_micros(observed_at) >= unix_micros(:end) - 86400000000
 GROUP BY cluster_id, observer
 UNION ALL
