@@ -29,6 +29,8 @@ from sidecar.core.sanitize import clean, clean_values
 _WHERE: Final = " in `explain`"
 MOST_BODY: Final = 600
 """Characters that the lines above the facts are to have: details are left out until they do."""
+_SHORTEST_LINE: Final = 80
+"""Characters that are left of a line that is cut for it."""
 MOST_TITLE: Final = 80
 """Characters of a title with its label."""
 _SHORTEST_NAME: Final = 12
@@ -138,10 +140,16 @@ def _failover_lines(failover: Failover, notice: Notice) -> list[_Line]:
 
 
 def _without_details(lines: Sequence[_Line]) -> list[str]:
-    """All that is no detail, and as many details as have room beside it, then how many have none."""
+    """All that is no detail, and as many details as have room beside it, then how many have none. If a long line takes the room of all, such
+    as the error of a JobManager, it is cut.
+    """
     room = MOST_BODY - sum([len(line.text) + 1 for line in lines if not line.is_detail])
     if sum([len(line.text) + 1 for line in lines if line.is_detail]) > room:
         room -= len(_more_details(len(lines))) + 1
+    longest = max([len(line.text) for line in lines if not line.is_detail], default=0)
+    if room < 0 <= room + longest - _SHORTEST_LINE:
+        lines = [line if line.is_detail else line._replace(text=_cut(line.text, longest + room)) for line in lines]
+        room = 0
     kept, left_out = list[str](), 0
     for line in lines:
         size = len(line.text) + 1 if line.is_detail else 0

@@ -239,6 +239,30 @@ def test_details_are_left_out_of_a_message_that_would_be_too_long() -> None:
     assert any(line.startswith("dispatcher: jm-a:6123 → jm-b:6123 at ") for line in lines)
 
 
+def test_a_long_error_is_cut_before_anything_else_is_too_long() -> None:
+    """That of a JobManager that took over and ended: what changed, what to do and who leads are whole."""
+    flink, sidecar = watching()
+    flink.vacate()
+    flink.elect(B)
+    sidecar.sees_changes().waits(1)
+    (key,) = sidecar.state.clusters
+    cluster = sidecar.state.clusters[key]
+    episode = cluster.episode or cluster.last_episode
+    assert episode
+    failing = replace(episode, facts=replace(episode.facts, failed=(f"JobManager jm-c ended: {'x' * 160}",)))
+    changed = [
+        replace(alert(LEADER_CHANGED, component, f"jm-a.{number}{'y' * 60}:6123", "jm-b:6123"), episode_id=episode.id)
+        for number, component in enumerate((DISPATCHER, REST_SERVER, RESOURCE_MANAGER))
+    ]
+    notice = Notice("fingerprint", POLICY.route, Reason.FIRST, tuple(changed), 3)
+    clusters = {key: replace(cluster, episode=None, last_episode=failing)}
+    body = compose(notice, POLICY, clusters, Statuses(POLICY, sidecar.moment)).body
+    assert MOST_BODY - 20 <= len(body) <= MOST_BODY
+    [cut] = [line for line in body.split("\n") if line.endswith("x…")]
+    assert cut.startswith("JobManager jm-c ended: x")
+    assert sum("y:6123 → jm-b:6123 at " in line for line in body.split("\n")) == 3
+
+
 def test_a_hostile_leader_address_cannot_write_lines_of_its_own() -> None:
     """Tampered leader information in a message: no line of its own, and no escape sequence."""
     flink, sidecar = watching()
