@@ -140,8 +140,8 @@ def _failover_lines(failover: Failover, notice: Notice) -> list[_Line]:
 
 
 def _without_details(lines: Sequence[_Line]) -> list[str]:
-    """All that is no detail, and as many details as have room beside it, then how many have none. If a long line takes the room of all, such
-    as the error of a JobManager, it is cut.
+    """All that is no detail, and as many details as have room beside it, then how many have none. A line that takes all the room, such
+    as the error of a JobManager, is cut.
     """
     room = MOST_BODY - sum([len(line.text) + 1 for line in lines if not line.is_detail])
     if sum([len(line.text) + 1 for line in lines if line.is_detail]) > room:
