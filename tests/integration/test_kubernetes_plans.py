@@ -40,7 +40,9 @@ class Recorder(Observations[PlanObservation | EndObservation]):
         return ([None, *self.deployments(cluster_id)])[-1]
 
     def disrupted(self) -> list[tuple[str, str, str | None, bool]]:
-        return [(pod.cluster_id, pod.pod, pod.node, pod.evicted) for pod in list(self.all) if isinstance(pod, PodDisrupted)]
+        return [
+            (pod.cluster_id, pod.pod, pod.node, pod.evicted) for pod in list(self.all) if isinstance(pod, PodDisrupted)
+        ]
 
     def made(self, kind: Maker) -> list[Seen]:
         """What was reported of makers of this kind."""

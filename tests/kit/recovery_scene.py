@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, Self
 
@@ -18,6 +19,7 @@ from sidecar.drivers.kubernetes.kubernetes_ledger import LABELS
 from sidecar.drivers.zookeeper.zookeeper_ledger import ROOT
 from tests.kit.job_programs import program_jar
 from tests.kit.kubernetes_server import Kubernetes, assets
+from tests.kit.relay import Gate
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
 from tests.lab import rest
@@ -148,10 +150,26 @@ class ConfigMapStore:
 
 
 class RetainingLab(Lab):
-    """Keeps ten completed checkpoints of a job, twenty seconds. As root, what Flink stores is on a small disk of its own."""
+    """Keeps ten completed checkpoints of a job, twenty seconds. As root, what Flink stores is on a small disk of its own.
+
+    Each JobManager has a way of its own to the store.
+    """
 
     kubernetes: Kubernetes | None = None
     """Where its leaders are; None: in ZooKeeper."""
+
+    @cached_property
+    def gates(self) -> dict[str, Gate]:
+        """The ways to the store, by the name of the JobManager."""
+        return {}
+
+    def way(self, gate: Gate) -> str:
+        """What a client has to be given so that it takes this way: a quorum, or the path of a kubeconfig."""
+        return str(self.kubernetes.kubeconfig(server=f"https://{gate.address}")) if self.kubernetes else gate.address
+
+    def new_gate(self) -> Gate:
+        """A way to the store. While that is down, it turns everybody away as the store would."""
+        return Gate((self.kubernetes.server if self.kubernetes else self.zookeeper).address, lambda: True)
 
     def _start(self, jobmanagers: int) -> None:
         if os.geteuid() == 0:
@@ -162,6 +180,8 @@ class RetainingLab(Lab):
 
     def stop(self) -> None:
         super().stop()
+        while self.gates:
+            self.gates.popitem()[1].close()
         if self.data.is_mount():
             subprocess.run(["/bin/umount", "--lazy", self.data], check=True)
 
@@ -176,14 +196,20 @@ class RetainingLab(Lab):
 
     def _new_jobmanager(self) -> JobManager:
         jobmanager = _Retaining(f"jobmanager-{len(self.jobmanagers) + 1}", self.folder, self._home, self._java)
+        self.gates[jobmanager.name] = gate = self.new_gate()
+        key = "kubernetes.config.file" if self.kubernetes else "high-availability.zookeeper.quorum"
+        jobmanager.way = f"{key}={self.way(gate)}"
         self.jobmanagers.append(jobmanager)
         self._processes.append(jobmanager)
         return jobmanager
 
 
 class _Retaining(JobManager):
+    way: str
+    """To the store, as a setting of Flink."""
+
     def build_command(self) -> Sequence[str]:
-        return (*super().build_command(), f"-D{_RETAINED}")
+        return (*super().build_command(), f"-D{_RETAINED}", f"-D{self.way}")
 
 
 @contextmanager

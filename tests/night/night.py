@@ -15,6 +15,7 @@ from msgspec import Struct
 from sidecar.core.failover.deaths import RECORDED_AFTER
 from sidecar.core.moment import SECOND
 from tests.kit.recovery_scene import LABS, PICTURE_SECONDS, RetainingLab, Store
+from tests.kit.relay import Gate
 from tests.kit.sidecar_process import Sidecar, command
 from tests.kit.waiting import wait_for
 from tests.lab.lab_error import LabError
@@ -68,6 +69,8 @@ class Night:
     """A lab with two JobManagers and JOBS jobs, and for each scenario a new `run` beside it with the shipped rules."""
 
     sidecar: Sidecar
+    gate: Gate
+    """The sidecar's way to the store."""
     surfaces: Surfaces
 
     def __init__(self, lab: RetainingLab, store: Store, folder: Path, everywhere: Arrivals, kind: str) -> None:
@@ -104,9 +107,13 @@ class Night:
     @contextmanager
     def _watched(self) -> Iterator[None]:
         """A sidecar of its own, which knows that all is well; what others did is no history of this one."""
-        plans = "kubernetes: {plans: true}\n" if self._deployed else ""
+        self.gate = self.lab.new_gate()
+        way = self.lab.way(self.gate)
+        store = (
+            f"kubernetes: {{plans: true, kubeconfig: {way}}}" if self._deployed else f"zookeeper: {{quorum: '{way}'}}"
+        )
         cluster = (
-            f"flink_conf_dir: {self.lab.conf_dir}\n{plans}{self._arrivals.settings}"
+            f"flink_conf_dir: {self.lab.conf_dir}\n{store}\n{self._arrivals.settings}"
             f"route: {{receiver: ops, group_wait: {GROUP_WAIT:g}s, group_interval: {_GROUP_INTERVAL:g}s}}\n"
             f"evidence: {{capture: [processes, flink_rest], log: {self.lab.folder}, flink_rest: {{patience: 1m}}}}"
         )
@@ -123,6 +130,7 @@ class Night:
             yield
         finally:
             self.surfaces.stop()
+            self.gate.close()
             if self.sidecar.process and self.sidecar.process.poll() is None:
                 self.sidecar.kill()
 
@@ -236,6 +244,12 @@ class Night:
     @property
     def _server(self) -> Any:
         return self.lab.kubernetes.server if self.lab.kubernetes else self.lab.zookeeper
+
+    def cut_off(self, gate: Gate, seconds: float) -> None:
+        """Whoever takes this way to the store."""
+        gate.shut()
+        time.sleep(seconds)
+        gate.open()
 
     def store_down(self) -> None:
         self.truth.store = False
