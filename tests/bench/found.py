@@ -1,8 +1,9 @@
 """One process that finds its clusters: `python -m tests.bench.found [kubernetes|zookeeper] [CLUSTERS [MINUTES]]`, in a real store.
 
 - So many clusters (1,000), each with a job; in ConfigMaps each leader renews its lease every 5 s: memory, CPU, requests of `run`.
-- Then 200 of other names come and go at random for so many minutes (10): each is created with a leader, lives for up to a minute, withdraws
-  and is deleted. None may be missed, and nobody may be notified of any.
+- Then 200 of other names come and go at random for so many minutes (10): each is created with a leader, lives for up to a minute (in
+  ZooKeeper for at least 5 s: what came and went between two reads is nowhere), withdraws and is deleted. None may be missed, and nobody may
+  be notified of any.
 - At last the leader of one cluster changes: from its write to the message, with one sidecar, and with two of which the other was killed.
 """
 
@@ -94,6 +95,7 @@ class Stage(ABC):
     """The lines of the sidecar's configuration."""
     wire: Wire
     """The sidecar's way to the store."""
+    shortest_life = 0.5
 
     def __init__(self, folder: Path, ending: ExitStack) -> None:
         self._folder = folder
@@ -140,6 +142,8 @@ class KubernetesStage(Stage):
 class ZooKeeperStage(Stage):
     """Clusters below one root."""
 
+    shortest_life = 5.0
+
     def __init__(self, folder: Path, ending: ExitStack) -> None:
         super().__init__(folder, ending)
         self._server = ZooKeeper(folder / "zookeeper", flink_home(FLINK, print), find_java())
@@ -183,7 +187,7 @@ def main(store: str, clusters: int = CLUSTERS, minutes: float = MINUTES) -> None
         time.sleep(_SETTLE_SECONDS)
         _steady(stage, sidecar, clusters, alone)
         if minutes:
-            lived = writers.submit(come_and_go, stage.flink, minutes * 60).result(_HOUR)
+            lived = writers.submit(come_and_go, stage.flink, minutes * 60, stage.shortest_life).result(_HOUR)
             _judged(stage, sidecar, lived, clusters)
         if renewing:
             renewing.result(_HOUR)  # a renewal gives a cluster its first leader back; the leases outlast what follows
@@ -227,7 +231,7 @@ def renew(flink: Clusters, clusters: Sequence[str], session_id: UUID, seconds: f
             due += _RENEW_SECONDS / len(clusters)
 
 
-def come_and_go(flink: Clusters | ZNodeClusters, seconds: float) -> list[tuple[str, UUID]]:
+def come_and_go(flink: Clusters | ZNodeClusters, seconds: float, shortest_life: float) -> list[tuple[str, UUID]]:
     """Each cluster that came and went, and the session of its leader."""
     chance = random.Random(COMING)
     lived, alive = list[tuple[str, UUID]](), list[tuple[float, str]]()
@@ -238,7 +242,7 @@ def come_and_go(flink: Clusters | ZNodeClusters, seconds: float) -> list[tuple[s
             name, session = f"passing-{len(lived)}", uuid4()
             flink.create(name, session)
             lived.append((name, session))
-            alive.append((now + chance.uniform(0.5, _LONGEST_LIFE), name))
+            alive.append((now + chance.uniform(shortest_life, _LONGEST_LIFE), name))
         for due, name in [each for each in alive if each[0] <= now]:
             flink.remove(name)
             alive.remove((due, name))

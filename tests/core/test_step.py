@@ -7,7 +7,7 @@ from sidecar.core.policy.policy import Policy, Rule, Severity, Store
 from sidecar.core.policy.triggers import Trigger
 from sidecar.core.step import step
 from tests.kit.cluster import CLUSTER, DISPATCHER, REST_SERVER, THE_JOB, B, job_manager
-from tests.kit.core_sidecar import BY_ALERT, LEADER_CHANGED, NO_LEADER, POLICY, Sidecar, watching
+from tests.kit.core_sidecar import BY_ALERT, LEADER_CHANGED, NO_LEADER, POLICY, Sidecar, fail_over, watching
 
 C = job_manager("jm-c")
 
@@ -49,10 +49,7 @@ def failover(policy: Policy) -> Sidecar:
     """One cluster's history, seen by the observer of `policy`."""
     flink, sidecar = watching(policy=policy)
     sidecar.waits(float(len(policy.observer)))
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
-    flink.elect(B)
-    sidecar.sees_changes()
+    fail_over(flink, sidecar)
     flink.elect(C, DISPATCHER)
     sidecar.sees_changes()
     flink.forget()
@@ -92,10 +89,7 @@ def test_a_job_that_ended_has_one_id_whichever_went_first() -> None:
 def test_the_same_step_twice_gives_the_same() -> None:
     """State and effects are a function of policy, state and observation: ids too."""
     flink, sidecar = watching()
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
-    flink.elect(B)
-    sidecar.sees_changes().waits(4.75)
+    fail_over(flink, sidecar).waits(4.75)
     due = Ticked(replace(sidecar.moment, steady=sidecar.now + 1_000_000))
     first, second = (step(sidecar.policy, sidecar.state, due) for _ in range(2))
     assert first == second

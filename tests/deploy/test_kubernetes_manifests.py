@@ -124,7 +124,7 @@ def account(kubernetes: Kubernetes) -> Path:
     return kubernetes.service_account(NAMESPACE, "flink-ha-sidecar")
 
 
-def allowed(kubernetes: Kubernetes, verb: str, resource: str, name: str = "") -> bool:
+def allowed(kubernetes: Kubernetes, verb: str, resource: str, name: str = "", namespace: str = NAMESPACE) -> bool:
     """What the API server's authorizer says of the sidecar's account. `resource` may have its group: `a.flink.apache.org`."""
     resource, _, group = resource.partition(".")
     review = {
@@ -133,7 +133,7 @@ def allowed(kubernetes: Kubernetes, verb: str, resource: str, name: str = "") ->
         "spec": {
             "user": f"system:serviceaccount:{NAMESPACE}:flink-ha-sidecar",
             "resourceAttributes": {
-                "namespace": NAMESPACE,
+                "namespace": namespace,
                 "verb": verb,
                 "resource": resource,
                 "name": name,

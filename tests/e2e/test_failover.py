@@ -33,8 +33,7 @@ def sidecar_of(tmp_path: Path) -> Iterator[Callable[..., Sidecar]]:
 
     yield make
     for sidecar in made:
-        if sidecar.process and sidecar.process.poll() is None:
-            sidecar.kill()
+        sidecar.end()
 
 
 @pytest.mark.parametrize("lab", ["2.3.0"], indirect=True)

@@ -22,6 +22,7 @@ import pytest
 
 from sidecar.core.flink.connection_info import decode_connection_info
 from sidecar.core.flink.leadership import LeaderInformation
+from tests.core.views.test_flink_view import NULL, Call
 from tests.kit.flink_listener import flink_listener
 from tests.kit.relay import Gate
 from tests.kit.sidecar_process import COMMAND
@@ -42,14 +43,6 @@ OUTAGE_SECONDS = 2.0
 STILL_SECONDS = 0.25
 
 
-class Call(NamedTuple):
-    """`notifyLeaderAddress` of one component's listener."""
-
-    address: str | None
-    session_id: str | None
-
-
-NULL = Call(None, None)
 Calls = dict[str, list[Call]]
 """By component."""
 Leaders = Mapping[str, Call]

@@ -71,14 +71,13 @@ def sidecar_of(server: Kubernetes, tmp_path: Path, people: HttpReceiver) -> Iter
 
     yield make
     for sidecar in made:
-        if sidecar.process and sidecar.process.poll() is None:
-            sidecar.kill()
+        sidecar.end()
 
 
 def held(running: Sidecar) -> set[str]:
-    return {
-        each["cluster_id"] for each in json.loads(running.get("/api/v1/leaders")[1] or "[]") if each["state"] == "held"
-    }
+    """The clusters with a leader."""
+    leaders = json.loads(running.get("/api/v1/leaders")[1] or "[]")
+    return {each["cluster_id"] for each in leaders if each["state"] == "held"}
 
 
 def kinds(running: Sidecar, cluster_id: str) -> list[str]:

@@ -97,5 +97,4 @@ def test_a_poisoned_handover_silences_nobody_and_is_not_written_on(
             assert running[1].stop() == 0
         finally:
             for sidecar in running:
-                if sidecar.process and sidecar.process.poll() is None:
-                    sidecar.kill()
+                sidecar.end()

@@ -46,8 +46,7 @@ def test_a_ledger_that_is_poisoned_for_ever_silences_nobody(zookeeper: ZooKeeper
         assert "Traceback" not in sidecar.log.read_text()
         assert sidecar.stop() == 0
     finally:
-        if sidecar.process and sidecar.process.poll() is None:
-            sidecar.kill()
+        sidecar.end()
         client.stop()
         client.close()
         receiver.stop()

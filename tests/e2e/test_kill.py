@@ -89,8 +89,7 @@ class Chain:
 
     def close(self) -> None:
         """Nothing of it is left, however far it has come."""
-        if self.sidecar.process and self.sidecar.process.poll() is None:
-            self.sidecar.kill()
+        self.sidecar.end()
         self.flapping.stop()
         self.receiver.stop()
 

@@ -98,8 +98,7 @@ def witness(lab: Lab, tmp_path: Path) -> Iterator[Witness]:
     finally:
         beside.watching.kill()
         beside.watching.wait()
-        if beside.sidecar.process and beside.sidecar.process.poll() is None:
-            beside.sidecar.kill()
+        beside.sidecar.end()
 
 
 def at(transition: dict[str, Any]) -> float:

@@ -278,12 +278,14 @@ def watching(
     return flink, sidecar
 
 
-def fail_over(flink: Flink, sidecar: Sidecar, after: float = 2.0) -> None:
-    """A is gone, and B leads everything `after` so many seconds."""
-    flink.vacate()
+def fail_over(
+    flink: Flink, sidecar: Sidecar, after: float = 2.0, to: JobManager = B, *components: ComponentId
+) -> Sidecar:
+    """The leader is gone, and the next one leads `after` so many seconds: everything, or these components."""
+    flink.vacate(*components)
     sidecar.sees_changes().waits(after)
-    flink.elect(B)
-    sidecar.sees_changes()
+    flink.elect(to, *components)
+    return sidecar.sees_changes()
 
 
 class LeaseSidecar(Sidecar):

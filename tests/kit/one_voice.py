@@ -44,8 +44,7 @@ class Voices:
     def kill(self) -> None:
         """End those that run, also the frozen ones."""
         for sidecar in self.sidecars:
-            if sidecar.process and sidecar.process.poll() is None:
-                sidecar.kill()
+            sidecar.end()
 
 
 def leads(sidecar: Sidecar, leader: str) -> bool:

@@ -167,6 +167,14 @@ class RetainingLab(Lab):
         """What a client has to be given so that it takes this way: a quorum, or the path of a kubeconfig."""
         return str(self.kubernetes.kubeconfig(server=f"https://{gate.address}")) if self.kubernetes else gate.address
 
+    def conf_by(self, gate: Gate, folder: Path) -> Path:
+        """A copy of Flink's configuration in `folder`, which takes this way."""
+        shutil.copytree(self.conf_dir, folder)
+        for file in folder.iterdir():
+            own = str(self._kubeconfig) if self._kubeconfig else self.zookeeper.address
+            file.write_text(file.read_text().replace(own, self.way(gate)))
+        return folder
+
     def new_gate(self) -> Gate:
         """A way to the store. While that is down, it turns everybody away as the store would."""
         return Gate((self.kubernetes.server if self.kubernetes else self.zookeeper).address, lambda: True)

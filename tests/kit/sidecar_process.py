@@ -91,6 +91,11 @@ http: {{host: {self.host}, port: {self.port}}}
         self.process.kill()
         self.process.wait()
 
+    def end(self) -> None:
+        """kill -9, if it runs."""
+        if self.process and self.process.poll() is None:
+            self.kill()
+
     def stop(self) -> int:
         """SIGTERM; the exit status."""
         assert self.process is not None

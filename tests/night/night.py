@@ -108,16 +108,14 @@ class Night:
     def _watched(self) -> Iterator[None]:
         """A sidecar of its own, which knows that all is well; what others did is no history of this one."""
         self.gate = self.lab.new_gate()
-        way = self.lab.way(self.gate)
-        store = (
-            f"kubernetes: {{plans: true, kubeconfig: {way}}}" if self._deployed else f"zookeeper: {{quorum: '{way}'}}"
-        )
+        folder = self.folder / f"sidecar-{next(self._numbers):03}"
+        plans = "kubernetes: {plans: true}\n" if self._deployed else ""
         cluster = (
-            f"flink_conf_dir: {self.lab.conf_dir}\n{store}\n{self._arrivals.settings}"
+            f"flink_conf_dir: {self.lab.conf_by(self.gate, folder / 'conf')}\n{plans}{self._arrivals.settings}"
             f"route: {{receiver: ops, group_wait: {GROUP_WAIT:g}s, group_interval: {_GROUP_INTERVAL:g}s}}\n"
             f"evidence: {{capture: [processes, flink_rest], log: {self.lab.folder}, flink_rest: {{patience: 1m}}}}"
         )
-        self.sidecar = Sidecar(self.folder / f"sidecar-{next(self._numbers):03}", cluster, [])
+        self.sidecar = Sidecar(folder, cluster, [])
         self.surfaces = Surfaces(self.sidecar)
         self.store.delete_ledgers()
         self.sidecar.start()
@@ -131,8 +129,7 @@ class Night:
         finally:
             self.surfaces.stop()
             self.gate.close()
-            if self.sidecar.process and self.sidecar.process.poll() is None:
-                self.sidecar.kill()
+            self.sidecar.end()
 
     def _wait_for_the_end(self, scenario: Scenario, began: float, acted: float) -> None:
         """Its status lasts, its recovery is recorded, and it is said; or that is not to be expected any more."""

@@ -10,8 +10,8 @@ from sidecar.core.flink.leadership import Component, ComponentId, Held, LeaderIn
 from sidecar.core.records import AnyRecord, Notification, TransitionRecord, record_id
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.journal import Journal
-from tests.kit.cluster import CLUSTER, B
-from tests.kit.core_sidecar import Sidecar, watching
+from tests.kit.cluster import CLUSTER
+from tests.kit.core_sidecar import Sidecar, fail_over, watching
 from tests.kit.outcomes import OTHER_JOB, death, recovery
 from tests.shell.site import captured
 
@@ -25,10 +25,7 @@ HOSTILE = (
 def two_failovers() -> Sidecar:
     """One that is over, after which the sidecar was cut off for 20 s, and the next one, of which nobody is back yet."""
     flink, sidecar = watching()
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
-    flink.elect(B)
-    sidecar.sees_changes().waits(10)
+    fail_over(flink, sidecar).waits(10)
     sidecar.is_cut_off().waits(20).connects().waits(70)
     flink.vacate()
     sidecar.sees_changes()

@@ -1,7 +1,6 @@
 """Why a process died and what came back, on the pages and in the API; and which failovers nobody has reviewed."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,13 +21,6 @@ from tests.kit.sidecar_process import command
 from tests.shell.reading import read, said, show
 from tests.shell.remembering import remember, two_failovers
 from tests.shell.site import Site
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    running = Site(tmp_path)
-    yield running
-    running.stop()
 
 
 @pytest.fixture

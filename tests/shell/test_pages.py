@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Destination, Source
 from sidecar.core.views.snapshot import Health, Snapshot
 from sidecar.web.pages import EVIDENCE_SHOWN, POLICY
-from tests.kit.cluster import CLUSTER, A, B
+from tests.kit.cluster import CLUSTER, A
 from tests.kit.core_sidecar import Sidecar, fail_over, watching, with_destinations
 from tests.kit.fake_flink import Flink
 from tests.kit.outcomes import oom_with_a_lost_job
@@ -33,13 +32,6 @@ from tests.shell.remembering import (
     with_jobs,
 )
 from tests.shell.site import Site, captured
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    running = Site(tmp_path)
-    yield running
-    running.stop()
 
 
 def test_leaders_are_shown_with_their_start(site: Site) -> None:
@@ -132,10 +124,7 @@ def test_how_the_sidecar_itself_is(site: Site, tmp_path: Path) -> None:
     """
     flink, sidecar = watching()
     sidecar.answers["ops#0"] = None
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
-    flink.elect(B)
-    sidecar.sees_changes().waits(10)
+    fail_over(flink, sidecar).waits(10)
     assert sidecar.state.outbox
     show(site, sidecar)
     page = read(site)
@@ -157,8 +146,7 @@ def test_a_scheduled_close_is_no_pending_notification(site: Site) -> None:
     """The incident of a failover that is over is closed later."""
     pager = Destination("ops", 0, in_order=True, keeps_incidents=True)
     flink, sidecar = watching(policy=with_destinations(pager))
-    fail_over(flink, sidecar)
-    sidecar.waits(60)
+    fail_over(flink, sidecar).waits(60)
     assert [delivery.is_closing for delivery in sidecar.state.outbox.values()] == [True]
     show(site, sidecar)
     assert "Pending notifications None." in read(site)

@@ -1,7 +1,6 @@
 """Silences on the page, in the API and as metrics."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,19 +23,11 @@ from tests.shell.site import Site
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    running = Site(tmp_path)
-    yield running
-    running.stop()
-
-
-@pytest.fixture
 def silenced() -> Sidecar:
     """One that has hidden a failover that is not over: its job has no leader yet."""
     flink, sidecar = watching(policy=SILENCED)
     sidecar.silenced_by(silence(), replace(silence(number=2, starts=-3600, lasts=60), author="bob"))
-    fail_over(flink, sidecar)
-    sidecar.waits(5.5)
+    fail_over(flink, sidecar).waits(5.5)
     return sidecar
 
 

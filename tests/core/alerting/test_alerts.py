@@ -7,7 +7,7 @@ from sidecar.core.moment import SECOND
 from sidecar.core.policy.policy import Destination, Rule, Severity
 from sidecar.core.policy.triggers import Trigger
 from tests.kit.cluster import ALL_FOUR, DISPATCHER, REST_SERVER, THE_JOB, A, B, job_manager
-from tests.kit.core_sidecar import OPS, POLICY, Sidecar, watching, with_destinations
+from tests.kit.core_sidecar import OPS, POLICY, Sidecar, fail_over, watching, with_destinations
 from tests.kit.fake_flink import Flink
 
 C = job_manager("jm-c")
@@ -63,10 +63,7 @@ def test_group_wait_is_counted_from_the_first_change() -> None:
 def test_the_same_leader_again_is_no_alert() -> None:
     """A->null->A: the cluster is where it was."""
     flink, sidecar = watching()
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
-    flink.elect(A)
-    sidecar.sees_changes().waits(120)
+    fail_over(flink, sidecar, 2, A).waits(120)
     assert len(sidecar.transitions()) == 8
     assert sidecar.sent_reasons() == []
 
@@ -139,20 +136,14 @@ def test_a_lasting_vacancy_fires_once_and_resolves() -> None:
 def test_a_short_vacancy_is_no_alert() -> None:
     """A leader within the 30 seconds: nothing has happened that needs anybody."""
     flink, sidecar = watching()
-    flink.vacate(DISPATCHER)
-    sidecar.sees_changes().waits(29)
-    flink.elect(A, DISPATCHER)
-    sidecar.sees_changes().waits(600)
+    fail_over(flink, sidecar, 29, A, DISPATCHER).waits(600)
     assert sidecar.sent_reasons() == []
 
 
 def test_a_vacancy_that_ends_before_anybody_was_notified_is_never_notified() -> None:
     """It fired, but the group was still waiting: no alarm, and no all-clear for an alarm that nobody heard."""
     flink, sidecar = watching()
-    flink.vacate(DISPATCHER)
-    sidecar.sees_changes().waits(32)
-    flink.elect(A, DISPATCHER)
-    sidecar.sees_changes().waits(600)
+    fail_over(flink, sidecar, 32, A, DISPATCHER).waits(600)
     assert sidecar.sent_reasons() == []
 
 
@@ -236,10 +227,7 @@ def test_a_vacancy_that_was_never_notified_does_not_repeat_the_others() -> None:
     flink, sidecar = watching()
     flink.vacate(DISPATCHER)
     sidecar.sees_changes().waits(40)
-    flink.vacate(REST_SERVER)
-    sidecar.sees_changes().waits(35)
-    flink.elect(A, REST_SERVER)
-    sidecar.sees_changes().waits(3600)
+    fail_over(flink, sidecar, 35, A, REST_SERVER).waits(3600)
     assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
 
 
@@ -284,10 +272,7 @@ def test_a_receiver_that_wants_no_all_clear_gets_none() -> None:
     """`send_resolved: false` holds for this destination alone."""
     quiet = Destination("pager", 0, send_resolved=False)
     flink, sidecar = watching(policy=with_destinations(OPS, quiet))
-    flink.vacate(DISPATCHER)
-    sidecar.sees_changes().waits(60)
-    flink.elect(A, DISPATCHER)
-    sidecar.sees_changes().waits(120)
+    fail_over(flink, sidecar, 60, A, DISPATCHER).waits(120)
     assert [d.reason.value for d in sidecar.sent if d.destination == "pager#0"] == ["FIRST"]
     assert [d.reason.value for d in sidecar.sent if d.destination == "ops#0"] == ["FIRST", "RESOLVED"]
 

@@ -15,7 +15,7 @@ from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Policy, Rule, Severity
 from sidecar.core.policy.triggers import Trigger
 from tests.kit.cluster import CLUSTER, DISPATCHER, JOB, RESOURCE_MANAGER, REST_SERVER, START, THE_JOB, B
-from tests.kit.core_sidecar import LEADER_CHANGED, NO_LEADER, POLICY, watching, with_destinations
+from tests.kit.core_sidecar import LEADER_CHANGED, NO_LEADER, POLICY, fail_over, watching, with_destinations
 
 AT = Moment(START, START)
 LATER = Moment(START + 90 * SECOND, START + 90 * SECOND)
@@ -191,10 +191,7 @@ def test_an_alert_says_why_as_far_as_that_is_known() -> None:
     flink, sidecar = watching(
         policy=replace(with_destinations(*POLICY.receivers["ops"]), link="https://sidecar.example")
     )
-    flink.vacate()
-    sidecar.sees_changes().waits(40)
-    flink.elect(B)
-    sidecar.sees_changes().waits(120)
+    fail_over(flink, sidecar, 40).waits(120)
     vacant, again = sidecar.sent
     episode = sidecar.episodes()[0]
     assert vacant.facts[0] == ("cause", "jobmanager_lost (medium confidence)")

@@ -92,18 +92,14 @@ def test_the_service_that_shows_an_incident_is_sent_its_end(
 def failed_over() -> tuple[Flink, Sidecar, Delivery]:
     """A cluster that has failed over, and what opened an incident of it; its close is scheduled."""
     flink, sidecar = watching(policy=replace(PAGED, rules=(CHANGED,)))
-    fail_over(flink, sidecar)
-    sidecar.waits(15)
+    fail_over(flink, sidecar).waits(15)
     [opened] = [delivery for delivery in sidecar.sent if delivery.destination == PAGER.name]
     return flink, sidecar, opened
 
 
 def fails_back(flink: Flink, sidecar: Sidecar) -> None:
     """The next failover."""
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
-    flink.elect(A)
-    sidecar.sees_changes()
+    fail_over(flink, sidecar, 2, A)
 
 
 ELSEWHERE = replace(POLICY.route, key="{severity}")

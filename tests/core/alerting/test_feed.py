@@ -50,8 +50,7 @@ def vacant(policy: Policy | None = None) -> tuple[Flink, Sidecar]:
 def test_a_failover_is_one_request_with_an_alert_for_each_component() -> None:
     """To every Alertmanager, outside of the ledger: all observers send it, and it makes one alert of them."""
     flink, sidecar = watching(policy=feeding(AM, OTHER_AM))
-    fail_over(flink, sidecar)
-    sidecar.waits(30)
+    fail_over(flink, sidecar).waits(30)
     assert Counter(d.destination for d in sent(sidecar, Reason.FIRST)) == {"am#0": 1, "am#1": 1}
     assert not any(delivery.parts for delivery in sidecar.sent)
     first = sent(sidecar, Reason.FIRST)[0].feed
@@ -66,8 +65,7 @@ def test_a_failover_is_one_request_with_an_alert_for_each_component() -> None:
 def test_an_event_fires_long_enough_for_an_alertmanager_that_waits() -> None:
     """It is over at once. An alert that has ended before the Alertmanager's own `group_wait` is never notified."""
     flink, sidecar = watching(policy=feeding())
-    fail_over(flink, sidecar)
-    sidecar.waits(600)
+    fail_over(flink, sidecar).waits(600)
     assert {(alert.fires_for, alert.ended) for alert in fed(sidecar)} == {(EVENT_DURATION, 0)}
 
 
@@ -165,8 +163,7 @@ def test_what_an_alertmanager_did_not_take_is_tried_again() -> None:
     """A first alert, a change or an end is a notification like any other: recorded before it is sent, and retried until it arrives."""
     flink, sidecar = watching(policy=feeding(AM, OTHER_AM))
     sidecar.answers["am#1"] = DeliveryOutcome.FAILED
-    fail_over(flink, sidecar)
-    sidecar.waits(1800)
+    fail_over(flink, sidecar).waits(1800)
     flink.elect(job_manager("jm-c"))
     sidecar.sees_changes().waits(60)
     assert sidecar.state.outbox
@@ -223,10 +220,7 @@ def test_one_request_has_a_set_of_labels_once() -> None:
 def test_what_others_wrote_is_bounded_and_printable_and_no_label() -> None:
     """An address of a leader is whatever somebody wrote to the store."""
     flink, sidecar = watching(policy=feeding())
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    flink.elect(job_manager("ev\x1b[31mil\u202e" + "x" * 3000))
-    sidecar.sees_changes().waits(30)
+    fail_over(flink, sidecar, 1, job_manager("ev\x1b[31mil\u202e" + "x" * 3000)).waits(30)
     for alert in fed(sidecar):
         assert max(map(len, alert.labels.values())) < 100
         text = "".join(alert.annotations.values())

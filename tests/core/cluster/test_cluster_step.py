@@ -15,7 +15,7 @@ from sidecar.core.observations import ChildrenObserved, SnapshotCompleted
 from sidecar.core.records import Contention
 from sidecar.core.state import State
 from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, JOB, REST_SERVER, START, A, B, job_manager
-from tests.kit.core_sidecar import Sidecar, watching
+from tests.kit.core_sidecar import Sidecar, fail_over, watching
 from tests.kit.fake_flink import Flink
 
 
@@ -42,10 +42,7 @@ def test_before_the_first_complete_look_nothing_is_vacant() -> None:
 def test_a_crash_is_a_vacancy_and_a_grant_for_each_component() -> None:
     """A->null->B, with how long nobody led and where the new leader stands in ZooKeeper's history."""
     flink, sidecar = watching()
-    flink.vacate()
-    sidecar.sees_changes().waits(3)
-    flink.elect(B)
-    sidecar.sees_changes()
+    fail_over(flink, sidecar, 3)
     for component in ALL_FOUR:
         revoked, granted = sidecar.transitions(component)
         assert (revoked.kind, revoked.pattern, revoked.before_address) == (

@@ -10,7 +10,7 @@ from sidecar.core.cluster import record_lines
 from sidecar.core.flink.leadership import host_port
 from sidecar.core.records import EpisodeRecord
 from sidecar.core.sanitize import MOST_CHARACTERS, clean
-from tests.kit.cluster import JOB, B
+from tests.kit.cluster import JOB
 from tests.kit.core_sidecar import fail_over, watching
 from tests.kit.outcomes import death, recovery
 
@@ -53,10 +53,7 @@ def test_no_control_character_reaches_a_message(hostile: str) -> None:
 def test_a_failover_is_one_line_of_the_log() -> None:
     """From whom to whom, why, how sure that is, for how long, how many jobs, and under which name to ask for more."""
     flink, sidecar = watching()
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    flink.elect(B)
-    sidecar.sees_changes().waits(10)
+    fail_over(flink, sidecar, 1).waits(10)
     (episode,) = sidecar.episodes()
     assert record_lines.episode_line(episode) == (
         f"failover jm-a:6123 → jm-b:6123: jobmanager_lost (medium), no published leader for {episode.vacant_seconds:.3f} s, "

@@ -25,7 +25,7 @@ from sidecar.core.step import step
 from tests.core.cluster.pictures import ASSESSING, after, before, job, reaches, shows
 from tests.core.failover.test_assessment import failed_over, looks
 from tests.kit.cluster import CLUSTER, DISPATCHER, JOB, THE_JOB, A, B
-from tests.kit.core_sidecar import Sidecar, watching
+from tests.kit.core_sidecar import Sidecar, fail_over, watching
 from tests.kit.groups import examples
 
 LATCH: Final = "/leader/latch"
@@ -255,10 +255,7 @@ def test_a_cluster_that_nobody_wants_and_that_is_led_keeps_one_status() -> None:
     for of_it in (deployment, None):
         sidecar.observe(DeploymentObserved(sidecar.moment, CLUSTER, of_it))
     shows(sidecar, before(sidecar))
-    flink.vacate()
-    sidecar.sees_changes().waits(3)
-    flink.elect(B)
-    sidecar.sees_changes().waits(1)
+    fail_over(flink, sidecar, 3).waits(1)
     for _ in range(20):
         shows(sidecar, after(sidecar, 41, 42))
         sidecar.waits(0.75)  # an odd number of ticks

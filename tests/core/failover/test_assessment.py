@@ -17,7 +17,7 @@ from sidecar.core.pictures import NOT_HELD, Checkpoints, Job, Picture
 from sidecar.core.records import Recovery
 from tests.core.cluster.pictures import ASSESSING, TASK_MANAGERS, after, before, job, rest_address, shows
 from tests.kit.cluster import CLUSTER, JOB, THE_JOB, A, B, job_manager
-from tests.kit.core_sidecar import POLICY, Sidecar, leased, watching
+from tests.kit.core_sidecar import POLICY, Sidecar, fail_over, leased, watching
 from tests.kit.fake_flink import Flink
 
 OTHER = "b" * 32
@@ -28,10 +28,7 @@ def failed_over(*jobs: Job, last: int = 41, waits: float = 2) -> tuple[Flink, Si
     flink, sidecar = watching(policy=ASSESSING)
     shows(sidecar, *(jobs or (before(sidecar, last),)))
     sidecar.waits(1)
-    flink.vacate()
-    sidecar.sees_changes().waits(waits)
-    flink.elect(B)
-    sidecar.sees_changes().waits(0.5)
+    fail_over(flink, sidecar, waits).waits(0.5)
     return flink, sidecar
 
 
@@ -255,10 +252,7 @@ def test_a_leader_that_is_lost_again_at_once_is_one_failover_and_one_assessment(
     """What was seen under the first successor does not count."""
     flink, sidecar = failed_over()
     looks(sidecar, None, seconds=2)
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    flink.elect(job_manager("jm-c"))
-    sidecar.sees_changes().waits(0.5)
+    fail_over(flink, sidecar, 1, job_manager("jm-c")).waits(0.5)
     shows(sidecar, job(started=3, state="INITIALIZING"))
     assert [recovering.is_running for recovering in cluster(sidecar).recovering.values()] == [False]
     for _ in range(8):
@@ -271,10 +265,7 @@ def test_the_same_leader_again_restarts_nothing() -> None:
     flink, sidecar = watching(policy=ASSESSING)
     was = before(sidecar)
     shows(sidecar, was)
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    flink.elect(A)
-    sidecar.sees_changes().waits(0.5)
+    fail_over(flink, sidecar, 1, A).waits(0.5)
     of_cluster, of_job = rows(looks(sidecar, was))
     assert (of_cluster.verdict, of_job.outcome, of_job.restored_from) == ("recovered", "running", None)
 
@@ -488,10 +479,7 @@ def test_a_failover_whose_picture_of_before_was_left_out_is_unproven() -> None:
     left_out = Picture(sidecar.now, rest_address(sidecar), (before(sidecar),)).within(0)
     sidecar.observe(PictureTaken(sidecar.moment, CLUSTER, left_out.leader, left_out))
     sidecar.waits(1)
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
-    flink.elect(B)
-    sidecar.sees_changes().waits(30)
+    fail_over(flink, sidecar).waits(30)
     (of_cluster,) = rows(sidecar)
     assert of_cluster.verdict == "unproven"
     assert of_cluster.reasons == [f"What ran before (1 job) was left out of the pictures: {NOT_HELD}."]

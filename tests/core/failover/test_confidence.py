@@ -46,8 +46,7 @@ def take_over(flink: Flink, sidecar: LeaseSidecar) -> None:
 def test_a_session_that_ended_with_its_addresses_may_have_been_a_sigterm() -> None:
     """A JobManager on a slow CPU halts 5 s after SIGTERM with none of its addresses removed: in ZooKeeper that looks like kill -9."""
     flink, sidecar = watching()
-    fail_over(flink, sidecar)
-    sidecar.waits(AWHILE)
+    fail_over(flink, sidecar).waits(AWHILE)
     episode = the_episode(sidecar)
     assert (episode.cause, episode.confidence) == ("jobmanager_lost", "medium")
     assert "SIGTERM" in episode.facts[-1]
@@ -107,8 +106,7 @@ def test_an_end_that_was_finished_is_certain() -> None:
     """All three addresses were removed by the leader, in either store: only a JobManager that ends in order does that."""
     flink, zookeeper = watching()
     withdraws(flink, zookeeper, *CLUSTER_COMPONENTS)
-    fail_over(flink, zookeeper)
-    zookeeper.waits(AWHILE)
+    fail_over(flink, zookeeper).waits(AWHILE)
     leasing, kubernetes = leased()
     for component in CLUSTER_COMPONENTS:
         leasing.vacate(component)
@@ -142,8 +140,7 @@ def test_a_place_that_is_removed_twice_is_one_address() -> None:
     withdraws(flink, sidecar, REST_SERVER)
     for _ in range(2):
         sidecar.observe(PlaceRemoved(sidecar.moment, CLUSTER, flink.znodes.path(REST_SERVER)))
-    fail_over(flink, sidecar)
-    sidecar.waits(AWHILE)
+    fail_over(flink, sidecar).waits(AWHILE)
     assert the_episode(sidecar).facts[0].startswith("The leader removed 1 of its 3 addresses")
 
 
@@ -164,10 +161,7 @@ def test_who_took_over_and_was_elected_again_does_not_bring_back_the_one_that_wa
     """B leads for a second, the store goes, and B is elected anew: all of that is one failover, in which A was lost."""
     flink, sidecar = watching()
     for elected in (B, replace(B, session_id=uuid4(), zookeeper_session=99)):
-        flink.vacate()
-        sidecar.sees_changes().waits(1)
-        flink.elect(elected)
-        sidecar.sees_changes().waits(1)
+        fail_over(flink, sidecar, 1, elected).waits(1)
     sidecar.waits(AWHILE)
     episode = the_episode(sidecar)
     assert (episode.cause, episode.failovers) == ("jobmanager_lost", 2)

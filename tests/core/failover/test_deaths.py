@@ -24,7 +24,7 @@ from sidecar.core.policy.policy import Policy
 from sidecar.core.process_end import ContainerEnd, LogEnd, PodStatus, ProcessEnd, SeenEvent
 from sidecar.core.records import Death
 from tests.kit.cluster import CLUSTER, A, B, job_manager
-from tests.kit.core_sidecar import KUBERNETES, LEADER_CHANGED, POLICY, Sidecar, leased, watching
+from tests.kit.core_sidecar import KUBERNETES, LEADER_CHANGED, POLICY, Sidecar, fail_over, leased, watching
 from tests.kit.fake_flink import Flink
 
 IN_PODS: Final = replace(KUBERNETES, deaths=frozenset({CLUSTER}))
@@ -305,10 +305,7 @@ def test_a_machine_that_was_started_long_before_did_not_end_it() -> None:
 
 
 def _moves(flink: Flink, sidecar: Sidecar) -> None:
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
-    flink.elect(B)
-    sidecar.sees_changes()
+    fail_over(flink, sidecar)
 
 
 # -- what is no death --------------------------------------------------------------------------------------------------
@@ -407,10 +404,7 @@ def test_the_next_run_in_its_log_says_that_a_jobmanager_ended(error: str, reason
     """Nothing else does: its process is not visible, and no API is read."""
     flink, sidecar = watching(policy=BESIDE)
     sidecar.observe(LogEndRead(sidecar.moment, CLUSTER, LogEnd("flink.log", error, followed=True)))
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    flink.elect(B)
-    sidecar.sees_changes().waits(30)
+    fail_over(flink, sidecar, 1).waits(30)
     death = the_death(sidecar)
     assert death.reason == reason
     assert death.confidence != Confidence.HIGH
@@ -558,10 +552,7 @@ def test_an_end_of_unknown_reason_is_said_with_the_first_error_of_its_log(fault:
     """That is what whoever is on call looks for first. Without it there is nothing to say."""
     flink, sidecar = watching(policy=replace(BESIDE, rules=(LEADER_CHANGED,)))
     sidecar.observe(LogEndRead(sidecar.moment, CLUSTER, LogEnd("flink.log", fault, followed=True)))
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    flink.elect(B)
-    sidecar.sees_changes().waits(10)
+    fail_over(flink, sidecar, 1).waits(10)
     lines = sidecar.sent[0].body.split("\n")
     assert (
         "JobManager jm-a:6123 ended, and what ended it is not known; jm-b:6123 took over after at least 1.0 s" in lines

@@ -105,12 +105,8 @@ def test_it_is_open_while_a_component_has_no_leader() -> None:
 def test_a_failover_in_a_failover_belongs_to_it() -> None:
     """B is lost as well before everything was led for a moment: one episode from A to C, of two failovers."""
     flink, sidecar = watching()
-    fail_over(flink, sidecar)
-    sidecar.waits(2)
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    flink.elect(C)
-    sidecar.sees_changes().waits(AWHILE)
+    fail_over(flink, sidecar).waits(2)
+    fail_over(flink, sidecar, 1, C).waits(AWHILE)
     episode = the_episode(sidecar)
     assert (episode.before_session_id, episode.after_session_id) == (str(A.session_id), str(C.session_id))
     assert episode.failovers == 2
@@ -119,8 +115,7 @@ def test_a_failover_in_a_failover_belongs_to_it() -> None:
 def test_a_moment_later_it_is_another() -> None:
     """Two failovers with calm between them are two, and each ends where the next one begins."""
     flink, sidecar = watching()
-    fail_over(flink, sidecar)
-    sidecar.waits(AWHILE)
+    fail_over(flink, sidecar).waits(AWHILE)
     flink.vacate()
     sidecar.sees_changes()
     flink.elect(C)
@@ -146,10 +141,7 @@ def test_a_first_election_is_none() -> None:
 def test_a_job_that_moves_by_itself_opens_none() -> None:
     """Nor does one that ends."""
     flink, sidecar = watching()
-    flink.vacate(THE_JOB)
-    sidecar.sees_changes().waits(1)
-    flink.elect(A, THE_JOB)
-    sidecar.sees_changes().waits(60)
+    fail_over(flink, sidecar, 1, A, THE_JOB).waits(60)
     flink.vacate(THE_JOB)
     flink.forget()
     sidecar.sees_changes().waits(60)
@@ -162,8 +154,7 @@ def test_jobs_that_left_just_before_are_part_of_it() -> None:
     flink, sidecar = watching()
     flink.vacate(THE_JOB)
     sidecar.sees_changes().waits(1)
-    fail_over(flink, sidecar)
-    sidecar.waits(AWHILE)
+    fail_over(flink, sidecar).waits(AWHILE)
     assert the_episode(sidecar).jobs_affected == 1
     assert "job" in the_episode(sidecar).vacant_seconds_by_component
 
@@ -218,8 +209,7 @@ def test_what_happened_while_nobody_looked_is_an_episode_too() -> None:
     sidecar.connects().waits(AWHILE)
     unseen = the_episode(sidecar)
     flink, witness = watching()
-    fail_over(flink, witness)
-    witness.waits(AWHILE)
+    fail_over(flink, witness).waits(AWHILE)
     assert unseen.id == the_episode(witness).id
     assert (unseen.cause, unseen.facts) == ("unknown", ["The observed facts do not identify one cause."])
 
@@ -227,8 +217,7 @@ def test_what_happened_while_nobody_looked_is_an_episode_too() -> None:
 def test_it_is_not_over_while_nobody_can_see() -> None:
     """What cannot be seen has not settled."""
     flink, sidecar = watching()
-    fail_over(flink, sidecar)
-    sidecar.is_cut_off().waits(60)
+    fail_over(flink, sidecar).is_cut_off().waits(60)
     assert sidecar.episodes() == []
     sidecar.connects().waits(AWHILE)
     assert the_episode(sidecar).cause == "jobmanager_lost"
@@ -260,8 +249,7 @@ def test_a_leader_that_takes_its_address_away_hands_over() -> None:
     flink.vacate(DISPATCHER)
     sidecar.sees_changes()
     sidecar.observe(PlaceRemoved(sidecar.moment, CLUSTER, flink.znodes.path(DISPATCHER)))
-    fail_over(flink, sidecar)
-    sidecar.waits(AWHILE)
+    fail_over(flink, sidecar).waits(AWHILE)
     assert the_episode(sidecar).cause == "graceful_handover"
 
 
@@ -274,8 +262,7 @@ def test_who_contends_distinguishes_an_outage_from_a_loss() -> None:
         sidecar.connects().is_cut_off().waits(1)
         flink.znodes.delete(f"/leader/latch/{lost}")
         sidecar.connects()
-        fail_over(flink, sidecar, after=0.25)
-        sidecar.waits(AWHILE)
+        fail_over(flink, sidecar, after=0.25).waits(AWHILE)
         assert the_episode(sidecar).cause == cause
 
 
@@ -300,10 +287,7 @@ def test_a_leader_that_came_back_in_its_term_may_leave_it_again() -> None:
     """Its address is gone, and there again; later it is lost: two episodes, each with its own id and record."""
     flink, sidecar = watching()
     for leader in (A, B):
-        flink.vacate()
-        sidecar.sees_changes().waits(1)
-        flink.elect(leader)
-        sidecar.sees_changes().waits(20)
+        fail_over(flink, sidecar, 1, leader).waits(20)
     first, second = sidecar.episodes()
     assert first.id != second.id
     assert [episode.cause for episode in (first, second)] == ["rewritten_by_flink", "jobmanager_lost"]

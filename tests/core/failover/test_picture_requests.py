@@ -218,10 +218,7 @@ def test_a_leader_with_the_same_address_is_another_leader() -> None:
     flink, sidecar = watching(policy=POLICY)
     state, _ = asks(sidecar.state.clusters[CLUSTER], 0)
     state = answers(state, job())
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    flink.elect(replace(B, host="jm-a", session_id=UUID(int=7)))
-    sidecar.sees_changes()
+    fail_over(flink, sidecar, 1, replace(B, host="jm-a", session_id=UUID(int=7)))
     after = replace(sidecar.state.clusters[CLUSTER], picture_request=state.picture_request)
     _, request = asks(after, 1)
     assert request

@@ -40,8 +40,7 @@ def down(of: TransitionRecord | EpisodeRecord) -> tuple[float | None, float | No
 def test_a_session_that_expired_was_heard_of_a_timeout_before() -> None:
     """ZooKeeper, kill -9: no published leader for 2 s; the dead one may have been silent for the whole timeout and a tick before."""
     flink, sidecar = watching(policy=WITH_TIMEOUT)
-    fail_over(flink, sidecar)
-    sidecar.waits(AWHILE)
+    fail_over(flink, sidecar).waits(AWHILE)
     grant = granted(sidecar)
     assert grant.vacant_seconds is not None
     assert down(grant) == (grant.vacant_seconds, grant.vacant_seconds + EXPIRY)
@@ -53,8 +52,7 @@ def test_a_session_that_expired_was_heard_of_a_timeout_before() -> None:
 def test_without_flinks_session_timeout_there_is_no_upper_bound() -> None:
     """Only Flink's configuration has it."""
     flink, sidecar = watching()
-    fail_over(flink, sidecar)
-    sidecar.waits(AWHILE)
+    fail_over(flink, sidecar).waits(AWHILE)
     assert down(granted(sidecar)) == (granted(sidecar).vacant_seconds, None)
     assert down(sidecar.episodes()[0]) == (sidecar.episodes()[0].vacant_seconds, None)
 
@@ -66,8 +64,7 @@ def test_a_leader_that_withdrew_was_alive_until_then() -> None:
         flink.vacate(component)
         sidecar.sees_changes()
         sidecar.observe(PlaceRemoved(sidecar.moment, CLUSTER, flink.znodes.path(component)))
-    fail_over(flink, sidecar)
-    sidecar.waits(AWHILE)
+    fail_over(flink, sidecar).waits(AWHILE)
     vacant = granted(sidecar).vacant_seconds
     assert down(granted(sidecar)) == (vacant, vacant)
     leasing, kubernetes = leased()
@@ -82,13 +79,9 @@ def test_a_leader_that_withdrew_was_alive_until_then() -> None:
 def test_a_leader_that_published_itself_was_alive_then() -> None:
     """B leads for 3 s and is lost: it cannot have been silent for longer than it led. In one episode the times add up."""
     flink, sidecar = watching(policy=WITH_TIMEOUT)
-    fail_over(flink, sidecar)
-    sidecar.waits(3)
+    fail_over(flink, sidecar).waits(3)
     first = granted(sidecar)
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    flink.elect(C)
-    sidecar.sees_changes()
+    fail_over(flink, sidecar, 1, C)
     second = granted(sidecar)
     assert second.vacant_seconds is not None
     assert second.downtime_seconds_at_most is not None
@@ -140,10 +133,7 @@ def test_a_change_without_a_vacancy_has_bounds_too() -> None:
 def test_the_same_leader_may_have_worked_all_the_time() -> None:
     """Its address was gone, and it wrote it again: at least 0."""
     flink, sidecar = watching(policy=WITH_TIMEOUT)
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    flink.elect(A)
-    sidecar.sees_changes()
+    fail_over(flink, sidecar, 1, A)
     assert granted(sidecar).downtime_seconds_at_least == 0.0
 
 
@@ -244,8 +234,7 @@ def test_ids_do_not_follow_from_what_an_observer_can_bound() -> None:
     ids = []
     for policy in (POLICY, WITH_TIMEOUT):
         flink, sidecar = watching(policy=policy)
-        fail_over(flink, sidecar)
-        sidecar.waits(AWHILE)
+        fail_over(flink, sidecar).waits(AWHILE)
         ids.append([record.id for record in (*sidecar.transitions(), *sidecar.episodes())])
     assert ids[0] == ids[1]
 

@@ -74,8 +74,7 @@ def test_drills_are_compared_with_earlier_ones_of_their_cluster() -> None:
     flink, sidecar = watching(policy=DRILLING)
     sidecar.silenced_by(drill(lasts=200))
     sidecar.waits(15)
-    fail_over(flink, sidecar, after=3)
-    sidecar.waits(200)
+    fail_over(flink, sidecar, after=3).waits(200)
     assert table(reported(sidecar)) == []
     starts = (sidecar.now - drill().starts_at) / SECOND + 60
     sidecar.silenced_by(drill(number=2, starts=starts, lasts=100))

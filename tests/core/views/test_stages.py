@@ -104,7 +104,6 @@ def test_the_first_leader_counts_if_several_followed_each_other() -> None:
     """And the dispatcher's last one."""
     flink, sidecar = watching()
     fail_over(flink, sidecar)
-    fail_over(flink, sidecar, after=1)
-    sidecar.waits(10)
+    fail_over(flink, sidecar, after=1).waits(10)
     [episode] = sidecar.episodes()
     assert stages_of(sidecar.records, episode) == [("no_leader", 0.0), ("elected", 2.0), ("dispatcher", 3.0)]
