@@ -220,7 +220,7 @@ def test_flink_before_1_15_is_seen_with_its_component(kubernetes: Kubernetes, ac
             *(False, False, False),
         ]
         assert [allowed(kubernetes, verb, "configmaps", LEDGER) for verb in ("get", "patch", "delete")] == [
-            *(True, True, False),
+            *(True, True, False)
         ]
     finally:
         apply(kubeconfig, without_plans(example(tmp_path / "new", "kubernetes")))

@@ -245,7 +245,6 @@ def test_a_config_map_for_each_component(lab: Lab, witness: Witness) -> None:
     first.kill()
     second = next_leader(lab, first)
     assert_failed_over(witness.wait(has_leader, died), died)
-
     died = time.time()
     second.terminate()
     assert_left_alone(witness.wait(has_no_leader, died), died)

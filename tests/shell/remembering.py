@@ -26,9 +26,7 @@ def two_failovers() -> Sidecar:
     """One that is over, after which the sidecar was cut off for 20 s, and the next one, of which nobody is back yet."""
     flink, sidecar = watching()
     fail_over(flink, sidecar).waits(10)
-    sidecar.is_cut_off().waits(20).connects().waits(70)
-    flink.vacate()
-    sidecar.sees_changes()
+    sidecar.is_cut_off().waits(20).connects().waits(70).sees(flink.vacate())
     return sidecar
 
 

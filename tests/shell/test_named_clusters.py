@@ -41,8 +41,7 @@ def test_the_timeline_names_the_cluster_where_there_are_several(tmp_path: Path) 
         return command("timeline", "--state-dir", str(folder), "--last", "2").stdout.splitlines()
 
     flink, sidecar = watching()
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
+    sidecar.sees(flink.vacate()).waits(2)
     one, several = timeline(sidecar, 0), timeline(sidecar, 1)
     assert [line[27:].startswith(" default: ") for line in one] == [False, False]
     assert [line[27:].startswith(" default: ") for line in several] == [True, True]

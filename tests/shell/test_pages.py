@@ -54,8 +54,7 @@ def test_leaders_are_shown_with_their_start(site: Site) -> None:
         site.snapshot = Snapshot(sidecar.moment, replace(sidecar.state, clusters=clusters))
         assert line in read(site)
         assert 'class="notice degraded"' not in site.get("/")[1], "there never was a standby"
-    flink.vacate()
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate())
     show(site, sidecar)
     page = read(site)
     assert "rest_server no leader last known: jm-a:8081 (old) 2026-11-20 08:01:00" in page
@@ -90,8 +89,7 @@ def test_a_rest_server_that_describes_nothing_is_shown(site: Site) -> None:
         asked = replace(cluster.picture_request, problem="\x1b[2J refused")
         show(site, sidecar)
         site.snapshot = replace(
-            site.snapshot,
-            state=replace(sidecar.state, clusters={CLUSTER: replace(cluster, picture_request=asked)}),
+            site.snapshot, state=replace(sidecar.state, clusters={CLUSTER: replace(cluster, picture_request=asked)})
         )
         assert (line in read(site)) is is_late
         sidecar.waits(90)

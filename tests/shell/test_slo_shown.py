@@ -33,10 +33,7 @@ def metrics(sidecar: Sidecar) -> dict[str, dict[tuple[str, ...], float]]:
     }
 
 
-@pytest.mark.covers(
-    "metric:flink_ha_leadership_seconds",
-    "metric:flink_ha_slo_objective_ratio",
-)
+@pytest.mark.covers("metric:flink_ha_leadership_seconds", "metric:flink_ha_slo_objective_ratio")
 def test_the_figures_are_metrics() -> None:
     """The seconds of every cluster; an objective only of those that have one."""
     sidecar = spending(70)

@@ -19,9 +19,7 @@ from tests.kit.core_sidecar import LEADER_CHANGED, NO_LEADER, POLICY, fail_over,
 
 AT = Moment(START, START)
 LATER = Moment(START + 90 * SECOND, START + 90 * SECOND)
-EVENTS = {
-    *(Trigger.LEADER_CHANGED, Trigger.JOB_LEADER_CHANGED, Trigger.SAME_PROCESS_REELECTION, Trigger.UNOBSERVED),
-}
+EVENTS = {*(Trigger.LEADER_CHANGED, Trigger.JOB_LEADER_CHANGED, Trigger.SAME_PROCESS_REELECTION, Trigger.UNOBSERVED)}
 
 
 def alert(rule: Rule, component: ComponentId | None, before: str | None = None, after: str | None = None) -> Alert:
@@ -207,8 +205,7 @@ def test_an_alert_says_why_as_far_as_that_is_known() -> None:
         assert ("episode", episode.id) in delivery.facts
         assert delivery.episode_id == episode.id
         assert delivery.link == f"https://sidecar.example/episodes/{episode.id}"
-    flink.vacate(THE_JOB)
-    sidecar.sees_changes().waits(300)
+    sidecar.sees(flink.vacate(THE_JOB)).waits(300)
     assert [name for name, _ in sidecar.sent[-1].facts if name in {"cause", "episode"}] == []
     assert sidecar.sent[-1].link == "https://sidecar.example/"
 
@@ -216,9 +213,7 @@ def test_an_alert_says_why_as_far_as_that_is_known() -> None:
 def test_details_are_left_out_of_a_message_that_would_be_too_long() -> None:
     """Who leads, and what to do, never: the first of nine long facts about the jobs have room, and it says how many have none."""
     flink, sidecar = watching()
-    flink.vacate()
-    flink.elect(B)
-    sidecar.sees_changes().waits(1)
+    sidecar.sees(flink.vacate().elect(B)).waits(1)
     (key,) = sidecar.state.clusters
     cluster = sidecar.state.clusters[key]
     episode = cluster.episode or cluster.last_episode
@@ -240,8 +235,7 @@ def test_a_hostile_leader_address_cannot_write_lines_of_its_own() -> None:
     """Tampered leader information in a message: no line of its own, and no escape sequence."""
     flink, sidecar = watching()
     hostile = "http://x\n[CRITICAL] all is lost\r\x1b[2J\u202e\u2028@evil" + "y" * 900
-    flink.publish(DISPATCHER, LeaderInformation(hostile, UUID(int=66)))
-    sidecar.sees_changes().waits(10)
+    sidecar.sees(flink.publish(DISPATCHER, LeaderInformation(hostile, UUID(int=66)))).waits(10)
     (sent,) = sidecar.sent
     assert sent.title.isprintable()
     assert all(line.isprintable() for line in sent.body.split("\n"))

@@ -47,8 +47,7 @@ def _is_replaced(sidecar: Sidecar, policy: Policy) -> None:
 def vacant(policy: Policy = PAGED) -> tuple[Flink, Sidecar]:
     """A cluster without leaders, of which everybody has been notified."""
     flink, sidecar = watching(policy=policy)
-    flink.vacate()
-    sidecar.sees_changes().waits(150)
+    sidecar.sees(flink.vacate()).waits(150)
     assert {delivery.destination for delivery in sidecar.sent} == {
         destination.name for destination in policy.receivers["ops"]
     }
@@ -190,9 +189,7 @@ def test_other_external_labels_leave_an_incident_its_key() -> None:
     _reloads(sidecar, replace(PAGED, external_labels={"env": "test"}))
     for _ in range(2):
         flink.elect(A)
-        sidecar.connects().waits(300)
-        flink.vacate()
-        sidecar.sees_changes().waits(60)
+        sidecar.connects().waits(300).sees(flink.vacate()).waits(60)
     reasons = [
         (delivery.reason.value, delivery.incident == key)
         for delivery in sidecar.sent
@@ -207,8 +204,7 @@ def test_an_incident_of_events_is_closed_before_the_next_one_with_another_key() 
     for labels in ({}, {"env": "test"}):
         _reloads(sidecar, replace(sidecar.policy, external_labels=labels))
         fail_over(flink, sidecar)
-        flink.elect(A)
-        sidecar.sees_changes().waits(100)
+        sidecar.sees(flink.elect(A)).waits(100)
     paged = [delivery for delivery in sidecar.sent if delivery.destination == PAGER.name]
     assert [delivery.reason.value for delivery in paged] == ["FIRST", "RESOLVED", "FIRST"]
     assert paged[0].incident == paged[1].incident != paged[2].incident

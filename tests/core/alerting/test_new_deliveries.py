@@ -85,9 +85,7 @@ def test_a_newer_alert_takes_the_place_of_a_closing_that_was_handed_over() -> No
     """Nobody is notified of the end of the event: the incident goes on."""
     flink, sidecar = watching(policy=PAGED)
     fail_over(flink, sidecar).waits(60)
-    sidecar.is_replaced().connects().waits(1)
-    flink.vacate()
-    sidecar.sees_changes().waits(900)
+    sidecar.is_replaced().connects().waits(1).sees(flink.vacate()).waits(900)
     assert sidecar.sent[1].goes_on
     assert not any(closing for _, closing in paged(sidecar))
 
@@ -96,8 +94,7 @@ def test_what_closes_gives_way_to_a_newer_message() -> None:
     """Which decides when the incident ends; that is on the record."""
     flink, sidecar = watching(policy=PAGED)
     fail_over(flink, sidecar).waits(100)
-    flink.vacate()
-    sidecar.sees_changes().waits(400)
+    sidecar.sees(flink.vacate()).waits(400)
     assert paged(sidecar) == [("FIRST", False), ("FIRST", False)]
     assert sidecar.sent[1].goes_on
     (superseded,) = [record for record in sidecar.notifications() if record.outcome == "superseded"]
@@ -118,8 +115,7 @@ def test_a_scheduled_close_is_not_late() -> None:
 def test_a_vacancy_is_closed_by_its_resolve() -> None:
     """Nothing else is needed."""
     flink, sidecar = watching(policy=PAGED)
-    flink.vacate()
-    sidecar.sees_changes().waits(60)
+    sidecar.sees(flink.vacate()).waits(60)
     fail_over(flink, sidecar).waits(900)
     assert [reason for reason, closing in paged(sidecar) if not closing][-1] == Reason.RESOLVED
     assert not any(closing for _, closing in paged(sidecar))
@@ -130,8 +126,7 @@ def test_messages_that_change_an_incident_are_sent_in_order() -> None:
     flink, sidecar = watching(policy=PAGED)
     sidecar.answers["ops#0"] = DeliveryOutcome.FAILED
     fail_over(flink, sidecar).waits(100)
-    flink.vacate()
-    sidecar.sees_changes().waits(100)
+    sidecar.sees(flink.vacate()).waits(100)
     assert len({delivery.id for delivery in sidecar.sent}) == 1
     del sidecar.answers["ops#0"]
     sidecar.waits(300)

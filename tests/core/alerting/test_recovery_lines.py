@@ -80,9 +80,7 @@ def test_the_proof_is_in_the_message_about_the_end() -> None:
         policy=replace(POLICY, rules=RULES, route=BY_ALERT.route, evidence=frozenset({Source.FLINK_REST}))
     )
     shows(sidecar, before(sidecar))
-    flink.vacate()
-    flink.elect(B)
-    sidecar.sees_changes().waits(0.5)
+    sidecar.sees(flink.vacate().elect(B)).waits(0.5)
     for _ in range(20):
         shows(sidecar, after(sidecar, 41, 42))
         sidecar.waits(1)

@@ -191,9 +191,7 @@ def test_a_known_silence_holds_while_the_store_cannot_be_read_also_after_a_resta
     fail_over(flink, sidecar).waits(60)
     assert sidecar.sent == []
     assert hidden(sidecar)
-    sidecar.waits(1000)
-    flink.vacate()
-    sidecar.sees_changes().waits(60)
+    sidecar.waits(1000).sees(flink.vacate()).waits(60)
     assert sidecar.sent_reasons()
 
 

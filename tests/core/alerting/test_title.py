@@ -95,8 +95,7 @@ def test_each_failover_while_they_are_too_many_is_titled_as_itself_with_its_numb
     and the how-manieth it is; the count's time is that of the last."""
     flink, sidecar = watching(policy=ONE_GROUP)
     for leader in (B, A, B, A):
-        flink.elect(leader)
-        sidecar.sees_changes().waits(120)
+        sidecar.sees(flink.elect(leader)).waits(120)
     sent = [delivery for delivery in sidecar.sent if not delivery.is_closing]
     changed = [delivery.body.split("\n")[0] for delivery in sent]
     assert changed[0] == "JobManager failed over: jm-a → jm-b, 1 of 1 jobs led"

@@ -49,8 +49,7 @@ def recorded(sidecar: Sidecar) -> list[Evidence]:
 def test_processes_are_looked_at_as_soon_as_a_component_leaves_its_leader() -> None:
     """Whoever led may still run, and not for long: half a second is the longest that it takes."""
     flink, sidecar = gathering()
-    flink.vacate(REST_SERVER)
-    sidecar.sees_changes().waits(0.5)
+    sidecar.sees(flink.vacate(REST_SERVER)).waits(0.5)
     assert asked(sidecar) == [(Occasion.OPENED, Source.PROCESSES)]
     assert sidecar.asked[0].episode_id == sidecar.transitions()[0].episode_id
 
@@ -73,8 +72,7 @@ def test_jobs_that_may_be_about_to_move_are_waited_for() -> None:
     flink, sidecar = gathering()
     own = ALL_FOUR[:-1]
     fail_over(flink, sidecar, 2, B, *own).waits(2)
-    flink.elect(B, THE_JOB)
-    sidecar.sees_changes()
+    sidecar.sees(flink.elect(B, THE_JOB))
     assert len(sidecar.asked) == 1
     sidecar.waits(0.5)
     assert sidecar.asked[1].jobs == (JOB,)
@@ -132,8 +130,7 @@ def test_a_failover_without_a_visible_vacancy_is_looked_at_as_well() -> None:
     """Nobody saw the second leader go: the third one has written over its address."""
     flink, sidecar = gathering()
     for leader in (B, job_manager("jm-c")):
-        flink.elect(leader)
-        sidecar.sees_changes().waits(1)
+        sidecar.sees(flink.elect(leader)).waits(1)
     expected = [(number, occasion) for number in (1, 2) for occasion in Occasion]
     assert [(capture.round, capture.occasion) for capture in sidecar.asked] == expected
 
@@ -164,8 +161,7 @@ def test_what_is_known_of_jobs_is_what_the_latest_failover_came_to() -> None:
 def test_jobs_that_stay_without_a_leader_are_not_waited_for_for_ever() -> None:
     """Flink is asked without them, long before the failover is given up."""
     flink, sidecar = gathering()
-    flink.vacate()
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate())
     for component in ALL_FOUR[:-1]:
         flink.elect(B, component)
     sidecar.sees_changes().waits(PATIENCE / SECOND - 1)
@@ -195,11 +191,8 @@ def test_of_a_storm_a_few_jobs_are_asked_for() -> None:
     """The same ones, whoever asks."""
     flink, sidecar = gathering()
     for number in range(3 * MOST_JOBS):
-        flink.submit(f"{number:032x}")
-        flink.elect(A, ComponentId(Component.JOB, f"{number:032x}"))
-    sidecar.sees_changes().waits(60)
-    flink.vacate()
-    sidecar.sees_changes()
+        flink.submit(f"{number:032x}").elect(A, ComponentId(Component.JOB, f"{number:032x}"))
+    sidecar.sees_changes().waits(60).sees(flink.vacate())
     for component in sidecar.state.clusters[CLUSTER].components:
         flink.elect(B, component)
     sidecar.sees_changes().waits(2)
@@ -268,9 +261,7 @@ def test_what_nobody_brings_is_recorded_as_lost() -> None:
 def test_what_a_dead_sidecar_had_asked_for_is_lost_and_reported_as_such() -> None:
     """The next process on the same disk says so at once, and what it answers to a late child is nothing."""
     flink, sidecar = gathering()
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    sidecar.is_killed()
+    sidecar.sees(flink.vacate()).waits(1).is_killed()
     (lost,) = recorded(sidecar)
     assert (lost.outcome, lost.detail) == ("lost", "the sidecar ended meanwhile")
     answer(sidecar, sidecar.asked[0], DUMP)
@@ -293,13 +284,10 @@ def test_a_message_says_from_where_jobs_were_restored() -> None:
 def test_where_it_was_not_known_at_first_the_all_clear_says_it() -> None:
     """The job was led again long after the dispatcher."""
     flink, sidecar = gathering()
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
+    sidecar.sees(flink.vacate()).waits(2)
     for component in ALL_FOUR[:-1]:
         flink.elect(B, component)
-    sidecar.sees_changes().waits(10)
-    flink.elect(B, THE_JOB)
-    sidecar.sees_changes().waits(2)
+    sidecar.sees_changes().waits(10).sees(flink.elect(B, THE_JOB)).waits(2)
     answer(sidecar, sidecar.asked[1], RESTORED)
     sidecar.waits(120)
     assert [delivery.reason for delivery in sidecar.sent] == ["FIRST", "RESOLVED"]

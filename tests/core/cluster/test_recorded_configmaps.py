@@ -107,11 +107,7 @@ REPORTED = {
         "API server away for 28 s": [*OUTAGE, *FAILOVER],
         "SIGTERM to all": ["A->null"],
     },
-    "2.3.0": {
-        "start": ["?->null", "null->B"],
-        "kill -9": FAILOVER,
-        "kubectl delete": ["A->null"],
-    },
+    "2.3.0": {"start": ["?->null", "null->B"], "kill -9": FAILOVER, "kubectl delete": ["A->null"]},
 }
 """What happened to each of the three cluster components, by what was done to the cluster."""
 
@@ -179,8 +175,7 @@ def test_who_comes_after_a_failover_is_another_process_or_the_same(version: str)
 
 
 @pytest.mark.parametrize(
-    ("version", "elections"),
-    [("1.14.6", [None]), ("1.20.5", [0, 1, 3, 4, 5, 6]), ("2.3.0", [0, 1])],
+    ("version", "elections"), [("1.14.6", [None]), ("1.20.5", [0, 1, 3, 4, 5, 6]), ("2.3.0", [0, 1])]
 )
 def test_elections_are_counted_where_the_lease_counts_them(version: str, elections: list[int | None]) -> None:
     """SIGTERM in 1.20.5 is two: the dying process takes the lease once more. Nothing was missed; 1.14's count is of renewals."""
@@ -198,25 +193,8 @@ def test_a_job_is_vacant_with_its_leader_and_retired_with_its_config_map() -> No
 @pytest.mark.parametrize(
     ("version", "titles"),
     [
-        (
-            "1.14.6",
-            [
-                "after 12 to 19 s",
-                "after 16 to 24 s",
-                "after 14 to 21 s",
-                "after 0.2 to 20 s",
-            ],
-        ),
-        (
-            "1.20.5",
-            [
-                "after 12 to 20 s",
-                "after 25 s",
-                "after 15 to 23 s",
-                "after 0.1 to 17 s",
-                "after 0.0 to 32 s",
-            ],
-        ),
+        ("1.14.6", ["after 12 to 19 s", "after 16 to 24 s", "after 14 to 21 s", "after 0.2 to 20 s"]),
+        ("1.20.5", ["after 12 to 20 s", "after 25 s", "after 15 to 23 s", "after 0.1 to 17 s", "after 0.0 to 32 s"]),
         ("2.3.0", ["after 12 to 19 s"]),
     ],
 )

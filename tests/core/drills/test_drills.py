@@ -108,8 +108,7 @@ def test_a_drill_is_recorded_sent_to_who_is_on_call_and_hides_its_failover() -> 
 def test_what_still_fires_when_the_window_ends_is_notified_at_once() -> None:
     """Nobody leads: the page is late by no more than the answer of the store, and the drill has failed."""
     flink, sidecar = in_drill(drill(lasts=300))
-    flink.vacate()
-    sidecar.sees_changes().waits(300 - 15 - 1)
+    sidecar.sees(flink.vacate()).waits(300 - 15 - 1)
     assert sidecar.sent_reasons() == [("Drill", "DRILL")]
     sidecar.waits(5)
     assert ("FlinkNoLeader", "FIRST") in sidecar.sent_reasons()
@@ -121,8 +120,7 @@ def test_what_still_fires_when_the_window_ends_is_notified_at_once() -> None:
 def test_a_drill_that_is_stopped_hides_nothing_any_more() -> None:
     """Ten seconds later at most: when the document is read."""
     flink, sidecar = in_drill()
-    flink.vacate()
-    sidecar.sees_changes().waits(60)
+    sidecar.sees(flink.vacate()).waits(60)
     sidecar.silenced_by(replace(drill(), expired_at=sidecar.now))
     sidecar.waits(15)
     assert ("FlinkNoLeader", "FIRST") in sidecar.sent_reasons()
@@ -169,13 +167,9 @@ def test_a_drill_hides_nothing_that_had_begun_before_it_was_read(starts: int, at
     and it does not pass by a failover that it cannot have caused.
     """
     flink, sidecar = watching(policy=DRILLING)
-    sidecar.waits(at)
-    flink.vacate()
-    sidecar.sees_changes().waits(read)
+    sidecar.waits(at).sees(flink.vacate()).waits(read)
     sidecar.silenced_by(drill(starts=at + starts, lasts=read + lasts + 60 - starts))
-    sidecar.waits(lasts)
-    flink.elect(B)
-    sidecar.sees_changes().waits(200)
+    sidecar.waits(lasts).sees(flink.elect(B)).waits(200)
     assert ("FlinkLeaderChanged", "FIRST") in sidecar.sent_reasons()
     if read + lasts > 35:
         assert ("FlinkNoLeader", "FIRST") in sidecar.sent_reasons()
@@ -219,9 +213,7 @@ def test_a_crash_before_the_drill_was_read_is_notified(
     session = (max(timeout or 60, 4) + 2) * ends
     sidecar.waits(session * written, tick=1)
     sidecar.silenced_by(drill(starts=(sidecar.now - START) / SECOND, lasts=300))
-    sidecar.waits(session * (1 - written), tick=1)
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
+    sidecar.waits(session * (1 - written), tick=1).sees(flink.vacate()).waits(1)
     flink.elect(B)
     sidecar.lives = True
     sidecar.sees_changes().waits(1300, tick=5)
@@ -388,12 +380,10 @@ def test_every_sidecar_writes_the_same_records() -> None:
     ids, results = [], []
     for replaced in (None, Sidecar.is_killed, Sidecar.is_replaced):
         flink, sidecar = in_drill()
-        flink.vacate()
-        sidecar.sees_changes().waits(5)
+        sidecar.sees(flink.vacate()).waits(5)
         if replaced:
             replaced(sidecar, 3).connects()
-        flink.elect(B)
-        sidecar.sees_changes().waits(1000)
+        sidecar.sees(flink.elect(B)).waits(1000)
         ids.append({record.id for record in drills(sidecar)})
         results.append(result(sidecar).result)
         messages = {delivery.id for delivery in sidecar.sent if delivery.reason is Reason.DRILL}
@@ -468,8 +458,7 @@ def test_a_drill_is_overdue_since_the_last_one_that_has_passed() -> None:
     overdue = Rule("FlinkDrillOverdue", Trigger.DRILL_OVERDUE, Severity.INFO, age=2 * day * SECOND)
     policy = replace(DRILLING, rules=(LEADER_CHANGED, NO_LEADER, overdue))
     flink, sidecar = watching(policy=policy)
-    sidecar.waits(1.5 * day, tick=300).is_replaced().connects()
-    sidecar.waits(0.4 * day, tick=300)
+    sidecar.waits(1.5 * day, tick=300).is_replaced().connects().waits(0.4 * day, tick=300)
     assert sidecar.sent_reasons() == []
     sidecar.waits(0.2 * day, tick=300)
     assert sidecar.sent_reasons()[0] == ("FlinkDrillOverdue", "FIRST")

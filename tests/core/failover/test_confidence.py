@@ -28,19 +28,14 @@ def the_episode(sidecar: Sidecar) -> EpisodeRecord:
 def withdraws(flink: Flink, sidecar: Sidecar, *components: ComponentId) -> None:
     """The leader removes these addresses of its own, each with the znode above it."""
     for component in components:
-        flink.vacate(component)
-        sidecar.sees_changes()
+        sidecar.sees(flink.vacate(component))
         sidecar.observe(PlaceRemoved(sidecar.moment, CLUSTER, flink.znodes.path(component)))
 
 
 def take_over(flink: Flink, sidecar: LeaseSidecar) -> None:
     """The lease has run out: B takes it, clears what A left, and leads."""
-    flink.grant(B)
-    sidecar.sees_changes()
-    flink.vacate(*CLUSTER_COMPONENTS)
-    sidecar.sees_changes()
-    flink.publish_all(B)
-    sidecar.sees_changes().waits(AWHILE)
+    sidecar.sees(flink.grant(B)).sees(flink.vacate(*CLUSTER_COMPONENTS))
+    sidecar.sees(flink.publish_all(B)).waits(AWHILE)
 
 
 def test_a_session_that_ended_with_its_addresses_may_have_been_a_sigterm() -> None:
@@ -66,8 +61,7 @@ def test_a_lease_that_ran_out_may_have_been_a_sigterm(*, standby: bool) -> None:
 def test_while_nobody_leads_the_message_says_how_sure_the_cause_is() -> None:
     """What else leaves these facts is for the morning: `explain` and the page have it, a message at night has not."""
     flink, sidecar = watching()
-    flink.vacate()
-    sidecar.sees_changes().waits(60)
+    sidecar.sees(flink.vacate()).waits(60)
     (sent,) = sidecar.sent
     assert "jobmanager_lost (medium confidence)" in dict(sent.facts)["cause"]
     assert "SIGTERM" not in sent.body
@@ -80,11 +74,8 @@ def test_an_end_that_was_cut_short_is_a_handover_that_did_not_finish() -> None:
     """ZooKeeper, 50 millicores: the REST server's address was removed, the others went with the session. Nobody can rule out a kill."""
     flink, sidecar = watching()
     withdraws(flink, sidecar, REST_SERVER)
-    sidecar.waits(HALT)
-    flink.vacate(RESOURCE_MANAGER, DISPATCHER, THE_JOB)
-    sidecar.sees_changes().waits(1)
-    flink.elect(B)
-    sidecar.sees_changes().waits(AWHILE)
+    sidecar.waits(HALT).sees(flink.vacate(RESOURCE_MANAGER, DISPATCHER, THE_JOB)).waits(1)
+    sidecar.sees(flink.elect(B)).waits(AWHILE)
     episode = the_episode(sidecar)
     assert (episode.cause, episode.confidence) == ("graceful_handover", "medium")
     assert episode.facts[0].startswith("The leader removed 1 of its 3 addresses")
@@ -93,9 +84,7 @@ def test_an_end_that_was_cut_short_is_a_handover_that_did_not_finish() -> None:
 def test_an_end_in_kubernetes_that_was_cut_short_did_not_finish_either() -> None:
     """The REST server's key is removed by the holder; the others stay until the next leader clears them."""
     flink, sidecar = leased()
-    flink.vacate(REST_SERVER)
-    sidecar.sees_changes()
-    sidecar.hears_nothing(15)
+    sidecar.sees(flink.vacate(REST_SERVER)).hears_nothing(15)
     take_over(flink, sidecar)
     episode = the_episode(sidecar)
     assert (episode.cause, episode.confidence) == ("graceful_handover", "medium")
@@ -114,8 +103,7 @@ def test_an_end_that_was_finished_is_certain() -> None:
     leasing.config_maps.release()
     kubernetes.sees_changes()
     leasing.grant(A)
-    kubernetes.sees_changes()
-    kubernetes.hears_nothing(15)
+    kubernetes.sees_changes().hears_nothing(15)
     take_over(leasing, kubernetes)
     for sidecar in (zookeeper, kubernetes):
         episode = the_episode(sidecar)
@@ -126,11 +114,8 @@ def test_a_process_that_leads_again_has_handed_nothing_over() -> None:
     """A leader that lives removes its addresses when it loses its leadership (Flink 1.14 to 1.16), and is elected again."""
     flink, sidecar = leased()
     for component in CLUSTER_COMPONENTS:
-        flink.vacate(component)
-        sidecar.sees_changes()
-    sidecar.waits(1)
-    flink.publish_all(job_manager("jm-a", term=1))
-    sidecar.sees_changes().waits(AWHILE)
+        sidecar.sees(flink.vacate(component))
+    sidecar.waits(1).sees(flink.publish_all(job_manager("jm-a", term=1))).waits(AWHILE)
     assert (the_episode(sidecar).cause, the_episode(sidecar).confidence) == ("same_process_reelection", "high")
 
 
@@ -147,13 +132,10 @@ def test_a_place_that_is_removed_twice_is_one_address() -> None:
 def test_addresses_that_the_next_holder_cleared_were_not_withdrawn() -> None:
     """The takeover and the removal arrive as one event: whoever holds the lease by then removed them, and that is another process."""
     flink, sidecar = leased()
-    sidecar.hears_nothing(15)
-    flink.grant(B).vacate(*CLUSTER_COMPONENTS)
-    sidecar.sees_changes()
+    sidecar.hears_nothing(15).sees(flink.grant(B).vacate(*CLUSTER_COMPONENTS))
     reasons = {t.reason for t in sidecar.transitions(*CLUSTER_COMPONENTS)}
     assert reasons == {"another holder, the old address removed"}
-    flink.publish_all(B)
-    sidecar.sees_changes().waits(AWHILE)
+    sidecar.sees(flink.publish_all(B)).waits(AWHILE)
     assert (the_episode(sidecar).cause, the_episode(sidecar).confidence) == ("jobmanager_lost", "medium")
 
 

@@ -135,9 +135,7 @@ def test_the_record_says_how_many_jobs_were_lost() -> None:
     """With the leaders' ConfigMap, which somebody deleted."""
     flink, sidecar = leased()
     flink.config_maps.delete()
-    sidecar.sees_changes().waits(40)
-    flink.elect(B, *CLUSTER_COMPONENTS)
-    sidecar.sees_changes().watches(100)
+    sidecar.sees_changes().waits(40).sees(flink.elect(B, *CLUSTER_COMPONENTS)).watches(100)
     [episode] = sidecar.episodes()
     assert (episode.jobs_ended, episode.jobs_lost) == (1, 1)
     assert "jobs       1 of 1 failed over, 1 lost (Flink does not know it any more)" in words(episode)

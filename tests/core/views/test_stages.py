@@ -59,8 +59,7 @@ def test_a_change_that_was_not_observed_has_no_times() -> None:
 def test_a_leader_that_another_one_replaces_leaves_no_vacancy() -> None:
     """From A to B in one write."""
     flink, sidecar = watching()
-    flink.elect(B)
-    sidecar.sees_changes().waits(10)
+    sidecar.sees(flink.elect(B)).waits(10)
     assert [stage for stage, _ in stages_of(sidecar.records, sidecar.episodes()[0])] == ["elected", "dispatcher"]
 
 
