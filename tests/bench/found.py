@@ -112,8 +112,7 @@ class Stage(ABC):
         """A ready one."""
         sidecar = Sidecar(self._folder / observer, self.found, [self.receiver.url], observer=observer)
         self._ending.callback(sidecar.stop)
-        sidecar.start()
-        sidecar.wait_ready(_READY_SECONDS)
+        sidecar.start().wait_ready(_READY_SECONDS)
         return sidecar
 
 

@@ -112,8 +112,7 @@ def _started(folder: Path, place: str, ending: ExitStack) -> Sidecar:
     ending.callback(receiver.stop)
     sidecar = Sidecar(folder / "sidecar", place, [receiver.url])
     ending.callback(sidecar.stop)
-    sidecar.start()
-    sidecar.wait_ready()
+    sidecar.start().wait_ready()
     return sidecar
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 from uuid import uuid4
 
 from kazoo.client import KazooClient
@@ -59,11 +59,12 @@ _LEASE: Final = '{"holderIdentity": "jvm", "leaseDuration": 3600.0, "renewTime":
 class TimedSidecar(Sidecar):
     """One that writes its longest turns into a file: see `tests.bench.timed_turns`."""
 
-    def start(self) -> None:
+    def start(self) -> Self:
         timed = {"FLINK_HA_SIDECAR_TURNS": str(self._turns)}
         command = [sys.executable, "-m", "tests.bench.timed_turns", "run", "--config", str(self.config)]
         with self.log.open("ab") as log:
             self.process = start_child(command, log, {**os.environ, **timed})
+        return self
 
     def longest_turn(self) -> tuple[float, float]:
         """Seconds, and seconds of CPU, since the last call."""
@@ -323,8 +324,7 @@ def measure(kind: str, borders: Sequence[str], table: Table, *, in_turn: bool) -
         urls = [people.url, *(f"mailto://{address}/?{addresses}" for address in mail)]
         sidecar = TimedSidecar(folder / "sidecar", store.cluster, urls)
         ending.callback(sidecar.kill)
-        sidecar.start()
-        sidecar.wait_ready()
+        sidecar.start().wait_ready()
         quiet = _row(table, kind, "quiet", sidecar, _outage(store, people, 0), Health(sidecar), None)
         filled = [name for name in store.borders if not borders or name in borders]
         together = [[name] for name in filled] if in_turn else [filled]

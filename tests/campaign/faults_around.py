@@ -238,7 +238,6 @@ def everything_at_once(scene: Scene) -> None:
             if number in {3, 7}:
                 scene.write_document("ledger", None if number == 3 else b"garbled")
             scene.pause(0.0, 10.0)
-            watcher.start()
-            watcher.wait_ready()  # else the leader that it missed may be gone before it looks
+            watcher.start().wait_ready()  # else the leader that it missed may be gone before it looks
     finally:
         scene.receiver.moods = {Mood.WELL: 1}

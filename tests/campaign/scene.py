@@ -89,8 +89,7 @@ class Scene(ABC):
             self._stack.callback(watcher.keep_state)
         self.watchers.append(watcher)
         self._stack.callback(self._end, watcher)
-        watcher.start()
-        watcher.wait_ready()
+        watcher.start().wait_ready()
 
     @staticmethod
     def _end(watcher: Watcher) -> None:

@@ -100,8 +100,7 @@ def test_found_clusters_are_watched_and_retired(
     here, there = Place(server, "team-a"), Place(server, "team-b")
     flinks = {(place.name, name): place.flink(name) for place in (here, there) for name in ("orders", "billing")}
     running = sidecar_of([here, there])
-    running.start()
-    running.wait_ready()
+    running.start().wait_ready()
     everything = {f"{place}/{name}" for place, name in flinks}
     wait_for("all clusters", lambda: held(running) == everything)
 
@@ -121,8 +120,7 @@ def test_found_clusters_are_watched_and_retired(
 
     assert running.stop() == 0
     remove(flinks["team-a", "orders"], "orders")
-    running.start()
-    running.wait_ready()
+    running.start().wait_ready()
     wait_for("its end", lambda: kinds(running, "team-a/orders")[-1:] == ["RETIRED"])
     fail_over(late)
     wait_for("the second message", lambda: len(titles(people)) == 2)

@@ -83,8 +83,7 @@ def test_found_clusters_are_watched_and_retired(
     for sidecar in pair:
         assert sidecar.stop() == 0
     remove(clusters["orders"], "orders")
-    one.start()
-    one.wait_ready()
+    one.start().wait_ready()
     wait_for("its end", lambda: kinds(one, "orders")[-1:] == ["RETIRED"])
     late.fail_over()
     wait_for("the second message", lambda: len(titles(people)) == 2)

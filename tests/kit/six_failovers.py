@@ -46,8 +46,7 @@ def six_failovers(lab: Lab, folder: Path) -> list[Failover]:
         group_interval="1m",
     )
     try:
-        sidecar.start()
-        sidecar.wait_ready()
+        sidecar.start().wait_ready()
         wait_for("the running job", lambda: '"status":"OK"' in sidecar.get("/api/v1/clusters")[1], _PATIENCE)
         return [*_in_a_row(lab, receiver)]
     finally:

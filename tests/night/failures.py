@@ -50,7 +50,7 @@ def _stand_still(seconds: float) -> Act:
 
 
 def _cut_off(seconds: float) -> Act:
-    return lambda night: night.cut_off(night.lab.gates[night.leader().name], seconds)
+    return lambda night: night.cut_off(night.lab.wires[night.leader().name], seconds)
 
 
 def _only_one_is_cut_off(night: "Night") -> None:
@@ -63,7 +63,7 @@ def _blinded(seconds: float) -> Act:
     """The sidecar alone: until all is said that may be said of it."""
 
     def act(night: "Night") -> None:
-        night.cut_off(night.gate, seconds)
+        night.cut_off(night.wire, seconds)
         time.sleep(RELATED / SECOND + 15)
 
     return act
@@ -217,15 +217,13 @@ def _sidecar_dies_with_the_leader(night: "Night") -> None:
     night.sidecar.kill()
     night.kill(night.leader())
     time.sleep(25)
-    night.sidecar.start()
-    night.sidecar.wait_ready()
+    night.sidecar.start().wait_ready()
 
 
 def _sidecar_restarts_before(night: "Night") -> None:
     """It goes on from the handover of the one before it."""
     night.sidecar.stop()
-    night.sidecar.start()
-    night.sidecar.wait_ready()
+    night.sidecar.start().wait_ready()
     time.sleep(PICTURE_SECONDS)
     night.kill(night.leader())
 
@@ -235,8 +233,7 @@ def _sidecar_dies_after_the_leader(night: "Night") -> None:
     time.sleep(1)
     night.sidecar.kill()
     time.sleep(10)
-    night.sidecar.start()
-    night.sidecar.wait_ready()
+    night.sidecar.start().wait_ready()
 
 
 FAILURES: Final[Mapping[str, Scenario]] = {

@@ -9,10 +9,10 @@ from sidecar.core.cluster.cluster_state import ComponentState
 from sidecar.core.flink.leadership import Component, ComponentId, Held, LeaderInformation
 from sidecar.core.records import AnyRecord, Notification, TransitionRecord, record_id
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.journal import Journal
 from tests.kit.cluster import CLUSTER
 from tests.kit.core_sidecar import Sidecar, fail_over, watching
 from tests.kit.outcomes import OTHER_JOB, death, recovery
+from tests.kit.spools import opened
 from tests.shell.site import captured
 
 HOSTILE = (
@@ -32,8 +32,7 @@ def two_failovers() -> Sidecar:
 
 def remember(folder: Path, sidecar: Sidecar, records: Sequence[AnyRecord] | None = None) -> None:
     """Leave what `sidecar` recorded, or `records`, in the journal in `folder`."""
-    journal = Journal(folder)
-    journal.open()
+    journal = opened(folder)
     assert journal.commit(sidecar.state, sidecar.records if records is None else records)
     journal.close()
 
