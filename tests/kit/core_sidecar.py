@@ -173,7 +173,7 @@ class Sidecar:
         self.reads(*sorted(wanted.nodes | self._seen_paths))
         self.flink.znodes.changed.clear()
 
-    def sees(self, _written: Flink) -> Self:
+    def sees(self, _written: Flink | ConfigMaps) -> Self:
         """What has just been written is read: `sidecar.sees(flink.vacate())`."""
         self.sees_changes()
         return self

@@ -62,8 +62,7 @@ def _back(flink: Flink, sidecar: Sidecar, running_after: int) -> Sequence[Delive
     for _ in range(30):
         looks(sidecar, None, seconds=5)
         if isinstance(sidecar, LeaseSidecar):
-            flink.config_maps.renew()
-            sidecar.sees_changes()
+            sidecar.sees(flink.config_maps.renew())
     return sidecar.sent
 
 

@@ -256,8 +256,7 @@ def test_a_lease_that_is_renewed_after_the_drill_was_read_is_a_leader_that_lived
         sidecar.silenced_by(drill(starts=0))
         sidecar.waits(11)
         if renews:
-            flink.config_maps.renew()
-            sidecar.sees_changes()
+            sidecar.sees(flink.config_maps.renew())
         sidecar.waits(1)
         assert [one.causal for one in sidecar.state.silences[CLUSTER].known.values()] == [renews]
 

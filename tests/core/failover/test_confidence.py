@@ -100,8 +100,7 @@ def test_an_end_that_was_finished_is_certain() -> None:
     for component in CLUSTER_COMPONENTS:
         leasing.vacate(component)
         kubernetes.sees_changes()
-    leasing.config_maps.release()
-    kubernetes.sees_changes()
+    kubernetes.sees(leasing.config_maps.release())
     leasing.grant(A)
     kubernetes.sees_changes().hears_nothing(15)
     take_over(leasing, kubernetes)

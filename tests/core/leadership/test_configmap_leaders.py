@@ -221,15 +221,13 @@ def test_an_annotation_that_nobody_can_read_obscures_what_stands_there() -> None
     flink, sidecar = leased()
     intact, flink.config_maps[ONE].lease = flink.config_maps[ONE].lease, {"holderIdentity": 7}
     for _ in range(3):
-        flink.config_maps.write(ONE)
-        sidecar.sees_changes()
+        sidecar.sees(flink.config_maps.write(ONE))
     assert {t.pattern for t in sidecar.transitions()} == {"A->?"}
     assert len(sidecar.transitions()) == 4
     assert {t.reason for t in sidecar.transitions()} == {"a field of the lease has a value that it never has"}
     assert isinstance(sidecar.component_state(DISPATCHER).leadership, Unknown)
     flink.config_maps[ONE].lease = intact
-    flink.config_maps.renew()
-    sidecar.sees_changes()
+    sidecar.sees(flink.config_maps.renew())
     transitions = sidecar.transitions()[4:]
     assert {(t.pattern, t.same_leader) for t in transitions} == {("?->A", True)}
     assert len(transitions) == 4
@@ -243,8 +241,7 @@ def test_a_lease_first_seen_unreadable_is_known_when_it_can_be_read() -> None:
     sidecar.connects()
     assert sidecar.transitions() == []
     flink.config_maps[ONE].lease = intact
-    flink.config_maps.renew()
-    sidecar.sees_changes()
+    sidecar.sees(flink.config_maps.renew())
     assert patterns(sidecar) == ["?->A"]
 
 
@@ -252,8 +249,7 @@ def test_a_value_that_nobody_can_read_obscures_its_component_alone() -> None:
     """The others are led as before."""
     flink, sidecar = leased()
     flink.config_maps[ONE].data[flink.config_maps.key(DISPATCHER)] = "garbage,elsewhere"
-    flink.config_maps.write(ONE)
-    sidecar.sees_changes().watches(30)
+    sidecar.sees(flink.config_maps.write(ONE)).watches(30)
     (obscured,) = sidecar.transitions()
     assert (obscured.component, obscured.pattern, obscured.reason) == (
         "dispatcher",
@@ -270,8 +266,7 @@ def test_a_value_that_nobody_can_read_is_nobodys_when_the_lease_has_run_out() ->
     """Whatever it says, nobody leads."""
     flink, sidecar = leased()
     flink.config_maps[ONE].data[flink.config_maps.key(DISPATCHER)] = "garbage"
-    flink.config_maps.write(ONE)
-    sidecar.sees_changes().hears_nothing(18)
+    sidecar.sees(flink.config_maps.write(ONE)).hears_nothing(18)
     assert patterns(sidecar) == ["A->?", "?->null"]
 
 

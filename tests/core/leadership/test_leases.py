@@ -53,8 +53,7 @@ def test_a_renewal_is_never_a_transition_and_writes_nothing_down(era: ConfigMapL
     flink, sidecar = leased(era=era)
     before = sidecar.state.clusters
     for _ in range(180):
-        flink.config_maps.renew()
-        sidecar.sees_changes()
+        sidecar.sees(flink.config_maps.renew())
         sidecar.now += 5_000_000
     assert sidecar.records == []
     assert list(changes(replace(sidecar.state, clusters=before), sidecar.state)) == []
@@ -71,8 +70,7 @@ def test_others_write_into_the_config_map_too() -> None:
     """A label, a checkpoint, whatever: the resource version rises, and nothing happened."""
     flink, sidecar = leased()
     for _ in range(5):
-        flink.config_maps.write(ONE)
-        sidecar.sees_changes()
+        sidecar.sees(flink.config_maps.write(ONE))
     assert sidecar.transitions() == []
 
 
@@ -150,8 +148,7 @@ def test_a_lease_that_has_run_out_stays_so_until_it_is_renewed(how: str) -> None
     sidecar.connects().hears_nothing(60)
     assert patterns(sidecar) == ["A->null", *(["null->?"] if how == "blind" else []), "?->null"]
     assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
-    flink.config_maps.renew()
-    sidecar.sees_changes()
+    sidecar.sees(flink.config_maps.renew())
     assert patterns(sidecar)[-1] == "null->B"
 
 
@@ -159,9 +156,7 @@ def test_a_leader_that_renews_late_is_the_same_leader_again_each_time() -> None:
     """It lives after all. Each end and each return is a happening of its own."""
     flink, sidecar = leased()
     for _ in range(3):
-        sidecar.hears_nothing(18)
-        flink.config_maps.renew()
-        sidecar.sees_changes()
+        sidecar.hears_nothing(18).sees(flink.config_maps.renew())
     assert patterns(sidecar) == ["A->null", "null->B"] * 3
     granted = [t for t in sidecar.transitions(DISPATCHER) if t.kind == "GRANTED"]
     assert {(t.same_leader, t.same_process, t.elections) for t in granted} == {(True, True, 0)}
@@ -172,9 +167,7 @@ def test_a_leader_that_renewed_late_is_remembered_as_such() -> None:
     """Its next end is another happening than its first, also when an outage of ours lies between."""
     flink, sidecar = leased()
     for _ in range(2):
-        sidecar.hears_nothing(18)
-        flink.config_maps.renew()
-        sidecar.sees_changes().is_cut_off().waits(10).connects()
+        sidecar.hears_nothing(18).sees(flink.config_maps.renew()).is_cut_off().waits(10).connects()
     revoked = [t.id for t in sidecar.transitions(DISPATCHER) if t.kind == "REVOKED"]
     assert len(set(revoked)) == len(revoked) == 2
 
@@ -183,8 +176,7 @@ def test_a_term_that_goes_on_may_end_all_the_same() -> None:
     """A leader that renewed late, and is lost later on: two episodes, each reported."""
     flink, sidecar = leased()
     sidecar.hears_nothing(18)
-    flink.config_maps.renew()
-    sidecar.sees_changes().watches(20).sees(flink.elect(B)).watches(20)
+    sidecar.sees(flink.config_maps.renew()).watches(20).sees(flink.elect(B)).watches(20)
     late, lost = sidecar.episodes()
     assert (late.cause, lost.cause) == ("lease_renewal_failed", "jobmanager_lost")
     assert late.id != lost.id
@@ -202,8 +194,7 @@ def test_another_holder_with_the_old_addresses_is_not_yet_a_leader() -> None:
     assert reasons(sidecar) == {"another holder, the old address still there"}
     for component in CLUSTER_COMPONENTS:
         sidecar.sees(flink.vacate(component))
-    flink.config_maps.renew()
-    sidecar.sees_changes()
+    sidecar.sees(flink.config_maps.renew())
     assert len(sidecar.transitions()) == 4
     for component in ALL_FOUR:
         sidecar.sees(flink.publish_all(B, component))
@@ -219,8 +210,7 @@ def test_keys_that_are_removed_one_by_one_are_revoked_one_by_one() -> None:
     order = [REST_SERVER, THE_JOB, DISPATCHER, RESOURCE_MANAGER]
     for component in order:
         sidecar.sees(flink.vacate(component))
-    flink.config_maps.release()
-    sidecar.sees_changes().sees(flink.grant(A)).hears_nothing(24)
+    sidecar.sees(flink.config_maps.release()).sees(flink.grant(A)).hears_nothing(24)
     assert [(t.component, t.pattern) for t in sidecar.transitions()] == [(c.component, "A->null") for c in order]
     assert reasons(sidecar) == {"the address was removed"}
     sidecar.sees(flink.elect(B))
@@ -230,8 +220,7 @@ def test_keys_that_are_removed_one_by_one_are_revoked_one_by_one() -> None:
 def test_a_lease_that_is_released_is_nobodys() -> None:
     """After an outage a leader gives up, takes the lease again and leads in a new session: A->null->B, and it is the same process."""
     flink, sidecar = leased()
-    flink.config_maps.release()
-    sidecar.sees_changes()
+    sidecar.sees(flink.config_maps.release())
     assert reasons(sidecar) == {"the lease was released"}
     sidecar.sees(flink.grant(A))
     assert patterns(sidecar) == ["A->null"]
@@ -349,8 +338,7 @@ def test_no_vacancy_is_derived_while_the_lease_is_renewed(era: ConfigMapLayout, 
             sidecar.is_cut_off().waits(1 if beat == "blink" else 10 * seconds, tick=1).connects()
             due = sidecar.now + 15 * SECOND
         elif beat == "renewal" or sidecar.now + seconds * SECOND > due:
-            flink.config_maps.renew()
-            sidecar.sees_changes()
+            sidecar.sees(flink.config_maps.renew())
             due = sidecar.now + 15 * SECOND
         else:
             sidecar.waits(seconds, tick=1)
