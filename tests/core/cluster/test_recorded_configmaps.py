@@ -5,17 +5,13 @@ from functools import cache
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.alerting.alerting_step import Send
-from sidecar.core.alerting.outbox import Delivery
-from sidecar.core.effects import Append
 from sidecar.core.flink.configmaps import LEASE_MARGIN
 from sidecar.core.moment import SECOND
-from sidecar.core.observations import ConfigMapObserved, DeliveryOutcome, DeliverySettled, Observation
+from sidecar.core.observations import ConfigMapObserved
 from sidecar.core.policy.policy import Store
-from sidecar.core.records import EpisodeRecord, TransitionRecord
-from sidecar.core.state import State
 from sidecar.core.views.leader_view import FlinkView
-from tests.core.cluster.test_recorded_failovers import QUICK, Lenient
+from tests.core.cluster import test_recorded_failovers
+from tests.core.cluster.test_recorded_failovers import QUICK
 from tests.kit import configmap_recordings
 from tests.kit.ticks import ticked
 
@@ -28,47 +24,20 @@ FAILOVER = ["A->null", "null->B"]
 OUTAGE = ["A->?", "?->A"]
 
 
-class Watched:
-    """A recording as a sidecar saw it: transitions by phase, and what people were notified of."""
+class Watched(test_recorded_failovers.Watched):
+    """Such a recording, and the renewals of leases in it."""
 
     def __init__(self, version: str, *, looking: bool = True) -> None:
-        self.phases: dict[str, list[TransitionRecord]] = {}
-        self.sent: list[Delivery] = []
-        self.episodes: list[tuple[str, EpisodeRecord]] = []
-        """Those that are over, each with the phase in which it began."""
-        self._opened: dict[str, str] = {}
+        super().__init__(KUBERNETES, configmap_recordings.CLUSTER, consistent=True)
         self.renewals = 0
         self.moved_by_renewals = 0
-        self._state = State()
-        self._witness = Lenient(consistent=True, cluster_id=configmap_recordings.CLUSTER)
         self._last: dict[str, ConfigMapObserved] = {}
         for phase, observation in ticked(configmap_recordings.observations(version, looking=looking)):
             before = len(self.transitions)
-            self._take(phase, observation)
+            self.take(phase, observation)
             if isinstance(observation, ConfigMapObserved) and self._is_renewal(observation):
                 self.renewals += 1
                 self.moved_by_renewals += len(self.transitions) - before
-
-    @property
-    def transitions(self) -> list[TransitionRecord]:
-        return [transition for transitions in self.phases.values() for transition in transitions]
-
-    def of(self, phase: str, component: str) -> list[TransitionRecord]:
-        return [t for t in self.phases.get(phase, ()) if t.component == component]
-
-    def _take(self, phase: str, observation: Observation) -> None:
-        self._state, effects = self._witness.step(KUBERNETES, self._state, observation)
-        if opened := self._state.clusters[configmap_recordings.CLUSTER].episode:
-            self._opened.setdefault(opened.id, phase)
-        for effect in effects:
-            match effect:
-                case Send(delivery):
-                    self.sent.append(delivery)
-                    self._take(phase, DeliverySettled(observation.at, delivery.id, DeliveryOutcome.DELIVERED))
-                case Append(TransitionRecord() as transition):
-                    self.phases.setdefault(phase, []).append(transition)
-                case Append(EpisodeRecord() as episode):
-                    self.episodes.append((self._opened[episode.id], episode))
 
     def _is_renewal(self, now: ConfigMapObserved) -> bool:
         """Whether the holder has written that it lives, and nobody anything else."""
@@ -82,7 +51,7 @@ watched = cache(Watched)
 
 
 def patterns(version: str, phase: str, component: str) -> list[str]:
-    return [t.pattern for t in watched(version).of(phase, component)]
+    return watched(version).patterns(phase, component)
 
 
 CALM = ["standby", "standby again", "SIGCONT"]

@@ -270,7 +270,7 @@ FROZEN = "vi SIGSTOP leader 15s then SIGCONT, standby present"
 def test_the_truth_of_recorded_faults_in_zookeeper_lies_between_the_bounds(version: str, phase: str) -> None:
     """From the moment when the process was killed, or stopped, until the next leader: 5 s of session timeout."""
     began = next(entry["wall_ns"] for of, entry in zookeeper_recordings.listener_log(version) if of == phase) // 1000
-    transitions = test_recorded_failovers.watched(version).transitions[phase]
+    transitions = test_recorded_failovers.watched(version).phases[phase]
     _check_bounds([t for t in transitions if t.kind in {"GRANTED", "CHANGED"}], timestamp(began))
 
 
