@@ -292,6 +292,17 @@ def fail_over(
     return sidecar.sees_changes()
 
 
+def the_episode(sidecar: Sidecar) -> EpisodeRecord:
+    """The only one that is over."""
+    (episode,) = sidecar.episodes()
+    return episode
+
+
+def failed_over() -> EpisodeRecord:
+    """The failover of a cluster from A to B, which took 2 s."""
+    return the_episode(fail_over(*watching()).waits(10))
+
+
 class LeaseSidecar(Sidecar):
     """A sidecar's core, with a driver that watches ConfigMaps."""
 

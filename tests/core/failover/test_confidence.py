@@ -10,19 +10,13 @@ from sidecar.core.failover.episodes import SETTLED
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import PlaceRemoved
-from sidecar.core.records import EpisodeRecord
 from tests.kit.cluster import CLUSTER, DISPATCHER, RESOURCE_MANAGER, REST_SERVER, THE_JOB, A, B, job_manager
-from tests.kit.core_sidecar import LeaseSidecar, Sidecar, fail_over, leased, watching
+from tests.kit.core_sidecar import LeaseSidecar, Sidecar, fail_over, leased, the_episode, watching
 from tests.kit.fake_flink import Flink
 
 AWHILE = SETTLED / SECOND + 1
 HALT = 5
 """Seconds after SIGTERM, finished or not, Flink halts."""
-
-
-def the_episode(sidecar: Sidecar) -> EpisodeRecord:
-    (episode,) = sidecar.episodes()
-    return episode
 
 
 def withdraws(flink: Flink, sidecar: Sidecar, *components: ComponentId) -> None:

@@ -7,7 +7,6 @@ from sidecar.core.failover.episodes import JOB_PATIENCE, SETTLED, Phase
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId
 from sidecar.core.moment import SECOND, timestamp
 from sidecar.core.observations import ConnectionState, PlaceRemoved
-from sidecar.core.records import EpisodeRecord
 from tests.kit.cluster import (
     ALL_FOUR,
     CLUSTER,
@@ -20,18 +19,12 @@ from tests.kit.cluster import (
     B,
     job_manager,
 )
-from tests.kit.core_sidecar import POLICY, Sidecar, fail_over, watching
+from tests.kit.core_sidecar import POLICY, Sidecar, fail_over, the_episode, watching
 from tests.kit.fake_flink import Flink
 
 C = job_manager("jm-c")
 OTHER_JOB = "00000000000000000000000000000001"
 AWHILE = SETTLED / SECOND + 1
-
-
-def the_episode(sidecar: Sidecar) -> EpisodeRecord:
-    """The only one."""
-    (episode,) = sidecar.episodes()
-    return episode
 
 
 def phase(sidecar: Sidecar) -> Phase | None:

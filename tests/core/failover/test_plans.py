@@ -14,10 +14,9 @@ from sidecar.core.moment import SECOND, Moment, parsed
 from sidecar.core.observations import ClusterFound, DeploymentObserved, DeploymentUnreadable, PodDisrupted
 from sidecar.core.policy.policy import PLANNED_BUDGET, Policy, Rule, Severity
 from sidecar.core.policy.triggers import Trigger
-from sidecar.core.records import EpisodeRecord
 from tests.core.cluster.test_removal import Finder, finder, withdraw
 from tests.kit.cluster import CLUSTER, THE_JOB, B, JobManager, job_manager
-from tests.kit.core_sidecar import KUBERNETES, LeaseSidecar, leased
+from tests.kit.core_sidecar import KUBERNETES, LeaseSidecar, leased, the_episode
 from tests.kit.fake_flink import Flink
 from tests.kit.flink_operator import Operator
 from tests.kit.groups import examples
@@ -63,11 +62,6 @@ def upgrade(flink: Flink, sidecar: LeaseSidecar, operator: Operator, lag: float 
     operator.deploys()
     sidecar.waits(gone_for)
     leads(flink, sidecar)
-
-
-def the_episode(sidecar: LeaseSidecar) -> EpisodeRecord:
-    (episode,) = sidecar.episodes()
-    return episode
 
 
 # -- upgrades ----------------------------------------------------------------------------------------------------------

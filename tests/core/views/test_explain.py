@@ -13,7 +13,7 @@ from sidecar.core.records import AnyRecord, EpisodeRecord
 from sidecar.core.views.explain import explanation_lines, find
 from tests.core.alerting.test_silences import SILENCED, silence
 from tests.kit.cluster import B
-from tests.kit.core_sidecar import Sidecar, fail_over, leased, watching
+from tests.kit.core_sidecar import Sidecar, fail_over, failed_over, leased, watching
 from tests.kit.outcomes import oom_with_a_lost_job
 
 
@@ -73,13 +73,6 @@ def test_an_address_whose_absence_was_not_observed_is_not_said_to_have_been_publ
 
 
 # -- why it died, and what came back ------------------------------------------------------------------------------------
-
-
-def failed_over() -> EpisodeRecord:
-    """A failover from A to B, which took 2 s."""
-    flink, sidecar = watching()
-    fail_over(flink, sidecar)
-    return sidecar.waits(10).episodes()[0]
 
 
 def words(*records: AnyRecord) -> str:
