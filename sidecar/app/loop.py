@@ -17,7 +17,6 @@ from sidecar.core.alerting.alerting_step import ReadSilences, Send
 from sidecar.core.alerting.outbox import NOT_DELIVERED, Delivery
 from sidecar.core.captures import Capture
 from sidecar.core.cluster.record_lines import record_line
-from sidecar.core.effects import Append, Effect, Gather, NamePod, Publish, TakePicture
 from sidecar.core.failover.failover_events import KubernetesEvent
 from sidecar.core.moment import parsed, timestamp
 from sidecar.core.observations import (
@@ -37,7 +36,7 @@ from sidecar.core.policy.policy import Policy
 from sidecar.core.quarantine import Quarantined
 from sidecar.core.records import AnyRecord, Coverage, Notification
 from sidecar.core.sanitize import clean
-from sidecar.core.state import State
+from sidecar.core.state import Append, Effect, Gather, NamePod, Publish, State, TakePicture
 from sidecar.core.step import step
 from sidecar.core.views.snapshot import Health, Snapshot, Tally
 from sidecar.journal import Journal

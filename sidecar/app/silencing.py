@@ -24,8 +24,8 @@ from sidecar.core.alerting.silence_document import (
     pattern_size,
 )
 from sidecar.core.flink.leadership import Component
-from sidecar.core.policy.labels import OWN_LABELS, Matcher, Operator, match_all
 from sidecar.core.policy.policy import ALL_FOUND
+from sidecar.core.policy.routing import OWN_LABELS, Matcher, Operator, match_all
 from sidecar.core.records import Death, Drill
 from sidecar.core.sanitize import clean
 from sidecar.core.views import drill_report, episode_view

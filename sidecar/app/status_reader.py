@@ -11,7 +11,6 @@ from typing import ClassVar, Final, NamedTuple
 
 from sidecar.app import history
 from sidecar.core.cluster.cluster_state import ClusterState, Missing, Sighting
-from sidecar.core.effects import Append
 from sidecar.core.errors import OperatorError
 from sidecar.core.flink.leadership import ConfigMapPosition, Held
 from sidecar.core.moment import SECOND, Moment, timestamp
@@ -31,7 +30,7 @@ from sidecar.core.observations import (
 from sidecar.core.policy.policy import Policy
 from sidecar.core.rebase import rebased
 from sidecar.core.records import TransitionRecord
-from sidecar.core.state import State
+from sidecar.core.state import Append, State
 from sidecar.core.step import step_all
 from sidecar.core.views.leader_view import FlinkView, Leader, LeaderAddress, leaders
 from sidecar.core.views.snapshot import Snapshot

@@ -204,8 +204,7 @@ def test(files: tuple[Path, ...], labels: str | None, config: Path | None, outpu
 
 def _receivers(labels: str, config: Path | None) -> list[str]:
     """The receivers of an alert with these labels."""
-    from sidecar.core.policy.labels import OWN_LABELS
-    from sidecar.core.policy.routing import matching
+    from sidecar.core.policy.routing import OWN_LABELS, matching
     from sidecar.settings.file.setting import Setting
     from sidecar.settings.loader import labels_in, read_rules
 

@@ -13,8 +13,8 @@ from sidecar.cli.options import CONFIG, OUTPUT, TIMEOUT, Output, cluster_options
 from sidecar.cli.printing import columns, print_document, print_line, print_table, print_text, print_value
 from sidecar.core.cluster.status import Status
 from sidecar.core.counted import counted
-from sidecar.core.flink.leadership import host_port
 from sidecar.core.ha.finding import WORST_FIRST, CheckVerdict
+from sidecar.core.pods import host_port
 from sidecar.core.sanitize import clean
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 The shell captures, and answers every request once. What was not captured is recorded as well, with the reason.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -11,8 +11,6 @@ from msgspec.structs import replace
 from sidecar.core.captures import Capture, CaptureOutcome, EvidenceItem, EvidenceKind, Occasion
 from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.cluster.draft import envelope
-from sidecar.core.effects import Append, Effect, Gather
-from sidecar.core.failover import episodes
 from sidecar.core.failover.episodes import Episode
 from sidecar.core.flink.leadership import Component, ComponentId, Held
 from sidecar.core.moment import SECOND, Moment, timestamp
@@ -22,7 +20,7 @@ from sidecar.core.policy.policy import Policy, Source
 from sidecar.core.quarantine import Quarantine
 from sidecar.core.records import Evidence, record_id
 from sidecar.core.sanitize import clean
-from sidecar.core.state import State
+from sidecar.core.state import Append, Effect, Gather, State
 
 SOON: Final = SECOND // 4
 """How long all components and jobs must have had their new leaders before Flink is asked: the message, which waits a few seconds, shall
@@ -80,14 +78,6 @@ def with_evidence(cluster: ClusterState, capture: Capture, pieces: Sequence[Evid
     return cluster
 
 
-def unrequested(capture: Capture) -> list[EvidenceItem]:
-    """The evidence that was not requested."""
-    if not capture.jobs_beyond:
-        return []
-    why = f"{capture.jobs_beyond} more jobs moved, and Flink was not asked for them: {MOST_JOBS} are asked for"
-    return [EvidenceItem(EvidenceKind.JOB, "others", CaptureOutcome.FAILED, why)]
-
-
 def missing_evidence(capture: Capture, why: str, outcome: CaptureOutcome = CaptureOutcome.LOST) -> list[EvidenceItem]:
     """Stands in for evidence that was not captured, or will not be delivered."""
     if capture.source is Source.PROCESSES:
@@ -122,24 +112,15 @@ def evidence_records(
         )
 
 
-def overdue(captures: Mapping[str, Capture], now: Moment) -> list[Capture]:
-    """Requests that will not be answered."""
-    return [capture for capture in captures.values() if now.steady - capture.asked_at.steady >= LIMIT]
-
-
 def _is_led_again(episode: Episode, cluster: ClusterState, now: Moment) -> bool:
     """Whether all have had a leader for long enough. Only readable components count: an unknown leader is not a missing one."""
     if episode.away or not cluster.view.complete:
         return False
-    return now.steady - episode.moved_at.steady >= _calm(episode, cluster)
-
-
-def _calm(episode: Episode, cluster: ClusterState) -> int:
-    """How long nothing may have changed when Flink is asked."""
-    if episode.jobs_away:
-        return PATIENCE
-    jobs = [state for component, state in cluster.components.items() if component.job_id]
-    return SOON if all(episodes.has_part(state.absence, episode) for state in jobs) else CALM
+    calm = PATIENCE
+    if not episode.jobs_away:
+        moved = cluster.parts(episode)
+        calm = SOON if all(component in moved for component in cluster.components if component.job_id) else CALM
+    return now.steady - episode.moved_at.steady >= calm
 
 
 def _capture(
@@ -151,7 +132,8 @@ def _capture(
     asked = Capture(key, cluster_id, episode.id, occasion, now, Source.PROCESSES, round=number)
     if occasion is Occasion.OPENED:
         return asked if Source.PROCESSES in policy.evidence else None
-    jobs = sorted(_jobs(episode, cluster)) if Source.FLINK_REST in policy.evidence else []
+    moved = cluster.parts(episode) if Source.FLINK_REST in policy.evidence else {}
+    jobs = sorted(component.job_id for component in moved if component.job_id)
     dump = Source.LEADER_THREAD_DUMP in policy.evidence
     if not jobs and not dump:
         return None
@@ -167,15 +149,10 @@ def _capture(
     )
 
 
-def _jobs(episode: Episode, cluster: ClusterState) -> Iterator[str]:
-    for component, state in cluster.components.items():
-        if component.job_id and episodes.has_part(state.absence, episode):
-            yield component.job_id
-
-
 def tick(policy: Policy, state: State, quarantine: Quarantine, now: Moment) -> tuple[State, list[Effect]]:
     """Request the evidence that is due, before a failover may be over, and record requests that were not answered in time."""
-    state, effects = give_up(policy, state, overdue(state.captures, now), "no result in time", now)
+    overdue = [capture for capture in state.captures.values() if now.steady - capture.asked_at.steady >= LIMIT]
+    state, effects = give_up(policy, state, overdue, "no result in time", now)
     for name, cluster in state.clusters.items():
         with quarantine.guard("evidence of cluster", name):
             after, captures = ask(policy, name, cluster, now)
@@ -215,6 +192,9 @@ def _complete(
     if cluster := clusters.get(capture.cluster_id):
         gathered = with_evidence(cluster, capture, pieces)
         clusters = with_items(clusters, {capture.cluster_id: gathered})
-    all_of_it = [*pieces[:MOST_PIECES], *unrequested(capture)]
-    records = evidence_records(policy, capture, all_of_it, at)
+    pieces = pieces[:MOST_PIECES]
+    if capture.jobs_beyond:
+        why = f"{capture.jobs_beyond} more jobs moved, and Flink was not asked for them: {MOST_JOBS} are asked for"
+        pieces = [*pieces, EvidenceItem(EvidenceKind.JOB, "others", CaptureOutcome.FAILED, why)]
+    records = evidence_records(policy, capture, pieces, at)
     return replace(state, clusters=clusters, captures=captures), [Append(record) for record in records]

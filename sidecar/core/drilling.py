@@ -4,7 +4,7 @@ A drill hides alerts as the silence that it is (see `suppression`). Here its mes
 still fire when the window ends are notified at once.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -14,19 +14,18 @@ from sidecar.core.alerting.alerts import Reason
 from sidecar.core.alerting.reactions import NO_DRILLS, Drills
 from sidecar.core.alerting.suppression import Silence
 from sidecar.core.cluster.cluster_state import ClusterState, Drilled
-from sidecar.core.drills import proof
 from sidecar.core.drills.drill import RunningDrill, began, ended
-from sidecar.core.drills.findings import Findings, with_record
-from sidecar.core.drills.judge import SETTLING, Result
+from sidecar.core.drills.findings import SETTLING, Findings, Result, with_record
 from sidecar.core.drills.messages import closing_messages, messages
-from sidecar.core.effects import Append, Effect, effects_of
 from sidecar.core.failover import rest_server
 from sidecar.core.failover.deaths import death_of
+from sidecar.core.failover.episodes import Episode
+from sidecar.core.leadership.unobserved import TICK
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.overlay import with_items
-from sidecar.core.policy.policy import Policy
+from sidecar.core.policy.policy import Policy, Store
 from sidecar.core.records import record_id
-from sidecar.core.state import State
+from sidecar.core.state import Append, Effect, State, effects_of
 
 SHORTEST: Final = 60 * SECOND
 """The shortest time between the messages of two drills of one cluster, whatever its store contains."""
@@ -34,7 +33,13 @@ SHORTEST: Final = 60 * SECOND
 
 def tick(policy: Policy, state: State, now: Moment) -> tuple[State, list[Effect]]:
     """The state after drills began or ended, and their records."""
-    active = {drill.id: drill for drill in _active(policy, state, now)}
+    active = {
+        silence.id: silence
+        for name, document in state.silences.items()
+        for silence in document.known.values()
+        if silence.drilled_cluster in state.clusters and policy.silences_of(silence.drilled_cluster) == name
+        if silence.is_active(now)
+    }
     effects: list[Effect] = []
     for drill_id, running in state.drills.items():
         if running.over is None and drill_id not in active:
@@ -90,13 +95,13 @@ def _proven(policy: Policy, state: State, active: Mapping[str, Silence]) -> Stat
         episode_id = running.findings.episode_id
         if episode_id is None:
             # Blind: a failover was in progress when the drill began, and this leader may be the next one.
-            causal = not running.findings.blind and proof.lived(cluster, running.since)
+            causal = not running.findings.blind and _lived(cluster, running.since)
             asked = cluster if causal else rest_server.hastened(policy, cluster, running.since.steady)
             if asked is not cluster:
                 state = replace(state, clusters=with_items(state.clusters, {name: asked}))
         else:
             own = cluster.failover(episode_id)
-            causal = own is not None and proof.began_after(policy, name, cluster, own, running.since)
+            causal = own is not None and _began_after(policy, name, cluster, own, running.since)
         if causal:
             state = _with_causal(policy, state, drill)
         unproven = episode_id is not None and not causal
@@ -112,15 +117,6 @@ def _with_causal(policy: Policy, state: State, drill: Silence) -> State:
     document = state.silences[name]
     known = {**document.known, drill.id: replace(drill, causal=True)}
     return replace(state, silences={**state.silences, name: replace(document, known=known)})
-
-
-def _active(policy: Policy, state: State, now: Moment) -> Iterator[Silence]:
-    """The drills of watched clusters, each in its own document."""
-    for name, document in state.silences.items():
-        for silence in document.known.values():
-            cluster_id = silence.drilled_cluster
-            if cluster_id in state.clusters and policy.silences_of(cluster_id) == name and silence.is_active(now):
-                yield silence
 
 
 def _begin(policy: Policy, state: State, drill: Silence, now: Moment) -> tuple[State, list[Effect]]:
@@ -168,3 +164,44 @@ def _end(policy: Policy, state: State, running: RunningDrill, over: Moment, now:
         clusters = {**state.clusters, record.cluster_id: replace(cluster, drilled=passed)}
         state = replace(state, clusters=clusters)
     return state, Append(record)
+
+
+# -- whether the failover began after the drill was read ---------------------------------------------------------------
+#
+# A store notices late that a leader has died: ZooKeeper when its session ends, Kubernetes when its lease is not renewed any more. So a
+# drill that is written after a crash, and read before the store notices, must hide nothing.
+
+FLINKS_TIMEOUT: Final = 60 * SECOND
+"""`high-availability.zookeeper.client.session-timeout`, if it is not configured."""
+
+
+def _lived(cluster: ClusterState, since: Moment) -> bool:
+    """Whether the present leader has lived after `since`, where no loss was observed since then: its REST server has answered a later
+    request, or it has renewed its lease. What is read after a reconnection may have happened before it.
+    """
+    if cluster.episode is not None or not cluster.leaders_in_sight or cluster.view.connected_at > since.steady:
+        return False
+    asked = cluster.picture_request
+    answered = asked and asked.leader == cluster.rest_leader and asked.at > since.steady
+    if asked and answered and not asked.waiting and not asked.failures:
+        return True
+    return any(lease.renewed_at is not None and lease.renewed_at > since.steady for lease in cluster.leases.values())
+
+
+def _began_after(policy: Policy, cluster_id: str, cluster: ClusterState, episode: Episode, since: Moment) -> bool:
+    """Whether the failover began after `since`: the leader withdrew in order, its process ended later, or the store cannot be so late."""
+    parts = [state.absence for state in cluster.components.values() if state.absence]
+    if any(part.withdrew and part.left_at > since.steady for part in parts if part.episode_id == episode.id):
+        return True
+    death = death_of(cluster, episode)
+    if death and death.ended_at is not None and death.ended_at > since.wall:
+        return True
+    if policy.store_of(cluster_id) is not Store.ZOOKEEPER:
+        return False
+    loss = cluster.view.loss
+    if loss and loss.ended is None:
+        return False
+    # After an outage ZooKeeper restarts the timeout of all sessions.
+    counted_from = max(since.steady, loss.ended.steady) if loss and loss.ended else since.steady
+    timeout = policy.session_timeouts.get(cluster_id, FLINKS_TIMEOUT)
+    return episode.opened_at.steady - counted_from > max(timeout, 2 * TICK) + TICK

@@ -48,12 +48,12 @@ class Finder(Struct, frozen=True):
 
     def problem(self, watched: int) -> str | None:
         """The problem that an operator may want to solve. `watched`: how many clusters are watched."""
-        if text := self.beyond_bounds:
+        if text := self.excess:
             return f"{text}; {counted(watched, 'cluster', thousands=True)} watched"
         return None if watched else f"no Flink cluster was found in {self.place}"
 
     @property
-    def beyond_bounds(self) -> str | None:
+    def excess(self) -> str | None:
         """What is left out because it exceeds a bound. None: nothing."""
         if not self.leaves_out:
             return None

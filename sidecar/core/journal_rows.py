@@ -19,8 +19,7 @@ from sidecar.core.failover.plans import Disruption, Operated
 from sidecar.core.failover.recovery_state import Assessed, Assessment, JobAfter, JobFault
 from sidecar.core.flink.configmaps import LeaderElectionRecord
 from sidecar.core.flink.leadership import ComponentId
-from sidecar.core.leadership.contenders import Standby
-from sidecar.core.leadership.leadership_account import Account
+from sidecar.core.leadership.leadership_account import Account, Standby
 from sidecar.core.leadership.leases import Lease
 from sidecar.core.leadership.transitions import Transition
 from sidecar.core.moment import Moment

@@ -181,7 +181,6 @@ class LogEntry(Struct):
 
 
 def entries(text: str) -> Iterator[LogEntry]:
-    """The entries of a log, in its order."""
     lines = [(_json(line), line[:MOST_OF_A_LINE]) for line in _whole_objects(_COLOUR.sub("", text).split("\n"))]
     has_levels = any(fields is not None or _establishes_levels(line) for fields, line in lines)
     entry: LogEntry | None = None

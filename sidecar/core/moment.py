@@ -36,6 +36,11 @@ class Moment(Struct, frozen=True, order=True):
     wall: Wall
 
 
+def moment_of(wall: int | None, now: Moment) -> Moment:
+    """The moment of a time by another clock; not later than `now`. None: now."""
+    return now if wall is None or wall >= now.wall else Moment(now.steady - (now.wall - wall), max(wall, 0))
+
+
 @lru_cache(maxsize=16)  # all records of one step have the same times
 def timestamp(wall: int) -> Timestamp:
     """`wall` microseconds since the epoch as text; before 1970 or after 9999 the nearest time of these."""

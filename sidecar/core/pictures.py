@@ -127,7 +127,7 @@ class Picture(Struct, frozen=True):
         """The size of the picture, as MOST_HELD counts it."""
         return len(self.jobs) + len(self.task_managers or ()) + len(self.applications or ())
 
-    def within(self, most: int) -> "Picture":
+    def bounded(self, most: int) -> "Picture":
         """The picture; left out if it holds more than this."""
         if self.size <= most:
             return self

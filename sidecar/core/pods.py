@@ -1,16 +1,18 @@
-"""Pods by the host in a leader's address. A pod's name is for texts: nothing is decided by it."""
+"""The hosts in leaders' addresses, and the pods there. A pod's name is for texts: nothing is decided by it."""
 
 import re
 from collections.abc import Iterable, Mapping
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from typing import Annotated, Final
+from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
-from sidecar.core.flink.leadership import host_port
 from sidecar.core.moment import Wall
 from sidecar.core.sanitize import clean
 
+LOCAL_NAMES: Final = frozenset({"localhost", "ip6-localhost", "localhost4", "localhost6"})
+"""First labels of names that every machine has."""
 MOST_PODS: Final = 16
 """Remembered per cluster, the latest ones."""
 MOST_PROCESS: Final = 60
@@ -49,8 +51,30 @@ def canonical(host: str) -> str:
         return bare
 
 
+def host_port(address: str) -> str:
+    """`host:port` in a leader's address, else the whole address: `pekko.tcp://flink@jm-0:6123/user/…` → `jm-0:6123`."""
+    try:
+        return urlsplit(address).netloc.rpartition("@")[2] or address
+    except ValueError:
+        return address
+
+
+def is_own_host(address: str, *, in_kubernetes: bool) -> bool:
+    """Whether the host in a leader's address can only be one machine or pod: neither localhost nor the name of a Service.
+
+    With the leaders in Kubernetes every name may be that of a Service; elsewhere `….svc` is one.
+    """
+    host = host_port(address).rpartition(":")[0].strip("[]").lower().removesuffix(".")
+    try:
+        ip = ip_address(host)
+    except ValueError:
+        return not in_kubernetes and host.partition(".")[0] not in LOCAL_NAMES and ".svc" not in host
+    if isinstance(ip, IPv6Address):
+        ip = ip.ipv4_mapped or ip
+    return not ip.is_loopback and not ip.is_unspecified
+
+
 def is_address(host: str) -> bool:
-    """Whether the host is an IP address."""
     try:
         ip_address(host)
     except ValueError:
@@ -61,6 +85,19 @@ def is_address(host: str) -> bool:
 def host_of(place: str) -> str:
     """The host in a leader's address or in `host:port`."""
     return canonical(_without_port(host_port(place)))
+
+
+def is_at(place: str, hosts: Iterable[str]) -> bool:
+    """Whether a leader's address, or `host:port`, is of one of these hosts."""
+    host = host_of(place)
+    short = "" if is_address(host) else host.partition(".")[0]
+    return any(host == other or (short and short == other.partition(".")[0]) for other in hosts)
+
+
+def is_pod_at(place: str, address: str, name: str) -> bool:
+    """Whether a pod of this address or name is the one in a leader's address."""
+    host = host_of(place)
+    return address == host or (not is_address(host) and name == host.partition(".")[0])
 
 
 def pod_at(pods: Pods, place: str | None) -> Pod | None:

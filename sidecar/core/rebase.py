@@ -39,7 +39,6 @@ def rebased(value: _T, by: int) -> _T:
 
 
 def steady_times(value: object) -> Iterator[int]:
-    """All steady times in `value`."""
     match value:
         case Struct():
             steady = steady_fields(type(value))

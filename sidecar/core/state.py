@@ -1,15 +1,23 @@
-"""The state of the owner's thread: immutable values, of which a step makes new ones and shares those that stay the same."""
+"""What a step works on, and what it asks for: the state, values of which a step makes new ones and shares those that stay the same; and
+effects, which `sidecar.app.loop` carries out.
+"""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from sidecar.core.alerting.alerting_step import AlertingState
+from msgspec import Struct
+
+from sidecar.core.alerting.alerting_step import AlertingState, Output, ReadSilences, Send
 from sidecar.core.captures import Capture
 from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.drills.drill import RunningDrill
+from sidecar.core.failover.failover_events import KubernetesEvent
 from sidecar.core.failover.plans import Operated
 from sidecar.core.finder import Finder
 from sidecar.core.flink.deployments import Candidate, Maker, Seen
 from sidecar.core.moment import Moment
+from sidecar.core.pictures import PictureRequest
+from sidecar.core.quarantine import Quarantined
+from sidecar.core.records import AnyRecord
 
 
 class State(AlertingState, frozen=True):
@@ -34,3 +42,42 @@ class State(AlertingState, frozen=True):
     """The clusters as they were when their status was last decided; without those of which it could not be."""
     status_due: int | None = None
     """When (steady) time alone may change the status of a cluster. None: never."""
+
+
+class Append(Struct, frozen=True):
+    """Write a record to the journal."""
+
+    record: AnyRecord
+
+
+class Publish(Struct, frozen=True):
+    """Write a Kubernetes Event."""
+
+    event: KubernetesEvent
+
+
+class NamePod(Struct, frozen=True):
+    """Find out which pod has the IP address `host`. The answer is a `PodNamed`."""
+
+    cluster_id: str
+    host: str
+
+
+class Gather(Struct, frozen=True):
+    """Capture evidence, after the journal has recorded the request."""
+
+    capture: Capture
+
+
+class TakePicture(Struct, frozen=True):
+    """Ask Flink's REST server. The answer is a `PictureTaken`."""
+
+    request: PictureRequest
+
+
+Effect = Append | Send | Gather | Publish | NamePod | ReadSilences | TakePicture | Quarantined
+
+
+def effects_of(outputs: Iterable[Output | AnyRecord]) -> list[Effect]:
+    """The effects of what the alerting machine puts out: records are appended."""
+    return [output if isinstance(output, Send | ReadSilences | Quarantined) else Append(output) for output in outputs]

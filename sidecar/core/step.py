@@ -11,7 +11,6 @@ from sidecar.core.alerting import alerting_step
 from sidecar.core.cluster import cluster_step, status_of
 from sidecar.core.cluster.cluster_state import ClusterState, fresh_cluster, without_memory
 from sidecar.core.cluster.draft import ClusterStep, transition_record
-from sidecar.core.effects import Append, Effect, NamePod, Publish, TakePicture, effects_of
 from sidecar.core.failover import assessment, plans, rest_server
 from sidecar.core.failover.failover_events import events
 from sidecar.core.failover.recovery_state import BadRestore
@@ -23,6 +22,7 @@ from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
     ANY,
     ClusterFound,
+    ClusterObservation,
     ClusterRemoved,
     ClustersListed,
     DeliverySettled,
@@ -31,7 +31,6 @@ from sidecar.core.observations import (
     EndObservation,
     EvidenceGathered,
     FailoverAnnotated,
-    FinderObservation,
     HaChecked,
     HandoverRead,
     MakerObserved,
@@ -54,7 +53,7 @@ from sidecar.core.pictures import PictureRequest
 from sidecar.core.pods import ip_addresses, with_pod
 from sidecar.core.policy.policy import Policy, Source
 from sidecar.core.quarantine import Quarantine, Quarantined
-from sidecar.core.state import State
+from sidecar.core.state import Append, Effect, NamePod, Publish, State, TakePicture, effects_of
 
 ALIVE_INTERVAL = 30 * SECOND
 """How often the journal records that the sidecar runs."""
@@ -69,37 +68,35 @@ _Informing = EndObservation | PictureTaken | HaChecked | PeersAsked | FailoverAn
 
 def step(policy: Policy, state: State, observation: Observation) -> Step:
     """The state after `observation`, and its effects in order: append records, then the others."""
-    after, effects = _step(policy, state, observation)
-    return drilling.with_records(after, effects) if after.drills else after, effects
-
-
-def _step(policy: Policy, state: State, observation: Observation) -> Step:
     match observation:
         case Ticked():
-            return _tick(policy, state, observation.at)
-        case DeliverySettled() | EvidenceGathered():
-            return _effect_done(policy, state, observation)
+            state, effects = _tick(policy, state, observation.at)
+        case DeliverySettled():
+            state, records = alerting_step.settled(policy, state, observation)
+            effects = effects_of(records)
+        case EvidenceGathered():
+            state, effects = capturing.take_result(policy, state, observation)
         case Started() | PolicyLoaded() | HandoverRead():
-            return _begin(policy, state, observation)
+            state, effects = _begin(policy, state, observation)
         case PodNamed() | SilencesRead():
-            return _load(policy, state, observation), []
+            state, effects = _load(policy, state, observation), []
         case Stopped():
-            return _each_cluster(policy, replace(state, alive=observation.at), observation.at, cluster_step.stop)
+            state = replace(state, alive=observation.at)
+            state, effects = _each_cluster(policy, state, observation.at, cluster_step.stop)
+        case ClusterFound() | ClusterRemoved() | ClustersListed():
+            state, effects = _find(policy, state, observation)
         case _:
-            return _observe(policy, state, observation)
+            state, effects = _observe(policy, state, observation)
+    return drilling.with_records(state, effects) if state.drills else state, effects
 
 
 def _observe(
-    policy: Policy,
-    state: State,
-    observation: FinderObservation | PlanObservation | _Informing | NotProcessed,
+    policy: Policy, state: State, observation: ClusterObservation | PlanObservation | _Informing | NotProcessed
 ) -> Step:
     if isinstance(observation, _Informing):
         return _inform(policy, state, observation)
     if isinstance(observation, PlanObservation):
         return _plan(policy, state, observation)
-    if isinstance(observation, ClusterFound | ClusterRemoved | ClustersListed):
-        return _find(policy, state, observation)
     name = observation.cluster_id
     before = state.clusters.get(name)
     if before is None:
@@ -154,8 +151,12 @@ def _remove(policy: Policy, state: State, names: Iterable[str], at: Moment) -> S
 
 def _plan(policy: Policy, state: State, observation: PlanObservation) -> Step:
     """The state after an observation of what is meant to happen to a cluster, or to one of several."""
-    listed = state.listed.get(observation.cluster_id)
-    state = _with_listed(state, observation)
+    name = observation.cluster_id
+    listed = state.listed.get(name)
+    if isinstance(observation, MakersListed):
+        state = replace(state, listed={**state.listed, name: observation.there})
+    elif isinstance(observation, DeploymentUnreadable) and observation.kind is Maker.NOTHING:
+        state = replace(state, listed=without_items(state.listed, [name]))  # not all of it can be read any more
     if not isinstance(observation, MakerObserved) and not observation.cluster_id.endswith(ANY):
         return _plan_of_one(policy, state, observation)
     names = _meant(policy, state, observation.cluster_id)
@@ -176,18 +177,6 @@ def _plan(policy: Policy, state: State, observation: PlanObservation) -> Step:
         state, more = _plan_of_one(policy, state, replace(observation, cluster_id=name))
         effects += more
     return state, effects
-
-
-def _with_listed(state: State, observation: PlanObservation) -> State:
-    """The state with all that may make JobManagers, if that is what was observed; without it, if not all of it can be read any more."""
-    name = observation.cluster_id
-    match observation:
-        case MakersListed(there=there):
-            return replace(state, listed={**state.listed, name: there})
-        case DeploymentUnreadable(kind=Maker.NOTHING):
-            return replace(state, listed=without_items(state.listed, [name]))
-        case _:
-            return state
 
 
 def _meant(policy: Policy, state: State, cluster_id: str) -> list[str]:
@@ -259,7 +248,6 @@ def _begin(policy: Policy, state: State, observation: Started | PolicyLoaded | H
 
 
 def _load(policy: Policy, state: State, observation: PodNamed | SilencesRead) -> State:
-    """The state with the name of a pod, or with other silences."""
     if isinstance(observation, SilencesRead):
         return alerting_step.silences_read(policy, state, observation)
     cluster = state.clusters.get(observation.cluster_id)
@@ -282,13 +270,6 @@ def _start(policy: Policy, state: State, now: Moment) -> Step:
     return started, [*left_out, *effects, *lost]
 
 
-def _effect_done(policy: Policy, state: State, done: DeliverySettled | EvidenceGathered) -> Step:
-    if isinstance(done, EvidenceGathered):
-        return capturing.take_result(policy, state, done)
-    state, records = alerting_step.settled(policy, state, done)
-    return state, effects_of(records)
-
-
 def _tick(policy: Policy, state: State, now: Moment) -> Step:
     groups, quarantine = state.alerts.groups, Quarantine()
     effects: list[Effect] = []
@@ -305,7 +286,6 @@ def _tick(policy: Policy, state: State, now: Moment) -> Step:
 
 
 def _drills(policy: Policy, state: State, quarantine: Quarantine, now: Moment) -> Step:
-    """Begin and end drills."""
     with quarantine.guard("drills"):
         return drilling.tick(policy, state, now)
     return state, []
@@ -316,7 +296,6 @@ def _recoveries(policy: Policy, state: State, _: Quarantine, now: Moment) -> Ste
 
 
 def _pictures(policy: Policy, state: State, quarantine: Quarantine, now: Moment) -> Step:
-    """Request the pictures that are due."""
     if Source.FLINK_REST not in policy.evidence:
         return state, []
     requests: list[PictureRequest] = []
@@ -360,7 +339,7 @@ def _stated(policy: Policy, state: State, quarantine: Quarantine, statuses: stat
     undecided: list[str] = []
     for name, cluster in clusters.items():
         with quarantine.guard("the status of cluster", name) as guard:
-            current = statuses.of(name, cluster)
+            current = statuses.status_of(name, cluster)
             state, more = _take(policy, state, name, status_of.restated(policy, name, cluster, current, now), now)
             effects += more
         if guard.raised:

@@ -12,8 +12,8 @@ from typing import Annotated, Final
 from msgspec import Struct, structs
 
 from sidecar.core.pods import is_address
-from sidecar.core.policy.labels import OWN_LABELS, Operator
 from sidecar.core.policy.policy import Objective, Source
+from sidecar.core.policy.routing import OWN_LABELS, Operator
 from sidecar.settings.alerting.alerting import RULE_FILE, RuleFile, read_alerting
 from sidecar.settings.alerting.receivers import UNUSED_URL
 from sidecar.settings.alerting.routes import matchers

@@ -8,9 +8,15 @@ from zlib import crc32
 from msgspec.structs import replace
 
 from sidecar.core.flink import znode_paths
-from sidecar.core.flink.connection_info import decode_connection_info, encode_connection_info
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
-from sidecar.core.flink.leadership import Component, ComponentId, LeaderInformation, ZNodePosition
+from sidecar.core.flink.leadership import (
+    Component,
+    ComponentId,
+    LeaderInformation,
+    ZNodePosition,
+    decode_connection_info,
+    encode_connection_info,
+)
 from sidecar.core.ha.finding import CheckVerdict
 from sidecar.core.ha.results import CheckResult
 from sidecar.core.moment import Moment

@@ -124,7 +124,7 @@ class Handovers:
 
 def _is_in_sight(state: State, name: str) -> bool:
     cluster = state.clusters.get(name)
-    return cluster is not None and cluster.in_sight and cluster.ever_led
+    return cluster is not None and cluster.is_in_sight and cluster.ever_led
 
 
 class _ClusterDocument:
@@ -179,7 +179,7 @@ class _ClusterDocument:
             cluster.episode,
             cluster.last_episode,
             cluster.standby,
-            cluster.in_sight,
+            cluster.is_in_sight,
             cluster.pods,
             cluster.ends,
         )

@@ -125,7 +125,7 @@ def _leadership(snapshot: Snapshot) -> Iterator[Metric]:
     contenders = (
         ([name], number)
         for name, cluster in clusters
-        if cluster.in_sight and (number := contending(cluster.contenders)) is not None
+        if cluster.is_in_sight and (number := contending(cluster.contenders)) is not None
     )
     yield _gauge("flink_ha_contenders", "JobManagers that contend for leadership.", ["cluster_id"], contenders)
     split = (([name], len(cluster.contested)) for name, cluster in clusters)
@@ -155,7 +155,7 @@ def _vacancies(cluster: ClusterState, now: Moment) -> dict[str, float]:
 
 def _views(snapshot: Snapshot, store_of: Callable[[str], str]) -> Iterator[Metric]:
     clusters = snapshot.state.clusters.items()
-    views = (([name, store_of(name)], int(cluster.in_sight)) for name, cluster in clusters)
+    views = (([name, store_of(name)], int(cluster.is_in_sight)) for name, cluster in clusters)
     text = "1 while the store is connected and fully read: only then does no leader mean that there is none."
     yield _gauge("flink_ha_view_up", text, ["cluster_id", "store"], views)
     exists = (([name], int(c.missing is None)) for name, c in clusters if c.view.complete or c.ever_led)

@@ -120,7 +120,7 @@ def _not_ready(snapshot: Snapshot, now: Moment) -> str | None:
     for name, cluster in snapshot.state.clusters.items():
         # By the current time: a busy owner may not have noticed yet that its view is old.
         overdue = cluster.view.complete and cluster.is_overdue(now)
-        if overdue or not cluster.in_sight:
+        if overdue or not cluster.is_in_sight:
             late = ", not answering in time" if overdue else ""
             blind.append(f"{name}: {cluster.view.connection or 'not connected yet'}{late}")
     if blind:

@@ -163,7 +163,7 @@ def _clusters(snapshot: Snapshot, names: Sequence[str]) -> list[PageCluster]:
 
 
 def _cluster(cluster_id: str, cluster: ClusterState, leaders: list[Leader], at: Moment) -> PageCluster:
-    contenders = contending(cluster.contenders) if cluster.in_sight else None
+    contenders = contending(cluster.contenders) if cluster.is_in_sight else None
     if contenders == 0 and (cluster.missing or any(leader.state == "held" for leader in leaders)):
         contenders = None  # there is no latch: the number is unknown
     return PageCluster(
@@ -183,7 +183,7 @@ def _cluster(cluster_id: str, cluster: ClusterState, leaders: list[Leader], at: 
 def _store(cluster: ClusterState, at: Moment) -> StoreView:
     view = cluster.view
     connection = view.connection.value if view.connection else "not connected yet"
-    if cluster.in_sight:
+    if cluster.is_in_sight:
         return StoreView(True, connection, timestamp(at.wall - (at.steady - view.connected_at)))
     if cluster.stale:
         return StoreView(False, f"{connection}, not answering in time", timestamp(view.turned_at.wall))

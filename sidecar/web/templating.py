@@ -16,9 +16,8 @@ from sidecar import __version__
 from sidecar.core.cluster.record_lines import OUTCOMES, lasted, moved, restored_from
 from sidecar.core.cluster.status import SHOWN
 from sidecar.core.counted import counted
-from sidecar.core.flink.leadership import host_port
 from sidecar.core.moment import SECOND, age, parsed, seconds, timestamp
-from sidecar.core.pods import spelled
+from sidecar.core.pods import host_port, spelled
 from sidecar.core.records import TransitionRecord
 from sidecar.core.sanitize import clean, printable
 from sidecar.core.views.episode_view import EpisodeView

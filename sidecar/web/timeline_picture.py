@@ -15,7 +15,7 @@ from sidecar.core.moment import SECOND, Timestamp, age, parsed, seconds, timesta
 from sidecar.core.pods import Pods, name_at
 from sidecar.core.records import EpisodeRecord, Notification, TransitionRecord
 from sidecar.core.sanitize import clean
-from sidecar.core.views.episode_view import in_progress
+from sidecar.core.views.episode_view import open_episodes
 from sidecar.core.views.explain import Explanation
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.timeline import OWN, LeaderSpan, SpanState, Switch, blind_now, change, current, spans, totals
@@ -124,7 +124,7 @@ def cluster_picture(snapshot: Snapshot, day: LastDay, cluster_id: str, hours: in
         changes = day.changes.get((cluster_id, component), ())
         row = spans(changes, blind, state, start, end, day.since or end)
         rows[component] = _name_pods(row, cluster.pods)
-    going_on = [view for view in in_progress(snapshot) if view.id not in day.episodes]
+    going_on = [view for view in open_episodes(snapshot) if view.id not in day.episodes]
     marks = [_mark(episode) for episode in (*day.episodes.values(), *going_on) if episode.cluster_id == cluster_id]
     return drawn(rows, marks, start, end)
 

@@ -6,12 +6,11 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting.alerting_step import Send
 from sidecar.core.alerting.outbox import Delivery
-from sidecar.core.effects import Append
 from sidecar.core.moment import SECOND, Moment, timestamp
 from sidecar.core.observations import DeliveryOutcome, DeliverySettled, Observation, Started, Stopped, Ticked
 from sidecar.core.policy.routing import Route
 from sidecar.core.records import AnyRecord
-from sidecar.core.state import State
+from sidecar.core.state import Append, State
 from sidecar.core.step import step
 from tests.kit import zookeeper_recordings as recordings
 from tests.kit.core_sidecar import OPS, POLICY

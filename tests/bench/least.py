@@ -48,8 +48,7 @@ def on_zookeeper(quorum: str, path: str) -> None:
     """Until it is killed."""
     from kazoo.client import KazooClient
 
-    from sidecar.core.flink.connection_info import decode_connection_info
-    from sidecar.core.flink.leadership import LeaderInformation
+    from sidecar.core.flink.leadership import LeaderInformation, decode_connection_info
 
     clock, client = Clock(), KazooClient(quorum)
 

@@ -11,16 +11,14 @@ from sidecar.core.alerting.alerting_step import ReadSilences, Send
 from sidecar.core.alerting.alerts import Alert, Alerts, Member, Notice, Reason
 from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.alerting.suppression import CLOCK_SKEW, PATIENCE
-from sidecar.core.effects import Append, Effect
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import Moment
 from sidecar.core.observations import HandoverRead, Observation, PolicyLoaded, Started, Ticked
-from sidecar.core.policy.labels import Labels
 from sidecar.core.policy.policy import Destination, Policy, Severity
-from sidecar.core.policy.routing import Route, every, inhibitor, matching
+from sidecar.core.policy.routing import Labels, Route, every, inhibitor, matching
 from sidecar.core.records import Notification, record_id
-from sidecar.core.state import State
+from sidecar.core.state import Append, Effect, State
 from sidecar.core.step import step
 from tests.core.feed_auditor import AM, FeedAuditor
 from tests.kit.core_sidecar import Sidecar

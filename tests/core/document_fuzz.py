@@ -26,7 +26,6 @@ from sidecar.core.alerting.claims import ClaimStanding
 from sidecar.core.alerting.ledger_document import LEASE_UNRENEWED, Claim, ForeignLedgerError
 from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.alerting.silence_document import SilencesError
-from sidecar.core.effects import Append
 from sidecar.core.handover.writer import MOST_BYTES
 from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import SECOND
@@ -46,7 +45,7 @@ from sidecar.core.policy.policy import Objective, Policy, Rule, Severity, Source
 from sidecar.core.policy.triggers import Trigger
 from sidecar.core.quarantine import Quarantined
 from sidecar.core.records import Notification
-from sidecar.core.state import State
+from sidecar.core.state import Append, State
 from sidecar.core.step import step
 from tests.core.handover_fields import document
 from tests.kit.observed_failovers import CLUSTER, PATHS, POLICY, at, failover, first_sight, gone, held

@@ -10,9 +10,8 @@ from sidecar.core.alerting.suppression import Documents
 from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.policy.policy import Policy, Rule, Severity
-from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, TimeRange
+from sidecar.core.policy.routing import InhibitRule, Matcher, Operator, Route, TimeInterval, TimeRange
 from sidecar.core.policy.triggers import Trigger
 from sidecar.core.state import State
 from tests.kit.cluster import CLUSTER, DISPATCHER, REST_SERVER, START

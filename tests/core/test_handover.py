@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from sidecar.core import handover
 from sidecar.core.alerting.alerting_step import Send
 from sidecar.core.cluster.cluster_state import ClusterState
-from sidecar.core.effects import Append, Effect
 from sidecar.core.flink.deployments import Candidate, FlinkDeployment, Maker, Seen
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId, Held
 from sidecar.core.handover import HandoverError, schema
@@ -38,7 +37,7 @@ from sidecar.core.policy.policy import Policy, Store
 from sidecar.core.policy.triggers import Trigger
 from sidecar.core.quarantine import Quarantined
 from sidecar.core.records import EpisodeRecord, TransitionRecord
-from sidecar.core.state import State
+from sidecar.core.state import Append, Effect, State
 from tests.core.triggers import LASTING, SCENES, reasons, watching
 from tests.kit.observed_failovers import CLUSTER, PATHS, POLICY, at, first_sight, gone, held, play
 

@@ -13,10 +13,8 @@ from sidecar.core.alerting.alerts import Reason
 from sidecar.core.alerting.claims import ClaimStanding
 from sidecar.core.alerting.ledger_document import MOST_BYTES, Claim, ForeignLedgerError, Ledger
 from sidecar.core.alerting.outbox import Delivery, Part
-from sidecar.core.effects import Append
 from sidecar.core.flink.configmaps import LeaderElectionRecord, decode_leader, decode_lease, lapses_after
-from sidecar.core.flink.connection_info import Unreadable
-from sidecar.core.flink.leadership import LeaderInformation
+from sidecar.core.flink.leadership import LeaderInformation, Unreadable
 from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
@@ -29,7 +27,7 @@ from sidecar.core.observations import (
     ViewObserved,
 )
 from sidecar.core.policy.policy import Severity, Store
-from sidecar.core.state import State
+from sidecar.core.state import Append, State
 from tests.kit import hostile
 from tests.kit.cluster import CLUSTER, JOB, START
 from tests.kit.core_sidecar import POLICY

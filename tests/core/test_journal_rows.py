@@ -8,7 +8,7 @@ from sidecar.core.alerting.alerts import Alerts
 from sidecar.core.alerting.suppression import Silence, Silences
 from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.journal_rows import assemble, changes
-from sidecar.core.policy.labels import Matcher, Operator
+from sidecar.core.policy.routing import Matcher, Operator
 from sidecar.core.state import State
 from tests.kit.observed_failovers import PATHS, first_sight, gone, play
 

@@ -10,7 +10,7 @@ from sidecar.core import moment
 from sidecar.core.alerting import reactions
 from sidecar.core.alerting.alerts import Alerts
 from sidecar.core.observations import ChildrenObserved, SnapshotCompleted
-from sidecar.core.policy.policy import Policy, Rule
+from sidecar.core.policy.policy import Rule
 from sidecar.core.policy.triggers import Trigger
 from sidecar.core.state import State
 from sidecar.core.step import step, step_all
@@ -28,9 +28,9 @@ def test_a_job_that_moves_costs_nothing_of_rules_about_something_else(monkeypatc
     asked = Counter[str]()
     react_to = reactions._react_to  # asked once for each rule
 
-    def counted(happened: Any, alerts: Alerts, policy: Policy, rule: Rule, *others: Any) -> Alerts:
+    def counted(happened: Any, alerts: Alerts, rule: Rule, around: reactions.Circumstances) -> Alerts:
         asked[rule.alert] += 1
-        return react_to(happened, alerts, policy, rule, *others)
+        return react_to(happened, alerts, rule, around)
 
     monkeypatch.setattr(reactions, "_react_to", counted)
     _, effects = step(policy, before, SnapshotCompleted(scenes.at(1), scenes.CLUSTER))

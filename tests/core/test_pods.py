@@ -85,7 +85,7 @@ def test_records_and_explain_and_page_name_the_pods() -> None:
     """The episode while it is in progress and when it is closed; the leaders now."""
     flink, sidecar = cluster_of_pods()
     sidecar.sees(flink.vacate())
-    [view] = episode_view.in_progress(Snapshot(sidecar.moment, sidecar.state))
+    [view] = episode_view.open_episodes(Snapshot(sidecar.moment, sidecar.state))
     assert (view.before_pod, view.after_pod) == (OLD_POD, None)
     sidecar.sees(flink.elect(NEW))
     named(sidecar, "10.1.2.4", NEW_POD)

@@ -10,17 +10,16 @@ from sidecar.core.alerting import phrases
 from sidecar.core.alerting.alerting_step import Send
 from sidecar.core.alerting.alerts import Group, Member
 from sidecar.core.alerting.conditions import CONDITIONS, ClusterNow, Condition, Holding
-from sidecar.core.effects import Effect
 from sidecar.core.flink.leadership import Component, ComponentId, Held
 from sidecar.core.journal_rows import JournalRow, assemble, changes
-from sidecar.core.leadership import contenders
-from sidecar.core.leadership.contenders import Contest
+from sidecar.core.leadership import transitions
+from sidecar.core.leadership.transitions import Contest
 from sidecar.core.moment import LATEST, timestamp
 from sidecar.core.observations import Observation, Started, Ticked
 from sidecar.core.policy.policy import Rule, Store
 from sidecar.core.policy.triggers import Trigger
 from sidecar.core.quarantine import Quarantined
-from sidecar.core.state import State
+from sidecar.core.state import Effect, State
 from tests.kit.observed_failovers import CLUSTER, PATHS, POLICY, at, first_sight, gone, play
 
 OTHER = "other"
@@ -77,14 +76,14 @@ def test_an_observation_that_the_memory_of_its_cluster_makes_impossible_is_proce
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without that memory: a leader that vanishes is not unknown, but vacant."""
-    succeeded = contenders.succeeded
+    succeeded = transitions.contest_after
 
     def raises(contest: Contest, *rest: Any) -> Contest:
         if contest == IMPOSSIBLE:
             raise IndexError("a mistake of ours")
         return succeeded(contest, *rest)
 
-    monkeypatch.setattr(contenders, "succeeded", raises)
+    monkeypatch.setattr(transitions, "contest_after", raises)
     observations = of_other([gone(100, path) for path in PATHS])
     _, effects = play([*observations, *vanish(OTHER)[3:]], poisoned(two_clusters()), BOTH)
     assert left_out(effects) == {f"what was remembered of cluster {OTHER}"}

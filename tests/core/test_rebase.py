@@ -31,9 +31,9 @@ from sidecar.core.failover.recovery_state import Assessed, JobFault
 from sidecar.core.flink.configmaps import LeaderElectionRecord
 from sidecar.core.flink.deployments import FlinkDeployment
 from sidecar.core.flink.leadership import Births, ConfigMapPosition, Held, LeaderInformation, ZNodePosition
-from sidecar.core.leadership.contenders import Contest, Standby
-from sidecar.core.leadership.leadership_account import Account, Change, Lasted
+from sidecar.core.leadership.leadership_account import Account, Change, Lasted, Standby
 from sidecar.core.leadership.leases import Lease
+from sidecar.core.leadership.transitions import Contest
 from sidecar.core.leadership.unobserved import Downtime, Elections, Gap, LastLed, Look, Loss
 from sidecar.core.moment import Moment
 from sidecar.core.pictures import Checkpoint, Checkpoints, Job, Picture, Restored

@@ -18,7 +18,7 @@ import pyarrow.dataset
 import pytest
 
 import sidecar
-from sidecar.core.flink.leadership import host_port
+from sidecar.core.pods import host_port
 from tests import ROOT
 from tests.audit.spooling import ids, seal, transition
 from tests.deploy.manifests import CHART, DEPLOY, document, pod_of

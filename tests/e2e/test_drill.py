@@ -20,7 +20,6 @@ pytestmark = pytest.mark.e2e
 _log = logging.getLogger("tests")
 
 
-@pytest.mark.covers("command:drill start", "command:drill stop", "command:drill report")
 @pytest.mark.parametrize(("store", "version"), [("zookeeper", "2.3.0"), ("kubernetes", "2.3.0")])
 def test_a_drill_proves_that_a_failover_works(store: str, version: str, people: HttpReceiver, tmp_path: Path) -> None:
     """Twice: the second report compares both. On call gets one message of each, marked as a drill, and nothing else."""

@@ -20,8 +20,7 @@ from typing import NamedTuple
 
 import pytest
 
-from sidecar.core.flink.connection_info import decode_connection_info
-from sidecar.core.flink.leadership import LeaderInformation
+from sidecar.core.flink.leadership import LeaderInformation, decode_connection_info
 from tests.core.views.test_flink_view import NULL, Call
 from tests.kit.flink_listener import flink_listener
 from tests.kit.relay import Gate

@@ -10,7 +10,7 @@ import pytest
 
 from sidecar.core import handover
 from sidecar.core.failover.episodes import is_away
-from sidecar.core.flink.leadership import host_port
+from sidecar.core.pods import host_port
 from sidecar.runtime.clock import Clock
 from sidecar.sinks.handover import REFILL_SECONDS
 from tests.kit.leaders import Leaders

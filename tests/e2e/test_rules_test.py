@@ -20,7 +20,6 @@ tests:
 """
 
 
-@pytest.mark.covers("command:rules test")
 def test_the_shipped_rules_pass_their_tests() -> None:
     """A line for the file, and status 0."""
     ended = command("rules", "test", str(RULES / "default.test.yaml"))
@@ -30,6 +29,7 @@ def test_the_shipped_rules_pass_their_tests() -> None:
     assert passed == all_of_them
 
 
+@pytest.mark.covers("command:rules test")
 def test_a_test_that_fails_says_what_was_notified_instead(tmp_path: Path) -> None:
     """What was expected, what was notified, and when; the status is 1. The rules may be somebody's own."""
     (tmp_path / "default.yaml").write_text((RULES / "default.yaml").read_text())

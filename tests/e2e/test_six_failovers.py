@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.core.alerting.compose import MOST_BODY
-from sidecar.core.alerting.title import MOST_TITLE
+from sidecar.core.alerting.compose import MOST_BODY, MOST_TITLE
 from tests import ROOT
 from tests.kit.six_failovers import label, six_failovers
 from tests.lab.flink import Lab

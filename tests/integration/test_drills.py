@@ -145,6 +145,7 @@ def passed(sidecar: Sidecar) -> dict[str, Any] | None:
     return json.loads(ended.stdout) if ended.returncode == 0 else None
 
 
+@pytest.mark.covers("command:drill start", "command:drill stop", "command:drill report")
 def test_a_cluster_without_a_leader_pages_when_the_window_ends(
     clusters: tuple[Leaders, Leaders], people: HttpReceiver, sidecars: list[Sidecar]
 ) -> None:
@@ -158,6 +159,7 @@ def test_a_cluster_without_a_leader_pages_when_the_window_ends(
     for sidecar in sidecars:
         wait_for("the alert to be hidden", partial(hides, sidecar, "NoLeader"))
     assert alerts(people, name) == []
+    assert drill(sidecars[0], "report", status=3).splitlines()[0].endswith(f" of {name}: unknown")
     drill(sidecars[1], "stop")
     wait_for("the page", lambda: alerts(people, name), 40)
 

@@ -8,8 +8,7 @@ from kazoo.protocol.states import ZnodeStat
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from sidecar.core.flink import znode_paths
-from sidecar.core.flink.connection_info import MAX_BYTES
-from sidecar.core.flink.leadership import ZNodePosition
+from sidecar.core.flink.leadership import MAX_BYTES, ZNodePosition
 from sidecar.core.observations import NodeObserved, NothingFound, SnapshotCompleted, ViewObserved
 from tests.integration.conftest import Watch
 from tests.kit import zookeeper_recordings as recordings

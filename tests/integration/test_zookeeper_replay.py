@@ -14,14 +14,12 @@ from typing import NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.effects import Append
 from sidecar.core.flink import znode_paths
-from sidecar.core.flink.connection_info import decode_connection_info
-from sidecar.core.flink.leadership import Held, LeaderInformation
+from sidecar.core.flink.leadership import Held, LeaderInformation, decode_connection_info
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import NodeObserved, SnapshotCompleted, Started
 from sidecar.core.records import TransitionRecord
-from sidecar.core.state import State
+from sidecar.core.state import Append, State
 from sidecar.drivers.zookeeper import ZooKeeperDriver
 from tests.integration.replay import PACES, Operation, Replay, operations
 from tests.integration.test_zookeeper_driver import is_subsequence

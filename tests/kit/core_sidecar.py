@@ -13,7 +13,6 @@ from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.alerting.silence_document import StoredSilence
 from sidecar.core.captures import Capture
 from sidecar.core.cluster.cluster_state import ComponentState
-from sidecar.core.effects import Append, Gather, NamePod, Publish, TakePicture
 from sidecar.core.failover.failover_events import KubernetesEvent
 from sidecar.core.flink import configmaps, znode_paths
 from sidecar.core.flink.leadership import ComponentId
@@ -42,7 +41,7 @@ from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Stor
 from sidecar.core.policy.routing import Route
 from sidecar.core.policy.triggers import Trigger
 from sidecar.core.records import AnyRecord, Coverage, EpisodeRecord, Notification, TransitionRecord
-from sidecar.core.state import State
+from sidecar.core.state import Append, Gather, NamePod, Publish, State, TakePicture
 from sidecar.core.step import Step, step
 from tests.kit.cluster import CLUSTER, START, A, B, JobManager
 from tests.kit.config_maps import ConfigMaps

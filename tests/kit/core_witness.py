@@ -8,13 +8,12 @@ from msgspec.structs import replace
 from sidecar.core.alerting.outbox import Stage
 from sidecar.core.cluster.cluster_state import ClusterState, View
 from sidecar.core.cluster.draft import transition_record
-from sidecar.core.effects import Append, Effect, Gather
 from sidecar.core.flink.leadership import ComponentId, Held, Leadership, Unknown, Vacant
 from sidecar.core.moment import timestamp
 from sidecar.core.observations import Observation, Started, Ticked, ViewObserved
 from sidecar.core.policy.policy import Policy
 from sidecar.core.records import AnyRecord, Contention, Coverage, EpisodeRecord, Evidence, TransitionRecord
-from sidecar.core.state import State
+from sidecar.core.state import Append, Effect, Gather, State
 from sidecar.core.step import Step, step
 from tests.kit.cluster import CLUSTER, START
 

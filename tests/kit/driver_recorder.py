@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Generic, TypeVar
 
-from sidecar.core.effects import Append
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import (
     ChildrenObserved,
@@ -21,7 +20,7 @@ from sidecar.core.observations import (
 )
 from sidecar.core.policy.policy import Policy
 from sidecar.core.records import AnyRecord
-from sidecar.core.state import State
+from sidecar.core.state import Append, State
 from sidecar.core.step import step
 from sidecar.drivers.zookeeper import ZooKeeperDriver
 from sidecar.drivers.zookeeper.tree import Tree

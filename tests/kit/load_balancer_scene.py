@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 from kazoo.client import KazooClient
 from kazoo.protocol.states import ZnodeStat
 
-from sidecar.core.flink.connection_info import decode_connection_info
-from sidecar.core.flink.leadership import LeaderInformation
+from sidecar.core.flink.leadership import LeaderInformation, decode_connection_info
 from sidecar.core.pods import host_of
 from tests.kit.haproxy import SERVED_BY, HAProxy
 from tests.kit.sidecar_process import Sidecar

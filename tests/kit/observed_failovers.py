@@ -2,7 +2,6 @@
 
 from uuid import UUID
 
-from sidecar.core.effects import Append, Effect
 from sidecar.core.flink.leadership import ZNodePosition
 from sidecar.core.moment import Moment
 from sidecar.core.observations import (
@@ -16,7 +15,7 @@ from sidecar.core.observations import (
 from sidecar.core.policy.policy import Destination, Policy, Rule, Severity, Store
 from sidecar.core.policy.routing import Route
 from sidecar.core.policy.triggers import Trigger
-from sidecar.core.state import State
+from sidecar.core.state import Append, Effect, State
 from sidecar.core.step import step_all
 from tests.kit.java_serialization import connection_info
 

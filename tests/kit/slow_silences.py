@@ -7,7 +7,7 @@ from uuid import uuid4
 from sidecar.core.alerting import silence_document
 from sidecar.core.alerting.silence_document import MOST, MOST_PATTERNS, StoredSilence
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.labels import Matcher, Operator
+from sidecar.core.policy.routing import Matcher, Operator
 
 _SLOW: Final = "(a|aa|aaa)*(x?){5}[^F]{3}z"
 _DAY: Final = 24 * 3600 * SECOND

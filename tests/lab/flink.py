@@ -7,8 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from sidecar.core.flink.connection_info import decode_connection_info
-from sidecar.core.flink.leadership import LeaderInformation
+from sidecar.core.flink.leadership import LeaderInformation, decode_connection_info
 from tests.lab import rest
 from tests.lab.distribution import flink_home
 from tests.lab.java import find_java

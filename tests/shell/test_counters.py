@@ -8,11 +8,11 @@ from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from sidecar.app.loop import Loop
-from sidecar.core.effects import Append
 from sidecar.core.failover.causes import Cause
 from sidecar.core.flink.leadership import Component
 from sidecar.core.leadership.transitions import Kind
 from sidecar.core.policy.policy import Destination, Policy, Source
+from sidecar.core.state import Append
 from sidecar.core.views.snapshot import Snapshot, Tally
 from sidecar.journal import Journal
 from sidecar.runtime.clock import Clock

@@ -187,11 +187,11 @@ def test_what_is_remembered_is_not_in_sight_before_anything_was_seen(tmp_path: P
     first = House(tmp_path)
     first.loop.start()
     first.bring(first_sight()[1:])
-    wait_until(lambda: any(cluster.in_sight for cluster in first.loop.snapshot.state.clusters.values()))
+    wait_until(lambda: any(cluster.is_in_sight for cluster in first.loop.snapshot.state.clusters.values()))
     first.close()
     second = House(tmp_path)
     remembered = second.loop.snapshot.state.clusters
-    assert [(bool(cluster.components), cluster.in_sight) for cluster in remembered.values()] == [(True, False)]
+    assert [(bool(cluster.components), cluster.is_in_sight) for cluster in remembered.values()] == [(True, False)]
     second.close()
 
 

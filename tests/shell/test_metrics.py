@@ -9,7 +9,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from sidecar import __version__
 from sidecar.core.cluster.cluster_state import PictureRequested
 from sidecar.core.cluster.status import Status
-from sidecar.core.effects import Append, Effect
 from sidecar.core.flink.leadership import LeaderInformation
 from sidecar.core.flink.znode_paths import LATCH
 from sidecar.core.observations import (
@@ -28,7 +27,7 @@ from sidecar.core.observations import (
 from sidecar.core.pictures import Picture
 from sidecar.core.policy.policy import Destination
 from sidecar.core.records import EpisodeRecord
-from sidecar.core.state import State
+from sidecar.core.state import Append, Effect, State
 from sidecar.core.views.snapshot import Health, Snapshot, Tally
 from sidecar.sinks.metrics import SinkHealth, SnapshotCollector, renderer
 from tests.kit.core_sidecar import fail_over, watching, with_destinations

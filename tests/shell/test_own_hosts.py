@@ -3,7 +3,7 @@
 import socket
 
 from sidecar.app.this_machine import own_hosts
-from sidecar.core.failover.ends import is_at
+from sidecar.core.pods import is_at
 from sidecar.settings.model import OwnPod
 
 

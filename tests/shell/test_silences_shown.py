@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from sidecar.app import history
 from sidecar.core.alerting.silence_document import LONGEST_TEXT
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.labels import Matcher, Operator
+from sidecar.core.policy.routing import Matcher, Operator
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.sinks.metrics import SnapshotCollector
 from tests.core.alerting.test_silences import SILENCED, silence

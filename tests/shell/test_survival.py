@@ -12,10 +12,9 @@ from msgspec.structs import replace
 from sidecar.app.loop import Loop
 from sidecar.core.alerting.conditions import CONDITIONS, Condition, Holding
 from sidecar.core.alerting.rules import evaluate
-from sidecar.core.flink import connection_info
-from sidecar.core.flink.connection_info import Unreadable
-from sidecar.core.flink.leadership import LeaderInformation
-from sidecar.core.leadership import znode_leaders
+from sidecar.core.flink import leadership
+from sidecar.core.flink.leadership import LeaderInformation, Unreadable
+from sidecar.core.leadership import stored_leaders
 from sidecar.core.observations import (
     ConfigMapObserved,
     ConnectionState,
@@ -47,14 +46,14 @@ def house(tmp_path: Path) -> Iterator[House]:
 @pytest.fixture
 def poison(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes that the core cannot process: none are known that do this."""
-    decode = connection_info.decode_connection_info
+    decode = leadership.decode_connection_info
 
     def raises(data: bytes) -> LeaderInformation | Unreadable:
         if data == POISON:
             raise ZeroDivisionError("a mistake of ours")
         return decode(data)
 
-    monkeypatch.setattr(znode_leaders, "decode_connection_info", raises)
+    monkeypatch.setattr(stored_leaders, "decode_connection_info", raises)
 
 
 def transitions(house: House) -> list[TransitionRecord]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.core.flink.connection_info import encode_connection_info
+from sidecar.core.flink.leadership import encode_connection_info
 from sidecar.core.moment import SECOND
 from sidecar.core.policy.policy import Rule
 from sidecar.settings.rule_tests import NotificationInTest, RuleTest, Suite, read_tests

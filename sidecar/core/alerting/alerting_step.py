@@ -83,9 +83,9 @@ def react(
     at: Moment,
 ) -> tuple[Alerts, list[Quarantined]]:
     """The alerts after this happened in `cluster`, of which `drills` are no failovers to count."""
-    quarantine = Quarantine()
+    quarantine, around = Quarantine(), reactions.Circumstances(policy, cluster, drills, at)
     for event in happened:
-        alerts = reactions.react(alerts, policy, event, cluster, at, quarantine, drills)
+        alerts = reactions.react(alerts, event, around, quarantine)
     return alerts, quarantine.left_out
 
 

@@ -8,8 +8,9 @@ from msgspec import Meta, Struct
 
 from sidecar.core.agreement import Agreement
 from sidecar.core.counted import Count
-from sidecar.core.flink.leadership import ComponentId, host_port
+from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import Moment, Steady
+from sidecar.core.pods import host_port
 from sidecar.core.policy.policy import Destination, Policy, Rule, Severity
 from sidecar.core.policy.routing import Route
 from sidecar.core.policy.triggers import ABOUT_OBSERVER
@@ -189,7 +190,6 @@ class Alerts(Struct, frozen=True):
         return [member.alert for member in self.members() if member.alert.ended is None]
 
     def active(self) -> dict[PendingKey, Alert]:
-        """The alerts that are firing."""
         return {(alert.rule, alert.cluster_id, alert.component): alert for alert in self.firing()}
 
 

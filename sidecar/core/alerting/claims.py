@@ -182,7 +182,6 @@ def _lasting(entry: LedgerEntry, delivery: Delivery, wall: int) -> tuple[str, ..
 
 
 def _is_same(claim: Claim, other: Claim) -> bool:
-    """Whether both are of one attempt."""
     return (claim.by, claim.token) == (other.by, other.token)
 
 

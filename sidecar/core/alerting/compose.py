@@ -4,17 +4,18 @@ Addresses and job ids come from the store and are untrusted: a message has no co
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Final, NamedTuple
 
-from sidecar.core.alerting import phrases, title
-from sidecar.core.alerting.alerts import Alert, Notice
-from sidecar.core.alerting.subject import Failover, Subject, jobs_line, jobs_now, subject
+from sidecar.core.alerting import phrases
+from sidecar.core.alerting.alerts import Alert, Notice, Reason
+from sidecar.core.alerting.subject import WITH_JOBS, Failover, Headline, Subject, jobs_line, jobs_now, subject
 from sidecar.core.captures import Gathered
 from sidecar.core.cluster.advice import next_step
 from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.cluster.record_lines import death_line, succession_line
-from sidecar.core.cluster.status import SHOWN, Shown
+from sidecar.core.cluster.status import SHOWN, ClusterStatus, Shown
 from sidecar.core.cluster.status_of import Statuses
 from sidecar.core.counted import counted, shortened
 from sidecar.core.failover import planned
@@ -28,6 +29,12 @@ from sidecar.core.sanitize import clean, clean_values
 _WHERE: Final = " in `explain`"
 MOST_BODY: Final = 600
 """Characters that the lines above the facts are to have: details are left out until they do."""
+MOST_TITLE: Final = 80
+"""Characters of a title with its label."""
+_SHORTEST_NAME: Final = 12
+"""Characters of a cluster's id that a title keeps in any case."""
+_WHOLE_NAME: Final = 36
+"""Characters of it that a title keeps beside a status."""
 MOST_LINES: Final = 25
 MOST_BYTES: Final = 2400
 """UTF-8 bytes of these lines in storms: who leads is no detail. With everything else a message stays below 4 KB."""
@@ -195,14 +202,57 @@ def _title(about: Subject) -> tuple[str, list[str], str | None]:
     jobs = jobs_now(about.failover.jobs) if about.failover else ""
     parts = (headline, about.notice, about.pods, jobs, policy.failovers_counted_within())
     label = status.status.value if status else headline.label
-    changed = [title.changed(*parts)] if status else []
-    own = title.status_title(status, headline.alerts[0].cluster_id) if status else f"[{label}] {title.title(*parts)}"
+    changed = [next(_texts(*parts))] if status else []
+    own = _status_title(status, headline.alerts[0].cluster_id) if status else f"[{label}] {_own_title(*parts)}"
     if rule.summary is None:
         return own, changed, None
     try:
         return f"[{label}] {clean(' '.join(rule.summary(fields(about)).split()), MOST_SUMMARY)}", changed, None
     except ValueError as error:
         return own, changed, f"(the summary of {rule.alert} could not be made: {clean(str(error))})"
+
+
+def _status_title(status: ClusterStatus, name: str) -> str:
+    """The title of a message about a cluster: its status, and as much of the sentence as has room."""
+    label, where = f"[{status.status}] ", clean(name)
+    room = MOST_TITLE - len(label) - 2
+    where = _cut(where, max(room - len(status.parts[0]), _WHOLE_NAME))
+    return f"{label}{where}: {status.sentence_within(room - len(where))}"
+
+
+def _own_title(about: Headline, notice: Notice, pods: Mapping[str, Pods], jobs: str, counted_within: int) -> str:
+    """The title without its label. `jobs`: how the jobs of the failover are now; `counted_within`: see `phrases.headline`."""
+    names = {alert.cluster_id for alert in about.alerts}
+    where = clean(about.alerts[0].cluster_id) if len(names) == 1 else f"{len(names)} clusters"
+    room = MOST_TITLE - len(f"[{about.label}] : ")
+    texts = [*_texts(about, notice, pods, jobs, counted_within)]
+    for text in texts:
+        if len(where) + len(text) <= room:
+            return f"{where}: {text}"
+    text = texts[-1]
+    where = _cut(where, max(room - len(text), _SHORTEST_NAME))
+    return f"{where}: {_cut(text, room - len(where))}"
+
+
+def _texts(about: Headline, notice: Notice, pods: Mapping[str, Pods], jobs: str, counted_within: int) -> Iterator[str]:
+    """The title with less and less in it."""
+    first = "still: " if notice.reason is Reason.REPEAT_INTERVAL_ELAPSED else ""
+    first += f"{about.lost}, " if about.lost else ""
+    is_named = about.lost or any(map(phrases.is_of_a_job, about.alerts))
+    jobs = jobs if not is_named and (about.rule.on in WITH_JOBS or about.is_end_of_vacancy) else ""
+    more = f", and {counted(about.others, 'more alert')}" if about.others else ""
+    still = ", more fires" if about.goes_on else ""
+    still = f", {about.still} more fire{'s' if about.still == 1 else ''}" if about.still else still
+    for without in accumulate(phrases.SHORTENED, initial=()):
+        text = phrases.headline(
+            about.rule, about.alerts, pods, over=about.over, without=without, counted_within=counted_within
+        )
+        yield f"{first}{text}{jobs}{'' if without else more}{still}"
+    yield f"{first}{text}{still}"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 EXAMPLE: Final[Mapping[str, object]] = {
@@ -245,7 +295,6 @@ EXAMPLE: Final[Mapping[str, object]] = {
 
 
 def fields(subject: Subject) -> dict[str, object]:
-    """The fields for a message, as in EXAMPLE."""
     alerts, policy, failover = subject.headline.alerts, subject.policy, subject.failover
     first = alerts[0]
     pods = subject.pods.get(first.cluster_id, {})

@@ -21,8 +21,8 @@ from sidecar.core.flink import znode_paths
 from sidecar.core.flink.leadership import Component, ComponentId, ConfigMapPosition, Vacant
 from sidecar.core.ha.finding import CheckVerdict
 from sidecar.core.moment import Moment
-from sidecar.core.policy.labels import CHECK, PLANNED
 from sidecar.core.policy.policy import Policy, Rule
+from sidecar.core.policy.routing import CHECK, PLANNED
 from sidecar.core.policy.triggers import Trigger
 from sidecar.core.records import record_id
 from sidecar.core.sanitize import clean
@@ -119,7 +119,7 @@ class ClusterNow(NamedTuple):
 def _stop(rule: Rule, seen: ClusterNow) -> Holding:
     """Nobody leads, and nobody wants a leader. The id does not say when: observers have not seen it at the same time."""
     policy, name, cluster = seen.policy, seen.name, seen.cluster
-    operated, own = cluster.operated, [s for component, s in cluster.components.items() if not component.job_id]
+    operated, own = cluster.operated, cluster.own.values()
     if operated is None or operated.unwanted_since is None or not plans.is_unwanted(operated):
         return {}
     jobs = len(cluster.stored_jobs)
@@ -237,7 +237,9 @@ def _vacancies(rule: Rule, seen: ClusterNow) -> Holding:
     vacant = {
         component: state for component, state in cluster.components.items() if isinstance(state.leadership, Vacant)
     }
-    unled = _unled_jobs(cluster, vacant)
+    unled = {component for component, state in vacant.items() if component.job_id and _never_led(cluster, state)}
+    if len(unled) <= _MOST_UNLED:
+        unled = set()  # else one alert tells their number
     is_left_behind = policy.finds is not None and _is_left_behind(cluster)
     holding: dict[ComponentId, Alert] = {}
     jobs: defaultdict[str, list[Moment]] = defaultdict(list)
@@ -280,16 +282,9 @@ def _vacancy_of_jobs(rule: Rule, policy: Policy, name: str, jobs: Mapping[str, S
     )
 
 
-def _unled_jobs(cluster: ClusterState, vacant: Mapping[ComponentId, ComponentState]) -> set[ComponentId]:
-    """The jobs that never had a leader, if they are so many that one alert tells the number."""
-    unled = {component for component, state in vacant.items() if component.job_id and _never_led(cluster, state)}
-    return unled if len(unled) > _MOST_UNLED else set()
-
-
 def _is_left_behind(cluster: ClusterState) -> bool:
     """Whether nobody has led in a cluster since it was observed, and nobody contends: what is left of one that ended."""
-    own = [state for component, state in cluster.components.items() if component.job_id is None]
-    return all(_never_led(cluster, state) for state in own) and not contending(cluster.contenders)
+    return all(_never_led(cluster, state) for state in cluster.own.values()) and not contending(cluster.contenders)
 
 
 def _never_led(cluster: ClusterState, state: ComponentState) -> bool:
@@ -305,7 +300,7 @@ def _subjects(rule: Rule, name: str, *components: ComponentId) -> tuple[str, ...
     return tuple(record_id("subject", rule.alert, name, component) for component in components)
 
 
-def in_progress(cluster: ClusterState, episode_id: str | None) -> bool:
+def is_in_progress(cluster: ClusterState, episode_id: str | None) -> bool:
     """Whether this failover still has a component without a leader."""
     episode = cluster.episode
     return episode is not None and episode.id == episode_id and bool(episode.away or episode.jobs_away)
@@ -348,7 +343,8 @@ class Condition(NamedTuple):
 
 CONDITIONS: Final = {
     Trigger.LEADER_CHANGED: Condition(
-        None, lambda alert, cluster: in_progress(cluster, alert.episode_id) and not plans.is_unwanted(cluster.operated)
+        None,
+        lambda alert, cluster: is_in_progress(cluster, alert.episode_id) and not plans.is_unwanted(cluster.operated),
     ),
     Trigger.VACANT: Condition(_vacancies),
     Trigger.STOPPED: Condition(_stop, _is_unread),

@@ -12,9 +12,8 @@ from sidecar.core.alerting.alerts import MOST_OWED, Alert, Alerts, Group, Member
 from sidecar.core.alerting.grouping import awaits_cause, is_observable, paced
 from sidecar.core.alerting.suppression import Suppression, Surroundings, suppressions, surroundings
 from sidecar.core.moment import Moment
-from sidecar.core.policy.labels import Labels
 from sidecar.core.policy.policy import Policy
-from sidecar.core.policy.routing import Route, every
+from sidecar.core.policy.routing import Labels, Route, every
 from sidecar.core.policy.triggers import NO_INCIDENT, Trigger
 from sidecar.core.records import record_id
 
@@ -40,7 +39,7 @@ def flush(
     if not alerts.groups:
         return alerts, [], []
     due = _Flush(alerts, policy, blind, now, documents or {}, decided_at or {}, unsettled, ending)
-    groups = {fingerprint: due.after(fingerprint, group) for fingerprint, group in alerts.groups.items()}
+    groups = {fingerprint: due.group_after(fingerprint, group) for fingerprint, group in alerts.groups.items()}
     if all(groups[fingerprint] is group for fingerprint, group in alerts.groups.items()):
         return alerts, [], []
     remaining = {fingerprint: group for fingerprint, group in groups.items() if group is not None}
@@ -129,7 +128,7 @@ class _Flush(Struct, dict=True):
     def surroundings(self) -> Surroundings:
         return surroundings(self.policy, self.alerts, self.documents, self.now)
 
-    def after(self, fingerprint: str, group: Group) -> Group | None:
+    def group_after(self, fingerprint: str, group: Group) -> Group | None:
         """The group after this flush: the same one if it is not due; None if it is forgotten."""
         route, now = self.routes[group.route], self.now.steady
         if self._has_settled(group) or (group.flush_at is not None and now >= group.flush_at):
@@ -244,7 +243,6 @@ class _Flush(Struct, dict=True):
         return {key: member for key, member in members.items() if key not in beyond} if beyond else members
 
     def _notified(self, fingerprint: str, group: Group, route: Route, contents: _Contents) -> Group:
-        """The group that is notified of this, with the notice of it."""
         news, resolved, still = contents.news, contents.resolved, contents.still
         included = (*news, *resolved, *still)
         reason = Reason.RESOLVED if contents.closes else _reason(group, contents)

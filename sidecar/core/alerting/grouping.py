@@ -16,22 +16,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar.core.agreement import Agreement
-from sidecar.core.alerting.alerts import (
-    NO_RANK,
-    Alert,
-    Alerts,
-    Group,
-    Member,
-    Pending,
-    PendingKey,
-    labels_of,
-    with_severity,
-)
+from sidecar.core.alerting.alerts import NO_RANK, Alert, Alerts, Group, Member, labels_of, with_severity
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.overlay import with_items
-from sidecar.core.policy.labels import CHECK, PLANNED, Labels
 from sidecar.core.policy.policy import Policy, Rule, Severity
-from sidecar.core.policy.routing import BY_ALL, Route, every, matching
+from sidecar.core.policy.routing import BY_ALL, CHECK, PLANNED, Labels, Route, every, matching
 from sidecar.core.quarantine import Quarantine, Quarantined
 from sidecar.core.records import record_id
 
@@ -246,7 +235,12 @@ def rerouted(alerts: Alerts, policy: Policy, now: Moment) -> Alerts:
             if not alert.ended or is_owed or (before and alert.id in before.members):
                 groups[fingerprint] = _group_after(groups, before, route, alert, policy, now)
     failovers = {name: counted for name, counted in alerts.failovers.items() if policy.watches(name)}
-    return Alerts(_relabelled_pending(alerts, policy, rules), groups, failovers)
+    pending = {
+        key: replace(pending, alert=_relabelled(pending.alert, policy, rules))
+        for key, pending in alerts.pending.items()
+        if key[0] in rules and policy.watches(key[1])
+    }
+    return Alerts(pending, groups, failovers)
 
 
 def continued(alerts: Alerts, policy: Policy, now: Moment) -> tuple[Alerts, Sequence[Quarantined]]:
@@ -299,14 +293,6 @@ def _relabelled_alerts(alerts: Alerts, policy: Policy, rules: Rules) -> Iterator
                 waiting.setdefault(key, set()).update([] if member.notified else [fingerprint])
     for key, alert in relabelled.items():
         yield alert, waiting[key]
-
-
-def _relabelled_pending(alerts: Alerts, policy: Policy, rules: Rules) -> dict[PendingKey, Pending]:
-    return {
-        key: replace(pending, alert=_relabelled(pending.alert, policy, rules))
-        for key, pending in alerts.pending.items()
-        if key[0] in rules and policy.watches(key[1])
-    }
 
 
 def _relabelled(alert: Alert, policy: Policy, rules: Rules) -> Alert:

@@ -20,8 +20,8 @@ from sidecar.core.alerting.alerts import MOST_OWED, Alert, Alerts, Group, Member
 from sidecar.core.alerting.compose import MOST_ALERTS, bounded, compose
 from sidecar.core.alerting.grouping import is_observable
 from sidecar.core.alerting.outbox import Delivery, Part, Settled
+from sidecar.core.alerting.subject import WORST_FIRST
 from sidecar.core.alerting.suppression import Documents
-from sidecar.core.alerting.title import WORST_FIRST
 from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.cluster.status import Status, ends_incident
 from sidecar.core.cluster.status_of import Statuses
@@ -29,9 +29,8 @@ from sidecar.core.counted import counted
 from sidecar.core.failover import failover_machine
 from sidecar.core.message import Content, FeedAlert, MessageAlert
 from sidecar.core.moment import SECOND, Moment, timestamp
-from sidecar.core.policy.labels import Labels
 from sidecar.core.policy.policy import Destination, Feed, Policy, Severity
-from sidecar.core.policy.routing import Route, every
+from sidecar.core.policy.routing import Labels, Route, every
 from sidecar.core.quarantine import Quarantine
 from sidecar.core.records import record_id
 from sidecar.core.sanitize import clean
@@ -39,13 +38,6 @@ from sidecar.core.sanitize import clean
 RESEND_INTERVAL: Final = 60 * SECOND
 FIRES_FOR: Final = 4 * RESEND_INTERVAL
 """How long a condition fires after it was sent, as Prometheus has it."""
-
-
-def changed_feed_alerts(
-    policy: Policy, clusters: Mapping[str, ClusterState], notice: Notice, feed: Feed
-) -> tuple[FeedAlert, ...]:
-    """What is new or has ended; what still fires is in every resend."""
-    return _one_per_labels(_feed_alert(policy, clusters, notice.route, alert, feed) for alert in notice.changed)
 
 
 def firing_in_feed(policy: Policy, alerts: Alerts, receiver: str) -> Iterator[tuple[Route, Alert]]:
@@ -61,7 +53,6 @@ def firing_in_feed(policy: Policy, alerts: Alerts, receiver: str) -> Iterator[tu
 def resent_feed_alerts(
     policy: Policy, clusters: Mapping[str, ClusterState], alerts: Alerts, receiver: str, feed: Feed
 ) -> tuple[FeedAlert, ...]:
-    """All alerts of a resend."""
     blind = {name for name, cluster in clusters.items() if not cluster.leaders_in_sight}
     return _one_per_labels(
         replace(_feed_alert(policy, clusters, route, alert, feed), seen=is_observable(alert, blind))
@@ -170,9 +161,9 @@ def _notice_deliveries(
                 in_order=destination.in_order,
                 send_resolved=destination.send_resolved,
             )
-            if destination.feed:
-                fed = changed_feed_alerts(policy, clusters, notice, destination.feed)
-                to_it = replace(to_it, parts=(), alerts=(), feed=fed)
+            if feed := destination.feed:  # what still fires is in every resend
+                fed = (_feed_alert(policy, clusters, notice.route, alert, feed) for alert in notice.changed)
+                to_it = replace(to_it, parts=(), alerts=(), feed=_one_per_labels(fed))
             yield closing(to_it, after=0) if notice.closes else to_it
             if is_over and destination.keeps_incidents and destination.send_resolved:
                 over = compose(replace(notice, reason=Reason.RESOLVED, news=0), policy, clusters, statuses)

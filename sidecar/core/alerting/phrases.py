@@ -8,15 +8,15 @@ from sidecar.core.agreement import Agreement
 from sidecar.core.alerting.alerts import Alert
 from sidecar.core.alerting.conditions import JOBS
 from sidecar.core.cluster.cluster_state import TooOld
-from sidecar.core.cluster.record_lines import lasted, move, without_leader
+from sidecar.core.cluster.record_lines import lasted, leaderless, move
 from sidecar.core.counted import counted
 from sidecar.core.finder import PARTLY
 from sidecar.core.flink.leadership import Component, ComponentId
-from sidecar.core.leadership import contenders
+from sidecar.core.leadership.transitions import CALM
 from sidecar.core.moment import SECOND, age, seconds, spoken
 from sidecar.core.pods import Pods, name_at, spelled
-from sidecar.core.policy.labels import CHECK
 from sidecar.core.policy.policy import Rule
+from sidecar.core.policy.routing import CHECK
 from sidecar.core.policy.triggers import ALL_OWN, TRIGGERS, Phrases, Trigger
 from sidecar.core.reach import Reach
 from sidecar.core.sanitize import clean
@@ -128,7 +128,6 @@ def _phrases(rule: Rule, alert: Alert) -> Phrases:
 
 
 def host(host_port: str | None) -> str | None:
-    """The host of `host:port`."""
     return (host_port or "").rpartition(":")[0] or host_port
 
 
@@ -170,7 +169,6 @@ class _Fields(dict[str, str]):
 
     @property
     def moves(self) -> str:
-        """From process to process."""
         moves = {(self.process(alert, alert.before), self.process(alert, alert.after)) for alert in self.alerts}
         (before, after), *others = moves
         if others:
@@ -183,7 +181,7 @@ class _Fields(dict[str, str]):
     @property
     def down(self) -> str:
         alert = self.first
-        down = without_leader(alert.vacant_seconds, alert.downtime_seconds_at_least, alert.downtime_seconds_at_most)
+        down = leaderless(alert.vacant_seconds, alert.downtime_seconds_at_least, alert.downtime_seconds_at_most)
         return f", {down}" if down else ""
 
     def process(self, alert: Alert, place: str | None) -> str | None:
@@ -224,7 +222,7 @@ _FIELDS: Final[Mapping[str, Callable[[_Fields], str]]] = {
     "at": lambda of: _affixed(": ", of.previous),
     "formerly": lambda of: _affixed(" (previous leader: ", clean(of.places[0]), ")"),
     "led": lambda of: of.led,
-    "calm": lambda _: seconds(contenders.CALM),
+    "calm": lambda _: seconds(CALM),
 }
 
 

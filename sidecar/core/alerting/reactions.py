@@ -4,7 +4,7 @@ An alert's id is derived from its cause: every observer of the same event comput
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,16 +24,16 @@ from sidecar.core.alerting.conditions import MOST_NAME
 from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.cluster.draft import Happened
 from sidecar.core.failover.causes import Cause
-from sidecar.core.failover.episodes import LOOK_BACK, Episode, has_part
+from sidecar.core.failover.episodes import LOOK_BACK, Episode
 from sidecar.core.failover.recovery_state import BadRestore
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.leadership.transitions import Transition
 from sidecar.core.leadership.unobserved import bounds_in_seconds
 from sidecar.core.moment import Moment, in_seconds
-from sidecar.core.policy.labels import PLANNED
 from sidecar.core.policy.policy import Policy, Rule, Severity
+from sidecar.core.policy.routing import PLANNED
 from sidecar.core.policy.triggers import Trigger
-from sidecar.core.quarantine import STRICT, Quarantine
+from sidecar.core.quarantine import Quarantine
 from sidecar.core.records import AnyRecord, EpisodeRecord, Recovery
 from sidecar.core.sanitize import clean
 
@@ -63,70 +63,57 @@ class Drills(Struct, frozen=True):
 NO_DRILLS: Final = Drills()
 
 
-def react(
-    alerts: Alerts,
-    policy: Policy,
-    happened: AnyRecord | Happened,
-    cluster: ClusterState,
-    at: Moment,
-    quarantine: Quarantine = STRICT,
-    drills: Drills = NO_DRILLS,
-) -> Alerts:
-    """Fire or withdraw alerts for something that happened in `cluster`."""
+class Circumstances(NamedTuple):
+    """All that decides, besides what happened and the rule."""
+
+    policy: Policy
+    cluster: ClusterState
+    """After it happened."""
+    drills: Drills
+    at: Moment
+
+
+def react(alerts: Alerts, happened: AnyRecord | Happened, around: Circumstances, quarantine: Quarantine) -> Alerts:
+    """Fire or withdraw alerts for something that happened in a cluster."""
     triggers = BY_HAPPENED.get(type(happened), frozenset())
     match happened:
         case EpisodeRecord(cause=Cause.OBSERVER_BLIND):
             return alerts
-        case EpisodeRecord() if not drills.have(happened.id):
-            alerts = _count_failover(alerts, policy, happened, at)
-    for rule in policy.rules:
+        case EpisodeRecord() if not around.drills.have(happened.id):
+            alerts = _count_failover(alerts, happened, around)
+    for rule in around.policy.rules:
         if rule.on in triggers:
             try:
-                alerts = _react_to(happened, alerts, policy, rule, cluster, at, drills)
+                alerts = _react_to(happened, alerts, rule, around)
             except Exception as error:  # noqa: BLE001  whatever it is, the other rules go on
                 quarantine.leave_out(error, "rule", rule.alert, "of cluster", happened.cluster_id)
     return alerts
 
 
-def _react_to(
-    happened: AnyRecord | Happened,
-    alerts: Alerts,
-    policy: Policy,
-    rule: Rule,
-    cluster: ClusterState,
-    at: Moment,
-    drills: Drills,
-) -> Alerts:
+def _react_to(happened: AnyRecord | Happened, alerts: Alerts, rule: Rule, around: Circumstances) -> Alerts:
     match happened:
         case Transition():
-            return _react_to_transition(alerts, policy, rule, happened, cluster, at, drills)
+            return _react_to_transition(alerts, rule, happened, around)
         case EpisodeRecord():
-            return _react_to_episode(alerts, policy, rule, happened, at)
-        case BadRestore() | Recovery() if alert := _recovery_alert(policy, rule, happened, at):
-            return grouping.fire(alerts, policy, alert, at)
+            return _react_to_episode(alerts, rule, happened, around)
+        case BadRestore() | Recovery() if alert := _recovery_alert(rule, happened, around):
+            return grouping.fire(alerts, around.policy, alert, around.at)
     return alerts
 
 
-def _react_to_episode(alerts: Alerts, policy: Policy, rule: Rule, episode: EpisodeRecord, at: Moment) -> Alerts:
+def _react_to_episode(alerts: Alerts, rule: Rule, episode: EpisodeRecord, around: Circumstances) -> Alerts:
+    policy, at = around.policy, around.at
     if rule.on is Trigger.SAME_PROCESS_REELECTION and episode.cause == Cause.SAME_PROCESS_REELECTION:
-        return grouping.fire(alerts, policy, _episode_alert(policy, rule, episode, at), at)
+        return grouping.fire(alerts, policy, _episode_alert(rule, episode, around), at)
     said = episode.cause == Cause.CLUSTER_REMOVED and any(other.on is Trigger.STOPPED for other in policy.rules)
     if rule.on is Trigger.PLANNED_FAILOVER and episode.planned and episode.cause != Cause.ROLLBACK and not said:
-        alert = _episode_alert(policy, rule, episode, at)
+        alert = _episode_alert(rule, episode, around)
         return grouping.fire(alerts, policy, replace(alert, labels={**alert.labels, PLANNED: "true"}), at)
     return alerts
 
 
-def _react_to_transition(
-    alerts: Alerts,
-    policy: Policy,
-    rule: Rule,
-    transition: Transition,
-    cluster: ClusterState,
-    at: Moment,
-    drills: Drills,
-) -> Alerts:
-    episode = cluster.episode
+def _react_to_transition(alerts: Alerts, rule: Rule, transition: Transition, around: Circumstances) -> Alerts:
+    cluster, at, episode = around.cluster, around.at, around.cluster.episode
     match rule.on:
         case Trigger.LEADER_CHANGED | Trigger.JOB_LEADER_CHANGED if transition.split:
             # The split has an alert of its own: it replaces those of the changes that revealed it.
@@ -134,24 +121,25 @@ def _react_to_transition(
             return grouping.withdraw(alerts, lambda alert: (alert.rule, alert.cluster_id, alert.component) == key)
         case Trigger.JOB_LEADER_CHANGED if episode and transition.episode_id and not transition.component.job_id:
             return _without_jobs_of(episode, alerts, rule, transition.cluster_id, cluster)
-    alert = _alert_of_transition(alerts, policy, rule, transition, cluster, at)
+    alert = _alert_of_transition(alerts, rule, transition, around)
     if alert is None:
         return alerts
     if rule.on is Trigger.LEADER_CHANGED:
-        alert = replace(alert, count=None if drills.have(alert.episode_id) else _number(alerts, policy, cluster, alert))
+        is_drill = around.drills.have(alert.episode_id)
+        alert = replace(alert, count=None if is_drill else _number(alerts, alert, around))
         until = conditions.excused_until(rule, cluster, alert.episode_id)
         if at.steady < until:
             if conditions.is_known_to_be_planned(cluster, alert.episode_id):
                 return alerts  # its end is notified
             waits = {(rule.alert, alert.cluster_id, alert.component): Pending(until, alert)}
             return replace(alerts, pending={**alerts.pending, **waits})
-        alert = known_alert(alerts, policy, alert, cluster)
-    return grouping.fire(alerts, policy, alert, at)
+        alert = known_alert(alerts, around.policy, alert, cluster)
+    return grouping.fire(alerts, around.policy, alert, at)
 
 
 def _without_jobs_of(episode: Episode, alerts: Alerts, rule: Rule, cluster_id: str, cluster: ClusterState) -> Alerts:
     """Withdraw the alerts of jobs that were the first components to move in this failover. Older alerts are not part of it."""
-    moved = {job for job, state in cluster.components.items() if job.job_id and has_part(state.absence, episode)}
+    moved = {component for component in cluster.parts(episode) if component.job_id}
     since = episode.opened_at.steady - LOOK_BACK
     return grouping.withdraw(
         alerts,
@@ -163,10 +151,8 @@ def _without_jobs_of(episode: Episode, alerts: Alerts, rule: Rule, cluster_id: s
     )
 
 
-def _alert_of_transition(
-    alerts: Alerts, policy: Policy, rule: Rule, transition: Transition, cluster: ClusterState, at: Moment
-) -> Alert | None:
-    """The alert that the rule fires for this transition."""
+def _alert_of_transition(alerts: Alerts, rule: Rule, transition: Transition, around: Circumstances) -> Alert | None:
+    policy, at = around.policy, around.at
     component, name, changed = transition.component, transition.cluster_id, transition.is_succession
     leader, last, episode_id = transition.leader, transition.last_known, transition.episode_id
     session_id = leader and leader.session_id
@@ -175,7 +161,7 @@ def _alert_of_transition(
             # The id names the new leader, not the previous one: an observer that missed a failover knows another previous leader.
             # A leader that returned was notified when it was first elected: then the failover that brought it back is part of the id.
             parts = (session_id, episode_id if transition.returned else None)
-            ended = None if conditions.in_progress(cluster, episode_id) else at
+            ended = None if conditions.is_in_progress(around.cluster, episode_id) else at
             alert = new_alert(
                 policy, rule, name, component, at, *parts, episode_id=episode_id, ended=ended, is_event=True
             )
@@ -203,9 +189,9 @@ def _with_leaders(alert: Alert, transition: Transition) -> Alert:
     )
 
 
-def _number(alerts: Alerts, policy: Policy, cluster: ClusterState, alert: Alert) -> int | None:
+def _number(alerts: Alerts, alert: Alert, around: Circumstances) -> int | None:
     """The number of its failover in the longest time in which a rule counts failovers; None: no rule does."""
-    within = policy.failovers_counted_within()
+    within = around.policy.failovers_counted_within()
     if not within:
         return None
     failovers = alerts.failovers.get(alert.cluster_id, Failovers()).known
@@ -214,13 +200,13 @@ def _number(alerts: Alerts, policy: Policy, cluster: ClusterState, alert: Alert)
         for failover in failovers
         if alert.began.steady - failover.at <= within and failover.episode_id != alert.episode_id
     )
-    episode = cluster.failover(alert.episode_id)
+    episode = around.cluster.failover(alert.episode_id)
     return sum(failover.times for failover in earlier) + max(1, episode.failovers if episode else 0)
 
 
-def _episode_alert(policy: Policy, rule: Rule, episode: EpisodeRecord, at: Moment) -> Alert:
-    name, happened = episode.cluster_id, episode.id
-    alert = new_alert(policy, rule, name, None, at, happened, episode_id=happened, ended=at, is_event=True)
+def _episode_alert(rule: Rule, episode: EpisodeRecord, around: Circumstances) -> Alert:
+    happened = {"episode_id": episode.id, "ended": around.at, "is_event": True}
+    alert = new_alert(around.policy, rule, episode.cluster_id, None, around.at, episode.id, **happened)
     return replace(
         alert,
         before=place_of(episode.before_address),
@@ -231,9 +217,9 @@ def _episode_alert(policy: Policy, rule: Rule, episode: EpisodeRecord, at: Momen
     )
 
 
-def _recovery_alert(policy: Policy, rule: Rule, happened: BadRestore | Recovery, at: Moment) -> Alert | None:
+def _recovery_alert(rule: Rule, happened: BadRestore | Recovery, around: Circumstances) -> Alert | None:
     """The alert that the rule fires for what became of a job, or of all."""
-    name, episode_id = happened.cluster_id, happened.episode_id
+    policy, name, at, episode_id = around.policy, happened.cluster_id, around.at, happened.episode_id
     event = {"episode_id": episode_id, "ended": at, "is_event": True}
     match happened:
         case Recovery(job_id=None, verdict="recovered"):
@@ -244,16 +230,16 @@ def _recovery_alert(policy: Policy, rule: Rule, happened: BadRestore | Recovery,
     return None
 
 
-def _count_failover(alerts: Alerts, policy: Policy, episode: EpisodeRecord, at: Moment) -> Alerts:
+def _count_failover(alerts: Alerts, episode: EpisodeRecord, around: Circumstances) -> Alerts:
     """Remember a failover for as long as a rule counts it."""
-    if Trigger.EPISODES not in {rule.on for rule in policy.rules}:
+    if Trigger.EPISODES not in {rule.on for rule in around.policy.rules}:
         return alerts
     if episode.planned and episode.cause != Cause.ROLLBACK:
         return alerts
     failovers = alerts.failovers.get(episode.cluster_id, Failovers()).known
     # The leaders of a split replace each other endlessly: it has an alert of its own, and counts as one failover.
     times = 1 if episode.cause == Cause.SPLIT_LEADERSHIP else max(1, episode.failovers)
-    latest = (*failovers, CountedFailover(episode.id, at.steady, times))[-MOST_FAILOVERS:]
+    latest = (*failovers, CountedFailover(episode.id, around.at.steady, times))[-MOST_FAILOVERS:]
     return replace(alerts, failovers={**alerts.failovers, episode.cluster_id: Failovers(latest)})
 
 

@@ -1,6 +1,7 @@
 """Rules: the state of a cluster decides which conditions hold, fire and are resolved. `reactions` are about what happened."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -12,7 +13,7 @@ from sidecar.core.alerting.conditions import (
     ClusterNow,
     Condition,
     Holding,
-    in_progress,
+    is_in_progress,
     no_vacancy_until,
     waiting_alerts,
 )
@@ -24,8 +25,8 @@ from sidecar.core.flink.leadership import Held
 from sidecar.core.ha.finding import CheckVerdict
 from sidecar.core.leadership.unobserved import bounds_in_seconds
 from sidecar.core.moment import Moment, in_seconds
-from sidecar.core.policy.labels import CHECK
 from sidecar.core.policy.policy import Policy, Rule
+from sidecar.core.policy.routing import CHECK
 from sidecar.core.policy.triggers import Trigger
 from sidecar.core.quarantine import STRICT, Quarantine
 
@@ -35,11 +36,7 @@ _COUNTED: Final = frozenset({Trigger.EPISODES, Trigger.NO_STANDBY})
 
 
 def evaluate(
-    alerts: Alerts,
-    policy: Policy,
-    clusters: Mapping[str, ClusterState],
-    now: Moment,
-    quarantine: Quarantine = STRICT,
+    alerts: Alerts, policy: Policy, clusters: Mapping[str, ClusterState], now: Moment, quarantine: Quarantine = STRICT
 ) -> Alerts:
     """Fire conditions that have held for `for`; resolve those that no longer hold.
 
@@ -76,13 +73,13 @@ def _now_known(alerts: Alerts, policy: Policy, alert: Alert, cluster: ClusterSta
     """An event that waited, as it fires."""
     if cluster is None or not alert.is_event:
         return alert
-    ended = None if in_progress(cluster, alert.episode_id) else now
+    ended = None if is_in_progress(cluster, alert.episode_id) else now
     return replace(known_alert(alerts, policy, alert, cluster), ended=ended)
 
 
 def forget(alerts: Alerts, policy: Policy, name: str, now: Moment) -> Alerts:
     """Resolve all alerts of a cluster that was removed, and forget what was counted of it."""
-    firing = {alert.id for alert in _lasting(alerts, name)}
+    firing = {alert.id for alert in alerts.firing() if alert.cluster_id == name}
     return _without_counts(grouping.resolve(alerts, policy, firing, now, lambda alert: alert), name)
 
 
@@ -122,13 +119,13 @@ def _evaluate_cluster(
 ) -> Alerts:
     """Resolve the cluster's conditions that no longer hold; those that hold and are not firing become pending."""
     alerts = _without_old_failovers(alerts, policy, name, now)
-    lasting = _grouped_by_rule(_lasting(alerts, name))
+    lasting = _lasting(alerts, name)
     pending = {key: other for key, other in alerts.pending.items() if key[1] != name}
     over: set[str] = set()
     seen = ClusterNow(policy, name, cluster, alerts.failovers.get(name, Failovers()), now)
     in_sight = cluster.leaders_in_sight
     for rule in policy.rules:
-        condition, firing = CONDITIONS.get(rule.on, _OVER_AT_ONCE), lasting.get(rule.alert, ())
+        condition, firing = CONDITIONS.get(rule.on, _OVER_AT_ONCE), lasting[rule.alert]
         try:
             if rule.on is Trigger.LEADER_CHANGED:
                 pending |= waiting_alerts(alerts.pending, rule, name, cluster, now)
@@ -153,15 +150,12 @@ def _evaluate_cluster(
     return replace(alerts, pending=pending, evaluated={**alerts.evaluated, name: cluster})
 
 
-def _lasting(alerts: Alerts, name: str) -> list[Alert]:
-    """The alerts of a cluster that fire."""
-    return [alert for alert in alerts.firing() if alert.cluster_id == name]
-
-
-def _grouped_by_rule(alerts: Iterable[Alert]) -> dict[str, list[Alert]]:
-    by_rule: dict[str, list[Alert]] = {}
-    for alert in alerts:
-        by_rule.setdefault(alert.rule, []).append(alert)
+def _lasting(alerts: Alerts, name: str) -> defaultdict[str, list[Alert]]:
+    """The alerts of a cluster that fire, by rule."""
+    by_rule = defaultdict[str, list[Alert]](list)
+    for alert in alerts.firing():
+        if alert.cluster_id == name:
+            by_rule[alert.rule].append(alert)
     return by_rule
 
 
@@ -176,18 +170,13 @@ def _evaluate_rule(
             count = alert.count if rule.on in _COUNTED else fires.count
             alerts = grouping.updated(alerts, fires, count, alert.agreement, seen.now)
         else:
-            key, waiting = (rule.alert, seen.name, component), Pending(_due(rule, seen.cluster, alert), alert)
+            due = alert.began.steady + rule.hold_for
+            if rule.on is Trigger.VACANT:
+                due = max(due, no_vacancy_until(rule, seen.cluster, alert.episode_id, alert.began))
+            key, waiting = (rule.alert, seen.name, component), Pending(due, alert)
             before = alerts.pending.get(key)
             pending[key] = before if before == waiting else waiting
     return alerts, pending
-
-
-def _due(rule: Rule, cluster: ClusterState, alert: Alert) -> int:
-    """When (steady) a condition that holds fires."""
-    due = alert.began.steady + rule.hold_for
-    return (
-        max(due, no_vacancy_until(rule, cluster, alert.episode_id, alert.began)) if rule.on is Trigger.VACANT else due
-    )
 
 
 def _completed(alert: Alert, cluster: ClusterState, now: Moment) -> Alert:
@@ -242,11 +231,11 @@ def evaluate_search(alerts: Alerts, policy: Policy, finder: Finder, now: Moment)
     """
     if not finder.connected:
         return alerts  # nothing is known
-    problem = finder.beyond_bounds
+    problem = finder.excess
     for rule in policy.rules:
         if rule.on is not Trigger.BLIND:
             continue
-        firing = {alert.id for alert in _lasting(alerts, finder.place) if alert.rule == rule.alert}
+        firing = {alert.id for alert in _lasting(alerts, finder.place)[rule.alert]}
         if problem and finder.since and not firing and now.steady - finder.since.steady >= rule.hold_for:
             since, parts = finder.since, (policy.observer, finder.since.wall)
             alert = new_alert(policy, rule, finder.place, None, since, *parts, missing=problem)

@@ -17,7 +17,7 @@ from sidecar.core.alerting.alerts import SilenceId
 from sidecar.core.bounds import SILENCES
 from sidecar.core.errors import OperatorError
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.labels import Labels, Matcher, Operator
+from sidecar.core.policy.routing import Labels, Matcher, Operator
 from sidecar.core.sanitize import clean
 
 LONGEST_PATTERN: Final = 200
@@ -128,7 +128,6 @@ class StoredSilence(_Silence, frozen=True):
 
     @property
     def drilled_cluster(self) -> str:
-        """The cluster of a drill."""
         return self.matchers[0].value if self.drill else ""
 
     def matches(self, labels: Labels) -> bool:
@@ -242,7 +241,6 @@ def written(silences: Mapping[str, StoredSilence]) -> bytes:
 def drill_of(
     drill_id: SilenceId, cluster_id: str, starts_at: int, ends_at: int, expects: Expectation, author: str, comment: str
 ) -> StoredSilence:
-    """A drill of one cluster."""
     of_cluster = Matcher("cluster_id", Operator.EQUAL, cluster_id)
     return StoredSilence(drill_id, (of_cluster,), starts_at, ends_at, author, comment, drill=expects)
 

@@ -8,9 +8,8 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from sidecar.core.alerting import title
-from sidecar.core.alerting.alerts import Alert, Notice
-from sidecar.core.alerting.title import Headline
+from sidecar.core.alerting import phrases
+from sidecar.core.alerting.alerts import Alert, Notice, Reason
 from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.cluster.status import ClusterStatus
 from sidecar.core.cluster.status_of import Statuses
@@ -22,10 +21,11 @@ from sidecar.core.failover.deaths import death_of, facts_of, name_of
 from sidecar.core.failover.episodes import Episode
 from sidecar.core.failover.recovery_state import Assessed, RecoverySummary, summary
 from sidecar.core.failover.recovery_tables import MOST_OF_A_REASON, known_checkpoints
+from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.moment import age, micros, seconds
 from sidecar.core.pictures import ENDED, Checkpoint, Job, Picture
 from sidecar.core.pods import Pods, spelled
-from sidecar.core.policy.policy import Policy, Rule
+from sidecar.core.policy.policy import Policy, Rule, Severity
 from sidecar.core.policy.triggers import NO_INCIDENT, Trigger
 from sidecar.core.records import Recovery
 from sidecar.core.sanitize import clean
@@ -140,11 +140,7 @@ class MovedJobs(Struct, frozen=True):
 
 
 def moved_jobs(episode: Episode, cluster: ClusterState) -> MovedJobs:
-    parts = [
-        (component.job_id, state)
-        for component, state in cluster.components.items()
-        if component.job_id and episodes.has_part(state.absence, episode)
-    ]
+    parts = [(component.job_id, state) for component, state in cluster.parts(episode).items() if component.job_id]
     away = [job_id for job_id, state in parts if episodes.is_away(state.absence)]
     moved = len(parts) + episode.jobs_ended
     ids = away or [job_id for job_id, _ in parts]
@@ -179,6 +175,79 @@ def jobs_line(jobs: MovedJobs) -> str:
     ids = ", ".join(f"{job_id[:8]}…" for job_id in jobs.ids)
     which = f": {ids}{f' and {more} more' if more else ''}" if jobs.ids else ""
     return f"jobs: {jobs.moved} of {jobs.total} lost their leader, {now}{which}"
+
+
+WORST_FIRST: Final = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
+WITH_JOBS: Final = frozenset({Trigger.LEADER_CHANGED, Trigger.PLANNED_FAILOVER})
+"""Triggers about one failover: their titles say how its jobs are. So does the end of a vacancy."""
+
+
+class Headline(NamedTuple):
+    """What a title is about: alerts of one rule."""
+
+    rule: Rule
+    severity: Severity
+    alerts: Sequence[Alert]
+    over: bool
+    """Whether it says that they are resolved."""
+    others: int
+    """How many other alerts have changed."""
+    still: int
+    """How many alerts fire that it does not name; of those that have just begun to only if it says that something is resolved."""
+    goes_on: bool
+    """Whether something of the group still fires, though it says that something is resolved."""
+
+    lost: str = ""
+    """Which jobs the failover has lost."""
+
+    @property
+    def label(self) -> str:
+        return (Severity.INFO if self.over else self.severity).value.upper()
+
+    def with_lost(self, jobs: int, of: int) -> "Headline":
+        """The headline of a failover that has lost jobs: that is said first, and is critical."""
+        if not jobs or not (self.rule.on in WITH_JOBS or self.is_end_of_vacancy):
+            return self
+        own = [alert for alert in self.alerts if not phrases.is_of_a_job(alert)]
+        return self._replace(lost=f"{jobs} of {of} jobs lost", severity=Severity.CRITICAL, alerts=own or self.alerts)
+
+    @property
+    def is_end_of_vacancy(self) -> bool:
+        return self.over and self.rule.on is Trigger.VACANT
+
+
+def chosen_headline(notice: Notice, rules: Mapping[str, Rule]) -> Headline:
+    """What has just changed in the group: what fires now, else the worst of what happened or was resolved. Of a repetition: what fires.
+
+    That a vacancy is over says what a failover came to; that anything else is over comes after what happened.
+    """
+    changed = notice.changed or notice.alerts
+    unchanged = len(notice.alerts) - len(changed)
+    first = min(changed, key=lambda alert: _rank(alert, rules[alert.rule]))
+    alike = [alert for alert in changed if alert.rule == first.rule and bool(alert.ended) == bool(first.ended)]
+    is_closing = notice.reason is Reason.RESOLVED and not notice.news
+    over = is_closing or (first.ended is not None and not first.is_event)
+    begun = len([alert for alert in changed if alert.ended is None]) if over else 0
+    named = {*map(_named, alike)}
+    others = sum([_named(alert) not in named for alert in changed if alert.ended or not over])
+    worst = min([_severity(alert, rules[alert.rule]) for alert in alike], key=WORST_FIRST.index)
+    return Headline(rules[first.rule], worst, alike, over, others, unchanged + begun, over and notice.goes_on)
+
+
+def _named(alert: Alert) -> tuple[str, ComponentId | str]:
+    """What a headline names: a component of which it says one thing needs no mention of another."""
+    return alert.cluster_id, alert.component or alert.id
+
+
+def _severity(alert: Alert, rule: Rule) -> Severity:
+    return Severity(alert.labels.get("severity") or rule.severity)
+
+
+def _rank(alert: Alert, rule: Rule) -> tuple[bool, bool, int, bool]:
+    """The lowest is what a headline is about."""
+    lasts = alert.ended is None and not alert.is_event
+    is_late = alert.ended is not None and not alert.is_event and rule.on is not Trigger.VACANT
+    return not lasts, is_late, WORST_FIRST.index(_severity(alert, rule)), alert.is_event
 
 
 _OF_A_LOSS: Final = frozenset({Trigger.LEADER_CHANGED, Trigger.VACANT})
@@ -230,15 +299,17 @@ def subject(
 ) -> Subject:
     """What is known of what `notice` is about; `statuses` None: nothing of the status."""
     rules = {rule.alert: rule for rule in policy.rules}
-    headline = title.headline(notice, rules)
+    headline = chosen_headline(notice, rules)
     cluster = clusters.get(headline.alerts[0].cluster_id)
     episode = _episode(cluster, headline.alerts) or _episode(cluster, notice.alerts)
     failover = None
     if cluster and episode:
-        failover = _failover(
-            cluster, episode, of_a_loss=not _OF_A_LOSS.isdisjoint([rules[alert.rule].on for alert in notice.alerts])
+        facts, jobs = facts_of(cluster, episode), moved_jobs(episode, cluster)
+        is_of_loss = not _OF_A_LOSS.isdisjoint([rules[alert.rule].on for alert in notice.alerts])
+        failover = Failover(
+            *(episode, verdict(facts), facts.failed, _death(cluster, episode) if is_of_loss else None),
+            *(_successor(cluster, episode), jobs, came_back(cluster, episode), summary_of(cluster, episode)),
         )
-        jobs = failover.jobs
         headline = headline.with_lost(jobs.lost - jobs.vanished, jobs.moved)
     pods = {name: cluster.pods for name, cluster in clusters.items()}
     is_of_incident = not NO_INCIDENT.issuperset([rules[alert.rule].on for alert in notice.changed or notice.alerts])
@@ -252,21 +323,7 @@ def _status(headline: Headline, cluster: ClusterState | None, statuses: Statuses
     names = {alert.cluster_id for alert in headline.alerts}
     if cluster is None or len(names) > 1:
         return None
-    return statuses.of(names.pop(), cluster)
-
-
-def _failover(cluster: ClusterState, episode: Episode, *, of_a_loss: bool) -> Failover:
-    facts = facts_of(cluster, episode)
-    return Failover(
-        episode,
-        verdict(facts),
-        facts.failed,
-        _death(cluster, episode) if of_a_loss else None,
-        _successor(cluster, episode),
-        moved_jobs(episode, cluster),
-        came_back(cluster, episode),
-        summary_of(cluster, episode),
-    )
+    return statuses.status_of(names.pop(), cluster)
 
 
 def _episode(cluster: ClusterState | None, alerts: Sequence[Alert]) -> Episode | None:

@@ -16,9 +16,8 @@ from sidecar.core.agreement import Agreement
 from sidecar.core.alerting.alerts import Alert, Alerts, Group, Member, Reason, Suppressed
 from sidecar.core.alerting.silence_document import SilencesError, StoredSilence, read
 from sidecar.core.moment import SECOND, Moment, Steady
-from sidecar.core.policy.labels import Labels
 from sidecar.core.policy.policy import Policy
-from sidecar.core.policy.routing import Route, inhibitor
+from sidecar.core.policy.routing import Labels, Route, inhibitor
 from sidecar.core.policy.triggers import DRILLED
 
 CLOCK_SKEW: Final = 2 * 3600 * SECOND
@@ -47,7 +46,7 @@ class Silence(StoredSilence, frozen=True):
     hid: int = 0
     """How many alerts it kept from being notified, by this sidecar's records."""
     causal: bool = False
-    """True for a drill whose failover is known to have begun after the drill was first read (see `drills.proof`). Else it hides nothing."""
+    """True for a drill whose failover is known to have begun after the drill was first read (see `drilling`). Else it hides nothing."""
 
     def is_active(self, now: Moment) -> bool:
         return not self.is_over(now.wall) and self.starts_at - CLOCK_SKEW <= now.wall and now.steady < self.until

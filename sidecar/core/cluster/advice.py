@@ -179,7 +179,7 @@ def next_step(cluster: ClusterState, status: Status) -> NextStep | None:
             return _with_cause(cluster, first)
         case Status.LOST:
             return _trigger_step(_lost(cluster))
-        case Status.NOT_RUNNING if _has_no_workers(cluster):
+        case Status.NOT_RUNNING if (now := cluster.picture_now or cluster.picture) and now.task_managers == ():
             return NextStep(NO_WORKERS, anchor(Trigger.NOT_RECOVERED))
         case Status.DEGRADED:
             return _trigger_step(Trigger.NO_STANDBY if cluster.standby.alone_since else Trigger.RESTORED_FROM_OLDER)
@@ -199,15 +199,9 @@ def _lost(cluster: ClusterState) -> Trigger:
     return Trigger.RESTORED_FROM_NOTHING
 
 
-def _has_no_workers(cluster: ClusterState) -> bool:
-    picture = cluster.picture_now or cluster.picture
-    return picture is not None and picture.task_managers == ()
-
-
 def _first_step(cluster: ClusterState) -> str | None:
     """The first remedy while the cluster has no leader, before the cause is examined. None: only jobs have none."""
-    own = (state for component, state in cluster.components.items() if not component.job_id)
-    if not any(isinstance(state.leadership, Vacant) for state in own):
+    if not any(isinstance(state.leadership, Vacant) for state in cluster.own.values()):
         return None
     number = contending(cluster.contenders)
     if number is None:

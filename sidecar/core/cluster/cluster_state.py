@@ -1,6 +1,6 @@
 """The state of one cluster. Values are never changed in place: a step makes new ones and shares unchanged parts."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -28,10 +28,9 @@ from sidecar.core.flink.leadership import (
     Unknown,
 )
 from sidecar.core.ha.results import Checked
-from sidecar.core.leadership.contenders import Contest, Standby
-from sidecar.core.leadership.leadership_account import Account, opened
+from sidecar.core.leadership.leadership_account import Account, Standby, opened
 from sidecar.core.leadership.leases import Lease
-from sidecar.core.leadership.transitions import Transition
+from sidecar.core.leadership.transitions import Contest, Transition
 from sidecar.core.leadership.unobserved import Elections, LastLed, Look, Loss
 from sidecar.core.moment import Moment, Steady, Wall
 from sidecar.core.observations import ConnectionState
@@ -83,6 +82,13 @@ class ComponentState(Struct, frozen=True, gc=False):
     def is_away(self) -> bool:
         """Whether the component has had no leader since it lost one."""
         return is_away(self.absence)
+
+
+def parts_of(
+    states: Iterable[tuple[ComponentId, ComponentState]], episode: Episode
+) -> dict[ComponentId, ComponentState]:
+    """Those that failed over in this episode."""
+    return {key: state for key, state in states if state.absence and state.absence.episode_id == episode.id}
 
 
 def last_known_state(state: ComponentState, at: Moment) -> ComponentState:
@@ -313,6 +319,15 @@ class ClusterState(Struct, frozen=True):
         return None
 
     @property
+    def own(self) -> dict[ComponentId, ComponentState]:
+        """The cluster's own components, in the order of CLUSTER_COMPONENTS: not its jobs, which may be thousands."""
+        return {key: state for key in CLUSTER_COMPONENTS if (state := self.components.get(key))}
+
+    def parts(self, episode: Episode) -> dict[ComponentId, ComponentState]:
+        """The components and jobs that failed over in this episode."""
+        return parts_of(self.components.items(), episode)
+
+    @property
     def stored_jobs(self) -> frozenset[str]:
         """The jobs in Flink's job stores."""
         return frozenset[str]().union(*self.jobs.values())
@@ -340,7 +355,7 @@ class ClusterState(Struct, frozen=True):
     @property
     def leaders_in_sight(self) -> bool:
         """Whether the store can be read and the cluster exists: otherwise no rule is evaluated on its leaders."""
-        return self.in_sight and self.missing is None
+        return self.is_in_sight and self.missing is None
 
     @property
     def rest_leader(self) -> LeaderInformation | None:
@@ -349,9 +364,13 @@ class ClusterState(Struct, frozen=True):
         return state.leadership.leader if state and isinstance(state.leadership, Held) else None
 
     @property
-    def in_sight(self) -> bool:
+    def is_in_sight(self) -> bool:
         """Whether the store has been read completely and the view is fresh: only then "no leader" is a vacancy."""
         return self.view.complete and not self.stale
+
+
+_READ: Final = ("jobs", "contenders", "zxid", "leases", "confirmed", "stale", "missing", "beyond", "drilled")
+"""What is read of the store, beside who leads."""
 
 
 def without_memory(cluster: ClusterState, at: Moment) -> ClusterState:
@@ -365,15 +384,7 @@ def without_memory(cluster: ClusterState, at: Moment) -> ClusterState:
     return ClusterState(
         replace(cluster.view, since=at, turned_at=at, loss=None),
         components,
-        cluster.jobs,
-        cluster.contenders,
-        zxid=cluster.zxid,
-        leases=cluster.leases,
-        confirmed=cluster.confirmed,
-        stale=cluster.stale,
-        missing=cluster.missing,
-        beyond=cluster.beyond,
-        drilled=cluster.drilled,
+        **{name: getattr(cluster, name) for name in _READ},
     )
 
 

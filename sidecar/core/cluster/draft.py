@@ -1,6 +1,6 @@
 """One cluster in one step: its next state, and what is recorded of it for the audit log."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypedDict
 
 from msgspec.structs import replace
@@ -70,7 +70,6 @@ def envelope(policy: Policy, cluster_id: str, at: Moment) -> Envelope:
 
 
 def transition_record(policy: Policy, transition: Transition) -> TransitionRecord:
-    """The record of a transition."""
     before = transition.before.leader if isinstance(transition.before, Held) else None
     after, last, gap, vacant = transition.leader, transition.last_known, transition.gap, transition.vacant_for
     return TransitionRecord(
@@ -145,8 +144,7 @@ class RecordWriter(NamedTuple):
     def episode(self, episode: Episode, parts: Mapping[ComponentId, ComponentState], pods: Pods) -> EpisodeRecord:
         """An episode that is over, and the components that had a part in it."""
         why, vacant = verdict(episode.facts), _vacancies(episode, parts)
-        jobs = [state for component, state in parts.items() if component.job_id]
-        own = [state for component, state in parts.items() if not component.job_id]
+        own = [state for component in CLUSTER_COMPONENTS if (state := parts.get(component))]
         before, after = episode.before, episode.after
         down = [state.absence.downtime for state in own if state.absence]
         return EpisodeRecord(
@@ -158,7 +156,7 @@ class RecordWriter(NamedTuple):
             confidence=why.confidence.value,
             facts=list(why.facts),
             components=sorted({component.component.value for component in parts}),
-            jobs_affected=len(jobs) + episode.jobs_ended,
+            jobs_affected=len(parts) - len(own) + episode.jobs_ended,
             jobs_ended=episode.jobs_ended,
             jobs_lost=episode.jobs_lost,
             jobs_missing=episode.jobs_away,
@@ -173,7 +171,7 @@ class RecordWriter(NamedTuple):
             after_address=after.address if after else None,
             after_pod=name_at(pods, after.address) if after else None,
             planned=is_planned(episode.facts),
-            failovers=failovers_of(state.absence for state in own),
+            failovers=failovers_of([state.absence for state in own]),
             **envelope(self.policy, self.cluster_id, self.at),
         )
 
@@ -308,7 +306,6 @@ class Draft:
         self.state = replace(self.state, **fields)
 
     def state_of(self, component: ComponentId) -> ComponentState | None:
-        """The current state of `component`."""
         if component in self._ended:
             return None
         return self._components.get(component) or self.before.components.get(component)
@@ -317,23 +314,20 @@ class Draft:
         """All components, including those removed in this step."""
         return with_items(self.before.components, self._components)
 
-    def all_states(self) -> Iterator[tuple[ComponentId, ComponentState]]:
+    def all_states(self) -> list[tuple[ComponentId, ComponentState]]:
         """All components with their current state."""
-        for component in self.components():
-            if state := self.state_of(component):
-                yield component, state
+        return [(component, state) for component in self.components() if (state := self.state_of(component))]
 
-    def own_states(self) -> list[tuple[ComponentId, ComponentState]]:
-        """The cluster's own components with their current state."""
-        return [(component, state) for component in CLUSTER_COMPONENTS if (state := self.state_of(component))]
+    @property
+    def own(self) -> dict[ComponentId, ComponentState]:
+        """The cluster's own components with their current state: see `ClusterState.own`."""
+        return {component: state for component in CLUSTER_COMPONENTS if (state := self.state_of(component))}
 
     def keep(self, component: ComponentId, state: ComponentState) -> None:
-        """Set the state of `component`."""
         self._ended.discard(component)
         self._components[component] = state
 
     def remove(self, component: ComponentId) -> None:
-        """Forget `component`."""
         self._components.pop(component, None)
         self._ended.add(component)
 

@@ -35,22 +35,17 @@ DUPLICATE_NOTE: Final = "This may be a duplicate: an earlier attempt may have ar
 
 
 def transition_line(transition: TransitionRecord) -> str:
-    """The transition, as one line of a log or a terminal."""
     before, after = (clean(address or "") for address in (transition.before_address, transition.after_address))
     where = f"{before} -> {after}" if before and after else before or after or transition.reason or ""
     vacant = (
         f"  no published leader for {transition.vacant_seconds:.3f} s" if transition.vacant_seconds is not None else ""
     )
     down = working(transition.downtime_seconds_at_least, transition.downtime_seconds_at_most)
-    missed = f"  {_missed_text(transition)}" if transition.unobserved_at_least else ""
+    least = "at least " if transition.unobserved is None else ""
+    missed = f"  {least}{transition.unobserved_at_least} unobserved" if transition.unobserved_at_least else ""
     component = f"{transition.component} {transition.job_id}" if transition.job_id else transition.component
     why = f"  {transition.reason}" if transition.reason and transition.kind == Kind.REVOKED else ""
     return f"{transition.kind:11} {transition.pattern:8} {component:45} {where}{why}{vacant}{f'  {down}' if down else ''}{missed}".rstrip()
-
-
-def _missed_text(transition: TransitionRecord) -> str:
-    least = "at least " if transition.unobserved is None else ""
-    return f"{least}{transition.unobserved_at_least} unobserved"
 
 
 def episode_line(episode: EpisodeRecord) -> str:
@@ -69,7 +64,7 @@ def working(at_least: float | None, at_most: float | None) -> str:
     return f"no working leader for {lasted(at_least, at_most)}" if at_least is not None else ""
 
 
-def without_leader(vacant: float | None, at_least: float | None, at_most: float | None) -> str:
+def leaderless(vacant: float | None, at_least: float | None, at_most: float | None) -> str:
     """How long there was no leader, by the best known figure alone: the time without a working leader, where that is known. Empty: nothing
     is known."""
     published = "" if vacant is None else f"no published leader for {seconds(micros(vacant))}"
@@ -82,7 +77,6 @@ def lasted(at_least: float, at_most: float | None) -> str:
 
 
 def coverage_line(coverage: Coverage) -> str:
-    """A coverage record as one line."""
     return f"{coverage.state} from {coverage.began_at} to {coverage.ended_at}"
 
 
@@ -99,20 +93,17 @@ def status_line(record: StatusRecord) -> str:
 
 
 def ha_check_line(check: HaCheck) -> str:
-    """The result of a check of high availability, as one line."""
     before = f" (before: {check.verdict_before})" if check.verdict_before not in {None, check.verdict} else ""
     return f"check {check.check_name}: {check.verdict}{before}: {clean(check.finding)}"
 
 
 def contention_line(contention: Contention) -> str:
-    """The contenders of a latch, as one line of a log."""
     before = "" if contention.contenders_before is None else f" (before: {contention.contenders_before})"
     standby = ": no standby left" if contention.contenders == 1 else ""
     return f"{contention.component or 'all components'}: contenders {contention.contenders}{before}{standby}"
 
 
 def notification_line(notification: Notification) -> str:
-    """The outcome of a notification, as one line of a log."""
     detail = f": {clean(notification.detail)}" if notification.detail else ""
     attempt = f" (attempt {notification.attempt})" if notification.attempt else ""
     by = f" {notification.silence_id}" if notification.silence_id else ""
@@ -123,7 +114,6 @@ def notification_line(notification: Notification) -> str:
 
 
 def drill_line(drill: Drill) -> str:
-    """The beginning of a drill, or its result, as one line."""
     if drill.result is None:
         until = f"until {drill.ends_at[:19]}Z, expects {clean(drill.expects)}"
         return f"drill started by {clean(drill.author)}, {until} [{drill.drill_id}]"
@@ -132,14 +122,12 @@ def drill_line(drill: Drill) -> str:
 
 
 def annotation_line(annotation: Annotation) -> str:
-    """The note of an operator, as one line."""
     by = f" by {clean(annotation.author)}" if annotation.author else ""
     planned = ", planned" if annotation.planned else ""
     return f"note{by}{planned}: {clean(annotation.reason)} [{annotation.episode_id}]"
 
 
 def evidence_line(evidence: Evidence) -> str:
-    """The captured evidence, or why there is none, as one line."""
     where = f" in {evidence.file}" if evidence.file else ""
     detail = f": {clean(evidence.detail)}" if evidence.detail else ""
     return f"evidence: {evidence_outcome(evidence)}{where}{detail}"

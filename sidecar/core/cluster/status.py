@@ -104,7 +104,7 @@ class ClusterStatus(NamedTuple):
     def sentence(self) -> str:
         return ", ".join(self.parts)
 
-    def within(self, room: int) -> str:
+    def sentence_within(self, room: int) -> str:
         """As many parts of the sentence as fit into `room` characters; the first one is cut if it is too long."""
         text, *others = self.parts
         for part in others:

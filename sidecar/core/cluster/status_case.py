@@ -5,11 +5,11 @@ from functools import cached_property
 from typing import Final
 
 from sidecar.core.cluster import advice
-from sidecar.core.cluster.cluster_state import ClusterState, ComponentState, Unanswered, contending
+from sidecar.core.cluster.cluster_state import ClusterState, ComponentState, Unanswered, contending, parts_of
 from sidecar.core.failover import assessment, plans, rest_server
 from sidecar.core.failover.causes import Confidence
 from sidecar.core.failover.deaths import cause_of, death_of, ended_since, name_of
-from sidecar.core.failover.episodes import Episode, has_part
+from sidecar.core.failover.episodes import Episode
 from sidecar.core.failover.plans import Plan
 from sidecar.core.failover.recovery_judge import REGISTERED_WITHIN
 from sidecar.core.failover.recovery_state import KEPT, Assessed, Fault, JobFault, is_left_out
@@ -49,7 +49,7 @@ class Case:
     def __init__(self, policy: Policy, name: str, cluster: ClusterState, now: Moment) -> None:
         self.policy, self.name, self.cluster, self.now = policy, name, cluster, now
         self.due: int | None = None
-        self.own = {component: state for component, state in cluster.components.items() if component.job_id is None}
+        self.own = cluster.own
 
     def passed(self, at: int) -> bool:
         """Whether this moment (steady) has passed; if not, the status is due to be decided again then."""
@@ -394,12 +394,8 @@ class Case:
     @cached_property
     def recovered(self) -> tuple[str, ...]:
         """`58 s after jm-b was killed`, or `0.5 to 15 s` where its end was not observed, for a while after all jobs ran again."""
-        last, episodes = (
-            self.cluster.recovery or self.cluster.assessed,
-            (self.cluster.episode, self.cluster.last_episode),
-        )
-        episode = next((e for e in episodes if last and e and e.id == last.episode_id), None)
-        took = self._took()
+        last, took = self.cluster.recovery or self.cluster.assessed, self._took()
+        episode = self.cluster.failover(last.episode_id) if last else None
         if episode is None or took is None:
             return ()
         death, who = death_of(self.cluster, episode), self._process(episode.before.address)
@@ -410,7 +406,7 @@ class Case:
 
     def _lost_before(self, episode: Episode) -> Downtime:
         """For how long the previous leader had not worked when its loss was observed."""
-        absences = [state.absence for state in self.own.values() if has_part(state.absence, episode)]
+        absences = [state.absence for state in parts_of(self.own.items(), episode).values()]
         unseen = [absence.not_working_before for absence in absences if absence]
         return longest(unseen) or Downtime()
 

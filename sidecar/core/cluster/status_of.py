@@ -48,7 +48,7 @@ class Statuses:
         self._policy, self._now = policy, now
         self._decided: dict[str, ClusterStatus] = {}
 
-    def of(self, name: str, cluster: ClusterState) -> ClusterStatus:
+    def status_of(self, name: str, cluster: ClusterState) -> ClusterStatus:
         if name not in self._decided:
             self._decided[name] = status_of(self._policy, name, cluster, self._now)
         return self._decided[name]
@@ -83,9 +83,9 @@ def _blind(case: Case) -> Parts:
     if cluster.refused:
         return (f"{case.store} does not let it be read: {clean(cluster.refused, LONGEST_REASON)}", *case.last_known)
     is_new = view.loss is None and not view.complete and (view.connection is None or not cluster.ever_led)
-    if is_new and not cluster.in_sight:
+    if is_new and not cluster.is_in_sight:
         return (f"{case.store} has not been read yet: leaders are unknown", *case.last_known)
-    if not cluster.in_sight:
+    if not cluster.is_in_sight:
         began = view.loss.began if view.loss and view.loss.ended is None else view.turned_at
         lasts = case.now.steady - began.steady
         for_long = f" for {age(lasts)}" if began.steady and lasts >= SECOND else ""
@@ -110,7 +110,9 @@ def _down(case: Case) -> Parts:
     if case.is_planned:
         return ()
     if case.vacant:
-        unknown = _refused(case)
+        # Without these rights a stop cannot be told from a loss.
+        lacks = planned.rights(case.cluster)
+        unknown = (f"whether it was meant is not known without {lacks}",) if lacks else ()
         if not case.cluster.ever_led:
             return ("no leader yet", *_contenders(case), *unknown)
         stand = case.jobs_of_failover
@@ -120,12 +122,6 @@ def _down(case: Case) -> Parts:
         longest = age(max(case.now.steady - since for since in unled.values()))
         return (f"{len(unled)} of {len(case.jobs)} jobs without a leader for {longest}",)
     return ()
-
-
-def _refused(case: Case) -> Parts:
-    """The rights that the API server refuses, without which a stop cannot be told from a loss."""
-    lacks = planned.rights(case.cluster)
-    return (f"whether it was meant is not known without {lacks}",) if lacks else ()
 
 
 def _contenders(case: Case) -> Parts:

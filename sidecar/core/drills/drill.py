@@ -3,11 +3,11 @@
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sidecar.core.alerting.silence_document import StoredSilence
 from sidecar.core.cluster.draft import envelope
-from sidecar.core.drills.findings import Findings
-from sidecar.core.drills.judge import Result, figures, judged
+from sidecar.core.drills.findings import Findings, Result, figures, judged
 from sidecar.core.moment import Moment, timestamp
 from sidecar.core.policy.policy import Policy, Source
 from sidecar.core.records import Drill, record_id
@@ -47,23 +47,15 @@ def began(policy: Policy, drill: StoredSilence, receivers: tuple[str, ...], now:
 
 
 def ended(policy: Policy, drill: RunningDrill, over: Moment, now: Moment) -> Drill:
-    """The record of a drill that is over."""
     of, findings = drill.began, drill.findings
     result, reasons = judged(of, findings, over.wall, is_final=True)
     arrived = {name for name, message in findings.messages.items() if message.arrived}
     # One that could not see speaks for itself alone: its row does not stand for those of others.
     own = (policy.observer,) if result is Result.UNKNOWN else ()
-    return Drill(
+    return replace(
+        of,
         id=record_id("drill", of.cluster_id, of.drill_id, ENDED, *own),
-        drill_id=of.drill_id,
         phase=ENDED,
-        expects=of.expects,
-        starts_at=of.starts_at,
-        ends_at=of.ends_at,
-        author=of.author,
-        comment=of.comment,
-        receivers=of.receivers,
-        assessed=of.assessed,
         over_at=timestamp(over.wall),
         result=result.value,
         reasons=list(reasons),

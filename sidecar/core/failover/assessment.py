@@ -12,22 +12,9 @@ from msgspec.structs import replace
 from sidecar.core.cluster.cluster_state import ClusterState
 from sidecar.core.cluster.draft import ClusterStep, Happened
 from sidecar.core.failover import deaths, plans
-from sidecar.core.failover.compared_pictures import (
-    LISTED_TIMES,
-    compared,
-    remembered,
-    with_picture,
-    without_old_faults,
-)
+from sidecar.core.failover.compared_pictures import LISTED_TIMES, compared, remembered, with_picture, without_old_faults
 from sidecar.core.failover.episodes import Episode
-from sidecar.core.failover.recovery_judge import (
-    JobRuling,
-    Judgement,
-    Workers,
-    judgement,
-    recovery_rows,
-    task_managers,
-)
+from sidecar.core.failover.recovery_judge import JobRuling, Judgement, Workers, judgement, recovery_rows, task_managers
 from sidecar.core.failover.recovery_state import (
     MOST_ROWS,
     Assessed,
@@ -85,7 +72,9 @@ def tick(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) ->
         return (replace(cluster, recovery=None, recovering={}) if cluster.recovery else cluster), happened
     if cluster.recovery is None:
         if episode and cluster.picture and not is_judged(cluster, episode):
-            cluster = _with_assessment(cluster, episode)
+            left_out, session_id = is_left_out(episode.facts), episode.before.session_id
+            recovery = Assessment(episode.id, episode.opened_at, session_id, left_out=left_out)
+            cluster = replace(cluster, recovery=recovery, recovering={}, picture_kept=cluster.picture)
         return cluster, happened
     cluster = _with_leaders(cluster, cluster.recovery)
     if _waits_for_nothing(policy, cluster, now):
@@ -221,13 +210,6 @@ def led_since(cluster: ClusterState) -> tuple[Moment, str] | None:
     return (last.led_at, last.episode_id) if last and last.led_at else None
 
 
-def _with_assessment(cluster: ClusterState, episode: Episode) -> ClusterState:
-    assessment = Assessment(
-        episode.id, episode.opened_at, episode.before.session_id, left_out=is_left_out(episode.facts)
-    )
-    return replace(cluster, recovery=assessment, recovering={}, picture_kept=cluster.picture)
-
-
 def _with_leaders(cluster: ClusterState, assessment: Assessment) -> ClusterState:
     """The cluster, whose assessment knows since when it is led, and by whom."""
     own = [cluster.components[component] for component in CLUSTER_COMPONENTS]
@@ -265,7 +247,7 @@ def _cases(cluster: ClusterState, assessment: Assessment, before: Picture, led_f
             cluster.recovering.get(job.id),
             same_leader=_is_same_leader(assessment),
             complete=complete,
-            stored=job.id in stored or not cluster.in_sight,
+            stored=job.id in stored or not cluster.is_in_sight,
             lost=job.id in cluster.job_faults,
             intended=assessment.left_out,
             starting=assessment.starting,
@@ -326,7 +308,6 @@ def _with_faults(
 
 
 def _fault(job: JobRuling, before: JobFault | None, assessment: Assessment, now: Moment) -> JobFault | None:
-    """The fault of the job now. `before`: its previous fault."""
     fault = FAULTS.get(job.outcome or "")
     if fault is None:
         return None if job.outcome is Outcome.RUNNING else before

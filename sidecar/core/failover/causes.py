@@ -198,11 +198,7 @@ _FATAL: Final = 239
 """The exit code of Flink's fatal error handler."""
 _BY_SIGNAL: Final = frozenset({128 + 9, 128 + 15})
 """Exit codes of a process that was killed, or asked to end."""
-_BY_INTENT: Final = {
-    Cause.PLANNED_UPGRADE: Plan.UPGRADE,
-    Cause.ROLLBACK: Plan.ROLLBACK,
-    Cause.NODE_DRAIN: Plan.DRAIN,
-}
+_BY_INTENT: Final = {Cause.PLANNED_UPGRADE: Plan.UPGRADE, Cause.ROLLBACK: Plan.ROLLBACK, Cause.NODE_DRAIN: Plan.DRAIN}
 """A suspended or deleted FlinkDeployment explains that there is no leader, not how the last one ended."""
 
 

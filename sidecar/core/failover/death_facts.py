@@ -83,7 +83,6 @@ class DeathFacts(Struct, frozen=True):
 
     @property
     def says_ended(self) -> bool:
-        """Whether anything says that it ended at all."""
         return not self.lives and bool(
             self.container
             or self.process

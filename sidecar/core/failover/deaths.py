@@ -30,7 +30,6 @@ from sidecar.core.failover.ends import (
     Rebooted,
 )
 from sidecar.core.failover.episodes import Episode
-from sidecar.core.flink.leadership import host_port, is_own_host
 from sidecar.core.moment import SECOND, Moment, seconds
 from sidecar.core.observations import (
     EndObservation,
@@ -41,7 +40,7 @@ from sidecar.core.observations import (
     ProcessEnded,
     ProcessSeen,
 )
-from sidecar.core.pods import name_at
+from sidecar.core.pods import host_port, is_at, is_own_host, name_at
 from sidecar.core.policy.policy import Store
 from sidecar.core.process_end import PodStatus
 from sidecar.core.sanitize import clean
@@ -224,6 +223,7 @@ def _facts(cluster: ClusterState, episode: Episode, after: int) -> DeathFacts:
     if process and container and abs(process.at.steady - container.at.steady) > ROUNDED:
         process = None  # of another process of the pod, or of the next one
     log = _log(remembered, lost, pod, container or process)
+    logged = log.fault if log and log.fault != LogFault() else None
     name = pod.status.name if pod else name_of(cluster, lost.address)
     return DeathFacts(
         lost.opened,
@@ -237,7 +237,7 @@ def _facts(cluster: ClusterState, episode: Episode, after: int) -> DeathFacts:
         process=process,
         signs=tuple(sign for sign in remembered.signs if pod and sign.uid == pod.status.uid and lost.has(sign.at)),
         newcomers=_newcomers(remembered, pod) if pod else (),
-        fault=(process and process.fault) or _fault(log, container),
+        fault=(process and process.fault) or logged or (container.fault if container else None),
         is_started_again=log is not None and log.followed,
         reboot=_reboot(remembered, lost, unseen=episode.facts.unseen),
     )
@@ -248,30 +248,23 @@ def _log(remembered: Ends, lost: Lost, pod: KnownPod | None, end: Beside | Conta
     pid = end.end.pid if isinstance(end, KnownProcessEnd) else None
     if end:
         others: list[Beside | ContainerEnded] = [*(pod.ends if pod else ())]
-        others += [process for process in remembered.processes if ends.is_at(lost.address, process.hosts)]
+        others += [process for process in remembered.processes if is_at(lost.address, process.hosts)]
         following = (other.at.steady for other in others if other.at.steady > end.at.steady + ROUNDED)
         lost = lost._replace(until=min(following, default=end.at.steady + AFTER))
     logs = (
         log
         for log in remembered.logs
         if lost.has(log.at)
-        and (ends.is_at(lost.address, log.hosts) if log.pod_uid is None else pod and log.pod_uid == pod.status.uid)
+        and (is_at(lost.address, log.hosts) if log.pod_uid is None else pod and log.pod_uid == pod.status.uid)
         and (log.pid is None or pid in {None, log.pid})
     )
     return nearest(logs, lost.opened)
 
 
-def _fault(log: LogRead | None, container: ContainerEnded | None) -> LogFault | None:
-    """The first error of its log, or of its termination message."""
-    if log and log.fault != LogFault():
-        return log.fault
-    return container.fault if container else None
-
-
 def _reboot(remembered: Ends, lost: Lost, *, unseen: bool) -> Rebooted | None:
     earlier = _BOOTED - BEFORE if unseen else 0
     lost = lost._replace(since=lost.since - earlier, until=lost.until + AFTER)
-    reboots = (each for each in remembered.reboots if lost.has(each.at) and ends.is_at(lost.address, each.hosts))
+    reboots = (each for each in remembered.reboots if lost.has(each.at) and is_at(lost.address, each.hosts))
     return nearest(reboots, lost.opened)
 
 
@@ -280,12 +273,8 @@ def _newcomers(remembered: Ends, pod: KnownPod) -> tuple[PodStatus, ...]:
     if pod.deleted_at is None:
         return ()
     others = [other.status for uid, other in remembered.pods.items() if uid != pod.status.uid]
-    created = [other for other in others if other.created_at is not None and _is_near(other.created_at, pod.deleted_at)]
+    created = [other for other in others if other.created_at and abs(other.created_at - pod.deleted_at.wall) <= AFTER]
     return tuple(sorted(created, key=lambda other: other.created_at or 0))
-
-
-def _is_near(created_at: int, deleted_at: Moment) -> bool:
-    return abs(created_at - deleted_at.wall) <= AFTER
 
 
 # -- the process of the leader that was lost ----------------------------------------------------------------------------
@@ -303,14 +292,13 @@ def lost_leader(cluster: ClusterState, episode: Episode, after: int) -> Lost:
 
 
 def process_of(known: Ends, lost: Lost) -> LeaderProcess:
-    """The process of this leader, ended or running."""
     port = port_of(lost.address)
-    ended = [end for end in known.processes if lost.has(end.at) and ends.is_at(lost.address, end.hosts)]
+    ended = [end for end in known.processes if lost.has(end.at) and is_at(lost.address, end.hosts)]
     if own := nearest((end for end in ended if port in end.end.ports), lost.opened):
         return LeaderProcess(own, is_identified=True)
     since = lost.opened.wall - (lost.opened.steady - lost.since)
     for other in known.running:  # one that has started since may have taken its port
-        was_there = other.process.started_at <= since and ends.is_at(lost.address, other.hosts)
+        was_there = other.process.started_at <= since and is_at(lost.address, other.hosts)
         if was_there and port in other.process.ports:
             return LeaderProcess(running=other, is_identified=True)
     # Its address may be another one than that on which it listens.
@@ -329,7 +317,7 @@ def ended_since(known: Ends, address: str, since: int) -> KnownProcessEnd | None
 
 def _listened_at(address: str, ports: Container[int | None], hosts: Iterable[str]) -> bool:
     """Whether a process with these ports, on these hosts, is that of the leader at this address."""
-    return port_of(address) in ports and ends.is_at(address, hosts)
+    return port_of(address) in ports and is_at(address, hosts)
 
 
 def failed_successors(known: Ends, episode: Episode) -> Iterator[str]:
@@ -361,7 +349,6 @@ def end_of_pod(known: Ends, lost: Lost) -> tuple[KnownPod | None, ContainerEnded
 
 
 def port_of(address: str) -> int | None:
-    """The port in a leader's address."""
     port = host_port(address).rpartition(":")[2]
     return int(port) if port.isascii() and port.isdecimal() and len(port) <= 5 else None
 

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from sidecar.core.first_fault import log_end
 from sidecar.core.masking import masked
-from sidecar.core.moment import SECOND, Moment, lag
-from sidecar.core.pods import host_of, is_address
+from sidecar.core.moment import SECOND, Moment, lag, moment_of
+from sidecar.core.pods import is_pod_at
 from sidecar.core.process_end import ContainerEnd, LogEnd, PodStatus, ProcessEnd, RunningProcess, SeenEvent
 from sidecar.core.sanitize import clean
 
@@ -246,11 +246,13 @@ def with_pod(ends: Ends, pod: PodStatus, at: Moment, *, gone: bool) -> Ends:
     if pod.last_end:
         limit = last.status.limit_bytes if before else None  # a pod may be resized when its container is restarted
         containers = _with_end(containers, _container_end(pod.name, pod.last_end, limit or pod.limit_bytes, at))
+    grace = (pod.grace_seconds or 0) * SECOND
+    deleted_at = None if pod.delete_at is None else moment_of(pod.delete_at - grace, at)
     now = KnownPod(
         at,
         status,
         containers,
-        deleted_at=last.deleted_at or _deleted_at(pod, at),
+        deleted_at=last.deleted_at or deleted_at,
         gone_at=last.gone_at or (at if gone else None),
         failed_at=last.failed_at or (at if pod.phase == "Failed" else None),
     )
@@ -271,12 +273,8 @@ def _status(pod: PodStatus, before: PodStatus | None) -> PodStatus:
     )
 
 
-def _deleted_at(pod: PodStatus, at: Moment) -> Moment | None:
-    return None if pod.delete_at is None else _moment(pod.delete_at - (pod.grace_seconds or 0) * SECOND, at)
-
-
 def _container_end(pod: str, end: ContainerEnd, limit: int | None, at: Moment) -> ContainerEnded:
-    ended = at if end.finished_at is None else _moment(end.finished_at, at)
+    ended = moment_of(end.finished_at, at)
     fault = fault_of(log_end(pod, end.message)) if end.message else None
     if fault and _HEAP.search(end.message):  # the JVM's own last line of it is no entry of a log
         fault = replace(fault, heap=True)
@@ -291,8 +289,7 @@ def _with_end(ends: tuple[ContainerEnded, ...], end: ContainerEnded) -> tuple[Co
 
 
 def with_event(ends: Ends, event: SeenEvent, at: Moment) -> Ends:
-    """An Event was observed."""
-    happened, text = _moment(event.at, at), _text(event.message)
+    happened, text = moment_of(event.at, at), _text(event.message)
     if event.about == "FlinkDeployment":
         if event.reason not in {*OperatorReason}:
             return ends
@@ -333,25 +330,23 @@ def with_process(ends: Ends, end: ProcessEnd, hosts: Iterable[str], at: Moment) 
     """The end of the JobManager's process beside a sidecar at these hosts was observed."""
     text = end.exhausted
     fault = LogFault(_text(text), 0, heap=bool(_HEAP.search(text))) if text else None
-    ended = KnownProcessEnd(_moment(end.ended_at, at), _first_hosts(hosts), end, fault)
+    ended = KnownProcessEnd(moment_of(end.ended_at, at), _first_hosts(hosts), end, fault)
     running = tuple(known for known in ends.running if known.process.pid != end.pid)
     return replace(ends, running=running, processes=_latest((ended, *ends.processes), MOST_ENDS))
 
 
 def with_log(ends: Ends, log: LogEnd, pod_uid: str | None, hosts: Iterable[str], at: Moment) -> Ends:
-    """The end of a log was read."""
     log_read = LogRead(at, () if pod_uid else _first_hosts(hosts), fault_of(log), pod_uid, log.followed, log.pid)
     return replace(ends, logs=_latest((log_read, *ends.logs), MOST_ENDS))
 
 
 def with_reboot(ends: Ends, booted_at: int, hosts: Iterable[str], at: Moment) -> Ends:
     """The machine of a sidecar at these hosts was restarted."""
-    reboot = Rebooted(_moment(booted_at, at), _first_hosts(hosts))
+    reboot = Rebooted(moment_of(booted_at, at), _first_hosts(hosts))
     return replace(ends, reboots=_latest((reboot, *ends.reboots), MOST_ENDS))
 
 
 def fault_of(log: LogEnd) -> LogFault:
-    """The fault that the end of a log shows."""
     text = log.first_fault or ""
     exception = log.exception or ""
     heap = _HEAP.search(text) or _HEAP.search(log.last_line)
@@ -387,25 +382,14 @@ def restarted(ends: Ends) -> Ends:
 
 
 def _newer_than(ends: Ends, since: int) -> Ends:
-    pods = {uid: _pod_since(pod, since) for uid, pod in ends.pods.items() if not _is_past(pod, since)}
-    parts = {
-        "pods": ends.pods if _same(pods, ends.pods) else pods,
-        **{name: tuple(value for value in getattr(ends, name) if value.at.steady >= since) for name in _MOST},
+    pods = {
+        uid: replace(pod, ends=tuple(end for end in pod.ends if end.at.steady >= since))
+        for uid, pod in ends.pods.items()
+        if pod.gone_at is None or pod.gone_at.steady >= since
     }
-    return ends if all(part == getattr(ends, name) for name, part in parts.items()) else replace(ends, **parts)
-
-
-def _is_past(pod: KnownPod, since: int) -> bool:
-    return pod.gone_at is not None and pod.gone_at.steady < since
-
-
-def _pod_since(pod: KnownPod, since: int) -> KnownPod:
-    kept = tuple(end for end in pod.ends if end.at.steady >= since)
-    return pod if len(kept) == len(pod.ends) else replace(pod, ends=kept)
-
-
-def _same(pods: Mapping[str, KnownPod], others: Mapping[str, KnownPod]) -> bool:
-    return len(pods) == len(others) and all(pods[uid] is others[uid] for uid in pods)
+    kept = {name: tuple(value for value in getattr(ends, name) if value.at.steady >= since) for name in _MOST}
+    newer = replace(ends, pods=pods, **kept)
+    return ends if newer == ends else newer
 
 
 # -- helpers -----------------------------------------------------------------------------------------------------------
@@ -416,24 +400,9 @@ def _text(text: str) -> str:
     return clean(masked(text[: 10 * _LONGEST]), _LONGEST)
 
 
-def is_at(place: str, hosts: Iterable[str]) -> bool:
-    """Whether a leader's address, or `host:port`, is of one of these hosts."""
-    host = host_of(place)
-    short = "" if is_address(host) else host.partition(".")[0]
-    return any(host == other or (short and short == other.partition(".")[0]) for other in hosts)
-
-
 def pods_at(ends: Ends, place: str) -> Iterator[KnownPod]:
     """The pods that have, or had, the address in a leader's address."""
-    host = host_of(place)
-    for pod in ends.pods.values():
-        if pod.status.address == host or (not is_address(host) and pod.status.name == host.partition(".")[0]):
-            yield pod
-
-
-def _moment(wall: int, now: Moment) -> Moment:
-    """The moment of a time by another clock; not later than `now`."""
-    return now if wall >= now.wall else Moment(now.steady - (now.wall - wall), max(wall, 0))
+    return (pod for pod in ends.pods.values() if is_pod_at(place, pod.status.address, pod.status.name))
 
 
 def _pods(pods: Mapping[str, KnownPod]) -> Mapping[str, KnownPod]:

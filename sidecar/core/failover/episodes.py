@@ -29,14 +29,12 @@ from sidecar.core.flink.leadership import (
     Leadership,
     Position,
     ZNodePosition,
-    host_port,
-    is_own_host,
 )
 from sidecar.core.leadership.leases import VacancyReason
 from sidecar.core.leadership.transitions import Kind, Transition
 from sidecar.core.leadership.unobserved import Downtime, Loss
 from sidecar.core.moment import SECOND, Duration, Moment, Steady
-from sidecar.core.pods import host_of
+from sidecar.core.pods import host_of, host_port, is_own_host
 from sidecar.core.policy.policy import Store
 from sidecar.core.records import RecordId, record_id
 
@@ -234,7 +232,7 @@ def _ends_quietly(store: Store, led: Collection[LeaderInformation]) -> bool:
             assert_never(store)
 
 
-def after_transition(
+def episode_after(
     episode: Episode | None, absence: Absence | None, transition: Transition, *, is_departure: bool
 ) -> tuple[Episode | None, Absence | None]:
     """The episode and the component's absence after `transition`. `is_departure`: see `leaves`."""

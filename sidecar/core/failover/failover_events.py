@@ -83,17 +83,14 @@ def _opening(before: ClusterState | None, after: ClusterState, happened: Sequenc
 def _loss(transition: Transition, cluster: ClusterState) -> str:
     """The text of how the failover began."""
     leaders = transition.last_known, transition.leader
-    before, after = (_spelled(leader.address, cluster) if leader else None for leader in leaders)
+    addresses = [leader.address if leader else None for leader in leaders]
+    before, after = (address and spelled(address, name_at(cluster.pods, address)) for address in addresses)
     if after:
         text = f"{transition.component} has another leader: {move(before, after)}"
     else:
         why = f": {transition.vacancy}" if transition.vacancy else ""
         text = f"{transition.component} lost its leader {clean(before)}{why}"
     return f"{text} [{transition.episode_id}]"
-
-
-def _spelled(address: str, cluster: ClusterState) -> str:
-    return spelled(address, name_at(cluster.pods, address))
 
 
 def _event_about(

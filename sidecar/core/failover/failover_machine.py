@@ -28,14 +28,13 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster.cluster_state import ClusterState, ComponentState, contending
+from sidecar.core.cluster.cluster_state import ClusterState, ComponentState, contending, parts_of
 from sidecar.core.cluster.draft import Draft
 from sidecar.core.failover import assessment, deaths, ends, episodes, planned, plans, recovery_state, rest_server
 from sidecar.core.failover.causes import RELATED
 from sidecar.core.failover.deaths import BEFORE, Lost, process_of
 from sidecar.core.failover.episodes import Absence, Episode
 from sidecar.core.flink.leadership import (
-    CLUSTER_COMPONENTS,
     Component,
     ComponentId,
     ConfigMapPosition,
@@ -44,7 +43,6 @@ from sidecar.core.flink.leadership import (
     Unknown,
     Vacant,
     ZNodePosition,
-    is_own_host,
 )
 from sidecar.core.leadership import unobserved
 from sidecar.core.leadership.transitions import Kind, Transition
@@ -52,6 +50,7 @@ from sidecar.core.leadership.unobserved import Gone, LastLed
 from sidecar.core.moment import Moment
 from sidecar.core.observations import EndObservation, FailoverAnnotated, PictureTaken, PlanObservation
 from sidecar.core.overlay import with_items, without_items
+from sidecar.core.pods import is_own_host
 from sidecar.core.policy.policy import Store
 from sidecar.core.sanitize import clean
 
@@ -75,11 +74,11 @@ def follow(draft: Draft, state: ComponentState, transition: Transition) -> tuple
         before = draft.state.episode
     elif before and (is_departure or episodes.has_part(state.absence, before)) and transition.kind is not Kind.OBSCURED:
         transition = replace(transition, episode_id=before.id)
-    episode, absence = episodes.after_transition(before, state.absence, transition, is_departure=is_departure)
+    episode, absence = episodes.episode_after(before, state.absence, transition, is_departure=is_departure)
     if episode is not before:
         draft.update(episode=episode)
     if component.component is Component.REST_SERVER and draft.state.rest_server:
-        draft.update(rest_server=rest_server.after_transition(draft.state.rest_server, transition))
+        draft.update(rest_server=rest_server.server_after(draft.state.rest_server, transition))
     if transition.kind is Kind.RETIRED:
         _lose(draft, transition, episode)
     if draft.state.departed:
@@ -106,7 +105,7 @@ def withdrew(draft: Draft, component: ComponentId, state: ComponentState) -> Com
 
 def ended_for_good(draft: Draft) -> None:
     """Note that Flink has deleted the ConfigMap of its leaders, if they had removed their addresses: it ended for good."""
-    own = [state for _, state in draft.own_states()]
+    own = draft.own.values()
     gone = [state.absence for state in own if state.absence]
     vacant = all(isinstance(state.leadership, Vacant) for state in own)
     if gone and vacant and all(absence.withdrew for absence in gone):
@@ -132,7 +131,7 @@ def _explained(draft: Draft, state: ComponentState, transition: Transition) -> T
 
 def _new_id(draft: Draft, transition: Transition) -> str:
     """The id of the episode that the transition opens."""
-    own = [state for _, state in draft.own_states()]
+    own = draft.own.values()
     led = [state.last_known for state in own if state.last_known]
     places = [state.last_position for state in own if state.last_position]
     return episodes.key(draft.cluster_id, transition.store, led, places)
@@ -177,11 +176,12 @@ def _plan_vanished(draft: Draft, state: ComponentState, led: LastLed | None) -> 
 def _lose(draft: Draft, transition: Transition, episode: Episode | None) -> None:
     """Note that a job is missing, if this failover has lost it."""
     job_id, fault = transition.component.job_id, episodes.lost_by(transition)
-    if fault and job_id and episode and not recovery_state.is_left_out(episode.facts):
+    faults = draft.state.job_faults
+    if fault and job_id and job_id not in faults and episode and not recovery_state.is_left_out(episode.facts):
         jobs = draft.state.picture.jobs if draft.state.picture else ()
         name = next((clean(job.name) for job in jobs if job.id == job_id), None)
         lost = recovery_state.JobFault(fault, draft.at, episode.id, name)
-        draft.update(job_faults=recovery_state.with_missing(draft.state.job_faults, job_id, lost))
+        draft.update(job_faults={**faults, job_id: lost})
 
 
 # -- the episode -------------------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def _lose(draft: Draft, transition: Transition, episode: Episode | None) -> None
 
 def _open(draft: Draft, transition: Transition) -> None:
     """Open an episode with `transition`. Jobs that left shortly before belong to it."""
-    led = {component: state.last_known for component, state in draft.own_states() if state.last_known}
+    led = {component: state.last_known for component, state in draft.own.items() if state.last_known}
     first = next(iter(led.values()), transition.last_known) or LeaderInformation("", UUID(int=0))
     loss, fewer = draft.state.view.loss, draft.state.fewer
     # One that was lost may have left its latch shortly before its address.
@@ -214,7 +214,7 @@ def _open(draft: Draft, transition: Transition) -> None:
 
 def _with_earlier_jobs(draft: Draft, episode: Episode) -> Episode:
     """The new episode with the jobs that left shortly before it, whose loss is recorded now."""
-    for component, state in [*draft.all_states()]:
+    for component, state in draft.all_states():
         absence = state.absence
         recent = absence and draft.at.steady - absence.left_at <= episodes.LOOK_BACK
         if component.job_id and absence and absence.episode_id is None and recent:
@@ -238,7 +238,7 @@ def _close(draft: Draft) -> None:
     assert episode  # noqa: S101  the caller checked
     operated = draft.state.operated
     closed = replace(episode, facts=deaths.facts_of(draft.state, episode), closed_at=draft.at)
-    parts = {component: state for component, state in draft.all_states() if episodes.has_part(state.absence, episode)}
+    parts = parts_of(draft.all_states(), episode)
     draft.happened.append(draft.writer.episode(closed, parts, draft.state.pods))
     disruptions, ends_before, last = draft.state.disruptions, draft.state.ends, draft.state.last_episode
     draft.update(
@@ -320,11 +320,7 @@ def removed(draft: Draft) -> None:
     """Record the failover in progress of a cluster that was removed, after its leaderships were retired."""
     episode, episode_before = draft.state.episode, draft.before.episode
     if episode and episode_before:
-        parts = {
-            component: state
-            for component, state in draft.before.components.items()
-            if not component.job_id and episodes.has_part(state.absence, episode_before)
-        }
+        parts = parts_of(draft.before.own.items(), episode_before)
         facts = replace(episode.facts, removed=episode_before.away > 0)
         draft.happened.append(draft.writer.episode(replace(episode, facts=facts), parts, draft.state.pods))
         draft.update(episode=None)
@@ -333,8 +329,7 @@ def removed(draft: Draft) -> None:
 def _is_over(cluster: ClusterState, episode: Episode, now: Moment) -> bool:
     if not episodes.is_over(episode, now):  # who leads is asked last: in most ticks of a failover it has no say
         return False
-    own = ((component, cluster.components.get(component)) for component in CLUSTER_COMPONENTS)
-    divided = episodes.is_divided((component, state.leadership) for component, state in own if state)
+    divided = episodes.is_divided([(component, state.leadership) for component, state in cluster.own.items()])
     return episodes.is_over(episode, now, divided=divided)
 
 

@@ -71,14 +71,14 @@ def consider(draft: Draft, *, opening: bool = False) -> None:
 def forget_earlier_stop(draft: Draft) -> None:
     """Once a leader is published again, an earlier stop no longer explains the next loss."""
     operated = draft.state.operated
-    began = [state.since for _, state in draft.own_states() if isinstance(state.leadership, Held)]
+    began = [state.since for state in draft.own.values() if isinstance(state.leadership, Held)]
     if began and (after := plans.led(operated, max(began, key=lambda at: at.steady))) is not operated:
         draft.update(operated=after)
 
 
 def _hosts(draft: Draft) -> tuple[set[str], set[str]]:
     """The hosts of the cluster's current leaders, and the hosts of its last known leaders."""
-    own = [state for _, state in draft.own_states()]
+    own = draft.own.values()
     last = {host_of(state.last_known.address) for state in own if state.last_known}
     return {host_of(state.leadership.leader.address) for state in own if isinstance(state.leadership, Held)}, last
 
@@ -88,19 +88,14 @@ def _listed(cluster: ClusterState, cluster_id: str, there: Iterable[Candidate], 
     operated, plain = cluster.operated, cluster_id.rpartition("/")[2]
     own = [candidate for candidate in there if candidate.app in {"", plain}]
     if operated is None or operated.kind is Maker.NOTHING:
-        return _any(operated, at) if own else _none(cluster, at)
+        if own and operated and operated.unwanted_since:  # one may exist
+            return replace(operated, unwanted_since=None, unread_since=None, wanted_since=at)
+        return operated if own else _none(cluster, at)
     if operated.deployment is None:
         return operated
     name = operated.name or plain
     is_there = any((candidate.kind, candidate.name) == (operated.kind, name) for candidate in own)
     return operated if is_there else plans.deleted(operated, at)
-
-
-def _any(operated: Operated | None, at: Moment) -> Operated | None:
-    """The state of the cluster's maker if one may exist."""
-    if operated is None or operated.unwanted_since is None:
-        return operated
-    return replace(operated, unwanted_since=None, unread_since=None, wanted_since=at)
 
 
 def _none(cluster: ClusterState, at: Moment) -> Operated | None:
@@ -109,9 +104,9 @@ def _none(cluster: ClusterState, at: Moment) -> Operated | None:
     operated = cluster.operated
     if operated and operated.unwanted_since:
         return replace(operated, unread_since=None) if operated.unread_since else operated
-    own = [state.leadership for component, state in cluster.components.items() if not component.job_id]
     ran = any(lease.renewed_at is not None for lease in cluster.leases.values())
-    if ran or not cluster.in_sight or not all(isinstance(leadership, Vacant) for leadership in own):
+    is_led = not all(isinstance(state.leadership, Vacant) for state in cluster.own.values())
+    if ran or is_led or not cluster.is_in_sight:
         return operated
     return Operated(None, unwanted_since=at, unseen=True, kind=Maker.NOTHING)
 

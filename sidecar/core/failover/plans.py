@@ -17,8 +17,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.flink.deployments import FlinkDeployment, Maker, Reconciliation, Seen
-from sidecar.core.moment import SECOND, Moment, lag, spoken
-from sidecar.core.pods import Address, KubernetesName, host_of, is_address
+from sidecar.core.moment import SECOND, Moment, lag, moment_of, spoken
+from sidecar.core.pods import Address, KubernetesName, is_address, is_pod_at
 from sidecar.core.sanitize import clean
 
 BEFORE: Final = 600 * SECOND
@@ -306,7 +306,7 @@ def _with_action(operated: Operated | None, after: Operated, at: Moment) -> Oper
     deployment = after.deployment
     assert deployment  # noqa: S101  the callers have one
     missed = operated is None or operated.unread_since is not None
-    said = _moment(deployment.reconciled_at, at) if missed else at
+    said = moment_of(deployment.reconciled_at, at) if missed else at
     match deployment.reconciliation:
         case Reconciliation.UPGRADING | Reconciliation.ROLLING_BACK as state:
             plan = Plan.UPGRADE if state is Reconciliation.UPGRADING else Plan.ROLLBACK
@@ -341,11 +341,6 @@ def _wanted(after: Operated, operated: Operated | None, at: Moment) -> Operated:
         unseen = operated is None or operated.unread_since is not None
         return replace(after, unwanted_since=since or at, unseen=after.unseen if since else unseen)
     return replace(after, unwanted_since=None, unseen=False, namespace="", wanted_since=at) if since else after
-
-
-def _moment(wall: int | None, now: Moment) -> Moment:
-    """The moment of a time by another clock; not later than `now`."""
-    return now if wall is None or wall >= now.wall else Moment(now.steady - (now.wall - wall), wall)
 
 
 # -- what it means for a failover --------------------------------------------------------------------------------------
@@ -391,7 +386,7 @@ def drain(disruptions: Mapping[str, Disruption], leader: str, opened: Moment) ->
     """Whether the pod of this leader (an address) was drained."""
     for disruption in disruptions.values():
         after = disruption.at.steady - opened.steady
-        if -BEFORE <= after <= LATE and _is_at(disruption, leader):
+        if -BEFORE <= after <= LATE and is_pod_at(leader, disruption.address, disruption.pod):
             node = f"node {disruption.node}" if disruption.node else None
             return Intent(Plan.DRAIN, after, node, evicted=disruption.evicted)
     return None
@@ -399,13 +394,8 @@ def drain(disruptions: Mapping[str, Disruption], leader: str, opened: Moment) ->
 
 def other_disruptions(disruptions: Mapping[str, Disruption], leader: str) -> Mapping[str, Disruption]:
     """The disruptions after a failover of this leader: another pod may get its address, or its name."""
-    remaining = {uid: disruption for uid, disruption in disruptions.items() if not _is_at(disruption, leader)}
+    remaining = {uid: other for uid, other in disruptions.items() if not is_pod_at(leader, other.address, other.pod)}
     return disruptions if len(remaining) == len(disruptions) else remaining
-
-
-def _is_at(disruption: Disruption, leader: str) -> bool:
-    host = host_of(leader)
-    return disruption.address == host or (not is_address(host) and disruption.pod == host.partition(".")[0])
 
 
 def expected_until(operated: Operated | None, opened: Moment) -> int | None:

@@ -60,11 +60,11 @@ class JobRuling(Struct, frozen=True):
 
 
 def job_ruling(case: JobCase) -> JobRuling:
-    """The ruling about one job."""
     _, outcome = decided(OUTCOMES, case)
     ran = outcome.answer is Outcome.RUNNING
     origin = decided(ORIGINS, case)[1] if ran else Ruling(None)
-    rulings = (outcome, origin)
+    rulings, after = (outcome, origin), case.after
+    awaits_checkpoint = bool(ran and after and after.enabled and not case.continued and after.checkpointed_at is None)
     return JobRuling(
         case,
         Outcome(outcome.answer) if outcome.answer else None,
@@ -73,13 +73,8 @@ def job_ruling(case: JobCase) -> JobRuling:
         reprocessed(case) if ran else None,
         tuple(ruling.reason for ruling in rulings if ruling.reason),
         _grade(outcome, origin),
-        outcome.open or origin.open or (ran and _awaits_checkpoint(case)),
+        outcome.open or origin.open or awaits_checkpoint,
     )
-
-
-def _awaits_checkpoint(case: JobCase) -> bool:
-    after = case.after
-    return after is not None and after.enabled and not case.continued and after.checkpointed_at is None
 
 
 def _grade(outcome: Ruling, origin: Ruling) -> Grade:
@@ -177,9 +172,8 @@ def judgement(
     """
     jobs = tuple(map(job_ruling, cases))
     grades = [registered.grade, *(_final(job) if patience_over else job.grade for job in jobs)]
-    reasons = [
-        f"Job {clean(job.case.before.name)}: {reason}" for job in sorted(jobs, key=_urgency) for reason in job.reasons
-    ]
+    worst_first = sorted(jobs, key=lambda job: _WORST_FIRST.index(job.grade))
+    reasons = [f"Job {clean(job.case.before.name)}: {reason}" for job in worst_first for reason in job.reasons]
     if registered.reason:
         reasons.append(registered.reason)
     if left_out:
@@ -205,10 +199,6 @@ def _final(job: JobRuling) -> Grade:
     return Grade.DEGRADED if is_down else job.grade
 
 
-def _urgency(job: JobRuling) -> int:
-    return _WORST_FIRST.index(job.grade)
-
-
 _URGENCY: Final = (Outcome.MISSING, None, Outcome.RESURRECTED, Outcome.RUNNING, Outcome.ENDED)
 
 
@@ -226,7 +216,6 @@ class _Stages(TypedDict):
 def recovery_rows(
     policy: Policy, cluster_id: str, assessment: Assessment, verdict: Judgement, dead_at: int | None, now: Moment
 ) -> tuple[Recovery, ...]:
-    """The rows."""
     led_at = assessment.led_at.wall if assessment.led_at else None
     stages = _Stages(
         episode_id=assessment.episode_id,
@@ -255,7 +244,7 @@ def _cluster_row(verdict: Judgement, stages: _Stages, began: int, led_at: int | 
         job.case.after.checkpointed_at for job in verdict.running if job.case.after and job.case.after.enabled
     ]
     times = [at for at in checkpointed if at is not None]
-    registered: Registered = verdict.registered
+    registered = verdict.registered
     return Recovery(
         id=record_id("recovery", written["cluster_id"], written["observer"], stages["episode_id"]),
         reasons=list(verdict.reasons),

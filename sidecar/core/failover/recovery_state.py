@@ -149,7 +149,6 @@ class RecoverySummary(message.MessageRecovery, frozen=True):
 
 
 def summary(assessed: Assessed) -> RecoverySummary:
-    """The summary of a recovery that was judged."""
     of_cluster, *rows = assessed.rows
     jobs = tuple(convert(row, message.RecoveredJob, from_attributes=True) for row in rows[:MOST_SUMMARISED])
     return RecoverySummary(of_cluster.verdict, tuple(of_cluster.reasons), jobs)
@@ -158,8 +157,3 @@ def summary(assessed: Assessed) -> RecoverySummary:
 def is_left_out(facts: Facts) -> bool:
     """Whether a failover was planned, and no rollback: it may leave jobs out."""
     return facts.intent is not None and facts.intent.plan is not Plan.ROLLBACK
-
-
-def with_missing(faults: Mapping[str, JobFault], job_id: str, fault: JobFault) -> Mapping[str, JobFault]:
-    """The faults with a job whose plan vanished from the store while nobody led."""
-    return faults if job_id in faults else {**faults, job_id: fault}

@@ -69,7 +69,7 @@ def due(
     if last is None or last.leader != leader:
         failures = 0
     elif now.steady - last.at >= (
-        ASSESSED if suspected else _pause(_interval(policy, watched), cluster, last, assessed=first is not None)
+        ASSESSED if suspected else _pause(policy, watched, cluster, last, assessed=first is not None)
     ):
         failures = last.failures + last.waiting
     else:
@@ -101,7 +101,7 @@ def bounded(clusters: Mapping[str, ClusterState], answer: PictureTaken) -> Pictu
     """The answer, whose picture is left out if it does not fit beside those of the other clusters."""
     picture, cluster = answer.picture, clusters[answer.cluster_id]
     if picture and picture.size > _held(cluster):
-        picture = picture.within(_most(cluster, held(clusters.values())))
+        picture = picture.bounded(_most(cluster, held(clusters.values())))
     if picture is None or not picture.left_out:
         return answer
     return replace(answer, picture=picture, problem=f"its description was left out: {NOT_HELD}")
@@ -161,15 +161,10 @@ def failing(cluster: ClusterState, now: Moment) -> str | None:
     return last.problem if last and cluster.rest_leader and now.steady - last.good_at >= SHOWN_AFTER else None
 
 
-def _interval(policy: Policy, watched: int) -> int:
-    """Between two requests that are answered: of many clusters together not more are asked in a second than of TOGETHER."""
+def _pause(policy: Policy, watched: int, cluster: ClusterState, last: PictureRequested, *, assessed: bool) -> int:
+    """The time from the last request to the next: of many clusters together not more are asked in a second than of TOGETHER."""
     interval = policy.picture_interval
-    return min(interval * max(1, -(-watched // TOGETHER)), max(interval, LONGEST))
-
-
-def _pause(interval: int, cluster: ClusterState, last: PictureRequested, *, assessed: bool) -> int:
-    """The time from the last request to the next. `interval`: the time while no failover is assessed."""
-    interval = ASSESSED if assessed else interval
+    interval = ASSESSED if assessed else min(interval * max(1, -(-watched // TOGETHER)), max(interval, LONGEST))
     doubled = max(0, last.failures - PATIENT) if assessed else last.failures
     has_answered = cluster.rest_server is not None and cluster.rest_server.leader == last.leader
     longest = LONGEST_ONCE_ANSWERED if has_answered else LONGEST
@@ -183,7 +178,7 @@ def _is_of_another(cluster: ClusterState, picture: Picture) -> bool:
     return bool(job_ids and stored) and job_ids.isdisjoint(stored)
 
 
-def after_transition(server: RestServer, transition: Transition) -> RestServer:
+def server_after(server: RestServer, transition: Transition) -> RestServer:
     """The server when its leadership changes, or is seen again: the silence of the same leader goes on, and has to be proven anew."""
     if server.unanswered is None or transition.kind is Kind.OBSCURED:
         return server

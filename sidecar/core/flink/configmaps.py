@@ -18,8 +18,14 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta, Struct
 
-from sidecar.core.flink.connection_info import TOO_LONG, Unreadable
-from sidecar.core.flink.leadership import LONGEST_ADDRESS, Component, ComponentId, LeaderInformation
+from sidecar.core.flink.leadership import (
+    LONGEST_ADDRESS,
+    TOO_LONG,
+    Component,
+    ComponentId,
+    LeaderInformation,
+    Unreadable,
+)
 from sidecar.core.moment import SECOND
 
 

@@ -184,7 +184,9 @@ def leftover_jobs(facts: KubernetesFacts) -> Finding:
         if config_map.app == facts.cluster_id and (match := _JOB_MAP.fullmatch(config_map.name))
     ]
     leftovers = [
-        config_map for config_map, job in own if job not in leaders.jobs and _is_old(config_map, facts.read_at)
+        config_map
+        for config_map, job in own
+        if job not in leaders.jobs and config_map.created_at and facts.read_at - config_map.created_at >= _LEFT_AFTER
     ]
     if not leftovers:
         return passes(f"{counted(len(own), 'ConfigMap')} of checkpoints, of jobs in {leaders.name}")
@@ -209,10 +211,6 @@ def _unled_for(config_map: HaConfigMap, now: int) -> int | None:
     renewed = _wall(lease.renew_time) if lease else None
     last = max((time for time in (renewed, config_map.created_at) if time is not None), default=None)
     return None if last is None else now - last
-
-
-def _is_old(config_map: HaConfigMap, now: int) -> bool:
-    return config_map.created_at is not None and now - config_map.created_at >= _LEFT_AFTER
 
 
 def _is_deployed(facts: KubernetesFacts, app: str) -> bool:
@@ -241,7 +239,6 @@ def _wall(text: str) -> int | None:
 
 
 def _verbs(missing: Sequence[Right]) -> str:
-    """The missing verbs, by object."""
     by_object: dict[str, list[str]] = {}
     for right in missing:
         by_object.setdefault(f"{right.resource} {right.name}".strip(), []).append(right.verb)

@@ -92,7 +92,6 @@ class Checked(Struct, frozen=True):
 
 
 def results(store: ZooKeeperFacts | KubernetesFacts, flink: FlinkFacts) -> tuple[CheckResult, ...]:
-    """The checks that apply to a cluster."""
     match store:
         case ZooKeeperFacts():
             of_store = _results(ZOOKEEPER_CHECKS, store)

@@ -249,10 +249,7 @@ def zxid_headroom(facts: ZooKeeperFacts) -> Finding:
     used = facts.zxid & _EPOCH
     text = f"{used / _EPOCH:.0%} of the transactions of this epoch are used"
     if used > _NEAR_END * _EPOCH:
-        return risk(
-            text,
-            "restart ZooKeeper's leader at a quiet time: at the end of the epoch it steps down by itself",
-        )
+        return risk(text, "restart ZooKeeper's leader at a quiet time: at the end of the epoch it steps down by itself")
     return passes(text)
 
 

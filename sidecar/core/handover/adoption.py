@@ -1,21 +1,21 @@
 """Continues a state from a handover: facts that this sidecar could not observe itself are left out."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from msgspec.structs import replace
 
 from sidecar.core.alerting import grouping
 from sidecar.core.alerting.alerts import Alert, Group, Member
-from sidecar.core.cluster import cluster_step
-from sidecar.core.cluster.cluster_state import ClusterState
+from sidecar.core.cluster.cluster_state import ClusterState, View
 from sidecar.core.failover import assessment, plans, rest_server
 from sidecar.core.failover.episodes import Episode
 from sidecar.core.handover.contents import Handover, with_members
 from sidecar.core.moment import Moment
 from sidecar.core.pictures import MOST_HELD
 from sidecar.core.pods import merged
-from sidecar.core.policy.labels import PLANNED
 from sidecar.core.policy.policy import Policy, Source
+from sidecar.core.policy.routing import PLANNED
 from sidecar.core.policy.triggers import EVENTS
 from sidecar.core.rebase import rebased
 from sidecar.core.state import State
@@ -44,14 +44,14 @@ def adopt(
         cluster = _informed(current, previous, handover.observer)
         return state if cluster is current else replace(state, clusters={**state.clusters, cluster_id: cluster}), {}
     own = handover.observer == policy.observer
-    cluster = cluster_step.take_over(previous, handover.observer, now)
+    cluster = _taken_over(previous, handover.observer, now)
     if not own and not handover.ended:  # it answers another sidecar, in another place, which may still run
         cluster = replace(cluster, rest_server=None)
     if current:
         cluster = _with_earlier(cluster, current, now)
     if cluster.picture:
         room = MOST_HELD - rest_server.held(state.clusters.values())
-        picture = cluster.picture.within(max(0, room))
+        picture = cluster.picture.bounded(max(0, room))
         cluster = replace(cluster, picture=picture, picture_kept=picture)
     handed_over = _without_plans(policy, cluster_id, handover.alerts.groups)
     groups = with_members(handed_over, lambda member: _is_adopted(policy, member, own=own))
@@ -64,9 +64,29 @@ def adopt(
     return replace(state, clusters={**state.clusters, cluster_id: cluster}, alerts=alerts), groups
 
 
+_DEPARTURE: Final = (
+    *("orderly", "left", "withdrawn", "released", "not_renewed_for", "deleted"),
+    *("unseen", "opened", "loss", "contended", "quiet_end"),
+)
+"""The facts about how a failover began."""
+
+
+def _taken_over(cluster: ClusterState, observer: str, now: Moment) -> ClusterState:
+    """The cluster as `observer` handed it over: nothing has been read yet."""
+    episode = cluster.episode
+    if episode:
+        episode = replace(episode, facts=replace(episode.facts, handed_over_by=observer))
+    return replace(cluster, view=View(since=now, turned_at=now), episode=episode, handed_over_by=observer)
+
+
 def _informed(current: ClusterState, previous: ClusterState, observer: str) -> ClusterState:
-    """The watched cluster with what only the other sidecar knows; the same object if it is nothing."""
-    cluster = cluster_step.informed(current, previous.episode, observer)
+    """The watched cluster with what only the other sidecar knows: pods, and how the failover in progress began, if that was not observed
+    here. The same object if it is nothing."""
+    cluster, ours, theirs = current, current.episode, previous.episode
+    if ours and theirs and ours.id == theirs.id and ours.facts.unseen and not theirs.facts.unseen:
+        how_it_began = {name: getattr(theirs.facts, name) for name in _DEPARTURE}
+        facts = replace(ours.facts, **how_it_began, handed_over_by=observer)
+        cluster = replace(cluster, episode=replace(ours, facts=facts))
     pods = merged(current.pods, previous.pods)
     return cluster if pods is current.pods else replace(cluster, pods=pods)
 

@@ -7,11 +7,13 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Alerts, Group, Member, Reason
 from sidecar.core.alerting.outbox import Delivery
-from sidecar.core.cluster import cluster_step
-from sidecar.core.cluster.cluster_state import ClusterState
-from sidecar.core.failover import episodes
+from sidecar.core.cluster.cluster_state import ClusterState, ComponentState, fresh_cluster, last_known_state
+from sidecar.core.failover import assessment, episodes, plans
 from sidecar.core.failover.episodes import Absence, Episode
-from sidecar.core.flink.leadership import ConfigMapPosition, Position
+from sidecar.core.flink.leadership import ConfigMapPosition, Held, Position, Vacant
+from sidecar.core.leadership import unobserved
+from sidecar.core.leadership.leadership_account import Standing, changed, opened
+from sidecar.core.leadership.unobserved import Downtime, Gone, LastLed
 from sidecar.core.moment import Moment
 from sidecar.core.policy.policy import Policy
 from sidecar.core.state import State
@@ -48,18 +50,63 @@ class Handover(Struct, frozen=True):
 
     @property
     def leaders(self) -> int:
-        """The number of leaders in it."""
         return sum(1 for state in self.cluster.components.values() if state.last_known)
 
 
 def cluster_handover(policy: Policy, state: State, cluster_id: str, at: Moment, *, ended: bool = False) -> Handover:
-    """The handover of one cluster now."""
-    cluster = cluster_step.hand_over(policy, cluster_id, state.clusters[cluster_id], at)
+    cluster = _handed_over(policy, cluster_id, state.clusters[cluster_id], at)
     undelivered = _with_undelivered(state.alerts.groups, state.outbox.values())
     groups = with_members(undelivered, lambda member: member.alert.cluster_id == cluster_id)
     failovers = state.alerts.failovers.get(cluster_id)
     alerts = Alerts(groups=groups, failovers={cluster_id: failovers} if failovers else {})
     return Handover(policy.observer, at, ended, cluster, alerts)
+
+
+def _handed_over(policy: Policy, cluster_id: str, cluster: ClusterState, now: Moment) -> ClusterState:
+    """The state that the next sidecar needs: the last leaders, until when at the earliest they led, and the failover in progress. The view
+    is left out: each sidecar has its own.
+    """
+    last = cluster.last_episode
+    if last and last.death:  # it is recorded
+        last = replace(last, closed_at=None)
+    return replace(
+        fresh_cluster(now),
+        components={
+            component: _component_handed_over(policy, cluster_id, cluster, state, now)
+            for component, state in cluster.components.items()
+        },
+        leases={name: lease for name, lease in cluster.leases.items() if lease.lapsed},
+        episode=cluster.episode,
+        last_episode=last,
+        standby=cluster.standby,
+        contested=cluster.contested,
+        pods=cluster.pods,
+        operated=plans.unread(cluster.operated, now),
+        disruptions=cluster.disruptions,
+        picture=assessment.expected(cluster),
+        assessed=assessment.handed_over(cluster, now),
+        job_faults=cluster.job_faults,
+        rest_server=cluster.rest_server,
+        drilled=cluster.drilled,
+        account=changed(cluster.account or opened(now.steady), Standing.UNOBSERVED, now.steady, now.steady),
+    )
+
+
+def _component_handed_over(
+    policy: Policy, cluster_id: str, cluster: ClusterState, state: ComponentState, now: Moment
+) -> ComponentState:
+    last_led, absence = state.last_led, state.absence
+    match state.leadership:
+        case Held(_, position):
+            gone = Gone(position, now.steady, state.published_at, None, in_sight=cluster.is_in_sight)
+            timeout = policy.session_timeouts.get(cluster_id)
+            last_led = LastLed(unobserved.last_led(gone, timeout, cluster.view.loss, cluster.leases).earliest, None)
+        case Vacant() if absence and last_led and last_led.latest is not None:
+            # What was observed of the vacancy counts; another leader may follow before the next sidecar looks.
+            observed = Downtime(now.steady - last_led.latest, 0)
+            absence = replace(absence, downtime=absence.downtime + observed)
+            last_led = LastLed(last_led.earliest, None)
+    return replace(last_known_state(state, now), last_led=last_led, absence=absence, seen_at=0)
 
 
 def with_members(groups: Mapping[str, Group], wanted: Callable[[Member], bool]) -> dict[str, Group]:

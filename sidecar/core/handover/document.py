@@ -47,14 +47,12 @@ def bounded(kind: type[_T], value: object) -> _T | None:
 
 
 def bounded_values(kind: type[_T], values: Mapping[_K, object]) -> dict[_K, _T]:
-    """The values that are within the bounds of `kind`."""
     return {key: within for key, value in values.items() if (within := bounded(kind, value)) is not None}
 
 
 def components(
     items: Iterable[tuple[ComponentId, ComponentState]],
 ) -> Iterator[tuple[ComponentId, schema.HandedComponentState]]:
-    """The components that are within bounds."""
     for component, state in items:
         try:
             yield _COMPONENT.decode(json.encode((component, {**asdict(state), "split_since": state.contest.since})))

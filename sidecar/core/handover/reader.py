@@ -18,8 +18,9 @@ from sidecar.core.flink.leadership import Component, ComponentId, Unknown
 from sidecar.core.handover import document, schema
 from sidecar.core.handover.contents import Handover, with_members
 from sidecar.core.handover.document import HandoverError, unbounded
-from sidecar.core.leadership.contenders import Contest, Standby
+from sidecar.core.leadership.leadership_account import Standby
 from sidecar.core.leadership.leases import Lease
+from sidecar.core.leadership.transitions import Contest
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.pictures import Picture, TaskManager
 from sidecar.core.pods import merged

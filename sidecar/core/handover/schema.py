@@ -21,7 +21,7 @@ from sidecar.core.failover.recovery_state import JobFault, JobName
 from sidecar.core.flink.configmaps import LONGEST_LEASE
 from sidecar.core.flink.deployments import Maker
 from sidecar.core.flink.leadership import ComponentId, JobId
-from sidecar.core.leadership.contenders import Standby
+from sidecar.core.leadership.leadership_account import Standby
 from sidecar.core.leadership.unobserved import LastLed, Loss
 from sidecar.core.moment import Duration, Moment, Steady, Wall
 from sidecar.core.pictures import Restored

@@ -8,8 +8,6 @@ from msgspec.structs import asdict, replace
 from sidecar.core.alerting.alerts import CountedFailover, Failovers, Group
 from sidecar.core.bounds import HANDOVER
 from sidecar.core.cluster.cluster_state import ComponentState, Drilled
-from sidecar.core.failover import episodes
-from sidecar.core.failover.episodes import Episode
 from sidecar.core.failover.plans import Disruption, Operated
 from sidecar.core.failover.recovery_state import JobFault
 from sidecar.core.failover.recovery_tables import known_checkpoints
@@ -17,7 +15,7 @@ from sidecar.core.flink.leadership import ComponentId
 from sidecar.core.handover import document, schema
 from sidecar.core.handover.contents import Handover
 from sidecar.core.handover.document import HandoverError, bounded, bounded_values
-from sidecar.core.leadership.contenders import Standby
+from sidecar.core.leadership.leadership_account import Standby
 from sidecar.core.pictures import ENDED, Job, Picture
 from sidecar.core.pods import Pod
 from sidecar.core.sanitize import clean
@@ -30,9 +28,10 @@ _SIZES: Final = (schema.MOST_JOBS, 4_000, 3_000, 2_000, 1_000, 200, 50, 0)
 
 def written(cluster_id: str, handover: Handover) -> bytes:
     """The document. As much of a storm as fits: MOST_BYTES."""
+    episode = handover.cluster.episode
+    moving = handover.cluster.parts(episode) if episode else {}
     jobs = sorted(
-        (item for item in handover.cluster.components.items() if item[0].job_id),
-        key=lambda item: not _has_part(item[1], handover.cluster.episode),
+        (item for item in handover.cluster.components.items() if item[0].job_id), key=lambda item: item[0] not in moving
     )
     for most in _SIZES:
         content = document.packed(_document(cluster_id, handover, dict(jobs[:most]), most))
@@ -46,8 +45,7 @@ def _document(
 ) -> schema.Document:
     """The document with these `jobs` alone, and with at most so many alerts. What its schema does not allow is left out."""
     cluster, alerts = handover.cluster, handover.alerts
-    own = {component: state for component, state in cluster.components.items() if not component.job_id}
-    components = [*document.components({**own, **jobs}.items())]
+    components = [*document.components({**cluster.own, **jobs}.items())]
     faults = dict([*cluster.job_faults.items()][: schema.MOST_PICTURED])
     counted = alerts.failovers.get(cluster_id, Failovers()).known
     failovers = (bounded(CountedFailover, failover) for failover in counted)
@@ -124,7 +122,3 @@ def _groups(groups: Mapping[str, Group], most: int) -> dict[str, schema.HandedGr
         if alone and (members or not group.members):
             kept[fingerprint] = replace(alone, members=members)
     return kept
-
-
-def _has_part(state: ComponentState, episode: Episode | None) -> bool:
-    return episode is not None and episodes.has_part(state.absence, episode)

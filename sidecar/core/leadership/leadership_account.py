@@ -1,6 +1,6 @@
-"""Accounts how long a cluster was led: every microsecond since the account began is led, vacant, suspended or unobserved, and only one of
-them.
+"""Accounts of one cluster over time: how long it was led, and whether its leader has had a standby.
 
+Every microsecond since the account of leadership began is led, vacant, suspended or unobserved, and only one of them.
 Led: this observer sees that dispatcher, resource manager and REST server have a leader. Vacant: it sees that one of them has none, also
 in a planned failover. Suspended: the same while the cluster's FlinkDeployment is suspended or deleted. Unobserved: all other time, also
 that in which this sidecar did not run. Jobs do not count: their leaders are in the process that leads the dispatcher.
@@ -10,12 +10,12 @@ The edges are those of the coverage records and transitions, so that the audit (
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from sidecar.core.moment import Steady
+from sidecar.core.moment import SECOND, Moment, Steady
 
 MOST_CHANGES: Final = 32
 """The most changes kept that may turn out to have been unobserved."""
@@ -63,7 +63,6 @@ class Account(Struct, frozen=True):
 
     @property
     def now(self) -> Standing:
-        """The current standing."""
         return self.changes[-1].standing if self.changes else self.standing
 
     def runs(self, until: int) -> Iterator[tuple[Standing, int, int]]:
@@ -115,3 +114,64 @@ def _settled(account: Account, final: int) -> Account:
     last = [change for change in account.changes if change.at <= final][-1]
     later = tuple(change for change in account.changes if change.at > last.at)
     return replace(account, settled=last.at, standing=last.standing, changes=later, lasted=totals(account, last.at))
+
+
+# -- the standby ------------------------------------------------------------------------------------------------------
+#
+# A standby that has left is lacked until it has contended for two minutes, and then for as long as it was lacked: one that crashes again
+# and again comes back each time, and none of these times makes up for the one before. The state has a fixed size, whatever happens.
+
+STANDBY_AGE: Final = 120 * SECOND
+"""How long several must have contended before one of them counts as a standby: a restarted JobManager contends beside the latch of its
+predecessor until that session expires."""
+MOST_LACKED: Final = 600 * SECOND
+"""The most time without a standby that has to be made up for."""
+MOST_LEFT: Final = 1_000_000
+
+
+class Standby(Struct, frozen=True):
+    """Whether a leader has had a standby, as far as is known."""
+
+    several_since: Moment | None = None
+    """Since when several JobManagers contend, or contended until one was left."""
+    alone_since: Moment | None = None
+    """Since when one JobManager contends after there was a standby."""
+    lacking_since: Moment | None = None
+    """Since when the standby is unreliable: when it left, as long as the time without it is not made up for."""
+    left: Annotated[int, Meta(ge=0, le=MOST_LEFT)] = 0
+    """How often the standby has left since `lacking_since`."""
+    lacked: Annotated[int, Meta(ge=0, le=MOST_LACKED)] = 0
+    """Microseconds still to be made up for when several, or one, began to contend: see `counted_at`."""
+    counted_at: Moment | None = None
+
+    @property
+    def loops(self) -> bool:
+        """Whether the standby comes back and leaves again."""
+        return self.left > 1
+
+    def with_contenders(self, number: int, at: Moment) -> "Standby":
+        if number > 1:
+            if self.several_since and not self.alone_since:
+                return self
+            lacked = self.lacked_at(at) if self.lacking_since else 0
+            return Standby(at, None, self.lacking_since, self.left, lacked, at)
+        if number == 0 or self.alone_since or self.several_since is None:
+            return self
+        now = self.settled(at)
+        if now.lacking_since is None and at.steady - self.several_since.steady < STANDBY_AGE:
+            return Standby()
+        lacked = now.lacked_at(at) if now.lacking_since else 0
+        left = min(now.left + 1, MOST_LEFT)
+        return Standby(now.several_since, at, now.lacking_since or at, left, lacked, at)
+
+    def settled(self, at: Moment) -> "Standby":
+        """The standby at this time: all that was lacked may be made up for."""
+        if self.lacking_since is None or self.alone_since or self.lacked_at(at):
+            return self
+        return Standby(several_since=self.several_since)
+
+    def lacked_at(self, at: Moment) -> int:
+        """The time without a standby that is still to be made up for at `at`. A standby that has just come back does not count yet."""
+        elapsed = max(0, at.steady - self.counted_at.steady) if self.counted_at else 0
+        unproven = elapsed if self.alone_since else min(elapsed, STANDBY_AGE)
+        return max(0, min(self.lacked + unproven, MOST_LACKED) - (elapsed - unproven))

@@ -17,10 +17,9 @@ from sidecar.core.flink.leadership import (
     Vacant,
     ZNodePosition,
 )
-from sidecar.core.leadership import contenders, unobserved
-from sidecar.core.leadership.contenders import Contest
+from sidecar.core.leadership import transitions, unobserved
 from sidecar.core.leadership.leases import Vacancy
-from sidecar.core.leadership.transitions import Kind, Sight, Transition, kind_of, transition_id
+from sidecar.core.leadership.transitions import Contest, Kind, Sight, Transition, kind_of, transition_id
 from sidecar.core.leadership.unobserved import NOT_KNOWABLE, Gap
 
 
@@ -52,7 +51,7 @@ def apply(draft: Draft, component: ComponentId, state: ComponentState, reading: 
     if kind is None:
         _refresh(draft, component, state, reading)
         return
-    contest = contenders.succeeded(state.contest, state.last_known, reading.leader, draft.at)
+    contest = transitions.contest_after(state.contest, state.last_known, reading.leader, draft.at)
     transition = _transition(draft, component, state, reading, kind, contest)
     transition, absence = failover_machine.follow(draft, state, transition)
     if kind is Kind.RETIRED:
@@ -153,7 +152,7 @@ def _transition(
     return replace(transition, id=transition_id(transition, draft.policy.observer))
 
 
-def without_leader(state: ComponentState) -> Sight:
+def sight_of_nobody(state: ComponentState) -> Sight:
     """Why there is no leader: the job may have ended."""
     return Sight.JOB_ENDED if state.registered is False else Sight.NO_LEADER
 

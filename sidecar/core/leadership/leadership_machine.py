@@ -1,6 +1,6 @@
 """The leadership machine: raw observations of a store in; transitions, gaps and views out.
 
-`observe` applies one observation to the draft of a cluster. The driver's bytes are decoded here (`znode_leaders`, `configmap_leaders`
+`observe` applies one observation to the draft of a cluster. The driver's bytes are decoded here (`stored_leaders`, in Kubernetes
 with `leases`), compared with what is known, and THE table (in `transitions`) gives what happened: a transition, or nothing.
 `leadership_changes` makes it, with the changes that nobody could see (`unobserved`), and updates the component. `store_view` keeps the view
 itself: connection, completeness, age, jobs in Flink's stores, and the times that are covered. `leadership_account` adds up who led.
@@ -35,11 +35,11 @@ from sidecar.core.cluster.cluster_state import (
 )
 from sidecar.core.cluster.draft import Draft
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Held, Unknown, Vacant
-from sidecar.core.leadership import configmap_leaders, contenders, store_view, znode_leaders
+from sidecar.core.leadership import store_view, stored_leaders
 from sidecar.core.leadership.leadership_account import Standing, changed, opened
 from sidecar.core.leadership.leadership_changes import Reading, apply
 from sidecar.core.leadership.store_view import cover
-from sidecar.core.leadership.transitions import Sight
+from sidecar.core.leadership.transitions import Contest, Sight, is_split_over
 from sidecar.core.moment import Moment
 from sidecar.core.observations import (
     ChildrenObserved,
@@ -74,19 +74,17 @@ def observe(draft: Draft, observation: ClusterObservation | NotProcessed) -> boo
         store_view.something_found(draft)
     match observation:
         case NodeObserved():
-            znode_leaders.node_observed(draft, observation)
+            stored_leaders.node_observed(draft, observation)
         case PlaceRemoved():
-            znode_leaders.place_removed(draft, observation)
+            stored_leaders.place_removed(draft, observation)
         case NodeRefused():
-            znode_leaders.node_refused(draft, observation)
+            stored_leaders.node_refused(draft, observation)
         case ChildrenObserved():
-            znode_leaders.children_observed(draft, observation)
+            stored_leaders.children_observed(draft, observation)
         case ConfigMapObserved():
-            configmap_leaders.config_map_observed(draft, observation)
-        case NotProcessed() if draft.policy.store_of(draft.cluster_id) is Store.KUBERNETES:
-            configmap_leaders.not_processed(draft, observation)
+            stored_leaders.config_map_observed(draft, observation)
         case NotProcessed():
-            znode_leaders.not_processed(draft, observation)
+            stored_leaders.not_processed(draft, observation)
         case _:
             _view_observed(draft, observation)
     store_view.judge_version(draft)
@@ -103,7 +101,7 @@ def _view_observed(draft: Draft, observation: ClusterObservation) -> None:
             store_view.left_out(draft, observation)
         case SnapshotCompleted():
             if draft.policy.store_of(draft.cluster_id) is Store.KUBERNETES:
-                configmap_leaders.snapshot_completed(draft)
+                stored_leaders.config_maps_read(draft)
             store_view.snapshot_completed(draft)
         case ViewConfirmed():
             until = observation.at.steady + observation.again_within + draft.policy.trust_window
@@ -129,8 +127,8 @@ def tick(draft: Draft) -> None:
         store_view.obscure(draft)
     for component in cluster.contested if in_sight else ():
         state = cluster.components[component]
-        if contenders.is_calm(state.contest, view.turned_at.steady, now):
-            draft.keep(component, replace(state, contest=contenders.ended(state.contest)))
+        if is_split_over(state.contest, view.turned_at.steady, now):
+            draft.keep(component, replace(state, contest=Contest(state.contest.earlier)))
             draft.update(contested=draft.state.contested - {component})
 
 

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from sidecar.core.flink import configmaps
 from sidecar.core.flink.configmaps import LeaderElectionRecord
-from sidecar.core.flink.connection_info import Unreadable
 from sidecar.core.flink.leadership import (
     CLUSTER_COMPONENTS,
     ComponentId,
@@ -22,6 +21,7 @@ from sidecar.core.flink.leadership import (
     Held,
     LeaderInformation,
     Position,
+    Unreadable,
 )
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import ConfigMapObserved

@@ -21,17 +21,10 @@ from sidecar.core.cluster.cluster_state import (
 )
 from sidecar.core.cluster.draft import Draft
 from sidecar.core.flink import configmaps, znode_paths
-from sidecar.core.flink.leadership import (
-    Blindness,
-    Component,
-    ComponentId,
-    Unknown,
-    Vacant,
-    ZNodePosition,
-)
+from sidecar.core.flink.leadership import Blindness, Component, ComponentId, Unknown, Vacant, ZNodePosition
 from sidecar.core.flink.znode_paths import JOB_STORES, ZNodeLayout
 from sidecar.core.leadership import unobserved
-from sidecar.core.leadership.leadership_changes import Reading, apply, without_leader
+from sidecar.core.leadership.leadership_changes import Reading, apply, sight_of_nobody
 from sidecar.core.leadership.transitions import Sight
 from sidecar.core.leadership.unobserved import Loss
 from sidecar.core.moment import SECOND, Moment
@@ -49,7 +42,7 @@ def jobs_listed(draft: Draft, store: str, job_ids: frozenset[str]) -> None:
     """
     before = draft.state.stored_jobs if draft.state.beyond else None
     draft.update(jobs={**draft.state.jobs, store: job_ids})
-    all_ids = frozenset[str]().union(*draft.state.jobs.values())
+    all_ids = draft.state.stored_jobs
     for job_id in all_ids:
         component = ComponentId(Component.JOB, job_id)
         state = draft.before.components.get(component) or draft.newcomer()
@@ -61,11 +54,6 @@ def jobs_listed(draft: Draft, store: str, job_ids: frozenset[str]) -> None:
             draft.keep(component, ended)
             if isinstance(state.leadership, Vacant):
                 apply(draft, component, ended, Reading(Sight.JOB_ENDED))
-
-
-def store_unreadable(draft: Draft, store: str) -> None:
-    """The jobs in this store are not known any more."""
-    draft.update(jobs={path: job_ids for path, job_ids in draft.state.jobs.items() if path != store})
 
 
 def forget(draft: Draft) -> None:
@@ -153,7 +141,7 @@ def something_found(draft: Draft) -> None:
     """The cluster exists. If it did not before, its vacancies begin now."""
     if draft.state.missing:
         draft.update(missing=None)
-        if draft.state.in_sight:
+        if draft.state.is_in_sight:
             cover(draft, Sighting.SEEING, draft.at)
         for component, state in draft.before.components.items():
             if isinstance(state.leadership, Vacant):
@@ -181,9 +169,8 @@ def _is_too_old(draft: Draft) -> bool:
     if not isinstance(place, ZNodePosition) or znode_paths.layout_of(place.path) is not ZNodeLayout.Z1:
         return False
     led = {component for component, state in draft.all_states() if state.last_known}
-    jobs = frozenset[str]().union(*draft.state.jobs.values())
-    contenders = contending(draft.state.contenders)
-    return led == {_OLD_JOB_MANAGER} and znode_paths.OLD_JOB_MANAGER not in jobs and not contenders
+    is_in_store = znode_paths.OLD_JOB_MANAGER in draft.state.stored_jobs
+    return led == {_OLD_JOB_MANAGER} and not is_in_store and not contending(draft.state.contenders)
 
 
 def aged(draft: Draft, *, stale: bool) -> None:
@@ -203,7 +190,7 @@ def snapshot_completed(draft: Draft) -> None:
             continue
         if isinstance(state.leadership, Unknown) and state.leadership.reason is not Blindness.UNREADABLE:
             ended = is_unregistered(draft.state, component, state)
-            sight = Sight.JOB_ENDED if ended else without_leader(state)
+            sight = Sight.JOB_ENDED if ended else sight_of_nobody(state)
             apply(draft, component, _looked_for(draft, state), Reading(sight))
     cover(draft, Sighting.SEEING, draft.at)
     loss = draft.state.view.loss

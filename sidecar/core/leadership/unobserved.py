@@ -77,7 +77,6 @@ class Elections(Struct, frozen=True, gc=False):
 
 
 def elections_after(before: Elections | None, uid: str, count: int | None, *, sure: bool) -> Elections:
-    """The elections that follow `before`."""
     if before is None:
         return Elections(uid, count, sure)
     if count is None or before.count is None or uid != before.uid or count < before.count:

@@ -192,9 +192,9 @@ class Policy(Struct, frozen=True):
         """The destinations that show incidents, by their names."""
         return {destination.name: destination for destination in self._destinations() if destination.shows_incidents}
 
-    def feeds(self) -> Iterator[Destination]:
+    def feeds(self) -> list[Destination]:
         """The destinations that get single alerts."""
-        return (destination for destination in self._destinations() if destination.feed)
+        return [destination for destination in self._destinations() if destination.feed]
 
     def _destinations(self) -> Iterator[Destination]:
         return chain.from_iterable(self.receivers.values())
@@ -204,7 +204,6 @@ class Policy(Struct, frozen=True):
         return cluster_id in self.stores or self.finds is not None
 
     def store_of(self, cluster_id: str) -> Store:
-        """The store of a watched cluster."""
         return self.stores[cluster_id] if self.finds is None else self.stores.get(cluster_id, self.finds)
 
     def silences_of(self, cluster_id: str) -> str | None:

@@ -1,18 +1,70 @@
-"""Route tree, inhibition and time intervals, with Alertmanager's meaning.
+"""Labels and matchers, route tree, inhibition and time intervals, with Alertmanager's meaning.
 
 Stricter in one point: an absent or empty label never counts as equal for an inhibition, so that unrelated alerts do not inhibit each other.
 """
 
+import re
 from calendar import monthrange
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, tzinfo
+from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.labels import Labels, Matcher, match_all
+
+Labels = Mapping[str, str]
+
+PLANNED = "planned"
+CHECK = "check"
+OWN_LABELS = ("alert", CHECK, "cluster_id", "component", "job_id", "observer", PLANNED, "severity", "store")
+"""Labels of alerts besides the external labels. Not every alert has all of them: see docs/reference/rules.md."""
+
+
+class Operator(StrEnum):
+    """How a matcher compares."""
+
+    EQUAL = "="
+    NOT_EQUAL = "!="
+    MATCHES = "=~"
+    MATCHES_NOT = "!~"
+
+
+class Matcher(Struct, frozen=True):
+    """A condition on one label. An absent label counts as empty; a regular expression must match the whole value."""
+
+    label: str
+    operator: Operator
+    value: str
+
+    def __str__(self) -> str:
+        return f'{self.label}{self.operator}"{self.value}"'
+
+    def matches(self, labels: Labels) -> bool:
+        value = labels.get(self.label, "")
+        match self.operator:
+            case Operator.EQUAL:
+                return value == self.value
+            case Operator.NOT_EQUAL:
+                return value != self.value
+            case Operator.MATCHES:
+                return _compiled(self.value).fullmatch(value) is not None
+            case Operator.MATCHES_NOT:
+                return _compiled(self.value).fullmatch(value) is None
+
+
+def match_all(matchers: Iterable[Matcher], labels: Labels) -> bool:
+    """Whether each of `matchers` is true of `labels`; no matcher is true of everything."""
+    return all(matcher.matches(labels) for matcher in matchers)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
 
 BY_ALL: Final = "..."
 """The value in `group_by` that stands for all labels, so that each alert has a group of its own."""

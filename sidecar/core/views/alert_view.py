@@ -149,7 +149,7 @@ class _Views:
 
     def _status(self, cluster_id: str) -> str:
         cluster = self._state.clusters.get(cluster_id)
-        return (self._statuses.of(cluster_id, cluster).status if cluster else Status.BLIND).value
+        return (self._statuses.status_of(cluster_id, cluster).status if cluster else Status.BLIND).value
 
     def _view(
         self,
@@ -266,7 +266,6 @@ def problems(snapshot: Snapshot) -> dict[str, str]:
 def silence_view(
     silence: StoredSilence, state: str, clusters: Sequence[str], hid: int | None, hides: int | UnsetType = UNSET
 ) -> SilenceView:
-    """The silence as it is shown."""
     return SilenceView(
         silence.id,
         state,

@@ -8,8 +8,7 @@ from msgspec import Struct
 from sidecar.core.cluster.record_lines import cluster_line, death_line, job_line, moved
 from sidecar.core.counted import shortened
 from sidecar.core.drills.drill import STARTED
-from sidecar.core.drills.findings import DrillMessage, findings_of
-from sidecar.core.drills.judge import Result, figures, judged
+from sidecar.core.drills.findings import DrillMessage, Result, figures, findings_of, judged
 from sidecar.core.errors import OperatorError
 from sidecar.core.moment import Timestamp, in_seconds, micros, parsed, seconds
 from sidecar.core.records import AnyRecord, Death, Drill, EpisodeRecord, Recovery

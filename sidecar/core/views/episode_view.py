@@ -150,14 +150,13 @@ _BUILT: Final = json.Decoder(EpisodeView)
 
 
 def closed(episode: EpisodeRecord) -> EpisodeView:
-    """The view of a recorded episode."""
     return convert(episode, EpisodeView, from_attributes=True)
 
 
-def in_progress(snapshot: Snapshot) -> list[EpisodeView]:
+def open_episodes(snapshot: Snapshot) -> list[EpisodeView]:
     """The open episodes, at most one per cluster."""
     clusters = sorted(snapshot.state.clusters.items())
-    return [_in_progress(snapshot, name, cluster, cluster.episode) for name, cluster in clusters if cluster.episode]
+    return [_open_episode(snapshot, name, cluster, cluster.episode) for name, cluster in clusters if cluster.episode]
 
 
 def with_outcome(episode: EpisodeView, outcome: EpisodeOutcome, now: ClusterVerdict | None) -> EpisodeView:
@@ -178,7 +177,7 @@ def latest(
 ) -> list[EpisodeView]:
     """Those in progress, then the recorded ones in their order. One that has just been recorded may still be in the snapshot."""
     recorded_ids = {episode.id for episode in recorded}
-    opened = (episode for episode in in_progress(snapshot) if episode.id not in recorded_ids)
+    opened = (episode for episode in open_episodes(snapshot) if episode.id not in recorded_ids)
     outcomes = {**outcomes, **outcomes_of(unrecorded(snapshot), outcomes)}
     now = stated(snapshot)
     return [
@@ -187,15 +186,12 @@ def latest(
     ]
 
 
-def _in_progress(snapshot: Snapshot, cluster_id: str, cluster: ClusterState, episode: episodes.Episode) -> EpisodeView:
+def _open_episode(snapshot: Snapshot, cluster_id: str, cluster: ClusterState, episode: episodes.Episode) -> EpisodeView:
     """What would be recorded if it were over, but for what its end decides."""
-    parts = {
-        component: state
-        for component, state in cluster.components.items()
-        if state.absence and episodes.has_part(state.absence, episode)
-    }
     so_far = replace(episode, facts=facts_of(cluster, episode))
-    record = RecordWriter(snapshot.policy, cluster_id, snapshot.at).episode(so_far, parts, cluster.pods)
+    record = RecordWriter(snapshot.policy, cluster_id, snapshot.at).episode(
+        so_far, cluster.parts(episode), cluster.pods
+    )
     undecided = ("closed_at", "vacant_seconds", "downtime_seconds_at_least", "downtime_seconds_at_most")
     view = replace(closed(record), phase=episode.phase.value, vacant_seconds_by_component={})
     return replace(view, **dict.fromkeys(undecided))

@@ -98,7 +98,7 @@ def find(records: Iterable[AnyRecord], name: str, snapshot: Snapshot | None = No
     UnknownEpisodeError.
     """
     candidates: dict[str, _Candidate] = {}
-    in_progress = {view.id: view for view in episode_view.in_progress(snapshot)} if snapshot else {}
+    in_progress = {view.id: view for view in episode_view.open_episodes(snapshot)} if snapshot else {}
     now = stated(snapshot) if snapshot else {}
     if len(name) >= _LEAST:
         candidates = {episode_id: _Candidate(exists=True) for episode_id in in_progress if episode_id.startswith(name)}

@@ -10,21 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sidecar.core.cluster.cluster_state import ClusterState, contending
-from sidecar.core.failover import ends, rest_server
-from sidecar.core.flink.leadership import (
-    LOCAL_NAMES,
-    Blindness,
-    Component,
-    ComponentId,
-    Held,
-    LeaderInformation,
-    Unknown,
-    Vacant,
-    is_own_host,
-)
+from sidecar.core.failover import rest_server
+from sidecar.core.flink.leadership import Blindness, Component, ComponentId, Held, LeaderInformation, Unknown, Vacant
 from sidecar.core.moment import SECOND, Moment, Timestamp
 from sidecar.core.observations import ConnectionState
-from sidecar.core.pods import host_of, is_address
+from sidecar.core.pods import LOCAL_NAMES, host_of, is_address, is_at, is_own_host
 from sidecar.core.policy.policy import Policy, Store
 from sidecar.core.policy.triggers import Trigger
 from sidecar.core.reach import Reach
@@ -113,8 +103,7 @@ def leader_here(snapshot: Snapshot, component: ComponentId, cluster_id: str | No
 def cluster_leader(snapshot: Snapshot, cluster_id: str, component: ComponentId, now: Moment) -> ClusterLeader:
     """Who leads `component` of a watched cluster."""
     cluster = snapshot.state.clusters[cluster_id]
-    own = {own_component: state for own_component, state in cluster.components.items() if own_component.job_id is None}
-    alone = replace(snapshot.state, clusters={cluster_id: replace(cluster, components=own)})
+    alone = replace(snapshot.state, clusters={cluster_id: replace(cluster, components=cluster.own)})
     by_name = {leader.component: leader for leader in leaders(replace(snapshot, state=alone))}
     leader, rest_server = by_name.get(component.component), by_name.get(Component.REST_SERVER)
     if leader is None:
@@ -172,12 +161,12 @@ def _elsewhere(policy: Policy, cluster: ClusterState, otherwise: LeaderHere) -> 
 def _is_here(policy: Policy, leader: LeaderInformation, *, in_kubernetes: bool) -> bool | None:
     """Whether the leader's address is ours. None: it may be that of several machines or pods."""
     if is_own_host(leader.address, in_kubernetes=in_kubernetes):
-        return ends.is_at(leader.address, policy.own_hosts)
+        return is_at(leader.address, policy.own_hosts)
     host = host_of(leader.address)
     if is_address(host) or host.lower().partition(".")[0] in LOCAL_NAMES:  # every machine has it
         return None
     # A name that may be a Service's is ours if it begins with the name of our pod: that of a pod of a StatefulSet.
-    return ends.is_at(leader.address, policy.own_hosts) or None
+    return is_at(leader.address, policy.own_hosts) or None
 
 
 def blind_because(snapshot: Snapshot, cluster: ClusterState, now: Moment) -> str | None:
@@ -187,7 +176,7 @@ def blind_because(snapshot: Snapshot, cluster: ClusterState, now: Moment) -> str
         return f"the owner's thread has been stuck for {age // SECOND} s"
     if cluster.is_overdue(now):
         return "the store does not answer in time"
-    if cluster.in_sight:
+    if cluster.is_in_sight:
         return None
     connection = cluster.view.connection
     if connection is None:

@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from sidecar.core.cluster.cluster_state import ClusterState, TooOld, contending
 from sidecar.core.flink import configmaps, znode_paths
-from sidecar.core.flink.connection_info import Unreadable, decode_connection_info
 from sidecar.core.flink.leadership import (
     Blindness,
     ComponentId,
@@ -19,17 +18,13 @@ from sidecar.core.flink.leadership import (
     Leadership,
     Position,
     Unknown,
+    Unreadable,
     Vacant,
     ZNodePosition,
+    decode_connection_info,
 )
 from sidecar.core.moment import Timestamp, stored_at, timestamp
-from sidecar.core.observations import (
-    ClusterObservation,
-    ConfigMapObserved,
-    ConnectionState,
-    NodeObserved,
-    ViewObserved,
-)
+from sidecar.core.observations import ClusterObservation, ConfigMapObserved, ConnectionState, NodeObserved, ViewObserved
 from sidecar.core.pods import name_at
 from sidecar.core.views.snapshot import Snapshot
 

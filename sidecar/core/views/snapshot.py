@@ -158,7 +158,7 @@ class Snapshot(Struct, frozen=True):
         """Every watched cluster was read completely, and can be read now."""
         clusters, finder = self.state.clusters.values(), self.state.finder
         is_connected = finder.connected if finder else bool(clusters)
-        return is_connected and all(cluster.in_sight for cluster in clusters)
+        return is_connected and all(cluster.is_in_sight for cluster in clusters)
 
 
 def _counters(label_sets: Iterable[tuple[str, ...]], counted: Mapping[_Labels, int]) -> dict[_Labels, int]:

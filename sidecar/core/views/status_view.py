@@ -163,7 +163,9 @@ def status(snapshot: Snapshot, journal: JournalStatus | None, problem: str | Non
             continue
         own = [_with_age(leader, snapshot.at) for leader in leaderships if leader.cluster_id == name]
         own.sort(key=lambda leader: (leader.job_id is not None, leader.state == "held"))
-        standbys = _standbys(snapshot.state.clusters[name], own)
+        cluster = snapshot.state.clusters[name]
+        contenders = contending(cluster.contenders) if cluster.is_in_sight else None
+        standbys = contenders - any(leader.state == "held" for leader in own) if contenders else None
         about = [alert for alert in firing if alert.cluster_id == name]
         clusters.append(
             ShownCluster(name, verdict.status, verdict.sentence, verdict.status_since, standbys, own, about)
@@ -171,11 +173,6 @@ def status(snapshot: Snapshot, journal: JournalStatus | None, problem: str | Non
     of_clusters = (v.status for v in judged if v.cluster_id is not None or v.status == Status.BLIND)
     worst = next(of_clusters, Status.OK.value)
     return ShownStatus(timestamp(snapshot.at.wall), worst, clusters, problems, journal, problem)
-
-
-def _standbys(cluster: ClusterState, own: Sequence[LeaderStatus]) -> int | None:
-    contenders = contending(cluster.contenders) if cluster.in_sight else None
-    return contenders - any(leader.state == "held" for leader in own) if contenders else None
 
 
 def _with_age(leader: Leader, now: Moment) -> LeaderStatus:
@@ -224,7 +221,8 @@ def verdicts(snapshot: Snapshot, *, asks_rest: bool = True) -> list[ClusterVerdi
     """
     clusters = snapshot.state.clusters.items()
     of_clusters = (_cluster_verdict(snapshot, name, cluster, asks_rest=asks_rest) for name, cluster in clusters)
-    return sorted([*of_clusters, *_sidecar_verdicts(snapshot)], key=_worst_first)
+    verdicts = [*of_clusters, *_sidecar_verdicts(snapshot)]
+    return sorted(verdicts, key=lambda one: (WORST_FIRST.index(Status(one.status)), one.cluster_id or ""))
 
 
 def stated(snapshot: Snapshot) -> Mapping[str, ClusterVerdict]:
@@ -236,10 +234,6 @@ def stated(snapshot: Snapshot) -> Mapping[str, ClusterVerdict]:
         if (last := cluster.episode or cluster.last_episode) and (current := cluster.stated):
             verdicts[last.id] = _verdict(name, cluster, current, until)
     return verdicts
-
-
-def _worst_first(verdict: ClusterVerdict) -> tuple[int, str]:
-    return WORST_FIRST.index(Status(verdict.status)), verdict.cluster_id or ""
 
 
 def _cluster_verdict(snapshot: Snapshot, name: str, cluster: ClusterState, *, asks_rest: bool) -> ClusterVerdict:

@@ -54,7 +54,6 @@ _AFTER: Final = {"null": SpanState.VACANT, "?": SpanState.BLIND, "gone": SpanSta
 
 
 def change(record: TransitionRecord) -> Switch:
-    """The change that a transition recorded."""
     before, _, after = record.pattern.partition("->")
     return Switch(parsed(record.observed_at), _side(before, record.before_address), _side(after, record.after_address))
 
@@ -66,7 +65,7 @@ def blindness(record: Coverage) -> Blind | None:
 
 def blind_now(cluster: ClusterState, at: Moment) -> Blind | None:
     """The current time without a view; None: the store can be read."""
-    if cluster.in_sight:
+    if cluster.is_in_sight:
         return None
     loss = cluster.view.loss
     began = loss.began if loss and loss.ended is None else cluster.view.since
@@ -74,7 +73,6 @@ def blind_now(cluster: ClusterState, at: Moment) -> Blind | None:
 
 
 def current(leadership: Leadership) -> tuple[SpanState, str | None]:
-    """The state of a component now."""
     if isinstance(leadership, Held):
         return SpanState.HELD, _leader(leadership.leader.address)
     return (SpanState.BLIND if isinstance(leadership, Unknown) else SpanState.VACANT), None

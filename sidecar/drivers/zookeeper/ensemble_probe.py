@@ -15,7 +15,7 @@ from kazoo.protocol.serialization import Close, Connect
 from kazoo.security import Permissions
 
 from sidecar.core.bounds import STORE_LIST
-from sidecar.core.flink.connection_info import Unreadable, decode_connection_info
+from sidecar.core.flink.leadership import Unreadable, decode_connection_info
 from sidecar.core.flink.znode_paths import JOB_STORES, JOBS, LATCH, LEADER, is_cluster, job_ids
 from sidecar.core.ha.finding import UnknownFact
 from sidecar.core.ha.zookeeper_checks import EnsembleMember, Leftover, Mode, Server, ServerReport, ZooKeeperFacts

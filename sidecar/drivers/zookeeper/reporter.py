@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from sidecar.core.cluster.cluster_state import Missing
 from sidecar.core.flink import znode_paths
-from sidecar.core.flink.connection_info import MAX_BYTES
+from sidecar.core.flink.leadership import MAX_BYTES
 from sidecar.core.moment import Moment
 from sidecar.core.observations import (
     ChildrenObserved,

@@ -8,9 +8,8 @@ from typing import Annotated, Final
 
 from msgspec import Struct
 
-from sidecar.core.policy.labels import OWN_LABELS
 from sidecar.core.policy.policy import DRILL_AGE, PLANNED_BUDGET, Rule, Severity, Template
-from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, with_feeds
+from sidecar.core.policy.routing import OWN_LABELS, InhibitRule, Route, TimeInterval, with_feeds
 from sidecar.core.policy.triggers import LASTING, PLANNABLE, Trigger
 from sidecar.settings.alerting.receivers import NAME, ReceiverKeys, no_endpoint_error, receiver
 from sidecar.settings.alerting.routes import InhibitRuleKeys, Names, RouteKeys, inhibit_rules, root_route

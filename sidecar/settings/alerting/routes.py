@@ -8,9 +8,8 @@ from typing import Annotated, Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.policy.policy import NO_RECEIVER, Rule
-from sidecar.core.policy.routing import BY_ALL, InhibitRule, Route, TimeInterval
+from sidecar.core.policy.routing import BY_ALL, InhibitRule, Matcher, Operator, Route, TimeInterval
 from sidecar.settings.file.durations import SECOND
 from sidecar.settings.file.key import Duration, Key
 from sidecar.settings.file.section import Section

@@ -81,7 +81,7 @@ class SharedLedger:
             if self._access.is_alone:
                 return FREE
             if called_at < self._access.failed_at:  # the ledger failed for another caller while this one waited
-                return Permit(outcome=DeliveryOutcome.NO_LEDGER, detail=self._access.failure)
+                return self._without_ledger()
             try:
                 return self._claim(delivery)
             except LedgerError as error:
@@ -185,7 +185,8 @@ class SharedLedger:
             return held
         doubtful = claims.may_have_arrived(ledger, delivery) or claims.repeats(ledger, delivery)
         since = claims.oldest_news(ledger, delivery)
-        forgotten = since < ledger.began or since <= self._access.doubtful_until  # the ledger was lost, or unreachable
+        unread = since <= self._access.doubtful_until and not self._is_only
+        forgotten = since < ledger.began or unread  # the ledger was lost, or unreachable
         return Permit(
             Claim(self._observer, f"{delivery.id}/{delivery.attempt}", renewed=0),
             possible_duplicate=doubtful or forgotten,
@@ -277,4 +278,15 @@ class SharedLedger:
     def _unreachable(self, error: LedgerError) -> Permit:
         self._access.unreachable(error)
         self._held.clear()  # their holders may not reach it either
-        return Permit(outcome=DeliveryOutcome.NO_LEDGER, detail=self._access.failure)
+        return self._without_ledger()
+
+    def _without_ledger(self) -> Permit:
+        """To wait for the ledger; the only observer need not."""
+        return FREE if self._is_only else Permit(outcome=DeliveryOutcome.NO_LEDGER, detail=self._access.failure)
+
+    @property
+    def _is_only(self) -> bool:
+        """True if this observer was the only one when it last announced itself. One that has come since then has read that this one is
+        there, or cannot read it either: it waits for the ledger, and says that what it sends may be a duplicate.
+        """
+        return self.observers == 1 and not self._access.is_foreign

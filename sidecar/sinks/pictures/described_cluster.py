@@ -95,7 +95,7 @@ class DescribedCluster:
             overview.slots_total if overview else None,
             overview.slots_available if overview else None,
             applications,
-        ).within(request.most)
+        ).bounded(request.most)
         self._jobs = {} if picture.left_out else jobs  # what is read of a job is kept even if the next request fails
         self._tried = {job_id: at for job_id, at in self._tried.items() if job_id in self._jobs}
         self._read_checkpoints(request, overviews)

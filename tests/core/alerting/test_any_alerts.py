@@ -19,9 +19,8 @@ from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.journal_rows import changes
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import PeersAsked, PolicyLoaded
-from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.policy.policy import Destination, Policy, Rule, Severity
-from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, TimeRange, with_feeds
+from sidecar.core.policy.routing import InhibitRule, Matcher, Operator, Route, TimeInterval, TimeRange, with_feeds
 from sidecar.core.policy.triggers import Trigger
 from tests.core.auditor import PAGER, Audited
 from tests.core.feed_auditor import AM
@@ -257,7 +256,7 @@ class AnyAlerts(RuleBasedStateMachine):
         """As a restart, though its disk is empty. Without a view of the store nothing is handed over; what was not delivered is composed
         anew.
         """
-        if not self.sidecar.state.clusters[CLUSTER].in_sight:
+        if not self.sidecar.state.clusters[CLUSTER].is_in_sight:
             return
         self.delivers_all(but_closings=True)
         before = self.sidecar.state

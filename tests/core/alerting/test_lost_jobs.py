@@ -5,9 +5,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS
-from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.policy.policy import Destination, Severity, Store
-from sidecar.core.policy.routing import Route
+from sidecar.core.policy.routing import Matcher, Operator, Route
 from tests.kit.cluster import CLUSTER, JOB, B
 from tests.kit.core_sidecar import POLICY, leased
 

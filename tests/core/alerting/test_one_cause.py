@@ -81,7 +81,7 @@ def test_while_it_is_in_progress_page_message_and_explain_say_the_same() -> None
     sidecar.sees(flink.vacate()).waits(36)
     (sent,) = sidecar.sent
     snapshot = Snapshot(sidecar.moment, sidecar.state, policy=sidecar.policy)
-    [view] = episode_view.in_progress(snapshot)
+    [view] = episode_view.open_episodes(snapshot)
     assert cause(sent) == view.cause == Cause.JOBMANAGER_LOST
     explained = dict(facts(find(sidecar.records, view.id, snapshot)))
     assert explained["cause"] == ["jobmanager_lost (medium), as far as is known now", *view.facts]

@@ -28,9 +28,8 @@ from sidecar.core.alerting.suppression import CLOCK_SKEW, INTERVAL, PATIENCE, Si
 from sidecar.core.cluster.record_lines import notification_line
 from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.policy.policy import ALL_FOUND, Policy, Store
-from sidecar.core.policy.routing import InhibitRule
+from sidecar.core.policy.routing import InhibitRule, Matcher, Operator
 from sidecar.core.records import Notification
 from tests.core.groups import ALL, D_EVENT, D_HIGH, D_LOW, HIGH, LOW, NIGHT, R_LOW, TWO, Groups, alert, only
 from tests.kit.cluster import ALL_FOUR, CLUSTER, START

@@ -6,8 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.alerting.alerts import Alert, Notice, Reason, labels_of
-from sidecar.core.alerting.compose import compose
-from sidecar.core.alerting.title import MOST_TITLE
+from sidecar.core.alerting.compose import MOST_TITLE, compose
 from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Policy, Rule, Severity, Store

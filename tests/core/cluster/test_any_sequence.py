@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from sidecar.core.alerting.alerting_step import Send
 from sidecar.core.captures import CaptureOutcome as EvidenceOutcome
 from sidecar.core.captures import EvidenceItem, EvidenceKind
-from sidecar.core.effects import Gather
 from sidecar.core.flink.leadership import ZNodePosition
 from sidecar.core.journal_rows import assemble, changes
 from sidecar.core.moment import SECOND, Moment
@@ -35,7 +34,7 @@ from sidecar.core.observations import (
 )
 from sidecar.core.policy.policy import Destination, Policy, Source, Store
 from sidecar.core.policy.routing import Route
-from sidecar.core.state import State
+from sidecar.core.state import Gather, State
 from tests.kit.cluster import CLUSTER, JOB, START
 from tests.kit.core_sidecar import OPS, POLICY
 from tests.kit.core_witness import Witness

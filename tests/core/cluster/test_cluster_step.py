@@ -3,11 +3,7 @@
 import pytest
 from msgspec import json
 
-from sidecar.core.flink.leadership import (
-    CLUSTER_COMPONENTS,
-    LeaderInformation,
-    Unknown,
-)
+from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, LeaderInformation, Unknown
 from sidecar.core.flink.znode_paths import LATCH, ZNodeLayout
 from sidecar.core.journal_rows import changes
 from sidecar.core.moment import timestamp

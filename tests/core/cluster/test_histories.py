@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sidecar.core.captures import CaptureOutcome, EvidenceItem, EvidenceKind
-from sidecar.core.flink.connection_info import decode_connection_info
-from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId, LeaderInformation
+from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, ComponentId, LeaderInformation, decode_connection_info
 from sidecar.core.flink.znode_paths import ZNodeLayout
 from sidecar.core.observations import ConnectionState, EvidenceGathered, Observation
 from sidecar.core.policy.policy import Source

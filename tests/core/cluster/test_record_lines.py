@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.core.cluster import record_lines
-from sidecar.core.flink.leadership import host_port
+from sidecar.core.pods import host_port
 from sidecar.core.sanitize import MOST_CHARACTERS, clean
 from tests.kit.cluster import JOB
 from tests.kit.core_sidecar import fail_over, failed_over, watching

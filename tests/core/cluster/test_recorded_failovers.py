@@ -7,13 +7,12 @@ from msgspec.structs import replace
 
 from sidecar.core.alerting.alerting_step import Send
 from sidecar.core.alerting.outbox import Delivery
-from sidecar.core.effects import Append
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome, DeliverySettled, Observation
 from sidecar.core.policy.policy import Policy
 from sidecar.core.policy.routing import Route
 from sidecar.core.records import EpisodeRecord, TransitionRecord
-from sidecar.core.state import State
+from sidecar.core.state import Append, State
 from tests.kit import zookeeper_recordings as recordings
 from tests.kit.core_sidecar import POLICY
 from tests.kit.core_witness import Witness

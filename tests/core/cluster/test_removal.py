@@ -110,7 +110,7 @@ def test_a_cluster_whose_config_map_is_deleted_is_without_a_leader_and_not_out_o
     sidecar.sees_removal()
     sidecar.waits(150, tick=1)
     assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
-    assert sidecar.state.clusters[CLUSTER].in_sight
+    assert sidecar.state.clusters[CLUSTER].is_in_sight
 
 
 def test_a_removal_that_is_known_to_be_on_purpose_counts_at_once() -> None:

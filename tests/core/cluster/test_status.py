@@ -14,7 +14,7 @@ from sidecar.core.failover.plans import Operated
 from sidecar.core.failover.recovery_state import KEPT, Fault, JobFault
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
 from sidecar.core.flink.leadership import Component, ComponentId
-from sidecar.core.leadership.contenders import Standby
+from sidecar.core.leadership.leadership_account import Standby
 from sidecar.core.moment import Moment
 from sidecar.core.observations import ConnectionState, DeploymentObserved, Ticked
 from sidecar.core.policy.policy import Store
@@ -276,10 +276,10 @@ def test_a_tick_decides_the_status_of_clusters_that_are_due_alone() -> None:
 def test_the_sentence_gets_shorter_where_there_is_little_room() -> None:
     """It drops its last parts first, and never says more than it did."""
     made = down()
-    texts = [made.within(room) for room in range(10, 120)]
+    texts = [made.sentence_within(room) for room in range(10, 120)]
     assert all(len(text) <= room for room, text in zip(range(10, 120), texts, strict=True))
     assert made.sentence == texts[-1]
-    assert made.within(40) == "no leader for 43 s"
+    assert made.sentence_within(40) == "no leader for 43 s"
 
 
 @settings(max_examples=examples(60), deadline=None)

@@ -25,14 +25,13 @@ from sidecar.core.alerting.silence_document import (
 from sidecar.core.alerting.suppression import Silences
 from sidecar.core.cluster.cluster_state import Drilled
 from sidecar.core.drilling import SHORTEST
-from sidecar.core.drills.judge import SETTLING
+from sidecar.core.drills.findings import SETTLING
 from sidecar.core.drills.messages import critical_receivers
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import DeliveryOutcome, Observation, PictureTaken
 from sidecar.core.pictures import Picture
-from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.policy.policy import ALL_FOUND, Destination, Policy, Rule, Severity, Source, Store
-from sidecar.core.policy.routing import Route, TimeInterval, TimeRange
+from sidecar.core.policy.routing import Matcher, Operator, Route, TimeInterval, TimeRange
 from sidecar.core.policy.triggers import DRILLED, Trigger
 from sidecar.core.records import Drill
 from tests.kit.cluster import CLUSTER, START, A, B, job_manager

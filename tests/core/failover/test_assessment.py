@@ -446,7 +446,7 @@ def test_a_job_whose_plan_went_before_its_leader_did_not_end() -> None:
 def test_a_failover_whose_picture_of_before_was_left_out_is_unproven() -> None:
     """Its reason says so. Nothing is waited for, and no rule says that a job is missing."""
     flink, sidecar = watching(policy=ASSESSING)
-    left_out = Picture(sidecar.now, rest_address(sidecar), (before(sidecar),)).within(0)
+    left_out = Picture(sidecar.now, rest_address(sidecar), (before(sidecar),)).bounded(0)
     sidecar.observe(PictureTaken(sidecar.moment, CLUSTER, left_out.leader, left_out))
     sidecar.waits(1)
     fail_over(flink, sidecar).waits(30)
@@ -459,7 +459,7 @@ def test_a_failover_whose_picture_of_before_was_left_out_is_unproven() -> None:
 def test_a_later_picture_that_fits_again_is_remembered() -> None:
     """At once: the one that was left out knows less."""
     _, sidecar = watching(policy=ASSESSING)
-    left_out = Picture(sidecar.now, rest_address(sidecar), (before(sidecar),)).within(0)
+    left_out = Picture(sidecar.now, rest_address(sidecar), (before(sidecar),)).bounded(0)
     shows(sidecar, before(sidecar))
     sidecar.waits(1)
     sidecar.observe(PictureTaken(sidecar.moment, CLUSTER, left_out.leader, replace(left_out, at=sidecar.now)))
@@ -477,7 +477,7 @@ def test_while_a_failover_is_assessed_a_picture_that_does_not_fit_says_nothing()
     """The jobs are not missing: they were not listed."""
     _, sidecar = failed_over()
     for _ in range(60):
-        picture = Picture(sidecar.now, rest_address(sidecar), (job(started=2),)).within(0)
+        picture = Picture(sidecar.now, rest_address(sidecar), (job(started=2),)).bounded(0)
         sidecar.observe(PictureTaken(sidecar.moment, CLUSTER, picture.leader, picture))
         sidecar.waits(1)
     ruling = assessment.judged(ASSESSING, cluster(sidecar), sidecar.moment)

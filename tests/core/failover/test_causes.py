@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from sidecar.core.failover.causes import AT_ONCE, RELATED, Cause, Confidence, Facts, verdict
 from sidecar.core.failover.ends import OperatorReason, Restart
 from sidecar.core.failover.plans import Intent, Plan
-from sidecar.core.flink.leadership import is_own_host
 from sidecar.core.leadership.unobserved import Loss
 from sidecar.core.moment import SECOND, Moment
+from sidecar.core.pods import is_own_host
 from sidecar.core.policy.policy import Store
 from tests.core.cluster import test_recorded_configmaps, test_recorded_failovers
 

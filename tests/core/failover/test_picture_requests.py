@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sidecar.core.cluster.cluster_state import ClusterState
-from sidecar.core.effects import TakePicture
 from sidecar.core.failover import rest_server
 from sidecar.core.failover.recovery_state import Assessment
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import PictureTaken, Ticked
 from sidecar.core.pictures import MOST_HELD, Job, Picture, PictureRequest
+from sidecar.core.state import TakePicture
 from sidecar.core.step import step
 from tests.core.cluster.pictures import ASSESSING, before, job, shows
 from tests.kit.cluster import CLUSTER, JOB, START, B

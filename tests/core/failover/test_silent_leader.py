@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from sidecar.core import handover
 from sidecar.core.alerting.alerting_step import Send
 from sidecar.core.cluster.cluster_state import ClusterState, RestServer, Unanswered
-from sidecar.core.effects import TakePicture
 from sidecar.core.failover import rest_server
 from sidecar.core.failover.rest_server import LEAST_REQUESTS
 from sidecar.core.flink.deployments import FlinkDeployment, Reconciliation
@@ -35,6 +34,7 @@ from sidecar.core.policy.policy import Rule
 from sidecar.core.policy.routing import Route
 from sidecar.core.policy.triggers import Trigger
 from sidecar.core.reach import Reach
+from sidecar.core.state import TakePicture
 from sidecar.core.step import step
 from tests.core.cluster.pictures import ASSESSING, job, reaches, shows
 from tests.kit.cluster import CLUSTER, A, B, JobManager

@@ -10,8 +10,14 @@ from hypothesis import strategies as st
 
 from sidecar.core.flink import configmaps
 from sidecar.core.flink.configmaps import LeaderElectionRecord, decode_leader, decode_lease
-from sidecar.core.flink.connection_info import TOO_LONG, Unreadable
-from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId, LeaderInformation
+from sidecar.core.flink.leadership import (
+    CLUSTER_COMPONENTS,
+    TOO_LONG,
+    Component,
+    ComponentId,
+    LeaderInformation,
+    Unreadable,
+)
 from sidecar.core.moment import SECOND
 from tests.kit import configmap_recordings
 

@@ -7,8 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.core.flink.connection_info import MAX_BYTES, TOO_LONG, Unreadable, decode_connection_info
-from sidecar.core.flink.leadership import LONGEST_ADDRESS, LeaderInformation
+from sidecar.core.flink.leadership import (
+    LONGEST_ADDRESS,
+    MAX_BYTES,
+    TOO_LONG,
+    LeaderInformation,
+    Unreadable,
+    decode_connection_info,
+)
 from tests.kit import zookeeper_recordings as recordings
 from tests.kit.groups import examples
 from tests.kit.java_serialization import STREAM_HEADER, UUID_CLASS, connection_info, modified_utf8

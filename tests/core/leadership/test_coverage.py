@@ -2,11 +2,7 @@
 
 from datetime import datetime
 
-from sidecar.core.flink.leadership import (
-    Blindness,
-    Held,
-    Unknown,
-)
+from sidecar.core.flink.leadership import Blindness, Held, Unknown
 from sidecar.core.flink.znode_paths import ZNodeLayout
 from sidecar.core.observations import ConnectionState, SnapshotCompleted
 from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, REST_SERVER, A, B

@@ -6,12 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.flink.configmaps import ConfigMapLayout
-from sidecar.core.flink.leadership import (
-    CLUSTER_COMPONENTS,
-    Component,
-    ComponentId,
-    Vacant,
-)
+from sidecar.core.flink.leadership import CLUSTER_COMPONENTS, Component, ComponentId, Vacant
 from sidecar.core.flink.znode_paths import JOB_STORES, ZNodeLayout
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import ViewConfirmed

@@ -8,15 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.flink.leadership import (
-    Blindness,
-    Held,
-    LeaderInformation,
-    Leadership,
-    Unknown,
-    Vacant,
-    ZNodePosition,
-)
+from sidecar.core.flink.leadership import Blindness, Held, LeaderInformation, Leadership, Unknown, Vacant, ZNodePosition
 from sidecar.core.leadership.transitions import QUIET, TABLE, Kind, Sight, Unreachable, compare, kind_of, pattern
 
 POSITION = ZNodePosition("/leader/dispatcher/connection_info", 1, 1, 0, 7, 0)

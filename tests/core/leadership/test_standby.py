@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.core.leadership.contenders import MOST_LACKED, STANDBY_AGE, Standby
+from sidecar.core.leadership.leadership_account import MOST_LACKED, STANDBY_AGE, Standby
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Rule, Severity
 from sidecar.core.policy.triggers import Trigger

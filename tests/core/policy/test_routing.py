@@ -10,8 +10,19 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.labels import Labels, Matcher, Operator, match_all
-from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, TimeRange, every, inhibitor, matching
+from sidecar.core.policy.routing import (
+    InhibitRule,
+    Labels,
+    Matcher,
+    Operator,
+    Route,
+    TimeInterval,
+    TimeRange,
+    every,
+    inhibitor,
+    match_all,
+    matching,
+)
 from tests.kit.groups import examples
 
 NAMES = ("alert", "component", "env")

@@ -12,9 +12,8 @@ from sidecar.core.alerting.alerts import Alert, Alerts, Reason
 from sidecar.core.alerting.silence_document import written
 from sidecar.core.alerting.suppression import Silences, learned
 from sidecar.core.moment import SECOND, Moment
-from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.policy.policy import Policy, Rule, Severity
-from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, TimeRange
+from sidecar.core.policy.routing import InhibitRule, Matcher, Operator, Route, TimeInterval, TimeRange
 from sidecar.core.policy.triggers import Trigger
 from sidecar.core.rebase import rebased
 from sidecar.core.state import State

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.drills.judge import SETTLING
+from sidecar.core.drills.findings import SETTLING
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
 from sidecar.core.records import Drill

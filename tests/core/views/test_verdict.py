@@ -10,7 +10,7 @@ from sidecar.core.failover.death_verdict import DeathReason
 from sidecar.core.failover.plans import Operated
 from sidecar.core.finder import Finder
 from sidecar.core.flink.leadership import ComponentId
-from sidecar.core.leadership.contenders import Standby
+from sidecar.core.leadership.leadership_account import Standby
 from sidecar.core.moment import SECOND, age
 from sidecar.core.policy.triggers import TRIGGERS, Trigger
 from sidecar.core.state import State

@@ -7,9 +7,8 @@ import pytest
 
 from sidecar.core.alerting.compose import EXAMPLE
 from sidecar.core.moment import SECOND
-from sidecar.core.policy.labels import Matcher, Operator
 from sidecar.core.policy.policy import Destination, Heartbeat, Rule
-from sidecar.core.policy.routing import InhibitRule, Route, TimeInterval, TimeRange, every
+from sidecar.core.policy.routing import InhibitRule, Matcher, Operator, Route, TimeInterval, TimeRange, every
 from sidecar.core.policy.triggers import Trigger
 from sidecar.settings import Settings, SettingsError, load
 from sidecar.settings.alerting.routes import matchers

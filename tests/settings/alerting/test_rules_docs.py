@@ -13,8 +13,8 @@ from sidecar.core.alerting.compose import EXAMPLE
 from sidecar.core.alerting.conditions import ZXID_HEADROOM
 from sidecar.core.moment import SECOND, Moment
 from sidecar.core.observations import Started, Ticked
-from sidecar.core.policy.labels import OWN_LABELS
 from sidecar.core.policy.policy import Source, Store
+from sidecar.core.policy.routing import OWN_LABELS
 from sidecar.core.policy.triggers import Trigger
 from sidecar.settings import rule_tests
 from sidecar.settings.alerting import templates

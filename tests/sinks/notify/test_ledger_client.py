@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 import sidecar.sinks.notify.ledger_access
 from sidecar.core.alerting.alerts import Reason
+from sidecar.core.alerting.ledger_document import Presence
 from sidecar.core.alerting.outbox import Delivery, Part
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome
@@ -274,6 +275,41 @@ def test_an_unreachable_ledger_is_reported(observers: Observers) -> None:
     a = observers.make("a")
     observers.stores["a"].fault = LedgerError("no quorum")
     assert a.claim(FIRST) == Permit(outcome=DeliveryOutcome.NO_LEDGER, detail="no quorum")
+
+
+def test_the_only_observer_waits_for_no_ledger(observers: Observers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else can have sent it: neither is it late, nor may it be a duplicate. It is marked when the ledger is back."""
+    monkeypatch.setattr(sidecar.sinks.notify.ledger_access, "DOUBT_AFTER", 0.0)
+    a = observers.make("a")
+    a.announce(Presence(NOW.wall))
+    observers.stores["a"].fault = LedgerError("no quorum")
+    assert a.claim(FIRST) is FREE
+    a.settle(FIRST, None, DeliveryOutcome.DELIVERED)
+    observers.stores["a"].fault = None
+    assert not a.claim(LATER).possible_duplicate
+    a._access.failed_at = -math.inf  # its pause is over
+    a.retry_marks()
+    assert observers.make("b").claim(FIRST).outcome is DeliveryOutcome.ALREADY_TOLD
+
+
+def test_one_of_two_observers_waits_for_the_ledger(observers: Observers) -> None:
+    """Also the first, as soon as it has seen the second, and the second, which may have read nothing yet."""
+    a, b = observers.make("a"), observers.make("b")
+    a.announce(Presence(NOW.wall))
+    b.announce(Presence(NOW.wall))
+    observers.stores["b"].fault = LedgerError("no quorum")
+    assert b.claim(FIRST).outcome is DeliveryOutcome.NO_LEDGER
+    a.announce(Presence(NOW.wall))
+    observers.stores["a"].fault = LedgerError("no quorum")
+    assert a.claim(FIRST).outcome is DeliveryOutcome.NO_LEDGER
+
+
+def test_who_finds_a_ledger_of_a_newer_version_is_not_the_only_observer(observers: Observers) -> None:
+    """Its writer does not know how to say so to an older one."""
+    a = observers.make("a")
+    a.announce(Presence(NOW.wall))
+    observers.shared.document = StoredDocument(b'{"format":2}', 7)
+    assert a.claim(FIRST).outcome is DeliveryOutcome.NO_LEDGER
 
 
 def test_waiting_callers_share_the_failure_of_an_unreachable_ledger(observers: Observers) -> None:

@@ -1,14 +1,13 @@
-"""Applies observed ConfigMaps to one cluster: their leases and addresses, and who leads by them."""
+"""Applies observed znodes (leader nodes, latches, job stores) and ConfigMaps (leases and addresses) to one cluster: who leads by them."""
 
 from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from sidecar.core.cluster.cluster_state import ClusterState, ComponentState
+from sidecar.core.cluster.cluster_state import ClusterState, ComponentState, Fewer, contending
 from sidecar.core.cluster.draft import Draft
 from sidecar.core.failover import failover_machine
-from sidecar.core.flink import configmaps
-from sidecar.core.flink.connection_info import Unreadable
+from sidecar.core.flink import configmaps, znode_paths
 from sidecar.core.flink.leadership import (
     Blindness,
     ComponentId,
@@ -16,14 +15,141 @@ from sidecar.core.flink.leadership import (
     Held,
     LeaderInformation,
     Unknown,
+    Unreadable,
     Vacant,
+    ZNodePosition,
+    decode_connection_info,
 )
 from sidecar.core.leadership import leases, store_view, unobserved
-from sidecar.core.leadership.leadership_changes import Reading, apply, without_leader
+from sidecar.core.leadership.leadership_changes import Reading, apply, sight_of_nobody
 from sidecar.core.leadership.leases import Lease, LeaseClock, LeaseVerdict
-from sidecar.core.leadership.store_view import jobs_listed
 from sidecar.core.leadership.transitions import Sight, compare, kind_of
-from sidecar.core.observations import ConfigMapObserved, NotProcessed
+from sidecar.core.observations import (
+    ChildrenObserved,
+    ConfigMapObserved,
+    NodeObserved,
+    NodeRefused,
+    NotProcessed,
+    PlaceRemoved,
+)
+from sidecar.core.policy.policy import Store
+from sidecar.core.records import record_id
+
+
+def not_processed(draft: Draft, failed: NotProcessed) -> None:
+    """The leader at that path becomes unknown, or all in that ConfigMap, whose next observation counts as the first."""
+    if draft.policy.store_of(draft.cluster_id) is Store.KUBERNETES:
+        components = tuple(_components_in(draft, failed.path))
+        draft.update(leases={name: lease for name, lease in draft.state.leases.items() if name != failed.path})
+    else:
+        component = znode_paths.component_of(failed.path)
+        components = (component,) if component else ()
+    for component in components:
+        if state := draft.state_of(component):
+            apply(draft, component, state, Reading(Sight.NO_VIEW, path=failed.path, obscured_by=failed.reason))
+
+
+def node_observed(draft: Draft, node: NodeObserved) -> None:
+    component = znode_paths.component_of(node.path)
+    if component is None:
+        return
+    leader = decode_connection_info(node.data) if node.position and node.data else None
+    state = draft.state_of(component)
+    if state is None:
+        if leader is None:
+            return
+        state = draft.newcomer()
+    if not _speaks_for(state, node):
+        return
+    if node.position or not state.look or state.look.path == node.path:
+        state = replace(state, look=unobserved.look(state.look, node), seen_at=draft.at.steady)
+    match leader:
+        case LeaderInformation():
+            assert node.position  # noqa: S101  a leader is decoded from a node that exists
+            position = replace(node.position, returned=_returned(state, leader, node.position))
+            apply(draft, component, state, Reading(compare(state.leadership, leader), leader, position, node.path))
+        case Unreadable(reason):
+            apply(
+                draft,
+                component,
+                state,
+                Reading(Sight.NO_VIEW, position=node.position, path=node.path, obscured_by=reason),
+            )
+        case None if not isinstance(state.leadership, Unknown) or draft.state.view.complete:
+            apply(draft, component, state, Reading(sight_of_nobody(state), position=node.position, path=node.path))
+        case None:
+            # One of several paths is empty: whether there is a leader is known when all have been read.
+            draft.keep(component, replace(state, leadership=Unknown()))
+
+
+def place_removed(draft: Draft, removed: PlaceRemoved) -> None:
+    """The leader removed its address itself, if there is no leader there now."""
+    component = znode_paths.component_of(removed.path)
+    state = draft.state_of(component) if component else None
+    if component and state and isinstance(state.leadership, Vacant):
+        after = failover_machine.withdrew(draft, component, state)
+        if after is not state:
+            draft.keep(component, after)
+
+
+def node_refused(draft: Draft, node: NodeRefused) -> None:
+    if node.path in znode_paths.JOB_STORES:
+        jobs = {path: job_ids for path, job_ids in draft.state.jobs.items() if path != node.path}
+        draft.update(jobs=jobs)  # those in this store are not known any more
+    component = znode_paths.component_of(node.path)
+    if component is None:
+        return
+    state = draft.state_of(component) or draft.newcomer()
+    if not isinstance(state.leadership, Held) or state.leadership.position.path == node.path:
+        apply(draft, component, state, Reading(Sight.NO_VIEW, path=node.path, obscured_by=node.reason))
+
+
+def children_observed(draft: Draft, children: ChildrenObserved) -> None:
+    if znode_paths.is_latch(children.path):
+        names = znode_paths.contenders(children.names)
+        before = draft.state.contenders.get(children.path)
+        if names != before:
+            if before and len(names) < len(before):
+                draft.update(fewer=Fewer(len(before), draft.at.steady))
+            contenders = {**draft.state.contenders, children.path: names}
+            standby = draft.state.standby.with_contenders(contending(contenders) or 0, draft.at)
+            draft.update(contenders=contenders, standby=standby)
+            if names or before:
+                draft.happened.append(draft.writer.contention(children.path, names, before))
+    elif children.path in znode_paths.JOB_STORES:
+        store_view.jobs_listed(draft, children.path, znode_paths.job_ids(children.names))
+
+
+def _speaks_for(state: ComponentState, node: NodeObserved) -> bool:
+    """Whether `node` says something of the leadership: in an upgrade, the old layout's place is empty while the new one's is held."""
+    match state.leadership:
+        case Held(position=ZNodePosition() as held):
+            newer = node.position is not None and bool(node.data) and node.position.mzxid > held.mzxid
+            return held.path == node.path or newer
+        case Unknown(Blindness.UNREADABLE, path):
+            return path == node.path or bool(node.data)
+    return True
+
+
+def _returned(state: ComponentState, leader: LeaderInformation, position: ZNodePosition) -> str | None:
+    """Distinguishes this observation of a write from an earlier one, if the store went back in time and shows it again.
+
+    It follows from the leader that was there in between, so every observer that saw that one derives the same.
+    """
+    last, place = state.last_known, state.last_position
+    if last is None or not isinstance(place, ZNodePosition):
+        return None
+    same_write = leader == last and (position.czxid, position.mzxid) == (place.czxid, place.mzxid)
+    if same_write and not state.is_away:
+        return place.returned
+    known_session = leader.session_id in {last.session_id, *state.contest.earlier}
+    went_back = position.mzxid < place.mzxid or place.returned is not None
+    if same_write or (known_session and went_back):
+        return record_id("returned", last.session_id, place.czxid, place.mzxid, place.mtime, place.returned)
+    return None
+
+
+# -- ConfigMaps --------------------------------------------------------------------------------------------------------
 
 
 def config_map_observed(draft: Draft, config_map: ConfigMapObserved) -> None:
@@ -44,7 +170,7 @@ def config_map_observed(draft: Draft, config_map: ConfigMapObserved) -> None:
         if before and before.seen_at >= draft.state.view.connected_at and lease.stands_as(before) and listed is None:
             return  # a renewal, or a confirmation
     if listed is not None:
-        jobs_listed(draft, name, listed)
+        store_view.jobs_listed(draft, name, listed)
     for component in _components_in(draft, name):
         _judge(draft, component, complete=draft.state.view.complete)
 
@@ -59,16 +185,7 @@ def _other_jobs(draft: Draft, config_map: ConfigMapObserved) -> frozenset[str] |
     return None if job_ids == draft.state.jobs.get(config_map.name) else job_ids
 
 
-def not_processed(draft: Draft, failed: NotProcessed) -> None:
-    """All leaders in that ConfigMap become unknown; its next observation counts as the first."""
-    components = tuple(_components_in(draft, failed.path))
-    draft.update(leases={name: lease for name, lease in draft.state.leases.items() if name != failed.path})
-    for component in components:
-        if state := draft.state_of(component):
-            apply(draft, component, state, Reading(Sight.NO_VIEW, path=failed.path, obscured_by=failed.reason))
-
-
-def snapshot_completed(draft: Draft) -> None:
+def config_maps_read(draft: Draft) -> None:
     """Everything that exists has been observed: a known ConfigMap that was not is gone."""
     cluster = draft.state
     current = {name: lease for name, lease in cluster.leases.items() if lease.seen_at >= cluster.view.connected_at}
@@ -168,15 +285,17 @@ def _reading(state: ComponentState, verdict: LeaseVerdict) -> Reading:
     match verdict.leader:
         case LeaderInformation() as leader:
             assert verdict.position  # noqa: S101  a leader stands somewhere
-            position = replace(verdict.position, returned=_returned(state, leader, verdict.position))
+            position = replace(verdict.position, returned=_returned_to_lease(state, leader, verdict.position))
             return Reading(compare(state.leadership, leader), leader, position, verdict.path)
         case Unreadable(reason):
             return Reading(Sight.NO_VIEW, position=verdict.position, path=verdict.path, obscured_by=reason)
         case None:
-            return Reading(without_leader(state), position=verdict.position, path=verdict.path, vacancy=verdict.vacancy)
+            return Reading(
+                sight_of_nobody(state), position=verdict.position, path=verdict.path, vacancy=verdict.vacancy
+            )
 
 
-def _returned(state: ComponentState, leader: LeaderInformation, position: ConfigMapPosition) -> str | None:
+def _returned_to_lease(state: ComponentState, leader: LeaderInformation, position: ConfigMapPosition) -> str | None:
     """Distinguishes this term of `leader` from an earlier one in the same session, so that they are two events."""
     if leader.session_id in state.contest.earlier:
         return position.resource_version
